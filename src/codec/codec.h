@@ -1,0 +1,106 @@
+/*
+ * A codec makes an object redundant: it turns the k data packets of a segment into m parity packets and gives lost
+ * packets back. Codecs are pure: no I/O, no threads, no allocation outside new and plan. One implementation per code
+ * family (rs.c, copies.c) behind one ops table; which one serves is decided by the code's text alone.
+ *
+ * Life cycle: ecfs_codec_new () → any number of calls from any threads → ecfs_codec_free (). A plan belongs to the
+ * codec that made it, holds what one loss pattern needs (decoding matrix, order of XORs), and is reused for every
+ * segment with that pattern.
+ *
+ * Buffers: packets are byte vectors of equal length, in stripe order: data 0..k-1, parity k..n-1. All families work on
+ * any length that is a multiple of ecfs_codec_granule (); so a caller may encode, decode or repair a range of the
+ * packets (a check block) by passing pointers into them. No alignment is required.
+ */
+#ifndef ECFS_CODEC_CODEC_H
+#define ECFS_CODEC_CODEC_H
+
+#include "util/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ECFS_CODEC_MAX_N 256 /* stripes; what the format and fixed arrays can carry */
+
+/* As stored in stripe headers: never renumber. */
+typedef enum EcfsCodeFamily {
+    ECFS_CODE_COPIES = 1,
+    ECFS_CODE_RS = 2,
+} EcfsCodeFamily;
+
+typedef struct EcfsCodec EcfsCodec;
+typedef struct EcfsPlan EcfsPlan;
+
+/**
+ * The codec for a code's text: "rs:4+2" (k + m) or "copies:3" (k = 1, n = 3).
+ *
+ * Returns a codec for ecfs_codec_free (); NULL and EINVAL with a sentence for the user when the text is no code, or
+ * its numbers are impossible; ENOTSUP when a library that it needs is missing here. Runs a self-test of the library
+ * once per process and fails with EIO when that gives wrong bytes. Thread-safe.
+ */
+EcfsCodec *ecfs_codec_new (const char *code, GError **error);
+void ecfs_codec_free (EcfsCodec *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsCodec, ecfs_codec_free)
+
+/** The codec for the numbers in a stripe header. @n may be less than was written later; errors as ecfs_codec_new (). */
+EcfsCodec *ecfs_codec_new_for (EcfsCodeFamily family, unsigned k, unsigned n, GError **error);
+
+/**
+ * The code for small objects with the same tolerance as self: "copies:(tolerance + 1)". Free with g_free ().
+ */
+char *ecfs_codec_small_code (const EcfsCodec *self);
+
+const char *ecfs_codec_code (const EcfsCodec *self); /* canonical text; valid while self lives */
+EcfsCodeFamily ecfs_codec_family (const EcfsCodec *self);
+unsigned ecfs_codec_k (const EcfsCodec *self);
+unsigned ecfs_codec_n (const EcfsCodec *self);
+
+/** Stripes of which any set may be lost; proven for the code, not assumed from m. */
+unsigned ecfs_codec_tolerance (const EcfsCodec *self);
+
+/** Packet lengths must be multiples of this many bytes. At most 4096. */
+size_t ecfs_codec_granule (const EcfsCodec *self);
+
+/**
+ * Computes the parity packets of one segment.
+ *
+ * @data:         k pointers to packet_bytes bytes each; borrowed, only read
+ * @parity:       m pointers to packet_bytes bytes each; overwritten. NULL entries are not computed
+ * @packet_bytes: bytes, > 0, a multiple of the granule, at most INT_MAX
+ *
+ * Thread-safe: self is const.
+ */
+void ecfs_codec_encode (const EcfsCodec *self, const uint8_t *const *data, uint8_t *const *parity, size_t packet_bytes);
+
+/** Whether the stripes flagged in @present (n flags) determine every byte. */
+bool ecfs_codec_decodable (const EcfsCodec *self, const bool *present);
+
+/**
+ * How many more stripes of @present may be lost, whichever they are, with every byte still recoverable; -1 when
+ * @present is not decodable now. Exact.
+ */
+int ecfs_codec_guarantee (const EcfsCodec *self, const bool *present);
+
+/**
+ * Plans how to give the packets @wanted from the packets @present (n flags each; wanted packets must not be present).
+ *
+ * Returns a plan for ecfs_plan_free (), or NULL and ENODATA when @present does not determine the wanted ones.
+ * Thread-safe: self is const. The plan is const after this call and may be run by several threads at once.
+ */
+EcfsPlan *ecfs_codec_plan (const EcfsCodec *self, const bool *present, const bool *wanted, GError **error);
+
+/** n flags: the packets that ecfs_plan_run () reads; a subset of those present. Valid while the plan lives. */
+const bool *ecfs_plan_sources (const EcfsPlan *self);
+
+/**
+ * Computes the wanted packets of one segment, or of one range of it.
+ *
+ * @packets:      n pointers to packet_bytes bytes each; the sources are read, the wanted are overwritten, others may
+ *                be NULL
+ * @packet_bytes: bytes, > 0, a multiple of the granule, at most INT_MAX
+ */
+void ecfs_plan_run (const EcfsPlan *self, uint8_t *const *packets, size_t packet_bytes);
+
+void ecfs_plan_free (EcfsPlan *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsPlan, ecfs_plan_free)
+
+#endif

@@ -1,0 +1,225 @@
+/*
+ * An endpoint is one place that stores stripes: a directory, an SFTP account. It serves streams, not stop-and-wait
+ * requests: reads deliver bytes into the caller's memory as they arrive and can be cancelled, writes pull bytes from
+ * the caller at the endpoint's own pace. Nothing in this face blocks; results come through callbacks.
+ *
+ * Life cycle: ecfs_endpoint_new () (checks, no threads) → start () (threads; connects when first needed) →
+ * stop () (cancels everything, joins) → free (). Requests are accepted between start and stop only.
+ *
+ * Callbacks are called from the endpoint's threads, with no lock of the endpoint held, and must not block; they may
+ * call anything in this face except stop and free. `done` is called exactly once per request, and nothing of the
+ * request is touched after it. It is never called before the function that began the request has returned its stream to
+ * a caller who could not yet know it: callers that need the stream inside callbacks use their own lock around the begin
+ * call.
+ *
+ * Names of stored files are relative to the endpoint's root: lower-case letters, digits and "-._/", no empty, "." or
+ * ".." part, at most 200 bytes. Anything else is refused with EINVAL; such names in listings are skipped.
+ *
+ * Health: an endpoint whose connection could not be made, whose marker is absent or foreign, or that made no progress
+ * for stall_timeout is `down` for everybody: requests fail at once with ENOTCONN and the reason, except urgent ones,
+ * which try to connect once more (at most once a second). It is probed behind with back-off (1 s doubling to 30 s) and
+ * is up again by itself. A connection that timed out or broke in the middle of anything is closed, never reused; its
+ * other requests fail, no request is retried here: the caller knows better.
+ *
+ * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
+ * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server talks nonsense. Texts
+ * begin with "endpoint NAME: ".
+ */
+#ifndef ECFS_ENDPOINT_ENDPOINT_H
+#define ECFS_ENDPOINT_ENDPOINT_H
+
+#include "util/error.h"
+#include "util/uuid.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct EcfsEndpoint EcfsEndpoint;
+typedef struct EcfsStream EcfsStream; /* one request under way; reference-counted */
+
+/* What a protocol can; flags of ecfs_endpoint_capabilities (). */
+typedef enum EcfsCapability {
+    ECFS_CAN_POSITION = 1 << 0, /* writes at any offset, so a broken upload can be resumed */
+    ECFS_CAN_RENAME = 1 << 1,   /* commit is a rename; without: the upload itself becomes visible whole */
+    ECFS_CAN_FSYNC = 1 << 2,    /* a committed file is on the disk of the endpoint */
+    ECFS_CAN_SPACE = 1 << 3,    /* tells its free space */
+    ECFS_CAN_LIST = 1 << 4,
+} EcfsCapability;
+
+/* How an endpoint is described in ecfs.conf and on the command line. */
+typedef struct EcfsEndpointSpec {
+    char *name; /* unique in the archive: letters, digits, "-_." */
+    char *url;  /* file:///path, sftp://[user@]host[:port]/path; "/~/" at the start of an SFTP path is the home */
+    GHashTable *options; /* char * → char *: further keys, each checked by the protocol; may be NULL */
+} EcfsEndpointSpec;
+
+EcfsEndpointSpec *ecfs_endpoint_spec_new (const char *name, const char *url);
+/** Parses "[NAME=]URL[,KEY=VALUE...]"; without NAME, one is made from host or last path part. NULL and EINVAL. */
+EcfsEndpointSpec *ecfs_endpoint_spec_parse (const char *text, GError **error);
+EcfsEndpointSpec *ecfs_endpoint_spec_copy (const EcfsEndpointSpec *spec);
+void ecfs_endpoint_spec_free (EcfsEndpointSpec *spec);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpointSpec, ecfs_endpoint_spec_free)
+
+/** The option keys that the scheme of @url takes, NULL-terminated static strings; NULL for an unknown scheme. */
+const char *const *ecfs_endpoint_option_keys (const char *url);
+
+/**
+ * Identity: the file "ecfs-endpoint" in the endpoint's root. Checked at every connect, so that an NFS path that is not
+ * mounted, or someone else's archive, is unavailable rather than empty.
+ */
+typedef struct EcfsMarker {
+    EcfsUuid archive;
+    EcfsUuid endpoint;
+    uint32_t epoch;    /* of the archive, when the marker was written */
+    uint64_t sequence; /* highest known then */
+} EcfsMarker;
+
+#define ECFS_MARKER_NAME     "ecfs-endpoint"
+#define ECFS_MARKER_MAX_SIZE 4096
+
+/** The marker as text (GKeyFile), g_free (). */
+char *ecfs_marker_format (const EcfsMarker *marker);
+/** Parses a hostile marker. EPROTO when it is none, ENOTSUP when it is of a later format. */
+bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error);
+
+/**
+ * Makes an endpoint. @expected is what its marker must say; its nil archive UUID switches the check off, which is for
+ * making and examining markers only. EINVAL with the key's name for options that are wrong.
+ */
+EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker *expected, GError **error);
+void ecfs_endpoint_start (EcfsEndpoint *self);
+/** Cancels what is queued and under way, waits for callbacks to have returned, ends the threads. Idempotent. */
+void ecfs_endpoint_stop (EcfsEndpoint *self);
+/** Stops when still running. NULL is accepted. */
+void ecfs_endpoint_free (EcfsEndpoint *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpoint, ecfs_endpoint_free)
+
+const char *ecfs_endpoint_name (const EcfsEndpoint *self);
+const char *ecfs_endpoint_url (const EcfsEndpoint *self);
+/** Protocol features; complete only after the first connect. */
+unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self);
+
+typedef struct EcfsEndpointHealth {
+    bool connected;          /* at least one connection was made and works */
+    bool down;               /* requests fail at once */
+    char *reason;            /* why it is down, a sentence with what to do; NULL otherwise */
+    int64_t down_since_us;   /* monotonic */
+    int64_t rtt_us;          /* smoothed time to the first byte of an answer; 0 unknown */
+    double read_bytes_per_s; /* smoothed while busy; 0 unknown */
+    double write_bytes_per_s;
+    uint64_t queued_bytes;  /* of reads begun and not yet delivered */
+    uint64_t read_bytes;    /* in all since start */
+    uint64_t written_bytes; /* in all since start */
+} EcfsEndpointHealth;
+
+/** A snapshot; ecfs_endpoint_health_clear () when done with it. Thread-safe. */
+void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health);
+void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
+
+/* A range of a stored file and where its bytes go. Memory is lent until done. */
+typedef struct EcfsRange {
+    uint64_t offset;
+    size_t size; /* > 0 */
+    uint8_t *to;
+} EcfsRange;
+
+typedef struct EcfsSink {
+    /* The first @filled bytes of range @range_index are there; may be NULL. Ranges are filled in order, each front to
+     * back; a call comes at least per 64 KiB. */
+    void (*data) (void *user, size_t range_index, size_t filled);
+    /* NULL: all ranges are filled. The error is borrowed for the call. */
+    void (*done) (void *user, const GError *error);
+    void *user;
+} EcfsSink;
+
+typedef enum EcfsReadFlags {
+    ECFS_READ_URGENT = 1 << 0, /* try to connect although the endpoint is down */
+} EcfsReadFlags;
+
+/**
+ * Reads ranges (ascending, not overlapping) of the file @name; asks the server for no byte outside them. Several reads
+ * at once share the connections and are answered in about the order they were begun; consecutive reads of one file
+ * keep it open. @ranges is copied, the memory they point to is not. Returns a reference for ecfs_stream_unref ().
+ */
+EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
+                                unsigned flags, const EcfsSink *sink);
+
+typedef enum EcfsPull {
+    ECFS_PULL_BYTES, /* *ret_bytes, *ret_size hold the next bytes */
+    ECFS_PULL_LATER, /* nothing yet: ecfs_stream_wake () follows */
+    ECFS_PULL_END,   /* the file is complete: commit it */
+    ECFS_PULL_ABORT, /* give up: remove what was written, done with ECANCELED */
+} EcfsPull;
+
+typedef struct EcfsSource {
+    /* The next bytes of the file, in order, asked for when the window has room. The bytes are lent until `release`
+     * is called with the same pointer, in the same order. Must not block. */
+    EcfsPull (*pull) (void *user, const uint8_t **ret_bytes, size_t *ret_size);
+    /* The endpoint no longer needs these bytes. Also called for what is left, before done. */
+    void (*release) (void *user, const uint8_t *bytes, size_t size);
+    /* The first @acknowledged bytes have been taken by the server; may be NULL. */
+    void (*progress) (void *user, uint64_t acknowledged);
+    /* NULL: committed under its final name, and durable where the protocol can. Otherwise nothing is left under that
+     * name; an incomplete temporary file may be, and is known to `list`. */
+    void (*done) (void *user, const GError *error);
+    void *user;
+} EcfsSource;
+
+/**
+ * Stores a new file @name: never replaces (EEXIST), never visible incomplete where the protocol can rename. Directories
+ * on the way are made as needed. Time spent waiting for ECFS_PULL_LATER is no stall.
+ */
+EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source);
+
+/** The source that answered ECFS_PULL_LATER has something now. Any thread, any lock of the caller's held. */
+void ecfs_stream_wake (EcfsStream *stream);
+
+/**
+ * Asks the request to end with ECANCELED soon; done still comes exactly once, possibly with another result. Bytes of a
+ * cancelled read that still arrive are thrown away. Any thread, any lock of the caller's held.
+ */
+void ecfs_stream_cancel (EcfsStream *stream);
+EcfsStream *ecfs_stream_ref (EcfsStream *stream);
+void ecfs_stream_unref (EcfsStream *stream); /* does not cancel; NULL is accepted */
+
+/* @value: size in bytes for size, free bytes for space, otherwise 0. */
+typedef void (*EcfsEndpointDone) (void *user, uint64_t value, const GError *error);
+
+void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
+void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
+void ecfs_endpoint_space (EcfsEndpoint *self, EcfsEndpointDone done, void *user);
+
+typedef struct EcfsListed {
+    const char *name; /* relative to the root; borrowed for the call */
+    uint64_t size;
+    int64_t mtime_s;
+} EcfsListed;
+
+/** Every file at or below the directory @name ("" for all), in any order; directories are not listed. */
+void ecfs_endpoint_list (EcfsEndpoint *self, const char *name, void (*each) (void *user, const EcfsListed *listed),
+                         EcfsEndpointDone done, void *user);
+
+/**
+ * Writes or replaces the marker; makes the root directory when it is absent and its parent exists. With @create, a
+ * marker that is already there is EEXIST and is told in the error. The endpoint expects the new identity from then on.
+ */
+void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user);
+
+/**
+ * Connects (urgently) and reads the marker whatever it says; *marker is valid in the callback when error is NULL.
+ * ENOENT: the root has none.
+ */
+void ecfs_endpoint_examine (EcfsEndpoint *self,
+                            void (*done) (void *user, const EcfsMarker *marker, const GError *error), void *user);
+
+/* Blocking forms for verbs and tests; not from callbacks. They return when done, or with the error. */
+bool ecfs_endpoint_mark_wait (EcfsEndpoint *self, const EcfsMarker *marker, bool create, GError **error);
+bool ecfs_endpoint_examine_wait (EcfsEndpoint *self, EcfsMarker *ret_marker, GError **error);
+bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
+                              GError **error);
+bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error);
+bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error);
+bool ecfs_endpoint_size_wait (EcfsEndpoint *self, const char *name, uint64_t *ret_size, GError **error);
+bool ecfs_endpoint_space_wait (EcfsEndpoint *self, uint64_t *ret_bytes, GError **error);
+
+#endif

@@ -1,0 +1,148 @@
+#include "util/io.h"
+
+#include <limits.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void ecfs_autofd_cleanup (int *fd)
+{
+    if (*fd < 0)
+        return;
+    int saved = errno;
+    (void) close (*fd); /* nothing was promised about it: whoever needs the result closes by hand */
+    errno = saved;
+}
+
+int ecfs_steal_fd (int *fd)
+{
+    int stolen = *fd;
+    *fd = -1;
+    return stolen;
+}
+
+ssize_t ecfs_pread_all (int fd, void *to, size_t size, uint64_t offset)
+{
+    struct iovec iov = {.iov_base = to, .iov_len = size};
+    return ecfs_preadv_all (fd, &iov, 1, offset);
+}
+
+/* Drops @n_bytes bytes from the front of the iovec list; returns the entries that are used up. */
+static int advance (struct iovec *iov, int n_iov, size_t n_bytes)
+{
+    int done = 0;
+    while (done < n_iov && n_bytes >= iov[done].iov_len)
+        n_bytes -= iov[done++].iov_len;
+    if (done < n_iov) {
+        iov[done].iov_base = (uint8_t *) iov[done].iov_base + n_bytes;
+        iov[done].iov_len -= n_bytes;
+    }
+    return done;
+}
+
+ssize_t ecfs_preadv_all (int fd, struct iovec *iov, int n_iov, uint64_t offset)
+{
+    ssize_t total = 0;
+    while (n_iov > 0) {
+        ssize_t got = preadv (fd, iov, MIN (n_iov, IOV_MAX), (off_t) offset + total);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        total += got;
+        int done = advance (iov, n_iov, (size_t) got);
+        iov += done;
+        n_iov -= done;
+    }
+    return total;
+}
+
+int ecfs_pwrite_all (int fd, const void *from, size_t size, uint64_t offset)
+{
+    const uint8_t *bytes = from;
+    while (size > 0) {
+        ssize_t put = pwrite (fd, bytes, size, (off_t) offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -errno;
+        bytes += put;
+        size -= (size_t) put;
+        offset += (uint64_t) put;
+    }
+    return 0;
+}
+
+int ecfs_write_all (int fd, const void *from, size_t size)
+{
+    const uint8_t *bytes = from;
+    while (size > 0) {
+        ssize_t put = write (fd, bytes, size);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -errno;
+        bytes += put;
+        size -= (size_t) put;
+    }
+    return 0;
+}
+
+int ecfs_fsync_dir (int dir_fd, const char *path)
+{
+    ecfs_autofd fd = openat (dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return fsync (fd) == 0 ? 0 : -errno;
+}
+
+static int write_new_file (int fd, const void *bytes, size_t size, mode_t mode)
+{
+    int result = ecfs_pwrite_all (fd, bytes, size, 0);
+    if (result == 0 && fchmod (fd, mode) != 0)
+        result = -errno;
+    if (result == 0 && fsync (fd) != 0)
+        result = -errno;
+    return result;
+}
+
+bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t mode, GError **error)
+{
+    g_autofree char *temporary = g_strconcat (path, ".XXXXXX", NULL);
+    ecfs_autofd fd = g_mkstemp_full (temporary, O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "%s: cannot create a temporary file beside it", path);
+    int result = write_new_file (fd, bytes, size, mode);
+    if (result == 0 && rename (temporary, path) != 0)
+        result = -errno;
+    if (result != 0) {
+        (void) unlink (temporary); /* the error that counts is already known */
+        return ecfs_fail_errno (error, -result, "%s: cannot write it", path);
+    }
+    g_autofree char *directory = g_path_get_dirname (path);
+    result = ecfs_fsync_dir (AT_FDCWD, directory);
+    return result == 0 || ecfs_fail_errno (error, -result, "%s: cannot make it durable", path);
+}
+
+bool ecfs_read_file (const char *path, size_t max_size, char **ret_bytes, size_t *ret_size, GError **error)
+{
+    ecfs_autofd fd = open (path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat (fd, &st) != 0)
+        return ecfs_fail_errno (error, errno, "%s", path);
+    if (st.st_size < 0 || (uint64_t) st.st_size > max_size)
+        return ecfs_fail (error, EFBIG, "%s: larger than %zu bytes", path, max_size);
+    g_autofree char *bytes = g_malloc ((size_t) st.st_size + 1);
+    ssize_t got = ecfs_pread_all (fd, bytes, (size_t) st.st_size, 0);
+    if (got < 0)
+        return ecfs_fail_errno (error, (int) -got, "%s", path);
+    bytes[got] = '\0';
+    *ret_bytes = g_steal_pointer (&bytes);
+    if (ret_size != NULL)
+        *ret_size = (size_t) got;
+    return true;
+}

@@ -1,0 +1,47 @@
+#include "util/units.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <string.h>
+
+typedef struct Unit {
+    const char *suffix;
+    uint64_t factor;
+} Unit;
+
+static bool parse (const char *text, const Unit *units, size_t n_units, uint64_t max, uint64_t *ret_value)
+{
+    char *end;
+    errno = 0;
+    if (!g_ascii_isdigit (text[0]))
+        return false;
+    uint64_t value = g_ascii_strtoull (text, &end, 10);
+    if (errno != 0)
+        return false;
+    for (size_t i = 0; i < n_units; i++) {
+        if (strcmp (end, units[i].suffix) != 0)
+            continue;
+        if (value > max / units[i].factor)
+            return false;
+        *ret_value = value * units[i].factor;
+        return true;
+    }
+    return false;
+}
+
+bool ecfs_parse_size (const char *text, uint64_t *ret_bytes)
+{
+    static const Unit units[] = {{"", 1}, {"K", 1ull << 10}, {"M", 1ull << 20}, {"G", 1ull << 30}, {"T", 1ull << 40}};
+    return parse (text, units, G_N_ELEMENTS (units), INT64_MAX, ret_bytes);
+}
+
+bool ecfs_parse_duration (const char *text, int64_t *ret_us)
+{
+    static const Unit units[] = {{"", 1000000},   {"ms", 1000},         {"s", 1000000},
+                                 {"m", 60000000}, {"h", 3600000000ull}, {"d", 86400000000ull}};
+    uint64_t us;
+    if (!parse (text, units, G_N_ELEMENTS (units), INT64_MAX, &us))
+        return false;
+    *ret_us = (int64_t) us;
+    return true;
+}

@@ -1,0 +1,116 @@
+#include "util/bytes.h"
+#include "util/error.h"
+#include "util/io.h"
+#include "util/lock.h"
+#include "util/units.h"
+#include "util/uuid.h"
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void test_sizes (void)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0}, {"17", 17}, {"2M", 2 << 20}, {"16K", 16384}, {"3G", 3ull << 30}, {"1T", 1ull << 40}};
+    static const char *const bad[] = {"", "M", "-1", "1 M", "2MB", "1.5G", "99999999999999999999", "9999999999T"};
+    uint64_t bytes;
+    for (size_t i = 0; i < G_N_ELEMENTS (good); i++) {
+        g_assert_true (ecfs_parse_size (good[i].text, &bytes));
+        g_assert_cmpuint (bytes, ==, good[i].bytes);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
+        g_assert_false (ecfs_parse_size (bad[i], &bytes));
+}
+
+static void test_durations (void)
+{
+    int64_t us;
+    g_assert_true (ecfs_parse_duration ("500ms", &us) && us == 500000);
+    g_assert_true (ecfs_parse_duration ("10", &us) && us == 10000000);
+    g_assert_true (ecfs_parse_duration ("2m", &us) && us == 120000000);
+    g_assert_false (ecfs_parse_duration ("2 m", &us));
+    g_assert_false (ecfs_parse_duration ("s", &us));
+}
+
+static void test_cursor (void)
+{
+    g_autoptr (GByteArray) bytes = g_byte_array_new ();
+    ecfs_append_le (bytes, 0x1234, 2);
+    ecfs_append_le (bytes, 0xfedcba9876543210, 8);
+    EcfsCursor cursor = {.at = bytes->data, .left = bytes->len};
+    g_assert_cmphex (ecfs_cursor_le (&cursor, 2), ==, 0x1234);
+    g_assert_cmphex (ecfs_cursor_le (&cursor, 8), ==, 0xfedcba9876543210);
+    g_assert_false (cursor.bad);
+    g_assert_cmphex (ecfs_cursor_le (&cursor, 1), ==, 0);
+    g_assert_true (cursor.bad);
+}
+
+static void test_errors (void)
+{
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_fail (&error, ENOSPC, "packet %d", 3));
+    g_assert_false (ecfs_prefix (&error, "endpoint %s", "a"));
+    g_assert_cmpstr (error->message, ==, "endpoint a: packet 3");
+    g_assert_cmpint (ecfs_errno (error), ==, ENOSPC);
+    g_assert_cmpint (ecfs_errno (NULL), ==, 0);
+    g_assert_false (ecfs_fail (NULL, EIO, "nobody listens"));
+}
+
+static void test_replace_file (void)
+{
+    g_autofree char *dir = g_dir_make_tmp ("ecfs-util-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename (dir, "file", NULL);
+    g_autoptr (GError) error = NULL;
+    g_assert_true (ecfs_replace_file (path, "one", 3, 0600, &error));
+    g_assert_true (ecfs_replace_file (path, "three", 5, 0640, &error));
+    struct stat st;
+    g_assert_cmpint (stat (path, &st), ==, 0);
+    g_assert_cmphex (st.st_mode & 07777, ==, 0640);
+    g_autofree char *bytes = NULL;
+    g_assert_true (ecfs_read_file (path, 5, &bytes, NULL, &error));
+    g_assert_cmpstr (bytes, ==, "three");
+    g_assert_false (ecfs_read_file (path, 4, &bytes, NULL, &error));
+    g_assert_cmpint (ecfs_errno (error), ==, EFBIG);
+    g_assert_cmpint (unlink (path), ==, 0);
+    g_assert_cmpint (rmdir (dir), ==, 0); /* no temporary file was left */
+}
+
+typedef struct Counting {
+    EcfsWorkers *workers;
+    atomic_int left;
+    atomic_int done;
+} Counting;
+
+static void count_and_push (void *data)
+{
+    Counting *counting = data;
+    atomic_fetch_add (&counting->done, 1);
+    if (atomic_fetch_sub (&counting->left, 1) > 0)
+        ecfs_workers_push (counting->workers, count_and_push, counting);
+}
+
+static void test_workers (void)
+{
+    Counting counting = {.workers = ecfs_workers_new ("counting", 3)};
+    atomic_init (&counting.left, 1000);
+    atomic_init (&counting.done, 0);
+    ecfs_workers_push (counting.workers, count_and_push, &counting);
+    ecfs_workers_free (counting.workers);
+    g_assert_cmpint (atomic_load (&counting.done), ==, 1001);
+    ecfs_workers_free (NULL);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/util/sizes-are-read-as-people-write-them", test_sizes);
+    g_test_add_func ("/util/durations-are-read-as-people-write-them", test_durations);
+    g_test_add_func ("/util/a-cursor-never-leaves-its-buffer", test_cursor);
+    g_test_add_func ("/util/errors-carry-errno-and-context", test_errors);
+    g_test_add_func ("/util/a-replaced-file-is-old-or-new-and-alone", test_replace_file);
+    g_test_add_func ("/util/workers-run-jobs-that-jobs-push", test_workers);
+    return g_test_run ();
+}
