@@ -1,0 +1,346 @@
+/*
+ * The catalog is the database of the namespace (inodes, names, extended attributes, extents), of the objects and where
+ * their stripes are, and of work that must survive a crash (intents, staging, deletions). This implementation is
+ * SQLite: WAL, synchronous=FULL, foreign keys, STRICT tables, names as BLOBs, migrations by user_version.
+ *
+ * Durability: namespace operations are visible to every later call at once and share a transaction that is committed
+ * at most ECFS_CATALOG_GROUP_MS later (group commit). Functions marked *durable* return when their change, and so all
+ * changes before it, are on disk; ecfs_catalog_barrier () waits for that alone. A crash leaves a prefix of the
+ * operations. When COMMIT fails the changes stay in memory and visible, it is retried, and until it succeeds further
+ * changes get EROFS with the reason.
+ *
+ * Journal: every change of the namespace appends one record with the next sequence number to the journal table in the
+ * same transaction (journal.h); its segments travel to the endpoints.
+ *
+ * Threads: all functions may be called from any thread; the catalog serialises them on its own lock, held over SQLite
+ * only. Readers in other processes open the same file with ECFS_CATALOG_READONLY and see what is committed.
+ *
+ * Errors: ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, EMLINK, ENAMETOOLONG, ENODATA (no such xattr), EINVAL, EROFS as
+ * POSIX has them; EBADMSG: the database is damaged (the text says to restore or `ecfs recover`); ENOTSUP: it was made
+ * by a later ecfs; ESTALE: a compare-and-set found another state. Bytes in rows are not trusted: sizes, codes and
+ * digests are checked.
+ */
+#ifndef ECFS_CATALOG_CATALOG_H
+#define ECFS_CATALOG_CATALOG_H
+
+#include "util/error.h"
+#include "util/uuid.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ECFS_CATALOG_GROUP_MS 20
+#define ECFS_ROOT_INO         1
+#define ECFS_NAME_MAX         255
+#define ECFS_DIGEST_SIZE      16 /* XXH3-128, canonical (big-endian) bytes */
+
+typedef struct EcfsCatalog EcfsCatalog;
+
+typedef enum EcfsCatalogFlags {
+    ECFS_CATALOG_READONLY = 1 << 0,
+} EcfsCatalogFlags;
+
+/** Makes a new catalog file (EEXIST when there is one) with a root directory owned by the caller, mode 0755. */
+bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **error);
+
+/** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). */
+EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error);
+
+/** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
+bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
+
+/** Durable: everything before this call is on disk when it returns true. */
+bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error);
+
+const EcfsUuid *ecfs_catalog_archive (const EcfsCatalog *self);
+uint32_t ecfs_catalog_epoch (const EcfsCatalog *self);
+/** The last sequence number given out. */
+uint64_t ecfs_catalog_sequence (EcfsCatalog *self);
+
+/* Namespace */
+
+typedef struct EcfsAttr {
+    uint64_t ino;  /* never reused */
+    uint32_t mode; /* type and permissions as in st_mode */
+    uint32_t nlink;
+    uint32_t uid;
+    uint32_t gid;
+    uint64_t rdev;
+    uint64_t size; /* bytes: of content for files, of the target for symlinks, 0 for others */
+    int64_t atime_ns;
+    int64_t mtime_ns;
+    int64_t ctime_ns;
+    int64_t btime_ns;
+} EcfsAttr;
+
+typedef enum EcfsAttrMask {
+    ECFS_ATTR_MODE = 1 << 0, /* permission bits only: the type stays */
+    ECFS_ATTR_UID = 1 << 1,
+    ECFS_ATTR_GID = 1 << 2,
+    ECFS_ATTR_SIZE = 1 << 3,
+    ECFS_ATTR_ATIME = 1 << 4,
+    ECFS_ATTR_MTIME = 1 << 5,
+    ECFS_ATTR_CTIME = 1 << 6,
+} EcfsAttrMask;
+
+/* Names are byte strings of 1..255 bytes without '/' and NUL, given as C strings. */
+
+bool ecfs_catalog_lookup (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error);
+bool ecfs_catalog_getattr (EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr, GError **error);
+
+/** Sets the fields in @mask (ECFS_ATTR_*) from @attr; ctime becomes now unless ECFS_ATTR_CTIME gives it. */
+bool ecfs_catalog_setattr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, unsigned mask, EcfsAttr *ret_attr,
+                           GError **error);
+
+/* What a new inode starts with. Its times are now; its code is its parent's. */
+typedef struct EcfsNewInode {
+    uint32_t mode; /* with type; set-group-id inheritance is done by the catalog as in a Linux directory */
+    uint32_t uid;
+    uint32_t gid;
+    uint64_t rdev;
+    const char *target; /* of a symlink; NULL otherwise */
+    bool staged;        /* a regular file that gets a staging row in the same transaction, state OPEN, fresh */
+} EcfsNewInode;
+
+/** Makes a file, directory, symlink, device, fifo or socket. EEXIST. @ret_staging (may be NULL): the staging row's id.
+ */
+bool ecfs_catalog_make (EcfsCatalog *self, uint64_t parent, const char *name, const EcfsNewInode *inode,
+                        EcfsAttr *ret_attr, int64_t *ret_staging, GError **error);
+
+bool ecfs_catalog_link (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_attr,
+                        GError **error);
+
+/** Removes a name that is no directory. The inode stays with nlink 0 until ecfs_catalog_drop () when that was its last.
+ */
+bool ecfs_catalog_unlink (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error);
+/** Removes an empty directory; its inode stays with nlink 0 until ecfs_catalog_drop (). */
+bool ecfs_catalog_rmdir (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error);
+
+/**
+ * rename(2) with renameat2's RENAME_NOREPLACE and RENAME_EXCHANGE in @flags. A directory is never moved below itself
+ * (EINVAL). *ret_replaced is the inode that lost its name (nlink may be 0: drop it when nothing has it open), or has
+ * ino 0. Renaming onto another name of the same inode does nothing.
+ */
+bool ecfs_catalog_rename (EcfsCatalog *self, uint64_t parent, const char *name, uint64_t new_parent,
+                          const char *new_name, unsigned flags, EcfsAttr *ret_replaced, GError **error);
+
+/** The target, g_free (). */
+char *ecfs_catalog_readlink (EcfsCatalog *self, uint64_t ino, GError **error);
+
+/**
+ * Deletes an inode with nlink 0 with its extents, xattrs and staging rows; objects that nothing else names go to the
+ * deletion queue. Not an error when nlink is above 0 or it is gone: nothing happens.
+ */
+bool ecfs_catalog_drop (EcfsCatalog *self, uint64_t ino, GError **error);
+
+/** Drops every inode with nlink 0: at mount, when nothing is open. */
+bool ecfs_catalog_drop_orphans (EcfsCatalog *self, GError **error);
+
+typedef struct EcfsDirent {
+    char *name;
+    int64_t offset; /* give it as @after to continue behind this entry; stable while entries come and go */
+    EcfsAttr attr;
+} EcfsDirent;
+
+/**
+ * Up to @max entries of a directory with offsets above @after (0: from the start), in offset order, without "." and
+ * "..". Returns an array of EcfsDirent with free function, empty at the end.
+ */
+GPtrArray *ecfs_catalog_readdir (EcfsCatalog *self, uint64_t ino, int64_t after, size_t max, GError **error);
+
+/** The parent of a directory (the root's is the root). */
+bool ecfs_catalog_parent (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, GError **error);
+
+/** One path of an inode below the root, for messages: "/a/b", or "inode 17 (no name)"; g_free (). Never NULL. */
+char *ecfs_catalog_path (EcfsCatalog *self, uint64_t ino);
+
+/** Walks a path of names separated by '/' from the root, not following symlinks. */
+bool ecfs_catalog_resolve (EcfsCatalog *self, const char *path, EcfsAttr *ret_attr, GError **error);
+
+/** @flags: XATTR_CREATE, XATTR_REPLACE or 0. */
+bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, const void *value, size_t size,
+                            int flags, GError **error);
+/** ENODATA when there is none. The array is g_byte_array_unref ()ed by the caller. */
+GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
+/** Names, each with its NUL, one behind the other, as listxattr(2) gives them. */
+GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error);
+bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
+
+/** The code chosen for an inode (own or, at creation, inherited from its directory); NULL: the archive's default. */
+bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GError **error);
+/** @code NULL: back to the archive's default. Checked by the caller. */
+bool ecfs_catalog_set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error);
+
+typedef struct EcfsTotals {
+    uint64_t n_inodes;
+    uint64_t n_files;
+    uint64_t n_objects;
+    uint64_t content_bytes; /* sum of object sizes */
+    uint64_t stripe_bytes;  /* sum of stripe sizes */
+    uint64_t n_staged;      /* staging rows */
+    uint64_t n_not_full;    /* objects with fewer stripes than their code has */
+    uint64_t n_deletions;   /* stripes waiting for deletion */
+    uint64_t journal_records;
+} EcfsTotals;
+
+bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error);
+
+/* Content */
+
+typedef struct EcfsExtent {
+    uint64_t offset; /* in the file */
+    uint64_t length; /* > 0 */
+    int64_t object;  /* row id */
+    uint64_t object_offset;
+} EcfsExtent;
+
+/** The extents of a file in order, GArray of EcfsExtent; what they leave out below the file's size are holes. */
+GArray *ecfs_catalog_extents (EcfsCatalog *self, uint64_t ino, GError **error);
+
+typedef struct EcfsStripeRow {
+    uint16_t index;                   /* 0..n-1 */
+    uint64_t instance;                /* random: a fresh one for every upload or rebuild */
+    int64_t endpoint;                 /* row id */
+    uint64_t size;                    /* bytes of the stripe file */
+    uint8_t digest[ECFS_DIGEST_SIZE]; /* of its packet area */
+} EcfsStripeRow;
+
+/* A descriptor: what is needed to find and decode an object. */
+typedef struct EcfsObjectRow {
+    int64_t id; /* 0: not in the catalog yet */
+    EcfsUuid uuid;
+    uint32_t epoch;
+    uint64_t sequence; /* of the intent */
+    char *code;
+    uint64_t size;                    /* bytes of content */
+    uint32_t segment_bytes;           /* of content in each segment but the last */
+    uint32_t block_bytes;             /* of a check block, without its tag */
+    uint32_t header_bytes;            /* where the packets begin in each stripe */
+    uint8_t digest[ECFS_DIGEST_SIZE]; /* of the content */
+    GArray *stripes;                  /* of EcfsStripeRow, by index; missing ones are absent; owned */
+} EcfsObjectRow;
+
+EcfsObjectRow *ecfs_object_row_new (void);
+EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row);
+void ecfs_object_row_free (EcfsObjectRow *row);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsObjectRow, ecfs_object_row_free)
+
+EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **error);
+
+/** Up to @max objects with id above @after, by id: how walkers go over all. GPtrArray with free function. */
+GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error);
+
+/**
+ * Durable: writes down which stripes are about to be stored, before their first byte leaves. Gives the object its epoch
+ * and sequence (in @object). @object->stripes need index, instance and endpoint only.
+ */
+bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent,
+                                GError **error);
+/** Durable: one more stripe of an intent, for a spare endpoint. */
+bool ecfs_catalog_intent_add (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error);
+/** Gives up: every stripe of the intent goes to the deletion queue, due at once. */
+bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **error);
+/** Aborts all intents: at mount, when nothing is in flight. */
+bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error);
+
+typedef struct EcfsPublish {
+    uint64_t ino;
+    const int64_t *intents;              /* n_objects: the intent of each object */
+    const EcfsObjectRow *const *objects; /* with the stripes that are stored; ids are ignored */
+    size_t n_objects;
+    const EcfsExtent *extents; /* their object field indexes @objects */
+    size_t n_extents;
+    uint64_t size;    /* of the file */
+    int64_t mtime_ns; /* and ctime becomes now */
+    int64_t staging;  /* row that this commits; 0: none */
+    bool full;        /* staging row goes away; otherwise its state becomes STORED */
+} EcfsPublish;
+
+/**
+ * Durable: one transaction makes the objects the file's whole content, queues what they replace for deletion, ends the
+ * intents (their stripes that are not in the objects go to the deletion queue). ESTALE when the inode is gone (nlink 0
+ * is not gone).
+ */
+bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, GError **error);
+
+/**
+ * Durable compare-and-set for backfill and repair: the object is still there and has at this index the instance
+ * @old_instance (0: none) → it gets @stripe, ends the intent it was announced with. ESTALE otherwise: the intent's
+ * stripes go to the deletion queue.
+ */
+bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                              uint64_t old_instance, int64_t intent, GError **error);
+
+/** Durable intent to add stripes to an object that exists already. */
+bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
+                               size_t n_stripes, int64_t *ret_intent, GError **error);
+
+/* Staging */
+
+typedef enum EcfsStagingState {
+    ECFS_STAGING_OPEN = 0,   /* being written; not flushed since */
+    ECFS_STAGING_QUEUED = 1, /* flushed: is to be committed */
+    ECFS_STAGING_STORED = 2, /* committed, kept until its objects are full */
+} EcfsStagingState;
+
+typedef struct EcfsStagingRow {
+    int64_t id; /* names the file in the staging area */
+    uint64_t ino;
+    EcfsStagingState state;
+    bool fresh; /* the inode never had committed content */
+    uint64_t size;
+    int64_t since_ns; /* real time of the last change of state */
+    char *error;      /* why the last commit failed, or NULL */
+} EcfsStagingRow;
+
+void ecfs_staging_row_free (EcfsStagingRow *row);
+
+/** A staging row for an inode that has content already. */
+bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
+bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
+                               const char *failure, GError **error);
+bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error);
+/** All rows, oldest first; GPtrArray of EcfsStagingRow with free function. */
+GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
+
+/* Deletions */
+
+typedef struct EcfsDeletion {
+    int64_t id;
+    EcfsUuid object;
+    EcfsStripeRow stripe; /* index, instance, endpoint */
+} EcfsDeletion;
+
+/**
+ * Up to @max stripes of endpoint @endpoint (row id) that were queued at least @grace_ns ago (or are due at once).
+ * GArray of EcfsDeletion.
+ */
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error);
+/** The stripe is gone (or never was): forget it. */
+bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
+
+/* Endpoints */
+
+typedef enum EcfsEndpointState {
+    ECFS_ENDPOINT_ACTIVE = 0,
+    ECFS_ENDPOINT_READONLY = 1,
+    ECFS_ENDPOINT_DRAINING = 2,
+    ECFS_ENDPOINT_FAILED = 3,
+} EcfsEndpointState;
+
+typedef struct EcfsEndpointRow {
+    int64_t id;
+    EcfsUuid uuid;
+    char *name;
+    EcfsEndpointState state;
+} EcfsEndpointRow;
+
+void ecfs_endpoint_row_free (EcfsEndpointRow *row);
+
+/** Durable. EEXIST when the name or UUID is known. */
+bool ecfs_catalog_endpoint_add (EcfsCatalog *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
+                                GError **error);
+bool ecfs_catalog_endpoint_set_state (EcfsCatalog *self, int64_t endpoint, EcfsEndpointState state, GError **error);
+GPtrArray *ecfs_catalog_endpoints (EcfsCatalog *self, GError **error);
+
+#endif
