@@ -1,0 +1,196 @@
+/*
+ * What the core of endpoints (endpoint.c, slot.c, request.c) and its drivers (file.c, sftp.c) agree on.
+ *
+ * An endpoint has a fixed number of slots; a slot is a thread that has at most one connection. The core decides when a
+ * slot connects, keeps the queue of requests, knows who is down, checks the identity, watches for stalls, and calls
+ * every callback of a request. The driver knows the protocol only. Its hooks run on the slot's thread and may block
+ * there, and everything below marked "slot's thread" is called from inside them:
+ *
+ *   connect ()    makes a connection, within ecfs_slot_connect_timeout_us (); gives up early when ecfs_slot_check ()
+ *                 fails, which ecfs_slot_fd () becoming readable announces.
+ *   serve ()      is an event loop:
+ *                     for (;;) {
+ *                         poll { connection's socket, ecfs_slot_fd () };
+ *                         if (!ecfs_slot_check (slot, error))
+ *                             return false;
+ *                         while (room for more && (request = ecfs_slot_take (slot)) != NULL)
+ *                             begin it;
+ *                         give up requests with ecfs_request_cancelled (); go on with writes that were parked;
+ *                         move bytes; tell the core: ecfs_request_filled (), _pull (), _acknowledge (), _finish ()
+ *                         ecfs_slot_owed (slot, whether the server owes an answer);
+ *                     }
+ *                 How many requests it has under way at once is its own choice; a driver that serves one at a time
+ *                 blocks in ecfs_slot_wait () instead of poll. It returns false with the error when the connection is
+ *                 broken, and true when it closes an idle one. Before it returns it lets go of every request that
+ *                 it has not finished (no pointer kept, nothing of its own left in driver_data): the core fails those.
+ *   disconnect () closes and frees, never waiting for the other side more than a moment.
+ *
+ * Identity: right after connect the first thing that ecfs_slot_take () gives is an ECFS_REQUEST_EXAMINE of the core's
+ * own. Until it is finished nothing else comes; when the marker is wrong, only examine and mark requests do.
+ *
+ * Errors that a driver gives do not name the endpoint: the core puts "endpoint NAME: " before them.
+ */
+#ifndef ECFS_ENDPOINT_ENDPOINT_PRIV_H
+#define ECFS_ENDPOINT_ENDPOINT_PRIV_H
+
+#include "endpoint/endpoint.h"
+#include "util/lock.h"
+
+#include <stdatomic.h>
+
+typedef struct EcfsSlot EcfsSlot;
+
+/* Keys that every scheme takes and the core reads; the head of every driver's option_keys. */
+#define ECFS_COMMON_OPTION_KEYS "connections", "stall_timeout", "connect_timeout"
+
+typedef struct EcfsDriver {
+    const char *scheme;             /* as in the URL: "sftp" */
+    const char *const *option_keys; /* NULL-terminated, ECFS_COMMON_OPTION_KEYS included */
+    unsigned default_connections;
+
+    /* Parses and checks URL and options (keys are known to be in option_keys). Pure: nothing is looked up or opened. */
+    void *(*new_config) (const EcfsEndpointSpec *spec, GError **error);
+    void (*free_config) (void *config);
+
+    /* @make_root: make the root directory when it is absent and its parent exists. Calls ecfs_slot_capabilities ().
+     * Returns what serve () and disconnect () get, or NULL. */
+    void *(*connect) (EcfsSlot *slot, bool make_root, GError **error);
+    bool (*serve) (EcfsSlot *slot, void *connection, GError **error);
+    void (*disconnect) (void *connection);
+} EcfsDriver;
+
+extern const EcfsDriver ecfs_driver_file;
+extern const EcfsDriver ecfs_driver_sftp;
+
+/** Adds a scheme; before any endpoint is made. The driver is borrowed for good. */
+void ecfs_endpoint_register_for_tests (const EcfsDriver *driver);
+
+/* What the slot is for; any of these from the slot's thread. */
+const void *ecfs_slot_config (const EcfsSlot *slot);
+const char *ecfs_slot_endpoint_name (const EcfsSlot *slot);
+int64_t ecfs_slot_connect_timeout_us (const EcfsSlot *slot);
+int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot);
+void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities);
+
+/** Readable when there is something new: a request to take, a cancel, a wake, a stop. ecfs_slot_check () resets it. */
+int ecfs_slot_fd (const EcfsSlot *slot);
+
+/** Resets ecfs_slot_fd (). False with the reason when connect () or serve () has to return it. Slot's thread. */
+bool ecfs_slot_check (EcfsSlot *slot, GError **error);
+
+/** Blocks until ecfs_slot_fd () is readable or @deadline_us (monotonic) has passed, which returns false. */
+bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us);
+
+/**
+ * The next request, or NULL when there is none for this slot now: then the fd becomes readable once there is. The
+ * request is the driver's until it calls ecfs_request_finish () on it or returns from serve (). Slot's thread.
+ */
+EcfsStream *ecfs_slot_take (EcfsSlot *slot);
+
+/**
+ * The stall clock: true starts it, or starts it again because something arrived; false stops it since nothing is owed.
+ * When it reaches stall_timeout, the core takes the endpoint down and ecfs_slot_check () fails with ETIMEDOUT, so an
+ * event loop needs no clock of its own. A driver stuck in a system call is noticed too, but its requests can only be
+ * done when the call returns. ecfs_request_filled () and _acknowledge () restart a running clock. Slot's thread.
+ */
+void ecfs_slot_owed (EcfsSlot *slot, bool owed);
+
+typedef enum EcfsRequestKind {
+    ECFS_REQUEST_READ,    /* ranges → ecfs_request_filled () */
+    ECFS_REQUEST_WRITE,   /* ecfs_request_pull () → ecfs_request_acknowledge (); commits at ECFS_PULL_END */
+    ECFS_REQUEST_REMOVE,  /* a file; ENOENT when absent */
+    ECFS_REQUEST_SIZE,    /* finish with the value */
+    ECFS_REQUEST_SPACE,   /* finish with the value */
+    ECFS_REQUEST_LIST,    /* ecfs_request_listed (); a directory that is absent is an empty list */
+    ECFS_REQUEST_MARK,    /* store text as ECFS_MARKER_NAME in the root: replacing, or with create EEXIST */
+    ECFS_REQUEST_EXAMINE, /* read ECFS_MARKER_NAME, at most ECFS_MARKER_MAX_SIZE → ecfs_request_finish_marker () */
+} EcfsRequestKind;
+
+/* A request. Drivers read the first group, own driver_data, and leave the rest to the core. */
+struct EcfsStream {
+    /* immutable once queued */
+    EcfsRequestKind kind;
+    char *name;        /* checked; "" for list of all; NULL for space, mark, examine */
+    EcfsRange *ranges; /* read: ascending, not overlapping, at least one */
+    size_t n_ranges;
+    char *text; /* mark */
+    bool create;
+    void *driver_data; /* the slot's thread; NULL when taken and when given back */
+
+    /* core, immutable once queued */
+    EcfsEndpoint *endpoint; /* counted */
+    unsigned flags;
+    EcfsSink sink;
+    EcfsSource source;
+    void (*each) (void *user, const EcfsListed *listed);
+    EcfsEndpointDone finished;
+    void (*examined) (void *user, const EcfsMarker *marker, const GError *error);
+    void *user;
+
+    /* core, slot's thread */
+    EcfsMarker marker; /* mark: what text says; examine: the result */
+    bool parked;       /* the source answered LATER */
+    GQueue lent;       /* chunks pulled and not yet released */
+    uint64_t pulled;
+    uint64_t acknowledged;
+    uint64_t delivered; /* bytes of ranges */
+
+    /* core, atomic */
+    atomic_uint n_refs;
+    atomic_bool cancelled;
+    atomic_bool woken;
+
+    /* core, guarded by the endpoint's lock */
+    GList link;     /* in the queue, in the slot's active requests, or in the list of the ended */
+    GQueue *holder; /* which of these */
+    EcfsSlot *slot; /* while active */
+    GError *error;  /* while ended */
+    int64_t taken_us;
+    bool alone; /* was the only one on its slot when taken: its first byte measures the round trip */
+};
+
+/* All from the slot's thread, for a request that was taken and not finished. */
+
+static inline bool ecfs_request_cancelled (EcfsStream *request)
+{
+    return atomic_load (&request->cancelled);
+}
+
+/** The first @filled bytes of range @range_index are in its memory. In order; at least per 64 KiB. */
+void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled);
+
+/**
+ * The next bytes to write. LATER: parked; ask again whenever ecfs_slot_fd () was readable (cheap: the source is asked
+ * only when it was woken). END: commit, then finish. ABORT: remove what was written, finish with ECANCELED.
+ * The bytes stay lent until they are acknowledged or the request is finished.
+ */
+EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size_t *ret_size);
+
+/** The first @acknowledged bytes of the file are with the server: gives lent chunks below that back. */
+void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged);
+
+/** One file found; names that are not of our alphabet, outside the directory asked for, or the marker are skipped. */
+void ecfs_request_listed (EcfsStream *request, const char *name, uint64_t size, int64_t mtime_s);
+
+/** Ends the request: NULL @error is success. @error is taken. The request must not be touched afterwards. */
+void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error);
+
+/** Ends an examine request with what the marker file holds; the core parses it. */
+void ecfs_request_finish_marker (EcfsStream *request, const char *text, size_t size);
+
+/** Ends the request with ECFS_ERROR @code and a text. */
+void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+/** A name for a temporary file of @name (NULL for the marker) below the root: "incoming/...", g_free (). */
+char *ecfs_incoming_name (const char *name);
+
+/** Whether @name may be the name of a stored file. */
+bool ecfs_stored_name_valid (const char *name);
+
+/** Decodes %XX of the path of @url ("scheme://authority/path"); the path starts with "/". EINVAL otherwise. */
+char *ecfs_url_path (const char *url, GError **error);
+
+/** The option @key of @spec or NULL. */
+const char *ecfs_spec_option (const EcfsEndpointSpec *spec, const char *key);
+
+#endif
