@@ -1,0 +1,96 @@
+/*
+ * An archive opened as a whole: the archive directory with configuration, catalog, lock and staging area, and the
+ * endpoints behind it. Glue between namespace, objects and endpoints; no protocol, no mathematics.
+ *
+ * Archive directory: ecfs.conf, catalog.sqlite, lock, staging/ID (content from its first write until its objects are
+ * full), interrupted/ (bytes that were never flushed when a mount died), control.sock (the door to a running mount).
+ *
+ * Life cycle: ecfs_archive_open () (checks, no threads: it may precede a fork) → start () → stop () → free ().
+ *
+ * The parts: content.h reads committed files, commit.h stores staged ones, staged.h is what a file is while it is being
+ * written. The namespace interface is the catalog's, handed through by ecfs_archive_catalog ().
+ *
+ * Lock order, outer first: a lock of fs, staged.h's lock, locks of src/object, an endpoint's lock, the catalog's lock.
+ * No lock but the catalog's own is held over its calls, except staged.h's per-file lock where it says so.
+ */
+#ifndef ECFS_ARCHIVE_ARCHIVE_H
+#define ECFS_ARCHIVE_ARCHIVE_H
+
+#include "archive/config.h"
+#include "catalog/catalog.h"
+
+typedef struct EcfsArchive EcfsArchive;
+
+/**
+ * Makes an archive directory (created when absent, must be empty otherwise), its catalog and the endpoints' markers.
+ * Nothing is left half-made: endpoints marked before a failure are unmarked, the directory is emptied again.
+ */
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error);
+
+typedef enum EcfsArchiveFlags {
+    /* For verbs that change nothing: takes no lock, opens the catalog read-only beside a mount. */
+    ECFS_ARCHIVE_READONLY = 1 << 0,
+} EcfsArchiveFlags;
+
+/** Opens it; without READONLY, takes the archive's lock: EBUSY naming who holds it. */
+EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **error);
+
+/** Starts endpoints and workers. Without READONLY also aborts old intents and begins to work off deletions. */
+bool ecfs_archive_start (EcfsArchive *self, GError **error);
+
+/** Ends transfers (what is not committed fails with ECANCELED) and threads. Staging must have been stopped before. */
+void ecfs_archive_stop (EcfsArchive *self);
+
+/** Stops, closes the catalog, releases the lock. NULL is accepted. */
+void ecfs_archive_free (EcfsArchive *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsArchive, ecfs_archive_free)
+
+const char *ecfs_archive_directory (const EcfsArchive *self); /* absolute */
+const EcfsConfig *ecfs_archive_config (const EcfsArchive *self);
+EcfsCatalog *ecfs_archive_catalog (EcfsArchive *self);
+
+/* An endpoint as the archive sees it: section of the configuration, row of the catalog, connection. */
+typedef struct EcfsArchiveEndpoint {
+    int64_t id; /* catalog row */
+    EcfsUuid uuid;
+    const char *name;
+    const char *zone;
+    EcfsEndpointState state;
+    EcfsEndpoint *endpoint; /* NULL: in the catalog, but not in the configuration any more */
+} EcfsArchiveEndpoint;
+
+/** Endpoints by position, 0 to n - 1, fixed while the archive is open. */
+size_t ecfs_archive_n_endpoints (const EcfsArchive *self);
+const EcfsArchiveEndpoint *ecfs_archive_endpoint (const EcfsArchive *self, size_t position);
+/** By catalog row; NULL when there is none. */
+const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self, int64_t id);
+
+/** Adds an endpoint to catalog and ecfs.conf and marks it. The archive must be open, not READONLY, and is to be
+ * reopened. */
+bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error);
+
+/* How safe a file's content is. */
+typedef struct EcfsFileState {
+    bool staged;          /* newest content is in staging, not committed */
+    unsigned n_stripes;   /* stripes that a full object has; the least safe object counts */
+    unsigned n_stored;    /* stripes in the catalog */
+    unsigned n_reachable; /* of these, on endpoints that are not down or failed (as far as known in this process) */
+    unsigned tolerance;
+    int guarantee; /* endpoints that may vanish now, for certain; -1: not readable now */
+} EcfsFileState;
+
+/** The state of the committed content of a file; a file without content has n_stripes 0. */
+bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error);
+
+/** "staged", "quorum 5/6, guarantee 1", "full 6/6, guarantee 2", "degraded 4/6, guarantee 0", "empty"; g_free (). */
+char *ecfs_file_state_text (const EcfsFileState *state);
+
+typedef struct EcfsArchiveSpace {
+    uint64_t total; /* bytes of user data that the archive could hold: what placements allow, times k/n */
+    uint64_t free;
+} EcfsArchiveSpace;
+
+/** From figures that are at most a minute old; never waits for an endpoint. Zeros until the first are in. */
+void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space);
+
+#endif

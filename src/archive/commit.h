@@ -1,0 +1,36 @@
+/*
+ * Storing staged content: one attempt from intent to publish (the table of durable steps in DESIGN.md), and filling up
+ * what an attempt had to leave out. Attempts run on the archive's commit threads, several at a time.
+ */
+#ifndef ECFS_ARCHIVE_COMMIT_H
+#define ECFS_ARCHIVE_COMMIT_H
+
+#include "archive/archive.h"
+
+typedef struct EcfsCommit {
+    uint64_t ino;
+    int64_t staging; /* catalog row that the publish settles; 0: none (content from elsewhere) */
+    int fd;          /* the content, read with pread only; holes are found by SEEK_DATA. Lent until done */
+    uint64_t size;   /* bytes */
+    int64_t mtime_ns;
+    const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
+    /* Asked once after the last byte of fd was read and before it becomes the file's content; false ends the attempt
+     * with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
+    bool (*unchanged) (void *user);
+    /* Called exactly once, from a commit thread. error NULL: the file has this content, durably; full says whether all
+     * stripes are stored. Otherwise nothing has changed: the error names file, endpoints and reasons; ENOSPC/EDQUOT
+     * when endpoints are full, ECANCELED when content changed or the archive stops, EIO otherwise. */
+    void (*done) (void *user, bool full, const GError *error);
+    void *user;
+} EcfsCommit;
+
+/** Queues one attempt; @commit is copied. Never blocks. */
+void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit);
+
+/**
+ * Queues one attempt to store the missing stripes of a committed file from the same, unchanged content. `full` in done
+ * says whether none is missing now. A file that has been replaced meanwhile ends with ESTALE.
+ */
+void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit);
+
+#endif

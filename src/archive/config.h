@@ -1,0 +1,46 @@
+/*
+ * ecfs.conf: an INI key file with one [archive] section and one [endpoint NAME] section per endpoint. Parsed as a
+ * whole: all problems are told at once, each with its line. The result is const while the archive is open.
+ */
+#ifndef ECFS_ARCHIVE_CONFIG_H
+#define ECFS_ARCHIVE_CONFIG_H
+
+#include "endpoint/endpoint.h"
+
+typedef struct EcfsConfigEndpoint {
+    EcfsEndpointSpec *spec;
+    char *zone; /* default: the endpoint's name */
+} EcfsConfigEndpoint;
+
+typedef struct EcfsConfig {
+    char *code;
+    uint64_t segment_size;    /* bytes, 64 KiB to 64 MiB */
+    bool commit_async;        /* commit = async */
+    unsigned write_quorum;    /* stripes; 0 is auto: decodable after tolerance/2 (rounded up) further losses */
+    uint64_t small_file;      /* bytes; files up to this are stored as copies; 0 switches that off */
+    bool rewrite_deny;        /* rewrite = deny: strictly write-once */
+    uint64_t rewrite_max;     /* bytes of committed content that may be copied up to staging */
+    uint64_t transfer_memory; /* bytes for segments in memory */
+    uint64_t staging_max;     /* bytes; 0: all the disk but staging_reserve */
+    uint64_t staging_reserve; /* bytes of the disk that staging leaves for the catalog */
+    bool allow_double;        /* an endpoint may hold more than one stripe of an object */
+    int64_t deletion_grace_us;
+    int64_t close_timeout_us;
+    GPtrArray *endpoints; /* of EcfsConfigEndpoint, in file order */
+} EcfsConfig;
+
+/** The defaults, without endpoints. */
+EcfsConfig *ecfs_config_new (void);
+void ecfs_config_free (EcfsConfig *config);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsConfig, ecfs_config_free)
+
+/**
+ * Parses the text of a configuration; @name is what messages call it. EINVAL with one line "name:LINE: what is wrong"
+ * per problem: unknown sections, unknown keys, keys given twice, values out of range, two endpoints of one name or URL.
+ */
+EcfsConfig *ecfs_config_parse (const char *text, const char *name, GError **error);
+
+/** The text that ecfs_config_parse () reads back to the same, with a comment per key for people; g_free (). */
+char *ecfs_config_format (const EcfsConfig *config);
+
+#endif

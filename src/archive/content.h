@@ -1,0 +1,44 @@
+/*
+ * The committed content of one file at one moment, for reading: its extents and objects, and the readers behind them.
+ * Content that is replaced or deleted meanwhile stays readable through it: it pins the objects against deletion in this
+ * process.
+ *
+ * Reads are asynchronous and may be begun by any number of threads at once. Sequential reading is noticed and read
+ * ahead.
+ */
+#ifndef ECFS_ARCHIVE_CONTENT_H
+#define ECFS_ARCHIVE_CONTENT_H
+
+#include "archive/archive.h"
+
+#include <sys/uio.h>
+
+typedef struct EcfsContent EcfsContent;
+
+/** Opens what the catalog says of @ino now. Never waits for an endpoint. Returns a reference for ecfs_content_unref ().
+ */
+EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **error);
+EcfsContent *ecfs_content_ref (EcfsContent *self);
+/** NULL is accepted. Reads under way keep their own reference. */
+void ecfs_content_unref (EcfsContent *self);
+
+uint64_t ecfs_content_size (const EcfsContent *self);
+
+/** Object and stripes behind extent @index, for `info`; NULL past the last. Borrowed from self. */
+const EcfsObjectRow *ecfs_content_object (const EcfsContent *self, size_t index);
+const GArray *ecfs_content_extents (const EcfsContent *self); /* of EcfsExtent; `object` indexes the objects */
+
+/**
+ * Called exactly once per read, from any thread, possibly before ecfs_content_read () returned. Must not block. @iov
+ * holds the bytes (fewer than asked for at the end of the file only), lent for the call. On errors @error is set: EIO
+ * with the endpoints that failed when the bytes cannot be had now.
+ */
+typedef void (*EcfsContentDone) (void *user, const struct iovec *iov, int n_iov, const GError *error);
+
+void ecfs_content_read (EcfsContent *self, uint64_t offset, size_t size, EcfsContentDone done, void *user);
+
+/** Blocking form for verbs and for copying up: fills @to, *ret_size is less than @size at the end of the file only. */
+bool ecfs_content_read_wait (EcfsContent *self, uint64_t offset, size_t size, void *to, size_t *ret_size,
+                             GError **error);
+
+#endif

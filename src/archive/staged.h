@@ -1,0 +1,90 @@
+/*
+ * A file while it is being written: its staging file, who has it open, and how its content becomes committed. All
+ * decisions of "a flush is not a close" (DESIGN.md decision 4) are made here; fs and `put` only report what happened to
+ * the file.
+ *
+ * State of a staged file (one per inode at most, found by inode):
+ *   clean              staging equals the committed content
+ *   dirty              bytes, size or mtime moved since
+ *   committing         an attempt reads staging; nothing moved since it began
+ *   committing, dirty  something moved: the attempt will end with ECANCELED and another follows at the next flush or
+ * the last release Every write, truncate or fallocate moves the generation; an attempt publishes only when it has not
+ * moved.
+ *
+ * Ownership: writers hold the staged file open; after the last release it belongs to this part alone, which retries
+ * failed commits with back-off, fills up what is not full, and in the end deletes staging file and row.
+ */
+#ifndef ECFS_ARCHIVE_STAGED_H
+#define ECFS_ARCHIVE_STAGED_H
+
+#include "archive/content.h"
+
+typedef struct EcfsStaged EcfsStaged;
+
+/** Called exactly once per request, from any thread, never with a lock held. NULL is success. */
+typedef void (*EcfsStagedDone) (void *user, const GError *error);
+
+/**
+ * After ecfs_archive_start (): queued rows of an earlier mount are committed, unflushed content goes to interrupted/
+ * and fresh files without flushed content lose their names. Returns false only when nothing may go on.
+ */
+bool ecfs_staged_start (EcfsArchive *archive, GError **error);
+
+/**
+ * Stops: flushes what is dirty and waits until everything is committed or @deadline_us (monotonic); what is left is
+ * kept for the next mount and counted in *ret_left (rows). No writer may be open.
+ */
+void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_left);
+
+/** The staged file of an inode that was just made with `staged`: new, empty, open for one writer. */
+EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t staging, GError **error);
+
+/**
+ * Opens an inode for writing: joins its staged file where there is one, else begins one with a copy of the committed
+ * content (copy-up), or empty with @truncate. Copying up reads endpoints, so the answer comes by callback, with a
+ * staged file for ecfs_staged_release () or an error: EPERM where configuration forbids it.
+ */
+void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
+                       void (*done) (void *user, EcfsStaged *staged, const GError *error), void *user);
+
+/** The staged file of an inode, if there is one with content that is newer than the committed one; a reference. */
+EcfsStaged *ecfs_staged_find (EcfsArchive *archive, uint64_t ino);
+EcfsStaged *ecfs_staged_ref (EcfsStaged *self);
+void ecfs_staged_unref (EcfsStaged *self); /* of find and ref; NULL is accepted */
+
+/** Local file to read from and write to with pread, pwrite, lseek. Belongs to self. */
+int ecfs_staged_fd (EcfsStaged *self);
+
+/**
+ * Brackets every change of the file: begin says a change of up to @size more bytes follows (ENOSPC when staging has no
+ * room), end that the bytes are in. *attr's size and mtime are what the file has after it.
+ */
+bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error);
+void ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns);
+
+/** The size and mtime that the file has now, into *attr (others untouched). */
+void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
+/** utimens, while staged. */
+void ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
+
+/** For attributes from the catalog: size and mtime of a newer staged content over them. Cheap when nothing is staged.
+ */
+void ecfs_staged_overlay (EcfsArchive *archive, EcfsAttr *attr);
+
+/** close(2) of one descriptor: commits now, or makes durable what the last release commits; see decision 4. */
+void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user);
+/** fsync(2): staging and namespace durable on this machine. */
+void ecfs_staged_fsync (EcfsStaged *self, bool data_only, EcfsStagedDone done, void *user);
+/** One writer less; gives back the reference of new or open. */
+void ecfs_staged_release (EcfsStaged *self);
+
+/** The inode lost its last name; nothing is committed any more, and when the last writer is gone staging is dropped. */
+void ecfs_staged_unlinked (EcfsArchive *archive, uint64_t ino);
+
+/**
+ * Calls done when everything that is flushed now is committed with its quorum, or in full with @full. @ino 0: all
+ * files. Ends with the first failure's text when an attempt fails after this call (it is retried all the same).
+ */
+void ecfs_staged_wait (EcfsArchive *archive, uint64_t ino, bool full, EcfsStagedDone done, void *user);
+
+#endif
