@@ -1,0 +1,112 @@
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "lab"))
+import lab  # noqa: E402
+
+SHM_NEEDED = 4 << 30
+LOG_LINES = 80
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Shows what the servers and mounts said where a test fails."""
+    report = (yield).get_result()
+    if report.failed:
+        for name, path in lab.logs.items():
+            if path.exists():
+                lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+                report.sections.append((f"log of {name}", "\n".join(lines)))
+
+
+def new_place(factory, keep_on_disk):
+    """A fresh directory: in memory where there is room, as nothing here needs to outlive the test."""
+    shm = Path("/dev/shm")
+    if not keep_on_disk and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free >= SHM_NEEDED:
+        return Path(tempfile.mkdtemp(prefix="ecfs-test-", dir=shm))
+    return factory.mktemp("place")
+
+
+class Place:
+    """A directory of its own for servers, archives and mounts; close() ends and removes all that was made in it."""
+
+    def __init__(self, factory, keep_on_disk=False):
+        self.path = new_place(factory, keep_on_disk)
+        self.mounts, self.servers, self.proxies = [], [], []
+        self.numbers = itertools.count()
+        self.known = set(lab.logs)
+        self.keys = None
+
+    def sshd(self, name):
+        self.keys = self.keys or lab.Keys(self.path / "keys")
+        server = lab.Sshd(self.path / "sshd" / name, name, self.keys)
+        self.servers.append(server)
+        return server
+
+    def proxy(self, port, listen_port=0):
+        proxy = lab.Proxy(port, listen_port)
+        self.proxies.append(proxy)
+        return proxy
+
+    def directories(self, names=lab.NAMES):
+        return [lab.Directory(self.path / f"endpoints-{next(self.numbers)}", name) for name in names]
+
+    def archive(self, endpoints, code="rs:4+2"):
+        """Six directories, six sshd: whatever the endpoints are, an initialised archive over them."""
+        archive = lab.Archive(self.path / f"archive-{next(self.numbers)}", endpoints, code)
+        archive.init()
+        return archive
+
+    def mount(self, archive, *options):
+        mount = lab.Mount(archive, self.path / f"mnt-{next(self.numbers)}", *options)
+        self.mounts.append(mount)
+        return mount
+
+    def close(self):
+        for mount in self.mounts:
+            mount.kill()
+        for proxy in self.proxies:
+            proxy.close()
+        for server in self.servers:
+            server.kill()
+        for name in set(lab.logs) - self.known:
+            del lab.logs[name]
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@pytest.fixture
+def place(tmp_path_factory):
+    made = Place(tmp_path_factory)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def module_place(tmp_path_factory):
+    made = Place(tmp_path_factory)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def disk_place(tmp_path_factory):
+    made = Place(tmp_path_factory, keep_on_disk=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def archive(place):
+    """rs:4+2 over six directories."""
+    return place.archive(place.directories())
+
+
+@pytest.fixture
+def mount(place, archive):
+    return place.mount(archive)

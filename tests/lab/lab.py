@@ -1,0 +1,472 @@
+"""Real parts for the integration tests: sshd processes, a bad network, archives, mounts, and what a tree contains.
+
+Everything started here is ended here, by its process id. Whatever writes a log registers it with `logs`, and a failing
+test shows the ends of all of them (see conftest.py).
+"""
+import contextlib
+import getpass
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ECFS_BUILD", REPOSITORY / "build")).resolve()
+NAMES = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
+ROOT = os.geteuid() == 0
+
+logs = {}  # what wrote it -> Path
+
+
+def until(condition, timeout, what):
+    """Waits until condition() is true and returns its value; fails after timeout seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(0.02)
+
+
+def run(*command, timeout=120, check=True, **options):
+    """A finished process with text in .stdout and .stderr; check: its failure is the test's."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, errors="surrogateescape",
+                          timeout=timeout, stdin=subprocess.DEVNULL, **options)
+    if check and done.returncode != 0:
+        raise AssertionError(f"exit {done.returncode}: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def descendants(pid):
+    """All processes below pid, children first found through /proc (sshd's sessions leave its process group)."""
+    children = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, left = [], [pid]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+class Keys:
+    """A key pair for the user and a known_hosts file that servers add themselves to."""
+
+    def __init__(self, directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        self.identity = directory / "id_ed25519"
+        self.known_hosts = directory / "known_hosts"
+        self.known_hosts.touch(mode=0o600)
+        make_key(self.identity)
+        self.public = self.identity.with_suffix(".pub").read_text()
+
+    def know(self, host, port, public):
+        """Makes known_hosts say that this is the key of host:port, and no other."""
+        name = f"[{host}]:{port} "
+        lines = [line for line in self.known_hosts.read_text().splitlines() if not line.startswith(name)]
+        kind, key = public.split()[:2]
+        self.known_hosts.write_text("\n".join([*lines, f"{name}{kind} {key}", ""]))
+
+
+def make_key(path):
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", path)
+
+
+class Sshd:
+    """One sshd with its own host key, port and root directory, run by whoever runs the tests.
+
+    kill() ends its sessions too, as if the machine were gone; start() brings it back on the same port.
+    """
+
+    def __init__(self, directory, name, keys):
+        self.name, self.keys, self.directory = name, keys, directory
+        directory.mkdir(parents=True)
+        self.root = directory / "root"
+        self.log = directory / "log"
+        self.host_key = directory / "host_key"
+        self.process = None
+        self.port = 0
+        make_key(self.host_key)
+        (directory / "authorized_keys").write_text(keys.public)
+        logs[f"sshd {name}"] = self.log
+        self.start()
+
+    def url(self, path=None, port=None):
+        return f"sftp://{getpass.getuser()}@127.0.0.1:{port or self.port}{path or self.root}"
+
+    def endpoint(self, path=None, port=None):
+        """As `ecfs init --endpoint` takes it; port: of a proxy in front."""
+        return (f"{self.name}={self.url(path, port)},identity_file={self.keys.identity},"
+                f"known_hosts={self.keys.known_hosts}")
+
+    def know(self, port=None):
+        self.keys.know("127.0.0.1", port or self.port, self.host_key.with_suffix(".pub").read_text())
+
+    def start(self):
+        """Listens again, on the same port once it had one; another program may take a free port before us, so retry."""
+        assert self.process is None
+        for _ in range(20):
+            port = self.port or free_port()
+            if self._start_on(port):
+                self.port = port
+                self.know()
+                return
+        raise AssertionError(f"sshd {self.name} does not start:\n{self.log.read_text()}")
+
+    def _start_on(self, port):
+        if ROOT:
+            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # its empty chroot; init would have made it
+        config = self.directory / "config"
+        config.write_text("\n".join([
+            f"ListenAddress 127.0.0.1:{port}", f"HostKey {self.host_key}", "PidFile none", "StrictModes no",
+            f"AuthorizedKeysFile {self.directory}/authorized_keys", "PubkeyAuthentication yes", "UsePAM no",
+            "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin yes",
+            "MaxStartups 200", "MaxSessions 200", "LogLevel VERBOSE", "Subsystem sftp internal-sftp", ""]))
+        sshd = shutil.which("sshd") or "/usr/sbin/sshd"  # it wants to be started by its full path
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=log)
+        self.process = process
+        until(lambda: process.poll() is not None or self._answers(port), 20, f"sshd {self.name} on port {port}")
+        if process.poll() is not None:
+            self.process = None
+            return False
+        return True
+
+    @staticmethod
+    def _answers(port):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def _all(self):
+        return [self.process.pid, *descendants(self.process.pid)]
+
+    def suspend(self):
+        """Connections stay open and nothing answers."""
+        signal_all(self._all(), signal.SIGSTOP)
+
+    def resume(self):
+        signal_all(self._all(), signal.SIGCONT)
+
+    def kill(self):
+        if self.process is None:
+            return
+        os.kill(self.process.pid, signal.SIGSTOP)  # no new session while we look for the old ones
+        signal_all(self._all(), signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+
+class Proxy:
+    """lab-proxy in front of a port; see `lab-proxy` for its commands."""
+
+    def __init__(self, port, listen_port=0):
+        self.process = subprocess.Popen([BUILD / "tests/lab/lab-proxy", "127.0.0.1", str(port), str(listen_port)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        word, _, number = self.process.stdout.readline().partition(" ")
+        assert word == "port", "lab-proxy does not start"
+        self.port = int(number)
+
+    def tell(self, *words):
+        """Gives a command; what it answers after "ok"."""
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        assert answer.split(" ")[0] == "ok", f"lab-proxy: {words}: {answer}"
+        return answer[3:]
+
+    def status(self):
+        """connections, up, down (bytes) as a dictionary."""
+        return {key: int(value) for key, value in (pair.split("=") for pair in self.tell("status").split())}
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+class Directory:
+    """A file:// endpoint; kill() moves its root away, start() brings it back."""
+
+    def __init__(self, directory, name):
+        self.name = name
+        directory.mkdir(parents=True, exist_ok=True)
+        self.root = directory / name
+        self.away = directory / f"{name}.away"
+
+    def endpoint(self):
+        return f"{self.name}=file://{self.root}"
+
+    def kill(self):
+        if self.root.exists():
+            self.root.rename(self.away)
+
+    def start(self):
+        if self.away.exists():
+            self.away.rename(self.root)
+
+
+def stripe_files(endpoint):
+    """The files below an endpoint's root that hold stripes."""
+    return sorted(path for path in endpoint.root.rglob("*") if path.is_file() and path.name != "ecfs-endpoint")
+
+
+def ecfs(*arguments, **options):
+    """Runs the program; options as of run()."""
+    program = BUILD / "tools/ecfs"
+    assert program.exists(), f"{program} is missing: build first (meson setup build && ninja -C build), or set ECFS_BUILD"
+    return run(program, *arguments, **options)
+
+
+class Archive:
+    """An archive directory with its endpoints, and the verbs on it."""
+
+    def __init__(self, path, endpoints, code="rs:4+2"):
+        self.path, self.endpoints, self.code = path, endpoints, code
+
+    def init(self, **options):
+        arguments = [word for endpoint in self.endpoints for word in ("--endpoint", endpoint.endpoint())]
+        return ecfs("init", self.path, "--code", self.code, *arguments, **options)
+
+    def __getitem__(self, name):
+        return next(endpoint for endpoint in self.endpoints if endpoint.name == name)
+
+    def put(self, *arguments, **options):
+        return ecfs("put", self.path, *arguments, **options)
+
+    def get(self, *arguments, **options):
+        return ecfs("get", self.path, *arguments, **options)
+
+    def json(self, verb, *arguments):
+        return json.loads(ecfs(verb, self.path, *arguments, "--json").stdout)
+
+    def configure(self, section, **settings):
+        """Sets keys of ecfs.conf; section as in the file: "archive", "endpoint amber"."""
+        config = self.path / "ecfs.conf"
+        lines = config.read_text().splitlines()
+        at = lines.index(f"[{section}]") + 1
+        ours = tuple(f"{key} " for key in settings) + tuple(f"{key}=" for key in settings)
+        end = next((i for i in range(at, len(lines)) if lines[i].startswith("[")), len(lines))
+        kept = [line for line in lines[at:end] if not line.startswith(ours)]
+        added = [f"{key} = {value}" for key, value in settings.items()]
+        config.write_text("\n".join([*lines[:at], *added, *kept, *lines[end:], ""]))
+
+
+class Mount:
+    """`ecfs mount -f` until it serves; path is the mountpoint."""
+
+    count = 0
+
+    def __init__(self, archive, path, *options):
+        Mount.count += 1
+        self.archive, self.path, self.options = archive, path, options
+        self.log = archive.path.parent / f"mount-{Mount.count}.log"
+        self.process = None
+        path.mkdir(exist_ok=True)
+        logs[f"mount {Mount.count}"] = self.log
+        self.start()
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [BUILD / "tools/ecfs", "mount", str(self.archive.path), str(self.path), "-f", *self.options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(lambda: self.mounted() or self.process.poll() is not None, 60, "the mount serves")
+        assert self.process.poll() is None, f"mount ended with {self.process.returncode}:\n{self.log.read_text()}"
+
+    def mounted(self):
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+        return any(line.split()[1] == str(self.path) for line in mounts)
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def resident_bytes(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
+
+    def umount(self, timeout=120):
+        """Drains and unmounts; the daemon must have ended well."""
+        ecfs("umount", self.path, timeout=timeout)
+        assert self.process.wait(timeout) == 0, self.text()
+        self.process = None
+
+    def kill(self):
+        """kill -9, and the dead mount out of the way."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        if self.mounted():
+            command = ["umount", "-l"] if ROOT else ["fusermount3", "-u", "-z"]
+            run(*command, self.path)
+
+
+def drop_caches():
+    """Empties the page cache and forgets names, so that the next read is a read from endpoints."""
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError as error:
+        pytest.skip(f"the page cache cannot be dropped here ({error.strerror}), and a read from it would prove nothing")
+
+
+def digest(path):
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def attributes(path):
+    """The extended attributes a user set."""
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError:  # the file system has none
+        return {}
+    return {name: os.getxattr(path, name, follow_symlinks=False) for name in names if name.startswith("user.")}
+
+
+def describe(path, content=True):
+    """What must be the same of a file in two places."""
+    found = os.lstat(path)
+    facts = {"type": stat.S_IFMT(found.st_mode), "mode": oct(stat.S_IMODE(found.st_mode)),
+             "owner": (found.st_uid, found.st_gid), "mtime_ns": found.st_mtime_ns, "xattrs": attributes(path)}
+    if stat.S_ISLNK(found.st_mode):
+        facts["target"] = os.readlink(path)
+    elif stat.S_ISREG(found.st_mode):
+        facts |= {"size": found.st_size, "links": found.st_nlink}
+        if content:
+            facts["digest"] = digest(path)
+    return facts
+
+
+def describe_tree(root, content=True):
+    """Facts of everything below root by relative path; hard links as the group of paths that share an inode."""
+    facts, groups = {}, {}
+    for directory, names, files in os.walk(root):
+        for name in sorted(names + files):
+            path = os.path.join(directory, name)
+            relative = os.path.relpath(path, root)
+            facts[relative] = describe(path, content)
+            found = os.lstat(path)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                groups.setdefault(found.st_ino, []).append(relative)
+    for group in groups.values():
+        for relative in group:
+            facts[relative]["linked"] = sorted(group)
+    return facts
+
+
+def assert_same_tree(expected, found):
+    """Compares what describe_tree returned; says the first differences, not both trees."""
+    wrong = [f"missing: {path}" for path in sorted(expected.keys() - found.keys())]
+    wrong += [f"unexpected: {path}" for path in sorted(found.keys() - expected.keys())]
+    for path in sorted(expected.keys() & found.keys()):
+        keys = sorted(expected[path].keys() | found[path].keys())
+        wrong += [f"{path}: {key} is {found[path].get(key)}, not {expected[path].get(key)}" for key in keys
+                  if expected[path].get(key) != found[path].get(key)]
+    assert not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong[:20])
+
+
+def write_pattern(path, size, seed=0):
+    """Writes size bytes that differ from place to place, cheaply; returns their digest."""
+    block = bytearray(hashlib.shake_128(seed.to_bytes(8, "little")).digest(1 << 20))
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "wb", buffering=0) as file:
+        for offset in range(0, size, len(block)):
+            block[:8] = offset.to_bytes(8, "little")
+            piece = memoryview(block)[:min(len(block), size - offset)]
+            found.update(piece)
+            assert file.write(piece) == len(piece)
+    return found.hexdigest()
+
+
+def flip(path, offset):
+    """Changes one byte of a file in place."""
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 0x40]))
+
+
+REAL_TREES = ["/usr/include", "/usr/share/doc"]
+
+
+def real_tree(target, n_files):
+    """Copies at least n_files real files to target, directory by directory; makes up what the system lacks."""
+    count = 0
+    for top in map(Path, REAL_TREES):
+        for directory in sorted(filter(Path.is_dir, top.iterdir())) if top.is_dir() else []:
+            if count >= n_files * (1 + REAL_TREES.index(str(top))) / len(REAL_TREES):
+                break
+            copy = target / top.name / directory.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            run("cp", "-a", directory, copy, check=False)  # dangling and unreadable entries do not matter
+            count += sum(len(files) for _, _, files in os.walk(copy))
+    for i in range(count, n_files):
+        made = target / f"made/{i % 50}/file-{i}"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_bytes(hashlib.shake_128(str(i).encode()).digest(i * 37 % 20000))
+
+
+def add_oddities(target):
+    """What real trees have too seldom: links of both kinds, odd names, modes and times, sizes around the limits."""
+    odd = target / "odd"
+    odd.mkdir(parents=True)
+    for size in [0, 1, 16383, 16384, 16385, 2 << 20, (2 << 20) + 1, 9_000_001]:
+        write_pattern(odd / f"size-{size}", size, size)
+    (odd / "name with spaces, \"quotes\" and \n a newline").write_text("x")
+    (odd / os.fsdecode(b"latin-1-\xe9-is-no-utf-8")).write_text("y")
+    (odd / ("long-" + "n" * 250)).write_text("z")
+    os.link(odd / "size-16385", odd / "hard link")
+    (odd / "directory").mkdir(mode=0o711)
+    os.link(odd / "size-16385", odd / "directory/another hard link")
+    (odd / "link").symlink_to("size-16385")
+    (odd / "dangling").symlink_to("/nowhere/" + "t" * 200)
+    (odd / "empty directory").mkdir()
+    os.chmod(odd / "size-1", 0o4755)
+    os.chmod(odd / "size-0", 0o400)
+    os.utime(odd / "size-1", ns=(1_000_000_001, 1_234_567_890_123_456_789))
+    os.utime(odd / "link", ns=(5, 987_654_321), follow_symlinks=False)
+    if ROOT:
+        os.chown(odd / "size-16383", 1234, 4321)
+        os.lchown(odd / "dangling", 1234, 4321)
+    with contextlib.suppress(OSError):  # a tmpfs of older kernels has none
+        os.setxattr(odd / "size-16384", "user.note", b"\x00binary\xff")
+    os.utime(odd / "empty directory", ns=(1, 1_111_111_111_111_111_111))
