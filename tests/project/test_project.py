@@ -1,0 +1,113 @@
+"""The tree keeps to its own rules: includes, headers, names, layout, manuals."""
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import lab
+import pytest
+
+TOP = lab.REPOSITORY
+# Each folder may include itself and what is below it; fs knows the archive and nothing beneath.
+BELOW = {
+    "util": [],
+    "catalog": ["util"],
+    "endpoint": ["util"],
+    "codec": ["util"],
+    "object": ["codec", "endpoint", "catalog", "util"],
+    "archive": ["object", "codec", "endpoint", "catalog", "util"],
+    "fs": ["archive", "util"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+
+
+def sources(*patterns):
+    return sorted(path for pattern in patterns for path in TOP.glob(pattern))
+
+
+def name(path):
+    return str(path.relative_to(TOP)) if isinstance(path, Path) else "none"  # pytest asks even where there are none
+
+
+def flags():
+    """What pkg-config says the dependencies need."""
+    packages = ["glib-2.0", "gio-unix-2.0", "json-glib-1.0", "uuid", "libxxhash", "sqlite3", "libssh2", "fuse3"]
+    return lab.run("pkg-config", "--cflags", *packages).stdout.split()
+
+
+@pytest.mark.parametrize("path", sources("src/*/*.[ch]"), ids=name)
+def test_includes_point_downward_and_at_faces(path):
+    folder = path.parent.name
+    for included in INCLUDE.findall(path.read_text()):
+        other = included.partition("/")[0]
+        if "/" not in included or other == folder or other == "ecfs":
+            continue
+        assert other in BELOW[folder], f"{folder} may not include {included}"
+        assert not included.endswith("_priv.h"), f"{included} is {other}'s own"
+
+
+@pytest.mark.parametrize("path", sources("tools/*.[ch]"), ids=name)
+def test_tools_include_no_private_header(path):
+    private = [included for included in INCLUDE.findall(path.read_text()) if included.endswith("_priv.h")]
+    assert not private
+
+
+@pytest.mark.parametrize("path", sources("src/*/*.h", "include/ecfs/*.h"), ids=name)
+def test_header_compiles_alone(path, tmp_path):
+    alone = tmp_path / "alone.c"
+    alone.write_text(f'#include "{path}"\n')
+    done = lab.run("gcc", "-std=gnu17", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-Wall", "-Wextra", "-Werror",
+                   "-Wno-unused-parameter", "-fsyntax-only", "-I", TOP / "src", "-I", TOP / "include", *flags(),
+                   alone, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_library_defines_names_of_its_own_only():
+    library = lab.BUILD / "libecfs.a"
+    symbols = lab.run("nm", "--defined-only", "--extern-only", library).stdout
+    foreign = {line.split()[2] for line in symbols.splitlines()
+               if re.match(r"[0-9a-f]+ [A-TV-Z] ", line) and not line.split()[2].startswith("ecfs_")}
+    assert not foreign
+
+
+def test_layout_is_what_clang_format_makes_of_it():
+    program = shutil.which("clang-format-14") or shutil.which("clang-format")
+    if not program or not re.search(r"version 14\.", lab.run(program, "--version").stdout):
+        pytest.skip("clang-format 14 is not here, and others lay out differently")
+    files = sources("src/*/*.[ch]", "include/ecfs/*.h", "tools/*.[ch]", "tests/*/*.[ch]")
+    done = lab.run(program, "--dry-run", "-Werror", *files, check=False)
+    assert done.returncode == 0, "\n".join(done.stderr.splitlines()[:20])
+
+
+@pytest.mark.parametrize("path", sources("man/*.[1-8]"), ids=name)
+def test_manual_page_is_well_formed(path):
+    done = lab.run("mandoc", "-T", "lint", "-W", "warning", path, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", sources("tools/check", "tools/quickstart", "tools/install-packages",
+                                         "tests/lab/bare-debian"), ids=name)
+def test_script_parses(path):
+    lab.run("bash", "-n", path)
+
+
+def test_packages_file_has_nothing_but_purposes_and_names():
+    for line in (TOP / "tools/packages").read_text().splitlines():
+        text = line.partition("#")[0].strip()
+        assert not text or re.fullmatch(r"(build|check)\s+[a-z0-9.+|-]+", text), line
+
+
+def test_clone_is_all_that_is_needed():
+    """Everything git tracks is enough to configure a build: no file of this working tree only."""
+    if not (TOP / ".git").exists():
+        pytest.skip("this is no git clone")
+    tracked = subprocess.run(["git", "-c", f"safe.directory={TOP}", "-C", TOP, "ls-files", "-z"], check=True,
+                             stdout=subprocess.PIPE).stdout.decode().rstrip("\0").split("\0")
+    with tempfile.TemporaryDirectory() as directory:
+        for relative in tracked:
+            target = Path(directory) / "clone" / relative
+            if (TOP / relative).is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(TOP / relative, target)
+        lab.run("meson", "setup", Path(directory) / "build", Path(directory) / "clone")
