@@ -29,10 +29,42 @@ typedef struct EcfsConfig {
     GPtrArray *endpoints; /* of EcfsConfigEndpoint, in file order */
 } EcfsConfig;
 
+/* A key of [archive], for parsing, for `ecfs init --set` and for the manual page. */
+typedef struct EcfsConfigOption {
+    const char *key;
+    const char *values; /* what may stand there, for people */
+    const char *preset; /* the default, as it would be written */
+    const char *help;   /* one line */
+    enum { ECFS_OPTION_CODE, ECFS_OPTION_SIZE, ECFS_OPTION_DURATION, ECFS_OPTION_CHOICE, ECFS_OPTION_QUORUM } kind;
+    size_t offset;          /* of the field in EcfsConfig */
+    int64_t min, max;       /* bytes or microseconds */
+    const char *choices[2]; /* the words for false and true */
+} EcfsConfigOption;
+
+/** In the order in which they are written; the last has a NULL key. */
+extern const EcfsConfigOption ecfs_config_options[];
+
 /** The defaults, without endpoints. */
 EcfsConfig *ecfs_config_new (void);
 void ecfs_config_free (EcfsConfig *config);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsConfig, ecfs_config_free)
+
+/** Sets one key of [archive] from its text. EINVAL: unknown key, or a value that it does not take. */
+bool ecfs_config_set (EcfsConfig *self, const char *key, const char *value, GError **error);
+
+/**
+ * Makes an endpoint's section from @spec (taken, also on failure), whose option "zone" becomes the zone. EINVAL with
+ * what is wrong in name, URL, keys or values.
+ */
+EcfsConfigEndpoint *ecfs_config_endpoint_new (EcfsEndpointSpec *spec, GError **error);
+void ecfs_config_endpoint_free (EcfsConfigEndpoint *endpoint);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsConfigEndpoint, ecfs_config_endpoint_free)
+
+/** Adds @endpoint (taken, also on failure). EINVAL when its name or URL is there already. */
+bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, GError **error);
+
+/** What no key can tell alone: the quorum fits the code. EINVAL. */
+bool ecfs_config_check (const EcfsConfig *self, GError **error);
 
 /**
  * Parses the text of a configuration; @name is what messages call it. EINVAL with one line "name:LINE: what is wrong"
@@ -42,5 +74,8 @@ EcfsConfig *ecfs_config_parse (const char *text, const char *name, GError **erro
 
 /** The text that ecfs_config_parse () reads back to the same, with a comment per key for people; g_free (). */
 char *ecfs_config_format (const EcfsConfig *config);
+
+/** The section of one endpoint, to be appended to a configuration whose comments are to stay; g_free (). */
+char *ecfs_config_format_endpoint (const EcfsConfigEndpoint *endpoint);
 
 #endif

@@ -1,0 +1,204 @@
+#include "archive/config.h"
+
+#include <string.h>
+
+#define ENDPOINTS                                                                                                      \
+    "[endpoint a]\nurl = file:///srv/a\n[endpoint b]\nurl = file:///srv/b\nzone = attic\nconnections = 3\n"
+
+static void refused (const char *text, const char *const *expected)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, "ecfs.conf", &error);
+    g_assert_null (config);
+    g_assert_error (error, ECFS_ERROR, EINVAL);
+    g_auto (GStrv) lines = g_strsplit (error->message, "\n", -1);
+    for (unsigned i = 0; expected[i] != NULL; i++) {
+        g_assert_cmpuint (g_strv_length (lines), >, i);
+        if (!g_str_has_prefix (lines[i], expected[i]))
+            g_error ("\"%s\" does not begin with \"%s\"", lines[i], expected[i]);
+    }
+    g_assert_cmpuint (g_strv_length (lines), ==, g_strv_length ((char **) expected));
+}
+
+#define REFUSED(text, ...) refused (text, (const char *const[]){__VA_ARGS__, NULL})
+
+static EcfsConfig *accepted (const char *text)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsConfig *config = ecfs_config_parse (text, "ecfs.conf", &error);
+    g_assert_no_error (error);
+    return config;
+}
+
+static void test_defaults (void)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_new ();
+    g_assert_cmpstr (config->code, ==, "rs:4+2");
+    g_assert_cmpuint (config->segment_size, ==, 2 << 20);
+    g_assert_false (config->commit_async);
+    g_assert_cmpuint (config->write_quorum, ==, 0);
+    g_assert_cmpuint (config->small_file, ==, 16384);
+    g_assert_false (config->rewrite_deny);
+    g_assert_cmpuint (config->rewrite_max, ==, 64 << 20);
+    g_assert_cmpuint (config->transfer_memory, ==, 256 << 20);
+    g_assert_cmpuint (config->staging_max, ==, 0);
+    g_assert_cmpuint (config->staging_reserve, ==, 256 << 20);
+    g_assert_false (config->allow_double);
+    g_assert_cmpint (config->deletion_grace_us, ==, 300000000);
+    g_assert_cmpint (config->close_timeout_us, ==, 600000000);
+    g_assert_cmpuint (config->endpoints->len, ==, 0);
+    ecfs_config_free (NULL);
+    ecfs_config_endpoint_free (NULL);
+}
+
+static void test_reads (void)
+{
+    g_autoptr (EcfsConfig) config = accepted ("; old\n# new\n\n [archive] \r\ncode=copies:3 # three\n"
+                                              "commit = async\nwrite_quorum = 2\nrewrite = deny\nallow_double = yes\n"
+                                              "close_timeout = 30s\nsmall_file = 0\n" ENDPOINTS);
+    g_assert_cmpstr (config->code, ==, "copies:3");
+    g_assert_true (config->commit_async && config->rewrite_deny && config->allow_double);
+    g_assert_cmpuint (config->write_quorum, ==, 2);
+    g_assert_cmpint (config->close_timeout_us, ==, 30000000);
+    g_assert_cmpuint (config->endpoints->len, ==, 2);
+    const EcfsConfigEndpoint *a = g_ptr_array_index (config->endpoints, 0);
+    const EcfsConfigEndpoint *b = g_ptr_array_index (config->endpoints, 1);
+    g_assert_cmpstr (a->spec->name, ==, "a");
+    g_assert_cmpstr (a->spec->url, ==, "file:///srv/a");
+    g_assert_cmpstr (a->zone, ==, "a");
+    g_assert_cmpstr (b->zone, ==, "attic");
+    g_assert_cmpstr (g_hash_table_lookup (b->spec->options, "connections"), ==, "3");
+    g_assert_null (g_hash_table_lookup (b->spec->options, "zone"));
+}
+
+static void test_unknown (void)
+{
+    REFUSED ("[archive]\ncode = rs:4+2\nsegmentsize = 2M\n", "ecfs.conf:3: unknown key \"segmentsize\"");
+    REFUSED ("\n[archives]\ncode = 1\n", "ecfs.conf:2: unknown section [archives]");
+    REFUSED ("code = rs:4+2\n", "ecfs.conf:1: key \"code\" stands before");
+    REFUSED ("[archive]\nnonsense\n", "ecfs.conf:2: \"nonsense\" is neither");
+    REFUSED ("[archive\n", "ecfs.conf:1: \"[archive\" lacks");
+    REFUSED ("[endpoint a]\nurl = file:///srv/a\ncolour = red\n",
+             "ecfs.conf:3: endpoint a: unknown key \"colour\"; this URL takes zone, ");
+    REFUSED ("[endpoint a]\nurl = gopher://srv/a\n", "ecfs.conf:1: endpoint a: \"gopher://srv/a\" is no URL");
+    REFUSED ("[archive]\ncode = \xff\n", "ecfs.conf:2: is not UTF-8");
+}
+
+static void test_twice (void)
+{
+    REFUSED ("[archive]\ncommit = sync\n\ncommit = sync\n",
+             "ecfs.conf:4: key \"commit\" is given twice, first in line 2");
+    REFUSED ("[archive]\n[archive]\n", "ecfs.conf:2: section \"archive\" is given twice, first in line 1");
+    REFUSED (ENDPOINTS "[endpoint a]\nurl = file:///srv/c\n", "ecfs.conf:7: section \"endpoint a\" is given twice");
+    REFUSED (ENDPOINTS "[endpoint  a]\nurl = file:///srv/c\n", "ecfs.conf:7: endpoint a: there are two of this name");
+    REFUSED (ENDPOINTS "[endpoint c]\nurl = file:///srv/a/\n", "ecfs.conf:7: endpoint c: endpoint a has the same URL");
+    REFUSED ("[endpoint a]\nurl = file:///a\nurl = file:///b\n", "ecfs.conf:3: key \"url\" is given twice");
+}
+
+static void test_ranges (void)
+{
+    static const char *const good[] = {"segment_size = 64K", "segment_size = 64M", "small_file = 0",
+                                       "small_file = 16M",   "write_quorum = 4",   "write_quorum = 6",
+                                       "deletion_grace = 0", "close_timeout = 1s", "rewrite_max = 1T",
+                                       "code = rs:8+3",      "staging_max = 10G",  "transfer_memory = 16M"};
+    static const char *const bad[] = {
+        "segment_size = 63K", "segment_size = 65M",  "small_file = 17M",      "write_quorum = 0", "write_quorum = 257",
+        "close_timeout = 0",  "close_timeout = 2d",  "deletion_grace = 366d", "commit = maybe",   "code = rs:0+2",
+        "code = best",        "rewrite_max = large", "transfer_memory = 15M", "allow_double =",   "allow_double = 1",
+        "write_quorum = 3",   "write_quorum = 7",    "segment_size = -1"};
+    for (size_t i = 0; i < G_N_ELEMENTS (good); i++) {
+        g_autofree char *text = g_strdup_printf ("[archive]\n%s\n", good[i]);
+        g_autoptr (EcfsConfig) config = accepted (text);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS (bad); i++) {
+        g_autofree char *text = g_strdup_printf ("[archive]\n%s\n", bad[i]);
+        REFUSED (text, "ecfs.conf:2: ");
+    }
+}
+
+static void test_all_at_once (void)
+{
+    REFUSED ("[archive]\ncommit = maybe\nrewrit = deny\n[endpoint a]\nzone = x y\nurl = file:///a\n[endpoint b]\n"
+             "url = file:///b\nconnection = 2\npasword_file = x\n[endpoint c]\n",
+             "ecfs.conf:2: commit: \"maybe\" is not sync or async", "ecfs.conf:3: unknown key \"rewrit\"",
+             "ecfs.conf:4: endpoint a: zone \"x y\"", "ecfs.conf:9: endpoint b: unknown key \"connection\"",
+             "ecfs.conf:10: endpoint b: unknown key \"pasword_file\"", "ecfs.conf:11: endpoint c has no url");
+}
+
+static void test_bounded (void)
+{
+    g_autoptr (GString) text = g_string_new ("[archive]\n");
+    for (unsigned i = 0; i < 1000; i++)
+        g_string_append_printf (text, "key%u = 1\n", i);
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_config_parse (text->str, "ecfs.conf", &error));
+    g_assert_error (error, ECFS_ERROR, EINVAL);
+    g_assert_true (g_str_has_suffix (error->message, "and 980 more"));
+}
+
+static void test_round_trip (void)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_new ();
+    static const char *const values[][2] = {
+        {"code", "rs:8+3"},     {"segment_size", "65537"}, {"commit", "async"},     {"write_quorum", "9"},
+        {"small_file", "0"},    {"rewrite", "deny"},       {"rewrite_max", "3T"},   {"transfer_memory", "1G"},
+        {"staging_max", "17"},  {"staging_reserve", "1K"}, {"allow_double", "yes"}, {"deletion_grace", "1500ms"},
+        {"close_timeout", "1d"}};
+    for (size_t i = 0; i < G_N_ELEMENTS (values); i++)
+        g_assert_true (ecfs_config_set (config, values[i][0], values[i][1], NULL));
+    for (unsigned i = 0; i < 11; i++) {
+        g_autofree char *text = g_strdup_printf ("e%u=file:///srv/%%20 %u#x,zone=z%u,connections=2", i, i, i % 3);
+        g_autoptr (GError) error = NULL;
+        EcfsConfigEndpoint *endpoint = ecfs_config_endpoint_new (ecfs_endpoint_spec_parse (text, &error), &error);
+        g_assert_no_error (error);
+        g_assert_true (ecfs_config_add_endpoint (config, endpoint, &error));
+    }
+    g_autofree char *first = ecfs_config_format (config);
+    g_autoptr (EcfsConfig) again = accepted (first);
+    g_autofree char *second = ecfs_config_format (again);
+    g_assert_cmpstr (first, ==, second);
+    g_assert_cmpuint (again->segment_size, ==, 65537);
+    g_assert_cmpint (again->deletion_grace_us, ==, 1500000);
+    g_assert_cmpint (again->close_timeout_us, ==, 86400000000);
+    g_assert_cmpuint (again->endpoints->len, ==, 11);
+    const EcfsConfigEndpoint *last = g_ptr_array_index (again->endpoints, 10);
+    g_assert_cmpstr (last->spec->url, ==, "file:///srv/%20 10#x");
+    g_assert_cmpstr (last->zone, ==, "z1");
+    g_assert_cmpstr (g_hash_table_lookup (last->spec->options, "connections"), ==, "2");
+}
+
+static void test_appended (void)
+{
+    g_autoptr (EcfsConfig) config = accepted (ENDPOINTS);
+    g_autofree char *section = ecfs_config_format_endpoint (g_ptr_array_index (config->endpoints, 1));
+    g_assert_cmpstr (section, ==, "\n[endpoint b]\nurl = file:///srv/b\nzone = attic\nconnections = 3\n");
+}
+
+static void test_injection (void)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_new ();
+    static const char *const bad[] = {"yes\n[endpoint x]", "no # really", " yes", ""};
+    for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
+        g_assert_false (ecfs_config_set (config, "allow_double", bad[i], NULL));
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_new ("a", "file:///a\nzone = b");
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_config_endpoint_new (spec, &error));
+    g_assert_error (error, ECFS_ERROR, EINVAL);
+    g_assert_null (ecfs_config_endpoint_new (ecfs_endpoint_spec_new ("a]b", "file:///a"), NULL));
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/config/has-the-defaults-of-the-manual", test_defaults);
+    g_test_add_func ("/config/reads-archive-and-endpoints", test_reads);
+    g_test_add_func ("/config/names-what-it-does-not-know-with-its-line", test_unknown);
+    g_test_add_func ("/config/refuses-what-is-given-twice", test_twice);
+    g_test_add_func ("/config/checks-ranges", test_ranges);
+    g_test_add_func ("/config/tells-all-problems-at-once", test_all_at_once);
+    g_test_add_func ("/config/tells-a-bounded-number-of-problems", test_bounded);
+    g_test_add_func ("/config/reads-back-what-it-formats", test_round_trip);
+    g_test_add_func ("/config/formats-one-endpoint-to-append", test_appended);
+    g_test_add_func ("/config/lets-no-value-become-another-line", test_injection);
+    return g_test_run ();
+}

@@ -1,0 +1,21 @@
+/* "[NAME=]URL[,KEY=VALUE...]" as on the command line: refused with EINVAL, or a section that ecfs.conf can hold. */
+#include "archive/config.h"
+
+int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size);
+
+int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
+{
+    g_autofree char *text = g_strndup ((const char *) bytes, size);
+    g_autoptr (GError) error = NULL;
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, &error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, &error);
+    if (endpoint == NULL) {
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+        return 0;
+    }
+    g_autofree char *section = ecfs_config_format_endpoint (endpoint);
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (section, "f", &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (config->endpoints->len, ==, 1);
+    return 0;
+}
