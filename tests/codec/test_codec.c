@@ -1,0 +1,346 @@
+/* What every code keeps: one table row per code, the same tests for all. */
+#include "segment.h"
+#include "util/lock.h"
+
+#include <string.h>
+
+typedef struct Row {
+    const char *code;
+    EcfsCodeFamily family;
+    unsigned k, n, tolerance;
+    const char *small_code;
+} Row;
+
+static const Row rows[] = {
+    {"rs:2+1", ECFS_CODE_RS, 2, 3, 1, "copies:2"},       {"rs:4+2", ECFS_CODE_RS, 4, 6, 2, "copies:3"},
+    {"rs:5+3", ECFS_CODE_RS, 5, 8, 3, "copies:4"},       {"rs:8+3", ECFS_CODE_RS, 8, 11, 3, "copies:4"},
+    {"rs:8+6", ECFS_CODE_RS, 8, 14, 6, "copies:7"},      {"rs:1+3", ECFS_CODE_RS, 1, 4, 3, "copies:4"},
+    {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32"},   {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2"},
+    {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17"}, {"rs:20+8", ECFS_CODE_RS, 20, 28, 8, "copies:9"},
+    {"copies:1", ECFS_CODE_COPIES, 1, 1, 0, "copies:1"}, {"copies:2", ECFS_CODE_COPIES, 1, 2, 1, "copies:2"},
+    {"copies:5", ECFS_CODE_COPIES, 1, 5, 4, "copies:5"}, {"copies:32", ECFS_CODE_COPIES, 1, 32, 31, "copies:32"},
+};
+
+#define EXHAUSTIVE_N 14 /* up to here every set of losses is tried */
+
+static void test_numbers (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) same = ecfs_codec_new_for (row->family, row->k, row->n, NULL);
+    g_autofree char *small = ecfs_codec_small_code (codec);
+    g_assert_cmpstr (ecfs_codec_code (codec), ==, row->code);
+    g_assert_cmpstr (ecfs_codec_code (same), ==, row->code);
+    g_assert_cmpint (ecfs_codec_family (codec), ==, row->family);
+    g_assert_cmpuint (ecfs_codec_k (codec), ==, row->k);
+    g_assert_cmpuint (ecfs_codec_n (codec), ==, row->n);
+    g_assert_cmpuint (ecfs_codec_tolerance (codec), ==, row->tolerance);
+    g_assert_cmpuint (ecfs_codec_granule (codec), <=, 4096);
+    g_assert_cmpstr (small, ==, row->small_code);
+    g_autoptr (EcfsCodec) small_codec = segment_codec (small);
+    g_assert_cmpuint (ecfs_codec_tolerance (small_codec), ==, row->tolerance);
+}
+
+/* Any loss set's verdicts against counting, which is what tolerance means for codes where any k packets suffice. */
+static void check_loss (const EcfsCodec *codec, Segment *segment, const bool *lost)
+{
+    unsigned n_lost = 0;
+    bool present[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned i = 0; i < segment->n; i++) {
+        n_lost += lost[i];
+        present[i] = !lost[i];
+    }
+    int guarantee = (int) ecfs_codec_tolerance (codec) - (int) n_lost;
+    g_assert_cmpint (ecfs_codec_guarantee (codec, present), ==, MAX (guarantee, -1));
+    g_assert_cmpint (ecfs_codec_decodable (codec, present), ==, guarantee >= 0);
+    if (guarantee >= 0)
+        segment_survives (segment, codec, lost);
+    else
+        segment_cannot_survive (codec, lost);
+}
+
+static void random_loss (unsigned n, unsigned n_lost, bool *lost)
+{
+    memset (lost, 0, n * sizeof *lost);
+    while (n_lost > 0) {
+        unsigned i = (unsigned) g_test_rand_int_range (0, (gint32) n);
+        n_lost -= !lost[i];
+        lost[i] = true;
+    }
+}
+
+static void test_losses (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (Segment) segment = segment_new (codec, 3 * 64, SEGMENT_AT_END, 0);
+    bool lost[ECFS_CODEC_MAX_N] = {0};
+    if (row->n <= EXHAUSTIVE_N) {
+        for (uint32_t mask = 0; mask < 1u << row->n; mask++) {
+            segment_flags (mask, row->n, lost);
+            check_loss (codec, segment, lost);
+        }
+        return;
+    }
+    for (unsigned n_lost = 0; n_lost <= row->n; n_lost++)
+        for (unsigned round = 0; round < 50; round++) {
+            random_loss (row->n, n_lost, lost);
+            check_loss (codec, segment, lost);
+        }
+}
+
+/* Packets that end or begin at a forbidden page, also at odd addresses, in lengths around what kernels step by. */
+static void test_edges (const void *data)
+{
+    static const size_t granules[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 63, 64, 65, 257};
+    static const size_t shifts[] = {0, 1, 7, 33};
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    bool lost[ECFS_CODEC_MAX_N] = {0};
+    for (size_t i = 0; i < G_N_ELEMENTS (granules) * G_N_ELEMENTS (shifts) * 2; i++) {
+        size_t packet_bytes = granules[i / 2 / G_N_ELEMENTS (shifts)] * ecfs_codec_granule (codec);
+        g_autoptr (Segment) segment = segment_new (codec, packet_bytes, i % 2 == 0 ? SEGMENT_AT_END : SEGMENT_AT_START,
+                                                   shifts[i / 2 % G_N_ELEMENTS (shifts)]);
+        random_loss (row->n, row->tolerance, lost);
+        segment_survives (segment, codec, lost);
+    }
+}
+
+static void test_ranges (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    size_t granule = ecfs_codec_granule (codec), n_granules = 40;
+    g_autoptr (Segment) segment = segment_new (codec, n_granules * granule, SEGMENT_AT_END, 0);
+    bool lost[ECFS_CODEC_MAX_N] = {0}, present[ECFS_CODEC_MAX_N] = {0};
+    random_loss (row->n, row->tolerance, lost);
+    for (unsigned i = 0; i < row->n; i++)
+        present[i] = !lost[i];
+    g_autoptr (EcfsPlan) plan = ecfs_codec_plan (codec, present, lost, NULL);
+    segment_lose (segment, lost);
+    for (size_t at = 0, step = 1; at < n_granules; at += step, step = step % 7 + 1) {
+        step = MIN (step, n_granules - at);
+        uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
+        for (unsigned i = 0; i < row->n; i++)
+            packets[i] = segment->work[i] + at * granule;
+        ecfs_plan_run (plan, packets, step * granule);
+        ecfs_codec_encode (codec, (const uint8_t *const *) packets, packets + row->k, step * granule);
+    }
+    segment_check (segment, lost);
+}
+
+/* Every subset of parities for small codes, random ones for large: what is not asked for is not touched. */
+static void test_some_parities (const void *data)
+{
+    const Row *row = data;
+    unsigned m = row->n - row->k, n_subsets = m <= 6 ? 1u << m : 64;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (Segment) segment = segment_new (codec, 5 * 64, SEGMENT_AT_END, 0);
+    bool lost[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned subset = 0; subset < n_subsets; subset++) {
+        uint8_t *parity[ECFS_CODEC_MAX_N] = {0};
+        segment_flags (m <= 6 ? subset : (uint32_t) g_test_rand_int (), m, lost + row->k);
+        segment_lose (segment, lost);
+        for (unsigned i = row->k; i < row->n; i++)
+            parity[i - row->k] = lost[i] ? segment->work[i] : NULL;
+        ecfs_codec_encode (codec, (const uint8_t *const *) segment->work, parity, segment->packet_bytes);
+        segment_check (segment, lost);
+    }
+}
+
+/* With one packet wanted of several lost, exactly that is written, from k sources, data before parity. */
+static void test_one_wanted (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (Segment) segment = segment_new (codec, 64, SEGMENT_AT_END, 0);
+    bool lost[ECFS_CODEC_MAX_N] = {0}, present[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned wanted = 0; wanted < row->n && row->tolerance > 0; wanted++) {
+        do
+            random_loss (row->n, (unsigned) g_test_rand_int_range (1, (gint32) row->tolerance + 1), lost);
+        while (!lost[wanted]);
+        bool only[ECFS_CODEC_MAX_N] = {[0] = false};
+        only[wanted] = true;
+        unsigned n_sources = 0, data_left = 0, parity_used = 0;
+        for (unsigned i = 0; i < row->n; i++)
+            present[i] = !lost[i];
+        g_autoptr (EcfsPlan) plan = ecfs_codec_plan (codec, present, only, NULL);
+        for (unsigned i = 0; i < row->n; i++) {
+            bool used = ecfs_plan_sources (plan)[i];
+            g_assert_true (present[i] || !used);
+            n_sources += used;
+            data_left += i < row->k && present[i] && !used;
+            parity_used += i >= row->k && used;
+        }
+        g_assert_cmpuint (n_sources, ==, row->k);
+        g_assert_true (data_left == 0 || parity_used == 0);
+        segment_lose (segment, only);
+        ecfs_plan_run (plan, segment->work, segment->packet_bytes);
+        segment_check (segment, only);
+    }
+}
+
+static void test_nothing_wanted (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    static const bool none[ECFS_CODEC_MAX_N];
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsPlan) plan = ecfs_codec_plan (codec, none, none, &error);
+    g_assert_no_error (error);
+    uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
+    ecfs_plan_run (plan, packets, ecfs_codec_granule (codec));
+    for (unsigned i = 0; i < row->n; i++)
+        g_assert_false (ecfs_plan_sources (plan)[i]);
+}
+
+typedef struct Shared {
+    const EcfsCodec *codec;
+    const EcfsPlan *plan;
+    const Segment *segment;
+    bool lost[ECFS_CODEC_MAX_N];
+} Shared;
+
+static void use_shared (void *data)
+{
+    const Shared *shared = data;
+    const Segment *segment = shared->segment;
+    g_autofree uint8_t *bytes = g_malloc0 (segment->n * segment->packet_bytes);
+    uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned i = 0; i < segment->n; i++) {
+        packets[i] = bytes + i * segment->packet_bytes;
+        if (!shared->lost[i])
+            memcpy (packets[i], segment->packets[i], segment->packet_bytes);
+    }
+    ecfs_plan_run (shared->plan, packets, segment->packet_bytes);
+    for (unsigned i = 0; i < segment->n; i++)
+        g_assert_true (memcmp (packets[i], segment->packets[i], segment->packet_bytes) == 0);
+    for (unsigned i = segment->k; i < segment->n; i++)
+        memset (packets[i], 0, segment->packet_bytes);
+    ecfs_codec_encode (shared->codec, (const uint8_t *const *) packets, packets + segment->k, segment->packet_bytes);
+    for (unsigned i = segment->k; i < segment->n; i++)
+        g_assert_true (memcmp (packets[i], segment->packets[i], segment->packet_bytes) == 0);
+}
+
+static void test_threads (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (Segment) segment = segment_new (codec, 4096, SEGMENT_AT_END, 0);
+    Shared shared = {.codec = codec, .segment = segment};
+    bool present[ECFS_CODEC_MAX_N] = {0};
+    random_loss (row->n, row->tolerance, shared.lost);
+    for (unsigned i = 0; i < row->n; i++)
+        present[i] = !shared.lost[i];
+    g_autoptr (EcfsPlan) plan = ecfs_codec_plan (codec, present, shared.lost, NULL);
+    shared.plan = plan;
+    EcfsWorkers *workers = ecfs_workers_new ("codec", 4);
+    for (unsigned i = 0; i < 40; i++)
+        ecfs_workers_push (workers, use_shared, &shared);
+    ecfs_workers_free (workers);
+}
+
+static void make_codec (void *data)
+{
+    g_autoptr (EcfsCodec) codec = segment_codec (data);
+    g_assert_cmpuint (ecfs_codec_k (codec), ==, 4);
+}
+
+/* First in main, so that the self-test's once is among what they race for. */
+static void test_threads_make_codecs (void)
+{
+    EcfsWorkers *workers = ecfs_workers_new ("codec-new", 4);
+    for (unsigned i = 0; i < 16; i++)
+        ecfs_workers_push (workers, make_codec, (void *) "rs:4+2");
+    ecfs_workers_free (workers);
+}
+
+static void test_bad_texts (void)
+{
+    static const char *const texts[] = {
+        "",           "rs",      ":",        "rs:",        "rs:4",          "rs:4+",           "rs:+2",     "rs:4+2x",
+        "rs:4+2 ",    " rs:4+2", "rs: 4+2",  "rs:4++2",    "rs:4+-2",       "rs:04+2",         "rs:4+2+1",  "rs:0+3",
+        "rs:4+0",     "rs:30+3", "rs:32+1",  "rs:999+999", "rs:1000+1",     "rs:4294967300+2", "RS:4+2",    "xor:4+1",
+        "rs,4+2",     "rsx:4+2", "copies:0", "copies:33",  "copies:",       "copies:3+1",      "copies:-1", "copies:3 ",
+        "copies:0x3", "copies",  "ldpc",     "\n\xff:1",   "rs:\xd9\xa4+2",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (texts); i++) {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (EcfsCodec) codec = ecfs_codec_new (texts[i], &error);
+        if (codec != NULL)
+            g_error ("\"%s\" was taken for a code", texts[i]);
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+        g_assert_true (g_utf8_validate (error->message, -1, NULL));
+        g_assert_null (ecfs_codec_new (texts[i], NULL));
+    }
+    g_autofree char *endless = g_strnfill (100000, '7');
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_codec_new (endless, &error));
+    g_assert_cmpuint (strlen (error->message), <, 300);
+}
+
+static void test_bad_numbers (void)
+{
+    static const struct {
+        unsigned family, k, n;
+    } cases[] = {{0, 1, 1},
+                 {3, 4, 6},
+                 {UINT_MAX, 4, 6},
+                 {ECFS_CODE_RS, 0, 0},
+                 {ECFS_CODE_RS, 0, 3},
+                 {ECFS_CODE_RS, 4, 4},
+                 {ECFS_CODE_RS, 6, 4},
+                 {ECFS_CODE_RS, 30, 33},
+                 {ECFS_CODE_RS, UINT_MAX, 1},
+                 {ECFS_CODE_RS, 1, UINT_MAX},
+                 {ECFS_CODE_RS, UINT_MAX - 1, UINT_MAX},
+                 {ECFS_CODE_COPIES, 0, 3},
+                 {ECFS_CODE_COPIES, 2, 3},
+                 {ECFS_CODE_COPIES, 1, 0},
+                 {ECFS_CODE_COPIES, 1, 33},
+                 {ECFS_CODE_COPIES, 1, UINT_MAX}};
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        g_autoptr (GError) error = NULL;
+        g_assert_null (ecfs_codec_new_for ((EcfsCodeFamily) cases[i].family, cases[i].k, cases[i].n, &error));
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+    }
+}
+
+static void test_null_frees (void)
+{
+    ecfs_codec_free (NULL);
+    ecfs_plan_free (NULL);
+}
+
+static void add_row (const Row *row)
+{
+    static const struct {
+        const char *name;
+        void (*test) (const void *row);
+    } tests[] = {
+        {"has-the-numbers-its-text-says", test_numbers},
+        {"survives-exactly-what-it-promises", test_losses},
+        {"stays-within-its-buffers", test_edges},
+        {"gives-ranges-the-same-bytes-as-the-whole", test_ranges},
+        {"encodes-only-the-parities-asked-for", test_some_parities},
+        {"decodes-only-what-is-wanted-from-k-packets", test_one_wanted},
+        {"plans-nothing-when-nothing-is-wanted", test_nothing_wanted},
+        {"is-shared-by-threads", test_threads},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (tests); i++) {
+        g_autofree char *path = g_strdup_printf ("/codec/%s/%s", row->code, tests[i].name);
+        g_test_add_data_func (path, row, tests[i].test);
+    }
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/codec/threads-may-make-codecs-at-once", test_threads_make_codecs);
+    g_test_add_func ("/codec/texts-that-are-no-code-are-refused-in-a-sentence", test_bad_texts);
+    g_test_add_func ("/codec/numbers-that-are-no-code-are-refused", test_bad_numbers);
+    g_test_add_func ("/codec/null-may-be-freed", test_null_frees);
+    for (size_t i = 0; i < G_N_ELEMENTS (rows); i++)
+        add_row (&rows[i]);
+    return g_test_run ();
+}
