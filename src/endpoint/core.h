@@ -112,6 +112,7 @@ void ecfs_core_kick_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** Takes the endpoint down: fails the queue, ends connections, plans a probe. */
 void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason) ECFS_REQUIRES (self->lock);
 void ecfs_core_up_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+bool ecfs_core_connected_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** A request may be queued although the endpoint is down; starts the attempt when none is under way. */
 bool ecfs_core_attempt_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 

@@ -178,11 +178,17 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error);
 /** Ends an examine request with what the marker file holds; the core parses it. */
 void ecfs_request_finish_marker (EcfsStream *request, const char *text, size_t size);
 
+/** Ends a mark request with EEXIST, telling whose marker (@text, hostile) is already there. */
+void ecfs_request_fail_marked (EcfsStream *request, const char *text, size_t size);
+
 /** Ends the request with ECFS_ERROR @code and a text. */
 void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
 /** A name for a temporary file of @name (NULL for the marker) below the root: "incoming/...", g_free (). */
 char *ecfs_incoming_name (const char *name);
+
+/** Whether @name may name an endpoint. */
+bool ecfs_endpoint_name_valid (const char *name);
 
 /** Whether @name may be the name of a stored file. */
 bool ecfs_stored_name_valid (const char *name);

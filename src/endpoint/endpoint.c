@@ -1,0 +1,326 @@
+/* The face of endpoints: drivers by scheme, options, life cycle, health. */
+#include "endpoint/core.h"
+
+#include "util/io.h"
+#include "util/units.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define DEFAULT_STALL_TIMEOUT_US   (10 * G_USEC_PER_SEC)
+#define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
+#define MAX_TEST_DRIVERS           4
+
+static const EcfsDriver *const drivers[] = {
+    &ecfs_driver_file,
+};
+
+static const EcfsDriver *test_drivers[MAX_TEST_DRIVERS];
+static unsigned n_test_drivers;
+
+void ecfs_endpoint_register_for_tests (const EcfsDriver *driver)
+{
+    g_assert (n_test_drivers < MAX_TEST_DRIVERS);
+    test_drivers[n_test_drivers++] = driver;
+}
+
+static bool has_scheme (const char *url, const char *scheme)
+{
+    size_t size = strlen (scheme);
+    return strncmp (url, scheme, size) == 0 && strncmp (url + size, "://", 3) == 0;
+}
+
+static const EcfsDriver *find_driver (const char *url)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS (drivers); i++)
+        if (has_scheme (url, drivers[i]->scheme))
+            return drivers[i];
+    for (unsigned i = 0; i < n_test_drivers; i++)
+        if (has_scheme (url, test_drivers[i]->scheme))
+            return test_drivers[i];
+    return NULL;
+}
+
+const char *const *ecfs_endpoint_option_keys (const char *url)
+{
+    const EcfsDriver *driver = find_driver (url);
+    return driver == NULL ? NULL : driver->option_keys;
+}
+
+static bool check_keys (const EcfsDriver *driver, const EcfsEndpointSpec *spec, GError **error)
+{
+    if (spec->options == NULL)
+        return true;
+    GHashTableIter iter;
+    gpointer key;
+    g_hash_table_iter_init (&iter, spec->options);
+    while (g_hash_table_iter_next (&iter, &key, NULL))
+        if (!g_strv_contains (driver->option_keys, key)) {
+            g_autofree char *known = g_strjoinv (", ", (char **) driver->option_keys);
+            return ecfs_fail (error, EINVAL, "unknown option \"%s\"; %s:// takes: %s", (const char *) key,
+                              driver->scheme, known);
+        }
+    return true;
+}
+
+static bool parse_timeout (const EcfsEndpointSpec *spec, const char *key, int64_t *value_us, GError **error)
+{
+    const char *text = ecfs_spec_option (spec, key);
+    if (text == NULL)
+        return true;
+    int64_t parsed_us;
+    if (!ecfs_parse_duration (text, &parsed_us) || parsed_us <= 0)
+        return ecfs_fail (error, EINVAL, "%s = \"%s\" is not a time such as 10s or 500ms", key, text);
+    *value_us = parsed_us;
+    return true;
+}
+
+static bool parse_options (EcfsEndpoint *self, const EcfsEndpointSpec *spec, GError **error)
+{
+    if (!check_keys (self->driver, spec, error) ||
+        !parse_timeout (spec, "stall_timeout", &self->stall_timeout_us, error) ||
+        !parse_timeout (spec, "connect_timeout", &self->connect_timeout_us, error))
+        return false;
+    const char *text = ecfs_spec_option (spec, "connections");
+    guint64 n = self->driver->default_connections;
+    if (text != NULL && !g_ascii_string_to_unsigned (text, 10, 1, MAX_CONNECTIONS, &n, NULL))
+        return ecfs_fail (error, EINVAL, "connections = \"%s\" is not a number from 1 to %d", text, MAX_CONNECTIONS);
+    self->n_slots = (unsigned) n;
+    self->config = self->driver->new_config (spec, error);
+    return self->config != NULL;
+}
+
+static bool make_slots (EcfsEndpoint *self, GError **error)
+{
+    self->slots = g_new0 (EcfsSlot, self->n_slots);
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsSlot *slot = &self->slots[i];
+        slot->endpoint = self;
+        g_queue_init (&slot->active);
+        atomic_init (&slot->owed_since_us, 0);
+        slot->event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
+    for (unsigned i = 0; i < self->n_slots; i++)
+        if (self->slots[i].event_fd < 0)
+            return ecfs_fail (error, EMFILE, "no file descriptors left: raise the limit (ulimit -n)");
+    return true;
+}
+
+EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker *expected, GError **error)
+{
+    const EcfsDriver *driver = find_driver (spec->url);
+    if (!ecfs_endpoint_name_valid (spec->name)) {
+        g_set_error (error, ECFS_ERROR, EINVAL, "\"%s\" cannot name an endpoint: use letters, digits and \"-_.\"",
+                     spec->name);
+        return NULL;
+    }
+    if (driver == NULL) {
+        g_set_error (error, ECFS_ERROR, EINVAL, "endpoint %s: %s: no such protocol", spec->name, spec->url);
+        return NULL;
+    }
+    EcfsEndpoint *self = g_new0 (EcfsEndpoint, 1);
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->slots_cond);
+    ecfs_cond_init (&self->keeper_cond);
+    atomic_init (&self->n_refs, 1);
+    g_queue_init (&self->queue);
+    g_queue_init (&self->ended);
+    self->driver = driver;
+    self->name = g_strdup (spec->name);
+    self->url = g_strdup (spec->url);
+    self->expected = *expected;
+    self->stall_timeout_us = DEFAULT_STALL_TIMEOUT_US;
+    self->connect_timeout_us = DEFAULT_CONNECT_TIMEOUT_US;
+    self->last_attempt_us = ecfs_now_us () - URGENT_INTERVAL_US;
+    if (!parse_options (self, spec, error) || !make_slots (self, error)) {
+        g_prefix_error (error, "endpoint %s: ", spec->name);
+        ecfs_endpoint_unref (self);
+        return NULL;
+    }
+    return self;
+}
+
+EcfsEndpoint *ecfs_endpoint_ref (EcfsEndpoint *self)
+{
+    atomic_fetch_add (&self->n_refs, 1);
+    return self;
+}
+
+void ecfs_endpoint_unref (EcfsEndpoint *self)
+{
+    if (atomic_fetch_sub (&self->n_refs, 1) != 1)
+        return;
+    for (unsigned i = 0; self->slots != NULL && i < self->n_slots; i++) {
+        if (self->slots[i].event_fd >= 0)
+            close (self->slots[i].event_fd);
+        g_clear_error (&self->slots[i].broken);
+    }
+    g_free (self->slots);
+    if (self->config != NULL)
+        self->driver->free_config (self->config);
+    ecfs_cond_clear (&self->slots_cond);
+    ecfs_cond_clear (&self->keeper_cond);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self->name);
+    g_free (self->url);
+    g_free (self->reason);
+    g_free (self);
+}
+
+void ecfs_endpoint_start (EcfsEndpoint *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    g_assert (!self->started);
+    self->started = true;
+    ecfs_mutex_unlock (&self->lock);
+    for (unsigned i = 0; i < self->n_slots; i++)
+        if (pthread_create (&self->slots[i].thread, NULL, ecfs_slot_main, &self->slots[i]) != 0)
+            g_error ("endpoint %s: the system has no threads left", self->name);
+    if (pthread_create (&self->keeper, NULL, ecfs_keeper_main, self) != 0)
+        g_error ("endpoint %s: the system has no threads left", self->name);
+}
+
+void ecfs_endpoint_stop (EcfsEndpoint *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool running = self->started && !self->stopping;
+    self->stopping = true;
+    ecfs_cond_broadcast (&self->slots_cond);
+    ecfs_cond_signal (&self->keeper_cond);
+    ecfs_mutex_unlock (&self->lock);
+    if (!running)
+        return;
+    for (unsigned i = 0; i < self->n_slots; i++)
+        ecfs_slot_notify (&self->slots[i]);
+    for (unsigned i = 0; i < self->n_slots; i++)
+        pthread_join (self->slots[i].thread, NULL);
+    ecfs_mutex_lock (&self->lock);
+    self->slots_joined = true;
+    ecfs_cond_signal (&self->keeper_cond);
+    ecfs_mutex_unlock (&self->lock);
+    pthread_join (self->keeper, NULL);
+}
+
+void ecfs_endpoint_free (EcfsEndpoint *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_endpoint_stop (self);
+    ecfs_endpoint_unref (self);
+}
+
+const char *ecfs_endpoint_name (const EcfsEndpoint *self)
+{
+    return self->name;
+}
+
+const char *ecfs_endpoint_url (const EcfsEndpoint *self)
+{
+    return self->url;
+}
+
+unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    unsigned capabilities = self->capabilities;
+    ecfs_mutex_unlock (&self->lock);
+    return capabilities;
+}
+
+void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
+{
+    ecfs_mutex_lock (&self->lock);
+    *ret_health = (EcfsEndpointHealth){
+        .connected = ecfs_core_connected_locked (self),
+        .down = self->down,
+        .reason = g_strdup (self->reason),
+        .down_since_us = self->down ? self->down_since_us : 0,
+        .rtt_us = self->rtt_us,
+        .read_bytes_per_s = self->read_meter.rate,
+        .write_bytes_per_s = self->write_meter.rate,
+        .queued_bytes = self->queued_bytes,
+        .read_bytes = self->read_meter.total,
+        .written_bytes = self->write_meter.total,
+    };
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_endpoint_health_clear (EcfsEndpointHealth *health)
+{
+    g_clear_pointer (&health->reason, g_free);
+}
+
+EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
+                                unsigned flags, const EcfsSink *sink)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_READ, name);
+    request->ranges = g_memdup2 (ranges, n_ranges * sizeof *ranges);
+    request->n_ranges = n_ranges;
+    request->flags = flags;
+    request->sink = *sink;
+    ecfs_request_submit (ecfs_stream_ref (request));
+    return request;
+}
+
+EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_WRITE, name);
+    request->source = *source;
+    ecfs_request_submit (ecfs_stream_ref (request));
+    return request;
+}
+
+static void submit_simple (EcfsEndpoint *self, EcfsRequestKind kind, const char *name, EcfsEndpointDone done,
+                           void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, kind, name);
+    request->finished = done;
+    request->user = user;
+    ecfs_request_submit (request);
+}
+
+void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_REMOVE, name, done, user);
+}
+
+void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_SIZE, name, done, user);
+}
+
+void ecfs_endpoint_space (EcfsEndpoint *self, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_SPACE, NULL, done, user);
+}
+
+void ecfs_endpoint_list (EcfsEndpoint *self, const char *name, void (*each) (void *user, const EcfsListed *listed),
+                         EcfsEndpointDone done, void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_LIST, name);
+    request->each = each;
+    request->finished = done;
+    request->user = user;
+    ecfs_request_submit (request);
+}
+
+void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_MARK, NULL);
+    request->marker = *marker;
+    request->text = ecfs_marker_format (marker);
+    request->create = create;
+    request->finished = done;
+    request->user = user;
+    ecfs_request_submit (request);
+}
+
+void ecfs_endpoint_examine (EcfsEndpoint *self,
+                            void (*done) (void *user, const EcfsMarker *marker, const GError *error), void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_EXAMINE, NULL);
+    request->examined = done;
+    request->user = user;
+    ecfs_request_submit (request);
+}

@@ -1,0 +1,538 @@
+/* Connections: the threads that make and serve them, and the keeper that watches them. core.h has the states. */
+#include "endpoint/core.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+/* Waits without a deadline of their own look again after this. */
+#define LONG_WAIT_US (INT64_C (3600) * G_USEC_PER_SEC)
+
+void ecfs_slot_notify (EcfsSlot *slot)
+{
+    uint64_t one = 1;
+    /* Fails only when the counter is full, and then the descriptor is readable anyway. */
+    if (write (slot->event_fd, &one, sizeof one) < 0)
+        return;
+}
+
+const void *ecfs_slot_config (const EcfsSlot *slot)
+{
+    return slot->endpoint->config;
+}
+
+const char *ecfs_slot_endpoint_name (const EcfsSlot *slot)
+{
+    return slot->endpoint->name;
+}
+
+int64_t ecfs_slot_connect_timeout_us (const EcfsSlot *slot)
+{
+    return slot->endpoint->connect_timeout_us;
+}
+
+int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot)
+{
+    return slot->endpoint->stall_timeout_us;
+}
+
+int ecfs_slot_fd (const EcfsSlot *slot)
+{
+    return slot->event_fd;
+}
+
+void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    self->capabilities = capabilities;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_slot_owed (EcfsSlot *slot, bool owed)
+{
+    atomic_store (&slot->owed_since_us, owed ? ecfs_now_us () : 0);
+}
+
+bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us)
+{
+    for (;;) {
+        int64_t left_us = MAX (deadline_us - ecfs_now_us (), 0);
+        struct pollfd poll_fd = {.fd = slot->event_fd, .events = POLLIN};
+        int n = poll (&poll_fd, 1, (int) MIN ((left_us + 999) / 1000, G_MAXINT));
+        if (n > 0)
+            return true;
+        if (left_us == 0)
+            return false;
+    }
+}
+
+static bool is_for_markers (const EcfsStream *request)
+{
+    return request->kind == ECFS_REQUEST_EXAMINE || (request->kind == ECFS_REQUEST_MARK && request->create);
+}
+
+/* The first queued request that may be served where the marker is wrong. */
+static EcfsStream *first_for_markers_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    for (GList *at = self->queue.head; at != NULL; at = at->next)
+        if (is_for_markers (at->data))
+            return at->data;
+    return NULL;
+}
+
+static bool must_end_locked (EcfsEndpoint *self, const EcfsSlot *slot) ECFS_REQUIRES (self->lock)
+{
+    if (slot->broken == NULL)
+        return false;
+    if (slot->trust != TRUST_MARKERS || slot->stalled)
+        return true;
+    return slot->active.length == 0 && first_for_markers_locked (self) == NULL;
+}
+
+bool ecfs_slot_check (EcfsSlot *slot, GError **error)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    uint64_t count;
+    /* Not blocking; nothing to read is fine. */
+    (void) !read (slot->event_fd, &count, sizeof count);
+    ecfs_mutex_lock (&self->lock);
+    bool ok = true;
+    if (self->stopping)
+        ok = ecfs_fail (error, ECANCELED, "is being closed");
+    else if (must_end_locked (self, slot))
+        ok = ecfs_fail (error, slot->broken->code, "%s", slot->broken->message);
+    ecfs_mutex_unlock (&self->lock);
+    return ok;
+}
+
+/* A slot that could begin @request; which of two is better. */
+static bool can_serve (const EcfsSlot *slot, const EcfsStream *request)
+{
+    if (slot->state != SLOT_SERVING || slot->stalled)
+        return false;
+    if (slot->trust == TRUST_MARKERS)
+        return is_for_markers (request);
+    return slot->trust == TRUST_FULL && slot->broken == NULL;
+}
+
+static bool has_file_open (const EcfsSlot *slot, const EcfsStream *request)
+{
+    return request->kind == ECFS_REQUEST_READ && g_strcmp0 (slot->last_read, request->name) == 0;
+}
+
+static bool is_better (const EcfsSlot *slot, const EcfsSlot *than, const EcfsStream *request)
+{
+    bool open = has_file_open (slot, request), than_open = has_file_open (than, request);
+    return open != than_open ? open : slot->active.length < than->active.length;
+}
+
+/* The slot that should take @request: hungry, or @asking, which is about to. NULL when all are busy. */
+static EcfsSlot *best_slot_locked (EcfsEndpoint *self, const EcfsStream *request, EcfsSlot *asking)
+    ECFS_REQUIRES (self->lock)
+{
+    EcfsSlot *best = asking;
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsSlot *slot = &self->slots[i];
+        if (slot != asking && slot->hungry && can_serve (slot, request) &&
+            (best == NULL || is_better (slot, best, request)))
+            best = slot;
+    }
+    return best;
+}
+
+/* One connection is made at a time: servers limit unauthenticated ones, and the first tells whether more make sense. */
+static bool attempt_under_way_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        const EcfsSlot *slot = &self->slots[i];
+        bool trying = slot->state == SLOT_WANTED || slot->state == SLOT_CONNECTING ||
+                      (slot->state == SLOT_SERVING && slot->trust == TRUST_NONE);
+        if (trying && slot->broken == NULL)
+            return true;
+    }
+    return false;
+}
+
+bool ecfs_core_connected_locked (EcfsEndpoint *self)
+{
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        const EcfsSlot *slot = &self->slots[i];
+        if (slot->state == SLOT_SERVING && slot->trust == TRUST_FULL && slot->broken == NULL)
+            return true;
+    }
+    return false;
+}
+
+/* False: every slot is in use. */
+static bool want_slot_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    if (attempt_under_way_locked (self))
+        return true;
+    bool first = !ecfs_core_connected_locked (self);
+    int64_t now_us = ecfs_now_us ();
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsSlot *slot = &self->slots[i];
+        if (slot->state == SLOT_IDLE && (first || slot->retry_us <= now_us)) {
+            slot->state = SLOT_WANTED;
+            g_clear_error (&slot->broken);
+            ecfs_cond_broadcast (&self->slots_cond);
+            ecfs_cond_signal (&self->keeper_cond);
+            return true;
+        }
+    }
+    return false;
+}
+
+void ecfs_core_kick_locked (EcfsEndpoint *self)
+{
+    EcfsStream *request = self->down ? first_for_markers_locked (self) : g_queue_peek_head (&self->queue);
+    if (request == NULL || self->stopping)
+        return;
+    EcfsSlot *best = best_slot_locked (self, request, NULL);
+    if (best != NULL) {
+        best->hungry = false;
+        ecfs_slot_notify (best);
+        if (best->active.length == 0 || has_file_open (best, request))
+            return;
+    }
+    if (!self->down)
+        (void) want_slot_locked (self);
+}
+
+bool ecfs_core_attempt_locked (EcfsEndpoint *self)
+{
+    if (attempt_under_way_locked (self))
+        return true;
+    return ecfs_now_us () - self->last_attempt_us >= URGENT_INTERVAL_US && want_slot_locked (self);
+}
+
+/* Ends what is queued; requests about markers can stay where somebody is about to serve them. */
+static void fail_queue_locked (EcfsEndpoint *self, int code, const char *text, bool keep_markers)
+    ECFS_REQUIRES (self->lock)
+{
+    for (GList *at = self->queue.head, *next; at != NULL; at = next) {
+        next = at->next;
+        EcfsStream *request = at->data;
+        if (!keep_markers || !is_for_markers (request))
+            ecfs_request_end_locked (self, request, g_error_new_literal (ECFS_ERROR, code, text));
+    }
+}
+
+static bool serves_markers_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n_slots; i++)
+        if (self->slots[i].state == SLOT_SERVING && self->slots[i].trust == TRUST_MARKERS && !self->slots[i].stalled)
+            return true;
+    return false;
+}
+
+void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
+{
+    int64_t now_us = ecfs_now_us ();
+    if (!self->down) {
+        self->down_since_us = now_us;
+        self->backoff_us = BACKOFF_MIN_US;
+    } else {
+        self->backoff_us = MIN (2 * self->backoff_us, BACKOFF_MAX_US);
+    }
+    self->down = true;
+    self->next_probe_us = now_us + self->backoff_us;
+    g_free (self->reason);
+    self->reason = g_strdup_printf ("endpoint %s: %s", self->name, reason);
+    fail_queue_locked (self, ENOTCONN, self->reason, serves_markers_locked (self));
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsSlot *slot = &self->slots[i];
+        if ((slot->state == SLOT_SERVING || slot->state == SLOT_CONNECTING) && slot->broken == NULL) {
+            slot->broken = g_error_new_literal (ECFS_ERROR, ENOTCONN, reason);
+            ecfs_slot_notify (slot);
+        }
+    }
+    ecfs_cond_signal (&self->keeper_cond);
+}
+
+void ecfs_core_up_locked (EcfsEndpoint *self)
+{
+    self->down = false;
+    g_clear_pointer (&self->reason, g_free);
+    self->backoff_us = BACKOFF_MIN_US;
+}
+
+static bool is_expected (const EcfsMarker *marker, const EcfsMarker *expected, GError **error)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    if (!ecfs_uuid_equal (&marker->archive, &expected->archive)) {
+        ecfs_uuid_text (&marker->archive, text);
+        return ecfs_fail (error, EPERM, "belongs to another archive (%s): correct its URL", text);
+    }
+    if (!ecfs_uuid_equal (&marker->endpoint, &expected->endpoint)) {
+        ecfs_uuid_text (&marker->endpoint, text);
+        return ecfs_fail (error, EPERM, "is another endpoint of this archive (%s): correct its URL", text);
+    }
+    return true;
+}
+
+/* Done callback of the core's own examine request. */
+static void identity_done (void *user, const EcfsMarker *marker, const GError *error)
+{
+    EcfsSlot *slot = user;
+    EcfsEndpoint *self = slot->endpoint;
+    g_autoptr (GError) wrong = NULL;
+    ecfs_mutex_lock (&self->lock);
+    if (error == NULL && is_expected (marker, &self->expected, &wrong)) {
+        slot->trust = TRUST_FULL;
+        slot->backoff_us = 0;
+        ecfs_core_up_locked (self);
+    } else if (!self->stopping && slot->broken == NULL) {
+        int code = ecfs_errno (error);
+        const char *text = wrong != NULL    ? wrong->message
+                           : code == ENOENT ? "has no " ECFS_MARKER_NAME " file: not mounted, or never initialised"
+                                            : error->message;
+        bool was_read = wrong != NULL || code == ENOENT || code == EPROTO || code == ENOTSUP;
+        slot->trust = was_read ? TRUST_MARKERS : TRUST_NONE;
+        slot->broken = g_error_new_literal (ECFS_ERROR, ENOTCONN, text);
+        ecfs_core_down_locked (self, text);
+    }
+    ecfs_slot_notify (slot);
+    ecfs_core_kick_locked (self);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void begin_request_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream *request) ECFS_REQUIRES (self->lock)
+{
+    request->slot = slot;
+    request->taken_us = ecfs_now_us ();
+    request->alone = slot->active.length == 0;
+    request->holder = &slot->active;
+    g_queue_push_tail_link (&slot->active, &request->link);
+    if (request->kind == ECFS_REQUEST_READ) {
+        ecfs_meter_begin (&self->read_meter, request->taken_us);
+        if (!has_file_open (slot, request)) {
+            g_free (slot->last_read);
+            slot->last_read = g_strdup (request->name);
+        }
+    } else if (request->kind == ECFS_REQUEST_WRITE) {
+        ecfs_meter_begin (&self->write_meter, request->taken_us);
+    }
+}
+
+static EcfsStream *take_locked (EcfsEndpoint *self, EcfsSlot *slot) ECFS_REQUIRES (self->lock)
+{
+    if (slot->identity != NULL && !self->stopping)
+        return g_steal_pointer (&slot->identity);
+    EcfsStream *request =
+        slot->trust == TRUST_MARKERS ? first_for_markers_locked (self) : g_queue_peek_head (&self->queue);
+    if (request == NULL || self->stopping || !can_serve (slot, request) ||
+        best_slot_locked (self, request, slot) != slot)
+        return NULL;
+    g_queue_unlink (&self->queue, &request->link);
+    return request;
+}
+
+EcfsStream *ecfs_slot_take (EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    slot->hungry = false;
+    EcfsStream *request = take_locked (self, slot);
+    if (request != NULL)
+        begin_request_locked (self, slot, request);
+    /* What is left is for others, so this one becomes hungry only after they were asked. */
+    ecfs_core_kick_locked (self);
+    slot->hungry = request == NULL;
+    ecfs_mutex_unlock (&self->lock);
+    return request;
+}
+
+static bool wants_root_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    for (GList *at = self->queue.head; at != NULL; at = at->next) {
+        const EcfsStream *request = at->data;
+        if (request->kind == ECFS_REQUEST_MARK && (request->create || ecfs_uuid_is_nil (&self->expected.archive)))
+            return true;
+    }
+    return false;
+}
+
+static void connect_failed (EcfsSlot *slot, const GError *error)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    if (!self->stopping && slot->broken == NULL) {
+        if (ecfs_core_connected_locked (self)) {
+            slot->backoff_us = CLAMP (2 * slot->backoff_us, BACKOFF_MIN_US, BACKOFF_MAX_US);
+            slot->retry_us = ecfs_now_us () + slot->backoff_us;
+        } else {
+            ecfs_core_down_locked (self, error->message);
+        }
+    }
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Nothing but the check of the marker is given to the driver first, when there is something to check. */
+static void connected (EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    EcfsStream *identity = ecfs_request_new (self, ECFS_REQUEST_EXAMINE, NULL);
+    identity->examined = identity_done;
+    identity->user = slot;
+    ecfs_mutex_lock (&self->lock);
+    slot->state = SLOT_SERVING;
+    if (ecfs_uuid_is_nil (&self->expected.archive)) {
+        slot->trust = TRUST_FULL;
+        if (slot->broken == NULL)
+            ecfs_core_up_locked (self);
+    } else {
+        slot->identity = g_steal_pointer (&identity);
+    }
+    ecfs_cond_signal (&self->keeper_cond); /* another limit holds from here on */
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_stream_unref (identity);
+}
+
+/* The next request that a connection left unfinished. */
+static EcfsStream *unfinished (EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    slot->hungry = false;
+    if (slot->identity != NULL)
+        begin_request_locked (self, slot, g_steal_pointer (&slot->identity));
+    EcfsStream *request = g_queue_peek_head (&slot->active);
+    ecfs_mutex_unlock (&self->lock);
+    return request;
+}
+
+/* Fails the requests of a connection that ended. */
+static void fail_unfinished (EcfsSlot *slot, const GError *error)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    int code = self->stopping ? ECANCELED : slot->stalled ? ETIMEDOUT : ENOTCONN;
+    ecfs_mutex_unlock (&self->lock);
+    EcfsStream *request;
+    while ((request = unfinished (slot)) != NULL) {
+        request->driver_data = NULL;
+        ecfs_request_fail (request, code, "connection lost: %s", error != NULL ? error->message : "closed when idle");
+    }
+}
+
+static void run_connection (EcfsSlot *slot, bool make_root)
+{
+    const EcfsDriver *driver = slot->endpoint->driver;
+    g_autoptr (GError) error = NULL;
+    ecfs_slot_owed (slot, true);
+    void *connection = driver->connect (slot, make_root, &error);
+    ecfs_slot_owed (slot, false);
+    if (connection == NULL) {
+        connect_failed (slot, error);
+        return;
+    }
+    connected (slot);
+    (void) driver->serve (slot, connection, &error); /* what an error means is in the requests that it leaves */
+    ecfs_slot_owed (slot, false);
+    fail_unfinished (slot, error);
+    driver->disconnect (connection);
+}
+
+void *ecfs_slot_main (void *data)
+{
+    EcfsSlot *slot = data;
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    while (!self->stopping) {
+        if (slot->state != SLOT_WANTED) {
+            (void) ecfs_cond_wait_until (&self->slots_cond, &self->lock, ecfs_now_us () + LONG_WAIT_US);
+            continue;
+        }
+        slot->state = SLOT_CONNECTING;
+        slot->trust = TRUST_NONE;
+        slot->stalled = false;
+        self->last_attempt_us = ecfs_now_us ();
+        bool make_root = wants_root_locked (self);
+        ecfs_mutex_unlock (&self->lock);
+        run_connection (slot, make_root);
+        ecfs_mutex_lock (&self->lock);
+        slot->state = SLOT_IDLE;
+        slot->trust = TRUST_NONE;
+        g_clear_pointer (&slot->last_read, g_free);
+        if (self->down && first_for_markers_locked (self) != NULL)
+            self->next_probe_us = MIN (self->next_probe_us, self->last_attempt_us + URGENT_INTERVAL_US);
+        ecfs_core_kick_locked (self);
+        ecfs_cond_signal (&self->keeper_cond);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return NULL;
+}
+
+/* Looks at the stall clocks; returns when to look again. */
+static int64_t check_stalls_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
+{
+    int64_t next_us = now_us + LONG_WAIT_US;
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsSlot *slot = &self->slots[i];
+        if (slot->state == SLOT_IDLE || slot->stalled)
+            continue;
+        /* A driver keeps its own deadline when connecting; the clock is for the one that is stuck. */
+        int64_t limit_us =
+            slot->state == SLOT_SERVING ? self->stall_timeout_us : self->connect_timeout_us + G_USEC_PER_SEC;
+        int64_t since_us = atomic_load (&slot->owed_since_us);
+        if (since_us == 0 || now_us - since_us < limit_us) {
+            /* A clock that starts now cannot run out before a whole limit has passed. */
+            next_us = MIN (next_us, (since_us == 0 ? now_us : since_us) + limit_us);
+            continue;
+        }
+        slot->stalled = true;
+        g_autofree char *text = g_strdup_printf ("made no progress for %.3g s", (double) limit_us / G_USEC_PER_SEC);
+        g_clear_error (&slot->broken);
+        slot->broken = g_error_new_literal (ECFS_ERROR, ETIMEDOUT, text);
+        ecfs_slot_notify (slot);
+        ecfs_core_down_locked (self, text);
+    }
+    return MAX (next_us, now_us + 1000);
+}
+
+/* Starts a probe that is due; returns when to look again. */
+static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
+{
+    if (!self->down || self->stopping || attempt_under_way_locked (self))
+        return now_us + LONG_WAIT_US;
+    if (now_us < self->next_probe_us)
+        return self->next_probe_us;
+    if (!want_slot_locked (self)) {
+        /* All threads are stuck: whoever waits for an attempt has his answer. */
+        self->next_probe_us = now_us + self->backoff_us;
+        fail_queue_locked (self, ENOTCONN, self->reason, false);
+    }
+    return now_us + self->backoff_us;
+}
+
+void *ecfs_keeper_main (void *data)
+{
+    EcfsEndpoint *self = data;
+    ecfs_mutex_lock (&self->lock);
+    for (;;) {
+        EcfsStream *request = g_queue_peek_head (&self->ended);
+        if (request != NULL) {
+            g_queue_unlink (&self->ended, &request->link);
+            request->holder = NULL;
+            ecfs_mutex_unlock (&self->lock);
+            g_autoptr (GError) error = g_steal_pointer (&request->error);
+            ecfs_request_deliver (request, 0, error);
+            ecfs_mutex_lock (&self->lock);
+            continue;
+        }
+        if (self->slots_joined)
+            break;
+        if (self->stopping) {
+            g_autofree char *text = g_strdup_printf ("endpoint %s: is being closed", self->name);
+            fail_queue_locked (self, ECANCELED, text, false);
+        }
+        int64_t now_us = ecfs_now_us ();
+        int64_t next_us = check_stalls_locked (self, now_us);
+        next_us = MIN (next_us, probe_locked (self, now_us));
+        if (g_queue_is_empty (&self->ended))
+            (void) ecfs_cond_wait_until (&self->keeper_cond, &self->lock, next_us);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return NULL;
+}

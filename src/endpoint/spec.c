@@ -1,0 +1,168 @@
+/* Descriptions of endpoints, and the names of what they store. */
+#include "endpoint/endpoint_priv.h"
+
+#include <string.h>
+
+#define STORED_NAME_MAX 200
+#define NAME_MAX_BYTES  64
+/* Leaves room for "incoming/" and the random part within STORED_NAME_MAX. */
+#define INCOMING_MAX 160
+
+EcfsEndpointSpec *ecfs_endpoint_spec_new (const char *name, const char *url)
+{
+    EcfsEndpointSpec *spec = g_new0 (EcfsEndpointSpec, 1);
+    spec->name = g_strdup (name);
+    spec->url = g_strdup (url);
+    spec->options = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+    return spec;
+}
+
+EcfsEndpointSpec *ecfs_endpoint_spec_copy (const EcfsEndpointSpec *spec)
+{
+    EcfsEndpointSpec *copy = ecfs_endpoint_spec_new (spec->name, spec->url);
+    if (spec->options == NULL)
+        return copy;
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init (&iter, spec->options);
+    while (g_hash_table_iter_next (&iter, &key, &value))
+        g_hash_table_insert (copy->options, g_strdup (key), g_strdup (value));
+    return copy;
+}
+
+void ecfs_endpoint_spec_free (EcfsEndpointSpec *spec)
+{
+    if (spec == NULL)
+        return;
+    g_free (spec->name);
+    g_free (spec->url);
+    g_clear_pointer (&spec->options, g_hash_table_unref);
+    g_free (spec);
+}
+
+const char *ecfs_spec_option (const EcfsEndpointSpec *spec, const char *key)
+{
+    return spec->options == NULL ? NULL : g_hash_table_lookup (spec->options, key);
+}
+
+static bool name_char (char c)
+{
+    return g_ascii_isalnum (c) || c == '-' || c == '_' || c == '.';
+}
+
+bool ecfs_endpoint_name_valid (const char *name)
+{
+    size_t size = strlen (name);
+    for (size_t i = 0; i < size; i++)
+        if (!name_char (name[i]))
+            return false;
+    return size > 0 && size <= NAME_MAX_BYTES;
+}
+
+/* From the host of the URL, or the last part of the path where there is none. */
+static char *make_name (const char *url)
+{
+    const char *host = strstr (url, "://") + 3;
+    const char *host_end = host + strcspn (host, "/");
+    const char *at = memchr (host, '@', (size_t) (host_end - host));
+    if (at != NULL)
+        host = at + 1;
+    size_t size;
+    if (*host == '[')
+        size = strcspn (++host, "]/");
+    else
+        size = strcspn (host, ":/");
+    if (size == 0) {
+        g_autofree char *path = g_path_get_basename (host_end);
+        g_strcanon (path, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.", '-');
+        return g_strndup (path, NAME_MAX_BYTES);
+    }
+    char *name = g_strndup (host, MIN (size, NAME_MAX_BYTES));
+    return g_strcanon (name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.", '-');
+}
+
+static bool parse_option (EcfsEndpointSpec *spec, const char *text, GError **error)
+{
+    const char *equals = strchr (text, '=');
+    if (equals == NULL || equals == text)
+        return ecfs_fail (error, EINVAL, "endpoint %s: \"%s\" is not KEY=VALUE", spec->name, text);
+    g_autofree char *key = g_strndup (text, (size_t) (equals - text));
+    if (g_hash_table_contains (spec->options, key))
+        return ecfs_fail (error, EINVAL, "endpoint %s: %s is given twice", spec->name, key);
+    g_hash_table_insert (spec->options, g_steal_pointer (&key), g_strdup (equals + 1));
+    return true;
+}
+
+EcfsEndpointSpec *ecfs_endpoint_spec_parse (const char *text, GError **error)
+{
+    g_auto (GStrv) parts = g_strsplit (text, ",", -1);
+    const char *url = parts[0] == NULL ? "" : parts[0];
+    const char *scheme_end = strstr (url, "://");
+    const char *equals = strchr (url, '=');
+    g_autofree char *name = NULL;
+    if (scheme_end != NULL && equals != NULL && equals < scheme_end) {
+        name = g_strndup (url, (size_t) (equals - url));
+        url = equals + 1;
+    }
+    if (scheme_end == NULL || scheme_end == url) {
+        g_set_error (error, ECFS_ERROR, EINVAL, "\"%s\" is not an endpoint: write [NAME=]URL[,KEY=VALUE...], as in %s",
+                     text, "\"disk=file:///srv/ecfs\" or \"sftp://user@host/path\"");
+        return NULL;
+    }
+    if (name == NULL)
+        name = make_name (url);
+    if (!ecfs_endpoint_name_valid (name)) {
+        g_set_error (error, ECFS_ERROR, EINVAL,
+                     "\"%s\" cannot name an endpoint: put NAME= before the URL, of letters, digits and \"-_.\", "
+                     "at most %d",
+                     name, NAME_MAX_BYTES);
+        return NULL;
+    }
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_new (name, url);
+    for (size_t i = 1; parts[i] != NULL; i++)
+        if (!parse_option (spec, parts[i], error))
+            return NULL;
+    return g_steal_pointer (&spec);
+}
+
+bool ecfs_stored_name_valid (const char *name)
+{
+    size_t part = 0, size = 0;
+    for (const char *at = name;; at++, size++) {
+        if (*at == '/' || *at == '\0') {
+            if (part == 0 || (part == 1 && at[-1] == '.') || (part == 2 && at[-1] == '.' && at[-2] == '.'))
+                return false;
+            if (*at == '\0')
+                return size <= STORED_NAME_MAX;
+            part = 0;
+        } else {
+            if (!g_ascii_islower (*at) && !g_ascii_isdigit (*at) && strchr ("-._", *at) == NULL)
+                return false;
+            part++;
+        }
+    }
+}
+
+char *ecfs_incoming_name (const char *name)
+{
+    g_autofree char *flat = g_strndup (name != NULL ? name : ECFS_MARKER_NAME, INCOMING_MAX);
+    g_strdelimit (flat, "/", '-');
+    EcfsUuid random = ecfs_uuid_new ();
+    uint64_t bits;
+    memcpy (&bits, random.bytes, sizeof bits);
+    return g_strdup_printf ("incoming/%s.%016" G_GINT64_MODIFIER "x", flat, bits);
+}
+
+char *ecfs_url_path (const char *url, GError **error)
+{
+    const char *authority = strstr (url, "://");
+    const char *path = authority == NULL ? NULL : strchr (authority + 3, '/');
+    if (path == NULL) {
+        g_set_error (error, ECFS_ERROR, EINVAL, "%s has no path", url);
+        return NULL;
+    }
+    char *decoded = g_uri_unescape_string (path, NULL);
+    if (decoded == NULL)
+        g_set_error (error, ECFS_ERROR, EINVAL, "%s: the path has a %% that is not %%XX (write %%25)", url);
+    return decoded;
+}

@@ -1,0 +1,151 @@
+/* The blocking forms of requests. */
+#include "endpoint/endpoint.h"
+
+#include "util/lock.h"
+
+/* Requests end by their own deadlines; this only bounds one sleep. */
+#define SLEEP_US (60 * G_USEC_PER_SEC)
+
+typedef struct Waiter {
+    EcfsMutex lock;
+    EcfsCond cond;
+    bool done; /* guarded by lock, as all below */
+    GError *error;
+    uint64_t value;
+    EcfsMarker marker;
+    const uint8_t *bytes; /* of a write; slot's thread */
+    size_t left;
+} Waiter;
+
+static void waiter_init (Waiter *self)
+{
+    *self = (Waiter){.done = false};
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->cond);
+}
+
+static void waiter_done (void *user, uint64_t value, const GError *error)
+{
+    Waiter *self = user;
+    ecfs_mutex_lock (&self->lock);
+    self->done = true;
+    self->value = value;
+    self->error = error == NULL ? NULL : g_error_copy (error);
+    ecfs_cond_signal (&self->cond);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void waiter_ended (void *user, const GError *error)
+{
+    waiter_done (user, 0, error);
+}
+
+static void waiter_examined (void *user, const EcfsMarker *marker, const GError *error)
+{
+    Waiter *self = user;
+    self->marker = *marker;
+    waiter_done (user, 0, error);
+}
+
+/* Waits for the callback, clears @self and tells the result. */
+static bool waiter_finish (Waiter *self, GError **error)
+{
+    ecfs_mutex_lock (&self->lock);
+    while (!self->done)
+        (void) ecfs_cond_wait_until (&self->cond, &self->lock, ecfs_now_us () + SLEEP_US);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_cond_clear (&self->cond);
+    ecfs_mutex_clear (&self->lock);
+    if (self->error == NULL)
+        return true;
+    g_propagate_error (error, self->error);
+    return false;
+}
+
+bool ecfs_endpoint_mark_wait (EcfsEndpoint *self, const EcfsMarker *marker, bool create, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_mark (self, marker, create, waiter_done, &waiter);
+    return waiter_finish (&waiter, error);
+}
+
+bool ecfs_endpoint_examine_wait (EcfsEndpoint *self, EcfsMarker *ret_marker, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_examine (self, waiter_examined, &waiter);
+    if (!waiter_finish (&waiter, error))
+        return false;
+    *ret_marker = waiter.marker;
+    return true;
+}
+
+bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
+                              GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    EcfsSink sink = {.done = waiter_ended, .user = &waiter};
+    ecfs_stream_unref (ecfs_endpoint_read (self, name, ranges, n_ranges, 0, &sink));
+    return waiter_finish (&waiter, error);
+}
+
+static EcfsPull waiter_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    Waiter *self = user;
+    if (self->left == 0)
+        return ECFS_PULL_END;
+    *ret_bytes = self->bytes;
+    *ret_size = self->left;
+    self->left = 0;
+    return ECFS_PULL_BYTES;
+}
+
+static void waiter_release (void *user, const uint8_t *bytes, size_t size)
+{
+    (void) user; /* the caller of write_wait owns the bytes */
+    (void) bytes;
+    (void) size;
+}
+
+bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    waiter.bytes = bytes;
+    waiter.left = size;
+    EcfsSource source = {.pull = waiter_pull, .release = waiter_release, .done = waiter_ended, .user = &waiter};
+    ecfs_stream_unref (ecfs_endpoint_write (self, name, &source));
+    return waiter_finish (&waiter, error);
+}
+
+bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_remove (self, name, waiter_done, &waiter);
+    return waiter_finish (&waiter, error);
+}
+
+bool ecfs_endpoint_size_wait (EcfsEndpoint *self, const char *name, uint64_t *ret_size, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_size (self, name, waiter_done, &waiter);
+    if (!waiter_finish (&waiter, error))
+        return false;
+    *ret_size = waiter.value;
+    return true;
+}
+
+bool ecfs_endpoint_space_wait (EcfsEndpoint *self, uint64_t *ret_bytes, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_space (self, waiter_done, &waiter);
+    if (!waiter_finish (&waiter, error))
+        return false;
+    *ret_bytes = waiter.value;
+    return true;
+}
