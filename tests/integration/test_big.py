@@ -1,0 +1,55 @@
+"""A file much larger than memory for transfers goes in and out, and the mount stays small.
+
+ECFS_BIG_SIZE says how large it is, in bytes.
+"""
+import os
+import shutil
+import threading
+
+import lab
+import pytest
+
+SIZE = int(os.environ.get("ECFS_BIG_SIZE", 4 << 30))
+RESIDENT_MAX = 400 << 20
+
+
+class Watch(threading.Thread):
+    """The largest resident memory of the mount while the body runs."""
+
+    def __init__(self, mount):
+        super().__init__()
+        self.mount, self.over, self.peak = mount, threading.Event(), 0
+
+    def run(self):
+        while not self.over.wait(0.05):
+            self.peak = max(self.peak, self.mount.resident_bytes())
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+
+def test_file_of_many_gigabytes_needs_little_memory(disk_place):
+    needed = SIZE * 15 // 4  # its stripes are 1.5 times its size, and staging holds it once; the rest is reserve
+    free = shutil.disk_usage(disk_place.path).free
+    if free < needed:
+        pytest.skip(f"{free >> 30} GiB are free below {disk_place.path}, and {needed >> 30} are needed")
+    archive = disk_place.archive(disk_place.directories())
+    mount = disk_place.mount(archive)
+    path = mount.path / "big"
+    with Watch(mount) as watch:
+        expected = lab.write_pattern(path, SIZE)
+        print(f"written: the mount had {watch.peak >> 20} MiB at most")
+        lab.drop_caches()
+        assert lab.digest(path) == expected
+        archive["birch"].kill()
+        archive["cedar"].kill()
+        lab.drop_caches()
+        assert lab.digest(path) == expected
+    print(f"in all {watch.peak >> 20} MiB")
+    assert watch.peak < RESIDENT_MAX
+    assert os.stat(path).st_size == SIZE

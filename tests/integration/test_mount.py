@@ -1,0 +1,453 @@
+"""The mount over six directories: what programs do with a file system, and what they see of it."""
+import errno
+import hashlib
+import mmap
+import os
+import random
+import re
+import shutil
+import threading
+import zipfile
+
+import lab
+import pytest
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def source(place):
+    """A small tree of real and odd files."""
+    path = place.path / "source"
+    lab.real_tree(path, 150)
+    lab.add_oddities(path)
+    return path
+
+
+def reread(mount, path):
+    """The digest of a file from the endpoints, not from memory."""
+    lab.drop_caches()
+    return lab.digest(mount.path / path)
+
+
+def remount(mount):
+    mount.umount()
+    mount.start()
+
+
+def rsync(*arguments):
+    """Runs rsync -aHX; the numbers of files and bytes that it transferred."""
+    text = lab.run("rsync", "-aHX", "--stats", *arguments).stdout
+    number = {key: int(re.search(rf"{key}: ([\d,]+)", text)[1].replace(",", ""))
+              for key in ["Number of regular files transferred", "Total transferred file size"]}
+    return tuple(number.values())
+
+
+def attribute(path, name):
+    return os.getxattr(path, f"user.ecfs.{name}").decode().rstrip("\0")
+
+
+def test_cp_a_keeps_everything(mount, source):
+    lab.run("cp", "-a", f"{source}/.", mount.path)
+    expected = lab.describe_tree(source)
+    lab.drop_caches()
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+    lab.run("diff", "-r", "--no-dereference", source, mount.path)
+    remount(mount)
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path))
+
+
+def test_second_rsync_transfers_nothing(mount, source):
+    files, size = rsync(f"{source}/", f"{mount.path}/copy/")
+    assert files > 100 and size > 0
+    assert rsync(f"{source}/", f"{mount.path}/copy/") == (0, 0)
+    remount(mount)
+    assert rsync(f"{source}/", f"{mount.path}/copy/") == (0, 0)
+    lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
+
+
+def test_rsync_brings_changes_deletes_and_keeps_attributes_of_users(mount, source):
+    rsync(f"{source}/", f"{mount.path}/copy/")
+    os.setxattr(mount.path / "copy/odd/size-1", "user.note", b"ours")
+    assert os.listxattr(mount.path / "copy/odd/size-1") == ["user.note"]
+    (source / "odd/size-1").write_text("changed")
+    shutil.rmtree(source / "odd/directory")
+    rsync("--delete", f"{source}/", f"{mount.path}/copy/")
+    lab.drop_caches()
+    lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
+
+
+def test_tar_in_and_out(mount, source, place):
+    packed = place.path / "source.tar"
+    lab.run("tar", "-C", source, "--format=posix", "--xattrs", "-cf", packed, ".")
+    lab.run("tar", "-C", mount.path, "--xattrs", "-xpf", packed)
+    lab.drop_caches()
+    lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path))
+    back = place.path / "back.tar"
+    lab.run("tar", "-C", mount.path, "-cf", back, ".")
+    lab.run("tar", "-C", source, "--compare", "-f", back)
+
+
+def test_unzip(mount, place):
+    packed = place.path / "packed.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for i in range(40):
+            file.writestr(f"folder/{i}", random.Random(i).randbytes(i * 5000))
+    if not shutil.which("unzip"):
+        pytest.skip("unzip is not installed")
+    lab.run("unzip", "-q", packed, "-d", mount.path)
+    lab.drop_caches()
+    for i in range(40):
+        assert (mount.path / f"folder/{i}").read_bytes() == random.Random(i).randbytes(i * 5000)
+
+
+def test_mv_find_and_rm(mount, source):
+    lab.run("cp", "-a", source, mount.path / "one")
+    expected = lab.describe_tree(source)
+    lab.run("mv", mount.path / "one", mount.path / "two")
+    lab.assert_same_tree(expected, lab.describe_tree(mount.path / "two"))
+    found = lab.run("find", mount.path / "two", "-type", "f", "-size", "+1000k").stdout.splitlines()
+    wanted = lab.run("find", source, "-type", "f", "-size", "+1000k").stdout.splitlines()
+    assert len(found) == len(wanted) > 0
+    lab.run("rm", "-r", mount.path / "two")
+    assert list(mount.path.iterdir()) == []
+    remount(mount)
+    assert list(mount.path.iterdir()) == []
+
+
+def test_rename_over_a_file_replaces_it_and_open_readers_keep_the_old_one(mount):
+    lab.write_pattern(mount.path / "old", MIB, 1)
+    expected = lab.write_pattern(mount.path / "new", 2 * MIB, 2)
+    old = lab.digest(mount.path / "old")
+    with open(mount.path / "old", "rb") as reader:
+        os.rename(mount.path / "new", mount.path / "old")
+        assert hashlib.blake2b(reader.read(), digest_size=16).hexdigest() == old
+    assert reread(mount, "old") == expected
+    assert not (mount.path / "new").exists()
+
+
+def test_ln_makes_one_file_of_two_names(mount):
+    expected = lab.write_pattern(mount.path / "first", 100_000, 4)
+    lab.run("ln", mount.path / "first", mount.path / "second")
+    lab.run("ln", "-s", "first", mount.path / "soft")
+    assert os.stat(mount.path / "first").st_nlink == 2
+    assert os.path.samefile(mount.path / "first", mount.path / "second")
+    os.unlink(mount.path / "first")
+    assert reread(mount, "second") == expected
+    assert os.stat(mount.path / "second").st_nlink == 1
+    assert os.readlink(mount.path / "soft") == "first"
+
+
+def test_touch_chmod_and_chown_survive_a_remount(mount):
+    path = mount.path / "file"
+    lab.run("touch", "-d", "2001-02-03 04:05:06.789012345 UTC", path)
+    lab.run("chmod", "2750", path)
+    if lab.ROOT:
+        lab.run("chown", "12:34", path)
+        lab.run("chmod", "2750", path)
+        lab.run("touch", "-d", "2001-02-03 04:05:06.789012345 UTC", path)
+    before = lab.describe(path)
+    assert before["mtime_ns"] == 981173106789012345
+    assert before["mode"] == "0o2750"
+    remount(mount)
+    assert lab.describe(path) == before
+
+
+def test_dd_in_odd_pieces_with_holes_and_truncation(mount, place):
+    plain = place.path / "plain"
+    lab.write_pattern(plain, 3 * MIB + 5, 6)
+    lab.run("dd", f"if={plain}", f"of={mount.path}/copy", "bs=7777", "status=none")
+    assert reread(mount, "copy") == lab.digest(plain)
+    lab.run("dd", f"if={plain}", f"of={mount.path}/sparse", "bs=1M", "seek=40", "status=none")
+    assert os.stat(mount.path / "sparse").st_size == 43 * MIB + 5
+    lab.drop_caches()
+    with open(mount.path / "sparse", "rb") as file:
+        assert file.read(40 * MIB) == bytes(40 * MIB)
+        assert file.read() == plain.read_bytes()
+    os.truncate(mount.path / "copy", 1000)
+    assert reread(mount, "copy") == hashlib.blake2b(plain.read_bytes()[:1000], digest_size=16).hexdigest()
+
+
+def test_holes_take_no_room_at_the_endpoints(mount, archive):
+    with open(mount.path / "hole", "wb") as file:
+        file.truncate(200 * MIB)
+        file.seek(100 * MIB)
+        file.write(b"island")
+    assert sum(path.stat().st_size for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)) < 20 * MIB
+    lab.drop_caches()
+    with open(mount.path / "hole", "rb") as file:
+        file.seek(100 * MIB)
+        assert file.read(8) == b"island\0\0"
+
+
+def test_writing_within_a_committed_file_and_appending_to_it(mount):
+    path = mount.path / "file"
+    lab.write_pattern(path, 3 * MIB, 8)
+    expected = bytearray(path.read_bytes())
+    with open(path, "r+b") as file:
+        file.seek(1_234_567)
+        file.write(b"in the middle")
+    expected[1_234_567:1_234_580] = b"in the middle"
+    with open(path, "ab") as file:
+        file.write(b"and behind")
+    expected += b"and behind"
+    lab.drop_caches()
+    assert path.read_bytes() == expected
+    remount(mount)
+    assert path.read_bytes() == expected
+
+
+def test_shell_redirection_with_several_writers_keeps_all_lines(mount):
+    lab.run("sh", "-c", f"{{ echo a; (echo b); /bin/echo c; }} > {mount.path}/log; echo d >> {mount.path}/log")
+    lab.drop_caches()
+    assert (mount.path / "log").read_text() == "a\nb\nc\nd\n"
+
+
+def test_mmap_reads_and_writes(mount):
+    path = mount.path / "file"
+    lab.write_pattern(path, 5 * MIB, 3)
+    expected = path.read_bytes()
+    lab.drop_caches()
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        for offset in random.Random(1).sample(range(len(expected)), 200):
+            assert mapped[offset] == expected[offset]
+        assert mapped[:] == expected
+    fresh = mount.path / "fresh"
+    with open(fresh, "w+b") as file:
+        file.truncate(MIB)
+        with mmap.mmap(file.fileno(), MIB) as mapped:
+            mapped[500_000:500_004] = b"here"
+    lab.drop_caches()
+    assert fresh.read_bytes()[499_999:500_005] == b"\0here\0"
+
+
+def test_random_reads_are_right_at_every_edge(mount):
+    path = mount.path / "file"
+    lab.write_pattern(path, 6 * MIB + 1, 5)
+    expected = path.read_bytes()
+    lab.drop_caches()
+    numbers = random.Random(7)
+    with open(path, "rb", buffering=0) as file:
+        for edge in [0, 2 * MIB, 4 * MIB, 6 * MIB, 6 * MIB + 1]:
+            for delta in [-65_537, -1, 0, 1, 65_536]:
+                offset = max(0, edge + delta)
+                size = numbers.randrange(1, 300_000)
+                assert os.pread(file.fileno(), size, offset) == expected[offset:offset + size]
+
+
+def test_file_is_readable_while_it_is_written_and_after_it_is_unlinked(mount):
+    with open(mount.path / "file", "w+b", buffering=0) as file:
+        file.write(b"x" * 100_000)
+        with open(mount.path / "file", "rb") as reader:
+            assert reader.read() == b"x" * 100_000
+        os.unlink(mount.path / "file")
+        file.write(b"y")
+        file.seek(99_999)
+        assert file.read() == b"xy"
+    assert list(mount.path.iterdir()) == []
+
+
+def test_many_writers_at_once(mount):
+    digests, errors = {}, []
+
+    def write(number):
+        try:
+            for i in range(10):
+                digests[f"{number}-{i}"] = lab.write_pattern(mount.path / f"{number}-{i}", number * 40_000 + i, i)
+        except OSError as error:
+            errors.append(error)
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    lab.drop_caches()
+    for name, expected in digests.items():
+        assert lab.digest(mount.path / name) == expected
+
+
+def test_second_mount_is_refused_and_the_first_stays(mount, place):
+    other = place.path / "other"
+    other.mkdir()
+    done = lab.ecfs("mount", mount.archive.path, other, "-f", check=False, timeout=20)
+    assert done.returncode == 1
+    assert str(mount.archive.path) in done.stderr and str(mount.process.pid) in done.stderr
+    assert list(mount.path.iterdir()) == []
+
+
+def test_verbs_work_beside_the_mount(mount, place):
+    expected = lab.write_pattern(mount.path / "file", 300_000, 1)
+    archive = mount.archive
+    assert [entry["name"] for entry in archive.json("ls", "/")] == ["file"]
+    assert lab.ecfs("wait", archive.path, timeout=60).returncode == 0
+    info = archive.json("info", "/file")
+    info = info[0] if isinstance(info, list) else info
+    assert info["guarantee"] == 2
+    archive.get("/file", place.path)
+    assert lab.digest(place.path / "file") == expected
+    lab.ecfs("status", archive.path)
+
+
+def test_umount_drains_what_is_staged(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    digests = {f"file-{i}": lab.write_pattern(mount.path / f"file-{i}", 3 * MIB, i) for i in range(20)}
+    mount.umount()
+    for name, expected in digests.items():
+        archive.get(f"/{name}", place.path)
+        assert lab.digest(place.path / name) == expected
+    mount.start()
+    for name, expected in digests.items():
+        assert attribute(mount.path / name, "state").startswith("full 6/6")
+        assert lab.digest(mount.path / name) == expected
+
+
+def test_sigterm_drains_too(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", 20 * MIB, 2)
+    mount.process.terminate()
+    assert mount.process.wait(60) == 0, mount.text()
+    assert not mount.mounted()
+    mount.process = None
+    archive.get("/file", place.path)
+    assert lab.digest(place.path / "file") == expected
+
+
+def test_mount_goes_to_the_background_without_f(place, archive):
+    target = place.path / "background"
+    target.mkdir()
+    lab.ecfs("mount", archive.path, target, timeout=30)
+    try:
+        assert os.path.ismount(target)
+        (target / "file").write_text("x")
+    finally:
+        lab.ecfs("umount", target)
+    lab.until(lambda: not os.path.ismount(target), 10, "it is unmounted")
+    assert [entry["name"] for entry in archive.json("ls", "/")] == ["file"]
+
+
+def test_state_and_digest_tell_about_a_file(mount, archive):
+    lab.write_pattern(mount.path / "file", 5 * MIB, 1)
+    lab.ecfs("wait", archive.path, timeout=60)
+    state = attribute(mount.path / "file", "state")
+    assert state.startswith("full 6/6") and "2" in state.partition("/6")[2]
+    lab.write_pattern(mount.path / "same", 5 * MIB, 1)
+    lab.write_pattern(mount.path / "different", 5 * MIB, 2)
+    digest = attribute(mount.path / "file", "digest")
+    assert digest and digest == attribute(mount.path / "same", "digest")
+    assert digest != attribute(mount.path / "different", "digest")
+    assert os.listxattr(mount.path / "file") == []
+    with open(mount.path / "open", "wb", buffering=0) as file:
+        file.write(b"x")
+        assert attribute(mount.path / "open", "state").startswith("staged")
+
+
+def test_code_of_a_directory_is_for_new_files_below_it(mount):
+    (mount.path / "safe").mkdir()
+    os.setxattr(mount.path / "safe", "user.ecfs.code", b"copies:3")
+    (mount.path / "safe/below").mkdir()
+    lab.write_pattern(mount.path / "safe/below/file", 100_000)
+    lab.write_pattern(mount.path / "other", 100_000)
+    assert attribute(mount.path / "safe/below/file", "code") == "copies:3"
+    assert attribute(mount.path / "other", "code") == "rs:4+2"
+    with pytest.raises(OSError):
+        os.setxattr(mount.path / "safe", "user.ecfs.code", b"rs:nonsense")
+    remount(mount)
+    assert attribute(mount.path / "safe", "code") == "copies:3"
+    lab.write_pattern(mount.path / "safe/more", 100_000)
+    assert attribute(mount.path / "safe/more", "code") == "copies:3"
+
+
+def test_attributes_of_users_are_set_listed_and_removed(mount):
+    path = mount.path / "file"
+    path.write_text("x")
+    os.setxattr(path, "user.one", b"\0\xff")
+    os.setxattr(path, "user.two", b"")
+    assert sorted(os.listxattr(path)) == ["user.one", "user.two"]
+    with pytest.raises(FileExistsError):
+        os.setxattr(path, "user.one", b"", os.XATTR_CREATE)
+    with pytest.raises(OSError):
+        os.setxattr(path, "user.three", b"", os.XATTR_REPLACE)
+    os.removexattr(path, "user.two")
+    remount(mount)
+    assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == {"user.one": b"\0\xff"}
+
+
+def test_names_that_do_not_fit_and_directories_that_are_not_empty_are_refused(mount):
+    (mount.path / "full").mkdir()
+    (mount.path / "full/file").touch()
+    for action, error in [(lambda: os.rmdir(mount.path / "full"), "ENOTEMPTY"),
+                          (lambda: (mount.path / ("n" * 256)).touch(), "ENAMETOOLONG"),
+                          (lambda: os.rename(mount.path / "full", mount.path / "full/below"), "EINVAL"),
+                          (lambda: os.mkdir(mount.path / "full"), "EEXIST"),
+                          (lambda: os.unlink(mount.path / "absent"), "ENOENT")]:
+        with pytest.raises(OSError) as caught:
+            action()
+        assert caught.value.errno == getattr(errno, error)
+
+
+def test_write_once_archive_refuses_changes_of_committed_bytes(place, archive):
+    archive.configure("archive", rewrite="deny")
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", 100_000)
+    with pytest.raises(PermissionError):
+        open(mount.path / "file", "r+b")
+    os.chmod(mount.path / "file", 0o600)
+    assert reread(mount, "file") == expected
+
+
+def test_statfs_tells_room(mount):
+    room = os.statvfs(mount.path)
+    assert room.f_blocks > 0 and 0 < room.f_bavail <= room.f_blocks and room.f_namemax == 255
+
+
+def test_two_lost_directories_do_not_show(mount, archive, source):
+    lab.run("cp", "-a", source, mount.path / "copy")
+    unread = lab.write_pattern(mount.path / "unread", 9 * MIB, 12)
+    archive["amber"].kill()
+    archive["ember"].kill()
+    lab.drop_caches()
+    lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
+    archive["fjord"].kill()
+    lab.drop_caches()
+    with pytest.raises(OSError) as caught:
+        lab.digest(mount.path / "unread")
+    assert caught.value.errno == errno.EIO
+    for name in ["amber", "ember", "fjord"]:
+        assert name in mount.text()
+        archive[name].start()
+    lab.until(lambda: readable(mount.path / "unread"), 60, "it is readable again")
+    assert lab.digest(mount.path / "unread") == unread
+
+
+def readable(path):
+    try:
+        lab.digest(path)
+        return True
+    except OSError:
+        return False
+
+
+def test_failed_commit_is_an_error_of_close_and_the_bytes_are_kept(mount, archive):
+    for name in ["amber", "birch", "cedar"]:
+        archive[name].kill()
+    with pytest.raises(OSError) as caught:
+        lab.write_pattern(mount.path / "file", MIB, 4)
+    assert caught.value.errno in (errno.EIO, errno.ENOSPC)
+    for name in ["amber", "birch", "cedar"]:
+        archive[name].start()
+    assert lab.ecfs("wait", archive.path, timeout=120).returncode == 0
+    assert attribute(mount.path / "file", "state").startswith("full 6/6")
+    remount(mount)
+    expected = lab.write_pattern(archive.path.parent / "plain", MIB, 4)
+    assert lab.digest(mount.path / "file") == expected
+
+
+def test_status_of_a_mounted_archive_tells_the_backlog(mount, archive):
+    with open(mount.path / "open", "wb", buffering=0) as file:
+        file.write(b"x" * 100_000)
+        status = archive.json("status")
+        assert {endpoint["name"] for endpoint in status["endpoints"]} == set(lab.NAMES)
+        assert "staging" in status

@@ -1,0 +1,111 @@
+"""Bad lines between the mount and its sshd: slow, stalled, cut and corrupting ones never give wrong bytes."""
+import hashlib
+import time
+
+import lab
+import pytest
+
+MIB = 1 << 20
+
+
+class World:
+    def __init__(self, place):
+        self.proxies, self.servers = {}, {}
+        endpoints = []
+        for name in lab.NAMES:
+            server = place.sshd(name)
+            proxy = place.proxy(server.port)
+            server.know(proxy.port)
+            self.proxies[name], self.servers[name] = proxy, server
+            endpoints.append(Behind(server, proxy))
+        self.archive = place.archive(endpoints)
+        self.mount = place.mount(self.archive)
+        self.expected = lab.write_pattern(self.mount.path / "file", 40 * MIB, 1)
+        lab.ecfs("wait", self.archive.path, timeout=120)
+
+    def tell(self, names, *words):
+        for name in names:
+            self.proxies[name].tell(*words)
+
+    def seconds_to_read(self):
+        lab.drop_caches()
+        begin = time.monotonic()
+        assert lab.digest(self.mount.path / "file") == self.expected
+        return time.monotonic() - begin
+
+
+class Behind:
+    """An sshd that is reached through a proxy."""
+
+    def __init__(self, server, proxy):
+        self.server, self.proxy, self.name = server, proxy, server.name
+
+    def endpoint(self):
+        return self.server.endpoint(port=self.proxy.port)
+
+
+@pytest.fixture(scope="module")
+def world(module_place):
+    return World(module_place)
+
+
+@pytest.fixture(autouse=True)
+def good_lines_after(world):
+    yield
+    for words in [("delay", 0), ("throttle", 0), ("resume",), ("accept",), ("corrupt", "up", "off"),
+                  ("corrupt", "down", "off")]:
+        world.tell(lab.NAMES, *words)
+
+
+def test_distant_servers_deliver(world):
+    world.tell(lab.NAMES, "delay", 50)
+    assert world.seconds_to_read() < 30
+
+
+def test_two_stalled_lines_cost_little(world):
+    world.seconds_to_read()
+    world.tell(["birch", "delta"], "stall")
+    assert world.seconds_to_read() < 20
+
+
+def test_lines_cut_while_reading_do_no_harm(world):
+    world.tell(lab.NAMES, "throttle", 4 * MIB)
+    lab.drop_caches()
+    with open(world.mount.path / "file", "rb") as file:
+        found = hashlib.blake2b(digest_size=16)
+        for i in range(40):
+            found.update(file.read(MIB))
+            if i % 8 == 7:
+                world.tell([lab.NAMES[i // 8]], "cut")
+        assert found.hexdigest() == world.expected
+
+
+def test_refused_connections_are_made_again_when_they_can(world):
+    world.tell(["amber", "cedar"], "cut")
+    world.tell(["amber", "cedar"], "refuse")
+    world.seconds_to_read()
+    world.tell(["amber", "cedar"], "accept")
+    world.tell(["birch", "fjord"], "cut")
+    world.tell(["birch", "fjord"], "refuse")
+    lab.until(lambda: world.proxies["amber"].status()["connections"] > 0, 60, "amber is connected again")
+    lab.until(lambda: world.proxies["cedar"].status()["connections"] > 0, 60, "cedar is connected again")
+    world.seconds_to_read()
+
+
+def test_bits_flipped_on_two_lines_do_not_reach_the_reader(world):
+    for i, name in enumerate(["cedar", "ember"]):
+        world.tell([name], "corrupt", "down", "at", 1_000_000 * (i + 1))
+    world.seconds_to_read()
+    world.tell(["cedar", "ember"], "corrupt", "down", "chance", 0.00001)
+    world.seconds_to_read()
+
+
+def test_slow_line_does_not_hold_up_ls(world):
+    world.tell(lab.NAMES, "throttle", 20_000)
+    lab.drop_caches()
+    with open(world.mount.path / "file", "rb", buffering=0) as file:
+        begin = time.monotonic()
+        lab.run("ls", "-l", world.mount.path)
+        assert time.monotonic() - begin < 1
+        world.tell(lab.NAMES, "throttle", 0)
+        assert len(file.read(MIB)) > 0
