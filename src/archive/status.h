@@ -1,0 +1,25 @@
+/*
+ * Facts about an archive as JSON: what `ecfs status --json` and `ecfs info --json` print, and what a running mount
+ * answers through its control socket, where health is live. The members are listed in ecfs-status(1) and ecfs-info(1);
+ * members may be added, none changes its meaning.
+ */
+#ifndef ECFS_ARCHIVE_STATUS_H
+#define ECFS_ARCHIVE_STATUS_H
+
+#include "archive/archive.h"
+
+#include <json-glib/json-glib.h>
+
+/**
+ * Endpoints, objects by health, staging backlog, space. Asks every endpoint for its free space first, which connects
+ * to it, and waits for the answers at most @patience_us. Walks all objects. Blocks: not from callbacks.
+ */
+JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error);
+
+/** What is stored of @path, stripe by stripe, with the state of endpoints as far as it is known now. */
+JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **error);
+
+/** Connects to every endpoint that has not been connected to, for at most @patience_us, so that its state is known. */
+void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us);
+
+#endif
