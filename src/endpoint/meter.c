@@ -1,8 +1,7 @@
 #include "endpoint/core.h"
 
-/* Shorter or smaller windows say more about round trips than about the rate. */
+/* Smaller windows say more about round trips than about the rate. */
 #define WINDOW_US        (200 * 1000)
-#define WINDOW_MIN_US    (500)
 #define WINDOW_MIN_BYTES (64 * 1024)
 /* Time constant of the smoothing. */
 #define SMOOTH_US (2 * G_USEC_PER_SEC)
@@ -10,7 +9,7 @@
 static void close_window (Meter *self, int64_t now_us)
 {
     int64_t elapsed_us = now_us - self->window_start_us;
-    if (self->window_bytes >= WINDOW_MIN_BYTES && elapsed_us >= WINDOW_MIN_US) {
+    if (self->window_bytes >= WINDOW_MIN_BYTES && elapsed_us > 0) {
         double rate = (double) self->window_bytes * G_USEC_PER_SEC / (double) elapsed_us;
         double weight = (double) elapsed_us / (double) (elapsed_us + SMOOTH_US);
         self->rate = self->rate > 0 ? self->rate + weight * (rate - self->rate) : rate;

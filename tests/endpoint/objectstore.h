@@ -1,0 +1,11 @@
+/* An endpoint driver for tests: objectstore:///PATH, without rename and positional writes, dropping idle uploads. */
+#ifndef TESTS_ENDPOINT_OBJECTSTORE_H
+#define TESTS_ENDPOINT_OBJECTSTORE_H
+
+/* An upload whose source has had nothing for so long fails with ENOTCONN. */
+#define OBJECTSTORE_IDLE_US (300 * 1000)
+
+/** Makes the scheme known; before any endpoint is made. */
+void objectstore_register (void);
+
+#endif
