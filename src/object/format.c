@@ -1,0 +1,385 @@
+#include "object/format.h"
+
+#include "util/bytes.h"
+
+#include <inttypes.h>
+#include <xxhash.h>
+
+static const uint8_t header_magic[8] = {0x89, 'E', 'C', 'F', 'S', '\r', '\n', 0x1a};
+static const uint8_t tail_magic[8] = {0x89, 'e', 'c', 'f', 's', 'e', 'n', 'd'};
+
+/* Section types; even a reader that does not know a type can step over it, unless it is critical. */
+enum {
+    SECTION_PADDING = 0,
+    SECTION_PUBLIC = 1,
+    SECTION_MAC = 2,
+    SECTION_SIZES = 16,
+    SECTION_RECORDS = 17,
+};
+
+enum {
+    FLAG_CRITICAL = 1,
+};
+
+#define SECTION_HEAD_BYTES 8
+#define SECTION_HASH_BYTES 8
+#define TAG_KIND_XXH3_64   1
+#define HEADER_UNIT        64
+#define PATH_MAX_BYTES     4096
+
+/* A section under construction: where its head is in the buffer. */
+static guint section_begin (GByteArray *to, uint16_t type, uint16_t flags)
+{
+    guint start = to->len;
+    ecfs_append_le (to, type, 2);
+    ecfs_append_le (to, flags, 2);
+    ecfs_append_le (to, 0, 4);
+    return start;
+}
+
+static void section_end (GByteArray *to, guint start)
+{
+    ecfs_put_le (to->data + start + 4, to->len - start - SECTION_HEAD_BYTES, 4);
+    ecfs_append_le (to, XXH3_64bits (to->data + start, to->len - start), 8);
+}
+
+static void append_padding (GByteArray *to, guint unit)
+{
+    guint least = SECTION_HEAD_BYTES + SECTION_HASH_BYTES;
+    guint end = (to->len + unit - 1) / unit * unit;
+    while (end != to->len && end - to->len < least)
+        end += unit;
+    if (end == to->len)
+        return;
+    guint start = section_begin (to, SECTION_PADDING, 0);
+    guint zeros = end - SECTION_HASH_BYTES - to->len;
+    guint at = to->len;
+    g_byte_array_set_size (to, at + zeros);
+    memset (to->data + at, 0, zeros);
+    section_end (to, start);
+}
+
+/* No key yet: an archive with one puts its keyed hash here. */
+static void append_empty_mac (GByteArray *to)
+{
+    section_end (to, section_begin (to, SECTION_MAC, 0));
+}
+
+GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header)
+{
+    GByteArray *to = g_byte_array_sized_new (256);
+    g_byte_array_append (to, header_magic, sizeof header_magic);
+    ecfs_append_le (to, ECFS_FORMAT_VERSION, 2);
+    ecfs_append_le (to, 0, 2);
+    ecfs_append_le (to, 0, 4);
+    guint start = section_begin (to, SECTION_PUBLIC, FLAG_CRITICAL);
+    g_byte_array_append (to, header->archive.bytes, 16);
+    g_byte_array_append (to, header->object.bytes, 16);
+    ecfs_append_le (to, header->instance, 8);
+    ecfs_append_le (to, header->sequence, 8);
+    ecfs_append_le (to, header->epoch, 4);
+    ecfs_append_le (to, header->family, 2);
+    ecfs_append_le (to, header->k, 2);
+    ecfs_append_le (to, header->n_written, 2);
+    ecfs_append_le (to, header->index, 2);
+    ecfs_append_le (to, header->segment_bytes, 4);
+    ecfs_append_le (to, header->block_bytes, 4);
+    ecfs_append_le (to, header->granule, 4);
+    ecfs_append_le (to, TAG_KIND_XXH3_64, 2);
+    ecfs_append_le (to, ECFS_TAG_BYTES, 2);
+    ecfs_append_le (to, 0, 2); /* content cipher: none */
+    ecfs_append_le (to, 0, 2); /* keyed MAC: none */
+    ecfs_append_le (to, 0, 8);
+    ecfs_append_le (to, 0, 4);
+    section_end (to, start);
+    append_empty_mac (to);
+    append_padding (to, HEADER_UNIT);
+    header->header_bytes = to->len;
+    ecfs_put_le (to->data + 12, to->len, 4);
+    return to;
+}
+
+typedef struct Section {
+    uint16_t type;
+    uint16_t flags;
+    EcfsCursor payload;
+} Section;
+
+static bool next_section (EcfsCursor *from, Section *ret_section, GError **error)
+{
+    const uint8_t *start = from->at;
+    uint16_t type = (uint16_t) ecfs_cursor_le (from, 2);
+    uint16_t flags = (uint16_t) ecfs_cursor_le (from, 2);
+    uint32_t length = (uint32_t) ecfs_cursor_le (from, 4);
+    const uint8_t *payload = ecfs_cursor_bytes (from, length);
+    uint64_t hash = ecfs_cursor_le (from, SECTION_HASH_BYTES);
+    if (from->bad)
+        return ecfs_fail (error, EBADMSG, "a section of type %u ends outside its part", type);
+    if (XXH3_64bits (start, SECTION_HEAD_BYTES + (size_t) length) != hash)
+        return ecfs_fail (error, EBADMSG, "the section of type %u fails its checksum", type);
+    *ret_section = (Section){.type = type, .flags = flags, .payload = {.at = payload, .left = length}};
+    return true;
+}
+
+static bool unknown_section (const Section *section, GError **error)
+{
+    if ((section->flags & FLAG_CRITICAL) == 0)
+        return true;
+    return ecfs_fail (error, ENOTSUP, "section type %u is not known here: a later ecfs wrote it", section->type);
+}
+
+static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, GError **error)
+{
+    ecfs_cursor_copy (from, header->archive.bytes, 16);
+    ecfs_cursor_copy (from, header->object.bytes, 16);
+    header->instance = ecfs_cursor_le (from, 8);
+    header->sequence = ecfs_cursor_le (from, 8);
+    header->epoch = (uint32_t) ecfs_cursor_le (from, 4);
+    header->family = (uint16_t) ecfs_cursor_le (from, 2);
+    header->k = (uint16_t) ecfs_cursor_le (from, 2);
+    header->n_written = (uint16_t) ecfs_cursor_le (from, 2);
+    header->index = (uint16_t) ecfs_cursor_le (from, 2);
+    header->segment_bytes = (uint32_t) ecfs_cursor_le (from, 4);
+    header->block_bytes = (uint32_t) ecfs_cursor_le (from, 4);
+    header->granule = (uint32_t) ecfs_cursor_le (from, 4);
+    uint64_t tag_kind = ecfs_cursor_le (from, 2);
+    uint64_t tag_bytes = ecfs_cursor_le (from, 2);
+    uint64_t cipher = ecfs_cursor_le (from, 2);
+    uint64_t mac = ecfs_cursor_le (from, 2);
+    if (from->bad)
+        return ecfs_fail (error, EBADMSG, "the public section is too short");
+    if (tag_kind != TAG_KIND_XXH3_64 || tag_bytes != ECFS_TAG_BYTES || cipher != 0 || mac != 0)
+        return ecfs_fail (error, ENOTSUP, "tags, cipher or MAC are of a kind that this ecfs does not know");
+    return true;
+}
+
+bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHeader *ret_header, GError **error)
+{
+    EcfsCursor from = {.at = bytes, .left = size};
+    EcfsStripeHeader header = {0};
+    const uint8_t *magic = ecfs_cursor_bytes (&from, sizeof header_magic);
+    if (magic == NULL || memcmp (magic, header_magic, sizeof header_magic) != 0)
+        return ecfs_fail (error, EBADMSG, "this is no ecfs stripe");
+    uint64_t version = ecfs_cursor_le (&from, 2);
+    uint64_t reserved = ecfs_cursor_le (&from, 2);
+    header.header_bytes = (uint32_t) ecfs_cursor_le (&from, 4);
+    if (from.bad || reserved != 0 || header.header_bytes < ECFS_STRIPE_PREAMBLE_BYTES || header.header_bytes > 1 << 20)
+        return ecfs_fail (error, EBADMSG, "the header's preamble is damaged");
+    if (version != ECFS_FORMAT_VERSION)
+        return ecfs_fail (error, ENOTSUP, "stripe format %" PRIu64 " is not known here", version);
+    if (size < header.header_bytes) {
+        ret_header->header_bytes = header.header_bytes;
+        return ecfs_fail (error, EAGAIN, "the header has %u bytes", header.header_bytes);
+    }
+    from.left = header.header_bytes - ECFS_STRIPE_PREAMBLE_BYTES;
+    bool have_public = false;
+    while (from.left > 0) {
+        Section section;
+        if (!next_section (&from, &section, error))
+            return false;
+        bool fine = section.type == SECTION_PUBLIC ? parse_public (&section.payload, &header, error)
+                    : section.type == SECTION_PADDING || section.type == SECTION_MAC
+                        ? true
+                        : unknown_section (&section, error);
+        if (!fine)
+            return false;
+        have_public |= section.type == SECTION_PUBLIC;
+    }
+    if (!have_public)
+        return ecfs_fail (error, EBADMSG, "the header has no public section");
+    *ret_header = header;
+    return true;
+}
+
+static void append_record (GByteArray *to, const EcfsFileRecord *record)
+{
+    guint start = to->len;
+    size_t path_bytes = MIN (strlen (record->path), PATH_MAX_BYTES);
+    ecfs_append_le (to, 0, 4);
+    ecfs_append_le (to, record->ino, 8);
+    ecfs_append_le (to, record->generation, 8);
+    ecfs_append_le (to, record->file_size, 8);
+    ecfs_append_le (to, record->mode, 4);
+    ecfs_append_le (to, record->uid, 4);
+    ecfs_append_le (to, record->gid, 4);
+    ecfs_append_le (to, (uint64_t) record->mtime_ns, 8);
+    ecfs_append_le (to, record->ranges->len, 4);
+    for (guint i = 0; i < record->ranges->len; i++) {
+        const EcfsFileRange *range = &g_array_index (record->ranges, EcfsFileRange, i);
+        ecfs_append_le (to, range->file_offset, 8);
+        ecfs_append_le (to, range->length, 8);
+        ecfs_append_le (to, range->object_offset, 8);
+    }
+    ecfs_append_le (to, path_bytes, 2);
+    g_byte_array_append (to, (const uint8_t *) record->path, (guint) path_bytes);
+    ecfs_put_le (to->data + start, to->len - start - 4, 4);
+}
+
+GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset)
+{
+    GByteArray *to = g_byte_array_sized_new (512);
+    guint start = section_begin (to, SECTION_SIZES, FLAG_CRITICAL);
+    ecfs_append_le (to, footer->size, 8);
+    ecfs_append_le (to, footer->size, 8); /* bytes that were coded: the same until content is encrypted or compressed */
+    ecfs_append_le (to, footer->area_bytes, 8);
+    g_byte_array_append (to, footer->area_digest, ECFS_STRIPE_DIGEST_BYTES);
+    g_byte_array_append (to, footer->object_digest, ECFS_STRIPE_DIGEST_BYTES);
+    ecfs_append_le (to, 0, 8);
+    section_end (to, start);
+    start = section_begin (to, SECTION_RECORDS, 0);
+    for (guint i = 0; i < footer->records->len; i++)
+        append_record (to, g_ptr_array_index (footer->records, i));
+    section_end (to, start);
+    append_empty_mac (to);
+    guint footer_bytes = to->len;
+    uint64_t footer_hash = XXH3_64bits (to->data, footer_bytes);
+    ecfs_append_le (to, footer_offset, 8);
+    ecfs_append_le (to, footer_bytes, 4);
+    ecfs_append_le (to, ECFS_FORMAT_VERSION, 2);
+    ecfs_append_le (to, 0, 2);
+    ecfs_append_le (to, footer_hash, 8);
+    ecfs_append_le (to, 0, 8);
+    ecfs_append_le (to, XXH3_64bits (to->data + footer_bytes, to->len - footer_bytes), 8);
+    g_byte_array_append (to, tail_magic, sizeof tail_magic);
+    return to;
+}
+
+bool ecfs_stripe_tail_parse (const uint8_t *bytes, uint64_t file_size, uint64_t *ret_footer_offset,
+                             uint32_t *ret_footer_bytes, uint64_t *ret_footer_hash, GError **error)
+{
+    EcfsCursor from = {.at = bytes, .left = ECFS_STRIPE_TAIL_BYTES};
+    uint64_t footer_offset = ecfs_cursor_le (&from, 8);
+    uint32_t footer_bytes = (uint32_t) ecfs_cursor_le (&from, 4);
+    uint64_t version = ecfs_cursor_le (&from, 2);
+    (void) ecfs_cursor_le (&from, 2);
+    uint64_t footer_hash = ecfs_cursor_le (&from, 8);
+    (void) ecfs_cursor_le (&from, 8);
+    size_t hashed = ECFS_STRIPE_TAIL_BYTES - from.left;
+    uint64_t hash = ecfs_cursor_le (&from, 8);
+    if (memcmp (from.at, tail_magic, sizeof tail_magic) != 0)
+        return ecfs_fail (error, EBADMSG, "the stripe has no tail: it was never completed, or it is damaged");
+    if (XXH3_64bits (bytes, hashed) != hash)
+        return ecfs_fail (error, EBADMSG, "the tail fails its checksum");
+    if (version != ECFS_FORMAT_VERSION)
+        return ecfs_fail (error, ENOTSUP, "stripe format %" PRIu64 " is not known here", version);
+    if (footer_bytes > ECFS_FOOTER_MAX_BYTES || footer_offset > file_size ||
+        file_size - footer_offset != (uint64_t) footer_bytes + ECFS_STRIPE_TAIL_BYTES)
+        return ecfs_fail (error, EBADMSG, "the tail does not fit the file's size");
+    *ret_footer_offset = footer_offset;
+    *ret_footer_bytes = footer_bytes;
+    *ret_footer_hash = footer_hash;
+    return true;
+}
+
+static void record_free (gpointer data)
+{
+    EcfsFileRecord *record = data;
+    g_free ((char *) record->path);
+    if (record->ranges != NULL)
+        g_array_unref (record->ranges);
+    g_free (record);
+}
+
+static bool parse_record (EcfsCursor *from, GPtrArray *records, GError **error)
+{
+    uint32_t length = (uint32_t) ecfs_cursor_le (from, 4);
+    const uint8_t *bytes = ecfs_cursor_bytes (from, length);
+    if (bytes == NULL)
+        return ecfs_fail (error, EBADMSG, "a file record ends outside the footer");
+    EcfsCursor in = {.at = bytes, .left = length};
+    EcfsFileRecord *record = g_new0 (EcfsFileRecord, 1);
+    g_ptr_array_add (records, record);
+    record->ino = ecfs_cursor_le (&in, 8);
+    record->generation = ecfs_cursor_le (&in, 8);
+    record->file_size = ecfs_cursor_le (&in, 8);
+    record->mode = (uint32_t) ecfs_cursor_le (&in, 4);
+    record->uid = (uint32_t) ecfs_cursor_le (&in, 4);
+    record->gid = (uint32_t) ecfs_cursor_le (&in, 4);
+    record->mtime_ns = (int64_t) ecfs_cursor_le (&in, 8);
+    uint32_t n_ranges = (uint32_t) ecfs_cursor_le (&in, 4);
+    record->ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
+    for (uint32_t i = 0; i < n_ranges && !in.bad; i++) {
+        EcfsFileRange range;
+        range.file_offset = ecfs_cursor_le (&in, 8);
+        range.length = ecfs_cursor_le (&in, 8);
+        range.object_offset = ecfs_cursor_le (&in, 8);
+        g_array_append_val (record->ranges, range);
+    }
+    size_t path_bytes = ecfs_cursor_le (&in, 2);
+    const uint8_t *path = ecfs_cursor_bytes (&in, path_bytes);
+    if (in.bad || path_bytes > PATH_MAX_BYTES || memchr (path, '\0', path_bytes) != NULL)
+        return ecfs_fail (error, EBADMSG, "a file record is damaged");
+    record->path = g_strndup ((const char *) path, path_bytes);
+    return true;
+}
+
+static bool parse_sizes (EcfsCursor *from, EcfsStripeFooter *footer, GError **error)
+{
+    footer->size = ecfs_cursor_le (from, 8);
+    uint64_t coded = ecfs_cursor_le (from, 8);
+    footer->area_bytes = ecfs_cursor_le (from, 8);
+    ecfs_cursor_copy (from, footer->area_digest, ECFS_STRIPE_DIGEST_BYTES);
+    ecfs_cursor_copy (from, footer->object_digest, ECFS_STRIPE_DIGEST_BYTES);
+    if (from->bad)
+        return ecfs_fail (error, EBADMSG, "the sizes section is too short");
+    if (coded != footer->size)
+        return ecfs_fail (error, ENOTSUP, "coded and content bytes differ: a later ecfs wrote this");
+    return true;
+}
+
+static bool parse_sections (EcfsCursor *from, EcfsStripeFooter *footer, GError **error)
+{
+    bool have_sizes = false;
+    while (from->left > 0) {
+        Section section;
+        if (!next_section (from, &section, error))
+            return false;
+        if (section.type == SECTION_SIZES) {
+            if (!parse_sizes (&section.payload, footer, error))
+                return false;
+            have_sizes = true;
+        } else if (section.type == SECTION_RECORDS) {
+            while (section.payload.left > 0)
+                if (!parse_record (&section.payload, footer->records, error))
+                    return false;
+        } else if (section.type != SECTION_MAC && section.type != SECTION_PADDING) {
+            if (!unknown_section (&section, error))
+                return false;
+        }
+    }
+    return have_sizes || ecfs_fail (error, EBADMSG, "the footer has no sizes section");
+}
+
+bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,
+                               GError **error)
+{
+    if (XXH3_64bits (bytes, size) != footer_hash)
+        return ecfs_fail (error, EBADMSG, "the footer fails its checksum");
+    EcfsCursor from = {.at = bytes, .left = size};
+    EcfsStripeFooter footer = {.records = g_ptr_array_new_with_free_func (record_free)};
+    if (!parse_sections (&from, &footer, error)) {
+        ecfs_stripe_footer_clear (&footer);
+        return false;
+    }
+    *ret_footer = footer;
+    return true;
+}
+
+void ecfs_stripe_footer_clear (EcfsStripeFooter *footer)
+{
+    g_clear_pointer (&footer->records, g_ptr_array_unref);
+}
+
+bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayout *ret_layout, GError **error)
+{
+    EcfsLayout layout = {.size = size,
+                         .segment_bytes = header->segment_bytes,
+                         .block_bytes = header->block_bytes,
+                         .header_bytes = header->header_bytes,
+                         .granule = header->granule,
+                         .k = header->k};
+    if (!ecfs_layout_valid (&layout))
+        return ecfs_fail (error, EBADMSG, "the sizes in the stripe's header make no sense");
+    *ret_layout = layout;
+    return true;
+}

@@ -1,0 +1,91 @@
+/*
+ * The bytes of a stripe file around its packets: header, footer, tail. Documented for strangers in ecfs-format(5); this
+ * and that page change together. Pure functions on buffers; parsers take bytes from anywhere.
+ *
+ *   header   preamble and sections, header_bytes long, then the packet area (see layout.h), then
+ *   footer   sections: what is known only at the end, and file records
+ *   tail     fixed size, says where the footer is: a valid tail is what makes a stripe whole
+ */
+#ifndef ECFS_OBJECT_FORMAT_H
+#define ECFS_OBJECT_FORMAT_H
+
+#include "object/layout.h"
+#include "util/error.h"
+
+#define ECFS_FORMAT_VERSION        1
+#define ECFS_STRIPE_PREAMBLE_BYTES 16
+#define ECFS_STRIPE_TAIL_BYTES     48
+#define ECFS_FOOTER_MAX_BYTES      (1u << 20)
+#define ECFS_STRIPE_DIGEST_BYTES   16
+
+/* The public part of a stripe, from its header. */
+typedef struct EcfsStripeHeader {
+    EcfsUuid archive;
+    EcfsUuid object;
+    uint64_t instance;
+    uint64_t sequence; /* (epoch, sequence) orders everything an archive ever wrote */
+    uint32_t epoch;
+    uint16_t family; /* EcfsCodeFamily */
+    uint16_t k;
+    uint16_t n_written; /* stripes of the object when this one was written; more may have been added since */
+    uint16_t index;
+    uint32_t header_bytes;
+    uint32_t segment_bytes;
+    uint32_t block_bytes;
+    uint32_t granule;
+} EcfsStripeHeader;
+
+/* One file that an object's bytes belong to; path and attributes are hints for a recovery without catalog and journal.
+ */
+typedef struct EcfsFileRecord {
+    uint64_t ino;
+    uint64_t generation; /* higher is newer among records of one inode: the sequence of its intent */
+    uint64_t file_size;
+    uint32_t mode;
+    uint32_t uid;
+    uint32_t gid;
+    int64_t mtime_ns;
+    const char *path; /* borrowed; bytes without NUL, at most 4096; parsed: owned by the footer */
+    GArray *ranges;   /* of EcfsFileRange, borrowed; parsed: owned by the footer */
+} EcfsFileRecord;
+
+typedef struct EcfsFileRange {
+    uint64_t file_offset;
+    uint64_t length;
+    uint64_t object_offset;
+} EcfsFileRange;
+
+typedef struct EcfsStripeFooter {
+    uint64_t size;                                   /* bytes of the object's content */
+    uint64_t area_bytes;                             /* of the packet area of this stripe */
+    uint8_t area_digest[ECFS_STRIPE_DIGEST_BYTES];   /* XXH3-128 of the packet area as stored */
+    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* XXH3-128 of the content */
+    GPtrArray *records;                              /* of EcfsFileRecord */
+} EcfsStripeFooter;
+
+/** The header of a stripe, header->header_bytes (ignored on input, set on output) long. g_byte_array_unref (). */
+GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header);
+
+/**
+ * Parses the first @size bytes of a stripe file. EBADMSG when they are no header or damaged; ENOTSUP when it needs a
+ * later ecfs; EAGAIN when @size is too small: then ret_header->header_bytes says how many are needed.
+ */
+bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHeader *ret_header, GError **error);
+
+/** Footer and tail for a stripe whose packet area ends at @footer_offset. */
+GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset);
+
+/** Reads the tail, the last ECFS_STRIPE_TAIL_BYTES bytes of a file of @file_size bytes: where the footer is. EBADMSG.
+ */
+bool ecfs_stripe_tail_parse (const uint8_t *bytes, uint64_t file_size, uint64_t *ret_footer_offset,
+                             uint32_t *ret_footer_bytes, uint64_t *ret_footer_hash, GError **error);
+
+/** Parses a footer found by its tail; ecfs_stripe_footer_clear () afterwards. EBADMSG, ENOTSUP. */
+bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,
+                               GError **error);
+void ecfs_stripe_footer_clear (EcfsStripeFooter *footer);
+
+/** The layout that header and content size give; EBADMSG when they do not fit together. */
+bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayout *ret_layout, GError **error);
+
+#endif
