@@ -1,0 +1,417 @@
+#include "object/reader_priv.h"
+
+#include "util/bytes.h"
+#include "util/error.h"
+
+#define MAX_ATTEMPTS 3
+
+static void slot_data (void *user, size_t range_index, size_t filled);
+static void slot_done (void *user, const GError *error);
+
+size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole, uint32_t block_lo, uint32_t block_hi)
+{
+    const EcfsLayout *layout = &reader->params.layout;
+    uint64_t slot =
+        ecfs_layout_block_offset (layout, segment, block_hi) - ecfs_layout_block_offset (layout, segment, block_lo);
+    unsigned n_slots = whole ? reader->n : MIN (reader->n, layout->k + 1u);
+    return (size_t) slot * n_slots;
+}
+
+Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
+{
+    const EcfsLayout *layout = &reader->params.layout;
+    Fetch *self = g_new0 (Fetch, 1);
+    self->references = 1;
+    self->reader = reader;
+    self->segment = segment;
+    self->block_lo = block_lo;
+    self->block_hi = block_hi;
+    self->whole = packet < 0;
+    self->slot_bytes = (size_t) (ecfs_layout_block_offset (layout, segment, block_hi) -
+                                 ecfs_layout_block_offset (layout, segment, block_lo));
+    self->granted_bytes = ecfs_fetch_bytes (reader, segment, self->whole, block_lo, block_hi);
+    self->wanted = g_new0 (bool, reader->n);
+    for (unsigned i = 0; i < layout->k; i++)
+        self->wanted[i] = self->whole || (int) i == packet;
+    self->slots = g_new0 (Slot, reader->n);
+    for (unsigned i = 0; i < reader->n; i++) {
+        self->slots[i].fetch = self;
+        self->slots[i].index = i;
+    }
+    self->out = g_new0 (uint8_t *, reader->n);
+    self->decoded = g_new0 (uint8_t *, reader->n);
+    self->waiting = g_ptr_array_new ();
+    self->failures = g_string_new (NULL);
+    self->used_us = ecfs_now_us ();
+    return self;
+}
+
+static void fetch_free (Fetch *self)
+{
+    EcfsTransfer *transfer = self->reader->params.transfer;
+    for (unsigned i = 0; i < self->reader->n; i++) {
+        ecfs_transfer_buffer_give (transfer, self->slots[i].buffer, self->slot_bytes);
+        ecfs_transfer_buffer_give (transfer, self->decoded[i], self->slot_bytes);
+        ecfs_stream_unref (self->slots[i].stream);
+    }
+    if (self->state != FETCH_MEMORY)
+        ecfs_transfer_release (transfer, self->granted_bytes);
+    g_free (self->wanted);
+    g_free (self->slots);
+    g_free (self->out);
+    g_free (self->decoded);
+    g_ptr_array_unref (self->waiting);
+    g_string_free (self->failures, TRUE);
+    g_clear_error (&self->error);
+    g_free (self);
+}
+
+void ecfs_fetch_ref_locked (Fetch *self)
+{
+    self->references++;
+}
+
+void ecfs_fetch_unref_locked (Fetch *self)
+{
+    if (--self->references == 0)
+        fetch_free (self);
+}
+
+void ecfs_fetch_unlist_locked (Fetch *self)
+{
+    if (!self->listed)
+        return;
+    self->listed = false;
+    g_ptr_array_remove_fast (self->reader->fetches, self);
+    ecfs_fetch_unref_locked (self);
+}
+
+void ecfs_fetch_cancel_locked (Fetch *self)
+{
+    for (unsigned i = 0; i < self->reader->n; i++)
+        if (self->slots[i].asked)
+            ecfs_stream_cancel (self->slots[i].stream);
+}
+
+uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes)
+{
+    const EcfsLayout *layout = &self->reader->params.layout;
+    uint32_t block = at / layout->block_bytes;
+    uint32_t within = at % layout->block_bytes;
+    *ret_bytes = ecfs_layout_block_bytes (layout, self->segment, block) - within;
+    return self->out[packet] + (size_t) (block - self->block_lo) * (layout->block_bytes + ECFS_TAG_BYTES) + within;
+}
+
+/* Every waiting request has one fetch less to wait for; the complete ones go to @finished. */
+static void settle_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+{
+    for (guint i = 0; i < self->waiting->len; i++) {
+        Request *request = g_ptr_array_index (self->waiting, i);
+        if (self->error != NULL && request->error == NULL)
+            request->error = g_error_copy (self->error);
+        if (--request->n_waiting == 0)
+            g_ptr_array_add (finished, request);
+    }
+    g_ptr_array_set_size (self->waiting, 0);
+    ecfs_fetch_cancel_locked (self);
+}
+
+static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+{
+    for (unsigned i = 0; i < self->reader->n; i++)
+        self->out[i] = self->slots[i].arrived ? self->slots[i].buffer : self->decoded[i];
+    self->state = FETCH_READY;
+    self->used_us = ecfs_now_us ();
+    settle_locked (self, finished);
+    if (self->reader->closed)
+        ecfs_fetch_unlist_locked (self);
+}
+
+static void fail_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+{
+    self->state = FETCH_FAILED;
+    self->error = g_error_new (ECFS_ERROR, EIO, "too few stripes can be read: %s",
+                               self->failures->len > 0 ? self->failures->str : "no endpoint holds them");
+    settle_locked (self, finished);
+    ecfs_fetch_unlist_locked (self);
+}
+
+/* The plan for what has arrived; made once per loss pattern. NULL never: the scheduler found the set decodable. */
+static const EcfsPlan *plan_locked (Fetch *self, const bool *present, const bool *missing)
+    ECFS_REQUIRES (self->reader->lock)
+{
+    EcfsReader *reader = self->reader;
+    g_autofree char *key = g_malloc (2 * reader->n + 1);
+    for (unsigned i = 0; i < reader->n; i++) {
+        key[i] = present[i] ? '1' : '0';
+        key[reader->n + i] = missing[i] ? '1' : '0';
+    }
+    key[2 * reader->n] = '\0';
+    EcfsPlan *plan = g_hash_table_lookup (reader->plans, key);
+    if (plan == NULL) {
+        g_autoptr (GError) error = NULL;
+        plan = ecfs_codec_plan (reader->params.codec, present, missing, &error);
+        if (plan == NULL)
+            g_error ("a decodable set has no plan: %s", error->message);
+        g_hash_table_insert (reader->plans, g_steal_pointer (&key), plan);
+    }
+    return plan;
+}
+
+typedef struct Decoding {
+    Fetch *fetch;
+    const EcfsPlan *plan;
+    bool missing[ECFS_CODEC_MAX_N];
+    bool present[ECFS_CODEC_MAX_N];
+} Decoding;
+
+static void decode_blocks (Decoding *decoding)
+{
+    Fetch *fetch = decoding->fetch;
+    EcfsReader *reader = fetch->reader;
+    const EcfsLayout *layout = &reader->params.layout;
+    uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned i = 0; i < reader->n; i++)
+        if (decoding->missing[i])
+            fetch->decoded[i] = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
+    uint32_t end = MIN (fetch->block_hi, ecfs_layout_n_blocks (layout, fetch->segment));
+    for (uint32_t block = fetch->block_lo; block < end; block++) {
+        size_t at = (size_t) (block - fetch->block_lo) * (layout->block_bytes + ECFS_TAG_BYTES);
+        for (unsigned i = 0; i < reader->n; i++) {
+            uint8_t *base = decoding->missing[i]   ? fetch->decoded[i]
+                            : decoding->present[i] ? fetch->slots[i].buffer
+                                                   : NULL;
+            packets[i] = base == NULL ? NULL : base + at;
+        }
+        ecfs_plan_run (decoding->plan, packets, ecfs_layout_block_bytes (layout, fetch->segment, block));
+    }
+}
+
+static void run_decoding (void *data)
+{
+    Decoding *decoding = data;
+    Fetch *fetch = decoding->fetch;
+    EcfsReader *reader = fetch->reader;
+    decode_blocks (decoding);
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&reader->lock);
+    ready_locked (fetch, finished);
+    ecfs_fetch_unref_locked (fetch);
+    ecfs_mutex_unlock (&reader->lock);
+    g_free (decoding);
+    ecfs_requests_finish (finished);
+    ecfs_reader_unref_priv (reader);
+}
+
+static void complete_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+{
+    EcfsReader *reader = self->reader;
+    Decoding *decoding = g_new0 (Decoding, 1);
+    bool any_missing = false;
+    for (unsigned i = 0; i < reader->n; i++) {
+        decoding->present[i] = self->slots[i].arrived;
+        decoding->missing[i] = self->wanted[i] && !self->slots[i].arrived;
+        any_missing |= decoding->missing[i];
+    }
+    if (!any_missing) {
+        g_free (decoding);
+        ready_locked (self, finished);
+        return;
+    }
+    self->state = FETCH_DECODING;
+    decoding->fetch = self;
+    decoding->plan = plan_locked (self, decoding->present, decoding->missing);
+    ecfs_fetch_ref_locked (self);
+    (void) ecfs_reader_ref_priv (reader);
+    ecfs_transfer_run (reader->params.transfer, run_decoding, decoding);
+}
+
+static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->reader->lock)
+{
+    Fetch *fetch = slot->fetch;
+    EcfsReader *reader = fetch->reader;
+    const EcfsReaderStripe *stripe = &reader->stripes[slot->index];
+    if (slot->buffer == NULL)
+        slot->buffer = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
+    slot->asked = true;
+    slot->attempts++;
+    slot->asked_us = ecfs_now_us ();
+    slot->n_verified = 0;
+    slot->damaged = false;
+    ecfs_fetch_ref_locked (fetch);
+    (void) ecfs_reader_ref_priv (reader);
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (&reader->params.object, (uint16_t) slot->index, stripe->instance, name);
+    EcfsRange range = {.offset = ecfs_layout_block_offset (&reader->params.layout, fetch->segment, fetch->block_lo),
+                       .size = fetch->slot_bytes,
+                       .to = slot->buffer};
+    EcfsSink sink = {.data = slot_data, .done = slot_done, .user = slot};
+    ecfs_stream_unref (slot->stream);
+    slot->stream = ecfs_endpoint_read (stripe->endpoint, name, &range, 1, urgent ? ECFS_READ_URGENT : 0, &sink);
+}
+
+void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
+{
+    EcfsReader *reader = self->reader;
+    EcfsLane lanes[ECFS_CODEC_MAX_N];
+    bool ask[ECFS_CODEC_MAX_N];
+    if (self->state != FETCH_RUNNING)
+        return;
+    for (unsigned i = 0; i < reader->n; i++) {
+        const LaneHealth *health = &reader->lanes[i];
+        const Slot *slot = &self->slots[i];
+        lanes[i] = (EcfsLane){.stored = reader->stripes[i].endpoint != NULL,
+                              .arrived = slot->arrived,
+                              .asked = slot->asked,
+                              .late = slot->asked && health->stalled,
+                              .failed = slot->failed,
+                              .down = health->down || slot->attempts > 0,
+                              .avoided = health->stalled,
+                              .forecast_us = health->forecast_us};
+    }
+    switch (ecfs_schedule (reader->params.codec, self->wanted, lanes, ask)) {
+    case ECFS_SCHEDULE_READY:
+        complete_locked (self, finished);
+        break;
+    case ECFS_SCHEDULE_WAIT:
+        for (unsigned i = 0; i < reader->n; i++)
+            if (ask[i])
+                ask_locked (&self->slots[i], lanes[i].down);
+        break;
+    case ECFS_SCHEDULE_IMPOSSIBLE:
+        fail_locked (self, finished);
+        break;
+    }
+}
+
+static void granted (void *user)
+{
+    Fetch *self = user;
+    EcfsReader *reader = self->reader;
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&reader->lock);
+    self->state = FETCH_RUNNING;
+    ecfs_fetch_schedule_locked (self, finished);
+    ecfs_fetch_unref_locked (self);
+    ecfs_mutex_unlock (&reader->lock);
+    ecfs_requests_finish (finished);
+    ecfs_reader_unref_priv (reader);
+}
+
+void ecfs_fetch_begin_locked (Fetch *self, bool has_grant, GPtrArray *finished)
+{
+    ecfs_fetch_ref_locked (self);
+    (void) ecfs_reader_ref_priv (self->reader);
+    if (!has_grant && !ecfs_transfer_acquire (self->reader->params.transfer, self->granted_bytes, granted, self))
+        return;
+    self->state = FETCH_RUNNING;
+    ecfs_fetch_schedule_locked (self, finished);
+    ecfs_fetch_unref_locked (self);
+    ecfs_reader_unref_priv (self->reader); /* the caller has another: this is never the last */
+}
+
+/* Verifies the blocks of a slot that are complete within its first @filled bytes. */
+static bool verify (Slot *slot, size_t filled)
+{
+    const EcfsReader *reader = slot->fetch->reader;
+    const EcfsLayout *layout = &reader->params.layout;
+    const Fetch *fetch = slot->fetch;
+    size_t step = layout->block_bytes + ECFS_TAG_BYTES;
+    for (;;) {
+        uint32_t block = fetch->block_lo + slot->n_verified;
+        size_t start = slot->n_verified * step;
+        if (block >= fetch->block_hi || start >= fetch->slot_bytes)
+            return true;
+        uint32_t bytes = ecfs_layout_block_bytes (layout, fetch->segment, block);
+        if (start + bytes + ECFS_TAG_BYTES > filled)
+            return true;
+        const uint8_t *at = slot->buffer + start;
+        uint64_t number = ecfs_layout_block_number (layout, fetch->segment, block);
+        if (ecfs_tag (&reader->params.object, (uint16_t) slot->index, number, at, bytes) !=
+            ecfs_get_le (at + bytes, ECFS_TAG_BYTES))
+            return false;
+        slot->n_verified++;
+    }
+}
+
+static void slot_data (void *user, size_t range_index, size_t filled)
+{
+    Slot *slot = user;
+    EcfsReader *reader = slot->fetch->reader;
+    (void) range_index;
+    slot->damaged = slot->damaged || !verify (slot, filled);
+    int64_t now = ecfs_now_us ();
+    ecfs_mutex_lock (&reader->lock);
+    LaneHealth *lane = &reader->lanes[slot->index];
+    int64_t since = MAX (lane->last_byte_us, slot->asked_us);
+    lane->mean_gap_us = (7 * lane->mean_gap_us + (now - since)) / 8;
+    lane->last_byte_us = now;
+    lane->stalled = false;
+    if (slot->damaged)
+        ecfs_stream_cancel (slot->stream);
+    ecfs_mutex_unlock (&reader->lock);
+}
+
+/* Whether asking the same endpoint again may help. */
+static bool passing (int code)
+{
+    return code != ENOENT && code != EBADMSG && code != EACCES && code != EINVAL;
+}
+
+static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (slot->fetch->reader->lock)
+{
+    Fetch *fetch = slot->fetch;
+    slot->failed = !passing (error->code) || slot->attempts >= MAX_ATTEMPTS;
+    if (error->code != ECANCELED && slot->failed)
+        g_string_append_printf (fetch->failures, "%s%s", fetch->failures->len > 0 ? "; " : "", error->message);
+    if (passing (error->code) && error->code != ECANCELED)
+        fetch->reader->lanes[slot->index].down = true; /* until the next tick asks the endpoint itself */
+}
+
+/* The error that counts for a slot: a failed checksum rather than the cancellation that followed it. */
+static GError *slot_error (Slot *slot, const GError *error)
+{
+    const EcfsReader *reader = slot->fetch->reader;
+    if (error == NULL && !slot->damaged)
+        slot->damaged = !verify (slot, slot->fetch->slot_bytes);
+    if (!slot->damaged)
+        return error == NULL ? NULL : g_error_copy (error);
+    const EcfsEndpoint *endpoint = reader->stripes[slot->index].endpoint;
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (&reader->params.object, (uint16_t) slot->index, reader->stripes[slot->index].instance, name);
+    return g_error_new (ECFS_ERROR, EBADMSG,
+                        "endpoint %s: %s: a check block of segment %" G_GUINT64_FORMAT " fails its checksum",
+                        ecfs_endpoint_name (endpoint), name, slot->fetch->segment);
+}
+
+static bool tell_trouble_locked (EcfsReader *reader, unsigned index, const GError *error) ECFS_REQUIRES (reader->lock)
+{
+    if (error == NULL || error->code == ECANCELED || reader->lanes[index].told || reader->params.trouble == NULL)
+        return false;
+    reader->lanes[index].told = true;
+    return true;
+}
+
+static void slot_done (void *user, const GError *given)
+{
+    Slot *slot = user;
+    Fetch *fetch = slot->fetch;
+    EcfsReader *reader = fetch->reader;
+    unsigned index = slot->index;
+    g_autoptr (GError) error = slot_error (slot, given);
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&reader->lock);
+    slot->asked = false;
+    if (error == NULL)
+        slot->arrived = fetch->state == FETCH_RUNNING || slot->arrived;
+    else
+        slot_failed_locked (slot, error);
+    bool trouble = tell_trouble_locked (reader, index, error);
+    ecfs_fetch_schedule_locked (fetch, finished);
+    ecfs_fetch_unref_locked (fetch);
+    ecfs_mutex_unlock (&reader->lock);
+    if (trouble)
+        reader->params.trouble (reader->params.user, index, error);
+    ecfs_requests_finish (finished);
+    ecfs_reader_unref_priv (reader);
+}

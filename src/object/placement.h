@@ -1,0 +1,42 @@
+/*
+ * Which endpoint gets which stripe, and how many endpoints or zones a stored set can still lose. Pure functions.
+ */
+#ifndef ECFS_OBJECT_PLACEMENT_H
+#define ECFS_OBJECT_PLACEMENT_H
+
+#include "codec/codec.h"
+
+/* An endpoint as placement sees it. Zones are small numbers made by the caller, equal for equal zones. */
+typedef struct EcfsPlace {
+    unsigned zone;
+    bool usable;     /* active and not known to be down */
+    unsigned n_held; /* stripes of this object that it holds already */
+} EcfsPlace;
+
+/**
+ * Places @n stripes: keeps the largest number of stripes per zone as small as possible, then per endpoint; among equals
+ * goes round from @rotation, so that load spreads over objects.
+ *
+ * @places:     n_places; n_held is counted up
+ * @wanted:     n flags: stripes to place
+ * @max_per_endpoint: 1, or more where doubling up is allowed
+ * @ret_places: n positions in @places; SIZE_MAX for stripes not wanted or with no place left
+ *
+ * Returns the number of wanted stripes without a place.
+ */
+unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, unsigned n, unsigned max_per_endpoint,
+                     uint64_t rotation, size_t *ret_places);
+
+/**
+ * How many holders (endpoints, or zones) of the stripes @present may vanish, whichever they are, with every byte still
+ * recoverable; -1 when it is not decodable now. @holder: n numbers, equal for stripes that vanish together.
+ */
+int ecfs_holders_guarantee (const EcfsCodec *codec, const bool *present, const size_t *holder);
+
+/**
+ * Whether a stored set may be committed: still decodable after any ⌈tolerance/2⌉ further holders are lost (@quorum 0),
+ * or at least @quorum stripes and decodable.
+ */
+bool ecfs_quorum_reached (const EcfsCodec *codec, const bool *present, const size_t *holder, unsigned quorum);
+
+#endif

@@ -1,0 +1,400 @@
+#include "object/reader.h"
+
+#include "object/reader_priv.h"
+#include "util/error.h"
+
+#include <string.h>
+
+#define READAHEAD_BYTES  (32u << 20) /* of content; reaches over stall detection and refetch on a 100 MB/s reader */
+#define SEQUENTIAL_SLACK (4u << 20)  /* the kernel's own readahead asks a little out of order */
+#define IDLE_DROP_US     3000000
+#define PRESSURE_DROP_US 100000
+#define STALL_RETRY_US   5000000
+#define UNKNOWN_RATE     50e6 /* bytes per second */
+
+static bool try_ref (void *user)
+{
+    EcfsReader *self = user;
+    unsigned references = atomic_load (&self->references);
+    while (references > 0)
+        if (atomic_compare_exchange_weak (&self->references, &references, references + 1))
+            return true;
+    return false;
+}
+
+static void unref (void *user)
+{
+    ecfs_reader_unref_priv (user);
+}
+
+/* What the endpoints say of themselves, and which lanes owe bytes for too long. */
+static void refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n; i++) {
+        LaneHealth *lane = &self->lanes[i];
+        if (self->stripes[i].endpoint == NULL)
+            continue;
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (self->stripes[i].endpoint, &health);
+        lane->down = health.down;
+        lane->rtt_us = health.rtt_us;
+        double rate = health.read_bytes_per_s > 0 ? health.read_bytes_per_s : UNKNOWN_RATE;
+        lane->forecast_us = health.rtt_us + (int64_t) (1e6 * (double) health.queued_bytes / rate);
+        ecfs_endpoint_health_clear (&health);
+        if (lane->stalled && now - lane->stalled_us > STALL_RETRY_US)
+            lane->stalled = false;
+    }
+}
+
+/* A lane that owes this fetch bytes and shows none for its stall time. Returns whether one is newly found. */
+static bool find_stalls_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
+{
+    bool found = false;
+    for (unsigned i = 0; i < fetch->reader->n; i++) {
+        LaneHealth *lane = &fetch->reader->lanes[i];
+        const Slot *slot = &fetch->slots[i];
+        int64_t since = MAX (lane->last_byte_us, slot->asked_us);
+        if (!slot->asked || lane->stalled || now - since < ecfs_stall_us (lane->rtt_us, lane->mean_gap_us))
+            continue;
+        lane->stalled = true;
+        lane->stalled_us = now;
+        found = true;
+    }
+    return found;
+}
+
+static bool droppable_locked (const EcfsReader *self, const Fetch *fetch, int64_t now, bool pressure)
+    ECFS_REQUIRES (self->lock)
+{
+    if (fetch->state != FETCH_READY)
+        return false;
+    return now - fetch->used_us > (pressure ? PRESSURE_DROP_US : IDLE_DROP_US);
+}
+
+static void tick (void *user, int64_t now_us, bool pressure)
+{
+    EcfsReader *self = user;
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    bool active = false;
+    for (guint i = self->fetches->len; i-- > 0;) {
+        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        active |= fetch->state == FETCH_RUNNING;
+        if (droppable_locked (self, fetch, now_us, pressure))
+            ecfs_fetch_unlist_locked (fetch);
+    }
+    if (active)
+        refresh_lanes_locked (self, now_us);
+    bool stalled = false;
+    for (guint i = 0; i < self->fetches->len; i++)
+        stalled |= find_stalls_locked (g_ptr_array_index (self->fetches, i), now_us);
+    /* Scheduling may end a fetch and take it off the list, so it runs over a copy. */
+    g_autoptr (GPtrArray) running = g_ptr_array_copy (self->fetches, NULL, NULL);
+    g_ptr_array_set_free_func (running, NULL);
+    for (guint i = 0; stalled && i < running->len; i++) {
+        Fetch *fetch = g_ptr_array_index (running, i);
+        ecfs_fetch_ref_locked (fetch);
+        ecfs_fetch_schedule_locked (fetch, finished);
+        ecfs_fetch_unref_locked (fetch);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_requests_finish (finished);
+}
+
+EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
+{
+    EcfsReader *self = g_new0 (EcfsReader, 1);
+    atomic_init (&self->references, 1);
+    ecfs_mutex_init (&self->lock);
+    self->params = *params;
+    self->n = ecfs_codec_n (params->codec);
+    self->stripes = g_memdup2 (params->stripes, self->n * sizeof self->stripes[0]);
+    self->lanes = g_new0 (LaneHealth, self->n);
+    self->fetches = g_ptr_array_new ();
+    self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
+    self->next_offset = UINT64_MAX;
+    ecfs_mutex_lock (&self->lock);
+    refresh_lanes_locked (self, ecfs_now_us ());
+    ecfs_mutex_unlock (&self->lock);
+    EcfsTicking ticking = {.tick = tick, .try_ref = try_ref, .unref = unref, .user = self};
+    ecfs_transfer_add_ticking (params->transfer, &ticking);
+    return self;
+}
+
+EcfsReader *ecfs_reader_ref_priv (EcfsReader *self)
+{
+    atomic_fetch_add (&self->references, 1);
+    return self;
+}
+
+void ecfs_reader_unref_priv (EcfsReader *self)
+{
+    if (atomic_fetch_sub (&self->references, 1) > 1)
+        return;
+    ecfs_transfer_remove_ticking (self->params.transfer, self);
+    ecfs_mutex_lock (&self->lock);
+    while (self->fetches->len > 0)
+        ecfs_fetch_unlist_locked (g_ptr_array_index (self->fetches, 0));
+    ecfs_mutex_unlock (&self->lock);
+    g_ptr_array_unref (self->fetches);
+    g_hash_table_unref (self->plans);
+    g_free (self->lanes);
+    g_free (self->stripes);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self);
+}
+
+void ecfs_reader_close (EcfsReader *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    self->closed = true;
+    for (guint i = self->fetches->len; i-- > 0;) {
+        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        if (fetch->waiting->len > 0)
+            continue;
+        ecfs_fetch_cancel_locked (fetch);
+        if (fetch->state == FETCH_READY)
+            ecfs_fetch_unlist_locked (fetch);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_reader_unref_priv (self);
+}
+
+static void add_piece (GArray *iov, uint8_t *bytes, size_t size)
+{
+    struct iovec piece = {.iov_base = bytes, .iov_len = size};
+    g_array_append_val (iov, piece);
+}
+
+/* The pieces of content bytes [from, to) of a fetch's segment that lie in packets the fetch has. */
+static void add_pieces (GArray *iov, const Fetch *fetch, uint32_t from, uint32_t to)
+{
+    uint32_t packet_bytes = ecfs_layout_packet_bytes (&fetch->reader->params.layout, fetch->segment);
+    while (from < to) {
+        uint32_t bytes;
+        uint8_t *at = ecfs_fetch_bytes_at (fetch, from / packet_bytes, from % packet_bytes, &bytes);
+        bytes = MIN (bytes, to - from);
+        add_piece (iov, at, bytes);
+        from += bytes;
+    }
+}
+
+/* The part of a request that a fetch serves, as content bytes of its segment. */
+static void request_part (const Request *request, const Fetch *fetch, uint32_t *ret_from, uint32_t *ret_to)
+{
+    const EcfsLayout *layout = &fetch->reader->params.layout;
+    uint64_t start = fetch->segment * layout->segment_bytes;
+    uint64_t from = MAX (request->offset, start);
+    uint64_t to = MIN (request->offset + request->size, start + ecfs_layout_content_bytes (layout, fetch->segment));
+    if (!fetch->whole) {
+        uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, fetch->segment);
+        unsigned packet = 0;
+        while (!fetch->wanted[packet])
+            packet++;
+        from = MAX (from, start + (uint64_t) packet * packet_bytes);
+        to = MIN (to, start + (uint64_t) (packet + 1) * packet_bytes);
+    }
+    *ret_from = (uint32_t) (from - start);
+    *ret_to = (uint32_t) (to - start);
+}
+
+static void answer (Request *request)
+{
+    if (request->error != NULL) {
+        request->done (request->user, NULL, 0, request->error);
+        return;
+    }
+    g_autoptr (GArray) iov = g_array_new (FALSE, FALSE, sizeof (struct iovec));
+    for (guint i = 0; i < request->fetches->len; i++) {
+        uint32_t from, to;
+        Fetch *fetch = g_ptr_array_index (request->fetches, i);
+        request_part (request, fetch, &from, &to);
+        add_pieces (iov, fetch, from, to);
+    }
+    request->done (request->user, (struct iovec *) (void *) iov->data, (int) iov->len, NULL);
+}
+
+static void request_free (Request *request)
+{
+    EcfsReader *reader = request->reader;
+    int64_t now = ecfs_now_us ();
+    ecfs_mutex_lock (&reader->lock);
+    for (guint i = 0; i < request->fetches->len; i++) {
+        Fetch *fetch = g_ptr_array_index (request->fetches, i);
+        fetch->used_us = now;
+        if (!fetch->whole)
+            ecfs_fetch_unlist_locked (fetch); /* the kernel's page cache has it now */
+        ecfs_fetch_unref_locked (fetch);
+    }
+    ecfs_mutex_unlock (&reader->lock);
+    g_ptr_array_unref (request->fetches);
+    g_clear_error (&request->error);
+    ecfs_reader_unref_priv (reader);
+    g_free (request);
+}
+
+void ecfs_requests_finish (GPtrArray *finished)
+{
+    for (guint i = 0; i < finished->len; i++) {
+        Request *request = g_ptr_array_index (finished, i);
+        answer (request);
+        request_free (request);
+    }
+    g_ptr_array_unref (finished);
+}
+
+static Fetch *covering_locked (const EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo,
+                               uint32_t block_hi) ECFS_REQUIRES (self->lock)
+{
+    for (guint i = 0; i < self->fetches->len; i++) {
+        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        if (fetch->segment == segment && fetch->block_lo <= block_lo && fetch->block_hi >= block_hi &&
+            (fetch->whole || (packet >= 0 && fetch->wanted[packet])))
+            return fetch;
+    }
+    return NULL;
+}
+
+static Fetch *list_new_locked (EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
+    ECFS_REQUIRES (self->lock)
+{
+    Fetch *fetch = ecfs_fetch_new (self, segment, packet, block_lo, block_hi);
+    fetch->listed = true;
+    g_ptr_array_add (self->fetches, fetch);
+    return fetch;
+}
+
+/* Makes the request use a fetch that covers the blocks; new ones go to @begin. */
+static void use_locked (Request *request, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi,
+                        GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
+{
+    EcfsReader *self = request->reader;
+    Fetch *fetch = covering_locked (self, segment, packet, block_lo, block_hi);
+    if (fetch == NULL) {
+        fetch = list_new_locked (self, segment, packet, block_lo, block_hi);
+        g_ptr_array_add (begin, fetch);
+    }
+    fetch->ahead = false;
+    ecfs_fetch_ref_locked (fetch);
+    g_ptr_array_add (request->fetches, fetch);
+    if (fetch->state != FETCH_READY) {
+        g_ptr_array_add (fetch->waiting, request);
+        request->n_waiting++;
+    }
+}
+
+/* Fetches for content bytes [from, to) of a segment: the whole segment, or just the blocks of each packet touched. */
+static void split_segment_locked (Request *request, uint64_t segment, uint32_t from, uint32_t to, bool sequential,
+                                  GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
+{
+    const EcfsLayout *layout = &request->reader->params.layout;
+    uint32_t content = ecfs_layout_content_bytes (layout, segment);
+    uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, segment);
+    uint32_t n_blocks = ecfs_layout_n_blocks (layout, segment);
+    if (sequential || to - from >= content / 4 || covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL) {
+        use_locked (request, segment, -1, 0, n_blocks, begin);
+        return;
+    }
+    for (uint32_t packet = from / packet_bytes; packet * packet_bytes < to; packet++) {
+        uint32_t start = packet * packet_bytes;
+        uint32_t lo = MAX (from, start) - start;
+        uint32_t hi = MIN (to, start + packet_bytes) - start;
+        use_locked (request, segment, (int) packet, lo / layout->block_bytes,
+                    (hi + layout->block_bytes - 1) / layout->block_bytes, begin);
+    }
+}
+
+/* Notes the read and returns whether it continues sequential reading. */
+static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_REQUIRES (self->lock)
+{
+    uint64_t next = self->next_offset;
+    bool sequential =
+        next != UINT64_MAX && offset <= next + SEQUENTIAL_SLACK && offset + SEQUENTIAL_SLACK >= next && offset > 0;
+    if (!sequential) {
+        self->window = 0;
+        self->next_offset = offset + size;
+        return false;
+    }
+    uint64_t segment_bytes = self->params.layout.segment_bytes;
+    uint64_t passed = (offset + size) / segment_bytes - MIN (offset + size, next) / segment_bytes;
+    if (self->window == 0)
+        self->window = 1;
+    for (; passed > 0; passed--)
+        self->window *= 2;
+    uint64_t most = MIN (READAHEAD_BYTES, ecfs_transfer_memory (self->params.transfer) / 4) / segment_bytes;
+    self->window = (unsigned) CLAMP (self->window, 1, MAX (most, 1));
+    self->next_offset = MAX (next, offset + size);
+    return true;
+}
+
+/* Begins the segments in the window ahead, as long as there is memory that nobody waits for. */
+static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUIRES (self->lock)
+{
+    const EcfsLayout *layout = &self->params.layout;
+    uint64_t segment = self->next_offset / layout->segment_bytes;
+    uint64_t end = MIN (segment + self->window + 1, ecfs_layout_n_segments (layout));
+    for (; segment < end; segment++) {
+        uint32_t n_blocks = ecfs_layout_n_blocks (layout, segment);
+        if (covering_locked (self, segment, -1, 0, n_blocks) != NULL)
+            continue;
+        if (!ecfs_transfer_try_acquire (self->params.transfer, ecfs_fetch_bytes (self, segment, true, 0, n_blocks)))
+            return;
+        Fetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
+        fetch->ahead = true;
+        ecfs_fetch_begin_locked (fetch, true, finished);
+    }
+}
+
+/* Lets go of segments that sequential reading has passed. */
+static void drop_passed_locked (EcfsReader *self) ECFS_REQUIRES (self->lock)
+{
+    for (guint i = self->fetches->len; i-- > 0;) {
+        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        uint64_t end = (fetch->segment + 1) * self->params.layout.segment_bytes;
+        if (fetch->state == FETCH_READY && end + SEQUENTIAL_SLACK <= self->next_offset)
+            ecfs_fetch_unlist_locked (fetch);
+    }
+}
+
+static void split_locked (Request *request, bool sequential, GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
+{
+    const EcfsLayout *layout = &request->reader->params.layout;
+    uint64_t at = request->offset;
+    uint64_t end = request->offset + request->size;
+    while (at < end) {
+        uint64_t segment = at / layout->segment_bytes;
+        uint64_t start = segment * layout->segment_bytes;
+        uint64_t stop = MIN (end, start + layout->segment_bytes);
+        split_segment_locked (request, segment, (uint32_t) (at - start), (uint32_t) (stop - start), sequential, begin);
+        at = stop;
+    }
+}
+
+void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
+{
+    Request *request = g_new0 (Request, 1);
+    request->reader = ecfs_reader_ref_priv (self);
+    request->offset = offset;
+    request->size = size;
+    request->done = done;
+    request->user = user;
+    request->fetches = g_ptr_array_new ();
+    request->n_waiting = 1; /* this call itself */
+    g_autoptr (GPtrArray) begin = g_ptr_array_new ();
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    bool sequential = note_locked (self, offset, size);
+    split_locked (request, sequential, begin);
+    for (guint i = 0; i < begin->len; i++)
+        ecfs_fetch_begin_locked (g_ptr_array_index (begin, i), false, finished);
+    if (sequential) {
+        drop_passed_locked (self);
+        read_ahead_locked (self, finished);
+    }
+    if (--request->n_waiting == 0)
+        g_ptr_array_add (finished, request);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_requests_finish (finished);
+}

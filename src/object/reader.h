@@ -1,0 +1,51 @@
+/*
+ * Reads one object from whichever of its stripes serve: ranges of content come from fetches (ranges of check blocks of
+ * one segment), each verified block by block as it arrives and decoded around what is missing, late or corrupt.
+ *
+ * Sequential reading is noticed and read ahead in whole segments, with a window that grows; a random read fetches the
+ * check blocks it touches. Nothing here blocks: results come by callback.
+ */
+#ifndef ECFS_OBJECT_READER_H
+#define ECFS_OBJECT_READER_H
+
+#include "codec/codec.h"
+#include "endpoint/endpoint.h"
+#include "object/layout.h"
+#include "object/transfer.h"
+
+#include <sys/uio.h>
+
+typedef struct EcfsReader EcfsReader;
+
+typedef struct EcfsReaderStripe {
+    EcfsEndpoint *endpoint; /* NULL: not stored anywhere; must outlive the reader */
+    uint64_t instance;
+} EcfsReaderStripe;
+
+typedef struct EcfsReaderParams {
+    EcfsTransfer *transfer; /* must outlive the reader */
+    EcfsCodec *codec;       /* must outlive the reader */
+    EcfsLayout layout;
+    EcfsUuid object;
+    const EcfsReaderStripe *stripes; /* n; copied */
+    /* A stripe was read around: told once per stripe and reader, from any thread; must not block. May be NULL. */
+    void (*trouble) (void *user, unsigned stripe_index, const GError *error);
+    void *user;
+} EcfsReaderParams;
+
+/** @params->layout must be valid. Returns a reference for ecfs_reader_close (). */
+EcfsReader *ecfs_reader_new (const EcfsReaderParams *params);
+
+/** Gives the reference back and cancels what was read ahead; reads under way are still answered. NULL is accepted. */
+void ecfs_reader_close (EcfsReader *self);
+
+/**
+ * Called once per read, from any thread, possibly before ecfs_reader_read () returned; must not block. @iov is lent for
+ * the call. Errors: EIO naming the endpoints and what each of them said.
+ */
+typedef void (*EcfsReaderDone) (void *user, const struct iovec *iov, int n_iov, const GError *error);
+
+/** Reads content bytes [offset, offset + size), which must lie within the object. */
+void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user);
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * What reader.c (requests, readahead) and fetch.c (getting a range of blocks) share.
+ *
+ * A fetch gets check blocks [block_lo, block_hi) of the wanted data packets of one segment:
+ *
+ *   state    meaning                                               moved on by
+ *   memory   waits for its grant                                   transfer: granted → running
+ *   running  slots are asked; some have arrived, some failed       slot callbacks, tick → decoding, ready or failed
+ *   decoding a worker computes the wanted packets that are missing worker → ready
+ *   ready    out[] of every wanted packet is valid                 -
+ *   failed   error is set                                          -
+ *
+ * A slot is the blocks of one stripe in one fetch. References: the reader's list holds one per fetch, every request
+ * that waits for or uses it one, every asked slot one (its memory is lent to the endpoint until done), a decoding
+ * worker one.
+ */
+#ifndef ECFS_OBJECT_READER_PRIV_H
+#define ECFS_OBJECT_READER_PRIV_H
+
+#include "object/reader.h"
+#include "object/scheduler.h"
+#include "util/lock.h"
+
+#include <stdatomic.h>
+
+typedef enum FetchState { FETCH_MEMORY, FETCH_RUNNING, FETCH_DECODING, FETCH_READY, FETCH_FAILED } FetchState;
+
+typedef struct Fetch Fetch;
+
+typedef struct Slot {
+    Fetch *fetch;
+    unsigned index;      /* of the stripe */
+    EcfsStream *stream;  /* guarded by reader lock */
+    uint8_t *buffer;     /* lent to the endpoint while asked */
+    bool asked;          /* guarded by reader lock */
+    bool arrived;        /* guarded by reader lock */
+    bool failed;         /* for good; guarded by reader lock */
+    unsigned attempts;   /* guarded by reader lock */
+    int64_t asked_us;    /* guarded by reader lock */
+    uint32_t n_verified; /* blocks; the endpoint's thread only, while asked */
+    bool damaged;        /* the same */
+} Slot;
+
+struct Fetch {
+    unsigned references; /* guarded by reader lock, like everything that has no other remark */
+    EcfsReader *reader;  /* immutable */
+    uint64_t segment;    /* immutable */
+    uint32_t block_lo;   /* immutable */
+    uint32_t block_hi;   /* immutable */
+    bool whole;          /* all packets, all blocks; immutable */
+    bool listed;         /* on the reader's list */
+    bool ahead;          /* nobody has asked for it yet */
+    FetchState state;
+    size_t slot_bytes;    /* immutable */
+    size_t granted_bytes; /* immutable */
+    int64_t used_us;      /* when it was last of use */
+    bool *wanted;         /* n; immutable */
+    Slot *slots;          /* n */
+    uint8_t **out;        /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
+    uint8_t **decoded;    /* n; buffers that decoding filled */
+    GPtrArray *waiting;   /* of Request, borrowed */
+    GString *failures;
+    GError *error;
+};
+
+/* One ecfs_reader_read (). */
+typedef struct Request {
+    EcfsReader *reader; /* a reference */
+    uint64_t offset;
+    size_t size;
+    EcfsReaderDone done;
+    void *user;
+    unsigned n_waiting; /* fetches; guarded by reader lock */
+    GPtrArray *fetches; /* references */
+    GError *error;      /* guarded by reader lock */
+} Request;
+
+typedef struct LaneHealth {
+    bool down;
+    bool stalled;
+    bool told;            /* trouble was reported */
+    int64_t stalled_us;   /* since when */
+    int64_t last_byte_us; /* 0: none yet */
+    int64_t mean_gap_us;
+    int64_t rtt_us;
+    int64_t forecast_us;
+} LaneHealth;
+
+struct EcfsReader {
+    atomic_uint references;
+    EcfsMutex lock;
+    EcfsReaderParams params;   /* immutable */
+    unsigned n;                /* immutable */
+    EcfsReaderStripe *stripes; /* n; immutable */
+    LaneHealth *lanes;         /* n; guarded by lock */
+    GPtrArray *fetches;        /* of Fetch; guarded by lock */
+    GHashTable *plans;    /* loss pattern (n flags as bytes) → EcfsPlan; guarded by lock, plans are kept to the end */
+    bool closed;          /* guarded by lock */
+    uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
+    unsigned window;      /* segments to read ahead; guarded by lock */
+};
+
+EcfsReader *ecfs_reader_ref_priv (EcfsReader *self);
+void ecfs_reader_unref_priv (EcfsReader *self);
+
+/* A fetch with one reference for the list, in state memory or running; its slots are not asked yet. */
+Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi);
+size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole, uint32_t block_lo, uint32_t block_hi);
+
+/* Gets memory and begins; granted: the memory is acquired already. */
+void ecfs_fetch_begin_locked (Fetch *self, bool granted, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
+/* Looks at all lanes again, asks what the scheduler says; requests that are complete go to @finished. */
+void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_cancel_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_ref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_unref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Takes it off the reader's list, if it is there. */
+void ecfs_fetch_unlist_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */
+uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
+
+/* Answers the requests, without the lock, and frees the array. */
+void ecfs_requests_finish (GPtrArray *finished);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * Stores one object: reads its content segment by segment, encodes in memory and streams the stripes to their
+ * endpoints.
+ *
+ * Every stripe pulls packets at its own pace from a small window of encoded segments. A stripe that falls behind the
+ * window, begins late on a spare, or is filled in after the commit has its segments read and encoded again: one code
+ * path. Nothing the size of the object is held anywhere.
+ *
+ * A lane is one stripe on its way:
+ *
+ *   state    meaning                                           moved on by
+ *   idle     not wanted                                        -
+ *   running  the endpoint pulls                                endpoint: done → stored or failed
+ *   stored   committed on the endpoint                         -
+ *   failed   its endpoint gave up; error is set                ecfs_writer_run: → running on a spare, or → left
+ *   left     no endpoint took it                               -
+ */
+#ifndef ECFS_OBJECT_WRITER_H
+#define ECFS_OBJECT_WRITER_H
+
+#include "codec/codec.h"
+#include "endpoint/endpoint.h"
+#include "object/format.h"
+#include "object/transfer.h"
+
+#include <stdatomic.h>
+
+typedef struct EcfsWriterTarget {
+    EcfsEndpoint *endpoint; /* NULL: this stripe is not wanted, or has no endpoint */
+    uint64_t instance;
+} EcfsWriterTarget;
+
+/* All pointers are borrowed until ecfs_writer_run () returns. */
+typedef struct EcfsWriterJob {
+    EcfsTransfer *transfer;
+    const EcfsCodec *codec;
+    EcfsStripeHeader header; /* index, instance and header_bytes are filled in per stripe */
+    uint64_t size;           /* bytes of content, > 0 */
+    int fd;                  /* content; read with preadv at any time, some ranges more than once */
+    const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
+    GPtrArray *records;      /* of EcfsFileRecord, for the footers */
+    const uint8_t *expected_digest; /* of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet */
+    EcfsWriterTarget *targets;      /* n; replaced ones are updated */
+
+    /* A stripe failed with @error: puts another endpoint and a fresh instance into *target and returns true, or returns
+     * false: leave it out. Called by the caller's own thread; may block. */
+    bool (*replace) (void *user, unsigned index, const GError *error, EcfsWriterTarget *target);
+    /* Whether the stripes flagged (stored or still possible) could still be committed; false ends the attempt at once.
+     */
+    bool (*possible) (void *user, const bool *stripes);
+    const atomic_bool *cancelled; /* looked at every 100 ms */
+    void *user;
+} EcfsWriterJob;
+
+typedef struct EcfsWriterResult {
+    bool stored[ECFS_CODEC_MAX_N];
+    uint64_t stripe_bytes[ECFS_CODEC_MAX_N]; /* size of the stripe file, of those stored */
+    uint8_t stripe_digest[ECFS_CODEC_MAX_N][ECFS_STRIPE_DIGEST_BYTES];
+    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES];
+    uint32_t header_bytes;
+    GString *failures; /* "endpoint a: why; endpoint b: why", empty when all were stored; g_string_free () */
+} EcfsWriterResult;
+
+/**
+ * Runs until every wanted stripe is stored or left. Blocks; several writers may run in threads of their own.
+ *
+ * True: *ret_result says what is stored; whether that is enough is the caller's decision. False: nothing can come of it
+ * (reading the content failed, ESTALE: it is not what expected_digest says, ECANCELED, not possible: the first reason);
+ * stripes that were stored before that are on their endpoints all the same and must be queued for deletion.
+ */
+bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError **error);
+
+#endif
