@@ -4,10 +4,10 @@ Everything started here is ended here, by its process id. Whatever writes a log 
 test shows the ends of all of them (see conftest.py).
 """
 import contextlib
-import getpass
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -118,7 +118,7 @@ class Sshd:
         self.start()
 
     def url(self, path=None, port=None):
-        return f"sftp://{getpass.getuser()}@127.0.0.1:{port or self.port}{path or self.root}"
+        return f"sftp://{pwd.getpwuid(os.geteuid()).pw_name}@127.0.0.1:{port or self.port}{path or self.root}"
 
     def endpoint(self, path=None, port=None):
         """As `ecfs init --endpoint` takes it; port: of a proxy in front."""
