@@ -1,0 +1,115 @@
+/*
+ * libecfs: what programs build on. An archive directory is opened, files go in and out, facts come as JSON text.
+ *
+ * Errors are GErrors of the domain ECFS_ERROR whose code is an errno and whose text tells a user what failed and what
+ * to do. Strings are UTF-8 or bytes as the file system has them; paths inside an archive are separated by "/" and begin
+ * at its root whether or not they begin with "/".
+ *
+ * Threads: one Ecfs is used by one thread at a time; callbacks come from inside the call, in the caller's thread.
+ */
+#ifndef ECFS_ECFS_H
+#define ECFS_ECFS_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+G_BEGIN_DECLS
+
+#define ECFS_ERROR (ecfs_error_quark ())
+GQuark ecfs_error_quark (void);
+
+typedef struct Ecfs Ecfs;
+
+typedef enum EcfsOpenFlags {
+    /* Files may be put. Takes the archive's lock: EBUSY where it is mounted or another writer has it. Without this, it
+     * is opened for reading, also beside a mount. */
+    ECFS_OPEN_WRITE = 1 << 0,
+} EcfsOpenFlags;
+
+/** Opens the archive in @directory and starts its endpoints. For ecfs_close (). */
+Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error);
+
+/** Ends what is under way and closes. NULL is accepted. */
+void ecfs_close (Ecfs *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Ecfs, ecfs_close)
+
+typedef struct EcfsProgress {
+    uint64_t n_found;    /* files met so far */
+    uint64_t n_done;     /* of these, stored or fetched */
+    uint64_t n_failed;   /* or not */
+    uint64_t n_not_full; /* stored with fewer stripes than their code has, but with their quorum */
+    uint64_t bytes_done; /* content of the files that are done */
+    uint64_t wire_bytes; /* sent to or received from endpoints since ecfs_open () */
+} EcfsProgress;
+
+/* How files are transferred; all may be NULL. */
+typedef struct EcfsTransfer {
+    const char *code; /* for put: the code of these files; NULL: what directory and archive say */
+    /* Called a few times a second; false ends the transfer with ECANCELED. */
+    bool (*progress) (void *user, const EcfsProgress *progress);
+    /* A file could not be transferred, or not entirely (a warning: it counts as done); others go on. */
+    void (*problem) (void *user, const GError *error, bool warning);
+    void *user;
+} EcfsTransfer;
+
+/**
+ * Stores files and directories (with all below them) in an archive opened for writing: content, modes, times, symbolic
+ * links, extended attributes of the user namespace, owners; hard links among @sources stay hard links. A file that is
+ * there is replaced as a whole, when the new content is stored.
+ *
+ * @sources: NULL-terminated; "-" is standard input. Symbolic links named here are followed, those found below are not
+ * @path:    a directory to put them in when it is one or there are several sources, else the new name; directories
+ *           on the way are made
+ *
+ * False when any file failed: the first error, or how many there were when @transfer has `problem`, which got each.
+ */
+bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransfer *transfer, GError **error);
+
+/**
+ * Fetches files and directories (with all below them) into @directory, which is made when absent. A file appears under
+ * its name when it is complete; what has that name is replaced. Errors as ecfs_put ().
+ */
+bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransfer *transfer,
+               GError **error);
+
+/** Writes the content of one file to @fd from its position on, without seeking. */
+bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error);
+
+/* A name in the archive; all borrowed for the call. */
+typedef struct EcfsEntry {
+    const char *path;   /* from the root, "/a/b" */
+    const char *name;   /* its last part */
+    const char *target; /* of a symbolic link; NULL otherwise */
+    uint64_t inode;
+    uint32_t mode; /* as st_mode */
+    uint32_t nlink;
+    uint32_t uid;
+    uint32_t gid;
+    uint64_t size; /* bytes */
+    int64_t mtime_ns;
+    bool staged; /* newer content waits in staging; size and time are those of the content that is stored */
+} EcfsEntry;
+
+/**
+ * Calls @each for every entry of the directory @path in order of names, and with @recursive for those below, each
+ * directory before what is in it; for anything else once, for itself.
+ */
+bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void *user, const EcfsEntry *entry),
+                void *user, GError **error);
+
+/** What is stored of @path as a JSON object (ecfs-info(1) lists the members), g_free (). Connects to endpoints. */
+char *ecfs_info (Ecfs *self, const char *path, GError **error);
+
+/** Endpoints, objects by health, backlog as a JSON object (ecfs-status(1) lists the members), g_free (). */
+char *ecfs_status (Ecfs *self, GError **error);
+
+/**
+ * Waits until everything staged below a mount of this archive, or the files @paths (NULL-terminated, may be NULL), is
+ * stored in full, or with @quorum only committed. Without a mount: at once when nothing is staged, else ENOTCONN.
+ */
+bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error);
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,256 @@
+#include "archive/api_priv.h"
+#include "archive/status.h"
+#include "util/lock.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define DIR_BATCH   1024
+#define PROGRESS_US 250000
+#define PATIENCE_US 5000000 /* with endpoints that do not answer */
+
+Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error)
+{
+    bool writable = (flags & ECFS_OPEN_WRITE) != 0;
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, writable ? 0 : ECFS_ARCHIVE_READONLY, error);
+    if (archive == NULL || !ecfs_archive_start (archive, error))
+        return NULL;
+    Ecfs *self = g_new0 (Ecfs, 1);
+    self->archive = g_steal_pointer (&archive);
+    self->writable = writable;
+    return self;
+}
+
+void ecfs_close (Ecfs *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_archive_stop (self->archive);
+    ecfs_archive_free (self->archive);
+    g_free (self);
+}
+
+/* Transfers */
+
+static uint64_t wire_bytes (EcfsArchive *archive)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, i)->endpoint;
+        if (endpoint == NULL)
+            continue;
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (endpoint, &health);
+        bytes += health.read_bytes + health.written_bytes;
+        ecfs_endpoint_health_clear (&health);
+    }
+    return bytes;
+}
+
+bool ecfs_tally_tick (EcfsTally *self)
+{
+    if (self->cancelled)
+        return false;
+    int64_t now_us = ecfs_now_us ();
+    if (self->transfer == NULL || self->transfer->progress == NULL || now_us < self->next_us)
+        return true;
+    self->next_us = now_us + PROGRESS_US;
+    self->progress.wire_bytes = wire_bytes (self->archive);
+    self->cancelled = !self->transfer->progress (self->transfer->user, &self->progress);
+    return !self->cancelled;
+}
+
+void ecfs_tally_failed (EcfsTally *self, GError *error)
+{
+    self->progress.n_failed++;
+    if (self->transfer != NULL && self->transfer->problem != NULL)
+        self->transfer->problem (self->transfer->user, error, false);
+    if (self->first == NULL)
+        self->first = error;
+    else
+        g_error_free (error);
+}
+
+void ecfs_tally_warn (EcfsTally *self, GError *error)
+{
+    if (self->transfer != NULL && self->transfer->problem != NULL)
+        self->transfer->problem (self->transfer->user, error, true);
+    g_error_free (error);
+}
+
+bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error)
+{
+    g_autoptr (GError) first = g_steal_pointer (&self->first);
+    if (self->transfer != NULL && self->transfer->progress != NULL) {
+        self->progress.wire_bytes = wire_bytes (self->archive);
+        (void) self->transfer->progress (self->transfer->user, &self->progress); /* it is over anyway */
+    }
+    if (self->cancelled)
+        return ecfs_fail (error, ECANCELED, "cancelled");
+    if (first == NULL)
+        return true;
+    if (self->transfer == NULL || self->transfer->problem == NULL) {
+        g_propagate_error (error, g_steal_pointer (&first));
+        return false;
+    }
+    return ecfs_fail (error, first->code, "%" PRIu64 " of %" PRIu64 " files %s", self->progress.n_failed,
+                      MAX (self->progress.n_found, self->progress.n_failed), failed);
+}
+
+bool ecfs_xattr_travels (const char *name)
+{
+    return g_str_has_prefix (name, "user.") && !g_str_has_prefix (name, "user.ecfs.");
+}
+
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
+    if (rows == NULL)
+        return NULL;
+    GHashTable *staged =
+        g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, (GDestroyNotify) ecfs_staging_row_free);
+    for (unsigned i = 0; i < rows->len; i++) {
+        EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        if (row->state == ECFS_STAGING_STORED)
+            continue;
+        EcfsStagingRow *copy = g_new (EcfsStagingRow, 1);
+        *copy = *row;
+        copy->error = g_strdup (row->error);
+        int64_t ino = (int64_t) row->ino;
+        g_hash_table_replace (staged, g_memdup2 (&ino, sizeof ino), copy);
+    }
+    return staged;
+}
+
+/* Names */
+
+typedef struct Walk {
+    EcfsCatalog *catalog;
+    GHashTable *staged;
+    bool recursive;
+    void (*each) (void *user, const EcfsEntry *entry);
+    void *user;
+} Walk;
+
+static int by_name (const void *a, const void *b)
+{
+    const EcfsDirent *const *left = a, *const *right = b;
+    return strcmp ((*left)->name, (*right)->name);
+}
+
+static bool tell (Walk *walk, const char *path, const char *name, const EcfsAttr *attr, GError **error)
+{
+    g_autofree char *target = NULL;
+    if (S_ISLNK (attr->mode) && (target = ecfs_catalog_readlink (walk->catalog, attr->ino, error)) == NULL)
+        return false;
+    int64_t ino = (int64_t) attr->ino;
+    EcfsEntry entry = {.path = path,
+                       .name = name,
+                       .target = target,
+                       .inode = attr->ino,
+                       .mode = attr->mode,
+                       .nlink = attr->nlink,
+                       .uid = attr->uid,
+                       .gid = attr->gid,
+                       .size = attr->size,
+                       .mtime_ns = attr->mtime_ns,
+                       .staged = g_hash_table_contains (walk->staged, &ino)};
+    walk->each (walk->user, &entry);
+    return true;
+}
+
+/* All entries of a directory in order of names, borrowed from @batches. */
+static GPtrArray *sorted_entries (EcfsCatalog *catalog, uint64_t ino, GPtrArray *batches, GError **error)
+{
+    g_autoptr (GPtrArray) entries = g_ptr_array_new ();
+    int64_t after = 0;
+    for (;;) {
+        GPtrArray *batch = ecfs_catalog_readdir (catalog, ino, after, DIR_BATCH, error);
+        if (batch == NULL)
+            return NULL;
+        g_ptr_array_add (batches, batch);
+        if (batch->len == 0)
+            break;
+        after = ((const EcfsDirent *) g_ptr_array_index (batch, batch->len - 1))->offset;
+        g_ptr_array_extend (entries, batch, NULL, NULL);
+    }
+    g_ptr_array_sort (entries, by_name);
+    return g_steal_pointer (&entries);
+}
+
+static bool walk_directory (Walk *walk, const char *path, uint64_t ino, GError **error)
+{
+    g_autoptr (GPtrArray) batches = g_ptr_array_new_with_free_func ((GDestroyNotify) g_ptr_array_unref);
+    g_autoptr (GPtrArray) entries = sorted_entries (walk->catalog, ino, batches, error);
+    if (entries == NULL)
+        return ecfs_prefix (error, "%s", path);
+    for (unsigned i = 0; i < entries->len; i++) {
+        const EcfsDirent *entry = g_ptr_array_index (entries, i);
+        g_autofree char *below = g_build_filename (path, entry->name, NULL);
+        if (!tell (walk, below, entry->name, &entry->attr, error) ||
+            (walk->recursive && S_ISDIR (entry->attr.mode) && !walk_directory (walk, below, entry->attr.ino, error)))
+            return false;
+    }
+    return true;
+}
+
+bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void *user, const EcfsEntry *entry),
+                void *user, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (catalog, path, &attr, error))
+        return false;
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    if (staged == NULL)
+        return false;
+    g_autofree char *full = ecfs_catalog_path (catalog, attr.ino);
+    Walk walk = {.catalog = catalog, .staged = staged, .recursive = recursive, .each = each, .user = user};
+    if (S_ISDIR (attr.mode))
+        return walk_directory (&walk, full, attr.ino, error);
+    g_autofree char *name = g_path_get_basename (full);
+    return tell (&walk, full, name, &attr, error);
+}
+
+/* Facts */
+
+static char *to_text (JsonObject *object)
+{
+    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    char *text = json_to_string (node, TRUE);
+    json_node_unref (node);
+    return text;
+}
+
+char *ecfs_info (Ecfs *self, const char *path, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (ecfs_archive_catalog (self->archive), path, &attr, error))
+        return NULL;
+    if (S_ISREG (attr.mode))
+        ecfs_archive_probe (self->archive, PATIENCE_US);
+    JsonObject *info = ecfs_archive_info (self->archive, path, error);
+    return info == NULL ? NULL : to_text (info);
+}
+
+char *ecfs_status (Ecfs *self, GError **error)
+{
+    JsonObject *status = ecfs_archive_status (self->archive, PATIENCE_US, error);
+    if (status == NULL)
+        return NULL;
+    json_object_set_boolean_member (status, "mounted", FALSE);
+    return to_text (status);
+}
+
+bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (ecfs_archive_catalog (self->archive), error);
+    if (rows == NULL)
+        return false;
+    if (rows->len > 0)
+        return ecfs_fail (error, ENOTCONN,
+                          "%s is not mounted and has %u files in staging: mount it to have them stored",
+                          ecfs_archive_directory (self->archive), rows->len);
+    return true;
+}

@@ -1,0 +1,40 @@
+/* What api.c, put.c and get.c share. */
+#ifndef ECFS_ARCHIVE_API_PRIV_H
+#define ECFS_ARCHIVE_API_PRIV_H
+
+#include "archive/archive.h"
+#include "ecfs/ecfs.h"
+
+#include <sys/stat.h>
+
+struct Ecfs {
+    EcfsArchive *archive;
+    bool writable;
+};
+
+/* Books about a transfer: counts, problems, and when to tell the caller. The caller's thread only. */
+typedef struct EcfsTally {
+    EcfsArchive *archive;
+    const EcfsTransfer *transfer;
+    EcfsProgress progress;
+    int64_t next_us; /* when progress is to be told again */
+    bool cancelled;
+    GError *first; /* problem that was no warning */
+} EcfsTally;
+
+/** Tells progress when it is time. False when the transfer is to end. */
+bool ecfs_tally_tick (EcfsTally *self);
+/** Counts a failed file; @error is taken. */
+void ecfs_tally_failed (EcfsTally *self, GError *error);
+/** Tells something that does not fail the file; @error is taken. */
+void ecfs_tally_warn (EcfsTally *self, GError *error);
+/** The result of the whole transfer. Clears self. */
+bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error);
+
+/** Inodes with content in staging that is newer than the stored one, int64_t * → EcfsStagingRow *, or NULL. */
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error);
+
+/** Whether an extended attribute travels with a file: the user namespace without what ecfs itself answers. */
+bool ecfs_xattr_travels (const char *name);
+
+#endif

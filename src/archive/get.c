@@ -1,0 +1,536 @@
+/*
+ * Files out of the archive without a mount. The caller's thread walks the archive and makes directories; workers fetch
+ * contents, each one file at a time, into a temporary name beside the final one.
+ *
+ * Destinations are reached by directory descriptors and never through symbolic links below the directory given.
+ */
+#include "archive/api_priv.h"
+#include "archive/content.h"
+#include "util/io.h"
+#include "util/lock.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define N_WORKERS     8
+#define MAX_IN_FLIGHT 24
+#define PIECE_BYTES   (1 << 20)
+#define DIR_BATCH     256
+#define TICK_US       200000
+
+/* A local directory being filled. When the last that holds it lets go, it gets its attributes and is closed. The
+ * caller's thread only. */
+typedef struct Directory {
+    struct Get *get;
+    struct Directory *parent; /* held; NULL at the top */
+    unsigned n_refs;
+    int fd;
+    char *path;    /* for messages */
+    bool dressed;  /* gets attributes at the end */
+    EcfsAttr attr; /* in the archive */
+} Directory;
+
+typedef struct Get {
+    EcfsArchive *archive;
+    EcfsCatalog *catalog;
+    EcfsTally tally;
+    GHashTable *staged; /* rows by inode */
+    GHashTable *links;  /* inodes with several names: int64_t * → local path of the first one, "" while in flight */
+    EcfsWorkers *workers;
+    unsigned n_in_flight;
+    atomic_bool cancelled;
+    atomic_uint n_temporary; /* to number temporary names */
+
+    EcfsMutex lock;
+    EcfsCond moved;
+    GQueue ended; /* Item, guarded by lock */
+} Get;
+
+typedef struct Item {
+    Get *get;
+    Directory *directory; /* held */
+    char *name;
+    char *path; /* in the archive */
+    EcfsAttr attr;
+    GError *error;   /* result */
+    GError *warning; /* result: extended attributes that cannot be set here */
+} Item;
+
+/* Attributes */
+
+static bool set_xattrs (Get *get, int fd, uint64_t ino, GError **error)
+{
+    g_autoptr (GByteArray) names = ecfs_catalog_listxattr (get->catalog, ino, error);
+    if (names == NULL)
+        return false;
+    const char *end = (const char *) names->data + names->len;
+    for (const char *name = (const char *) names->data; name < end; name += strlen (name) + 1) {
+        if (!ecfs_xattr_travels (name))
+            continue;
+        g_autoptr (GByteArray) value = ecfs_catalog_getxattr (get->catalog, ino, name, error);
+        if (value == NULL)
+            return false;
+        if (fsetxattr (fd, name, value->data, value->len, 0) != 0)
+            return ecfs_fail_errno (error, errno, "extended attribute %s cannot be set here", name);
+    }
+    return true;
+}
+
+static struct timespec to_timespec (int64_t ns)
+{
+    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    if (time.tv_nsec < 0) {
+        time.tv_sec--;
+        time.tv_nsec += 1000000000;
+    }
+    return time;
+}
+
+static bool set_attributes (int fd, const EcfsAttr *attr, GError **error)
+{
+    struct timespec times[2] = {to_timespec (attr->atime_ns), to_timespec (attr->mtime_ns)};
+    mode_t mode = attr->mode & 07777;
+    if (geteuid () != 0)
+        mode &= 01777; /* set-id bits would give rights to another owner than was meant */
+    if (geteuid () == 0 && fchown (fd, attr->uid, attr->gid) != 0)
+        return ecfs_fail_errno (error, errno, "owner cannot be set");
+    if (fchmod (fd, mode) != 0 || futimens (fd, times) != 0)
+        return ecfs_fail_errno (error, errno, "mode and times cannot be set");
+    return true;
+}
+
+/* Directories */
+
+static Directory *directory_ref (Directory *self)
+{
+    self->n_refs++;
+    return self;
+}
+
+static void directory_dress (Directory *self)
+{
+    GError *error = NULL;
+    if (set_xattrs (self->get, self->fd, self->attr.ino, &error) && set_attributes (self->fd, &self->attr, &error))
+        return;
+    g_prefix_error (&error, "%s: ", self->path);
+    ecfs_tally_warn (&self->get->tally, error);
+}
+
+static void directory_unref (Directory *self)
+{
+    while (self != NULL && --self->n_refs == 0) {
+        Directory *parent = self->parent;
+        if (self->dressed)
+            directory_dress (self);
+        close (self->fd);
+        g_free (self->path);
+        g_free (self);
+        self = parent;
+    }
+}
+
+/* Takes @fd and @path. */
+static Directory *directory_new (Get *get, Directory *parent, int fd, char *path, const EcfsAttr *attr)
+{
+    Directory *self = g_new0 (Directory, 1);
+    *self = (Directory){.get = get, .n_refs = 1, .fd = fd, .path = path, .dressed = attr != NULL};
+    if (parent != NULL)
+        self->parent = directory_ref (parent);
+    if (attr != NULL)
+        self->attr = *attr;
+    return self;
+}
+
+/* One file, on a worker */
+
+static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offset, uint64_t length, void *piece,
+                        GError **error)
+{
+    while (length > 0) {
+        if (atomic_load (&item->get->cancelled))
+            return ecfs_fail (error, ECANCELED, "cancelled");
+        size_t size = (size_t) MIN (length, PIECE_BYTES), got = 0;
+        if (!ecfs_content_read_wait (content, offset, size, piece, &got, error))
+            return false;
+        if (got != size)
+            return ecfs_fail (error, EIO, "it ends before its size");
+        int result = ecfs_pwrite_all (fd, piece, size, offset);
+        if (result != 0)
+            return ecfs_fail_errno (error, -result, "%s/%s", item->directory->path, item->name);
+        offset += size;
+        length -= size;
+    }
+    return true;
+}
+
+static bool copy_content (Item *item, EcfsContent *content, int fd, GError **error)
+{
+    uint64_t size = ecfs_content_size (content);
+    if (ftruncate (fd, (off_t) size) != 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, item->name);
+    g_autofree void *piece = g_malloc (PIECE_BYTES);
+    const GArray *extents = ecfs_content_extents (content);
+    for (unsigned i = 0; i < extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        uint64_t end = MIN (extent->offset + extent->length, size);
+        if (extent->offset < end && !copy_range (item, content, fd, extent->offset, end - extent->offset, piece, error))
+            return false;
+    }
+    return true;
+}
+
+static bool fill (Item *item, int fd, GError **error)
+{
+    EcfsContent *content = ecfs_content_open (item->get->archive, item->attr.ino, error);
+    if (content == NULL)
+        return false;
+    bool good = copy_content (item, content, fd, error);
+    ecfs_content_unref (content);
+    if (good)
+        (void) set_xattrs (item->get, fd, item->attr.ino, &item->warning); /* told by the caller's thread */
+    return good && set_attributes (fd, &item->attr, error);
+}
+
+static bool fetch (Item *item, GError **error)
+{
+    unsigned number = atomic_fetch_add (&item->get->n_temporary, 1);
+    g_autofree char *temporary = g_strdup_printf (".ecfs-get-%d-%u", (int) getpid (), number);
+    int dir_fd = item->directory->fd;
+    ecfs_autofd fd = openat (dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, temporary);
+    bool good = fill (item, fd, error);
+    if (good && renameat (dir_fd, temporary, dir_fd, item->name) != 0)
+        good = ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, item->name);
+    if (!good)
+        (void) unlinkat (dir_fd, temporary, 0); /* the first error is told */
+    return good;
+}
+
+static void fetch_job (void *data)
+{
+    Item *item = data;
+    Get *get = item->get;
+    (void) fetch (item, &item->error); /* kept in the item */
+    ecfs_mutex_lock (&get->lock);
+    g_queue_push_tail (&get->ended, item);
+    ecfs_cond_broadcast (&get->moved);
+    ecfs_mutex_unlock (&get->lock);
+}
+
+/* The caller's thread */
+
+static void item_free (Item *item)
+{
+    directory_unref (item->directory);
+    g_clear_error (&item->error);
+    g_clear_error (&item->warning);
+    g_free (item->name);
+    g_free (item->path);
+    g_free (item);
+}
+
+static void conclude (Get *get, Item *item)
+{
+    get->n_in_flight--;
+    if (item->attr.nlink > 1) {
+        int64_t ino = (int64_t) item->attr.ino;
+        if (item->error != NULL)
+            g_hash_table_remove (get->links, &ino);
+        else
+            g_hash_table_insert (get->links, g_memdup2 (&ino, sizeof ino),
+                                 g_build_filename (item->directory->path, item->name, NULL));
+    }
+    if (item->warning != NULL && item->error == NULL) {
+        g_prefix_error (&item->warning, "%s: ", item->path);
+        ecfs_tally_warn (&get->tally, g_steal_pointer (&item->warning));
+    }
+    if (item->error == NULL) {
+        get->tally.progress.n_done++;
+        get->tally.progress.bytes_done += item->attr.size;
+    } else if (!get->tally.cancelled) {
+        g_prefix_error (&item->error, "%s: ", item->path);
+        ecfs_tally_failed (&get->tally, g_steal_pointer (&item->error));
+    }
+    item_free (item);
+}
+
+static void reap (Get *get)
+{
+    int64_t deadline_us = ecfs_now_us () + TICK_US;
+    GQueue ended = G_QUEUE_INIT;
+    GQueue empty = G_QUEUE_INIT;
+    ecfs_mutex_lock (&get->lock);
+    while (g_queue_is_empty (&get->ended) && ecfs_cond_wait_until (&get->moved, &get->lock, deadline_us))
+        ;
+    ended = get->ended;
+    get->ended = empty;
+    ecfs_mutex_unlock (&get->lock);
+    Item *item;
+    while ((item = g_queue_pop_head (&ended)) != NULL)
+        conclude (get, item);
+    if (!ecfs_tally_tick (&get->tally))
+        atomic_store (&get->cancelled, true);
+}
+
+/* Another name of a file that was fetched already. False, without an error, when there is no such. */
+static bool get_link (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
+{
+    int64_t ino = (int64_t) attr->ino;
+    const char *first;
+    while ((first = g_hash_table_lookup (get->links, &ino)) != NULL && *first == '\0')
+        reap (get);
+    if (first == NULL)
+        return false;
+    if (unlinkat (to->fd, name, 0) != 0 && errno != ENOENT)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    if (linkat (AT_FDCWD, first, to->fd, name, 0) == 0)
+        return true;
+    g_hash_table_remove (get->links, &ino); /* a file system without hard links: it is copied */
+    return false;
+}
+
+/* What is newer in staging is not here to be fetched: fresh files have nothing else, others an older content. */
+static bool check_staged (Get *get, const EcfsAttr *attr, const char *path, GError **error)
+{
+    int64_t ino = (int64_t) attr->ino;
+    const EcfsStagingRow *row = g_hash_table_lookup (get->staged, &ino);
+    if (row == NULL)
+        return true;
+    if (row->fresh)
+        return ecfs_fail (error, EAGAIN,
+                          "%s: it is in staging and not stored yet: run \"ecfs wait\", or read it in the mount", path);
+    ecfs_tally_warn (
+        &get->tally,
+        g_error_new (ECFS_ERROR, EAGAIN, "%s: newer content is in staging; this is what was stored before", path));
+    return true;
+}
+
+static bool get_file (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr, GError **error)
+{
+    get->tally.progress.n_found++;
+    if (!check_staged (get, attr, path, error))
+        return false;
+    if (attr->nlink > 1) {
+        GError *why = NULL;
+        if (get_link (get, to, name, attr, &why)) {
+            get->tally.progress.n_done++;
+            return true;
+        }
+        if (why != NULL) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        int64_t ino = (int64_t) attr->ino;
+        g_hash_table_insert (get->links, g_memdup2 (&ino, sizeof ino), g_strdup (""));
+    }
+    while (get->n_in_flight >= MAX_IN_FLIGHT)
+        reap (get);
+    Item *item = g_new0 (Item, 1);
+    *item = (Item){
+        .get = get, .directory = directory_ref (to), .name = g_strdup (name), .path = g_strdup (path), .attr = *attr};
+    get->n_in_flight++;
+    ecfs_workers_push (get->workers, fetch_job, item);
+    return true;
+}
+
+static bool get_symlink (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
+{
+    g_autofree char *target = ecfs_catalog_readlink (get->catalog, attr->ino, error);
+    if (target == NULL)
+        return false;
+    struct timespec times[2] = {to_timespec (attr->atime_ns), to_timespec (attr->mtime_ns)};
+    if (unlinkat (to->fd, name, 0) != 0 && errno != ENOENT)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    if (symlinkat (target, to->fd, name) != 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    if (geteuid () == 0 && fchownat (to->fd, name, attr->uid, attr->gid, AT_SYMLINK_NOFOLLOW) != 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    (void) utimensat (to->fd, name, times, AT_SYMLINK_NOFOLLOW); /* not every file system keeps them */
+    get->tally.progress.n_found++;
+    get->tally.progress.n_done++;
+    return true;
+}
+
+static bool get_device (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
+{
+    if (unlinkat (to->fd, name, 0) != 0 && errno != ENOENT)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    if (mknodat (to->fd, name, attr->mode & (S_IFMT | 0777), (dev_t) attr->rdev) != 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    if (geteuid () == 0 && fchownat (to->fd, name, attr->uid, attr->gid, AT_SYMLINK_NOFOLLOW) != 0)
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    get->tally.progress.n_found++;
+    get->tally.progress.n_done++;
+    return true;
+}
+
+static void get_entry (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr);
+
+static bool get_contents (Get *get, Directory *to, const char *path, uint64_t ino, GError **error)
+{
+    int64_t after = 0;
+    while (!get->tally.cancelled) {
+        g_autoptr (GPtrArray) entries = ecfs_catalog_readdir (get->catalog, ino, after, DIR_BATCH, error);
+        if (entries == NULL)
+            return ecfs_prefix (error, "%s", path);
+        for (unsigned i = 0; i < entries->len && !get->tally.cancelled; i++) {
+            const EcfsDirent *entry = g_ptr_array_index (entries, i);
+            g_autofree char *below = g_build_filename (path, entry->name, NULL);
+            get_entry (get, to, entry->name, below, &entry->attr);
+            after = entry->offset;
+        }
+        if (entries->len == 0)
+            break;
+    }
+    return true;
+}
+
+static bool get_directory (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr,
+                           GError **error)
+{
+    g_autofree char *local = g_build_filename (to->path, name, NULL);
+    if (mkdirat (to->fd, name, 0700) != 0 && errno != EEXIST)
+        return ecfs_fail_errno (error, errno, "%s", local);
+    int fd = openat (to->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "%s", local);
+    Directory *directory = directory_new (get, to, fd, g_steal_pointer (&local), attr);
+    bool good = get_contents (get, directory, path, attr->ino, error);
+    directory_unref (directory);
+    return good;
+}
+
+static bool get_any (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr, GError **error)
+{
+    /* The catalog refuses such names; a damaged one must not lead out of the destination either. */
+    if (name[0] == '\0' || strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || strchr (name, '/') != NULL)
+        return ecfs_fail (error, EBADMSG, "%s: the catalog is damaged: \"%s\" is no name", path, name);
+    if (S_ISDIR (attr->mode))
+        return get_directory (get, to, name, path, attr, error);
+    if (S_ISREG (attr->mode))
+        return get_file (get, to, name, path, attr, error);
+    if (S_ISLNK (attr->mode))
+        return get_symlink (get, to, name, attr, error);
+    return get_device (get, to, name, attr, error);
+}
+
+static void get_entry (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr)
+{
+    GError *error = NULL;
+    if (!get_any (get, to, name, path, attr, &error))
+        ecfs_tally_failed (&get->tally, error);
+}
+
+static void get_path (Get *get, Directory *to, const char *path)
+{
+    GError *error = NULL;
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (get->catalog, path, &attr, &error)) {
+        ecfs_tally_failed (&get->tally, error);
+        return;
+    }
+    if (attr.ino == ECFS_ROOT_INO) {
+        if (!get_contents (get, to, "/", attr.ino, &error))
+            ecfs_tally_failed (&get->tally, error);
+        return;
+    }
+    g_autofree char *full = ecfs_catalog_path (get->catalog, attr.ino);
+    g_autofree char *bare = g_strdup (path);
+    for (size_t length = strlen (bare); length > 1 && bare[length - 1] == '/'; length--)
+        bare[length - 1] = '\0';
+    g_autofree char *name = g_path_get_basename (bare);
+    get_entry (get, to, name, full, &attr);
+}
+
+static Directory *open_destination (Get *get, const char *directory, GError **error)
+{
+    g_autofree char *path = g_canonicalize_filename (directory, NULL);
+    int fd = g_mkdir_with_parents (path, 0777) == 0 ? open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0)
+        return directory_new (get, NULL, fd, g_steal_pointer (&path), NULL);
+    bool failed = ecfs_fail_errno (error, errno, "%s", directory);
+    g_assert (!failed);
+    return NULL;
+}
+
+static void get_all (Get *get, const char *const *paths, Directory *to)
+{
+    get->workers = ecfs_workers_new ("ecfs-get", N_WORKERS);
+    for (const char *const *path = paths; *path != NULL && !get->tally.cancelled; path++)
+        get_path (get, to, *path);
+    while (get->n_in_flight > 0)
+        reap (get);
+    g_clear_pointer (&get->workers, ecfs_workers_free);
+}
+
+bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransfer *transfer,
+               GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    Get get = {.archive = self->archive,
+               .catalog = catalog,
+               .tally = {.archive = self->archive, .transfer = transfer},
+               .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
+               .ended = G_QUEUE_INIT};
+    ecfs_mutex_init (&get.lock);
+    ecfs_cond_init (&get.moved);
+    Directory *to = NULL;
+    get.staged = ecfs_staged_rows (catalog, error);
+    bool good = get.staged != NULL && (to = open_destination (&get, directory, error)) != NULL;
+    if (good) {
+        get_all (&get, paths, to);
+        directory_unref (to);
+        good = ecfs_tally_end (&get.tally, "were not fetched", error);
+    }
+    g_clear_pointer (&get.staged, g_hash_table_unref);
+    g_hash_table_unref (get.links);
+    ecfs_cond_clear (&get.moved);
+    ecfs_mutex_clear (&get.lock);
+    return good;
+}
+
+static bool cat_range (EcfsContent *content, int fd, GError **error)
+{
+    g_autofree void *piece = g_malloc (PIECE_BYTES);
+    uint64_t size = ecfs_content_size (content);
+    for (uint64_t offset = 0; offset < size;) {
+        size_t got = 0;
+        if (!ecfs_content_read_wait (content, offset, (size_t) MIN (size - offset, PIECE_BYTES), piece, &got, error))
+            return false;
+        if (got == 0)
+            return ecfs_fail (error, EIO, "it ends before its size");
+        int result = ecfs_write_all (fd, piece, got);
+        if (result != 0)
+            return ecfs_fail_errno (error, -result, "output");
+        offset += got;
+    }
+    return true;
+}
+
+bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (catalog, path, &attr, error))
+        return false;
+    if (!S_ISREG (attr.mode))
+        return ecfs_fail (error, EINVAL, "%s: it is no file", path);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    if (staged == NULL)
+        return false;
+    Get get = {.archive = self->archive, .catalog = catalog, .tally = {.archive = self->archive}, .staged = staged};
+    if (!check_staged (&get, &attr, path, error))
+        return false;
+    EcfsContent *content = ecfs_content_open (self->archive, attr.ino, error);
+    if (content == NULL)
+        return false;
+    bool good = cat_range (content, fd, error) || ecfs_prefix (error, "%s", path);
+    ecfs_content_unref (content);
+    return good;
+}

@@ -1,0 +1,590 @@
+#include "archive/status.h"
+
+#include "archive/content.h"
+#include "codec/codec.h"
+#include "object/placement.h"
+#include "util/lock.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define WALK_BATCH  256 /* objects */
+#define MAX_BACKLOG 100 /* staging rows that are told one by one */
+
+/* Asking all endpoints at once. Lives until the last answer is in, which may be after whoever asked went on. */
+typedef struct Probe {
+    EcfsMutex lock;
+    EcfsCond answered;
+    unsigned n_pending; /* guarded by lock */
+    unsigned n_refs;    /* guarded by lock: one per pending answer and the asker's */
+    size_t n_endpoints; /* immutable */
+    struct Answer {
+        struct Probe *probe;
+        bool known;          /* guarded by lock */
+        uint64_t free_bytes; /* guarded by lock */
+    } answers[];
+} Probe;
+
+static void probe_unref (Probe *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    unsigned left = --self->n_refs;
+    ecfs_mutex_unlock (&self->lock);
+    if (left > 0)
+        return;
+    ecfs_mutex_clear (&self->lock);
+    ecfs_cond_clear (&self->answered);
+    g_free (self);
+}
+
+static void on_space (void *user, uint64_t value, const GError *error)
+{
+    struct Answer *answer = user;
+    Probe *probe = answer->probe;
+    ecfs_mutex_lock (&probe->lock);
+    answer->known = error == NULL;
+    answer->free_bytes = value;
+    probe->n_pending--;
+    ecfs_cond_broadcast (&probe->answered);
+    ecfs_mutex_unlock (&probe->lock);
+    probe_unref (probe);
+}
+
+/* Returns the asker's reference. */
+static Probe *probe_new (EcfsArchive *archive)
+{
+    size_t n = ecfs_archive_n_endpoints (archive);
+    Probe *self = g_malloc0 (sizeof *self + n * sizeof self->answers[0]);
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->answered);
+    self->n_refs = 1;
+    self->n_endpoints = n;
+    for (size_t i = 0; i < n; i++) {
+        EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, i)->endpoint;
+        self->answers[i].probe = self;
+        if (endpoint == NULL)
+            continue;
+        ecfs_mutex_lock (&self->lock);
+        self->n_pending++;
+        self->n_refs++;
+        ecfs_mutex_unlock (&self->lock);
+        ecfs_endpoint_space (endpoint, on_space, &self->answers[i]);
+    }
+    return self;
+}
+
+static void probe_wait (Probe *self, int64_t patience_us)
+{
+    int64_t deadline_us = ecfs_now_us () + patience_us;
+    ecfs_mutex_lock (&self->lock);
+    while (self->n_pending > 0 && ecfs_cond_wait_until (&self->answered, &self->lock, deadline_us))
+        ;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us)
+{
+    Probe *probe = probe_new (self);
+    probe_wait (probe, patience_us);
+    probe_unref (probe);
+}
+
+/* Endpoints */
+
+/* The word of the design for an endpoint's state, with the connection seen from this process. */
+static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
+{
+    static const char *const words[] = {
+        [ECFS_ENDPOINT_ACTIVE] = "active",
+        [ECFS_ENDPOINT_READONLY] = "readonly",
+        [ECFS_ENDPOINT_DRAINING] = "draining",
+        [ECFS_ENDPOINT_FAILED] = "failed",
+    };
+    if (endpoint->endpoint == NULL)
+        return "unconfigured";
+    if (endpoint->state == ECFS_ENDPOINT_FAILED || !health->down)
+        return (unsigned) endpoint->state < G_N_ELEMENTS (words) ? words[endpoint->state] : "unknown";
+    return "down";
+}
+
+static bool reachable (const EcfsArchiveEndpoint *endpoint)
+{
+    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        return false;
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    bool up = !health.down;
+    ecfs_endpoint_health_clear (&health);
+    return up;
+}
+
+/* JSON is UTF-8; names and what errors say of them are bytes. */
+static void add_text (JsonObject *object, const char *member, const char *text)
+{
+    g_autofree char *utf8 = g_utf8_make_valid (text, -1);
+    json_object_set_string_member (object, member, utf8);
+}
+
+static void add_uuid (JsonObject *object, const char *member, const EcfsUuid *uuid)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (uuid, text);
+    json_object_set_string_member (object, member, text);
+}
+
+static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
+{
+    json_object_set_boolean_member (facts, "connected", health->connected);
+    if (health->reason != NULL)
+        add_text (facts, "reason", health->reason);
+    json_object_set_double_member (facts, "round_trip_ms", (double) health->rtt_us / 1000);
+    json_object_set_double_member (facts, "read_bytes_per_s", health->read_bytes_per_s);
+    json_object_set_double_member (facts, "write_bytes_per_s", health->write_bytes_per_s);
+    json_object_set_int_member (facts, "read_bytes", (int64_t) health->read_bytes);
+    json_object_set_int_member (facts, "written_bytes", (int64_t) health->written_bytes);
+}
+
+static JsonObject *endpoint_facts (const EcfsArchiveEndpoint *endpoint, bool space_known, uint64_t free_bytes)
+{
+    JsonObject *facts = json_object_new ();
+    json_object_set_string_member (facts, "name", endpoint->name);
+    json_object_set_string_member (facts, "zone", endpoint->zone);
+    add_uuid (facts, "uuid", &endpoint->uuid);
+    EcfsEndpointHealth health = {0};
+    if (endpoint->endpoint != NULL) {
+        json_object_set_string_member (facts, "url", ecfs_endpoint_url (endpoint->endpoint));
+        ecfs_endpoint_health (endpoint->endpoint, &health);
+    }
+    json_object_set_string_member (facts, "state", state_word (endpoint, &health));
+    add_health (facts, &health);
+    if (space_known)
+        json_object_set_int_member (facts, "free_bytes", (int64_t) free_bytes);
+    ecfs_endpoint_health_clear (&health);
+    return facts;
+}
+
+static void add_endpoints (JsonObject *status, EcfsArchive *archive, int64_t patience_us)
+{
+    Probe *probe = probe_new (archive);
+    probe_wait (probe, patience_us);
+    JsonArray *endpoints = json_array_new ();
+    for (size_t i = 0; i < probe->n_endpoints; i++) {
+        ecfs_mutex_lock (&probe->lock);
+        bool known = probe->answers[i].known;
+        uint64_t free_bytes = probe->answers[i].free_bytes;
+        ecfs_mutex_unlock (&probe->lock);
+        json_array_add_object_element (endpoints,
+                                       endpoint_facts (ecfs_archive_endpoint (archive, i), known, free_bytes));
+    }
+    probe_unref (probe);
+    json_object_set_array_member (status, "endpoints", endpoints);
+}
+
+/* Objects */
+
+/* How safe one object is: by endpoints that can be reached as far as this process knows. */
+typedef struct ObjectHealth {
+    unsigned n, n_stored, n_reachable, tolerance;
+    int guarantee;
+} ObjectHealth;
+
+/* Codecs by code; a walk meets few of them. */
+static const EcfsCodec *codec_for (GHashTable *codecs, const char *code, GError **error)
+{
+    EcfsCodec *codec = g_hash_table_lookup (codecs, code);
+    if (codec != NULL)
+        return codec;
+    codec = ecfs_codec_new (code, error);
+    if (codec != NULL)
+        g_hash_table_insert (codecs, g_strdup (code), codec);
+    return codec;
+}
+
+static GHashTable *codecs_new (void)
+{
+    return g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
+}
+
+static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const EcfsObjectRow *object,
+                           ObjectHealth *ret_health)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    size_t holder[ECFS_CODEC_MAX_N] = {0};
+    unsigned n = ecfs_codec_n (codec), n_stored = 0, n_reachable = 0;
+    for (unsigned i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index >= n)
+            continue;
+        n_stored++;
+        holder[stripe->index] = (size_t) stripe->endpoint;
+        present[stripe->index] = reachable (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
+        n_reachable += present[stripe->index];
+    }
+    *ret_health = (ObjectHealth){.n = n,
+                                 .n_stored = n_stored,
+                                 .n_reachable = n_reachable,
+                                 .tolerance = ecfs_codec_tolerance (codec),
+                                 .guarantee = ecfs_holders_guarantee (codec, present, holder)};
+}
+
+typedef struct Tally {
+    uint64_t n_full, n_degraded, n_unreadable;
+    int guarantee; /* the least; INT_MAX without objects */
+} Tally;
+
+static void tally (Tally *self, const ObjectHealth *health)
+{
+    if (health->guarantee < 0)
+        self->n_unreadable++;
+    else if (health->n_reachable < health->n)
+        self->n_degraded++;
+    else
+        self->n_full++;
+    self->guarantee = MIN (self->guarantee, health->guarantee);
+}
+
+static bool tally_objects (EcfsArchive *archive, Tally *ret_tally, GError **error)
+{
+    Tally sum = {.guarantee = INT_MAX};
+    g_autoptr (GHashTable) codecs = codecs_new ();
+    int64_t after = 0;
+    for (;;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
+        if (objects == NULL)
+            return false;
+        for (unsigned i = 0; i < objects->len; i++) {
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            const EcfsCodec *codec = codec_for (codecs, object->code, error);
+            if (codec == NULL)
+                return false;
+            ObjectHealth health;
+            object_health (archive, codec, object, &health);
+            tally (&sum, &health);
+            after = object->id;
+        }
+        if (objects->len < WALK_BATCH)
+            break;
+    }
+    *ret_tally = sum;
+    return true;
+}
+
+static bool add_objects (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    Tally sum;
+    EcfsTotals totals;
+    if (!ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, error) || !tally_objects (archive, &sum, error))
+        return false;
+    json_object_set_int_member (status, "files", (int64_t) totals.n_files);
+    json_object_set_int_member (status, "content_bytes", (int64_t) totals.content_bytes);
+    json_object_set_int_member (status, "stripe_bytes", (int64_t) totals.stripe_bytes);
+    json_object_set_int_member (status, "deletions", (int64_t) totals.n_deletions);
+    JsonObject *objects = json_object_new ();
+    json_object_set_int_member (objects, "full", (int64_t) sum.n_full);
+    json_object_set_int_member (objects, "degraded", (int64_t) sum.n_degraded);
+    json_object_set_int_member (objects, "unreadable", (int64_t) sum.n_unreadable);
+    json_object_set_int_member (objects, "missing_stripes", (int64_t) totals.n_not_full);
+    if (sum.guarantee != INT_MAX)
+        json_object_set_int_member (objects, "guarantee", sum.guarantee);
+    json_object_set_object_member (status, "objects", objects);
+    return true;
+}
+
+/* Staging */
+
+static JsonObject *backlog_facts (EcfsCatalog *catalog, const EcfsStagingRow *row)
+{
+    static const char *const words[] = {
+        [ECFS_STAGING_OPEN] = "written to",
+        [ECFS_STAGING_QUEUED] = "queued",
+        [ECFS_STAGING_STORED] = "not full",
+    };
+    g_autofree char *path = ecfs_catalog_path (catalog, row->ino);
+    JsonObject *facts = json_object_new ();
+    add_text (facts, "path", path);
+    json_object_set_string_member (facts, "state",
+                                   (unsigned) row->state < G_N_ELEMENTS (words) ? words[row->state] : "unknown");
+    json_object_set_int_member (facts, "size", (int64_t) row->size);
+    json_object_set_int_member (facts, "since", row->since_ns / 1000000000);
+    if (row->error != NULL)
+        add_text (facts, "error", row->error);
+    return facts;
+}
+
+static bool add_staging (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
+    if (rows == NULL)
+        return false;
+    uint64_t bytes = 0, n_failed = 0;
+    JsonArray *oldest = json_array_new ();
+    for (unsigned i = 0; i < rows->len; i++) {
+        const EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        bytes += row->size;
+        n_failed += row->error != NULL;
+        if (i < MAX_BACKLOG)
+            json_array_add_object_element (oldest, backlog_facts (catalog, row));
+    }
+    JsonObject *staging = json_object_new ();
+    json_object_set_int_member (staging, "files", rows->len);
+    json_object_set_int_member (staging, "bytes", (int64_t) bytes);
+    json_object_set_int_member (staging, "failed", (int64_t) n_failed);
+    json_object_set_array_member (staging, "oldest", oldest);
+    json_object_set_object_member (status, "staging", staging);
+    return true;
+}
+
+static void add_interrupted (JsonObject *status, EcfsArchive *archive)
+{
+    JsonArray *names = json_array_new ();
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), "interrupted", NULL);
+    g_autoptr (GDir) dir = g_dir_open (path, 0, NULL); /* absent: nothing was ever interrupted */
+    const char *name;
+    while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
+        g_autofree char *utf8 = g_utf8_make_valid (name, -1);
+        json_array_add_string_element (names, utf8);
+    }
+    json_object_set_array_member (status, "interrupted", names);
+}
+
+static void add_space (JsonObject *status, EcfsArchive *archive)
+{
+    EcfsArchiveSpace space;
+    ecfs_archive_space (archive, &space);
+    if (space.total == 0)
+        return;
+    json_object_set_int_member (status, "total_bytes", (int64_t) space.total);
+    json_object_set_int_member (status, "free_bytes", (int64_t) space.free);
+}
+
+JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)
+{
+    g_autoptr (JsonObject) status = json_object_new ();
+    EcfsCatalog *catalog = ecfs_archive_catalog (self);
+    add_text (status, "directory", ecfs_archive_directory (self));
+    add_uuid (status, "archive", ecfs_catalog_archive (catalog));
+    json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
+    json_object_set_int_member (status, "sequence", (int64_t) ecfs_catalog_sequence (catalog));
+    json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
+    add_endpoints (status, self, patience_us);
+    add_space (status, self);
+    add_interrupted (status, self);
+    if (!add_objects (status, self, error) || !add_staging (status, self, error))
+        return NULL;
+    return g_steal_pointer (&status);
+}
+
+/* One file */
+
+static const char *type_word (uint32_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "file";
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "symlink";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    default:
+        return "device";
+    }
+}
+
+static char *hex (const uint8_t *bytes, size_t size)
+{
+    GString *text = g_string_sized_new (2 * size);
+    for (size_t i = 0; i < size; i++)
+        g_string_append_printf (text, "%02x", bytes[i]);
+    return g_string_free (text, FALSE);
+}
+
+static void add_digest (JsonObject *facts, const uint8_t *digest)
+{
+    g_autofree char *text = hex (digest, ECFS_DIGEST_SIZE);
+    json_object_set_string_member (facts, "digest", text);
+}
+
+static const EcfsStripeRow *find_stripe (const EcfsObjectRow *object, unsigned index)
+{
+    for (unsigned i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index == index)
+            return stripe;
+    }
+    return NULL;
+}
+
+static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *object, unsigned index)
+{
+    JsonObject *facts = json_object_new ();
+    add_uuid (facts, "object", &object->uuid);
+    json_object_set_int_member (facts, "index", index);
+    const EcfsStripeRow *stripe = find_stripe (object, index);
+    if (stripe == NULL) {
+        json_object_set_string_member (facts, "state", "missing");
+        return facts;
+    }
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
+    json_object_set_string_member (facts, "state", reachable (endpoint) ? "stored" : "unreachable");
+    json_object_set_int_member (facts, "size", (int64_t) stripe->size);
+    if (endpoint != NULL) {
+        json_object_set_string_member (facts, "endpoint", endpoint->name);
+        json_object_set_string_member (facts, "zone", endpoint->zone);
+    }
+    g_autofree char *instance = g_strdup_printf ("%016" PRIx64, stripe->instance);
+    json_object_set_string_member (facts, "instance", instance);
+    add_digest (facts, stripe->digest);
+    return facts;
+}
+
+static uint64_t stored_bytes (const EcfsObjectRow *object)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < object->stripes->len; i++)
+        bytes += g_array_index (object->stripes, EcfsStripeRow, i).size;
+    return bytes;
+}
+
+static JsonObject *object_facts (const EcfsObjectRow *object)
+{
+    JsonObject *facts = json_object_new ();
+    add_uuid (facts, "uuid", &object->uuid);
+    json_object_set_string_member (facts, "code", object->code);
+    json_object_set_int_member (facts, "size", (int64_t) object->size);
+    json_object_set_int_member (facts, "stripe_bytes", (int64_t) stored_bytes (object));
+    json_object_set_int_member (facts, "segment_bytes", object->segment_bytes);
+    add_digest (facts, object->digest);
+    return facts;
+}
+
+static JsonObject *extent_facts (const EcfsExtent *extent, const EcfsObjectRow *object)
+{
+    JsonObject *facts = json_object_new ();
+    json_object_set_int_member (facts, "offset", (int64_t) extent->offset);
+    json_object_set_int_member (facts, "length", (int64_t) extent->length);
+    add_uuid (facts, "object", &object->uuid);
+    json_object_set_int_member (facts, "object_offset", (int64_t) extent->object_offset);
+    return facts;
+}
+
+/* Whether the content is one object from its first to its last byte, so that the object's digest is the file's. */
+static bool is_one_object (EcfsContent *content, const GArray *extents)
+{
+    if (extents->len != 1)
+        return false;
+    const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, 0);
+    const EcfsObjectRow *object = ecfs_content_object (content, 0);
+    return extent->offset == 0 && extent->object_offset == 0 && extent->length == ecfs_content_size (content) &&
+           extent->length == object->size;
+}
+
+typedef struct Listing {
+    EcfsArchive *archive;
+    JsonArray *objects, *stripes;
+    GHashTable *codecs;
+    GHashTable *seen; /* int64_t ids of objects */
+    uint64_t bytes;
+} Listing;
+
+static bool list_object (Listing *self, const EcfsObjectRow *object, GError **error)
+{
+    if (!g_hash_table_add (self->seen, g_memdup2 (&object->id, sizeof object->id)))
+        return true;
+    const EcfsCodec *codec = codec_for (self->codecs, object->code, error);
+    if (codec == NULL)
+        return false;
+    json_array_add_object_element (self->objects, object_facts (object));
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
+        json_array_add_object_element (self->stripes, stripe_facts (self->archive, object, i));
+    self->bytes += stored_bytes (object);
+    return true;
+}
+
+static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *content, GError **error)
+{
+    g_autoptr (GHashTable) codecs = codecs_new ();
+    g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    Listing listing = {
+        .archive = archive, .objects = json_array_new (), .stripes = json_array_new (), .codecs = codecs, .seen = seen};
+    JsonArray *extents = json_array_new ();
+    json_object_set_array_member (info, "extents", extents);
+    json_object_set_array_member (info, "objects", listing.objects);
+    json_object_set_array_member (info, "stripes", listing.stripes);
+    const GArray *rows = ecfs_content_extents (content);
+    for (unsigned i = 0; i < rows->len; i++) {
+        const EcfsObjectRow *object = ecfs_content_object (content, i);
+        json_array_add_object_element (extents, extent_facts (&g_array_index (rows, EcfsExtent, i), object));
+        if (!list_object (&listing, object, error))
+            return false;
+    }
+    json_object_set_int_member (info, "stripe_bytes", (int64_t) listing.bytes);
+    if (rows->len > 0)
+        json_object_set_string_member (info, "code", ecfs_content_object (content, 0)->code);
+    if (is_one_object (content, rows))
+        add_digest (info, ecfs_content_object (content, 0)->digest);
+    return true;
+}
+
+static bool add_content (JsonObject *info, EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    EcfsContent *content = ecfs_content_open (archive, ino, error);
+    if (content == NULL)
+        return false;
+    bool good = list_content (info, archive, content, error);
+    ecfs_content_unref (content);
+    return good;
+}
+
+static bool add_state (JsonObject *info, EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    EcfsFileState state;
+    if (!ecfs_archive_file_state (archive, ino, &state, error))
+        return false;
+    g_autofree char *text = ecfs_file_state_text (&state);
+    json_object_set_string_member (info, "state", text);
+    json_object_set_boolean_member (info, "staged", state.staged);
+    if (state.n_stripes == 0)
+        return true;
+    json_object_set_int_member (info, "tolerance", state.tolerance);
+    json_object_set_int_member (info, "guarantee", state.guarantee);
+    return true;
+}
+
+static bool add_code (JsonObject *info, EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    g_autofree char *code = NULL;
+    if (!ecfs_catalog_get_code (ecfs_archive_catalog (archive), ino, &code, error))
+        return false;
+    json_object_set_string_member (info, "code", code != NULL ? code : ecfs_archive_config (archive)->code);
+    return true;
+}
+
+JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self);
+    g_autoptr (JsonObject) info = json_object_new ();
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (catalog, path, &attr, error))
+        return NULL;
+    g_autofree char *full = ecfs_catalog_path (catalog, attr.ino);
+    add_text (info, "path", full);
+    json_object_set_string_member (info, "type", type_word (attr.mode));
+    json_object_set_int_member (info, "inode", (int64_t) attr.ino);
+    json_object_set_int_member (info, "mode", attr.mode & 07777);
+    json_object_set_int_member (info, "uid", attr.uid);
+    json_object_set_int_member (info, "gid", attr.gid);
+    json_object_set_int_member (info, "size", (int64_t) attr.size);
+    json_object_set_int_member (info, "mtime_ns", attr.mtime_ns);
+    if ((S_ISREG (attr.mode) || S_ISDIR (attr.mode)) && !add_code (info, self, attr.ino, error))
+        return NULL;
+    if (S_ISREG (attr.mode) && (!add_state (info, self, attr.ino, error) || !add_content (info, self, attr.ino, error)))
+        return NULL;
+    return g_steal_pointer (&info);
+}
