@@ -185,6 +185,18 @@ typedef struct EcfsTotals {
 
 bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error);
 
+/* One record of the journal, for journal.h. */
+typedef struct EcfsJournalRow {
+    uint64_t sequence;
+    int64_t time_ns;
+    GByteArray *record; /* owned */
+} EcfsJournalRow;
+
+void ecfs_journal_row_free (EcfsJournalRow *row);
+
+/** Up to @max records with sequences above @after, in order; GPtrArray of EcfsJournalRow with free function. */
+GPtrArray *ecfs_catalog_journal (EcfsCatalog *self, uint64_t after, size_t max, GError **error);
+
 /* Content */
 
 typedef struct EcfsExtent {

@@ -1,0 +1,569 @@
+/* Life cycle and group commit; the states of the transaction are in catalog_priv.h. */
+#include "catalog/catalog_priv.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define RETRY_US     G_USEC_PER_SEC
+#define GROUP_US     (ECFS_CATALOG_GROUP_MS * 1000)
+#define GATHER_US    1000 /* how long a durable caller lets others join its COMMIT */
+#define BUSY_MS      5000
+#define CHECKPOINT   2000 /* pages: 8 MiB, some 10 ms */
+#define SANE_COUNTER ((uint64_t) INT64_MAX)
+#define N_COUNTERS   12
+
+/* Group commit */
+
+static uint64_t *counter (Counters *counters, int i)
+{
+    EcfsTotals *totals = &counters->totals;
+    uint64_t *all[N_COUNTERS] = {&counters->next_ino,    &counters->next_position, &counters->sequence,
+                                 &totals->n_inodes,      &totals->n_files,         &totals->n_objects,
+                                 &totals->content_bytes, &totals->stripe_bytes,    &totals->n_staged,
+                                 &totals->n_not_full,    &totals->n_deletions,     &totals->journal_records};
+    return all[i];
+}
+
+static bool load_counters (EcfsCatalog *self, Counters *ret_counters, GError **error)
+{
+    autoquery *query = ecfs_query (self, STMT_COUNTERS_GET, NULL, 0, error);
+    int found = ecfs_query_step (self, query, error);
+    if (found < 0)
+        return false;
+    if (found == 0)
+        return ecfs_bad_row (error, "counters", 1, "is missing");
+    for (int i = 0; i < N_COUNTERS; i++)
+        if (!ecfs_column_u64 (query, i, SANE_COUNTER, counter (ret_counters, i)))
+            return ecfs_bad_row (error, "counters", 1, "a number is impossible");
+    return true;
+}
+
+static int save_counters (EcfsCatalog *self)
+{
+    sqlite3_stmt *statement = self->statements[STMT_COUNTERS_SET];
+    int rc = SQLITE_OK;
+    for (int i = 0; i < N_COUNTERS && rc == SQLITE_OK; i++)
+        rc = sqlite3_bind_int64 (statement, i + 1, (int64_t) *counter (&self->counters, i));
+    return rc == SQLITE_OK ? ecfs_control (self, STMT_COUNTERS_SET) : rc;
+}
+
+/* The operations since BEGIN cannot be brought back. */
+static void set_broken (EcfsCatalog *self, const char *reason)
+{
+    g_critical ("catalog %s: the changes of the last moments are LOST: %s; unmount, check its disk, and mount again",
+                self->path, reason);
+    (void) ecfs_control (self, STMT_ROLLBACK); /* there may be nothing left to roll back */
+    g_byte_array_set_size (self->redo, 0);
+    self->in_txn = false;
+    self->broken = true;
+    ecfs_cond_broadcast (&self->committed);
+}
+
+/* SQLite has rolled back on its own: makes the transaction again. */
+static bool restore_txn (EcfsCatalog *self)
+{
+    g_autoptr (GError) error = NULL;
+    int rc = ecfs_control (self, STMT_BEGIN);
+    bool ok = rc == SQLITE_OK || ecfs_db_fail (self->db, rc, &error, self->path, "beginning again");
+    if (ok && ecfs_replay (self, &error))
+        return true;
+    set_broken (self, error->message);
+    return false;
+}
+
+static void set_failure (EcfsCatalog *self, int rc)
+{
+    g_autoptr (GError) error = NULL;
+    bool is_first = self->failure == NULL;
+    told (ecfs_db_fail (self->db, rc, &error, self->path, "COMMIT")); /* its text is the reason */
+    g_free (self->failure);
+    self->failure = g_strdup (error->message);
+    self->flush_at_us = ecfs_now_us () + RETRY_US;
+    if (is_first)
+        g_warning ("%s; the changes are kept in memory and tried again each second, further ones are refused",
+                   self->failure);
+    if (sqlite3_get_autocommit (self->db))
+        (void) restore_txn (self); /* failure or broken says it */
+    ecfs_cond_broadcast (&self->committed);
+}
+
+static bool fail_state (const EcfsCatalog *self, GError **error)
+{
+    if (self->broken)
+        return ecfs_fail (error, EIO, "catalog %s: changes were lost after a failed COMMIT; unmount and mount again",
+                          self->path);
+    return ecfs_fail (error, EROFS, "%s; changes are refused until it succeeds", self->failure);
+}
+
+static bool commit (EcfsCatalog *self, GError **error)
+{
+    if (!self->in_txn)
+        return true;
+    int rc = save_counters (self);
+    if (rc == SQLITE_OK)
+        rc = ecfs_control (self, STMT_COMMIT);
+    if (rc != SQLITE_OK) {
+        set_failure (self, rc);
+        return fail_state (self, error);
+    }
+    if (self->failure != NULL)
+        g_message ("catalog %s: COMMIT succeeds again, nothing was lost", self->path);
+    g_clear_pointer (&self->failure, g_free);
+    g_byte_array_set_size (self->redo, 0);
+    self->in_txn = false;
+    self->durable_txn = self->txn;
+    ecfs_cond_broadcast (&self->committed);
+    return true;
+}
+
+static bool begin (EcfsCatalog *self, GError **error)
+{
+    int rc = ecfs_control (self, STMT_BEGIN);
+    if (rc != SQLITE_OK)
+        return ecfs_db_fail (self->db, rc, error, self->path, "BEGIN");
+    if (!load_counters (self, &self->counters, error)) {
+        (void) ecfs_control (self, STMT_ROLLBACK); /* nothing was changed */
+        return false;
+    }
+    self->in_txn = true;
+    self->txn++;
+    self->begun_us = ecfs_now_us ();
+    return true;
+}
+
+bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
+{
+    if (self->readonly)
+        return ecfs_fail (error, EROFS, "catalog %s is open for reading only", self->path);
+    if (self->broken || self->failure != NULL)
+        return fail_state (self, error);
+    /* Under load the flusher may not get the lock in time. */
+    if (self->in_txn && ecfs_now_us () - self->begun_us > 2 * GROUP_US && !commit (self, error))
+        return false;
+    if (!self->in_txn && !begin (self, error))
+        return false;
+    int rc = ecfs_control (self, STMT_SAVEPOINT);
+    if (rc != SQLITE_OK)
+        return ecfs_db_fail (self->db, rc, error, self->path, "SAVEPOINT");
+    op->counters = self->counters;
+    op->redo_size = self->redo->len;
+    g_byte_array_set_size (self->record, 0);
+    return true;
+}
+
+static bool append_journal (EcfsCatalog *self, GError **error)
+{
+    if (self->record->len == 0)
+        return true;
+    self->counters.sequence++;
+    self->counters.totals.journal_records++;
+    return EXEC (self, JOURNAL_INSERT, error, INT (self->counters.sequence), INT (ecfs_real_ns ()),
+                 BLOB (self->record->data, self->record->len));
+}
+
+static void undo (EcfsCatalog *self, const Op *op)
+{
+    self->counters = op->counters;
+    g_byte_array_set_size (self->redo, op->redo_size);
+    if (sqlite3_get_autocommit (self->db)) {
+        (void) restore_txn (self); /* broken says it */
+        return;
+    }
+    if (ecfs_control (self, STMT_ROLLBACK_TO) != SQLITE_OK || ecfs_control (self, STMT_RELEASE) != SQLITE_OK)
+        set_broken (self, sqlite3_errmsg (self->db));
+}
+
+bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error)
+{
+    ok = ok && append_journal (self, error);
+    if (ok) {
+        int rc = ecfs_control (self, STMT_RELEASE);
+        if (rc != SQLITE_OK)
+            ok = ecfs_db_fail (self->db, rc, error, self->path, "RELEASE");
+    }
+    if (!ok)
+        undo (self, op);
+    if (self->in_txn && self->redo->len == 0) { /* nothing changed: no reason to keep others from the database */
+        if (ecfs_control (self, STMT_ROLLBACK) != SQLITE_OK)
+            set_broken (self, sqlite3_errmsg (self->db));
+        self->in_txn = false;
+        self->durable_txn = self->txn;
+    } else if (ok && op->redo_size == 0) {
+        self->flush_at_us = self->begun_us + GROUP_US;
+        ecfs_cond_signal (&self->wake);
+    }
+    return ok;
+}
+
+void ecfs_op_enter (EcfsCatalog *self)
+{
+    atomic_fetch_add (&self->n_entering, 1);
+    ecfs_mutex_lock (&self->lock);
+    atomic_fetch_sub (&self->n_entering, 1);
+}
+
+/* Whoever finds nobody about to join commits for all; the deadline is for joiners that fail before they get here. */
+bool ecfs_op_wait (EcfsCatalog *self, GError **error)
+{
+    uint64_t txn = self->txn;
+    int64_t deadline_us = ecfs_now_us () + GATHER_US;
+    while (self->durable_txn < txn) {
+        if (self->broken || self->failure != NULL)
+            return fail_state (self, error);
+        if (atomic_load (&self->n_entering) > 0 && ecfs_now_us () < deadline_us)
+            (void) ecfs_cond_wait_until (&self->committed, &self->lock, deadline_us); /* the loop looks */
+        else if (!commit (self, error))
+            return false;
+    }
+    return true;
+}
+
+bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
+{
+    ecfs_op_enter (self);
+    bool ok = ecfs_op_wait (self, error);
+    ecfs_mutex_unlock (&self->lock);
+    return ok;
+}
+
+static void *flush (void *data)
+{
+    EcfsCatalog *self = data;
+    ecfs_mutex_lock (&self->lock);
+    while (!self->stopping) {
+        int64_t now_us = ecfs_now_us ();
+        if (self->in_txn && now_us >= self->flush_at_us)
+            (void) commit (self, NULL); /* kept as failure, which everybody sees */
+        else
+            (void) ecfs_cond_wait_until (&self->wake, &self->lock,
+                                         self->in_txn ? self->flush_at_us : now_us + 60 * G_USEC_PER_SEC);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return NULL;
+}
+
+/* Opening */
+
+static bool refuse_network_disk (const char *path, GError **error)
+{
+    struct statfs fs;
+    if (statfs (path, &fs) != 0)
+        return ecfs_fail_errno (error, errno, "catalog %s", path);
+    unsigned long type = (unsigned long) fs.f_type & 0xffffffff;
+    if (type == 0x6969 || type == 0xfe534d42 || type == 0xff534d42) /* NFS, SMB2, CIFS */
+        return ecfs_fail (error, ENOTSUP,
+                          "catalog %s is on a network file system, where its locks and its shared "
+                          "memory do not work: keep the archive directory on a local disk",
+                          path);
+    return true;
+}
+
+static bool configure (sqlite3 *db, const char *path, bool readonly, GError **error)
+{
+    (void) sqlite3_extended_result_codes (db, 1);                      /* cannot fail on an open database */
+    (void) sqlite3_busy_timeout (db, BUSY_MS);                         /* likewise */
+    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL); /* likewise, and the next three */
+    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    (void) sqlite3_db_config (db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    /* Nothing is spilled before COMMIT: until then a full disk cannot hurt. */
+    int rc =
+        sqlite3_exec (db,
+                      "PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON; PRAGMA synchronous = FULL; "
+                      "PRAGMA cache_spill = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768; "
+                      "PRAGMA wal_autocheckpoint = " G_STRINGIFY (CHECKPOINT) "; "
+                                                                              "PRAGMA journal_size_limit = 67108864",
+                      NULL, NULL, NULL);
+    if (rc == SQLITE_OK && !readonly)
+        rc = sqlite3_exec (db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+    return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");
+}
+
+static sqlite3 *open_db (const char *path, int flags, bool immutable, GError **error)
+{
+    g_autofree char *absolute = g_canonicalize_filename (path, NULL);
+    g_autofree char *escaped = g_uri_escape_string (absolute, "/", false);
+    g_autofree char *uri = g_strconcat ("file:", escaped, immutable ? "?immutable=1" : NULL, NULL);
+    sqlite3 *db = NULL;
+    bool readonly = (flags & SQLITE_OPEN_READONLY) != 0;
+    int rc = sqlite3_open_v2 (uri, &db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+    int version = 0;
+    bool ok = rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");
+    if (ok && configure (db, path, readonly, error) &&
+        ((flags & SQLITE_OPEN_CREATE) != 0 || ecfs_schema_check (db, path, &version, error)) &&
+        (readonly || ecfs_schema_migrate (db, path, error)))
+        return db;
+    (void) sqlite3_close (db); /* nothing was written */
+    return NULL;
+}
+
+/* A catalog in a directory that cannot be written has no place for SQLite's shared memory; without a log nobody is
+ * writing, and it can be read as it is. */
+static sqlite3 *open_readonly (const char *path, GError **error)
+{
+    g_autoptr (GError) first = NULL;
+    sqlite3 *db = open_db (path, SQLITE_OPEN_READONLY, false, &first);
+    if (db != NULL)
+        return db;
+    g_autofree char *wal = g_strconcat (path, "-wal", NULL);
+    g_autofree char *dir = g_path_get_dirname (path);
+    struct stat st;
+    bool has_log = stat (wal, &st) == 0 ? st.st_size > 0 : errno != ENOENT;
+    if (!has_log && access (dir, W_OK) != 0 && !g_error_matches (first, ECFS_ERROR, EBADMSG) &&
+        !g_error_matches (first, ECFS_ERROR, ENOTSUP))
+        return open_db (path, SQLITE_OPEN_READONLY, true, error);
+    g_propagate_error (error, g_steal_pointer (&first));
+    return NULL;
+}
+
+static bool load_meta (EcfsCatalog *self, GError **error)
+{
+    autoquery *query = ecfs_query (self, STMT_META_GET, NULL, 0, error);
+    int found = ecfs_query_step (self, query, error);
+    if (found < 0)
+        return false;
+    uint64_t epoch;
+    if (found == 0 || !ecfs_column_bytes (query, 0, self->archive.bytes, sizeof self->archive.bytes) ||
+        !ecfs_column_u64 (query, 1, UINT32_MAX, &epoch))
+        return ecfs_bad_row (error, "meta", 1, "does not say which archive this is");
+    self->epoch = (uint32_t) epoch;
+    return true;
+}
+
+/* Numbers that would be given out twice, or a root that is none, are found before anything is done with them. */
+static bool check_start (EcfsCatalog *self, GError **error)
+{
+    Counters counters;
+    int64_t max_ino, max_seq;
+    Inode root;
+    if (!load_meta (self, error) || !load_counters (self, &counters, error) ||
+        ecfs_query_number (self, STMT_INODE_MAX, NULL, 0, &max_ino, error) < 0 ||
+        ecfs_query_number (self, STMT_JOURNAL_MAX, NULL, 0, &max_seq, error) < 0)
+        return false;
+    if (counters.next_ino <= (uint64_t) max_ino || counters.sequence < (uint64_t) max_seq)
+        return ecfs_bad_row (error, "counters", 1, "is behind the rows that it counts");
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_inode_get_dir (self, ECFS_ROOT_INO, &root, &why))
+        return ecfs_bad_row (error, "inodes", ECFS_ROOT_INO, why->message);
+    return true;
+}
+
+static EcfsCatalog *wrap_db (const char *path, sqlite3 *db, bool readonly)
+{
+    EcfsCatalog *self = g_new0 (EcfsCatalog, 1);
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->wake);
+    ecfs_cond_init (&self->committed);
+    self->path = g_strdup (path);
+    self->readonly = readonly;
+    self->db = db;
+    self->redo = g_byte_array_new ();
+    self->record = g_byte_array_new ();
+    return self;
+}
+
+static void free_catalog (EcfsCatalog *self)
+{
+    ecfs_finalize_all (self);
+    int rc = sqlite3_close (self->db);
+    if (rc != SQLITE_OK)
+        g_warning ("catalog %s: closing: %s", self->path, sqlite3_errstr (rc));
+    g_byte_array_unref (self->redo);
+    g_byte_array_unref (self->record);
+    ecfs_cond_clear (&self->wake);
+    ecfs_cond_clear (&self->committed);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self->failure);
+    g_free (self->path);
+    g_free (self);
+}
+
+EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error)
+{
+    bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
+    if (!refuse_network_disk (path, error))
+        return NULL;
+    sqlite3 *db = readonly ? open_readonly (path, error) : open_db (path, SQLITE_OPEN_READWRITE, false, error);
+    if (db == NULL)
+        return NULL;
+    EcfsCatalog *self = wrap_db (path, db, readonly);
+    if (!ecfs_prepare_all (self, error) || !check_start (self, error)) {
+        free_catalog (self);
+        return NULL;
+    }
+    if (!readonly && (errno = pthread_create (&self->flusher, NULL, flush, self)) != 0) {
+        told (ecfs_fail_errno (error, errno, "catalog %s: starting a thread", path));
+        free_catalog (self);
+        return NULL;
+    }
+    return self;
+}
+
+bool ecfs_catalog_close (EcfsCatalog *self, GError **error)
+{
+    if (self == NULL)
+        return true;
+    ecfs_mutex_lock (&self->lock);
+    self->stopping = true;
+    ecfs_cond_signal (&self->wake);
+    ecfs_mutex_unlock (&self->lock);
+    if (!self->readonly)
+        (void) pthread_join (self->flusher, NULL); /* fails only for threads that are none */
+    ecfs_mutex_lock (&self->lock);
+    bool ok = self->broken ? fail_state (self, error) : commit (self, error);
+    ecfs_mutex_unlock (&self->lock);
+    free_catalog (self);
+    return ok;
+}
+
+/* Creating */
+
+static bool insert_first_rows (EcfsCatalog *self, GError **error)
+{
+    int64_t now_ns = ecfs_real_ns ();
+    Inode root = {.attr = {.ino = ECFS_ROOT_INO,
+                           .mode = S_IFDIR | 0755,
+                           .nlink = 2,
+                           .uid = geteuid (),
+                           .gid = getegid (),
+                           .atime_ns = now_ns,
+                           .mtime_ns = now_ns,
+                           .ctime_ns = now_ns,
+                           .btime_ns = now_ns}};
+    ecfs_journal_put_epoch (self->record, 1);
+    return ecfs_inode_insert (self, &root, NULL, error) && append_journal (self, error);
+}
+
+static bool exec_meta (sqlite3 *db, const char *path, const EcfsUuid *archive, GError **error)
+{
+    sqlite3_stmt *insert = NULL;
+    int rc = sqlite3_prepare_v2 (db, "INSERT INTO meta (id, archive, epoch, created_ns) VALUES (1, ?, 1, ?)", -1,
+                                 &insert, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_blob (insert, 1, archive->bytes, sizeof archive->bytes, SQLITE_STATIC);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_int64 (insert, 2, ecfs_real_ns ());
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step (insert);
+    (void) sqlite3_finalize (insert); /* repeats rc */
+    if (rc == SQLITE_DONE)
+        rc = sqlite3_exec (db, "INSERT INTO counters VALUES (1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)", NULL, NULL, NULL);
+    return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "making it");
+}
+
+static bool fill_new (EcfsCatalog *self, const EcfsUuid *archive, GError **error)
+{
+    if (!exec_meta (self->db, self->path, archive, error) || !ecfs_prepare_all (self, error))
+        return false;
+    ecfs_mutex_lock (&self->lock);
+    bool ok = begin (self, error) && insert_first_rows (self, error) && commit (self, error);
+    ecfs_mutex_unlock (&self->lock);
+    return ok;
+}
+
+static bool fill_file (const char *path, const EcfsUuid *archive, GError **error)
+{
+    sqlite3 *db = open_db (path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, false, error);
+    if (db == NULL)
+        return false;
+    EcfsCatalog *self = wrap_db (path, db, false);
+    bool ok = fill_new (self, archive, error);
+    free_catalog (self); /* as the last connection it moves the log into the file */
+    return ok;
+}
+
+/* The finished file appears under its name at once. */
+static bool publish_file (const char *from, const char *to, GError **error)
+{
+    g_autofree char *dir = g_path_get_dirname (to);
+    if (renameat2 (AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0)
+        return ecfs_fail_errno (error, errno, "catalog %s", to);
+    int result = ecfs_fsync_dir (AT_FDCWD, dir);
+    return result == 0 || ecfs_fail_errno (error, -result, "directory %s", dir);
+}
+
+bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **error)
+{
+    g_autofree char *temporary = g_strconcat (path, ".new-XXXXXX", NULL);
+    if (access (path, F_OK) == 0)
+        return ecfs_fail_errno (error, EEXIST, "catalog %s", path);
+    ecfs_autofd fd = g_mkstemp_full (temporary, O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "catalog %s", path);
+    bool ok = refuse_network_disk (temporary, error) && fill_file (temporary, archive, error) &&
+              publish_file (temporary, path, error);
+    if (!ok)
+        (void) unlink (temporary); /* the first error is the one to tell */
+    return ok;
+}
+
+/* Facts */
+
+const EcfsUuid *ecfs_catalog_archive (const EcfsCatalog *self)
+{
+    return &self->archive;
+}
+
+uint32_t ecfs_catalog_epoch (const EcfsCatalog *self)
+{
+    return self->epoch;
+}
+
+static bool get_counters (EcfsCatalog *self, Counters *ret_counters, GError **error)
+{
+    if (!self->in_txn)
+        return load_counters (self, ret_counters, error);
+    *ret_counters = self->counters;
+    return true;
+}
+
+uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
+{
+    Counters counters = {.sequence = 0};
+    g_autoptr (GError) error = NULL;
+    if (!READ (self, get_counters (self, &counters, &error)))
+        g_warning ("%s", error->message);
+    return counters.sequence;
+}
+
+bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error)
+{
+    Counters counters;
+    if (!READ (self, get_counters (self, &counters, error)))
+        return false;
+    *ret_totals = counters.totals;
+    return true;
+}
+
+void ecfs_journal_row_free (EcfsJournalRow *row)
+{
+    if (row == NULL)
+        return;
+    g_byte_array_unref (row->record);
+    g_free (row);
+}
+
+static GPtrArray *journal_rows (EcfsCatalog *self, uint64_t after, size_t max, GError **error)
+{
+    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
+    autoquery *query = QUERY (self, JOURNAL_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsJournalRow *row = g_new0 (EcfsJournalRow, 1);
+        row->sequence = (uint64_t) sqlite3_column_int64 (query, 0);
+        row->time_ns = sqlite3_column_int64 (query, 1);
+        row->record = g_byte_array_new ();
+        g_byte_array_append (row->record, sqlite3_column_blob (query, 2), (guint) sqlite3_column_bytes (query, 2));
+        g_ptr_array_add (rows, row);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&rows);
+}
+
+GPtrArray *ecfs_catalog_journal (EcfsCatalog *self, uint64_t after, size_t max, GError **error)
+{
+    return READ (self, journal_rows (self, after, max, error));
+}

@@ -1,0 +1,274 @@
+/*
+ * What the files of the catalog share.
+ *
+ * One lock serialises the catalog. Every function declared here, and every static function of the folder that takes
+ * the catalog, runs with it held; public functions take it, through CHANGE (), CHANGE_DURABLE () and READ ().
+ *
+ * States of the write transaction:
+ *
+ *   state    meaning                                  fields                       leaves by
+ *   idle     nothing is open                          txn == durable_txn           op_begin: BEGIN
+ *   open     operations since BEGIN are in SQLite's   redo, flush_at_us            commit: → idle, or failing
+ *            cache and, as statements, in redo
+ *   failing  COMMIT failed; the operations were       failure, flush_at_us (the    commit succeeds: → idle
+ *            replayed from redo, so they are visible  next try)                    replay fails: → broken
+ *   broken   replay failed: operations are lost       broken                       close
+ *
+ * SQLite rolls a transaction back when its COMMIT fails; redo, the list of changing statements with their values, is
+ * what makes "kept in memory and tried again" true. Ids come out the same in the replay: they depend on the database
+ * alone.
+ */
+#ifndef ECFS_CATALOG_PRIV_H
+#define ECFS_CATALOG_PRIV_H
+
+#include "catalog/catalog.h"
+#include "catalog/journal.h"
+#include "catalog/statements.h"
+#include "util/lock.h"
+
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
+#define ECFS_CATALOG_VERSION        1
+#define ECFS_CODE_MAX               31 /* bytes of a code's text */
+
+/* What would cost a scan to find out; one row, written with each COMMIT. */
+typedef struct Counters {
+    uint64_t next_ino;
+    uint64_t next_position;
+    uint64_t sequence;
+    EcfsTotals totals;
+} Counters;
+
+struct EcfsCatalog {
+    EcfsMutex lock;
+    atomic_uint n_entering; /* durable callers that are about to take the lock; atomic */
+    /* immutable after open */
+    char *path;
+    bool readonly;
+    EcfsUuid archive;
+    uint32_t epoch;
+    pthread_t flusher;
+    /* guarded by lock */
+    sqlite3 *db;
+    sqlite3_stmt *statements[N_STATEMENTS];
+    Counters counters;    /* valid in open and failing */
+    GByteArray *redo;     /* statements since BEGIN */
+    GByteArray *record;   /* journal record of the operation that runs */
+    bool in_txn;          /* open or failing */
+    uint64_t txn;         /* number of the last transaction begun */
+    uint64_t durable_txn; /* number of the last one committed */
+    int64_t begun_us;
+    int64_t flush_at_us;
+    char *failure; /* why COMMIT fails, or NULL */
+    bool broken;
+    bool stopping;
+    EcfsCond wake;      /* the flusher: flush_at_us or stopping changed */
+    EcfsCond committed; /* durable_txn, failure or broken changed */
+};
+
+/* Where an operation began, for undoing it alone. */
+typedef struct Op {
+    Counters counters;
+    guint redo_size;
+} Op;
+
+bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
+/** Keeps (@ok) or undoes what was done since op_begin; appends its journal record. Returns @ok unless that fails. */
+bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error) ECFS_REQUIRES (self->lock);
+/** Returns when all changes up to now are on disk. */
+bool ecfs_op_wait (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock);
+void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock));
+
+/* An operation whose steps are @call, a bool expression that sets @error. */
+#define CHANGE(self, error, call)                                                                                      \
+    ({                                                                                                                 \
+        Op op_;                                                                                                        \
+        ecfs_mutex_lock (&(self)->lock);                                                                               \
+        bool ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error);                       \
+        ecfs_mutex_unlock (&(self)->lock);                                                                             \
+        ok_;                                                                                                           \
+    })
+#define CHANGE_DURABLE(self, error, call)                                                                              \
+    ({                                                                                                                 \
+        Op op_;                                                                                                        \
+        ecfs_op_enter (self);                                                                                          \
+        bool ok_ = ecfs_op_begin (self, &op_, error) && ecfs_op_end (self, &op_, (call), error) &&                     \
+                   ecfs_op_wait (self, error);                                                                         \
+        ecfs_mutex_unlock (&(self)->lock);                                                                             \
+        ok_;                                                                                                           \
+    })
+#define READ(self, call)                                                                                               \
+    ({                                                                                                                 \
+        ecfs_mutex_lock (&(self)->lock);                                                                               \
+        __typeof__ (call) result_ = (call);                                                                            \
+        ecfs_mutex_unlock (&(self)->lock);                                                                             \
+        result_;                                                                                                       \
+    })
+
+/* db.c: statements */
+
+typedef enum ValueType { VALUE_NULL, VALUE_INT, VALUE_BLOB, VALUE_TEXT } ValueType;
+
+typedef struct Value {
+    ValueType type;
+    int64_t number;    /* or the size of bytes */
+    const void *bytes; /* borrowed */
+} Value;
+
+#define INT(x)        ((Value){.type = VALUE_INT, .number = (int64_t) (x)})
+#define BLOB(b, size) ((Value){.type = VALUE_BLOB, .number = (int64_t) (size), .bytes = (b)})
+#define UUID(uuid)    BLOB ((uuid)->bytes, sizeof (uuid)->bytes)
+#define NAME(name)    BLOB (name, strlen (name))
+#define TEXT(t)       ecfs_value_text (t) /* NULL is SQL's NULL */
+#define VALUES(...)   (const Value[]){__VA_ARGS__}, G_N_ELEMENTS (((const Value[]){__VA_ARGS__}))
+
+Value ecfs_value_text (const char *text);
+
+/** Runs a changing statement and notes it in redo. */
+bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
+#define EXEC(self, id, error, ...) ecfs_exec (self, STMT_##id, VALUES (__VA_ARGS__), error)
+
+/** Rows that the last ecfs_exec () changed; the id of the row that it inserted. */
+uint64_t ecfs_changes (EcfsCatalog *self);
+int64_t ecfs_inserted (EcfsCatalog *self);
+
+/** Runs everything in @redo from its start again. */
+bool ecfs_replay (EcfsCatalog *self, GError **error);
+
+/** A query with its values bound; NULL with @error. To be stepped and given to ecfs_query_end (). */
+sqlite3_stmt *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error);
+#define QUERY(self, id, error, ...) ecfs_query (self, STMT_##id, VALUES (__VA_ARGS__), error)
+/** 1: a row; 0: no more; -1: @error. */
+int ecfs_query_step (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
+void ecfs_query_end (sqlite3_stmt **query);
+#define autoquery __attribute__ ((cleanup (ecfs_query_end))) sqlite3_stmt
+
+/** Runs a query whose first row's first column is a number. 1: there; 0: no row; -1: @error. */
+int ecfs_query_number (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, int64_t *ret_number,
+                       GError **error);
+#define QUERY_NUMBER(self, id, ret, error, ...) ecfs_query_number (self, STMT_##id, VALUES (__VA_ARGS__), ret, error)
+
+/** Runs a statement without values that is not to be replayed (BEGIN, COMMIT, SAVEPOINT). */
+int ecfs_control (EcfsCatalog *self, StatementId id);
+
+/** Prepares all statements. */
+bool ecfs_prepare_all (EcfsCatalog *self, GError **error);
+void ecfs_finalize_all (EcfsCatalog *self);
+
+/** The one place where SQLite's codes become errnos; @what is the operation. Always false. */
+bool ecfs_db_fail (sqlite3 *db, int rc, GError **error, const char *path, const char *what)
+    __attribute__ ((warn_unused_result));
+/** A row that cannot be: EBADMSG naming it. Always false. */
+bool ecfs_bad_row (GError **error, const char *table, int64_t row, const char *what)
+    __attribute__ ((warn_unused_result));
+
+/* For functions that say failure by NULL or -1, or by the text of a local error. */
+static inline void told (bool failed)
+{
+    (void) failed;
+}
+
+/* Columns of the current row; false when the value is not of that kind. */
+bool ecfs_column_u64 (sqlite3_stmt *query, int column, uint64_t max, uint64_t *ret_value);
+bool ecfs_column_bytes (sqlite3_stmt *query, int column, void *to, size_t size); /* exactly size */
+
+int64_t ecfs_real_ns (void);
+
+/* schema.c */
+
+/** Makes the tables of the current version in an empty database, or brings an older one there. */
+bool ecfs_schema_migrate (sqlite3 *db, const char *path, GError **error);
+/** Whether @db is a catalog of a version that this program can read; sets *ret_version. */
+bool ecfs_schema_check (sqlite3 *db, const char *path, int *ret_version, GError **error);
+
+/* inode.c */
+
+typedef struct Inode {
+    EcfsAttr attr;
+    uint64_t committed_size; /* of the content that extents describe; attr.size may be that of staging */
+    bool has_code;
+    char code[ECFS_CODE_MAX + 1];
+} Inode;
+
+/** Reads INODE_COLUMNS from @column on. */
+bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GError **error);
+/** ENOENT when there is none. */
+bool ecfs_inode_get (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
+/** The same for a directory that still has its name: ENOTDIR, ENOENT. */
+bool ecfs_inode_get_dir (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
+/** Adds and journals a new inode; @target is that of a symlink, else NULL. */
+bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *target, GError **error);
+/** Stores all but nlink and rdev. */
+bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error);
+/** The same, and journals the inode. */
+bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error);
+/** Stores and journals times; the link count too when that @relinked. */
+bool ecfs_inode_touch (EcfsCatalog *self, const Inode *inode, bool relinked, GError **error);
+/** mtime and ctime of a directory become @now_ns, its link count changes by @links. */
+bool ecfs_inode_touch_dir (EcfsCatalog *self, Inode *dir, int links, int64_t now_ns, GError **error);
+/** 1..255 bytes, no '/', neither "." nor "..". */
+bool ecfs_name_check (const char *name, GError **error);
+/** 1: found, *ret_inode set; 0: no such name; -1: @error. */
+int ecfs_entry_find (EcfsCatalog *self, uint64_t parent, const char *name, Inode *ret_inode, GError **error);
+/** The parent and name (may be NULL; g_free) of one entry of an inode. 1, 0: has none, -1. */
+int ecfs_entry_of (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, char **ret_name, GError **error);
+/** Copies @inode's attributes to @ret_attr where that is not NULL; always true. */
+bool ecfs_attr_out (const Inode *inode, EcfsAttr *ret_attr);
+
+/** A name from a row, g_free (); NULL and EBADMSG when it is none. @parent is for the message. */
+char *ecfs_column_name (sqlite3_stmt *query, int column, int64_t parent, GError **error);
+
+/* namespace.c */
+
+/** 1, 0, -1. */
+int ecfs_dir_is_empty (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Whether directory @ino is @above or somewhere in it: 1, 0, -1. */
+int ecfs_dir_is_below (EcfsCatalog *self, uint64_t ino, uint64_t above, GError **error);
+/** One link less (none for a directory), stored and journalled. */
+bool ecfs_inode_lose_name (EcfsCatalog *self, Inode *inode, int64_t now_ns, GError **error);
+
+/* content.c */
+
+/** Removes extents (all, or what lies above @size) and queues objects that lose their last one. */
+bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error);
+bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error);
+
+/* pending.c */
+
+/** Queues one stripe for deletion. */
+bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool at_once,
+                          GError **error);
+
+typedef struct Intent {
+    EcfsUuid object;
+    uint32_t epoch;
+    uint64_t sequence;
+    GArray *stripes; /* of EcfsStripeRow; owned */
+} Intent;
+
+/** 1; 0: there is none; -1. To be cleared. */
+int ecfs_intent_get (EcfsCatalog *self, int64_t id, Intent *ret_intent, GError **error);
+void ecfs_intent_clear (Intent *intent);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Intent, ecfs_intent_clear)
+/** Ends an intent; its stripes that are not in @kept (of EcfsStripeRow, may be NULL) go to the deletion queue. */
+bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const GArray *kept, GError **error);
+/** Whether @stripes has this index with this instance on this endpoint. */
+bool ecfs_stripes_have (const GArray *stripes, const EcfsStripeRow *stripe);
+/** The UUID of an endpoint; ENOENT. */
+bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid, GError **error);
+/** EINVAL unless index, instance and endpoint are possible. */
+bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error);
+
+/* staging.c */
+
+bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error);
+/** Whether the inode has bytes in staging that are not committed: 1, 0, -1. */
+int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error);
+/** After a publish: the row goes (@full) or becomes STORED. */
+bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error);
+bool ecfs_staging_drop_inode (EcfsCatalog *self, uint64_t ino, GError **error);
+
+#endif

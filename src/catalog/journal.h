@@ -1,0 +1,135 @@
+/*
+ * The records of the journal: what every change of the namespace wrote, as images of what is true after it. Applying
+ * the records of a catalog in order of their sequence numbers gives its namespace; applying one twice does no harm.
+ *
+ * A record is one byte, the version of the encoding (1), and items up to its end. An item is
+ *
+ *     u8 type, u32 size, size bytes of payload
+ *
+ * All numbers are little-endian and unsigned; times are signed nanoseconds since 1970. A reader skips items of an
+ * unknown type with bit 0x80 set and refuses a record with any other unknown type. A payload is, by type:
+ *
+ *     1 EPOCH          u32 epoch
+ *     2 INODE          u64 ino, u32 mode, u32 nlink, u32 uid, u32 gid, u64 rdev, u64 size, i64 atime, i64 mtime,
+ *                      i64 ctime, i64 btime, u8 size of code (0: the archive's default), code
+ *                      size: of the committed content, never of staging
+ *     3 TARGET         u64 ino, target of a symlink (the rest)
+ *     4 NAME_ADDED     u64 parent, u64 ino, name (the rest); in place of what had this name
+ *     5 NAME_REMOVED   u64 parent, name (the rest)
+ *     6 TOUCH          u64 ino, u32 nlink, i64 mtime, i64 ctime
+ *     7 XATTR_SET      u64 ino, u8 size of name, name, value (the rest)
+ *     8 XATTR_REMOVED  u64 ino, name (the rest)
+ *     9 OBJECT         16 UUID, u32 epoch, u64 sequence, u64 size, u32 segment bytes, u32 block bytes, u32 header
+ * bytes, 16 digest, u8 size of code, code, u16 number of stripes, stripes 10 CONTENT        u64 ino, u64 size, i64
+ * mtime, i64 ctime, u32 number of extents, each: u64 offset in the file, u64 length, 16 UUID of the object, u64 offset
+ * in the object; in place of all it had 11 STRIPE         16 UUID of the object, stripe; in place of the one with its
+ * index 12 INODE_DROPPED  u64 ino; with its extents and attributes 13 INTENT         16 UUID of the object, u64 ino:
+ * stripes of this object may exist from here on 14 ENDPOINT       16 UUID, u8 state, name (the rest)
+ *
+ * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
+ * bytes without '/' and NUL; codes 1 to 31 bytes; extents ascend and do not overlap.
+ */
+#ifndef ECFS_CATALOG_JOURNAL_H
+#define ECFS_CATALOG_JOURNAL_H
+
+#include "catalog/catalog.h"
+#include "util/bytes.h"
+
+#define ECFS_JOURNAL_VERSION     1
+#define ECFS_JOURNAL_STRIPE_SIZE 50
+#define ECFS_JOURNAL_EXTENT_SIZE 40
+
+typedef enum EcfsJournalType {
+    ECFS_JOURNAL_EPOCH = 1,
+    ECFS_JOURNAL_INODE = 2,
+    ECFS_JOURNAL_TARGET = 3,
+    ECFS_JOURNAL_NAME_ADDED = 4,
+    ECFS_JOURNAL_NAME_REMOVED = 5,
+    ECFS_JOURNAL_TOUCH = 6,
+    ECFS_JOURNAL_XATTR_SET = 7,
+    ECFS_JOURNAL_XATTR_REMOVED = 8,
+    ECFS_JOURNAL_OBJECT = 9,
+    ECFS_JOURNAL_CONTENT = 10,
+    ECFS_JOURNAL_STRIPE = 11,
+    ECFS_JOURNAL_INODE_DROPPED = 12,
+    ECFS_JOURNAL_INTENT = 13,
+    ECFS_JOURNAL_ENDPOINT = 14,
+} EcfsJournalType;
+
+/* Bytes inside the record that is read; not terminated. */
+typedef struct EcfsJournalBytes {
+    const uint8_t *bytes;
+    size_t size;
+} EcfsJournalBytes;
+
+typedef struct EcfsJournalStripe {
+    uint16_t index;
+    uint64_t instance;
+    EcfsUuid endpoint;
+    uint64_t size;
+    uint8_t digest[ECFS_DIGEST_SIZE];
+} EcfsJournalStripe;
+
+typedef struct EcfsJournalExtent {
+    uint64_t offset;
+    uint64_t length;
+    EcfsUuid object;
+    uint64_t object_offset;
+} EcfsJournalExtent;
+
+/* One item; the fields that its type names above are set, the others zero. */
+typedef struct EcfsJournalItem {
+    EcfsJournalType type;
+    EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; ino of others */
+    uint64_t parent; /* NAME_* */
+    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT */
+    EcfsJournalBytes value; /* XATTR_SET, TARGET */
+    EcfsJournalBytes code;  /* INODE, OBJECT */
+    EcfsUuid uuid;          /* OBJECT, STRIPE, INTENT, ENDPOINT */
+    uint32_t epoch;         /* EPOCH, OBJECT */
+    uint8_t state;          /* ENDPOINT */
+    /* OBJECT */
+    uint64_t sequence;
+    uint64_t object_size;
+    uint32_t segment_bytes;
+    uint32_t block_bytes;
+    uint32_t header_bytes;
+    uint8_t digest[ECFS_DIGEST_SIZE];
+    /* OBJECT, STRIPE: for ecfs_journal_stripe (); CONTENT: for ecfs_journal_extent () */
+    size_t n_parts;
+    const uint8_t *parts;
+} EcfsJournalItem;
+
+/** Starts reading a record of @size bytes. Returns 0, -EBADMSG, or -ENOTSUP for a later encoding. */
+int ecfs_journal_open (EcfsCursor *ret_cursor, const uint8_t *record, size_t size);
+
+/** The next item. Returns 1, 0 at the end, -EBADMSG, or -ENOTSUP for a type that must not be skipped. */
+int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item);
+
+/** Part @i (< n_parts) of an item. */
+EcfsJournalStripe ecfs_journal_stripe (const EcfsJournalItem *item, size_t i);
+EcfsJournalExtent ecfs_journal_extent (const EcfsJournalItem *item, size_t i);
+
+/* Writing: each appends one item, and the version before the first. */
+
+void ecfs_journal_put_epoch (GByteArray *record, uint32_t epoch);
+/** @code may be NULL. */
+void ecfs_journal_put_inode (GByteArray *record, const EcfsAttr *attr, const char *code);
+void ecfs_journal_put_target (GByteArray *record, uint64_t ino, const char *target);
+void ecfs_journal_put_name_added (GByteArray *record, uint64_t parent, const char *name, uint64_t ino);
+void ecfs_journal_put_name_removed (GByteArray *record, uint64_t parent, const char *name);
+void ecfs_journal_put_touch (GByteArray *record, const EcfsAttr *attr);
+void ecfs_journal_put_xattr_set (GByteArray *record, uint64_t ino, const char *name, const void *value, size_t size);
+void ecfs_journal_put_xattr_removed (GByteArray *record, uint64_t ino, const char *name);
+/** @endpoints: the UUIDs of the endpoints of the stripes, in their order. */
+void ecfs_journal_put_object (GByteArray *record, const EcfsObjectRow *object, const EcfsUuid *endpoints);
+void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const EcfsJournalExtent *extents,
+                               size_t n_extents);
+void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                              const EcfsUuid *endpoint);
+void ecfs_journal_put_inode_dropped (GByteArray *record, uint64_t ino);
+void ecfs_journal_put_intent (GByteArray *record, const EcfsUuid *object, uint64_t ino);
+void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, EcfsEndpointState state,
+                                const char *name);
+
+#endif

@@ -1,0 +1,239 @@
+/* Intents (what may be on its way to endpoints) and deletions (what is to vanish from them). */
+#include "catalog/catalog_priv.h"
+
+bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error)
+{
+    if (stripe->index > 255 || stripe->instance == 0 || stripe->instance > INT64_MAX || stripe->size > INT64_MAX)
+        return ecfs_fail (error, EINVAL, "stripe %u with instance %" PRIu64 " and %" PRIu64 " bytes is impossible",
+                          stripe->index, stripe->instance, stripe->size);
+    return true;
+}
+
+bool ecfs_stripes_have (const GArray *stripes, const EcfsStripeRow *stripe)
+{
+    for (guint i = 0; stripes != NULL && i < stripes->len; i++) {
+        const EcfsStripeRow *other = &g_array_index (stripes, EcfsStripeRow, i);
+        if (other->index == stripe->index && other->instance == stripe->instance && other->endpoint == stripe->endpoint)
+            return true;
+    }
+    return false;
+}
+
+/* Index, instance and endpoint from three columns. */
+static bool read_place (sqlite3_stmt *query, int column, EcfsStripeRow *ret_stripe)
+{
+    uint64_t index;
+    *ret_stripe = (EcfsStripeRow){.endpoint = sqlite3_column_int64 (query, column + 2)};
+    if (!ecfs_column_u64 (query, column, 255, &index) ||
+        !ecfs_column_u64 (query, column + 1, INT64_MAX, &ret_stripe->instance))
+        return false;
+    ret_stripe->index = (uint16_t) index;
+    return true;
+}
+
+/* Deletions */
+
+bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool at_once,
+                          GError **error)
+{
+    /* The record of the running operation, if it writes one, is the one that no longer names the stripe. */
+    uint64_t sequence = self->counters.sequence + 1;
+    self->counters.totals.n_deletions++;
+    return EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
+                 INT (stripe->endpoint), INT (ecfs_real_ns ()), INT (at_once), INT (sequence));
+}
+
+static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, GArray *deletions, GError **error)
+{
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0)};
+        if (!ecfs_column_bytes (query, 1, deletion.object.bytes, sizeof deletion.object.bytes) ||
+            !read_place (query, 2, &deletion.stripe))
+            return ecfs_bad_row (error, "deletions", deletion.id, "its stripe is impossible");
+        g_array_append_val (deletions, deletion);
+    }
+    return found == 0;
+}
+
+static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error)
+{
+    g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
+    int64_t limit = (int64_t) MIN (max, INT_MAX);
+    autoquery *at_once = QUERY (self, DELETION_AT_ONCE, error, INT (endpoint), INT (limit));
+    if (!add_deletions (self, at_once, deletions, error))
+        return NULL;
+    autoquery *due = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_real_ns () - grace_ns),
+                            INT (limit - (int64_t) deletions->len));
+    return add_deletions (self, due, deletions, error) ? g_steal_pointer (&deletions) : NULL;
+}
+
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error)
+{
+    return READ (self, list_deletions (self, endpoint, grace_ns, max, error));
+}
+
+static bool deletion_done (EcfsCatalog *self, int64_t id, GError **error)
+{
+    if (!EXEC (self, DELETION_DELETE, error, INT (id)))
+        return false;
+    self->counters.totals.n_deletions -= ecfs_changes (self);
+    return true;
+}
+
+bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error)
+{
+    return CHANGE (self, error, deletion_done (self, deletion, error));
+}
+
+/* Intents */
+
+void ecfs_intent_clear (Intent *intent)
+{
+    g_clear_pointer (&intent->stripes, g_array_unref);
+}
+
+static bool read_intent_stripes (EcfsCatalog *self, int64_t id, GArray *stripes, GError **error)
+{
+    autoquery *query = QUERY (self, INTENT_STRIPE_LIST, error, INT (id));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsStripeRow stripe;
+        if (!read_place (query, 0, &stripe))
+            return ecfs_bad_row (error, "intent_stripes", id, "a stripe is impossible");
+        g_array_append_val (stripes, stripe);
+    }
+    return found == 0;
+}
+
+int ecfs_intent_get (EcfsCatalog *self, int64_t id, Intent *ret_intent, GError **error)
+{
+    autoquery *query = QUERY (self, INTENT_GET, error, INT (id));
+    int found = ecfs_query_step (self, query, error);
+    if (found != 1)
+        return found;
+    uint64_t epoch;
+    if (!ecfs_column_bytes (query, 0, ret_intent->object.bytes, sizeof ret_intent->object.bytes) ||
+        !ecfs_column_u64 (query, 1, UINT32_MAX, &epoch) ||
+        !ecfs_column_u64 (query, 2, INT64_MAX, &ret_intent->sequence)) {
+        told (ecfs_bad_row (error, "intents", id, "its object is impossible"));
+        return -1;
+    }
+    ret_intent->epoch = (uint32_t) epoch;
+    ret_intent->stripes = g_array_new (false, true, sizeof (EcfsStripeRow));
+    if (read_intent_stripes (self, id, ret_intent->stripes, error))
+        return 1;
+    ecfs_intent_clear (ret_intent);
+    return -1;
+}
+
+bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const GArray *kept, GError **error)
+{
+    for (guint i = 0; i < intent->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (intent->stripes, EcfsStripeRow, i);
+        if (!ecfs_stripes_have (kept, stripe) && !ecfs_deletion_queue (self, &intent->object, stripe, true, error))
+            return false;
+    }
+    return EXEC (self, INTENT_STRIPE_DELETE_ALL, error, INT (id)) && EXEC (self, INTENT_DELETE, error, INT (id));
+}
+
+static bool announce (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error)
+{
+    EcfsUuid uuid;
+    return ecfs_stripe_check (stripe, error) && ecfs_endpoint_uuid (self, stripe->endpoint, &uuid, error) &&
+           EXEC (self, INTENT_STRIPE_INSERT, error, INT (intent), INT (stripe->index), INT (stripe->instance),
+                 INT (stripe->endpoint));
+}
+
+static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, const EcfsStripeRow *stripes,
+                   size_t n_stripes, int64_t *ret_intent, GError **error)
+{
+    uint64_t sequence = self->counters.sequence + 1;
+    if (!EXEC (self, INTENT_INSERT, error, UUID (object), INT (ino), INT (self->epoch), INT (sequence),
+               INT (ecfs_real_ns ())))
+        return false;
+    *ret_intent = ecfs_inserted (self);
+    ecfs_journal_put_intent (self->record, object, ino);
+    for (size_t i = 0; i < n_stripes; i++)
+        if (!announce (self, *ret_intent, &stripes[i], error))
+            return false;
+    return true;
+}
+
+static bool begin_new (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent, GError **error)
+{
+    if (!begin (self, &object->uuid, ino, (const EcfsStripeRow *) (void *) object->stripes->data, object->stripes->len,
+                ret_intent, error))
+        return false;
+    object->epoch = self->epoch;
+    object->sequence = self->counters.sequence + 1;
+    return true;
+}
+
+bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent,
+                                GError **error)
+{
+    return CHANGE_DURABLE (self, error, begin_new (self, object, ino, ret_intent, error));
+}
+
+static bool begin_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes, size_t n_stripes,
+                        int64_t *ret_intent, GError **error)
+{
+    int64_t id;
+    int found = QUERY_NUMBER (self, OBJECT_BY_UUID, &id, error, UUID (&object->uuid));
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
+    return found == 1 && begin (self, &object->uuid, 0, stripes, n_stripes, ret_intent, error);
+}
+
+bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
+                               size_t n_stripes, int64_t *ret_intent, GError **error)
+{
+    return CHANGE_DURABLE (self, error, begin_more (self, object, stripes, n_stripes, ret_intent, error));
+}
+
+static bool add_stripe (EcfsCatalog *self, int64_t id, const EcfsStripeRow *stripe, GError **error)
+{
+    g_auto (Intent) intent = {.stripes = NULL};
+    int found = ecfs_intent_get (self, id, &intent, error);
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", id);
+    return found == 1 && announce (self, id, stripe, error);
+}
+
+bool ecfs_catalog_intent_add (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error)
+{
+    return CHANGE_DURABLE (self, error, add_stripe (self, intent, stripe, error));
+}
+
+static bool abort_intent (EcfsCatalog *self, int64_t id, GError **error)
+{
+    g_auto (Intent) intent = {.stripes = NULL};
+    int found = ecfs_intent_get (self, id, &intent, error);
+    return found == 0 || (found == 1 && ecfs_intent_end (self, id, &intent, NULL, error));
+}
+
+bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **error)
+{
+    return CHANGE (self, error, abort_intent (self, intent, error));
+}
+
+static int list_intents (EcfsCatalog *self, int64_t *ids, int max, GError **error)
+{
+    autoquery *query = QUERY (self, INTENT_LIST, error, INT (max));
+    int n = 0, found;
+    while ((found = ecfs_query_step (self, query, error)) == 1)
+        ids[n++] = sqlite3_column_int64 (query, 0);
+    return found < 0 ? -1 : n;
+}
+
+bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error)
+{
+    int64_t ids[64];
+    int n;
+    while ((n = READ (self, list_intents (self, ids, G_N_ELEMENTS (ids), error))) > 0)
+        for (int i = 0; i < n; i++)
+            if (!ecfs_catalog_intent_abort (self, ids[i], error))
+                return false;
+    return n == 0;
+}

@@ -1,0 +1,119 @@
+#include "catalog/catalog_priv.h"
+
+/*
+ * Names are BLOBs compared bytewise. Entries are found by name (primary key), listed by position, and found by inode.
+ * WITHOUT ROWID where the key is natural; AUTOINCREMENT where an id must never come back, since others remember it.
+ */
+static const char schema_1[] =
+    "CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), archive BLOB NOT NULL, epoch INTEGER NOT NULL, "
+    "  created_ns INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE counters (id INTEGER PRIMARY KEY CHECK (id = 1), next_ino INTEGER NOT NULL, "
+    "  next_position INTEGER NOT NULL, sequence INTEGER NOT NULL, n_inodes INTEGER NOT NULL, n_files INTEGER NOT NULL, "
+    "  n_objects INTEGER NOT NULL, content_bytes INTEGER NOT NULL, stripe_bytes INTEGER NOT NULL, "
+    "  n_staged INTEGER NOT NULL, n_not_full INTEGER NOT NULL, n_deletions INTEGER NOT NULL, "
+    "  journal_records INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE inodes (ino INTEGER PRIMARY KEY, mode INTEGER NOT NULL, nlink INTEGER NOT NULL, "
+    "  uid INTEGER NOT NULL, gid INTEGER NOT NULL, rdev INTEGER NOT NULL, size INTEGER NOT NULL, "
+    "  atime_ns INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, btime_ns INTEGER NOT NULL, "
+    "  committed_size INTEGER NOT NULL, code TEXT, target BLOB) STRICT;"
+    "CREATE INDEX inodes_orphaned ON inodes (ino) WHERE nlink = 0;"
+    "CREATE TABLE entries (parent INTEGER NOT NULL REFERENCES inodes (ino), name BLOB NOT NULL, "
+    "  position INTEGER NOT NULL, ino INTEGER NOT NULL REFERENCES inodes (ino), "
+    "  PRIMARY KEY (parent, name)) STRICT, WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX entries_by_position ON entries (parent, position, ino);"
+    "CREATE INDEX entries_by_ino ON entries (ino);"
+    "CREATE TABLE xattrs (ino INTEGER NOT NULL REFERENCES inodes (ino), name BLOB NOT NULL, value BLOB NOT NULL, "
+    "  PRIMARY KEY (ino, name)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE endpoints (id INTEGER PRIMARY KEY AUTOINCREMENT, uuid BLOB NOT NULL UNIQUE, "
+    "  name TEXT NOT NULL UNIQUE, state INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE objects (id INTEGER PRIMARY KEY AUTOINCREMENT, uuid BLOB NOT NULL UNIQUE, epoch INTEGER NOT NULL, "
+    "  sequence INTEGER NOT NULL, code TEXT NOT NULL, size INTEGER NOT NULL, segment_bytes INTEGER NOT NULL, "
+    "  block_bytes INTEGER NOT NULL, header_bytes INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;"
+    "CREATE TABLE stripes (object INTEGER NOT NULL REFERENCES objects (id), idx INTEGER NOT NULL, "
+    "  instance INTEGER NOT NULL, endpoint INTEGER NOT NULL REFERENCES endpoints (id), size INTEGER NOT NULL, "
+    "  digest BLOB NOT NULL, PRIMARY KEY (object, idx)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE extents (ino INTEGER NOT NULL REFERENCES inodes (ino), start INTEGER NOT NULL, "
+    "  length INTEGER NOT NULL, object INTEGER NOT NULL REFERENCES objects (id), object_start INTEGER NOT NULL, "
+    "  PRIMARY KEY (ino, start)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX extents_by_object ON extents (object);"
+    "CREATE TABLE intents (id INTEGER PRIMARY KEY AUTOINCREMENT, object BLOB NOT NULL, ino INTEGER NOT NULL, "
+    "  epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, begun_ns INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE intent_stripes (intent INTEGER NOT NULL REFERENCES intents (id), idx INTEGER NOT NULL, "
+    "  instance INTEGER NOT NULL, endpoint INTEGER NOT NULL REFERENCES endpoints (id), "
+    "  PRIMARY KEY (intent, idx, instance)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE staging (id INTEGER PRIMARY KEY AUTOINCREMENT, ino INTEGER NOT NULL REFERENCES inodes (ino), "
+    "  state INTEGER NOT NULL, fresh INTEGER NOT NULL, size INTEGER NOT NULL, since_ns INTEGER NOT NULL, error TEXT) "
+    "  STRICT;"
+    "CREATE INDEX staging_by_ino ON staging (ino);"
+    "CREATE TABLE deletions (id INTEGER PRIMARY KEY AUTOINCREMENT, object BLOB NOT NULL, idx INTEGER NOT NULL, "
+    "  instance INTEGER NOT NULL, endpoint INTEGER NOT NULL REFERENCES endpoints (id), queued_ns INTEGER NOT NULL, "
+    "  at_once INTEGER NOT NULL, sequence INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX deletions_by_endpoint ON deletions (endpoint, at_once, queued_ns);"
+    "CREATE TABLE journal (seq INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, record BLOB NOT NULL) STRICT;";
+
+/* Step i brings version i to i + 1. */
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1};
+
+static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
+{
+    int rc = sqlite3_exec (db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "changing the tables");
+}
+
+static bool read_pragma (sqlite3 *db, const char *path, const char *sql, int *ret_value, GError **error)
+{
+    sqlite3_stmt *query = NULL;
+    int rc = sqlite3_prepare_v2 (db, sql, -1, &query, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step (query);
+    if (rc == SQLITE_ROW)
+        *ret_value = sqlite3_column_int (query, 0);
+    bool ok = rc == SQLITE_ROW || ecfs_db_fail (db, rc, error, path, "reading its header");
+    (void) sqlite3_finalize (query); /* repeats rc */
+    return ok;
+}
+
+static bool migrate_from (sqlite3 *db, const char *path, int version, GError **error)
+{
+    for (int i = version; i < ECFS_CATALOG_VERSION; i++)
+        if (!run (db, path, migrations[i], error))
+            return false;
+    g_autofree char *stamp = g_strdup_printf ("PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
+                                              ECFS_CATALOG_APPLICATION_ID, ECFS_CATALOG_VERSION);
+    return run (db, path, stamp, error);
+}
+
+bool ecfs_schema_migrate (sqlite3 *db, const char *path, GError **error)
+{
+    int version = 0;
+    if (!read_pragma (db, path, "PRAGMA user_version", &version, error))
+        return false;
+    if (version == ECFS_CATALOG_VERSION)
+        return true;
+    if (!run (db, path, "BEGIN IMMEDIATE", error))
+        return false;
+    if (migrate_from (db, path, version, error))
+        return true;
+    (void) sqlite3_exec (db, "ROLLBACK", NULL, NULL, NULL); /* the first error is the one to tell */
+    return false;
+}
+
+bool ecfs_schema_check (sqlite3 *db, const char *path, int *ret_version, GError **error)
+{
+    int application = 0, version = 0;
+    if (!read_pragma (db, path, "PRAGMA application_id", &application, error) ||
+        !read_pragma (db, path, "PRAGMA user_version", &version, error))
+        return false;
+    if (application != ECFS_CATALOG_APPLICATION_ID || version <= 0)
+        return ecfs_fail (error, EBADMSG,
+                          "%s is a database, but not an ecfs catalog; restore it from a backup, or "
+                          "make a new one with 'ecfs recover'",
+                          path);
+    if (version > ECFS_CATALOG_VERSION)
+        return ecfs_fail (error, ENOTSUP,
+                          "catalog %s has version %d, made by a later ecfs; this one knows versions up "
+                          "to %d: install the later ecfs",
+                          path, version, ECFS_CATALOG_VERSION);
+    *ret_version = version;
+    return true;
+}

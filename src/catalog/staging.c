@@ -1,0 +1,171 @@
+/* Staging rows: files whose bytes are, or also are, in the staging area. */
+#include "catalog/catalog_priv.h"
+
+#include <sys/stat.h>
+
+bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error)
+{
+    if (!EXEC (self, STAGING_INSERT, error, INT (ino), INT (fresh), INT (ecfs_real_ns ())))
+        return false;
+    self->counters.totals.n_staged++;
+    if (ret_staging != NULL)
+        *ret_staging = ecfs_inserted (self);
+    return true;
+}
+
+static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    if (!S_ISREG (inode.attr.mode))
+        return ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no regular file", ino);
+    return ecfs_staging_insert (self, ino, false, ret_staging, error);
+}
+
+bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
+{
+    return CHANGE (self, error, add (self, ino, ret_staging, error));
+}
+
+int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    int64_t one;
+    return QUERY_NUMBER (self, STAGING_UNSTORED, &one, error, INT (ino));
+}
+
+void ecfs_staging_row_free (EcfsStagingRow *row)
+{
+    if (row == NULL)
+        return;
+    g_free (row->error);
+    g_free (row);
+}
+
+static bool read_row (sqlite3_stmt *query, EcfsStagingRow *ret_row, GError **error)
+{
+    int64_t id = sqlite3_column_int64 (query, 0);
+    uint64_t state, fresh;
+    if (!ecfs_column_u64 (query, 1, INT64_MAX, &ret_row->ino) ||
+        !ecfs_column_u64 (query, 2, ECFS_STAGING_STORED, &state) || !ecfs_column_u64 (query, 3, 1, &fresh) ||
+        !ecfs_column_u64 (query, 4, INT64_MAX, &ret_row->size))
+        return ecfs_bad_row (error, "staging", id, "a number is impossible");
+    ret_row->id = id;
+    ret_row->state = (EcfsStagingState) state;
+    ret_row->fresh = fresh != 0;
+    ret_row->since_ns = sqlite3_column_int64 (query, 5);
+    ret_row->error = g_strdup ((const char *) sqlite3_column_text (query, 6));
+    return true;
+}
+
+/* 1; 0: there is no such row; -1. ret_row->error is not set. */
+static int get (EcfsCatalog *self, int64_t id, EcfsStagingRow *ret_row, GError **error)
+{
+    autoquery *query = QUERY (self, STAGING_GET, error, INT (id));
+    int found = ecfs_query_step (self, query, error);
+    if (found != 1)
+        return found;
+    if (!read_row (query, ret_row, error))
+        return -1;
+    g_clear_pointer (&ret_row->error, g_free);
+    return 1;
+}
+
+/* The size that the inode shows, which is nobody's business but this machine's: not journalled. */
+static bool show_size (EcfsCatalog *self, uint64_t ino, bool committed, uint64_t size, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    inode.attr.size = committed ? inode.committed_size : size;
+    return ecfs_inode_store (self, &inode, error);
+}
+
+static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t size, const char *failure,
+                 GError **error)
+{
+    EcfsStagingRow row;
+    if (size > INT64_MAX || state > ECFS_STAGING_STORED)
+        return ecfs_fail (error, EINVAL, "a staging row cannot have state %d and %" PRIu64 " bytes", state, size);
+    int found = get (self, id, &row, error);
+    if (found == 0)
+        return ecfs_fail (error, ENOENT, "staging row %" PRId64 " does not exist", id);
+    if (found < 0)
+        return false;
+    int64_t since_ns = state == row.state ? row.since_ns : ecfs_real_ns ();
+    return EXEC (self, STAGING_UPDATE, error, INT (id), INT (state), INT (size), INT (since_ns), TEXT (failure)) &&
+           (state == ECFS_STAGING_STORED || show_size (self, row.ino, false, size, error));
+}
+
+bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
+                               const char *failure, GError **error)
+{
+    return CHANGE (self, error, set (self, staging, state, size, failure, error));
+}
+
+static bool delete_row (EcfsCatalog *self, int64_t id, GError **error)
+{
+    if (!EXEC (self, STAGING_DELETE, error, INT (id)))
+        return false;
+    self->counters.totals.n_staged -= ecfs_changes (self);
+    return true;
+}
+
+/* Without staged bytes the inode shows its committed size again. */
+static bool remove_row (EcfsCatalog *self, int64_t id, GError **error)
+{
+    EcfsStagingRow row;
+    int found = get (self, id, &row, error);
+    if (found <= 0)
+        return found == 0;
+    if (!delete_row (self, id, error))
+        return false;
+    int others = row.state == ECFS_STAGING_STORED ? 1 : ecfs_staging_unstored (self, row.ino, error);
+    return others == 1 || (others == 0 && show_size (self, row.ino, true, 0, error));
+}
+
+bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error)
+{
+    return CHANGE (self, error, remove_row (self, staging, error));
+}
+
+bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error)
+{
+    EcfsStagingRow row;
+    int found = get (self, staging, &row, error);
+    if (found < 0)
+        return false;
+    if (found == 0 || row.ino != ino)
+        return ecfs_fail (error, ESTALE, "staging row %" PRId64 " of inode %" PRIu64 " is gone", staging, ino);
+    if (full)
+        return delete_row (self, staging, error);
+    return EXEC (self, STAGING_UPDATE, error, INT (staging), INT (ECFS_STAGING_STORED), INT (row.size),
+                 INT (ecfs_real_ns ()), TEXT (NULL));
+}
+
+bool ecfs_staging_drop_inode (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    if (!EXEC (self, STAGING_DELETE_INO, error, INT (ino)))
+        return false;
+    self->counters.totals.n_staged -= ecfs_changes (self);
+    return true;
+}
+
+static GPtrArray *list (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_staging_row_free);
+    autoquery *query = ecfs_query (self, STMT_STAGING_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsStagingRow *row = g_new0 (EcfsStagingRow, 1);
+        g_ptr_array_add (rows, row);
+        if (!read_row (query, row, error))
+            return NULL;
+    }
+    return found < 0 ? NULL : g_steal_pointer (&rows);
+}
+
+GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list (self, error));
+}

@@ -1,0 +1,109 @@
+/*
+ * Every SQL statement of the catalog: X (id, text). All are prepared when the catalog is opened, which also proves that
+ * the tables are what this version expects. Parameters are bound in order.
+ */
+#ifndef ECFS_CATALOG_STATEMENTS_H
+#define ECFS_CATALOG_STATEMENTS_H
+
+#define INODE_COLUMNS                                                                                                  \
+    "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
+    "i.committed_size, i.code"
+#define OBJECT_COLUMNS   "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest"
+#define STAGING_COLUMNS  "id, ino, state, fresh, size, since_ns, error"
+#define DELETION_COLUMNS "id, object, idx, instance, endpoint"
+
+/* clang-format off */
+#define ECFS_STATEMENTS(X) \
+    X (BEGIN, "BEGIN IMMEDIATE") \
+    X (COMMIT, "COMMIT") \
+    X (ROLLBACK, "ROLLBACK") \
+    X (SAVEPOINT, "SAVEPOINT op") \
+    X (RELEASE, "RELEASE op") \
+    X (ROLLBACK_TO, "ROLLBACK TO op") \
+    X (META_GET, "SELECT archive, epoch FROM meta WHERE id = 1") \
+    X (COUNTERS_GET, "SELECT next_ino, next_position, sequence, n_inodes, n_files, n_objects, content_bytes, " \
+       "stripe_bytes, n_staged, n_not_full, n_deletions, journal_records FROM counters WHERE id = 1") \
+    X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \
+       "n_objects = ?, content_bytes = ?, stripe_bytes = ?, n_staged = ?, n_not_full = ?, n_deletions = ?, " \
+       "journal_records = ? WHERE id = 1") \
+    X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
+    X (INODE_INSERT, "INSERT INTO inodes (ino, mode, nlink, uid, gid, rdev, size, atime_ns, mtime_ns, ctime_ns, " \
+       "btime_ns, committed_size, code, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (INODE_UPDATE, "UPDATE inodes SET mode = ?2, uid = ?3, gid = ?4, size = ?5, atime_ns = ?6, mtime_ns = ?7, " \
+       "ctime_ns = ?8, committed_size = ?9, code = ?10 WHERE ino = ?1") \
+    X (INODE_TOUCH, "UPDATE inodes SET mtime_ns = ?2, ctime_ns = ?3 WHERE ino = ?1") \
+    X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
+    X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
+    X (INODE_TARGET, "SELECT target FROM inodes WHERE ino = ?") \
+    X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 ORDER BY ino LIMIT ?") \
+    X (INODE_MAX, "SELECT ifnull (max (ino), 0) FROM inodes") \
+    X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \
+       "WHERE e.parent = ? AND e.name = ?") \
+    X (ENTRY_GET, "SELECT ino, position FROM entries WHERE parent = ? AND name = ?") \
+    X (ENTRY_INSERT, "INSERT INTO entries (parent, name, position, ino) VALUES (?, ?, ?, ?)") \
+    X (ENTRY_DELETE, "DELETE FROM entries WHERE parent = ? AND name = ?") \
+    X (ENTRY_SET_INO, "UPDATE entries SET ino = ?3 WHERE parent = ?1 AND name = ?2") \
+    X (ENTRY_MOVE, "UPDATE entries SET parent = ?3, name = ?4 WHERE parent = ?1 AND name = ?2") \
+    X (ENTRY_ANY, "SELECT 1 FROM entries WHERE parent = ? LIMIT 1") \
+    X (ENTRY_OF_INO, "SELECT parent, name FROM entries WHERE ino = ? ORDER BY parent, name LIMIT 1") \
+    X (ENTRY_LIST, "SELECT e.position, e.name, " INODE_COLUMNS " FROM entries e INDEXED BY entries_by_position " \
+       "CROSS JOIN inodes i ON i.ino = e.ino WHERE e.parent = ? AND e.position > ? ORDER BY e.position LIMIT ?") \
+    X (XATTR_GET, "SELECT value FROM xattrs WHERE ino = ? AND name = ?") \
+    X (XATTR_SET, "INSERT INTO xattrs (ino, name, value) VALUES (?, ?, ?) " \
+       "ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value") \
+    X (XATTR_DELETE, "DELETE FROM xattrs WHERE ino = ? AND name = ?") \
+    X (XATTR_LIST, "SELECT name FROM xattrs WHERE ino = ? ORDER BY name") \
+    X (XATTR_DELETE_ALL, "DELETE FROM xattrs WHERE ino = ?") \
+    X (EXTENT_LIST, "SELECT start, length, object, object_start FROM extents WHERE ino = ? ORDER BY start") \
+    X (EXTENT_INSERT, "INSERT INTO extents (ino, start, length, object, object_start) VALUES (?, ?, ?, ?, ?)") \
+    X (EXTENT_DELETE_ALL, "DELETE FROM extents WHERE ino = ?") \
+    X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \
+    X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
+    X (EXTENT_OF_OBJECT, "SELECT 1 FROM extents WHERE object = ? LIMIT 1") \
+    X (OBJECT_GET, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id = ?") \
+    X (OBJECT_LIST, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id > ? ORDER BY id LIMIT ?") \
+    X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
+    X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
+       "header_bytes, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (OBJECT_DELETE, "DELETE FROM objects WHERE id = ?") \
+    X (STRIPE_LIST, "SELECT idx, instance, endpoint, size, digest FROM stripes WHERE object = ? ORDER BY idx") \
+    X (STRIPE_INSERT, "INSERT INTO stripes (object, idx, instance, endpoint, size, digest) VALUES (?, ?, ?, ?, ?, ?)") \
+    X (STRIPE_DELETE, "DELETE FROM stripes WHERE object = ? AND idx = ?") \
+    X (STRIPE_DELETE_ALL, "DELETE FROM stripes WHERE object = ?") \
+    X (INTENT_INSERT, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (?, ?, ?, ?, ?)") \
+    X (INTENT_GET, "SELECT object, epoch, sequence FROM intents WHERE id = ?") \
+    X (INTENT_LIST, "SELECT id FROM intents ORDER BY id LIMIT ?") \
+    X (INTENT_DELETE, "DELETE FROM intents WHERE id = ?") \
+    X (INTENT_STRIPE_INSERT, "INSERT INTO intent_stripes (intent, idx, instance, endpoint) VALUES (?, ?, ?, ?)") \
+    X (INTENT_STRIPE_LIST, "SELECT idx, instance, endpoint FROM intent_stripes WHERE intent = ? " \
+       "ORDER BY idx, instance") \
+    X (INTENT_STRIPE_DELETE_INDEX, "DELETE FROM intent_stripes WHERE intent = ? AND idx = ?") \
+    X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
+    X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_ns, at_once, sequence) " \
+       "VALUES (?, ?, ?, ?, ?, ?, ?)") \
+    X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 LIMIT ?") \
+    X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \
+       "AND queued_ns <= ? ORDER BY queued_ns LIMIT ?") \
+    X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
+    X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
+    X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
+    X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \
+    X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5 WHERE id = ?1") \
+    X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
+    X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
+    X (STAGING_DELETE_INO, "DELETE FROM staging WHERE ino = ?") \
+    X (ENDPOINT_INSERT, "INSERT INTO endpoints (uuid, name, state) VALUES (?, ?, ?)") \
+    X (ENDPOINT_GET, "SELECT id, uuid, name, state FROM endpoints WHERE id = ?") \
+    X (ENDPOINT_FIND, "SELECT uuid = ?1, name FROM endpoints WHERE uuid = ?1 OR name = ?2 LIMIT 1") \
+    X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
+    X (ENDPOINT_SET_STATE, "UPDATE endpoints SET state = ?2 WHERE id = ?1") \
+    X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
+    X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
+    X (JOURNAL_MAX, "SELECT ifnull (max (seq), 0) FROM journal")
+/* clang-format on */
+
+#define ECFS_STATEMENT_ID(id, sql) STMT_##id,
+typedef enum StatementId { ECFS_STATEMENTS (ECFS_STATEMENT_ID) N_STATEMENTS } StatementId;
+#undef ECFS_STATEMENT_ID
+
+#endif

@@ -1,0 +1,155 @@
+/* Extended attributes and the code of an inode. */
+#include "catalog/catalog_priv.h"
+
+#include <sys/xattr.h>
+
+#define VALUE_MAX 65536 /* bytes of a value, as XATTR_SIZE_MAX */
+
+static bool check_name (const char *name, GError **error)
+{
+    size_t size = strlen (name);
+    if (size == 0 || size > ECFS_NAME_MAX)
+        return ecfs_fail (error, ERANGE, "the name of an attribute has 1 to %d bytes, not %zu", ECFS_NAME_MAX, size);
+    return true;
+}
+
+static bool touch (EcfsCatalog *self, Inode *inode, GError **error)
+{
+    inode->attr.ctime_ns = ecfs_real_ns ();
+    return ecfs_inode_touch (self, inode, false, error);
+}
+
+static int has_xattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
+{
+    autoquery *query = QUERY (self, XATTR_GET, error, INT (ino), NAME (name));
+    return ecfs_query_step (self, query, error);
+}
+
+static bool no_data (GError **error, uint64_t ino, const char *name)
+{
+    return ecfs_fail (error, ENODATA, "inode %" PRIu64 " has no attribute '%s'", ino, name);
+}
+
+static bool set (EcfsCatalog *self, uint64_t ino, const char *name, const void *value, size_t size, int flags,
+                 GError **error)
+{
+    Inode inode;
+    if (!check_name (name, error) || !ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    if (size > VALUE_MAX)
+        return ecfs_fail (error, E2BIG, "attribute '%s' has %zu bytes, %d are possible", name, size, VALUE_MAX);
+    int has = flags == 0 ? 0 : has_xattr (self, ino, name, error);
+    if (has < 0)
+        return false;
+    if (has == 1 && flags == XATTR_CREATE)
+        return ecfs_fail (error, EEXIST, "inode %" PRIu64 " has attribute '%s'", ino, name);
+    if (has == 0 && flags == XATTR_REPLACE)
+        return no_data (error, ino, name);
+    if (flags != 0 && flags != XATTR_CREATE && flags != XATTR_REPLACE)
+        return ecfs_fail (error, EINVAL, "setxattr knows no flags %x", (unsigned) flags);
+    ecfs_journal_put_xattr_set (self->record, ino, name, value, size);
+    return EXEC (self, XATTR_SET, error, INT (ino), NAME (name), BLOB (value, size)) && touch (self, &inode, error);
+}
+
+bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, const void *value, size_t size,
+                            int flags, GError **error)
+{
+    return CHANGE (self, error, set (self, ino, name, value, size, flags, error));
+}
+
+static GByteArray *get (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return NULL;
+    autoquery *query = QUERY (self, XATTR_GET, error, INT (ino), NAME (name));
+    int found = ecfs_query_step (self, query, error);
+    if (found == 0)
+        told (no_data (error, ino, name));
+    if (found != 1)
+        return NULL;
+    const void *value = sqlite3_column_blob (query, 0);
+    int size = sqlite3_column_bytes (query, 0);
+    if (size > VALUE_MAX) {
+        told (ecfs_bad_row (error, "xattrs", (int64_t) ino, "a value is too large"));
+        return NULL;
+    }
+    return g_byte_array_append (g_byte_array_new (), value, (guint) size);
+}
+
+GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
+{
+    return check_name (name, error) ? READ (self, get (self, ino, name, error)) : NULL;
+}
+
+static GByteArray *list (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return NULL;
+    g_autoptr (GByteArray) names = g_byte_array_new ();
+    autoquery *query = QUERY (self, XATTR_LIST, error, INT (ino));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        const char *name = sqlite3_column_blob (query, 0);
+        size_t size = (size_t) sqlite3_column_bytes (query, 0);
+        if (size == 0 || size > ECFS_NAME_MAX || memchr (name, 0, size) != NULL) {
+            told (ecfs_bad_row (error, "xattrs", (int64_t) ino, "a name is impossible"));
+            return NULL;
+        }
+        g_byte_array_append (names, (const uint8_t *) name, (guint) size);
+        g_byte_array_append (names, (const uint8_t *) "", 1);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&names);
+}
+
+GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    return READ (self, list (self, ino, error));
+}
+
+static bool remove_one (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
+{
+    Inode inode;
+    if (!check_name (name, error) || !ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    int has = has_xattr (self, ino, name, error);
+    if (has == 0)
+        return no_data (error, ino, name);
+    ecfs_journal_put_xattr_removed (self->record, ino, name);
+    return has == 1 && EXEC (self, XATTR_DELETE, error, INT (ino), NAME (name)) && touch (self, &inode, error);
+}
+
+bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
+{
+    return CHANGE (self, error, remove_one (self, ino, name, error));
+}
+
+bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GError **error)
+{
+    Inode inode;
+    if (!READ (self, ecfs_inode_get (self, ino, &inode, error)))
+        return false;
+    *ret_code = inode.has_code ? g_strdup (inode.code) : NULL;
+    return true;
+}
+
+static bool set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error)
+{
+    Inode inode;
+    size_t size = code == NULL ? 0 : strlen (code);
+    if (code != NULL && (size == 0 || size > ECFS_CODE_MAX))
+        return ecfs_fail (error, EINVAL, "a code has 1 to %d bytes, not %zu", ECFS_CODE_MAX, size);
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    inode.has_code = code != NULL;
+    if (code != NULL)
+        memcpy (inode.code, code, size + 1);
+    inode.attr.ctime_ns = ecfs_real_ns ();
+    return ecfs_inode_update (self, &inode, error);
+}
+
+bool ecfs_catalog_set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error)
+{
+    return CHANGE (self, error, set_code (self, ino, code, error));
+}
