@@ -1,0 +1,417 @@
+#include "fixture.h"
+
+/* The numbers that the catalog keeps must be what counting gives. */
+static void check_totals (Fixture *f)
+{
+    EcfsTotals totals = get_totals (f);
+    uint64_t n_objects = 0, content = 0, stripes = 0, not_full = 0, deletions = 0;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) objects = ecfs_catalog_objects (f->catalog, 0, 1000, &error);
+    g_assert_no_error (error);
+    for (guint i = 0; i < objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+        n_objects++;
+        content += object->size;
+        not_full += object->stripes->len < 6;
+        for (guint s = 0; s < object->stripes->len; s++)
+            stripes += g_array_index (object->stripes, EcfsStripeRow, s).size;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS (f->endpoints); i++) {
+        g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[i], 0, 1000, &error);
+        g_assert_no_error (error);
+        deletions += due->len;
+    }
+    g_autoptr (GPtrArray) staged = ecfs_catalog_staging_list (f->catalog, &error);
+    g_assert_cmpuint (totals.n_objects, ==, n_objects);
+    g_assert_cmpuint (totals.content_bytes, ==, content);
+    g_assert_cmpuint (totals.stripe_bytes, ==, stripes);
+    g_assert_cmpuint (totals.n_not_full, ==, not_full);
+    g_assert_cmpuint (totals.n_deletions, ==, deletions);
+    g_assert_cmpuint (totals.n_staged, ==, staged->len);
+}
+
+static void init (Fixture *f)
+{
+    fixture_init (f);
+    fixture_add_endpoints (f);
+}
+
+static GArray *due (Fixture *f, unsigned endpoint, int64_t grace_ns)
+{
+    g_autoptr (GError) error = NULL;
+    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint], grace_ns, 100, &error);
+    g_assert_no_error (error);
+    return deletions;
+}
+
+static guint n_due (Fixture *f, unsigned endpoint, int64_t grace_ns)
+{
+    g_autoptr (GArray) deletions = due (f, endpoint, grace_ns);
+    return deletions->len;
+}
+
+#define HOUR_NS INT64_C (3600000000000)
+
+static void test_publish (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
+    publish_one (&f, ino, object);
+    g_assert_cmpuint (object->epoch, ==, 1);
+    g_assert_cmpuint (object->sequence, >, 0);
+    fixture_reopen (&f);
+    EcfsAttr attr = get_attr (&f, ino);
+    g_assert_cmpuint (attr.size, ==, 1000);
+    g_assert_cmpint (attr.mtime_ns, ==, 4711);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f.catalog, ino, &error);
+    g_assert_cmpuint (extents->len, ==, 1);
+    const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, 0);
+    g_assert_cmpuint (extent->length, ==, 1000);
+    g_autoptr (EcfsObjectRow) got = ecfs_catalog_object (f.catalog, extent->object, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_uuid_equal (&got->uuid, &object->uuid));
+    g_assert_cmpstr (got->code, ==, "rs:4+2");
+    g_assert_cmpuint (got->sequence, ==, object->sequence);
+    g_assert_cmpmem (got->digest, 16, object->digest, 16);
+    g_assert_cmpuint (got->stripes->len, ==, 6);
+    g_assert_cmpmem (got->stripes->data, 6 * sizeof (EcfsStripeRow), object->stripes->data, 6 * sizeof (EcfsStripeRow));
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_replace (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) first = new_object (&f, "rs:4+2", 1000, 6), second = new_object (&f, "rs:4+2", 10, 5);
+    publish_one (&f, ino, first);
+    publish_one (&f, ino, second);
+    check_totals (&f);
+    g_assert_cmpuint (get_totals (&f).n_objects, ==, 1);
+    g_assert_cmpuint (get_totals (&f).n_not_full, ==, 1);
+    g_assert_cmpuint (n_due (&f, 5, HOUR_NS), ==, 0); /* its time of grace runs */
+    g_autoptr (GArray) deletions = due (&f, 5, 0);
+    g_assert_cmpuint (deletions->len, ==, 1);
+    const EcfsDeletion *deletion = &g_array_index (deletions, EcfsDeletion, 0);
+    g_assert_true (ecfs_uuid_equal (&deletion->object, &first->uuid));
+    g_assert_cmpuint (deletion->stripe.index, ==, 5);
+    g_assert_cmpuint (deletion->stripe.instance, ==, 1005);
+    OK (e, ecfs_catalog_deletion_done (f.catalog, deletion->id, &e));
+    OK (e, ecfs_catalog_deletion_done (f.catalog, deletion->id, &e));
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 0);
+    check_totals (&f);
+    OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
+    g_assert_cmpuint (get_totals (&f).n_objects, ==, 1); /* someone may still read it */
+    OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
+    g_assert_cmpuint (get_totals (&f).n_objects, ==, 0);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_holes_and_several_objects (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) a = new_object (&f, "rs:4+2", 100, 6), b = new_object (&f, "copies:3", 50, 3);
+    int64_t intents[2];
+    OK (e, ecfs_catalog_intent_begin (f.catalog, a, ino, &intents[0], &e));
+    OK (e, ecfs_catalog_intent_begin (f.catalog, b, ino, &intents[1], &e));
+    const EcfsObjectRow *objects[] = {a, b};
+    EcfsExtent extents[] = {{.offset = 10, .length = 40, .object = 0},
+                            {.offset = 60, .length = 50, .object = 1},
+                            {.offset = 500, .length = 60, .object = 0, .object_offset = 40}};
+    EcfsPublish publish = {.ino = ino,
+                           .intents = intents,
+                           .objects = objects,
+                           .n_objects = 2,
+                           .extents = extents,
+                           .n_extents = 3,
+                           .size = 1000};
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, &e));
+    /* Truncation cuts extents, and lets go of objects that lose their last. */
+    EcfsAttr attr = {.size = 520};
+    OK (e, ecfs_catalog_setattr (f.catalog, ino, &attr, ECFS_ATTR_SIZE, NULL, &e));
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) cut = ecfs_catalog_extents (f.catalog, ino, &error);
+    g_assert_cmpuint (cut->len, ==, 3);
+    g_assert_cmpuint (g_array_index (cut, EcfsExtent, 2).length, ==, 20);
+    g_assert_cmpuint (g_array_index (cut, EcfsExtent, 2).object_offset, ==, 40);
+    attr.size = 60;
+    OK (e, ecfs_catalog_setattr (f.catalog, ino, &attr, ECFS_ATTR_SIZE, NULL, &e));
+    g_assert_cmpuint (get_totals (&f).n_objects, ==, 1);
+    g_assert_cmpuint (n_due (&f, 2, 0), ==, 1);
+    attr.size = 0;
+    OK (e, ecfs_catalog_setattr (f.catalog, ino, &attr, ECFS_ATTR_SIZE, NULL, &e));
+    g_assert_cmpuint (get_totals (&f).n_objects, ==, 0);
+    fixture_clear (&f);
+}
+
+static void test_publish_errors (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 6);
+    int64_t intent;
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    const EcfsObjectRow *objects[] = {object};
+    EcfsExtent extent = {.length = 100};
+    EcfsPublish good = {.ino = ino,
+                        .intents = &intent,
+                        .objects = objects,
+                        .n_objects = 1,
+                        .extents = &extent,
+                        .n_extents = 1,
+                        .size = 100};
+#define PUBLISH(publish) CODE (e, ecfs_catalog_publish (f.catalog, &publish, &e))
+    EcfsPublish bad = good;
+    bad.size = 99;
+    g_assert_cmpint (PUBLISH (bad), ==, EINVAL);
+    extent.object_offset = 1;
+    g_assert_cmpint (PUBLISH (good), ==, EINVAL);
+    extent.object_offset = 0;
+    extent.object = 1;
+    g_assert_cmpint (PUBLISH (good), ==, EINVAL);
+    extent.object = 0;
+    bad = good;
+    bad.ino = 999;
+    g_assert_cmpint (PUBLISH (bad), ==, ESTALE);
+    bad.ino = ECFS_ROOT_INO;
+    g_assert_cmpint (PUBLISH (bad), ==, EINVAL);
+    bad = good;
+    bad.staging = 77;
+    g_assert_cmpint (PUBLISH (bad), ==, ESTALE);
+    g_array_index (object->stripes, EcfsStripeRow, 3).instance++; /* nobody announced this one */
+    g_assert_cmpint (PUBLISH (good), ==, EINVAL);
+    g_array_index (object->stripes, EcfsStripeRow, 3).instance--;
+    check_totals (&f); /* all of these changed nothing */
+    g_assert_cmpuint (get_totals (&f).n_objects, ==, 0);
+    OK (e, ecfs_catalog_publish (f.catalog, &good, &e));
+    g_assert_cmpint (PUBLISH (good), ==, ESTALE); /* its intent has ended */
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e));
+    g_assert_cmpint (PUBLISH (good), ==, ESTALE);
+#undef PUBLISH
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_intents (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 6);
+    int64_t intent;
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    EcfsStripeRow spare = {.index = 2, .instance = 7, .endpoint = f.endpoints[7]};
+    OK (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e));
+    spare.index = 300;
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e)), ==, EINVAL);
+    spare = (EcfsStripeRow){.index = 3, .instance = 7, .endpoint = 999};
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e)), ==, ENOENT);
+    /* What a crash leaves: at the next mount everything announced is deleted, at once. */
+    fixture_reopen (&f);
+    OK (e, ecfs_catalog_intents_abort_all (f.catalog, &e));
+    g_assert_cmpuint (n_due (&f, 2, HOUR_NS), ==, 1);
+    g_assert_cmpuint (n_due (&f, 7, HOUR_NS), ==, 1);
+    OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e)); /* again: nothing */
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e)), ==, ESTALE);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_spare_in_publish (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 6);
+    int64_t intent;
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    EcfsStripeRow *third = &g_array_index (object->stripes, EcfsStripeRow, 2);
+    third->instance = 7;
+    third->endpoint = f.endpoints[7];
+    OK (e, ecfs_catalog_intent_add (f.catalog, intent, third, &e));
+    g_array_remove_index (object->stripes, 5); /* did not arrive */
+    const EcfsObjectRow *objects[] = {object};
+    EcfsExtent extent = {.length = 100};
+    EcfsPublish publish = {.ino = ino,
+                           .intents = &intent,
+                           .objects = objects,
+                           .n_objects = 1,
+                           .extents = &extent,
+                           .n_extents = 1,
+                           .size = 100};
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, &e));
+    g_assert_cmpuint (n_due (&f, 2, HOUR_NS), ==, 1); /* the one that the spare replaced */
+    g_assert_cmpuint (n_due (&f, 5, HOUR_NS), ==, 1);
+    g_assert_cmpuint (n_due (&f, 7, HOUR_NS), ==, 0);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_stripe_set (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 4);
+    publish_one (&f, ino, object);
+    g_assert_cmpuint (get_totals (&f).n_not_full, ==, 1);
+    EcfsStripeRow stripes[2] = {{.index = 4, .instance = 50, .endpoint = f.endpoints[4], .size = 9},
+                                {.index = 5, .instance = 60, .endpoint = f.endpoints[5], .size = 9}};
+    int64_t intent;
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, stripes, 2, &intent, &e));
+#define SET(stripe, old, intent) CODE (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, stripe, old, intent, &e))
+    g_assert_cmpint (SET (&stripes[0], 0, intent), ==, 0);
+    g_assert_cmpuint (get_totals (&f).n_not_full, ==, 1);
+    g_assert_cmpint (SET (&stripes[1], 0, intent), ==, 0);
+    g_assert_cmpuint (get_totals (&f).n_not_full, ==, 0);
+    g_assert_cmpint (SET (&stripes[1], 0, intent), ==, ESTALE); /* its intent has ended */
+    check_totals (&f);
+    /* Repair: the instance must be the one that was seen. */
+    EcfsStripeRow rebuilt = {.index = 5, .instance = 61, .endpoint = f.endpoints[6], .size = 9};
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &rebuilt, 1, &intent, &e));
+    g_assert_cmpint (SET (&rebuilt, 59, intent), ==, ESTALE);
+    g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 1);
+    rebuilt.instance = 62;
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &rebuilt, 1, &intent, &e));
+    g_assert_cmpint (SET (&rebuilt, 60, intent), ==, 0);
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 1);
+    check_totals (&f);
+    /* The object goes while its stripe is being rebuilt. */
+    rebuilt.instance = 63;
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &rebuilt, 1, &intent, &e));
+    OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
+    OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
+    g_assert_cmpint (SET (&rebuilt, 62, intent), ==, ESTALE);
+    g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 2);
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_more (f.catalog, object, &rebuilt, 1, &intent, &e)), ==, ESTALE);
+#undef SET
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static EcfsStagingRow get_staging (Fixture *f, guint i, guint n)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (f->catalog, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (rows->len, ==, n);
+    EcfsStagingRow row = *(const EcfsStagingRow *) g_ptr_array_index (rows, i);
+    row.error = row.error == NULL ? NULL : (char *) g_intern_string (row.error);
+    return row;
+}
+
+static void test_staging (void)
+{
+    Fixture f;
+    init (&f);
+    EcfsNewInode new = {.mode = S_IFREG | 0600, .staged = true};
+    EcfsAttr attr;
+    int64_t staging;
+    OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "file", &new, &attr, &staging, &e));
+    OK (e, ecfs_catalog_staging_set (f.catalog, staging, ECFS_STAGING_QUEUED, 1234, "endpoint down", &e));
+    g_assert_cmpuint (get_attr (&f, attr.ino).size, ==, 1234); /* what a reader will find there */
+    fixture_reopen (&f);
+    EcfsStagingRow row = get_staging (&f, 0, 1);
+    g_assert_cmpint (row.id, ==, staging);
+    g_assert_cmpuint (row.ino, ==, attr.ino);
+    g_assert_cmpint (row.state, ==, ECFS_STAGING_QUEUED);
+    g_assert_true (row.fresh);
+    g_assert_cmpuint (row.size, ==, 1234);
+    g_assert_cmpstr (row.error, ==, "endpoint down");
+    /* Published, not yet full: the bytes stay. */
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1234, 5);
+    int64_t intent;
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, attr.ino, &intent, &e));
+    const EcfsObjectRow *objects[] = {object};
+    EcfsExtent extent = {.length = 1234};
+    EcfsPublish publish = {.ino = attr.ino,
+                           .intents = &intent,
+                           .objects = objects,
+                           .n_objects = 1,
+                           .extents = &extent,
+                           .n_extents = 1,
+                           .size = 1234,
+                           .staging = staging};
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, &e));
+    row = get_staging (&f, 0, 1);
+    g_assert_cmpint (row.state, ==, ECFS_STAGING_STORED);
+    g_assert_null (row.error);
+    /* A rewrite that is given up: the committed size shows again. */
+    int64_t rewrite;
+    OK (e, ecfs_catalog_staging_add (f.catalog, attr.ino, &rewrite, &e));
+    g_assert_false (get_staging (&f, 1, 2).fresh);
+    EcfsAttr size = {.size = 5};
+    OK (e, ecfs_catalog_setattr (f.catalog, attr.ino, &size, ECFS_ATTR_SIZE, NULL, &e));
+    g_assert_cmpuint (get_attr (&f, attr.ino).size, ==, 5);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f.catalog, attr.ino, &error);
+    g_assert_cmpuint (g_array_index (extents, EcfsExtent, 0).length, ==, 1234);
+    OK (e, ecfs_catalog_staging_remove (f.catalog, rewrite, &e));
+    g_assert_cmpuint (get_attr (&f, attr.ino).size, ==, 1234);
+    OK (e, ecfs_catalog_staging_remove (f.catalog, staging, &e));
+    OK (e, ecfs_catalog_staging_remove (f.catalog, staging, &e)); /* again: nothing */
+    g_assert_cmpint (CODE (e, ecfs_catalog_staging_set (f.catalog, staging, 0, 0, NULL, &e)), ==, ENOENT);
+    g_assert_cmpint (CODE (e, ecfs_catalog_staging_add (f.catalog, ECFS_ROOT_INO, &staging, &e)), ==, EINVAL);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_endpoints (void)
+{
+    Fixture f;
+    init (&f);
+    int64_t id;
+    EcfsUuid uuid = ecfs_uuid_new ();
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_add (f.catalog, &uuid, "endpoint0", &id, &e)), ==, EEXIST);
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_add (f.catalog, &f.endpoint_uuids[3], "new", &id, &e)), ==, EEXIST);
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_add (f.catalog, &uuid, "", &id, &e)), ==, EINVAL);
+    OK (e, ecfs_catalog_endpoint_set_state (f.catalog, f.endpoints[2], ECFS_ENDPOINT_DRAINING, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_set_state (f.catalog, 99, ECFS_ENDPOINT_FAILED, &e)), ==, ENOENT);
+    fixture_reopen (&f);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (f.catalog, &error);
+    g_assert_cmpuint (rows->len, ==, 8);
+    const EcfsEndpointRow *row = g_ptr_array_index (rows, 2);
+    g_assert_cmpint (row->id, ==, f.endpoints[2]);
+    g_assert_cmpint (row->state, ==, ECFS_ENDPOINT_DRAINING);
+    g_assert_cmpstr (row->name, ==, "endpoint2");
+    g_assert_true (ecfs_uuid_equal (&row->uuid, &f.endpoint_uuids[2]));
+    fixture_clear (&f);
+}
+
+static void test_free_nothing (void)
+{
+    ecfs_object_row_free (NULL);
+    ecfs_staging_row_free (NULL);
+    ecfs_endpoint_row_free (NULL);
+    ecfs_journal_row_free (NULL);
+    g_autoptr (EcfsObjectRow) empty = ecfs_object_row_new ();
+    g_autoptr (EcfsObjectRow) copy = ecfs_object_row_copy (empty);
+    g_assert_cmpuint (copy->stripes->len, ==, 0);
+    g_assert_true (copy->stripes != empty->stripes);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/content/publish-makes-an-object-the-content", test_publish);
+    g_test_add_func ("/content/what-is-replaced-waits-for-deletion", test_replace);
+    g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
+    g_test_add_func ("/content/a-failed-publish-changes-nothing", test_publish_errors);
+    g_test_add_func ("/content/intents-left-by-a-crash-are-deleted-at-once", test_intents);
+    g_test_add_func ("/content/publish-keeps-spares-and-deletes-what-it-leaves-out", test_spare_in_publish);
+    g_test_add_func ("/content/stripe-set-is-a-compare-and-set", test_stripe_set);
+    g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
+    g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
+    g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);
+    return g_test_run ();
+}
