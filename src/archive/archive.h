@@ -69,6 +69,12 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self,
  * reopened. */
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error);
 
+/**
+ * Whether files can be stored with @code here: a known code whose stripes find enough endpoints. EINVAL with a sentence
+ * for the user. Thread-safe.
+ */
+bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error);
+
 /* How safe a file's content is. */
 typedef struct EcfsFileState {
     bool staged;          /* newest content is in staging, not committed */
@@ -82,7 +88,8 @@ typedef struct EcfsFileState {
 /** The state of the committed content of a file; a file without content has n_stripes 0. */
 bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error);
 
-/** "staged", "quorum 5/6, guarantee 1", "full 6/6, guarantee 2", "degraded 4/6, guarantee 0", "empty"; g_free (). */
+/** "staged", "quorum 5/6, guarantee 1", "full 6/6, guarantee 2", "degraded 4/6, guarantee 0", "lost 3/6" (not readable
+ * now), "empty"; g_free (). */
 char *ecfs_file_state_text (const EcfsFileState *state);
 
 typedef struct EcfsArchiveSpace {

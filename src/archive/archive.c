@@ -1,0 +1,460 @@
+#include "archive/archive.h"
+
+#include "archive/archive_priv.h"
+#include "object/placement.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONFIG_NAME     "ecfs.conf"
+#define CATALOG_NAME    "catalog.sqlite"
+#define LOCK_NAME       "lock"
+#define CONFIG_MAX_SIZE (1u << 20)
+#define COMMIT_THREADS  16
+
+static char *path_in (const char *directory, const char *name)
+{
+    return g_build_filename (directory, name, NULL);
+}
+
+/* The number of endpoints that a code's stripes need. */
+static bool enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error)
+{
+    unsigned n = ecfs_codec_n (codec);
+    if (n <= n_endpoints || (allow_double && n_endpoints > 0))
+        return true;
+    return ecfs_fail (error, EINVAL,
+                      "%s makes %u stripes, each for an endpoint of its own, but there are %zu endpoints: add some, "
+                      "choose a smaller code, or set allow_double = yes",
+                      ecfs_codec_code (codec), n, n_endpoints);
+}
+
+static bool make_directories (const char *directory, GError **error)
+{
+    static const char *const names[] = {"staging", "interrupted"};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = path_in (directory, names[i]);
+        if (mkdir (path, 0700) != 0)
+            return ecfs_fail_errno (error, errno, "%s: cannot make it", path);
+    }
+    return true;
+}
+
+/* Makes the archive directory or finds it empty; *ret_made tells which. */
+static bool claim_directory (const char *directory, bool *ret_made, GError **error)
+{
+    *ret_made = mkdir (directory, 0700) == 0;
+    if (*ret_made)
+        return true;
+    if (errno != EEXIST)
+        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    g_autoptr (GError) reason = NULL;
+    g_autoptr (GDir) listing = g_dir_open (directory, 0, &reason);
+    if (listing == NULL)
+        return ecfs_fail (error, ENOTDIR, "%s: %s", directory, reason->message);
+    if (g_dir_read_name (listing) != NULL)
+        return ecfs_fail (error, ENOTEMPTY, "%s is not empty: an archive begins in a new or empty directory",
+                          directory);
+    return true;
+}
+
+static void remove_files (const char *directory, bool made)
+{
+    static const char *const names[] = {CONFIG_NAME, CATALOG_NAME, CATALOG_NAME "-wal", CATALOG_NAME "-shm",
+                                        LOCK_NAME,   "staging",    "interrupted"};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = path_in (directory, names[i]);
+        (void) remove (path); /* cleaning up after an error that is already known */
+    }
+    if (made)
+        (void) rmdir (directory);
+}
+
+/* Marks the endpoint as ours. The nil archive in what is expected lets the connection be made without a marker. */
+static bool mark_endpoint (const EcfsEndpointSpec *spec, const EcfsMarker *marker, GError **error)
+{
+    EcfsMarker expected = {0};
+    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &expected, error);
+    if (endpoint == NULL)
+        return false;
+    ecfs_endpoint_start (endpoint);
+    return ecfs_endpoint_mark_wait (endpoint, marker, true, error);
+}
+
+static void unmark_endpoint (const EcfsEndpointSpec *spec)
+{
+    EcfsMarker expected = {0};
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &expected, NULL);
+    if (endpoint == NULL)
+        return;
+    ecfs_endpoint_start (endpoint);
+    if (!ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, &error))
+        g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
+}
+
+static bool add_to_catalog (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, GError **error)
+{
+    EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
+                         .endpoint = ecfs_uuid_new (),
+                         .epoch = ecfs_catalog_epoch (catalog),
+                         .sequence = ecfs_catalog_sequence (catalog)};
+    if (!mark_endpoint (spec, &marker, error))
+        return false;
+    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, NULL, error))
+        return true;
+    unmark_endpoint (spec);
+    return false;
+}
+
+static bool write_config (const char *directory, const EcfsConfig *config, GError **error)
+{
+    g_autofree char *path = path_in (directory, CONFIG_NAME);
+    g_autofree char *text = ecfs_config_format (config);
+    return ecfs_replace_file (path, text, strlen (text), 0600, error);
+}
+
+static bool fill_directory (const char *directory, const EcfsConfig *config, guint *n_marked, GError **error)
+{
+    g_autofree char *catalog_path = path_in (directory, CATALOG_NAME);
+    EcfsUuid archive = ecfs_uuid_new ();
+    if (!make_directories (directory, error) || !ecfs_catalog_create (catalog_path, &archive, error))
+        return false;
+    EcfsCatalog *catalog = ecfs_catalog_open (catalog_path, 0, error);
+    if (catalog == NULL)
+        return false;
+    bool fine = true;
+    for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
+        fine = add_to_catalog (catalog, endpoint->spec, error);
+    }
+    fine = fine && write_config (directory, config, error);
+    return ecfs_catalog_close (catalog, fine ? error : NULL) && fine;
+}
+
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error)
+{
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
+    bool made;
+    if (codec == NULL || !enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
+        !claim_directory (directory, &made, error))
+        return false;
+    guint n_marked = 0;
+    if (fill_directory (directory, config, &n_marked, error))
+        return true;
+    for (guint i = 0; i < n_marked; i++)
+        unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
+    remove_files (directory, made);
+    return false;
+}
+
+static bool take_lock (EcfsArchive *self, GError **error)
+{
+    g_autofree char *path = path_in (self->directory, LOCK_NAME);
+    self->lock_fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (self->lock_fd < 0)
+        return ecfs_fail_errno (error, errno, "%s", path);
+    if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return true;
+    if (errno != EWOULDBLOCK)
+        return ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
+    char holder[64] = "";
+    (void) ecfs_pread_all (self->lock_fd, holder, sizeof holder - 1, 0); /* only for the message */
+    g_strstrip (holder);
+    return ecfs_fail (error, EBUSY, "%s is in use by process %s: it is mounted, or another command changes it",
+                      self->directory, holder[0] != '\0' ? holder : "(unknown)");
+}
+
+/* Who holds the lock, for the message of whoever meets it. */
+static void sign_lock (EcfsArchive *self)
+{
+    char text[32];
+    int size = g_snprintf (text, sizeof text, "%ld\n", (long) getpid ());
+    if (ftruncate (self->lock_fd, 0) != 0 || ecfs_pwrite_all (self->lock_fd, text, (size_t) size, 0) != 0)
+        g_info ("%s: cannot write the process number into the lock", self->directory);
+}
+
+static const EcfsConfigEndpoint *config_endpoint (const EcfsConfig *config, const char *name)
+{
+    for (guint i = 0; i < config->endpoints->len; i++) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        if (strcmp (endpoint->spec->name, name) == 0)
+            return endpoint;
+    }
+    return NULL;
+}
+
+static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, GError **error)
+{
+    EcfsArchiveEndpoint *endpoint = &self->endpoints[self->n_endpoints];
+    const EcfsConfigEndpoint *config = config_endpoint (self->config, row->name);
+    *endpoint = (EcfsArchiveEndpoint){.id = row->id,
+                                      .uuid = row->uuid,
+                                      .name = g_strdup (row->name),
+                                      .zone = g_strdup (config != NULL ? config->zone : row->name),
+                                      .state = row->state};
+    self->n_endpoints++;
+    if (config == NULL)
+        return true;
+    EcfsMarker expected = {.archive = *ecfs_catalog_archive (self->catalog),
+                           .endpoint = row->uuid,
+                           .epoch = ecfs_catalog_epoch (self->catalog),
+                           .sequence = ecfs_catalog_sequence (self->catalog)};
+    endpoint->endpoint = ecfs_endpoint_new (config->spec, &expected, error);
+    return endpoint->endpoint != NULL;
+}
+
+static bool open_endpoints (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
+    if (rows == NULL)
+        return false;
+    self->endpoints = g_new0 (EcfsArchiveEndpoint, MAX (rows->len, 1));
+    for (guint i = 0; i < rows->len; i++)
+        if (!open_endpoint (self, g_ptr_array_index (rows, i), error))
+            return false;
+    for (guint i = 0; i < self->config->endpoints->len; i++) {
+        const EcfsConfigEndpoint *config = g_ptr_array_index (self->config->endpoints, i);
+        bool known = false;
+        for (size_t j = 0; j < self->n_endpoints; j++)
+            known |= strcmp (self->endpoints[j].name, config->spec->name) == 0;
+        if (!known)
+            return ecfs_fail (error, EINVAL,
+                              "%s/" CONFIG_NAME
+                              ": [endpoint %s] is not one of the archive's endpoints: take the section "
+                              "out and add it with 'ecfs endpoint add'",
+                              self->directory, config->spec->name);
+    }
+    return true;
+}
+
+static bool open_config (EcfsArchive *self, GError **error)
+{
+    g_autofree char *path = path_in (self->directory, CONFIG_NAME);
+    g_autofree char *text = NULL;
+    g_autoptr (GError) reason = NULL;
+    if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, &reason)) {
+        if (reason->code == ENOENT)
+            return ecfs_fail (error, ENOENT, "%s is no archive directory: it has no " CONFIG_NAME, self->directory);
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return false;
+    }
+    self->config = ecfs_config_parse (text, path, error);
+    return self->config != NULL;
+}
+
+static bool open_parts (EcfsArchive *self, GError **error)
+{
+    g_autofree char *catalog_path = path_in (self->directory, CATALOG_NAME);
+    if (!open_config (self, error) || (!self->readonly && !take_lock (self, error)))
+        return false;
+    self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
+    if (self->catalog == NULL || !open_endpoints (self, error))
+        return false;
+    self->transfer = ecfs_transfer_new (self->config->transfer_memory);
+    return ecfs_archive_check_code (self, self->config->code, error);
+}
+
+static guint uuid_hash (gconstpointer key)
+{
+    const EcfsUuid *uuid = key;
+    guint hash;
+    memcpy (&hash, uuid->bytes, sizeof hash);
+    return hash;
+}
+
+static gboolean uuid_equal (gconstpointer a, gconstpointer b)
+{
+    return ecfs_uuid_equal (a, b);
+}
+
+EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **error)
+{
+    g_autoptr (EcfsArchive) self = g_new0 (EcfsArchive, 1);
+    self->directory = g_canonicalize_filename (directory, NULL);
+    self->readonly = (flags & ECFS_ARCHIVE_READONLY) != 0;
+    self->lock_fd = -1;
+    ecfs_mutex_init (&self->lock);
+    atomic_init (&self->stopping, false);
+    self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
+    self->pins = g_hash_table_new_full (uuid_hash, uuid_equal, g_free, NULL);
+    return open_parts (self, error) ? g_steal_pointer (&self) : NULL;
+}
+
+bool ecfs_archive_start (EcfsArchive *self, GError **error)
+{
+    if (!self->readonly) {
+        sign_lock (self);
+        if (!ecfs_catalog_intents_abort_all (self->catalog, error))
+            return ecfs_prefix (error, "%s", self->directory);
+    }
+    ecfs_transfer_start (self->transfer);
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->endpoints[i].endpoint != NULL)
+            ecfs_endpoint_start (self->endpoints[i].endpoint);
+    self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
+    if (!self->readonly)
+        self->maintenance = ecfs_maintenance_start (self);
+    return true;
+}
+
+void ecfs_archive_stop (EcfsArchive *self)
+{
+    atomic_store (&self->stopping, true);
+    ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
+    ecfs_workers_free (g_steal_pointer (&self->commits));
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->endpoints[i].endpoint != NULL)
+            ecfs_endpoint_stop (self->endpoints[i].endpoint);
+    if (self->transfer != NULL)
+        ecfs_transfer_stop (self->transfer);
+}
+
+void ecfs_archive_free (EcfsArchive *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_archive_stop (self);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        ecfs_endpoint_free (self->endpoints[i].endpoint);
+        g_free ((char *) self->endpoints[i].name);
+        g_free ((char *) self->endpoints[i].zone);
+    }
+    g_free (self->endpoints);
+    ecfs_transfer_free (self->transfer);
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_catalog_close (self->catalog, &error))
+        g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
+    ecfs_config_free (self->config);
+    g_hash_table_unref (self->codecs);
+    g_hash_table_unref (self->pins);
+    if (self->lock_fd >= 0)
+        (void) close (self->lock_fd); /* gives the lock back */
+    ecfs_mutex_clear (&self->lock);
+    g_free (self->directory);
+    g_free (self);
+}
+
+const char *ecfs_archive_directory (const EcfsArchive *self)
+{
+    return self->directory;
+}
+
+const EcfsConfig *ecfs_archive_config (const EcfsArchive *self)
+{
+    return self->config;
+}
+
+EcfsCatalog *ecfs_archive_catalog (EcfsArchive *self)
+{
+    return self->catalog;
+}
+
+size_t ecfs_archive_n_endpoints (const EcfsArchive *self)
+{
+    return self->n_endpoints;
+}
+
+const EcfsArchiveEndpoint *ecfs_archive_endpoint (const EcfsArchive *self, size_t position)
+{
+    return &self->endpoints[position];
+}
+
+const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self, int64_t id)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->endpoints[i].id == id)
+            return &self->endpoints[i];
+    return NULL;
+}
+
+bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
+{
+    g_autofree char *path = path_in (self->directory, CONFIG_NAME);
+    g_autofree char *text = ecfs_config_format (self->config);
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
+    if (config == NULL)
+        return false;
+    EcfsConfigEndpoint *added = g_new0 (EcfsConfigEndpoint, 1);
+    added->spec = ecfs_endpoint_spec_copy (endpoint->spec);
+    added->zone = g_strdup (endpoint->zone);
+    g_ptr_array_add (config->endpoints, added);
+    g_autofree char *new_text = ecfs_config_format (config);
+    g_autoptr (EcfsConfig) checked = ecfs_config_parse (new_text, path, error); /* name or URL used twice */
+    if (checked == NULL)
+        return false;
+    return add_to_catalog (self->catalog, endpoint->spec, error) && write_config (self->directory, config, error);
+}
+
+EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsCodec *codec = g_hash_table_lookup (self->codecs, code);
+    if (codec == NULL && (codec = ecfs_codec_new (code, error)) != NULL)
+        g_hash_table_insert (self->codecs, g_strdup (code), codec);
+    ecfs_mutex_unlock (&self->lock);
+    return codec;
+}
+
+bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
+    return codec != NULL && enough_endpoints (codec, self->n_endpoints, self->config->allow_double, error);
+}
+
+void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object)
+{
+    ecfs_mutex_lock (&self->lock);
+    guint count = GPOINTER_TO_UINT (g_hash_table_lookup (self->pins, object));
+    g_hash_table_insert (self->pins, g_memdup2 (object, sizeof *object), GUINT_TO_POINTER (count + 1));
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_archive_unpin (EcfsArchive *self, const EcfsUuid *object)
+{
+    ecfs_mutex_lock (&self->lock);
+    guint count = GPOINTER_TO_UINT (g_hash_table_lookup (self->pins, object));
+    if (count > 1)
+        g_hash_table_insert (self->pins, g_memdup2 (object, sizeof *object), GUINT_TO_POINTER (count - 1));
+    else
+        g_hash_table_remove (self->pins, object);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool pinned = g_hash_table_contains (self->pins, object);
+    ecfs_mutex_unlock (&self->lock);
+    return pinned;
+}
+
+bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, object->code, error);
+    if (codec == NULL)
+        return false;
+    EcfsLayout layout = {.size = object->size,
+                         .segment_bytes = object->segment_bytes,
+                         .block_bytes = object->block_bytes,
+                         .header_bytes = object->header_bytes,
+                         .granule = (uint32_t) ecfs_codec_granule (codec),
+                         .k = (uint16_t) ecfs_codec_k (codec)};
+    if (!ecfs_layout_valid (&layout))
+        return ecfs_fail (error, EBADMSG, "the catalog's row of object %" PRId64 " makes no sense: run 'ecfs recover'",
+                          object->id);
+    *ret_layout = layout;
+    return true;
+}
+
+void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space)
+{
+    ecfs_mutex_lock (&self->lock);
+    *ret_space = self->space;
+    ecfs_mutex_unlock (&self->lock);
+}

@@ -1,0 +1,51 @@
+/* What the parts of this folder share of an opened archive. */
+#ifndef ECFS_ARCHIVE_ARCHIVE_PRIV_H
+#define ECFS_ARCHIVE_ARCHIVE_PRIV_H
+
+#include "archive/archive.h"
+#include "codec/codec.h"
+#include "object/layout.h"
+#include "object/transfer.h"
+#include "util/lock.h"
+
+#include <stdatomic.h>
+
+typedef struct EcfsStagedTable EcfsStagedTable;
+typedef struct EcfsMaintenance EcfsMaintenance;
+
+struct EcfsArchive {
+    char *directory;                /* absolute; immutable */
+    EcfsConfig *config;             /* immutable */
+    EcfsCatalog *catalog;           /* immutable */
+    bool readonly;                  /* immutable */
+    int lock_fd;                    /* -1 when readonly; immutable */
+    EcfsArchiveEndpoint *endpoints; /* n_endpoints; immutable after open */
+    size_t n_endpoints;
+    EcfsTransfer *transfer;       /* immutable */
+    EcfsWorkers *commits;         /* between start and stop */
+    EcfsStagedTable *staged;      /* belongs to staged.c */
+    EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly */
+    atomic_bool stopping;         /* attempts end with ECANCELED */
+
+    EcfsMutex lock;
+    GHashTable *codecs;     /* code → EcfsCodec, kept until free; guarded by lock */
+    GHashTable *pins;       /* EcfsUuid of objects that are open → number of times; guarded by lock */
+    EcfsArchiveSpace space; /* guarded by lock */
+};
+
+/** The codec of a code's text, kept until the archive is freed. */
+EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error);
+
+/** While pinned, an object's stripes are not deleted by this process. */
+void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object);
+void ecfs_archive_unpin (EcfsArchive *self, const EcfsUuid *object);
+bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object);
+
+/** The layout of a catalog row's object, checked. */
+bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error);
+
+/** Deletes what is due and keeps the figures of free space, behind. */
+EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);
+void ecfs_maintenance_stop (EcfsMaintenance *self);
+
+#endif

@@ -1,0 +1,581 @@
+#include "archive/commit.h"
+
+#include "archive/archive_priv.h"
+#include "object/placement.h"
+#include "object/writer.h"
+
+#include <unistd.h>
+
+#define HOLE_MIN_BYTES  65536 /* shorter holes are stored as zeros: an extent costs more */
+#define EXTENTS_MAX     4096
+#define PATH_HINT_BYTES 1024
+
+/* One object of an attempt. */
+typedef struct Part {
+    EcfsObjectRow *row;
+    GArray *ranges; /* of EcfsFileRange */
+    int64_t intent;
+    bool full;
+} Part;
+
+/* One attempt, on a commit thread. */
+typedef struct Attempt {
+    EcfsArchive *archive;
+    EcfsCommit commit;
+    bool backfill;
+    char *path; /* for messages */
+    EcfsAttr attr;
+    GPtrArray *parts; /* of Part */
+    /* Of the object that is being stored: */
+    Part *part;
+    const EcfsCodec *codec;
+    size_t position[ECFS_CODEC_MAX_N]; /* of the endpoint of each stripe; SIZE_MAX none */
+    bool tried[ECFS_CODEC_MAX_N];      /* endpoints by position that failed in this attempt, as far as they fit */
+    bool stored_before[ECFS_CODEC_MAX_N];
+    GError *spare_error; /* the catalog refused the intent of a spare */
+} Attempt;
+
+static void part_free (gpointer data)
+{
+    Part *part = data;
+    ecfs_object_row_free (part->row);
+    if (part->ranges != NULL)
+        g_array_unref (part->ranges);
+    g_free (part);
+}
+
+/* The ranges of the file that hold data, as SEEK_DATA tells; all of it where that is not supported. */
+static GArray *data_ranges (int fd, uint64_t size)
+{
+    GArray *ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
+    uint64_t at = 0;
+    while (at < size) {
+        off_t data = lseek (fd, (off_t) at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break;
+        off_t hole = data < 0 || ranges->len >= EXTENTS_MAX ? (off_t) size : lseek (fd, data, SEEK_HOLE);
+        EcfsFileRange range = {.file_offset = data < 0 ? at : (uint64_t) data};
+        uint64_t end = hole < 0 ? size : MIN ((uint64_t) hole, size);
+        if (range.file_offset >= size)
+            break;
+        EcfsFileRange *last = ranges->len == 0 ? NULL : &g_array_index (ranges, EcfsFileRange, ranges->len - 1);
+        if (last != NULL && range.file_offset - (last->file_offset + last->length) < HOLE_MIN_BYTES) {
+            last->length = end - last->file_offset;
+        } else {
+            range.length = end - range.file_offset;
+            g_array_append_val (ranges, range);
+        }
+        at = end;
+    }
+    return ranges;
+}
+
+static Part *new_part (Attempt *self)
+{
+    Part *part = g_new0 (Part, 1);
+    part->row = ecfs_object_row_new ();
+    part->row->uuid = ecfs_uuid_new ();
+    part->ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
+    g_ptr_array_add (self->parts, part);
+    return part;
+}
+
+/* Divides the data of the file into objects. */
+static void divide (Attempt *self)
+{
+    g_autoptr (GArray) data = data_ranges (self->commit.fd, self->commit.size);
+    Part *part = NULL;
+    for (guint i = 0; i < data->len; i++) {
+        EcfsFileRange range = g_array_index (data, EcfsFileRange, i);
+        while (range.length > 0) {
+            if (part == NULL || part->row->size == ECFS_OBJECT_MAX_BYTES)
+                part = new_part (self);
+            EcfsFileRange cut = range;
+            cut.length = MIN (range.length, ECFS_OBJECT_MAX_BYTES - part->row->size);
+            cut.object_offset = part->row->size;
+            g_array_append_val (part->ranges, cut);
+            part->row->size += cut.length;
+            range.file_offset += cut.length;
+            range.length -= cut.length;
+        }
+    }
+}
+
+/* The code for an object of this file: small ones are copies with the same tolerance. */
+static const EcfsCodec *choose_codec (Attempt *self, uint64_t bytes, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    g_autofree char *code = g_strdup (self->commit.code);
+    if (code == NULL && !ecfs_catalog_get_code (archive->catalog, self->commit.ino, &code, error))
+        return NULL;
+    const EcfsCodec *codec = ecfs_archive_codec (archive, code != NULL ? code : archive->config->code, error);
+    if (codec == NULL || bytes > archive->config->small_file)
+        return codec;
+    g_autofree char *small = ecfs_codec_small_code (codec);
+    return ecfs_archive_codec (archive, small, error);
+}
+
+static unsigned zone_number (const EcfsArchive *archive, size_t position)
+{
+    unsigned zone = 0;
+    while (strcmp (archive->endpoints[zone].zone, archive->endpoints[position].zone) != 0)
+        zone++;
+    return zone;
+}
+
+/* The archive's endpoints as placement sees them, with what this object already has there. */
+static EcfsPlace *make_places (const Attempt *self)
+{
+    const EcfsArchive *archive = self->archive;
+    EcfsPlace *places = g_new0 (EcfsPlace, MAX (archive->n_endpoints, 1));
+    for (size_t i = 0; i < archive->n_endpoints; i++) {
+        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        places[i].zone = zone_number (archive, i);
+        if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE ||
+            (i < ECFS_CODEC_MAX_N && self->tried[i]))
+            continue;
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (endpoint->endpoint, &health);
+        places[i].usable = !health.down;
+        ecfs_endpoint_health_clear (&health);
+    }
+    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
+        if (self->position[i] != SIZE_MAX)
+            places[self->position[i]].n_held++;
+    return places;
+}
+
+static uint64_t random_u64 (void)
+{
+    EcfsUuid uuid = ecfs_uuid_new ();
+    uint64_t value;
+    memcpy (&value, uuid.bytes, sizeof value);
+    return value >> 1; /* SQLite's integers are signed */
+}
+
+static unsigned most_per_endpoint (const Attempt *self)
+{
+    const EcfsArchive *archive = self->archive;
+    if (!archive->config->allow_double || archive->n_endpoints == 0)
+        return 1;
+    unsigned n = ecfs_codec_n (self->codec);
+    return (unsigned) ((n + archive->n_endpoints - 1) / archive->n_endpoints);
+}
+
+/* Finds endpoints for the wanted stripes, and gives each a fresh instance. */
+static void place (Attempt *self, const bool *wanted, EcfsWriterTarget *targets)
+{
+    unsigned n = ecfs_codec_n (self->codec);
+    size_t found[ECFS_CODEC_MAX_N];
+    g_autofree EcfsPlace *places = make_places (self);
+    (void) ecfs_place (places, self->archive->n_endpoints, wanted, n, most_per_endpoint (self), random_u64 (), found);
+    for (unsigned i = 0; i < n; i++) {
+        if (!wanted[i] || found[i] == SIZE_MAX)
+            continue;
+        self->position[i] = found[i];
+        targets[i] =
+            (EcfsWriterTarget){.endpoint = self->archive->endpoints[found[i]].endpoint, .instance = random_u64 ()};
+    }
+}
+
+static bool is_backed_by_quorum (Attempt *self, const bool *stripes)
+{
+    return ecfs_quorum_reached (self->codec, stripes, self->position, self->archive->config->write_quorum);
+}
+
+static bool possible (void *user, const bool *stripes)
+{
+    Attempt *self = user;
+    return self->backfill || is_backed_by_quorum (self, stripes);
+}
+
+static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
+{
+    Attempt *self = user;
+    EcfsArchive *archive = self->archive;
+    if (self->position[index] < ECFS_CODEC_MAX_N)
+        self->tried[self->position[index]] = true;
+    g_info ("%s: stripe %u: %s", self->path, index, error->message);
+    self->position[index] = SIZE_MAX;
+    bool wanted[ECFS_CODEC_MAX_N] = {0};
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
+    wanted[index] = true;
+    place (self, wanted, targets);
+    if (self->position[index] == SIZE_MAX || self->spare_error != NULL)
+        return false;
+    EcfsStripeRow stripe = {.index = (uint16_t) index,
+                            .instance = targets[index].instance,
+                            .endpoint = archive->endpoints[self->position[index]].id};
+    if (!ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error)) {
+        self->position[index] = SIZE_MAX;
+        return false;
+    }
+    *target = targets[index];
+    return true;
+}
+
+static GArray *intended_stripes (const Attempt *self, const EcfsWriterTarget *targets)
+{
+    GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
+    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++) {
+        if (targets[i].endpoint == NULL)
+            continue;
+        EcfsStripeRow stripe = {.index = (uint16_t) i,
+                                .instance = targets[i].instance,
+                                .endpoint = self->archive->endpoints[self->position[i]].id};
+        g_array_append_val (stripes, stripe);
+    }
+    return stripes;
+}
+
+static EcfsStripeRow stored_stripe (const Attempt *self, unsigned index, const EcfsWriterTarget *targets,
+                                    const EcfsWriterResult *result)
+{
+    EcfsStripeRow stripe = {.index = (uint16_t) index,
+                            .instance = targets[index].instance,
+                            .endpoint = self->archive->endpoints[self->position[index]].id,
+                            .size = result->stripe_bytes[index]};
+    memcpy (stripe.digest, result->stripe_digest[index], ECFS_DIGEST_SIZE);
+    return stripe;
+}
+
+/* Why endpoints take nothing, for the message of an attempt that found too few. */
+static char *unusable_endpoints (const Attempt *self)
+{
+    GString *text = g_string_new (NULL);
+    for (size_t i = 0; i < self->archive->n_endpoints; i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
+        EcfsEndpointHealth health = {0};
+        if (endpoint->endpoint != NULL)
+            ecfs_endpoint_health (endpoint->endpoint, &health);
+        if (health.down)
+            g_string_append_printf (text, "; endpoint %s is down: %s", endpoint->name,
+                                    health.reason != NULL ? health.reason : "unknown reason");
+        else if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE)
+            g_string_append_printf (text, "; endpoint %s takes no new stripes", endpoint->name);
+        ecfs_endpoint_health_clear (&health);
+    }
+    return g_string_free (text, FALSE);
+}
+
+static EcfsStripeHeader make_header (const Attempt *self)
+{
+    const EcfsObjectRow *row = self->part->row;
+    return (EcfsStripeHeader){.archive = *ecfs_catalog_archive (self->archive->catalog),
+                              .object = row->uuid,
+                              .sequence = row->sequence,
+                              .epoch = row->epoch,
+                              .family = (uint16_t) ecfs_codec_family (self->codec),
+                              .k = (uint16_t) ecfs_codec_k (self->codec),
+                              .n_written = (uint16_t) ecfs_codec_n (self->codec),
+                              .segment_bytes = row->segment_bytes,
+                              .block_bytes = row->block_bytes,
+                              .granule = (uint32_t) ecfs_codec_granule (self->codec)};
+}
+
+static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t *expected_digest,
+                        EcfsWriterResult *result, GError **error)
+{
+    EcfsFileRecord record = {.ino = self->commit.ino,
+                             .generation = self->part->row->sequence,
+                             .file_size = self->commit.size,
+                             .mode = self->attr.mode,
+                             .uid = self->attr.uid,
+                             .gid = self->attr.gid,
+                             .mtime_ns = self->commit.mtime_ns,
+                             .path = self->path,
+                             .ranges = self->part->ranges};
+    g_autoptr (GPtrArray) records = g_ptr_array_new ();
+    g_ptr_array_add (records, &record);
+    EcfsWriterJob job = {.transfer = self->archive->transfer,
+                         .codec = self->codec,
+                         .header = make_header (self),
+                         .size = self->part->row->size,
+                         .fd = self->commit.fd,
+                         .ranges = self->part->ranges,
+                         .records = records,
+                         .expected_digest = expected_digest,
+                         .targets = targets,
+                         .replace = replace,
+                         .possible = possible,
+                         .cancelled = &self->archive->stopping,
+                         .user = self};
+    if (ecfs_writer_run (&job, result, error))
+        return true;
+    if (error != NULL && *error != NULL && (*error)->code == EIO) {
+        g_autofree char *unusable = unusable_endpoints (self);
+        g_autofree char *text = g_strconcat ((*error)->message, unusable, NULL);
+        g_clear_error (error);
+        return ecfs_fail (error, EIO, "%s", text);
+    }
+    return false;
+}
+
+static void begin_object (Attempt *self, Part *part, const EcfsCodec *codec)
+{
+    self->part = part;
+    self->codec = codec;
+    memset (self->tried, 0, sizeof self->tried);
+    memset (self->stored_before, 0, sizeof self->stored_before);
+    for (size_t i = 0; i < G_N_ELEMENTS (self->position); i++)
+        self->position[i] = SIZE_MAX;
+}
+
+/* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
+static bool store_object (Attempt *self, Part *part, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    const EcfsCodec *codec = choose_codec (self, part->row->size, error);
+    if (codec == NULL)
+        return false;
+    begin_object (self, part, codec);
+    unsigned n = ecfs_codec_n (codec);
+    EcfsObjectRow *row = part->row;
+    row->code = g_strdup (ecfs_codec_code (codec));
+    row->segment_bytes =
+        ecfs_layout_segment_bytes (archive->config->segment_size, ecfs_codec_k (codec), ecfs_codec_granule (codec));
+    row->block_bytes = ECFS_BLOCK_BYTES;
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
+    bool wanted[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned i = 0; i < n; i++)
+        wanted[i] = true;
+    place (self, wanted, targets);
+    g_array_unref (row->stripes);
+    row->stripes = intended_stripes (self, targets);
+    if (!ecfs_catalog_intent_begin (archive->catalog, row, self->commit.ino, &part->intent, error))
+        return false;
+    EcfsWriterResult result;
+    if (!run_writer (self, targets, NULL, &result, error))
+        return false;
+    g_array_set_size (row->stripes, 0);
+    part->full = true;
+    for (unsigned i = 0; i < n; i++) {
+        EcfsStripeRow stripe = result.stored[i] ? stored_stripe (self, i, targets, &result) : (EcfsStripeRow){0};
+        if (result.stored[i])
+            g_array_append_val (row->stripes, stripe);
+        part->full = part->full && result.stored[i];
+    }
+    row->header_bytes = result.header_bytes;
+    memcpy (row->digest, result.object_digest, ECFS_DIGEST_SIZE);
+    bool fine = is_backed_by_quorum (self, result.stored);
+    if (!part->full && fine)
+        g_log (G_LOG_DOMAIN, result.failures->len > 0 ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO,
+               "%s: stored with %u of %u stripes, the others follow; %s", self->path, row->stripes->len, n,
+               result.failures->str);
+    fine = fine || ecfs_fail (error, EIO, "too few endpoints took its stripes: %s", result.failures->str);
+    g_string_free (result.failures, TRUE);
+    return fine;
+}
+
+static GArray *all_extents (const Attempt *self)
+{
+    GArray *extents = g_array_new (FALSE, FALSE, sizeof (EcfsExtent));
+    for (guint i = 0; i < self->parts->len; i++) {
+        const Part *part = g_ptr_array_index (self->parts, i);
+        for (guint j = 0; j < part->ranges->len; j++) {
+            const EcfsFileRange *range = &g_array_index (part->ranges, EcfsFileRange, j);
+            EcfsExtent extent = {.offset = range->file_offset,
+                                 .length = range->length,
+                                 .object = i,
+                                 .object_offset = range->object_offset};
+            g_array_append_val (extents, extent);
+        }
+    }
+    return extents;
+}
+
+static bool publish (Attempt *self, bool *ret_full, GError **error)
+{
+    g_autoptr (GArray) extents = all_extents (self);
+    g_autofree int64_t *intents = g_new0 (int64_t, self->parts->len + 1);
+    g_autofree const EcfsObjectRow **objects = g_new0 (const EcfsObjectRow *, self->parts->len + 1);
+    bool full = true;
+    for (guint i = 0; i < self->parts->len; i++) {
+        const Part *part = g_ptr_array_index (self->parts, i);
+        intents[i] = part->intent;
+        objects[i] = part->row;
+        full = full && part->full;
+    }
+    EcfsPublish publish = {.ino = self->commit.ino,
+                           .intents = intents,
+                           .objects = objects,
+                           .n_objects = self->parts->len,
+                           .extents = (const EcfsExtent *) (void *) extents->data,
+                           .n_extents = extents->len,
+                           .size = self->commit.size,
+                           .mtime_ns = self->commit.mtime_ns,
+                           .staging = self->commit.staging,
+                           .full = full};
+    if (!ecfs_catalog_publish (self->archive->catalog, &publish, error))
+        return false;
+    for (guint i = 0; i < self->parts->len; i++)
+        ((Part *) g_ptr_array_index (self->parts, i))->intent = 0;
+    *ret_full = full;
+    return true;
+}
+
+static bool store (Attempt *self, bool *ret_full, GError **error)
+{
+    divide (self);
+    for (guint i = 0; i < self->parts->len; i++)
+        if (!store_object (self, g_ptr_array_index (self->parts, i), error))
+            return false;
+    if (self->commit.unchanged != NULL && !self->commit.unchanged (self->commit.user))
+        return ecfs_fail (error, ECANCELED, "the content changed while it was stored");
+    return publish (self, ret_full, error);
+}
+
+/* The object of an extent run, as a part whose ranges say where the staged file has its content. */
+static Part *committed_part (Attempt *self, const GArray *extents, guint *next, GError **error)
+{
+    int64_t object = g_array_index (extents, EcfsExtent, *next).object;
+    EcfsObjectRow *row = ecfs_catalog_object (self->archive->catalog, object, error);
+    if (row == NULL)
+        return NULL;
+    Part *part = new_part (self);
+    ecfs_object_row_free (part->row);
+    part->row = row;
+    for (; *next < extents->len; (*next)++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, *next);
+        if (extent->object != object)
+            break;
+        EcfsFileRange range = {
+            .file_offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
+        g_array_append_val (part->ranges, range);
+    }
+    return part;
+}
+
+static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
+{
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        self->stored_before[stripe->index] = true;
+        for (size_t j = 0; j < self->archive->n_endpoints; j++)
+            if (self->archive->endpoints[j].id == stripe->endpoint)
+                self->position[stripe->index] = j;
+    }
+}
+
+/* Stores the stripes that an object lacks, each made known by compare-and-set. Returns false on errors only. */
+static bool fill_object (Attempt *self, Part *part, bool *full, GError **error)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
+    if (codec == NULL)
+        return false;
+    begin_object (self, part, codec);
+    note_stored_stripes (self, part->row);
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
+    bool wanted[ECFS_CODEC_MAX_N];
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
+        wanted[i] = !self->stored_before[i];
+    place (self, wanted, targets);
+    g_autoptr (GArray) stripes = intended_stripes (self, targets);
+    if (stripes->len == 0) {
+        *full = *full && part->row->stripes->len == ecfs_codec_n (codec);
+        return true;
+    }
+    EcfsWriterResult result;
+    if (!ecfs_catalog_intent_more (catalog, part->row, (const EcfsStripeRow *) (void *) stripes->data, stripes->len,
+                                   &part->intent, error) ||
+        !run_writer (self, targets, part->row->digest, &result, error))
+        return false;
+    bool fine = true;
+    for (unsigned i = 0; fine && i < ecfs_codec_n (codec); i++) {
+        *full = *full && (!wanted[i] || result.stored[i]);
+        if (!wanted[i] || !result.stored[i])
+            continue;
+        EcfsStripeRow stripe = stored_stripe (self, i, targets, &result);
+        fine = ecfs_catalog_stripe_set (catalog, &part->row->uuid, &stripe, 0, part->intent, error);
+    }
+    g_string_free (result.failures, TRUE);
+    return fine;
+}
+
+static bool fill_up (Attempt *self, bool *ret_full, GError **error)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
+    if (extents == NULL)
+        return false;
+    bool full = true;
+    for (guint next = 0; next < extents->len;) {
+        Part *part = committed_part (self, extents, &next, error);
+        if (part == NULL || !fill_object (self, part, &full, error))
+            return false;
+    }
+    *ret_full = full;
+    return true;
+}
+
+/* Stripes of an attempt that came to nothing, or that no stripe_set took, are queued for deletion. */
+static void abort_intents (Attempt *self)
+{
+    for (guint i = 0; i < self->parts->len; i++) {
+        const Part *part = g_ptr_array_index (self->parts, i);
+        g_autoptr (GError) error = NULL;
+        if (part->intent != 0 && !ecfs_catalog_intent_abort (self->archive->catalog, part->intent, &error))
+            g_warning ("%s: %s; the next mount cleans up", self->path, error->message);
+    }
+}
+
+/* What is told to users: full and quota errors of endpoints keep their code, the rest is EIO but for what fs expects.
+ */
+static int outcome_code (const GError *error)
+{
+    switch (error->code) {
+    case ENOSPC:
+    case EDQUOT:
+    case ECANCELED:
+    case ESTALE:
+    case EROFS:
+        return error->code;
+    default:
+        return EIO;
+    }
+}
+
+static void run_attempt (void *data)
+{
+    Attempt *self = data;
+    GError *error = NULL;
+    bool full = false;
+    self->parts = g_ptr_array_new_with_free_func (part_free);
+    self->path = ecfs_catalog_path (self->archive->catalog, self->commit.ino);
+    bool fine = ecfs_catalog_getattr (self->archive->catalog, self->commit.ino, &self->attr, &error) &&
+                (self->backfill ? fill_up (self, &full, &error) : store (self, &full, &error));
+    if (fine && self->spare_error != NULL)
+        full = false;
+    abort_intents (self);
+    if (!fine) {
+        error->code = outcome_code (error);
+        g_prefix_error (&error, "%s: cannot be stored: ", self->path);
+    }
+    self->commit.done (self->commit.user, fine && full, error);
+    g_clear_error (&error);
+    g_clear_error (&self->spare_error);
+    g_ptr_array_unref (self->parts);
+    g_free (self->path);
+    g_free ((char *) self->commit.code);
+    g_free (self);
+}
+
+static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool backfill)
+{
+    Attempt *self = g_new0 (Attempt, 1);
+    self->archive = archive;
+    self->commit = *commit;
+    self->commit.code = g_strdup (commit->code);
+    self->backfill = backfill;
+    ecfs_workers_push (archive->commits, run_attempt, self);
+}
+
+void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)
+{
+    queue (self, commit, false);
+}
+
+void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit)
+{
+    queue (self, commit, true);
+}

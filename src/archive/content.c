@@ -1,0 +1,374 @@
+#include "archive/content.h"
+
+#include "archive/archive_priv.h"
+#include "object/reader.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ZEROS_BYTES (1u << 20)
+
+/* One object of the file, with its reader, made when it is first needed. */
+typedef struct Part {
+    EcfsObjectRow *object;
+    EcfsReader *reader; /* guarded by content's lock */
+} Part;
+
+struct EcfsContent {
+    atomic_uint references;
+    EcfsArchive *archive;
+    uint64_t ino;
+    uint64_t size;
+    GArray *extents; /* of EcfsExtent whose `object` indexes the parts; immutable */
+    GArray *parts;   /* of Part */
+    EcfsMutex lock;
+};
+
+static const uint8_t *zeros (void)
+{
+    static const uint8_t bytes[ZEROS_BYTES];
+    return bytes;
+}
+
+/* The index of the part for an object row; loads it when it is new. */
+static bool part_index (EcfsContent *self, int64_t object, int64_t *ret_index, GError **error)
+{
+    for (guint i = 0; i < self->parts->len; i++) {
+        if (g_array_index (self->parts, Part, i).object->id == object) {
+            *ret_index = i;
+            return true;
+        }
+    }
+    Part part = {.object = ecfs_catalog_object (self->archive->catalog, object, error)};
+    if (part.object == NULL)
+        return false;
+    g_array_append_val (self->parts, part);
+    ecfs_archive_pin (self->archive, &part.object->uuid);
+    *ret_index = self->parts->len - 1;
+    return true;
+}
+
+/* Extents come from the catalog, which is not trusted: they must be in order and within their objects. */
+static bool check_extent (const EcfsContent *self, guint index, uint64_t *end, GError **error)
+{
+    const EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, index);
+    const EcfsObjectRow *object = g_array_index (self->parts, Part, extent->object).object;
+    if (extent->offset < *end || extent->length == 0 || extent->length > object->size ||
+        extent->object_offset > object->size - extent->length || extent->offset > INT64_MAX - extent->length)
+        return ecfs_fail (error, EBADMSG,
+                          "the catalog's extents of inode %" PRIu64 " make no sense: run 'ecfs recover'", self->ino);
+    *end = extent->offset + extent->length;
+    return true;
+}
+
+static bool load (EcfsContent *self, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_getattr (self->archive->catalog, self->ino, &attr, error))
+        return false;
+    self->size = attr.size;
+    self->extents = ecfs_catalog_extents (self->archive->catalog, self->ino, error);
+    if (self->extents == NULL)
+        return false;
+    uint64_t end = 0;
+    for (guint i = 0; i < self->extents->len; i++) {
+        EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, i);
+        if (!part_index (self, extent->object, &extent->object, error) || !check_extent (self, i, &end, error))
+            return false;
+    }
+    return true;
+}
+
+static void content_free (EcfsContent *self)
+{
+    for (guint i = 0; i < self->parts->len; i++) {
+        Part *part = &g_array_index (self->parts, Part, i);
+        ecfs_reader_close (part->reader);
+        ecfs_archive_unpin (self->archive, &part->object->uuid);
+        ecfs_object_row_free (part->object);
+    }
+    g_array_unref (self->parts);
+    if (self->extents != NULL)
+        g_array_unref (self->extents);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self);
+}
+
+EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    EcfsContent *self = g_new0 (EcfsContent, 1);
+    atomic_init (&self->references, 1);
+    ecfs_mutex_init (&self->lock);
+    self->archive = archive;
+    self->ino = ino;
+    self->parts = g_array_new (FALSE, FALSE, sizeof (Part));
+    if (load (self, error))
+        return self;
+    content_free (self);
+    return NULL;
+}
+
+EcfsContent *ecfs_content_ref (EcfsContent *self)
+{
+    atomic_fetch_add (&self->references, 1);
+    return self;
+}
+
+void ecfs_content_unref (EcfsContent *self)
+{
+    if (self != NULL && atomic_fetch_sub (&self->references, 1) == 1)
+        content_free (self);
+}
+
+uint64_t ecfs_content_size (const EcfsContent *self)
+{
+    return self->size;
+}
+
+const EcfsObjectRow *ecfs_content_object (const EcfsContent *self, size_t index)
+{
+    return index < self->parts->len ? g_array_index (self->parts, Part, index).object : NULL;
+}
+
+const GArray *ecfs_content_extents (const EcfsContent *self)
+{
+    return self->extents;
+}
+
+/* Lets the owner of the archive know; the bytes themselves came from other stripes. */
+static void tell_trouble (void *user, unsigned stripe_index, const GError *error)
+{
+    const char *code = user;
+    g_warning ("%s; stripe %u of a %s object is read around", error->message, stripe_index, code);
+}
+
+static EcfsReader *make_reader (EcfsContent *self, const EcfsObjectRow *object, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
+    EcfsReaderParams params = {
+        .transfer = archive->transfer, .codec = codec, .object = object->uuid, .trouble = tell_trouble};
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N] = {0};
+    if (codec == NULL || !ecfs_archive_layout (archive, object, &params.layout, error))
+        return NULL;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
+        if (stripe->index >= ecfs_codec_n (codec) || endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+            continue;
+        stripes[stripe->index] = (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance};
+    }
+    params.stripes = stripes;
+    params.user = (void *) ecfs_codec_code (codec);
+    return ecfs_reader_new (&params);
+}
+
+static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
+{
+    ecfs_mutex_lock (&self->lock);
+    Part *part = &g_array_index (self->parts, Part, index);
+    if (part->reader == NULL)
+        part->reader = make_reader (self, part->object, error);
+    EcfsReader *reader = part->reader;
+    ecfs_mutex_unlock (&self->lock);
+    return reader;
+}
+
+/* A read of bytes in several extents, or of holes: gathered in one buffer. */
+typedef struct Gather {
+    EcfsContent *content; /* a reference */
+    EcfsContentDone done;
+    void *user;
+    EcfsMutex lock;
+    unsigned n_waiting; /* guarded by lock */
+    GError *error;      /* first; guarded by lock */
+    uint8_t *bytes;
+    size_t size;
+} Gather;
+
+typedef struct GatherPart {
+    Gather *gather;
+    uint8_t *to;
+} GatherPart;
+
+/* Whether this was the last part; sums up the errors. */
+static bool gather_settle (Gather *gather, const GError *error)
+{
+    ecfs_mutex_lock (&gather->lock);
+    if (error != NULL && gather->error == NULL)
+        gather->error = g_error_copy (error);
+    bool last = --gather->n_waiting == 0;
+    ecfs_mutex_unlock (&gather->lock);
+    return last;
+}
+
+static void gather_finish (Gather *gather)
+{
+    struct iovec iov = {.iov_base = gather->bytes, .iov_len = gather->size};
+    if (gather->error != NULL)
+        gather->done (gather->user, NULL, 0, gather->error);
+    else
+        gather->done (gather->user, &iov, 1, NULL);
+    g_clear_error (&gather->error);
+    ecfs_mutex_clear (&gather->lock);
+    ecfs_content_unref (gather->content);
+    g_free (gather->bytes);
+    g_free (gather);
+}
+
+static void gather_done (void *user, const struct iovec *iov, int n_iov, const GError *error)
+{
+    GatherPart *part = user;
+    uint8_t *to = part->to;
+    for (int i = 0; i < n_iov; i++) {
+        memcpy (to, iov[i].iov_base, iov[i].iov_len);
+        to += iov[i].iov_len;
+    }
+    if (gather_settle (part->gather, error))
+        gather_finish (part->gather);
+    g_free (part);
+}
+
+/* Begins the reads of every extent that overlaps [offset, offset + size); what none covers stays zero. */
+static void gather_begin (Gather *gather, uint64_t offset)
+{
+    EcfsContent *self = gather->content;
+    for (guint i = 0; i < self->extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, i);
+        uint64_t from = MAX (offset, extent->offset);
+        uint64_t to = MIN (offset + gather->size, extent->offset + extent->length);
+        if (from >= to)
+            continue;
+        g_autoptr (GError) error = NULL;
+        EcfsReader *reader = part_reader (self, (guint) extent->object, &error);
+        ecfs_mutex_lock (&gather->lock);
+        gather->n_waiting++;
+        ecfs_mutex_unlock (&gather->lock);
+        GatherPart *part = g_new (GatherPart, 1);
+        *part = (GatherPart){.gather = gather, .to = gather->bytes + (from - offset)};
+        if (reader == NULL)
+            gather_done (part, NULL, 0, error);
+        else
+            ecfs_reader_read (reader, extent->object_offset + (from - extent->offset), to - from, gather_done, part);
+    }
+    if (gather_settle (gather, NULL))
+        gather_finish (gather);
+}
+
+/* A read within one extent: the reader's own memory goes to the caller. */
+typedef struct Direct {
+    EcfsContent *content; /* a reference: keeps the object pinned */
+    EcfsContentDone done;
+    void *user;
+} Direct;
+
+static void direct_done (void *user, const struct iovec *iov, int n_iov, const GError *error)
+{
+    Direct *direct = user;
+    direct->done (direct->user, iov, n_iov, error);
+    ecfs_content_unref (direct->content);
+    g_free (direct);
+}
+
+/* The extent that covers all of a range, or NULL. */
+static const EcfsExtent *covering (const EcfsContent *self, uint64_t offset, size_t size)
+{
+    for (guint i = 0; i < self->extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, i);
+        if (offset >= extent->offset && offset + size <= extent->offset + extent->length)
+            return extent;
+    }
+    return NULL;
+}
+
+static bool overlaps_data (const EcfsContent *self, uint64_t offset, size_t size)
+{
+    for (guint i = 0; i < self->extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, i);
+        if (offset < extent->offset + extent->length && offset + size > extent->offset)
+            return true;
+    }
+    return false;
+}
+
+static void read_direct (EcfsContent *self, const EcfsExtent *extent, uint64_t offset, size_t size,
+                         EcfsContentDone done, void *user)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsReader *reader = part_reader (self, (guint) extent->object, &error);
+    if (reader == NULL) {
+        done (user, NULL, 0, error);
+        return;
+    }
+    Direct *direct = g_new (Direct, 1);
+    *direct = (Direct){.content = ecfs_content_ref (self), .done = done, .user = user};
+    ecfs_reader_read (reader, extent->object_offset + (offset - extent->offset), size, direct_done, direct);
+}
+
+void ecfs_content_read (EcfsContent *self, uint64_t offset, size_t size, EcfsContentDone done, void *user)
+{
+    size = offset >= self->size ? 0 : (size_t) MIN (size, self->size - offset);
+    const EcfsExtent *extent = size == 0 ? NULL : covering (self, offset, size);
+    if (extent != NULL) {
+        read_direct (self, extent, offset, size, done, user);
+        return;
+    }
+    if (size <= ZEROS_BYTES && !overlaps_data (self, offset, size)) {
+        struct iovec iov = {.iov_base = (uint8_t *) zeros (), .iov_len = size};
+        done (user, &iov, size > 0, NULL);
+        return;
+    }
+    Gather *gather = g_new0 (Gather, 1);
+    ecfs_mutex_init (&gather->lock);
+    gather->content = ecfs_content_ref (self);
+    gather->done = done;
+    gather->user = user;
+    gather->n_waiting = 1;
+    gather->size = size;
+    gather->bytes = g_malloc0 (size);
+    gather_begin (gather, offset);
+}
+
+typedef struct Waited {
+    EcfsMutex lock;
+    EcfsCond cond;
+    bool done;
+    uint8_t *to;
+    size_t size;
+    GError *error;
+} Waited;
+
+static void wait_done (void *user, const struct iovec *iov, int n_iov, const GError *error)
+{
+    Waited *waited = user;
+    ecfs_mutex_lock (&waited->lock);
+    for (int i = 0; i < n_iov; i++) {
+        memcpy (waited->to + waited->size, iov[i].iov_base, iov[i].iov_len);
+        waited->size += iov[i].iov_len;
+    }
+    waited->error = error == NULL ? NULL : g_error_copy (error);
+    waited->done = true;
+    ecfs_cond_signal (&waited->cond);
+    ecfs_mutex_unlock (&waited->lock);
+}
+
+bool ecfs_content_read_wait (EcfsContent *self, uint64_t offset, size_t size, void *to, size_t *ret_size,
+                             GError **error)
+{
+    Waited waited = {.to = to};
+    ecfs_mutex_init (&waited.lock);
+    ecfs_cond_init (&waited.cond);
+    ecfs_content_read (self, offset, size, wait_done, &waited);
+    ecfs_mutex_lock (&waited.lock);
+    while (!waited.done) /* endpoints keep the deadlines: every read ends by itself */
+        (void) ecfs_cond_wait_until (&waited.cond, &waited.lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&waited.lock);
+    ecfs_cond_clear (&waited.cond);
+    ecfs_mutex_clear (&waited.lock);
+    if (waited.error != NULL) {
+        g_propagate_error (error, waited.error);
+        return false;
+    }
+    *ret_size = waited.size;
+    return true;
+}

@@ -1,0 +1,88 @@
+#include "archive/archive_priv.h"
+#include "object/placement.h"
+
+/* What is stored of an object and where, in the arrays that placement takes. */
+typedef struct Stored {
+    bool stored[ECFS_CODEC_MAX_N];
+    bool reachable[ECFS_CODEC_MAX_N];
+    size_t holder[ECFS_CODEC_MAX_N];
+} Stored;
+
+static bool is_reachable (const EcfsArchiveEndpoint *endpoint)
+{
+    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        return false;
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    bool reachable = !health.down;
+    ecfs_endpoint_health_clear (&health);
+    return reachable;
+}
+
+static void collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n, Stored *ret_stored)
+{
+    *ret_stored = (Stored){0};
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index >= n)
+            continue;
+        ret_stored->stored[stripe->index] = true;
+        ret_stored->holder[stripe->index] = (size_t) stripe->endpoint;
+        ret_stored->reachable[stripe->index] = is_reachable (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
+    }
+}
+
+/* Folds one object into the state of its file: the least safe one counts. */
+static bool add_object (EcfsArchive *self, int64_t id, EcfsFileState *state, bool first, GError **error)
+{
+    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, id, error);
+    const EcfsCodec *codec = object == NULL ? NULL : ecfs_archive_codec (self, object->code, error);
+    if (codec == NULL)
+        return false;
+    unsigned n = ecfs_codec_n (codec);
+    Stored stored;
+    collect (self, object, n, &stored);
+    int guarantee = ecfs_holders_guarantee (codec, stored.reachable, stored.holder);
+    if (!first && guarantee >= state->guarantee)
+        return true;
+    state->n_stripes = n;
+    state->n_stored = state->n_reachable = 0;
+    for (unsigned i = 0; i < n; i++) {
+        state->n_stored += stored.stored[i];
+        state->n_reachable += stored.reachable[i];
+    }
+    state->tolerance = ecfs_codec_tolerance (codec);
+    state->guarantee = guarantee;
+    return true;
+}
+
+bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, ino, error);
+    if (extents == NULL)
+        return false;
+    EcfsFileState state = {0};
+    int64_t last = 0;
+    for (guint i = 0; i < extents->len; i++) {
+        int64_t object = g_array_index (extents, EcfsExtent, i).object;
+        if (object != last && !add_object (self, object, &state, last == 0, error))
+            return false;
+        last = object;
+    }
+    *ret_state = state;
+    return true;
+}
+
+char *ecfs_file_state_text (const EcfsFileState *state)
+{
+    if (state->staged)
+        return g_strdup ("staged");
+    if (state->n_stripes == 0)
+        return g_strdup ("empty");
+    if (state->guarantee < 0)
+        return g_strdup_printf ("lost %u/%u", state->n_reachable, state->n_stripes);
+    const char *word = state->n_reachable == state->n_stripes                                        ? "full"
+                       : state->n_stored < state->n_stripes && state->n_reachable == state->n_stored ? "quorum"
+                                                                                                     : "degraded";
+    return g_strdup_printf ("%s %u/%u, guarantee %d", word, state->n_reachable, state->n_stripes, state->guarantee);
+}
