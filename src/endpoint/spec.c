@@ -59,7 +59,7 @@ bool ecfs_endpoint_name_valid (const char *name)
     return size > 0 && size <= NAME_MAX_BYTES;
 }
 
-/* From the host of the URL, or the last part of the path where there is none. */
+/* From the host of the URL, or the last part of the path where there is none; "" when neither gives a name. */
 static char *make_name (const char *url)
 {
     const char *host = strstr (url, "://") + 3;
@@ -67,18 +67,11 @@ static char *make_name (const char *url)
     const char *at = memchr (host, '@', (size_t) (host_end - host));
     if (at != NULL)
         host = at + 1;
-    size_t size;
-    if (*host == '[')
-        size = strcspn (++host, "]/");
-    else
-        size = strcspn (host, ":/");
-    if (size == 0) {
-        g_autofree char *path = g_path_get_basename (host_end);
-        g_strcanon (path, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.", '-');
-        return g_strndup (path, NAME_MAX_BYTES);
-    }
-    char *name = g_strndup (host, MIN (size, NAME_MAX_BYTES));
-    return g_strcanon (name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.", '-');
+    bool literal = *host == '[';
+    size_t size = strcspn (host += literal, literal ? "]/" : ":/");
+    g_autofree char *from = size > 0 ? g_strndup (host, size) : g_path_get_basename (host_end);
+    g_strcanon (from, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.", '-');
+    return g_strndup (from + strspn (from, "-."), NAME_MAX_BYTES);
 }
 
 static bool parse_option (EcfsEndpointSpec *spec, const char *text, GError **error)

@@ -1,0 +1,294 @@
+/* Down and up, stalls, broken connections: the core with a driver that does what the test says. */
+#include "endpoint/endpoint_priv.h"
+#include "transfer.h"
+
+#include <string.h>
+
+/* scripted://: requests succeed at once, but for files named "stuck" (until released) and "break". */
+static struct {
+    EcfsMutex lock;
+    EcfsCond cond;
+    /* guarded by lock */
+    bool refuse;          /* connect fails */
+    unsigned refuse_from; /* so does this connect and later ones; 0: none */
+    bool released;        /* stuck ones go on */
+    unsigned n_connects;
+    unsigned n_stuck;
+    int64_t connected_us[64];
+} script;
+
+static void *new_config (const EcfsEndpointSpec *spec, GError **error)
+{
+    (void) error;
+    return g_strdup (spec->url);
+}
+
+static void *scripted_connect (EcfsSlot *slot, bool make_root, GError **error)
+{
+    (void) make_root;
+    ecfs_mutex_lock (&script.lock);
+    if (script.n_connects < G_N_ELEMENTS (script.connected_us))
+        script.connected_us[script.n_connects] = ecfs_now_us ();
+    script.n_connects++;
+    bool refuse = script.refuse || (script.refuse_from != 0 && script.n_connects >= script.refuse_from);
+    ecfs_cond_broadcast (&script.cond);
+    ecfs_mutex_unlock (&script.lock);
+    ecfs_slot_capabilities (slot, 0);
+    if (!refuse)
+        return g_strdup ("connection");
+    g_set_error (error, ECFS_ERROR, ECONNREFUSED, "nobody listens");
+    return NULL;
+}
+
+/* A call of the system that does not return. */
+static void be_stuck (void)
+{
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    ecfs_mutex_lock (&script.lock);
+    script.n_stuck++;
+    ecfs_cond_broadcast (&script.cond);
+    while (!script.released)
+        g_assert_true (ecfs_cond_wait_until (&script.cond, &script.lock, deadline_us));
+    script.n_stuck--;
+    ecfs_mutex_unlock (&script.lock);
+}
+
+static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
+{
+    (void) connection;
+    while (ecfs_slot_check (slot, error)) {
+        EcfsStream *request = ecfs_slot_take (slot);
+        if (request == NULL) {
+            (void) ecfs_slot_wait (slot, ecfs_now_us () + TRANSFER_TIMEOUT_US);
+            continue;
+        }
+        if (g_strcmp0 (request->name, "break") == 0)
+            return ecfs_fail (error, ECONNRESET, "broken on demand");
+        ecfs_slot_owed (slot, true);
+        if (g_strcmp0 (request->name, "stuck") == 0) {
+            be_stuck ();
+            if (!ecfs_slot_check (slot, error))
+                return false;
+        }
+        ecfs_slot_owed (slot, false);
+        ecfs_request_finish (request, 0, NULL);
+    }
+    return false;
+}
+
+static EcfsEndpoint *start (const char *options)
+{
+    static const EcfsMarker nothing;
+    ecfs_mutex_lock (&script.lock);
+    script.refuse = script.released = false;
+    script.refuse_from = script.n_connects = script.n_stuck = 0;
+    ecfs_mutex_unlock (&script.lock);
+    g_autofree char *text = g_strconcat ("x=scripted://x/", options, NULL);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+    g_assert_no_error (error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+    g_assert_no_error (error);
+    ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static void set_bool (bool *which, bool value)
+{
+    ecfs_mutex_lock (&script.lock);
+    *which = value;
+    ecfs_cond_broadcast (&script.cond);
+    ecfs_mutex_unlock (&script.lock);
+}
+
+static unsigned get_count (const unsigned *which)
+{
+    ecfs_mutex_lock (&script.lock);
+    unsigned value = *which;
+    ecfs_mutex_unlock (&script.lock);
+    return value;
+}
+
+static void wait_count (const unsigned *which, unsigned least)
+{
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    ecfs_mutex_lock (&script.lock);
+    while (*which < least)
+        g_assert_true (ecfs_cond_wait_until (&script.cond, &script.lock, deadline_us));
+    ecfs_mutex_unlock (&script.lock);
+}
+
+static bool is_down (EcfsEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    bool down = health.down;
+    g_assert_true (down == (health.reason != NULL));
+    ecfs_endpoint_health_clear (&health);
+    return down;
+}
+
+/* Polls, since nothing tells when the state of an endpoint changes. */
+static void wait_down (EcfsEndpoint *endpoint, bool down)
+{
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (is_down (endpoint) != down) {
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (5000);
+    }
+}
+
+static void begin (Transfer *transfer, EcfsEndpoint *endpoint, const char *name, unsigned flags)
+{
+    static uint8_t byte;
+    transfer_init (transfer, endpoint);
+    transfer->ranges[0] = (EcfsRange){.offset = 0, .size = 1, .to = &byte};
+    transfer->n_ranges = 1;
+    transfer_read (transfer, name, flags);
+}
+
+static int try_read (EcfsEndpoint *endpoint, const char *name, unsigned flags)
+{
+    Transfer transfer;
+    begin (&transfer, endpoint, name, flags);
+    return transfer_finish (&transfer);
+}
+
+static void test_stuck (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",stall_timeout=200ms,connections=2");
+    Transfer stuck, queued;
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0); /* a second connection serves it */
+    wait_down (endpoint, true);
+    begin (&queued, endpoint, "other", 0);
+    g_assert_cmpint (transfer_finish (&queued), ==, ENOTCONN);
+    wait_down (endpoint, false); /* the other thread probes while this one is stuck still */
+    g_assert_cmpuint (get_count (&script.n_stuck), ==, 1);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+    g_assert_false (is_down (endpoint));
+}
+
+static void test_all_stuck (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",stall_timeout=200ms,connections=1");
+    Transfer stuck, queued;
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    begin (&queued, endpoint, "other", 0);
+    g_assert_cmpint (transfer_finish (&queued), ==, ENOTCONN); /* although its only thread is stuck */
+    g_assert_cmpint (try_read (endpoint, "other", ECFS_READ_URGENT), ==, ENOTCONN);
+    g_autoptr (GError) error = NULL;
+    EcfsMarker marker;
+    g_assert_false (ecfs_endpoint_examine_wait (endpoint, &marker, &error));
+    g_assert_error (error, ECFS_ERROR, ENOTCONN);
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+    wait_down (endpoint, false);
+}
+
+static void test_cancel_in_the_queue (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=1");
+    Transfer stuck, queued;
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    begin (&queued, endpoint, "other", 0);
+    ecfs_stream_cancel (queued.stream);
+    g_assert_cmpint (transfer_finish (&queued), ==, ECANCELED);
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, 0);
+}
+
+static void test_broken (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
+    for (unsigned i = 0; i < 5; i++) {
+        g_assert_cmpint (try_read (endpoint, "break", 0), ==, ENOTCONN);
+        g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+        g_assert_false (is_down (endpoint));
+    }
+}
+
+static void test_refused_second (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
+    script.refuse_from = 2;
+    Transfer stuck, queued;
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    begin (&queued, endpoint, "other", 0);
+    wait_count (&script.n_connects, 2);
+    g_assert_false (is_down (endpoint));
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, 0);
+    g_assert_cmpint (transfer_finish (&queued), ==, 0);
+}
+
+static void test_urgent (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=3");
+    set_bool (&script.refuse, true);
+    int64_t began_us = ecfs_now_us ();
+    for (unsigned i = 0; i < 200; i++)
+        g_assert_cmpint (try_read (endpoint, "other", i % 2 == 0 ? ECFS_READ_URGENT : 0), ==, ENOTCONN);
+    int64_t seconds = (ecfs_now_us () - began_us) / G_USEC_PER_SEC;
+    g_assert_cmpuint (get_count (&script.n_connects), <=, 1 + 2 * seconds + 1);
+
+    /* Once it would work again, urgent ones do not wait for the probe, which may be half a minute away. */
+    wait_count (&script.n_connects, 3);
+    set_bool (&script.refuse, false);
+    began_us = ecfs_now_us ();
+    while (try_read (endpoint, "other", ECFS_READ_URGENT) != 0) {
+        g_assert_cmpint (ecfs_now_us () - began_us, <, TRANSFER_TIMEOUT_US);
+        g_usleep (5000);
+    }
+    g_assert_false (is_down (endpoint));
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 3 * G_USEC_PER_SEC / 2);
+}
+
+static void test_back_off (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=3");
+    set_bool (&script.refuse, true);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, ENOTCONN);
+    wait_count (&script.n_connects, 3);
+    set_bool (&script.refuse, false);
+    wait_down (endpoint, false);
+    g_assert_cmpuint (get_count (&script.n_connects), ==, 4);
+    for (unsigned i = 1; i < 4; i++)
+        g_assert_cmpint (script.connected_us[i] - script.connected_us[i - 1], >=,
+                         (1 << (i - 1)) * G_USEC_PER_SEC * 9 / 10);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+}
+
+int main (int argc, char **argv)
+{
+    static const char *const keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
+    static const EcfsDriver driver = {
+        .scheme = "scripted",
+        .option_keys = keys,
+        .default_connections = 2,
+        .new_config = new_config,
+        .free_config = g_free,
+        .connect = scripted_connect,
+        .serve = scripted_serve,
+        .disconnect = g_free,
+    };
+    g_test_init (&argc, &argv, NULL);
+    ecfs_mutex_init (&script.lock);
+    ecfs_cond_init (&script.cond);
+    ecfs_endpoint_register_for_tests (&driver);
+    g_test_add_func ("/core/a-stuck-call-takes-the-endpoint-down-and-others-probe-it", test_stuck);
+    g_test_add_func ("/core/nobody-waits-behind-threads-that-are-all-stuck", test_all_stuck);
+    g_test_add_func ("/core/cancels-what-is-queued-behind-a-stuck-call", test_cancel_in_the_queue);
+    g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
+    g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
+    g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
+    g_test_add_func ("/core/probes-with-back-off-and-comes-up", test_back_off);
+    return g_test_run ();
+}

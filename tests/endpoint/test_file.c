@@ -1,0 +1,199 @@
+/* What only directories have: links, FIFOs, mounts that come and go, and uploads that can be looked at. */
+#include "endpoint/endpoint.h"
+#include "objectstore.h"
+#include "transfer.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct Fixture {
+    char *base; /* a temporary directory */
+    char *root; /* base/root */
+    EcfsMarker marker;
+    EcfsEndpoint *endpoint;
+} Fixture;
+
+static EcfsEndpoint *start (const char *url, const EcfsMarker *expected)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (url, &error);
+    g_assert_no_error (error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, expected, &error);
+    g_assert_no_error (error);
+    ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static void set_up (Fixture *self, gconstpointer options)
+{
+    static const EcfsMarker nothing;
+    g_autoptr (GError) error = NULL;
+    self->base = g_dir_make_tmp ("ecfs-file-XXXXXX", &error);
+    g_assert_no_error (error);
+    self->root = g_build_filename (self->base, "root", NULL);
+    self->marker = (EcfsMarker){.archive = ecfs_uuid_new (), .endpoint = ecfs_uuid_new ()};
+    g_autofree char *url = g_strdup_printf ("x=%s://%s%s", (const char *) options, self->root, "");
+    g_autoptr (EcfsEndpoint) maker = start (url, &nothing);
+    ecfs_endpoint_mark_wait (maker, &self->marker, true, &error);
+    g_assert_no_error (error);
+    g_autofree char *impatient = g_strconcat (url, ",stall_timeout=150ms", NULL);
+    self->endpoint = start (impatient, &self->marker);
+}
+
+static void tear_down (Fixture *self, gconstpointer options)
+{
+    (void) options;
+    ecfs_endpoint_free (self->endpoint);
+    const char *remove[] = {"rm", "-rf", self->base, NULL};
+    g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+    g_free (self->base);
+    g_free (self->root);
+}
+
+static int try_store (Fixture *self, const char *name)
+{
+    g_autoptr (GError) error = NULL;
+    bool ok = ecfs_endpoint_write_wait (self->endpoint, name, "content", 7, &error);
+    g_assert_true (ok == (error == NULL));
+    return ecfs_errno (error);
+}
+
+static int try_read (Fixture *self, const char *name)
+{
+    g_autoptr (GError) error = NULL;
+    uint8_t byte;
+    EcfsRange range = {.offset = 0, .size = 1, .to = &byte};
+    bool ok = ecfs_endpoint_read_wait (self->endpoint, name, &range, 1, &error);
+    g_assert_true (ok == (error == NULL));
+    return ecfs_errno (error);
+}
+
+static char *in_root (Fixture *self, const char *name)
+{
+    return g_build_filename (self->root, name, NULL);
+}
+
+static unsigned count_entries (const char *path)
+{
+    g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
+    unsigned n = 0;
+    while (dir != NULL && g_dir_read_name (dir) != NULL)
+        n++;
+    return n;
+}
+
+static void test_exchanged (Fixture *self, gconstpointer options)
+{
+    g_assert_cmpint (try_store (self, "a/first"), ==, 0);
+    g_autofree char *away = g_build_filename (self->base, "away", NULL);
+    g_assert_cmpint (rename (self->root, away), ==, 0);
+    g_assert_cmpint (mkdir (self->root, 0700), ==, 0);
+    g_assert_cmpint (try_store (self, "a/second"), ==, ENOTCONN);
+    g_assert_cmpint (try_store (self, "a/third"), ==, ENOTCONN);
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_endpoint_mark_wait (self->endpoint, &self->marker, false, &error)); /* would make it ours */
+    g_assert_error (error, ECFS_ERROR, ENOTCONN);
+    g_assert_cmpuint (count_entries (self->root), ==, 0);
+}
+
+static void test_links (Fixture *self, gconstpointer options)
+{
+    g_autofree char *outside = g_build_filename (self->base, "outside", NULL);
+    g_autofree char *secret = g_build_filename (outside, "secret", NULL);
+    g_autofree char *directory_link = in_root (self, "out"), *file_link = in_root (self, "link");
+    g_autofree char *fifo = in_root (self, "fifo");
+    g_assert_cmpint (mkdir (outside, 0700), ==, 0);
+    g_assert_true (g_file_set_contents (secret, "s", 1, NULL));
+    g_assert_cmpint (symlink (outside, directory_link), ==, 0);
+    g_assert_cmpint (symlink (secret, file_link), ==, 0);
+    g_assert_cmpint (mkfifo (fifo, 0600), ==, 0);
+    g_assert_cmpint (try_read (self, "out/secret"), !=, 0);
+    g_assert_cmpint (try_store (self, "out/new"), !=, 0);
+    g_assert_cmpint (try_read (self, "link"), ==, EPROTO);
+    g_assert_cmpint (try_read (self, "fifo"), ==, EPROTO);
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_endpoint_remove_wait (self->endpoint, "out/secret", &error));
+    g_assert_cmpuint (count_entries (outside), ==, 1);
+}
+
+static void test_incoming (Fixture *self, gconstpointer options)
+{
+    g_autofree uint8_t *bytes = test_bytes (100000, 1);
+    g_autofree char *incoming = in_root (self, "incoming"), *final = in_root (self, "up/load");
+    Transfer transfer;
+    transfer_init (&transfer, self->endpoint);
+    transfer.hold = true;
+    transfer_write (&transfer, "up/load", bytes, 100000);
+    transfer_wait_moved (&transfer, 50000);
+    g_assert_cmpuint (count_entries (incoming), ==, 1);
+    g_assert_false (g_file_test (final, G_FILE_TEST_EXISTS));
+    ecfs_endpoint_stop (self->endpoint);
+    g_assert_cmpint (transfer_finish (&transfer), ==, ECANCELED);
+    g_assert_cmpuint (count_entries (incoming), ==, 0);
+    g_assert_false (g_file_test (final, G_FILE_TEST_EXISTS));
+}
+
+/* Lets @us pass, which is what the test is about. */
+static void pass_time (int64_t us)
+{
+    int64_t until_us = ecfs_now_us () + us;
+    while (ecfs_now_us () < until_us)
+        g_usleep (5000);
+}
+
+static void test_waiting_is_no_stall (Fixture *self, gconstpointer options)
+{
+    g_autofree uint8_t *bytes = test_bytes (100000, 1);
+    Transfer transfer;
+    transfer_init (&transfer, self->endpoint);
+    transfer.hold = true;
+    transfer_write (&transfer, "slow", bytes, 100000);
+    transfer_wait_moved (&transfer, 50000);
+    pass_time (600 * 1000); /* four times the stall timeout */
+    transfer_let_go (&transfer);
+    g_assert_cmpint (transfer_finish (&transfer), ==, 0);
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (self->endpoint, &health);
+    g_assert_false (health.down);
+    ecfs_endpoint_health_clear (&health);
+}
+
+static void test_read_only (Fixture *self, gconstpointer options)
+{
+    if (geteuid () == 0) {
+        g_test_skip ("root may write to any directory");
+        return;
+    }
+    g_assert_cmpint (chmod (self->root, 0555), ==, 0);
+    g_assert_cmpint (try_store (self, "a"), ==, EACCES);
+    g_assert_cmpint (chmod (self->root, 0755), ==, 0);
+    g_assert_cmpint (try_store (self, "a"), ==, 0);
+}
+
+static void test_idle_upload (Fixture *self, gconstpointer options)
+{
+    g_autofree uint8_t *bytes = test_bytes (100000, 1);
+    Transfer transfer;
+    transfer_init (&transfer, self->endpoint);
+    transfer.hold = true;
+    transfer_write (&transfer, "idle", bytes, 100000);
+    g_assert_cmpint (transfer_finish (&transfer), ==, ENOTCONN);
+    g_assert_cmpint (try_read (self, "idle"), ==, ENOENT);
+    g_assert_cmpint (try_store (self, "idle"), ==, 0);
+}
+
+#define ADD(name, scheme, test) g_test_add ("/" name, Fixture, scheme, set_up, test, tear_down)
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    objectstore_register ();
+    ADD ("file/an-exchanged-root-takes-nothing", "file", test_exchanged);
+    ADD ("file/links-and-fifos-lead-nowhere", "file", test_links);
+    ADD ("file/an-upload-is-incoming-until-committed", "file", test_incoming);
+    ADD ("file/waiting-for-the-source-is-no-stall", "file", test_waiting_is_no_stall);
+    ADD ("file/a-read-only-root-is-told", "file", test_read_only);
+    ADD ("objectstore/an-idle-upload-is-dropped-and-can-be-repeated", "objectstore", test_idle_upload);
+    return g_test_run ();
+}

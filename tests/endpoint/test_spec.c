@@ -1,0 +1,178 @@
+/* Descriptions, markers, names, options: everything that needs no connection. */
+#include "endpoint/endpoint_priv.h"
+
+#include <string.h>
+
+static void assert_spec (const char *text, const char *name, const char *url)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (spec->name, ==, name);
+    g_assert_cmpstr (spec->url, ==, url);
+}
+
+static void test_spec_names (void)
+{
+    assert_spec ("hh=sftp://u@h.example.org/srv", "hh", "sftp://u@h.example.org/srv");
+    assert_spec ("sftp://u@h.example.org:2222/srv", "h.example.org", "sftp://u@h.example.org:2222/srv");
+    assert_spec ("sftp://[::1]:22/srv", "1", "sftp://[::1]:22/srv");
+    assert_spec ("file:///mnt/disk 1", "disk-1", "file:///mnt/disk 1");
+    assert_spec ("file:///mnt/disk/", "disk", "file:///mnt/disk/");
+    assert_spec ("file:///a=b", "a-b", "file:///a=b");
+    assert_spec ("x=file:///a=b,stall_timeout=1s", "x", "file:///a=b");
+}
+
+static void test_spec_options (void)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse ("a=file:///x,zone=de,connections=2,empty=", &error);
+    g_assert_no_error (error);
+    g_autoptr (EcfsEndpointSpec) copy = ecfs_endpoint_spec_copy (spec);
+    g_assert_cmpuint (g_hash_table_size (copy->options), ==, 3);
+    g_assert_cmpstr (ecfs_spec_option (copy, "zone"), ==, "de");
+    g_assert_cmpstr (ecfs_spec_option (copy, "connections"), ==, "2");
+    g_assert_cmpstr (ecfs_spec_option (copy, "empty"), ==, "");
+    ecfs_endpoint_spec_free (NULL);
+}
+
+static void test_spec_wrong (void)
+{
+    static const char *const wrong[] = {
+        "",
+        "/a/b",
+        "name=/a/b",
+        "://x",
+        "a=://x",
+        "=file:///x",
+        "a b=file:///x",
+        "file:///",
+        "a=file:///x,zone",
+        "a=file:///x,=de",
+        "a=file:///x,z=1,z=2",
+        "a=file:///x,",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (wrong); i++) {
+        g_autoptr (GError) error = NULL;
+        g_assert_null (ecfs_endpoint_spec_parse (wrong[i], &error));
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+    }
+}
+
+static void assert_refused (const char *text, const char *named)
+{
+    static const EcfsMarker nothing;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+    g_assert_no_error (error);
+    g_assert_null (ecfs_endpoint_new (spec, &nothing, &error));
+    g_assert_error (error, ECFS_ERROR, EINVAL);
+    g_assert_nonnull (strstr (error->message, named));
+}
+
+static void test_wrong_options (void)
+{
+    assert_refused ("x=file:///a,colour=red", "colour");
+    assert_refused ("x=file:///a,connections=0", "connections");
+    assert_refused ("x=file:///a,connections=17", "connections");
+    assert_refused ("x=file:///a,connections=two", "connections");
+    assert_refused ("x=file:///a,stall_timeout=soon", "stall_timeout");
+    assert_refused ("x=file:///a,connect_timeout=0s", "connect_timeout");
+    assert_refused ("x=file://host/a", "file://host/a");
+    assert_refused ("x=file:///a%zz", "%");
+    assert_refused ("x=file:///a%00b", "%");
+    assert_refused ("x=gopher://a/b", "gopher");
+    g_assert_null (ecfs_endpoint_option_keys ("gopher://a/b"));
+    g_assert_true (g_strv_contains (ecfs_endpoint_option_keys ("file:///"), "connections"));
+}
+
+static void test_free_without_start (void)
+{
+    static const EcfsMarker nothing;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse ("x=file:///nowhere", &error);
+    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (ecfs_endpoint_name (endpoint), ==, "x");
+    g_assert_cmpstr (ecfs_endpoint_url (endpoint), ==, "file:///nowhere");
+    ecfs_endpoint_free (NULL);
+}
+
+static void test_marker_round_trip (void)
+{
+    EcfsMarker marker = {
+        .archive = ecfs_uuid_new (), .endpoint = ecfs_uuid_new (), .epoch = UINT32_MAX, .sequence = UINT64_MAX};
+    g_autofree char *text = ecfs_marker_format (&marker);
+    EcfsMarker parsed;
+    g_autoptr (GError) error = NULL;
+    ecfs_marker_parse (text, strlen (text), &parsed, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_uuid_equal (&parsed.archive, &marker.archive));
+    g_assert_true (ecfs_uuid_equal (&parsed.endpoint, &marker.endpoint));
+    g_assert_cmpuint (parsed.epoch, ==, UINT32_MAX);
+    g_assert_cmpuint (parsed.sequence, ==, UINT64_MAX);
+}
+
+#define A "archive=5999e7fa-8195-4450-a655-825e4ad28990\n"
+#define E "endpoint=8092fa05-a1cd-44a2-bf9d-c2333d6b3ae4\n"
+#define G "[ecfs-endpoint]\n"
+
+static void test_marker_hostile (void)
+{
+    static const struct {
+        const char *text;
+        int code;
+    } cases[] = {
+        {"", EPROTO},
+        {"x", EPROTO},
+        {G, EPROTO},
+        {"[other]\nformat=1\n" A E "epoch=1\nsequence=1\n", EPROTO},
+        {G "format=2\n", ENOTSUP},
+        {G "format=one\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\n", EPROTO},
+        {G "format=1\n" A E "epoch=-1\nsequence=1\n", EPROTO},
+        {G "format=1\n" A E "epoch=4294967296\nsequence=1\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=18446744073709551616\n", EPROTO},
+        {G "format=1\narchive=00000000-0000-0000-0000-000000000000\n" E "epoch=1\nsequence=1\n", EPROTO},
+        {G "format=1\narchive=5999e7fa\n" E "epoch=1\nsequence=1\n", EPROTO},
+        {G "format=1\n\xff\xfe=1\n" A E "epoch=1\nsequence=1\n", EPROTO},
+    };
+    EcfsMarker marker;
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        g_autoptr (GError) error = NULL;
+        g_assert_false (ecfs_marker_parse (cases[i].text, strlen (cases[i].text), &marker, &error));
+        g_assert_error (error, ECFS_ERROR, cases[i].code);
+    }
+    static const char with_nul[] = G "format=1\n\0" A E;
+    g_autofree char *huge = g_strnfill (ECFS_MARKER_MAX_SIZE + 1, '\n');
+    g_assert_false (ecfs_marker_parse (with_nul, sizeof with_nul, &marker, NULL));
+    g_assert_false (ecfs_marker_parse (huge, ECFS_MARKER_MAX_SIZE + 1, &marker, NULL));
+    static const char good[] = G "format=1\n" A E "epoch=1\nsequence=1\nlater=thing\n";
+    g_assert_true (ecfs_marker_parse (good, strlen (good), &marker, NULL));
+}
+
+static void test_incoming_names (void)
+{
+    g_autofree char *longest = g_strnfill (200, 'a');
+    const char *const names[] = {NULL, "a/b/c", longest};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *first = ecfs_incoming_name (names[i]), *second = ecfs_incoming_name (names[i]);
+        g_assert_true (ecfs_stored_name_valid (first) && g_str_has_prefix (first, "incoming/"));
+        g_assert_null (strchr (first + strlen ("incoming/"), '/'));
+        g_assert_cmpstr (first, !=, second);
+    }
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/spec/takes-or-makes-names", test_spec_names);
+    g_test_add_func ("/spec/takes-options", test_spec_options);
+    g_test_add_func ("/spec/refuses-what-is-none", test_spec_wrong);
+    g_test_add_func ("/endpoint/refuses-wrong-options-by-name", test_wrong_options);
+    g_test_add_func ("/endpoint/need-not-be-started", test_free_without_start);
+    g_test_add_func ("/marker/reads-what-it-wrote", test_marker_round_trip);
+    g_test_add_func ("/marker/refuses-hostile-ones", test_marker_hostile);
+    g_test_add_func ("/names/of-temporary-files-are-valid-and-new", test_incoming_names);
+    return g_test_run ();
+}
