@@ -195,13 +195,15 @@ typedef struct EcfsListed {
     int64_t mtime_s;
 } EcfsListed;
 
-/** Every file at or below the directory @name ("" for all), in any order; directories are not listed. */
+/** Every file at or below the directory @name ("" for all), in any order, but for directories and the marker. */
 void ecfs_endpoint_list (EcfsEndpoint *self, const char *name, void (*each) (void *user, const EcfsListed *listed),
                          EcfsEndpointDone done, void *user);
 
 /**
  * Writes or replaces the marker; makes the root directory when it is absent and its parent exists. With @create, a
  * marker that is already there is EEXIST and is told in the error. The endpoint expects the new identity from then on.
+ * Without @create, an endpoint that expects an identity replaces no other one, nor writes where there is none:
+ * ENOTCONN.
  */
 void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user);
 
