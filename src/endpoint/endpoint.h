@@ -13,7 +13,8 @@
  * call.
  *
  * Names of stored files are relative to the endpoint's root: lower-case letters, digits and "-._/", no empty, "." or
- * ".." part, at most 200 bytes. Anything else is refused with EINVAL; such names in listings are skipped.
+ * ".." part, at most 200 bytes. Anything else is refused with EINVAL; such names in listings are skipped. The marker
+ * can be read like a file, but only ecfs_endpoint_mark () writes it. "incoming/" is where unfinished uploads lie.
  *
  * Health: an endpoint whose connection could not be made, whose marker is absent or foreign, or that made no progress
  * for stall_timeout is `down` for everybody: requests fail at once with ENOTCONN and the reason, except urgent ones,
