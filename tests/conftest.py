@@ -47,6 +47,7 @@ class Place:
         self.keys = self.keys or lab.Keys(self.path / "keys")
         server = lab.Sshd(self.path / "sshd" / name, name, self.keys)
         self.servers.append(server)
+        server.start()
         return server
 
     def proxy(self, port, listen_port=0):
@@ -66,6 +67,7 @@ class Place:
     def mount(self, archive, *options):
         mount = lab.Mount(archive, self.path / f"mnt-{next(self.numbers)}", *options)
         self.mounts.append(mount)
+        mount.start()
         return mount
 
     def close(self):

@@ -72,6 +72,7 @@ def test_rsync_brings_changes_deletes_and_keeps_attributes_of_users(mount, sourc
     assert os.listxattr(mount.path / "copy/odd/size-1") == ["user.note"]
     (source / "odd/size-1").write_text("changed")
     shutil.rmtree(source / "odd/directory")
+    lab.settle(source)
     rsync("--delete", f"{source}/", f"{mount.path}/copy/")
     lab.drop_caches()
     lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
@@ -270,7 +271,10 @@ def test_many_writers_at_once(mount):
 def test_second_mount_is_refused_and_the_first_stays(mount, place):
     other = place.path / "other"
     other.mkdir()
-    done = lab.ecfs("mount", mount.archive.path, other, "-f", check=False, timeout=20)
+    try:
+        done = lab.ecfs("mount", mount.archive.path, other, "-f", check=False, timeout=20)
+    finally:
+        lab.detach(other)
     assert done.returncode == 1
     assert str(mount.archive.path) in done.stderr and str(mount.process.pid) in done.stderr
     assert list(mount.path.iterdir()) == []
@@ -318,13 +322,14 @@ def test_sigterm_drains_too(place, archive):
 def test_mount_goes_to_the_background_without_f(place, archive):
     target = place.path / "background"
     target.mkdir()
-    lab.ecfs("mount", archive.path, target, timeout=30)
     try:
-        assert os.path.ismount(target)
+        lab.ecfs("mount", archive.path, target, timeout=30)
+        assert lab.is_mounted(target)
         (target / "file").write_text("x")
-    finally:
         lab.ecfs("umount", target)
-    lab.until(lambda: not os.path.ismount(target), 10, "it is unmounted")
+        assert not lab.is_mounted(target)
+    finally:
+        lab.detach(target)
     assert [entry["name"] for entry in archive.json("ls", "/")] == ["file"]
 
 

@@ -101,7 +101,8 @@ def make_key(path):
 class Sshd:
     """One sshd with its own host key, port and root directory, run by whoever runs the tests.
 
-    kill() ends its sessions too, as if the machine were gone; start() brings it back on the same port.
+    start() returns when it answers. kill() ends its sessions too, as if the machine were gone; start() then brings it
+    back on the same port.
     """
 
     def __init__(self, directory, name, keys):
@@ -115,7 +116,6 @@ class Sshd:
         make_key(self.host_key)
         (directory / "authorized_keys").write_text(keys.public)
         logs[f"sshd {name}"] = self.log
-        self.start()
 
     def url(self, path=None, port=None):
         return f"sftp://{pwd.getpwuid(os.geteuid()).pw_name}@127.0.0.1:{port or self.port}{path or self.root}"
@@ -285,8 +285,20 @@ class Archive:
         config.write_text("\n".join([*lines[:at], *added, *kept, *lines[end:], ""]))
 
 
+def is_mounted(path):
+    """Also when its daemon is dead and nothing below it answers."""
+    return any(line.split()[1] == str(path) for line in Path("/proc/self/mounts").read_text().splitlines())
+
+
+def detach(path):
+    """Takes a mount out of the way, whatever state it is in."""
+    if is_mounted(path):
+        command = ["umount", "-l"] if ROOT else ["fusermount3", "-u", "-z"]
+        run(*command, path)
+
+
 class Mount:
-    """`ecfs mount -f` until it serves; path is the mountpoint."""
+    """`ecfs mount -f`; start() returns when it serves. path is the mountpoint."""
 
     count = 0
 
@@ -297,7 +309,6 @@ class Mount:
         self.process = None
         path.mkdir(exist_ok=True)
         logs[f"mount {Mount.count}"] = self.log
-        self.start()
 
     def start(self):
         with open(self.log, "ab") as log:
@@ -308,8 +319,7 @@ class Mount:
         assert self.process.poll() is None, f"mount ended with {self.process.returncode}:\n{self.log.read_text()}"
 
     def mounted(self):
-        mounts = Path("/proc/self/mounts").read_text().splitlines()
-        return any(line.split()[1] == str(self.path) for line in mounts)
+        return is_mounted(self.path)
 
     def text(self):
         return self.log.read_text(errors="replace")
@@ -326,14 +336,11 @@ class Mount:
 
     def kill(self):
         """kill -9, and the dead mount out of the way."""
-        if self.process is None:
-            return
-        self.process.kill()
-        self.process.wait()
-        self.process = None
-        if self.mounted():
-            command = ["umount", "-l"] if ROOT else ["fusermount3", "-u", "-z"]
-            run(*command, self.path)
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        detach(self.path)
 
 
 def drop_caches():
@@ -470,3 +477,14 @@ def add_oddities(target):
     with contextlib.suppress(OSError):  # a tmpfs of older kernels has none
         os.setxattr(odd / "size-16384", "user.note", b"\x00binary\xff")
     os.utime(odd / "empty directory", ns=(1, 1_111_111_111_111_111_111))
+    settle(target)
+
+
+def settle(target):
+    """Makes everything a day old: rsync leaves times alone that differ by less than a second, as new ones do."""
+    for directory, names, files in os.walk(target, topdown=False):
+        for name in [*files, *names]:
+            path = os.path.join(directory, name)
+            found = os.lstat(path)
+            if found.st_mtime > time.time() - 3600:
+                os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - 86_400 * 10**9), follow_symlinks=False)
