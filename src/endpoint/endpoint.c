@@ -14,6 +14,7 @@
 
 static const EcfsDriver *const drivers[] = {
     &ecfs_driver_file,
+    &ecfs_driver_sftp,
 };
 
 static const EcfsDriver *test_drivers[MAX_TEST_DRIVERS];

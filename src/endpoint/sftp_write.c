@@ -1,0 +1,469 @@
+/*
+ * Storing over SFTP: a temporary file, then a rename that never replaces (OpenSSH makes it of link and unlink). Packets
+ * are sent ahead of their replies wherever the order in which the server serves them makes that safe:
+ *
+ *   state       replies awaited                                  moved on by
+ *   OPENING     missing directories, OPEN                        the last of them → STREAMING, or CLEANING
+ *   STREAMING   WRITEs                                           the source's end → COMMITTING (once all are
+ *                                                                acknowledged, unless the file is small); an error or
+ *                                                                a cancel → CLEANING when the last reply is there
+ *   COMMITTING  the rest of the WRITEs, fsync, CLOSE, RENAME      the last of them → finished, RENAMING or CLEANING
+ *   RENAMING    directories that had vanished, RENAME            the last of them → finished or CLEANING
+ *   CLEANING    why it failed; CLOSE, REMOVE                     the last of them → finished with the error
+ *
+ * Markers go the same way, with their text for a source.
+ */
+#include "endpoint/sftp_priv.h"
+
+#include <string.h>
+
+#define SMALL_BYTES (256 * 1024)       /* up to here a file is committed without waiting for its WRITEs */
+#define SYNC_BYTES  (64 * 1024 * 1024) /* fsync now and then, so that the last one is no stall */
+#define FULL_BELOW  (1024 * 1024)      /* free bytes below which a plain failure of a write means: full */
+#define INCOMING    "incoming"
+
+typedef enum WriteState {
+    WRITE_OPENING,
+    WRITE_STREAMING,
+    WRITE_COMMITTING,
+    WRITE_RENAMING,
+    WRITE_CLEANING,
+} WriteState;
+
+typedef struct SftpWrite {
+    EcfsSftpOp op;
+    WriteState state;
+    const char *name; /* final */
+    char *temporary;
+    EcfsSftpHandle handle; /* size 0: not open */
+    bool replace;          /* markers */
+    bool retried;          /* the open or the rename, after making directories */
+    bool ended;            /* the source has no more */
+    bool renamed;
+    bool missing; /* a reply said that a directory is missing */
+    GError *error;
+    EcfsSftpOperation failed; /* what gave the error, where it was a plain failure */
+
+    const uint8_t *bytes; /* pulled, not yet sent */
+    size_t n_bytes;
+    uint64_t sent, acknowledged, synced;
+    GQueue parts; /* of SftpWritten, in order */
+    GList link;   /* in writes */
+} SftpWrite;
+
+/* One WRITE that was sent. */
+typedef struct SftpWritten {
+    SftpWrite *write;
+    size_t size;
+    uint64_t end;
+    bool done;
+} SftpWritten;
+
+static void write_free (EcfsSftp *self, EcfsSftpOp *op)
+{
+    SftpWrite *write = (SftpWrite *) op;
+    g_queue_clear_full (&write->parts, g_free);
+    g_clear_error (&write->error);
+    g_free (write->temporary);
+    g_free (write);
+}
+
+/* The first error counts. */
+static void note_error (SftpWrite *write, GError *error)
+{
+    if (write->error == NULL)
+        write->error = error;
+    else
+        g_error_free (error);
+}
+
+static void note_failure (EcfsSftp *self, SftpWrite *write, const EcfsSftpReply *reply, EcfsSftpOperation operation)
+{
+    if (ecfs_sftp_status (self, reply) == ECFS_SFTP_FAILURE && write->error == NULL)
+        write->failed = operation;
+    note_error (write, ecfs_sftp_error (reply, operation, write->name));
+}
+
+/* Directories */
+
+static bool directory_known (EcfsSftpShared *shared, const char *name)
+{
+    ecfs_mutex_lock (&shared->lock);
+    bool known = g_hash_table_contains (shared->directories, name);
+    ecfs_mutex_unlock (&shared->lock);
+    return known;
+}
+
+static void remember_directory (EcfsSftpShared *shared, const char *name, bool exists)
+{
+    ecfs_mutex_lock (&shared->lock);
+    if (!exists)
+        g_hash_table_remove (shared->directories, name);
+    else if (g_hash_table_size (shared->directories) < ECFS_SFTP_MAX_REMEMBERED_DIRS)
+        g_hash_table_add (shared->directories, g_strdup (name));
+    ecfs_mutex_unlock (&shared->lock);
+}
+
+/* A directory that cannot be made exists most often; if not, what needs it will say so. */
+static void make_directory (EcfsSftp *self, SftpWrite *write, const char *name)
+{
+    g_autofree char *path = ecfs_sftp_path (self, name);
+    ecfs_sftp_put_mkdir (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, ecfs_sftp_ignore, NULL), path);
+}
+
+/* Goes over "a", "a/b" of "a/b/c". */
+static void each_parent (EcfsSftp *self, SftpWrite *write, const char *name,
+                         void (*visit) (EcfsSftp *self, SftpWrite *write, const char *directory))
+{
+    for (const char *slash = strchr (name, '/'); slash != NULL; slash = strchr (slash + 1, '/')) {
+        g_autofree char *directory = g_strndup (name, (size_t) (slash - name));
+        visit (self, write, directory);
+    }
+}
+
+static void make_unknown (EcfsSftp *self, SftpWrite *write, const char *directory)
+{
+    if (!directory_known (self->config->shared, directory))
+        make_directory (self, write, directory);
+}
+
+static void set_known (EcfsSftp *self, SftpWrite *write, const char *directory)
+{
+    remember_directory (self->config->shared, directory, true);
+}
+
+static void set_unknown (EcfsSftp *self, SftpWrite *write, const char *directory)
+{
+    remember_directory (self->config->shared, directory, false);
+}
+
+/* Steps */
+
+static void on_open (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWrite *write = data;
+    if (reply->type == ECFS_SFTP_HANDLE) {
+        write->handle = reply->handle;
+        each_parent (self, write, write->temporary, set_known);
+    } else if (ecfs_sftp_status (self, reply) == ECFS_SFTP_NO_SUCH_FILE && !write->retried) {
+        write->missing = true;
+    } else {
+        note_failure (self, write, reply, ECFS_SFTP_ON_OPEN);
+    }
+}
+
+static void put_open (EcfsSftp *self, SftpWrite *write)
+{
+    write->state = WRITE_OPENING;
+    write->missing = false;
+    each_parent (self, write, write->temporary, make_unknown);
+    each_parent (self, write, write->name, make_unknown);
+    g_autofree char *path = ecfs_sftp_path (self, write->temporary);
+    ecfs_sftp_put_open (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_open, write), path,
+                        ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE);
+}
+
+static void on_commit (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWrite *write = data;
+    if (ecfs_sftp_status (self, reply) != ECFS_SFTP_OK)
+        note_failure (self, write, reply, ECFS_SFTP_ON_COMMIT);
+}
+
+static void on_rename (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWrite *write = data;
+    uint32_t status = ecfs_sftp_status (self, reply);
+    write->renamed = status == ECFS_SFTP_OK;
+    if (status == ECFS_SFTP_NO_SUCH_FILE && !write->retried)
+        write->missing = true;
+    else if (status != ECFS_SFTP_OK)
+        note_failure (self, write, reply, ECFS_SFTP_ON_RENAME);
+}
+
+static void put_remove (EcfsSftp *self, SftpWrite *write, const char *name)
+{
+    g_autofree char *path = ecfs_sftp_path (self, name);
+    ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_REMOVE,
+                        ecfs_sftp_expect (self, &write->op, ecfs_sftp_ignore, NULL), path);
+}
+
+static void put_rename (EcfsSftp *self, SftpWrite *write)
+{
+    bool replace = write->replace && (self->extensions & ECFS_SFTP_HAS_POSIX_RENAME) != 0;
+    if (write->replace && !replace)
+        put_remove (self, write, write->name);
+    g_autofree char *from = ecfs_sftp_path (self, write->temporary);
+    g_autofree char *to = ecfs_sftp_path (self, write->name);
+    write->missing = false;
+    ecfs_sftp_put_rename (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_rename, write), from, to,
+                          replace);
+}
+
+static void put_sync (EcfsSftp *self, SftpWrite *write)
+{
+    if ((self->extensions & ECFS_SFTP_HAS_FSYNC) != 0)
+        ecfs_sftp_put_fsync (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_commit, write),
+                             &write->handle);
+    write->synced = write->sent;
+}
+
+static void put_close (EcfsSftp *self, SftpWrite *write, EcfsSftpReplyFunc func)
+{
+    ecfs_sftp_put_handle (ecfs_sftp_out (self), ECFS_SFTP_CLOSE, ecfs_sftp_expect (self, &write->op, func, write),
+                          &write->handle);
+    write->handle.size = 0;
+}
+
+static void commit (EcfsSftp *self, SftpWrite *write)
+{
+    write->state = WRITE_COMMITTING;
+    put_sync (self, write);
+    put_close (self, write, on_commit);
+    put_rename (self, write);
+}
+
+/* Failing */
+
+static void on_target (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWrite *write = data;
+    if (reply->type == ECFS_SFTP_ATTRS) {
+        g_clear_error (&write->error);
+        g_set_error (&write->error, ECFS_ERROR, EEXIST, "%s: exists already", write->name);
+    } else {
+        write->error->code = EIO;
+    }
+}
+
+static void is_not_full (SftpWrite *write)
+{
+    g_clear_error (&write->error);
+    g_set_error (&write->error, ECFS_ERROR, EIO, "%s: the server could not write (is there a quota?)", write->name);
+}
+
+static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    uint64_t free_bytes;
+    if (reply->type != ECFS_SFTP_EXTENDED_REPLY || ecfs_sftp_parse_statvfs (reply, &free_bytes) != 0 ||
+        free_bytes >= FULL_BELOW)
+        is_not_full (data);
+}
+
+/* The reason of a plain failure is asked for before the cleaning changes it. */
+static void clean (EcfsSftp *self, SftpWrite *write)
+{
+    write->state = WRITE_CLEANING;
+    write->n_bytes = 0;
+    if (write->failed == ECFS_SFTP_ON_RENAME) {
+        g_autofree char *path = ecfs_sftp_path (self, write->name);
+        ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_target, write),
+                            path);
+    } else if (write->failed == ECFS_SFTP_ON_WRITE || write->failed == ECFS_SFTP_ON_COMMIT) {
+        if ((self->extensions & ECFS_SFTP_HAS_STATVFS) != 0)
+            ecfs_sftp_put_statvfs (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_space, write),
+                                   self->config->root);
+        else
+            is_not_full (write);
+    }
+    if (write->handle.size > 0)
+        put_close (self, write, ecfs_sftp_ignore);
+    put_remove (self, write, write->renamed ? write->name : write->temporary);
+}
+
+static void write_finish (EcfsSftp *self, SftpWrite *write)
+{
+    EcfsStream *request = write->op.request;
+    if (g_queue_find (&self->writes, write) != NULL)
+        g_queue_unlink (&self->writes, &write->link);
+    if (request->kind == ECFS_REQUEST_MARK && request->create && write->error != NULL && write->error->code == EEXIST) {
+        write->op.request = NULL;
+        request->driver_data = NULL;
+        ecfs_sftp_examine_begin (self, request);
+        return;
+    }
+    ecfs_sftp_op_finish (self, &write->op, 0, g_steal_pointer (&write->error));
+}
+
+/* Whether the connection was told to give this up. */
+static bool given_up (SftpWrite *write)
+{
+    if (write->error == NULL && ecfs_request_cancelled (write->op.request))
+        g_set_error (&write->error, ECFS_ERROR, ECANCELED, "%s: cancelled", write->name);
+    return write->error != NULL;
+}
+
+/* All replies are there: the next state. */
+static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
+{
+    SftpWrite *write = (SftpWrite *) op;
+    if (self->broken != NULL)
+        return;
+    if (write->state == WRITE_CLEANING) {
+        write_finish (self, write);
+        return;
+    }
+    if (write->error != NULL || (write->state <= WRITE_STREAMING && given_up (write))) {
+        clean (self, write);
+        return;
+    }
+    switch (write->state) {
+    case WRITE_OPENING:
+        if (write->missing) {
+            write->retried = true;
+            each_parent (self, write, write->temporary, set_unknown);
+            put_open (self, write);
+        } else {
+            write->retried = false;
+            write->state = WRITE_STREAMING;
+        }
+        break;
+    case WRITE_STREAMING:
+        if (write->ended)
+            commit (self, write);
+        break;
+    case WRITE_COMMITTING:
+    case WRITE_RENAMING:
+        if (write->missing) {
+            write->retried = true;
+            write->state = WRITE_RENAMING;
+            each_parent (self, write, write->name, set_unknown);
+            each_parent (self, write, write->name, make_unknown);
+            put_rename (self, write);
+        } else {
+            each_parent (self, write, write->name, set_known);
+            write_finish (self, write);
+        }
+        break;
+    case WRITE_CLEANING:
+        break;
+    }
+}
+
+static void write_cancel (EcfsSftp *self, EcfsSftpOp *op)
+{
+    SftpWrite *write = (SftpWrite *) op;
+    if (write->state <= WRITE_STREAMING)
+        (void) given_up (write); /* goes on in write_idle () */
+}
+
+/* Streaming */
+
+static void on_write (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWritten *part = data;
+    SftpWrite *write = part->write;
+    bool ok = ecfs_sftp_status (self, reply) == ECFS_SFTP_OK;
+    if (self->payload_op == &write->op && self->payload_left > 0 && part == g_queue_peek_tail (&write->parts))
+        ecfs_sftp_break (self, EPROTO, "the server acknowledges bytes that were not sent yet");
+    if (self->broken != NULL)
+        return;
+    ecfs_sftp_window_take (&self->write_window, part->size, part->size, self->rtt_us);
+    part->done = true;
+    if (!ok)
+        note_failure (self, write, reply, ECFS_SFTP_ON_WRITE);
+    while ((part = g_queue_peek_head (&write->parts)) != NULL && part->done) {
+        write->acknowledged = part->end;
+        g_free (g_queue_pop_head (&write->parts));
+    }
+    if (write->error == NULL && write->op.request->kind == ECFS_REQUEST_WRITE)
+        ecfs_request_acknowledge (write->op.request, write->acknowledged);
+}
+
+static void send_part (EcfsSftp *self, SftpWrite *write)
+{
+    SftpWritten *part = g_new0 (SftpWritten, 1);
+    part->write = write;
+    part->size = MIN (write->n_bytes, self->write_bytes);
+    part->end = write->sent + part->size;
+    g_queue_push_tail (&write->parts, part);
+    ecfs_sftp_window_add (&self->write_window, part->size);
+    uint32_t id = ecfs_sftp_expect (self, &write->op, on_write, part);
+    ecfs_sftp_put_write (self->out, id, &write->handle, write->sent, (uint32_t) part->size);
+    ecfs_sftp_payload (self, &write->op, write->bytes, part->size);
+    write->bytes += part->size;
+    write->n_bytes -= part->size;
+    write->sent = part->end;
+    if (write->sent - write->synced >= SYNC_BYTES)
+        put_sync (self, write);
+}
+
+/* The next bytes to send. False: none now. */
+static bool pull (SftpWrite *write)
+{
+    if (write->n_bytes > 0)
+        return true;
+    if (write->op.request->kind == ECFS_REQUEST_MARK) {
+        write->ended = true;
+        return false;
+    }
+    EcfsPull answer;
+    do
+        answer = ecfs_request_pull (write->op.request, &write->bytes, &write->n_bytes);
+    while (answer == ECFS_PULL_BYTES && write->n_bytes == 0);
+    if (answer == ECFS_PULL_BYTES)
+        return true;
+    if (answer == ECFS_PULL_END)
+        write->ended = true;
+    else if (answer == ECFS_PULL_ABORT && write->error == NULL)
+        g_set_error (&write->error, ECFS_ERROR, ECANCELED, "%s: cancelled", write->name);
+    return false;
+}
+
+/* Takes a write on where its source lets it. True: a WRITE was begun. */
+static bool stream (EcfsSftp *self, SftpWrite *write)
+{
+    if (write->state != WRITE_STREAMING || write->ended || write->error != NULL)
+        return false;
+    if (!ecfs_sftp_window_room (&self->write_window, MIN (SMALL_BYTES, self->write_bytes)))
+        return false;
+    if (pull (write)) {
+        send_part (self, write);
+        return true;
+    }
+    if (write->ended && write->sent <= SMALL_BYTES)
+        commit (self, write);
+    ecfs_sftp_op_settle (self, &write->op);
+    return false;
+}
+
+bool ecfs_sftp_write_issue (EcfsSftp *self)
+{
+    if (!ecfs_sftp_payload_free (self))
+        return false;
+    for (GList *at = self->writes.head, *next; at != NULL; at = next) {
+        next = at->next;
+        SftpWrite *write = at->data;
+        if (stream (self, write)) {
+            /* Turns are taken: the next WRITE is the next one's. */
+            g_queue_unlink (&self->writes, &write->link);
+            g_queue_push_tail_link (&self->writes, &write->link);
+            return true;
+        }
+        if (!ecfs_sftp_payload_free (self))
+            return true;
+    }
+    return false;
+}
+
+void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
+{
+    bool mark = request->kind == ECFS_REQUEST_MARK;
+    SftpWrite *write = g_new0 (SftpWrite, 1);
+    write->op.idle = write_idle;
+    write->op.cancel = write_cancel;
+    write->op.free = write_free;
+    write->failed = ECFS_SFTP_ON_OTHER;
+    write->name = mark ? ECFS_MARKER_NAME : request->name;
+    write->temporary = ecfs_incoming_name (mark ? NULL : request->name);
+    write->replace = mark && !request->create;
+    write->link.data = write;
+    g_queue_init (&write->parts);
+    ecfs_sftp_op_begin (self, &write->op, request);
+    g_queue_push_tail_link (&self->writes, &write->link);
+    if (mark) {
+        write->bytes = (const uint8_t *) request->text;
+        write->n_bytes = strlen (request->text);
+    }
+    put_open (self, write);
+}

@@ -1,0 +1,393 @@
+/* The SSH transport on libssh2: session, host key, channel. */
+#include "endpoint/ssh_known_hosts.h"
+#include "endpoint/ssh_priv.h"
+#include "util/io.h"
+#include "util/lock.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define IN_BYTES             (128 * 1024)
+#define IN_BUDGET            (128 * 1024) /* taken by one read (): what is decrypted is still in the cache when copied */
+#define OUT_MARK             (256 * 1024)      /* write () takes no more above this */
+#define WINDOW_BYTES         (9 * 1024 * 1024) /* above the largest window of requests */
+#define MAX_KNOWN_HOSTS_SIZE (8 * 1024 * 1024)
+
+/* AES with SHA-2: both have hardware behind them. */
+#define CIPHERS "aes128-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,aes256-gcm@openssh.com"
+#define MACS    "hmac-sha2-256-etm@openssh.com,hmac-sha2-256,hmac-sha2-512-etm@openssh.com,hmac-sha2-512,hmac-sha1"
+
+static void init_library (void)
+{
+    if (libssh2_init (0) != 0)
+        g_error ("libssh2_init failed");
+}
+
+const char *ecfs_ssh_last_error (const EcfsSsh *self)
+{
+    char *text = NULL;
+    (void) libssh2_session_last_error (self->session, &text, NULL, 0);
+    return text != NULL && text[0] != '\0' ? text : "SSH error";
+}
+
+bool ecfs_ssh_rsa_is_old (void)
+{
+    return libssh2_version (0x010b00) == NULL;
+}
+
+/* libssh2's way to the socket */
+
+static ssize_t receive (libssh2_socket_t fd, void *to, size_t size, int flags, void **abstract)
+{
+    EcfsSsh *self = *abstract;
+    if (self->dead)
+        return 0;
+    if (self->in_budget == 0)
+        return -EAGAIN;
+    if (self->in_at == self->in_end) {
+        ssize_t n = recv (fd, self->in, IN_BYTES, flags);
+        if (n <= 0)
+            return n == 0 ? 0 : -errno;
+        self->in_at = 0;
+        self->in_end = (size_t) n;
+    }
+    size_t n = MIN (MIN (size, self->in_end - self->in_at), self->in_budget);
+    memcpy (to, self->in + self->in_at, n);
+    self->in_at += n;
+    self->in_budget -= n;
+    return (ssize_t) n;
+}
+
+static ssize_t send_later (libssh2_socket_t fd, const void *from, size_t size, int flags, void **abstract)
+{
+    EcfsSsh *self = *abstract;
+    if (self->dead)
+        return -EPIPE;
+    g_byte_array_append (self->out, from, (guint) size);
+    return (ssize_t) size;
+}
+
+static int flush (EcfsSshTransport *base)
+{
+    EcfsSsh *self = (EcfsSsh *) base;
+    while (self->out_at < self->out->len) {
+        ssize_t n = send (self->fd, self->out->data + self->out_at, self->out->len - self->out_at, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        if (n < 0) {
+            int code = errno;
+            g_free (self->problem);
+            self->problem = g_strdup_printf ("connection lost: %s", g_strerror (code));
+            return -code;
+        }
+        self->out_at += (size_t) n;
+    }
+    g_byte_array_set_size (self->out, 0);
+    self->out_at = 0;
+    return 0;
+}
+
+static int poll_for (EcfsSshTransport *base, short *ret_events)
+{
+    EcfsSsh *self = (EcfsSsh *) base;
+    *ret_events = POLLIN;
+    if (self->out_at < self->out->len)
+        *ret_events |= POLLOUT;
+    else if (self->in_at < self->in_end || self->in_budget == 0)
+        *ret_events = 0;
+    return self->fd;
+}
+
+/* Where -EAGAIN is not the answer: what libssh2 says becomes the problem and an errno. */
+static ssize_t broken (EcfsSsh *self, ssize_t result)
+{
+    g_free (self->problem);
+    self->problem = g_strdup_printf ("connection lost: %s", ecfs_ssh_last_error (self));
+    return result == LIBSSH2_ERROR_PROTO || result == LIBSSH2_ERROR_OUT_OF_BOUNDARY ? -EPROTO : -ENOTCONN;
+}
+
+static ssize_t channel_read (EcfsSshTransport *base, void *to, size_t size)
+{
+    EcfsSsh *self = (EcfsSsh *) base;
+    self->in_budget = IN_BUDGET;
+    ssize_t n = libssh2_channel_read (self->channel, to, size);
+    if (n > 0)
+        return n;
+    if (n == LIBSSH2_ERROR_EAGAIN)
+        return -EAGAIN;
+    if (n < 0)
+        return broken (self, n);
+    return libssh2_channel_eof (self->channel) != 0 ? 0 : -EAGAIN;
+}
+
+static ssize_t channel_write (EcfsSshTransport *base, const void *from, size_t size)
+{
+    EcfsSsh *self = (EcfsSsh *) base;
+    if (self->out->len - self->out_at >= OUT_MARK) {
+        int result = flush (base);
+        if (result != 0)
+            return result;
+        if (self->out->len - self->out_at >= OUT_MARK)
+            return -EAGAIN;
+    }
+    self->in_budget = IN_BUDGET;
+    ssize_t n = libssh2_channel_write (self->channel, from, size);
+    if (n == LIBSSH2_ERROR_EAGAIN || n == 0)
+        return -EAGAIN;
+    return n < 0 ? broken (self, n) : n;
+}
+
+static const char *problem (EcfsSshTransport *base)
+{
+    EcfsSsh *self = (EcfsSsh *) base;
+    return self->problem != NULL ? self->problem : "connection closed by the server";
+}
+
+static void transport_free (EcfsSshTransport *base)
+{
+    EcfsSsh *self = (EcfsSsh *) base;
+    if (self->session != NULL) {
+        self->in_budget = IN_BUDGET;
+        if (self->channel != NULL) {
+            (void) libssh2_session_disconnect (self->session, "done"); /* a courtesy: sent when it goes at once */
+            (void) flush (base);
+        }
+        /* A dead socket keeps libssh2 from waiting for the server's farewell. */
+        self->dead = true;
+        for (unsigned i = 0; i < 100 && libssh2_session_free (self->session) == LIBSSH2_ERROR_EAGAIN; i++)
+            continue;
+    }
+    if (self->fd >= 0)
+        (void) close (self->fd); /* nothing is lost that was not lost before */
+    ecfs_ssh_proxy_end (self->proxy_pid);
+    if (self->out != NULL)
+        g_byte_array_unref (self->out);
+    g_free (self->in);
+    g_free (self->problem);
+    g_free (self);
+}
+
+static const EcfsSshTransportOps ops = {
+    .name = "libssh2",
+    .read = channel_read,
+    .write = channel_write,
+    .flush = flush,
+    .poll = poll_for,
+    .problem = problem,
+    .free = transport_free,
+};
+
+void ecfs_ssh_transport_free (EcfsSshTransport *self)
+{
+    if (self != NULL)
+        self->ops->free (self);
+}
+
+void *ecfs_ssh_libssh2_session (EcfsSshTransport *self)
+{
+    return ((EcfsSsh *) self)->session;
+}
+
+/* Opening */
+
+bool ecfs_ssh_wait (EcfsSsh *self, GError **error)
+{
+    short events;
+    if (flush (&self->base) != 0)
+        return ecfs_fail (error, ENOTCONN, "%s", self->problem);
+    self->in_budget = SIZE_MAX;
+    int fd = poll_for (&self->base, &events);
+    return ecfs_ssh_wait_fd (&self->wait, fd, events, error);
+}
+
+static GPtrArray *load_known_keys (const EcfsSshConfig *config, GError **error)
+{
+    g_autoptr (GPtrArray) keys = ecfs_known_hosts_new ();
+    bool aliased = config->host_key_alias != NULL;
+    for (char **file = config->known_hosts; *file != NULL; file++) {
+        g_autofree char *text = NULL;
+        size_t size;
+        if (access (*file, F_OK) != 0)
+            continue;
+        if (!ecfs_read_file (*file, MAX_KNOWN_HOSTS_SIZE, &text, &size, error))
+            return g_prefix_error (error, "known_hosts: "), NULL;
+        ecfs_known_hosts_find (text, *file, aliased ? config->host_key_alias : config->hostname,
+                               aliased ? 22 : config->port, keys);
+    }
+    return g_steal_pointer (&keys);
+}
+
+/* The kinds of host key to ask for: those that known_hosts has, so that a check is possible. NULL: any. g_free (). */
+static char *host_key_methods (const GPtrArray *keys)
+{
+    static const char *const types[] = {"ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
+                                        "ecdsa-sha2-nistp521", "ssh-rsa"};
+    g_autoptr (GString) methods = g_string_new (NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS (types); i++) {
+        bool known = false;
+        for (guint j = 0; j < keys->len; j++) {
+            const EcfsKnownKey *key = keys->pdata[j];
+            known |= !key->revoked && strcmp (key->type, types[i]) == 0;
+        }
+        if (!known)
+            continue;
+        if (methods->len > 0)
+            g_string_append_c (methods, ',');
+        if (strcmp (types[i], "ssh-rsa") == 0)
+            g_string_append (methods, "rsa-sha2-512,rsa-sha2-256,");
+        g_string_append (methods, types[i]);
+    }
+    return methods->len == 0 ? NULL : g_string_free (g_steal_pointer (&methods), FALSE);
+}
+
+/* Sets the algorithms of @wanted that libssh2 has; where it has none, its own choice stays. libssh2 1.10 would drop the
+ * others itself, but copies between overlapping memory when it does. */
+static void prefer (EcfsSsh *self, int kind, const char *wanted)
+{
+    const char **have = NULL;
+    int n_have = libssh2_session_supported_algs (self->session, kind, &have);
+    g_auto (GStrv) names = g_strsplit (wanted, ",", -1);
+    g_autoptr (GString) known = g_string_new (NULL);
+    for (char **name = names; *name != NULL; name++)
+        for (int i = 0; i < n_have; i++)
+            if (strcmp (*name, have[i]) == 0)
+                g_string_append_printf (known, "%s%s", known->len > 0 ? "," : "", *name);
+    if (n_have > 0)
+        libssh2_free (self->session, have);
+    if (known->len > 0)
+        (void) libssh2_session_method_pref (self->session, kind, known->str);
+}
+
+static bool shake_hands (EcfsSsh *self, const char *host_keys, GError **error)
+{
+    prefer (self, LIBSSH2_METHOD_CRYPT_CS, CIPHERS);
+    prefer (self, LIBSSH2_METHOD_CRYPT_SC, CIPHERS);
+    prefer (self, LIBSSH2_METHOD_MAC_CS, MACS);
+    prefer (self, LIBSSH2_METHOD_MAC_SC, MACS);
+    if (host_keys != NULL)
+        prefer (self, LIBSSH2_METHOD_HOSTKEY, host_keys);
+    int result;
+    while ((result = libssh2_session_handshake (self->session, self->fd)) == LIBSSH2_ERROR_EAGAIN)
+        if (!ecfs_ssh_wait (self, error))
+            return ecfs_prefix (error, "%s port %u: SSH handshake", self->config->hostname, self->config->port);
+    if (result == 0)
+        return true;
+    bool only_rsa = host_keys != NULL && g_str_has_prefix (host_keys, "rsa-");
+    if (result == LIBSSH2_ERROR_KEX_FAILURE && only_rsa && ecfs_ssh_rsa_is_old ())
+        return ecfs_fail (
+            error, EACCES,
+            "known_hosts has only an RSA key for %s port %u, and libssh2 " LIBSSH2_VERSION
+            " knows no RSA with SHA-2, which OpenSSH asks for since 8.8: add the server's ed25519 key with "
+            "\"ssh-keyscan -t ed25519 -p %u %s >> %s\" and compare its fingerprint",
+            self->config->hostname, self->config->port, self->config->port, self->config->hostname,
+            self->config->known_hosts[0] != NULL ? self->config->known_hosts[0] : "~/.ssh/known_hosts");
+    return ecfs_fail (error, result == LIBSSH2_ERROR_SOCKET_DISCONNECT ? ENOTCONN : EPROTO,
+                      "%s port %u: SSH handshake: %s; is that an SSH server?", self->config->hostname,
+                      self->config->port, ecfs_ssh_last_error (self));
+}
+
+static bool check_host_key (EcfsSsh *self, const GPtrArray *keys, GError **error)
+{
+    size_t blob_bytes = 0;
+    int kind;
+    const char *blob = libssh2_session_hostkey (self->session, &blob_bytes, &kind);
+    g_autofree char *type = ecfs_key_type (blob, blob_bytes);
+    if (type == NULL)
+        return ecfs_fail (error, EPROTO, "%s port %u shows no host key", self->config->hostname, self->config->port);
+    g_autofree char *fingerprint = ecfs_key_fingerprint (blob, blob_bytes);
+    bool aliased = self->config->host_key_alias != NULL;
+    g_autofree char *name = aliased ? g_strdup (self->config->host_key_alias)
+                                    : ecfs_known_hosts_name (self->config->hostname, self->config->port);
+    const char *file = self->config->known_hosts[0] != NULL ? self->config->known_hosts[0] : "~/.ssh/known_hosts";
+    const EcfsKnownKey *key;
+    switch (ecfs_known_hosts_judge (keys, blob, blob_bytes, &key)) {
+    case ECFS_HOST_KNOWN:
+        return true;
+    case ECFS_HOST_UNKNOWN:
+        return ecfs_fail (
+            error, EACCES,
+            "host %s is not in known_hosts; it shows the %s key %s. When the server's owner confirms that "
+            "fingerprint: ssh-keyscan -p %u %s >> %s",
+            name, type, fingerprint, self->config->port, self->config->hostname, file);
+    case ECFS_HOST_REVOKED:
+        return ecfs_fail (error, EACCES, "the %s key %s of host %s is revoked by %s line %u", type, fingerprint, name,
+                          key->file, key->line);
+    case ECFS_HOST_CHANGED:
+        break;
+    }
+    return ecfs_fail (error, EACCES,
+                      "host %s shows the %s key %s, but %s line %u has another: either someone is in between, or the "
+                      "server was made anew. When its owner confirms the fingerprint, replace that line",
+                      name, type, fingerprint, key->file, key->line);
+}
+
+static bool open_channel (EcfsSsh *self, GError **error)
+{
+    static const char kind[] = "session";
+    while ((self->channel = libssh2_channel_open_ex (self->session, kind, sizeof kind - 1, WINDOW_BYTES,
+                                                     LIBSSH2_CHANNEL_PACKET_DEFAULT, NULL, 0)) == NULL) {
+        if (libssh2_session_last_errno (self->session) != LIBSSH2_ERROR_EAGAIN)
+            return ecfs_fail (error, ENOTCONN, "the server opens no session: %s", ecfs_ssh_last_error (self));
+        if (!ecfs_ssh_wait (self, error))
+            return false;
+    }
+    int result;
+    while ((result = libssh2_channel_subsystem (self->channel, "sftp")) == LIBSSH2_ERROR_EAGAIN)
+        if (!ecfs_ssh_wait (self, error))
+            return false;
+    if (result != 0)
+        return ecfs_fail (error, ENOTCONN, "the server offers no SFTP (Subsystem sftp in its sshd_config): %s",
+                          ecfs_ssh_last_error (self));
+    /* Words on stderr would fill the window. */
+    (void) libssh2_channel_handle_extended_data2 (self->channel, LIBSSH2_CHANNEL_EXTENDED_DATA_IGNORE);
+    return true;
+}
+
+static bool open_session (EcfsSsh *self, GError **error)
+{
+    g_autoptr (GPtrArray) keys = load_known_keys (self->config, error);
+    if (keys == NULL)
+        return false;
+    self->fd = ecfs_ssh_socket_open (self->config, &self->wait, &self->proxy_pid, error);
+    if (self->fd < 0)
+        return false;
+    self->session = libssh2_session_init_ex (NULL, NULL, NULL, self);
+    if (self->session == NULL)
+        return ecfs_fail (error, ENOMEM, "libssh2 has no memory");
+    libssh2_session_set_blocking (self->session, 0);
+    (void) libssh2_session_callback_set (self->session, LIBSSH2_CALLBACK_RECV, (void *) receive);
+    (void) libssh2_session_callback_set (self->session, LIBSSH2_CALLBACK_SEND, (void *) send_later);
+    self->in_budget = SIZE_MAX;
+    g_autofree char *host_keys = host_key_methods (keys);
+    return shake_hands (self, host_keys, error) && check_host_key (self, keys, error) &&
+           ecfs_ssh_authenticate (self, error) && open_channel (self, error);
+}
+
+EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void) pthread_once (&once, init_library); /* cannot fail with these arguments */
+    EcfsSsh *self = g_new0 (EcfsSsh, 1);
+    self->base.ops = &ops;
+    self->fd = -1;
+    self->in = g_malloc (IN_BYTES);
+    self->out = g_byte_array_sized_new (OUT_MARK + 64 * 1024);
+    self->config = config;
+    self->wait = *wait;
+    if (config->connect_timeout_us > 0)
+        self->wait.deadline_us = MIN (wait->deadline_us, ecfs_now_us () + config->connect_timeout_us);
+    bool opened = open_session (self, error);
+    if (self->password != NULL)
+        explicit_bzero (self->password, strlen (self->password));
+    g_clear_pointer (&self->password, g_free);
+    self->config = NULL;
+    if (!opened) {
+        transport_free (&self->base);
+        return NULL;
+    }
+    return &self->base;
+}

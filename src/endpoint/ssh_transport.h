@@ -1,0 +1,69 @@
+/*
+ * An SSH transport is a byte stream to a server's "sftp" subsystem: what comes from it are SFTP packets. One
+ * implementation lives: libssh2 (ssh_libssh2.c). It never blocks once it is open and belongs to one thread at a time.
+ */
+#ifndef ECFS_ENDPOINT_SSH_TRANSPORT_H
+#define ECFS_ENDPOINT_SSH_TRANSPORT_H
+
+#include "endpoint/ssh_config.h"
+#include "util/error.h"
+
+#include <sys/types.h>
+
+typedef struct EcfsSshTransport EcfsSshTransport;
+
+typedef struct EcfsSshTransportOps {
+    const char *name; /* as in the option "transport": "libssh2" */
+
+    /* Up to @size bytes that have come. 0: the server closed the stream; -EAGAIN: nothing now; else -errno for good. */
+    ssize_t (*read) (EcfsSshTransport *self, void *to, size_t size);
+
+    /* Takes some of @size bytes, which are the caller's again after it returns. -EAGAIN: no room now; else -errno. */
+    ssize_t (*write) (EcfsSshTransport *self, const void *from, size_t size);
+
+    /* Hands what write () took to the kernel as far as it goes. Once per turn of the event loop, before poll ().
+     * Returns 0 or -errno. */
+    int (*flush) (EcfsSshTransport *self);
+
+    /* The descriptor to wait for, with the events to wait for in *ret_events; events 0: do not wait, read () has more.
+     */
+    int (*poll) (EcfsSshTransport *self, short *ret_events);
+
+    /* What the last -errno was about, a sentence part; valid until the next call on self. */
+    const char *(*problem) (EcfsSshTransport *self);
+
+    /* Ends the stream, releases all; does not wait for the server. */
+    void (*free) (EcfsSshTransport *self);
+} EcfsSshTransportOps;
+
+/* Implementations begin with this. */
+struct EcfsSshTransport {
+    const EcfsSshTransportOps *ops;
+};
+
+/* How long opening may wait, and what may end it early. */
+typedef struct EcfsSshWait {
+    int64_t deadline_us;                        /* monotonic */
+    int fd;                                     /* when it is readable, @check is asked; -1: never */
+    bool (*check) (void *user, GError **error); /* false: give up with this error */
+    void *user;
+} EcfsSshWait;
+
+/**
+ * Connects, checks the host's key, authenticates and starts the subsystem; blocks until then. Gives up with ETIMEDOUT
+ * at the deadline. Other codes: ENOTCONN unreachable, EACCES unknown or wrong host key or no way to authenticate,
+ * EPROTO. The text says what to do.
+ */
+EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error);
+
+/** Waits for @events (0: returns at once) on @fd as long as @wait allows. */
+bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **error);
+
+/** Ends it; NULL is accepted. */
+void ecfs_ssh_transport_free (EcfsSshTransport *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsSshTransport, ecfs_ssh_transport_free)
+
+/** For measurements only: the LIBSSH2_SESSION below a libssh2 transport. */
+void *ecfs_ssh_libssh2_session (EcfsSshTransport *self);
+
+#endif
