@@ -106,7 +106,8 @@ static bool add_to_catalog (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, 
                          .sequence = ecfs_catalog_sequence (catalog)};
     if (!mark_endpoint (spec, &marker, error))
         return false;
-    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, NULL, error))
+    int64_t id;
+    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &id, error))
         return true;
     unmark_endpoint (spec);
     return false;

@@ -139,7 +139,9 @@ const GArray *ecfs_content_extents (const EcfsContent *self)
 static void tell_trouble (void *user, unsigned stripe_index, const GError *error)
 {
     const char *code = user;
-    g_warning ("%s; stripe %u of a %s object is read around", error->message, stripe_index, code);
+    bool down = error->code == ENOTCONN || error->code == ETIMEDOUT; /* told once when it went down */
+    g_log (G_LOG_DOMAIN, down ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING, "%s; stripe %u of a %s object is read around",
+           error->message, stripe_index, code);
 }
 
 static EcfsReader *make_reader (EcfsContent *self, const EcfsObjectRow *object, GError **error)

@@ -1,0 +1,342 @@
+#include "archive/commit.h"
+#include "archive/content.h"
+#include "util/io.h"
+#include "util/lock.h"
+
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N_ENDPOINTS 6
+
+typedef struct Fixture {
+    char *base;
+    char *directory;
+    EcfsArchive *archive;
+} Fixture;
+
+static void remove_tree (const char *path)
+{
+    g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
+    const char *name;
+    while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
+        g_autofree char *child = g_build_filename (path, name, NULL);
+        remove_tree (child);
+    }
+    (void) g_remove (path);
+}
+
+static char *endpoint_path (const Fixture *fixture, unsigned i)
+{
+    return g_strdup_printf ("%s/e%u", fixture->base, i);
+}
+
+static EcfsConfig *make_config (const Fixture *fixture, const char *code)
+{
+    EcfsConfig *config = ecfs_config_new ();
+    g_free (config->code);
+    config->code = g_strdup (code);
+    config->deletion_grace_us = 0;
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autofree char *path = endpoint_path (fixture, i);
+        g_autofree char *url = g_strconcat ("file://", path, NULL);
+        g_autofree char *name = g_strdup_printf ("e%u", i);
+        EcfsConfigEndpoint *endpoint = g_new0 (EcfsConfigEndpoint, 1);
+        endpoint->spec = ecfs_endpoint_spec_new (name, url);
+        endpoint->zone = g_strdup (name);
+        g_assert_cmpint (mkdir (path, 0700), ==, 0);
+        g_ptr_array_add (config->endpoints, endpoint);
+    }
+    return config;
+}
+
+static void reopen (Fixture *fixture)
+{
+    g_autoptr (GError) error = NULL;
+    ecfs_archive_free (fixture->archive);
+    fixture->archive = ecfs_archive_open (fixture->directory, 0, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_archive_start (fixture->archive, &error));
+}
+
+static void set_up (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    fixture->base = g_dir_make_tmp ("ecfs-archive-XXXXXX", NULL);
+    fixture->directory = g_build_filename (fixture->base, "archive", NULL);
+    g_autoptr (EcfsConfig) config = make_config (fixture, code);
+    ecfs_archive_init (fixture->directory, config, &error);
+    g_assert_no_error (error);
+    reopen (fixture);
+}
+
+static void tear_down (Fixture *fixture, gconstpointer code)
+{
+    ecfs_archive_free (fixture->archive);
+    remove_tree (fixture->base);
+    g_free (fixture->base);
+    g_free (fixture->directory);
+}
+
+typedef struct Outcome {
+    EcfsMutex lock;
+    EcfsCond cond;
+    bool done;
+    bool full;
+    GError *error;
+} Outcome;
+
+static void committed (void *user, bool full, const GError *error)
+{
+    Outcome *outcome = user;
+    ecfs_mutex_lock (&outcome->lock);
+    outcome->done = true;
+    outcome->full = full;
+    outcome->error = error == NULL ? NULL : g_error_copy (error);
+    ecfs_cond_signal (&outcome->cond);
+    ecfs_mutex_unlock (&outcome->lock);
+}
+
+static bool no_longer_the_same (void *user)
+{
+    return false;
+}
+
+/* Commits and waits; the error is the caller's. */
+static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill, bool changed,
+                       GError **error)
+{
+    Outcome outcome = {0};
+    ecfs_mutex_init (&outcome.lock);
+    ecfs_cond_init (&outcome.cond);
+    EcfsCommit commit = {.ino = ino,
+                         .fd = fd,
+                         .size = size,
+                         .mtime_ns = 1234567890123456789,
+                         .done = committed,
+                         .unchanged = changed ? no_longer_the_same : NULL,
+                         .user = &outcome};
+    (backfill ? ecfs_archive_backfill : ecfs_archive_commit) (fixture->archive, &commit);
+    ecfs_mutex_lock (&outcome.lock);
+    int64_t deadline = ecfs_now_us () + 60 * G_USEC_PER_SEC;
+    while (!outcome.done)
+        g_assert_true (ecfs_cond_wait_until (&outcome.cond, &outcome.lock, deadline) || outcome.done);
+    ecfs_mutex_unlock (&outcome.lock);
+    ecfs_cond_clear (&outcome.cond);
+    ecfs_mutex_clear (&outcome.lock);
+    if (outcome.error != NULL)
+        g_propagate_error (error, outcome.error);
+    return outcome.full;
+}
+
+static uint64_t make_file (Fixture *fixture, const char *name)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsNewInode inode = {.mode = S_IFREG | 0644};
+    EcfsAttr attr;
+    ecfs_catalog_make (ecfs_archive_catalog (fixture->archive), ECFS_ROOT_INO, name, &inode, &attr, NULL, &error);
+    g_assert_no_error (error);
+    return attr.ino;
+}
+
+static uint8_t *random_bytes (size_t size)
+{
+    uint8_t *bytes = g_malloc (size);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t) g_test_rand_int ();
+    return bytes;
+}
+
+static int file_of (const Fixture *fixture, const uint8_t *bytes, size_t size)
+{
+    g_autofree char *path = g_build_filename (fixture->base, "source", NULL);
+    int fd = open (path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    g_assert_cmpint (fd, >=, 0);
+    g_assert_cmpint (ecfs_pwrite_all (fd, bytes, size, 0), ==, 0);
+    return fd;
+}
+
+static void assert_content (Fixture *fixture, uint64_t ino, const uint8_t *bytes, size_t size)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsContent *content = ecfs_content_open (fixture->archive, ino, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (ecfs_content_size (content), ==, size);
+    g_autofree uint8_t *got = g_malloc (size + 1);
+    size_t at = 0, n_got;
+    while (at < size) {
+        ecfs_content_read_wait (content, at, 300000, got + at, &n_got, &error);
+        g_assert_no_error (error);
+        g_assert_cmpuint (n_got, >, 0);
+        at += n_got;
+    }
+    g_assert_true (memcmp (got, bytes, size) == 0);
+    ecfs_content_unref (content);
+}
+
+static void hide_endpoint (const Fixture *fixture, unsigned i, bool hide)
+{
+    g_autofree char *path = endpoint_path (fixture, i);
+    g_autofree char *away = g_strconcat (path, ".away", NULL);
+    g_assert_cmpint (rename (hide ? path : away, hide ? away : path), ==, 0);
+}
+
+static unsigned count_files (const char *path)
+{
+    unsigned n_files = 0;
+    g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
+    const char *name;
+    while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
+        g_autofree char *child = g_build_filename (path, name, NULL);
+        n_files += g_file_test (child, G_FILE_TEST_IS_DIR) ? count_files (child) : 1;
+    }
+    return n_files;
+}
+
+static unsigned count_stripes (const Fixture *fixture)
+{
+    unsigned n_stripes = 0;
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autofree char *path = endpoint_path (fixture, i);
+        n_stripes += count_files (path) - 1; /* the marker */
+    }
+    return n_stripes;
+}
+
+static void test_sizes (Fixture *fixture, gconstpointer code)
+{
+    static const size_t sizes[] = {0, 1, 4096, 16384, 16385, 2097152, 2097153, 11000007};
+    for (size_t i = 0; i < G_N_ELEMENTS (sizes); i++) {
+        g_autoptr (GError) error = NULL;
+        g_autofree char *name = g_strdup_printf ("file-%zu", sizes[i]);
+        uint64_t ino = make_file (fixture, name);
+        g_autofree uint8_t *bytes = random_bytes (sizes[i] + 1);
+        ecfs_autofd fd = file_of (fixture, bytes, sizes[i]);
+        g_assert_true (commit_fd (fixture, ino, fd, sizes[i], false, false, &error));
+        g_assert_no_error (error);
+        assert_content (fixture, ino, bytes, sizes[i]);
+    }
+}
+
+static void test_loss (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    size_t size = 5000003;
+    g_autofree uint8_t *bytes = random_bytes (size);
+    ecfs_autofd fd = file_of (fixture, bytes, size);
+    g_assert_true (commit_fd (fixture, ino, fd, size, false, false, &error));
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        for (unsigned j = i + 1; j < N_ENDPOINTS; j++) {
+            hide_endpoint (fixture, i, true);
+            hide_endpoint (fixture, j, true);
+            reopen (fixture);
+            assert_content (fixture, ino, bytes, size);
+            hide_endpoint (fixture, i, false);
+            hide_endpoint (fixture, j, false);
+        }
+    }
+    for (unsigned i = 0; i < 3; i++)
+        hide_endpoint (fixture, i, true);
+    reopen (fixture);
+    EcfsContent *content = ecfs_content_open (fixture->archive, ino, &error);
+    size_t n_got;
+    g_autofree uint8_t *got = g_malloc (size);
+    g_assert_false (ecfs_content_read_wait (content, 0, size, got, &n_got, &error));
+    g_assert_cmpint (ecfs_errno (error), ==, EIO);
+    g_assert_nonnull (strstr (error->message, "endpoint e0"));
+    g_assert_nonnull (strstr (error->message, "endpoint e2"));
+    for (unsigned i = 0; i < 3; i++)
+        hide_endpoint (fixture, i, false);
+    g_clear_error (&error);
+    while (!ecfs_content_read_wait (content, 0, size, got, &n_got, &error)) /* without reopening */
+        g_clear_error (&error);
+    g_assert_true (memcmp (got, bytes, size) == 0);
+    ecfs_content_unref (content);
+}
+
+static void test_quorum (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    size_t size = 3000000;
+    g_autofree uint8_t *bytes = random_bytes (size);
+    ecfs_autofd fd = file_of (fixture, bytes, size);
+    hide_endpoint (fixture, 5, true);
+    reopen (fixture);
+    g_assert_false (commit_fd (fixture, ino, fd, size, false, false, &error));
+    g_assert_no_error (error);
+    EcfsFileState state;
+    g_assert_true (ecfs_archive_file_state (fixture->archive, ino, &state, &error));
+    g_assert_cmpuint (state.n_stored, ==, 5);
+    g_assert_cmpint (state.guarantee, ==, 1);
+    hide_endpoint (fixture, 5, false);
+    reopen (fixture);
+    g_assert_true (commit_fd (fixture, ino, fd, size, true, false, &error));
+    g_assert_no_error (error);
+    g_assert_true (ecfs_archive_file_state (fixture->archive, ino, &state, &error));
+    g_assert_cmpuint (state.n_stored, ==, 6);
+    g_assert_cmpint (state.guarantee, ==, 2);
+    hide_endpoint (fixture, 0, true);
+    hide_endpoint (fixture, 1, true);
+    reopen (fixture);
+    assert_content (fixture, ino, bytes, size);
+    g_assert_false (commit_fd (fixture, ino, fd, size, false, false, &error));
+    g_assert_cmpint (ecfs_errno (error), ==, EIO); /* 4 of 6 is decodable, but not after one more loss */
+    g_assert_nonnull (strstr (error->message, "endpoint e0"));
+    assert_content (fixture, ino, bytes, size);
+}
+
+static void test_replaced_stripes_go (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    size_t size = 100000;
+    g_autofree uint8_t *bytes = random_bytes (size);
+    ecfs_autofd fd = file_of (fixture, bytes, size);
+    g_assert_true (commit_fd (fixture, ino, fd, size, false, false, &error));
+    g_assert_true (commit_fd (fixture, ino, fd, size, false, false, &error));
+    g_assert_false (commit_fd (fixture, ino, fd, size, false, true, &error));
+    g_assert_cmpint (ecfs_errno (error), ==, ECANCELED);
+    int64_t deadline = ecfs_now_us () + 30 * G_USEC_PER_SEC;
+    while (count_stripes (fixture) != 6 && ecfs_now_us () < deadline)
+        g_usleep (20000);
+    g_assert_cmpuint (count_stripes (fixture), ==, 6);
+    assert_content (fixture, ino, bytes, size);
+}
+
+static void test_holes (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    size_t size = 10u << 20;
+    g_autofree uint8_t *bytes = g_malloc0 (size);
+    g_autofree uint8_t *data = random_bytes (100000);
+    memcpy (bytes + (3u << 20), data, 100000);
+    memcpy (bytes + (7u << 20) + 5, data, 100000);
+    ecfs_autofd fd = file_of (fixture, bytes, 0);
+    g_assert_cmpint (ecfs_pwrite_all (fd, data, 100000, 3u << 20), ==, 0);
+    g_assert_cmpint (ecfs_pwrite_all (fd, data, 100000, (7u << 20) + 5), ==, 0);
+    g_assert_cmpint (ftruncate (fd, (off_t) size), ==, 0);
+    g_assert_true (commit_fd (fixture, ino, fd, size, false, false, &error));
+    assert_content (fixture, ino, bytes, size);
+    EcfsContent *content = ecfs_content_open (fixture->archive, ino, &error);
+    g_assert_cmpuint (ecfs_content_object (content, 0)->size, <, 300000);
+    ecfs_content_unref (content);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_test_add ("/commit/every-size-reads-back-rs", Fixture, "rs:4+2", set_up, test_sizes, tear_down);
+    g_test_add ("/commit/every-size-reads-back-copies", Fixture, "copies:3", set_up, test_sizes, tear_down);
+    g_test_add ("/commit/any-two-endpoints-may-go-and-a-third-is-told", Fixture, "rs:4+2", set_up, test_loss,
+                tear_down);
+    g_test_add ("/commit/a-quorum-commits-and-is-filled-up", Fixture, "rs:4+2", set_up, test_quorum, tear_down);
+    g_test_add ("/commit/what-is-replaced-or-cancelled-is-deleted", Fixture, "rs:4+2", set_up, test_replaced_stripes_go,
+                tear_down);
+    g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);
+    return g_test_run ();
+}
