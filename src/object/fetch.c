@@ -195,6 +195,7 @@ static void run_decoding (void *data)
     decode_blocks (decoding);
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&fetch->reader->lock);
     ready_locked (fetch, finished);
     ecfs_fetch_unref_locked (fetch);
     ecfs_mutex_unlock (&reader->lock);
@@ -238,6 +239,7 @@ static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->rea
     slot->asked_us = ecfs_now_us ();
     slot->n_verified = 0;
     slot->damaged = false;
+    ecfs_mutex_is_held (&fetch->reader->lock);
     ecfs_fetch_ref_locked (fetch);
     (void) ecfs_reader_ref_priv (reader);
     char name[ECFS_STRIPE_NAME_SIZE];
@@ -274,9 +276,11 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
         complete_locked (self, finished);
         break;
     case ECFS_SCHEDULE_WAIT:
-        for (unsigned i = 0; i < reader->n; i++)
+        for (unsigned i = 0; i < reader->n; i++) {
+            ecfs_mutex_is_held (&self->slots[i].fetch->reader->lock);
             if (ask[i])
                 ask_locked (&self->slots[i], lanes[i].down);
+        }
         break;
     case ECFS_SCHEDULE_IMPOSSIBLE:
         fail_locked (self, finished);
@@ -290,6 +294,7 @@ static void granted (void *user)
     EcfsReader *reader = self->reader;
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&self->reader->lock);
     self->state = FETCH_RUNNING;
     ecfs_fetch_schedule_locked (self, finished);
     ecfs_fetch_unref_locked (self);
@@ -401,6 +406,8 @@ static void slot_done (void *user, const GError *given)
     g_autoptr (GError) error = slot_error (slot, given);
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    ecfs_mutex_is_held (&slot->fetch->reader->lock);
     slot->asked = false;
     if (error == NULL)
         slot->arrived = fetch->state == FETCH_RUNNING || slot->arrived;

@@ -79,6 +79,7 @@ static void tick (void *user, int64_t now_us, bool pressure)
     bool active = false;
     for (guint i = self->fetches->len; i-- > 0;) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
         active |= fetch->state == FETCH_RUNNING;
         if (droppable_locked (self, fetch, now_us, pressure))
             ecfs_fetch_unlist_locked (fetch);
@@ -86,13 +87,17 @@ static void tick (void *user, int64_t now_us, bool pressure)
     if (active)
         refresh_lanes_locked (self, now_us);
     bool stalled = false;
-    for (guint i = 0; i < self->fetches->len; i++)
-        stalled |= find_stalls_locked (g_ptr_array_index (self->fetches, i), now_us);
+    for (guint i = 0; i < self->fetches->len; i++) {
+        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
+        stalled |= find_stalls_locked (fetch, now_us);
+    }
     /* Scheduling may end a fetch and take it off the list, so it runs over a copy. */
     g_autoptr (GPtrArray) running = g_ptr_array_copy (self->fetches, NULL, NULL);
     g_ptr_array_set_free_func (running, NULL);
     for (guint i = 0; stalled && i < running->len; i++) {
         Fetch *fetch = g_ptr_array_index (running, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
         ecfs_fetch_ref_locked (fetch);
         ecfs_fetch_schedule_locked (fetch, finished);
         ecfs_fetch_unref_locked (fetch);
@@ -133,8 +138,11 @@ void ecfs_reader_unref_priv (EcfsReader *self)
         return;
     ecfs_transfer_remove_ticking (self->params.transfer, self);
     ecfs_mutex_lock (&self->lock);
-    while (self->fetches->len > 0)
-        ecfs_fetch_unlist_locked (g_ptr_array_index (self->fetches, 0));
+    while (self->fetches->len > 0) {
+        Fetch *fetch = g_ptr_array_index (self->fetches, 0);
+        ecfs_mutex_is_held (&fetch->reader->lock);
+        ecfs_fetch_unlist_locked (fetch);
+    }
     ecfs_mutex_unlock (&self->lock);
     g_ptr_array_unref (self->fetches);
     g_hash_table_unref (self->plans);
@@ -152,6 +160,7 @@ void ecfs_reader_close (EcfsReader *self)
     self->closed = true;
     for (guint i = self->fetches->len; i-- > 0;) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
         if (fetch->waiting->len > 0)
             continue;
         ecfs_fetch_cancel_locked (fetch);
@@ -223,6 +232,7 @@ static void request_free (Request *request)
     ecfs_mutex_lock (&reader->lock);
     for (guint i = 0; i < request->fetches->len; i++) {
         Fetch *fetch = g_ptr_array_index (request->fetches, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
         fetch->used_us = now;
         if (!fetch->whole)
             ecfs_fetch_unlist_locked (fetch); /* the kernel's page cache has it now */
@@ -271,12 +281,14 @@ static void use_locked (Request *request, uint64_t segment, int packet, uint32_t
                         GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
 {
     EcfsReader *self = request->reader;
+    ecfs_mutex_is_held (&self->lock);
     Fetch *fetch = covering_locked (self, segment, packet, block_lo, block_hi);
     if (fetch == NULL) {
         fetch = list_new_locked (self, segment, packet, block_lo, block_hi);
         g_ptr_array_add (begin, fetch);
     }
     fetch->ahead = false;
+    ecfs_mutex_is_held (&fetch->reader->lock);
     ecfs_fetch_ref_locked (fetch);
     g_ptr_array_add (request->fetches, fetch);
     if (fetch->state != FETCH_READY) {
@@ -343,6 +355,7 @@ static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUI
             return;
         Fetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
         fetch->ahead = true;
+        ecfs_mutex_is_held (&fetch->reader->lock);
         ecfs_fetch_begin_locked (fetch, true, finished);
     }
 }
@@ -353,6 +366,7 @@ static void drop_passed_locked (EcfsReader *self) ECFS_REQUIRES (self->lock)
     for (guint i = self->fetches->len; i-- > 0;) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
         uint64_t end = (fetch->segment + 1) * self->params.layout.segment_bytes;
+        ecfs_mutex_is_held (&fetch->reader->lock);
         if (fetch->state == FETCH_READY && end + SEQUENTIAL_SLACK <= self->next_offset)
             ecfs_fetch_unlist_locked (fetch);
     }
@@ -385,10 +399,14 @@ void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReade
     g_autoptr (GPtrArray) begin = g_ptr_array_new ();
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&self->lock);
+    ecfs_mutex_is_held (&request->reader->lock);
     bool sequential = note_locked (self, offset, size);
     split_locked (request, sequential, begin);
-    for (guint i = 0; i < begin->len; i++)
-        ecfs_fetch_begin_locked (g_ptr_array_index (begin, i), false, finished);
+    for (guint i = 0; i < begin->len; i++) {
+        Fetch *fetch = g_ptr_array_index (begin, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
+        ecfs_fetch_begin_locked (fetch, false, finished);
+    }
     if (sequential) {
         drop_passed_locked (self);
         read_ahead_locked (self, finished);

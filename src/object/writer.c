@@ -466,7 +466,7 @@ static void run_lanes (Writer *self, GString *failures)
 
 static bool writer_init (Writer *self, EcfsWriterJob *job, GError **error)
 {
-    g_autoptr (GByteArray) header = ecfs_stripe_header_format (&job->header);
+    g_byte_array_unref (ecfs_stripe_header_format (&job->header)); /* for header_bytes */
     if (!ecfs_stripe_layout (&job->header, job->size, &self->layout, error))
         return false;
     ecfs_mutex_init (&self->lock);
