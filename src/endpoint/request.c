@@ -83,7 +83,8 @@ static bool admit_down_locked (EcfsEndpoint *self, const EcfsStream *request) EC
 static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock)
 {
     bool checked = request->name == NULL || (request->kind == ECFS_REQUEST_LIST && request->name[0] == '\0');
-    bool changes = request->kind == ECFS_REQUEST_WRITE || request->kind == ECFS_REQUEST_REMOVE;
+    bool changes = request->kind == ECFS_REQUEST_WRITE ||
+                   (request->kind == ECFS_REQUEST_REMOVE && !ecfs_uuid_is_nil (&self->expected.archive));
     if (!checked &&
         (!ecfs_stored_name_valid (request->name) || (changes && g_str_equal (request->name, ECFS_MARKER_NAME))))
         return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: \"%s\" cannot be the name of a stored file", self->name,

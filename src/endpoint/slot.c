@@ -235,10 +235,13 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
     } else {
         self->backoff_us = MIN (2 * self->backoff_us, BACKOFF_MAX_US);
     }
+    bool news = !self->down && !self->stopping;
     self->down = true;
     self->next_probe_us = now_us + self->backoff_us;
     g_free (self->reason);
     self->reason = g_strdup_printf ("endpoint %s: %s", self->name, reason);
+    if (news)
+        g_warning ("endpoint %s is down: %s", self->name, reason);
     fail_queue_locked (self, ENOTCONN, self->reason, serves_markers_locked (self));
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *slot = &self->slots[i];
@@ -252,6 +255,9 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
 
 void ecfs_core_up_locked (EcfsEndpoint *self)
 {
+    if (self->down)
+        g_message ("endpoint %s is up again after %.0f s", self->name,
+                   (double) (ecfs_now_us () - self->down_since_us) / G_USEC_PER_SEC);
     self->down = false;
     g_clear_pointer (&self->reason, g_free);
     self->backoff_us = BACKOFF_MIN_US;

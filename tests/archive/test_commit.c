@@ -326,6 +326,27 @@ static void test_holes (Fixture *fixture, gconstpointer code)
     ecfs_content_unref (content);
 }
 
+static void test_failed_init_leaves_nothing (void)
+{
+    g_autoptr (GError) error = NULL;
+    Fixture fixture = {.base = g_dir_make_tmp ("ecfs-archive-XXXXXX", NULL)};
+    fixture.directory = g_build_filename (fixture.base, "archive", NULL);
+    g_autoptr (EcfsConfig) config = make_config (&fixture, "rs:4+2");
+    g_autofree char *last = endpoint_path (&fixture, N_ENDPOINTS - 1);
+    g_assert_cmpint (rmdir (last), ==, 0);
+    g_assert_true (g_file_set_contents (last, "a file where a directory should be", -1, NULL));
+    g_assert_false (ecfs_archive_init (fixture.directory, config, &error));
+    g_assert_nonnull (strstr (error->message, "endpoint e5"));
+    g_assert_false (g_file_test (fixture.directory, G_FILE_TEST_EXISTS));
+    for (unsigned i = 0; i + 1 < N_ENDPOINTS; i++) {
+        g_autofree char *path = endpoint_path (&fixture, i);
+        g_assert_cmpuint (count_files (path), ==, 0);
+    }
+    remove_tree (fixture.base);
+    g_free (fixture.base);
+    g_free (fixture.directory);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -338,5 +359,6 @@ int main (int argc, char **argv)
     g_test_add ("/commit/what-is-replaced-or-cancelled-is-deleted", Fixture, "rs:4+2", set_up, test_replaced_stripes_go,
                 tear_down);
     g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);
+    g_test_add_func ("/commit/a-failed-init-leaves-nothing-behind", test_failed_init_leaves_nothing);
     return g_test_run ();
 }

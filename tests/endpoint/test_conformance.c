@@ -41,6 +41,7 @@ static void add_from_environment (const char *scheme)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_autoptr (GError) error = NULL;
     g_autofree char *base = g_dir_make_tmp ("ecfs-conformance-XXXXXX", &error);
     g_assert_no_error (error);

@@ -5,6 +5,7 @@
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     Sshd *sshd = sshd_new (NULL);
     if (sshd == NULL) {
         g_print ("1..0 # SKIP there is no sshd: install openssh-server to test sftp://\n");

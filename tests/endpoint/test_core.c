@@ -280,6 +280,7 @@ int main (int argc, char **argv)
         .disconnect = g_free,
     };
     g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     ecfs_mutex_init (&script.lock);
     ecfs_cond_init (&script.cond);
     ecfs_endpoint_register_for_tests (&driver);

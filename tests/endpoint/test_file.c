@@ -188,6 +188,7 @@ static void test_idle_upload (Fixture *self, gconstpointer options)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     objectstore_register ();
     ADD ("file/an-exchanged-root-takes-nothing", "file", test_exchanged);
     ADD ("file/links-and-fifos-lead-nowhere", "file", test_links);
