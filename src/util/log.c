@@ -1,0 +1,77 @@
+#include "util/log.h"
+
+#include "util/io.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_bool syslog_wanted;
+static atomic_int most_verbose;
+static pthread_once_t installed = PTHREAD_ONCE_INIT;
+
+static const struct {
+    GLogLevelFlags level;
+    int priority;
+    const char *name;
+} levels[] = {
+    {G_LOG_LEVEL_ERROR, LOG_CRIT, "fatal: "},
+    {G_LOG_LEVEL_CRITICAL, LOG_ERR, "error: "},
+    {G_LOG_LEVEL_WARNING, LOG_WARNING, "warning: "},
+    {G_LOG_LEVEL_MESSAGE, LOG_NOTICE, ""},
+    {G_LOG_LEVEL_INFO, LOG_INFO, ""},
+    {G_LOG_LEVEL_DEBUG, LOG_DEBUG, "debug: "},
+};
+
+static const char *message_of (const GLogField *fields, gsize n_fields)
+{
+    for (gsize i = 0; i < n_fields; i++) {
+        if (strcmp (fields[i].key, "MESSAGE") == 0)
+            return fields[i].value;
+    }
+    return "";
+}
+
+/* One write per line, so that lines of threads and processes do not mix. */
+static void write_line (const char *name, const char *message)
+{
+    struct timespec now;
+    struct tm parts;
+    char when[32] = "";
+    (void) clock_gettime (CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    if (localtime_r (&now.tv_sec, &parts) != NULL)
+        (void) strftime (when, sizeof when, "%F %T", &parts); /* fits */
+    g_autofree char *line = g_strdup_printf ("%s.%03ld ecfs: %s%s\n", when, now.tv_nsec / 1000000, name, message);
+    (void) !ecfs_write_all (STDERR_FILENO, line, strlen (line)); /* there is nowhere else to complain */
+}
+
+static GLogWriterOutput write_log (GLogLevelFlags level, const GLogField *fields, gsize n_fields, gpointer data)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS (levels); i++) {
+        if (!(level & levels[i].level) || (int) levels[i].level > atomic_load (&most_verbose))
+            continue;
+        const char *message = message_of (fields, n_fields);
+        if (atomic_load (&syslog_wanted))
+            syslog (levels[i].priority, "%s%s", levels[i].name, message);
+        else
+            write_line (levels[i].name, message);
+        break;
+    }
+    return G_LOG_WRITER_HANDLED;
+}
+
+static void install (void)
+{
+    g_log_set_writer_func (write_log, NULL, NULL); /* GLib wants this once only */
+}
+
+void ecfs_log_init (bool to_syslog, GLogLevelFlags level)
+{
+    if (to_syslog)
+        openlog ("ecfs", LOG_PID, LOG_DAEMON);
+    atomic_store (&syslog_wanted, to_syslog);
+    atomic_store (&most_verbose, (int) level);
+    (void) pthread_once (&installed, install); /* fails for an invalid control only */
+}
