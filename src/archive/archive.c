@@ -1,6 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/staged.h"
 #include "object/placement.h"
 #include "util/io.h"
 
@@ -321,6 +322,7 @@ void ecfs_archive_free (EcfsArchive *self)
     if (self == NULL)
         return;
     ecfs_archive_stop (self);
+    ecfs_staged_table_free (self->staged);
     for (size_t i = 0; i < self->n_endpoints; i++) {
         ecfs_endpoint_free (self->endpoints[i].endpoint);
         g_free ((char *) self->endpoints[i].name);

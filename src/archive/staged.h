@@ -20,6 +20,10 @@
 #include "archive/content.h"
 
 typedef struct EcfsStaged EcfsStaged;
+typedef struct EcfsStagedTable EcfsStagedTable; /* all of an archive; made by start, freed with the archive */
+
+/** After ecfs_archive_stop (); NULL is accepted. */
+void ecfs_staged_table_free (EcfsStagedTable *table);
 
 /** Called exactly once per request, from any thread, never with a lock held. NULL is success. */
 typedef void (*EcfsStagedDone) (void *user, const GError *error);
@@ -47,7 +51,7 @@ EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t
 void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
                        void (*done) (void *user, EcfsStaged *staged, const GError *error), void *user);
 
-/** The staged file of an inode, if there is one with content that is newer than the committed one; a reference. */
+/** The staged file of an inode, if there is one: its bytes are the file's newest. A reference. */
 EcfsStaged *ecfs_staged_find (EcfsArchive *archive, uint64_t ino);
 EcfsStaged *ecfs_staged_ref (EcfsStaged *self);
 void ecfs_staged_unref (EcfsStaged *self); /* of find and ref; NULL is accepted */
@@ -57,33 +61,43 @@ int ecfs_staged_fd (EcfsStaged *self);
 
 /**
  * Brackets every change of the file: begin says a change of up to @size more bytes follows (ENOSPC when staging has no
- * room), end that the bytes are in. *attr's size and mtime are what the file has after it.
+ * room), end that @n_new_bytes are in and the file has at least @size bytes now. Each begin that returned true needs
+ * its end.
  */
 bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error);
 void ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns);
+/** ftruncate(2), with begin and end. */
+bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GError **error);
 
-/** The size and mtime that the file has now, into *attr (others untouched). */
+/** The size, mtime and ctime that the file has now, into *attr (others untouched). */
 void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
-/** utimens, while staged. */
-void ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
+/** utimens. True: the content is committed, so the catalog has to be told as well. */
+bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
 
-/** For attributes from the catalog: size and mtime of a newer staged content over them. Cheap when nothing is staged.
- */
+/** For attributes from the catalog: what staged content changes in them. Cheap when nothing is staged. */
 void ecfs_staged_overlay (EcfsArchive *archive, EcfsAttr *attr);
 
 /** close(2) of one descriptor: commits now, or makes durable what the last release commits; see decision 4. */
 void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user);
+/** The flush that was begun with @user shall be answered as soon as staging is durable; the commit goes on behind. */
+void ecfs_staged_hurry (EcfsStaged *self, const void *user);
 /** fsync(2): staging and namespace durable on this machine. */
 void ecfs_staged_fsync (EcfsStaged *self, bool data_only, EcfsStagedDone done, void *user);
 /** One writer less; gives back the reference of new or open. */
 void ecfs_staged_release (EcfsStaged *self);
 
-/** The inode lost its last name; nothing is committed any more, and when the last writer is gone staging is dropped. */
+/** The inode lost its last name: nothing is committed any more, who has it open goes on. */
 void ecfs_staged_unlinked (EcfsArchive *archive, uint64_t ino);
+/** Nobody can reach the inode any more and it is dropped from the catalog: so is what is staged. */
+void ecfs_staged_drop (EcfsArchive *archive, uint64_t ino);
+
+/** Whether content is staged that is not committed yet. */
+bool ecfs_staged_is_newer (EcfsArchive *archive, uint64_t ino);
 
 /**
  * Calls done when everything that is flushed now is committed with its quorum, or in full with @full. @ino 0: all
- * files. Ends with the first failure's text when an attempt fails after this call (it is retried all the same).
+ * files. Retries are brought forward. When attempts fail after this call, the first failure's text is the result (they
+ * are retried all the same).
  */
 void ecfs_staged_wait (EcfsArchive *archive, uint64_t ino, bool full, EcfsStagedDone done, void *user);
 

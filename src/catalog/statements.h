@@ -88,7 +88,8 @@
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
     X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \
-    X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5 WHERE id = ?1") \
+    X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
+                       "fresh = fresh AND ?2 < 2 WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
     X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
     X (STAGING_DELETE_INO, "DELETE FROM staging WHERE ino = ?") \

@@ -1,0 +1,228 @@
+#include "archive/archive_priv.h"
+#include "archive/staged_priv.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COPY_BYTES  (1u << 20) /* read at a time */
+#define BLOCK_BYTES 65536u     /* of zeros that are not written, so that holes stay holes */
+
+/* Copying up */
+
+static bool is_zero (const uint8_t *bytes, size_t size)
+{
+    return size == 0 || (bytes[0] == 0 && memcmp (bytes, bytes + 1, size - 1) == 0);
+}
+
+static bool write_sparse (EcfsStaged *self, const uint8_t *bytes, size_t size, uint64_t offset, uint64_t *written,
+                          GError **error)
+{
+    for (size_t done = 0; done < size; done += BLOCK_BYTES) {
+        size_t part = MIN (size - done, BLOCK_BYTES);
+        if (is_zero (bytes + done, part))
+            continue;
+        int result = ecfs_pwrite_all (self->fd, bytes + done, part, offset + done);
+        if (result != 0)
+            return ecfs_fail_errno (error, -result, "staging/%s", self->name);
+        *written += part;
+    }
+    return true;
+}
+
+static bool copy_extent (EcfsStaged *self, EcfsContent *content, const EcfsExtent *extent, uint8_t *buffer,
+                         uint64_t *written, GError **error)
+{
+    uint64_t end = MIN (extent->offset + extent->length, ecfs_content_size (content));
+    for (uint64_t at = extent->offset; at < end;) {
+        size_t got = 0;
+        if (!ecfs_content_read_wait (content, at, (size_t) MIN (end - at, COPY_BYTES), buffer, &got, error))
+            return false;
+        if (got == 0)
+            return ecfs_fail (error, EIO, "inode %" PRIu64 ": its content ends at %" PRIu64 " bytes", self->ino, at);
+        if (!write_sparse (self, buffer, got, at, written, error))
+            return false;
+        at += got;
+    }
+    return true;
+}
+
+static bool copy_content (EcfsStaged *self, uint64_t *ret_size, uint64_t *ret_written, GError **error)
+{
+    EcfsContent *content = ecfs_content_open (self->table->archive, self->ino, error);
+    if (content == NULL)
+        return false;
+    g_autofree uint8_t *buffer = g_malloc (COPY_BYTES);
+    const GArray *extents = ecfs_content_extents (content);
+    bool ok = true;
+    *ret_written = 0;
+    for (guint i = 0; ok && i < extents->len; i++)
+        ok = copy_extent (self, content, &g_array_index (extents, EcfsExtent, i), buffer, ret_written, error);
+    *ret_size = ecfs_content_size (content);
+    ecfs_content_unref (content);
+    if (ok && ftruncate (self->fd, (off_t) *ret_size) != 0)
+        ok = ecfs_fail_errno (error, errno, "staging/%s", self->name);
+    return ok;
+}
+
+/* Opening */
+
+static bool may_rewrite (EcfsStaged *self, uint64_t size, bool truncate, GError **error)
+{
+    const EcfsConfig *config = ecfs_archive_config (self->table->archive);
+    if (size > 0 && config->rewrite_deny)
+        return ecfs_fail (error, EPERM, "inode %" PRIu64 ": this archive is write-once (rewrite = deny)", self->ino);
+    if (!truncate && size > config->rewrite_max)
+        return ecfs_fail (error, EPERM,
+                          "inode %" PRIu64 ": its %" PRIu64
+                          " bytes are more than may be changed in place (rewrite_max)",
+                          self->ino, size);
+    return true;
+}
+
+static bool create_file (EcfsStaged *self, bool truncate, GError **error)
+{
+    EcfsStagedTable *table = self->table;
+    int64_t row = 0;
+    if (truncate && !ecfs_catalog_staging_add (ecfs_archive_catalog (table->archive), self->ino, &row, error))
+        return false;
+    self->name = truncate ? ecfs_staged_row_name (row)
+                          : g_strdup_printf (ECFS_STAGED_COPY_PREFIX "%" PRIu64 ".%u", self->ino,
+                                             atomic_fetch_add (&table->serial, 1));
+    self->row = row;
+    self->row_state = truncate ? (int) ECFS_STAGING_OPEN : ECFS_ROW_NONE;
+    self->fd = openat (table->dir_fd, self->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return self->fd >= 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name);
+}
+
+/* Makes the staging file of an inode that nobody else sees as staged yet, so its fields need no lock. */
+static bool begin_file (EcfsStaged *self, bool truncate, GError **error)
+{
+    EcfsAttr attr;
+    uint64_t size = 0;
+    uint64_t written = 0;
+    if (!ecfs_catalog_getattr (ecfs_archive_catalog (self->table->archive), self->ino, &attr, error))
+        return false;
+    if (!S_ISREG (attr.mode))
+        return ecfs_fail (error, S_ISDIR (attr.mode) ? EISDIR : EINVAL, "inode %" PRIu64 " is no regular file",
+                          self->ino);
+    if (!may_rewrite (self, attr.size, truncate, error) || !create_file (self, truncate, error))
+        return false;
+    if (!truncate && !copy_content (self, &size, &written, error))
+        return ecfs_prefix (error, "copying it up for writing");
+
+    ecfs_mutex_lock (&self->table->lock);
+    self->size = size;
+    self->mtime_ns = truncate ? ecfs_staged_now_ns () : attr.mtime_ns;
+    self->ctime_ns = truncate ? self->mtime_ns : attr.ctime_ns;
+    self->committed_generation = 1;
+    self->generation = truncate ? 2 : 1;
+    self->committed_bytes = size;
+    self->full = !truncate;
+    ecfs_staged_charge_locked (self->table, self, written);
+    ecfs_mutex_unlock (&self->table->lock);
+    return true;
+}
+
+static void undo_file (EcfsStaged *self)
+{
+    if (self->fd >= 0)
+        (void) unlinkat (self->table->dir_fd, self->name, 0); /* it is moved away at the next mount at the latest */
+    if (self->row != 0)
+        (void) ecfs_catalog_staging_remove (ecfs_archive_catalog (self->table->archive), self->row,
+                                            NULL); /* likewise */
+}
+
+/* A writer joins a file that is staged; its count is in already. */
+static void admit (EcfsStaged *self, EcfsOpener *opener, bool truncated)
+{
+    g_autoptr (GError) error = NULL;
+    if (opener->truncate && !truncated && !ecfs_staged_truncate (self, 0, ecfs_staged_now_ns (), &error)) {
+        ecfs_staged_release (self);
+        self = NULL;
+    }
+    opener->done (opener->user, self, error);
+    g_free (opener);
+}
+
+static void open_failed (EcfsStaged *self, const GError *error)
+{
+    GQueue openers;
+    undo_file (self);
+    ecfs_mutex_lock (&self->table->lock);
+    openers = self->openers;
+    g_queue_init (&self->openers);
+    ecfs_staged_withdraw_locked (self->table, self);
+    ecfs_mutex_unlock (&self->table->lock);
+    EcfsOpener *opener;
+    while ((opener = g_queue_pop_head (&openers)) != NULL) {
+        opener->done (opener->user, NULL, error);
+        g_free (opener);
+    }
+}
+
+static void open_succeeded (EcfsStaged *self, bool truncated)
+{
+    GQueue openers;
+    ecfs_mutex_lock (&self->table->lock);
+    openers = self->openers;
+    g_queue_init (&self->openers);
+    self->n_writers = openers.length;
+    self->opening = false;
+    ecfs_mutex_unlock (&self->table->lock);
+    EcfsOpener *opener;
+    while ((opener = g_queue_pop_head (&openers)) != NULL) {
+        admit (ecfs_staged_ref (self), opener, truncated);
+        truncated = false;
+    }
+}
+
+static void open_job (void *data)
+{
+    EcfsStaged *self = data;
+    g_autoptr (GError) error = NULL;
+    ecfs_mutex_lock (&self->table->lock);
+    const EcfsOpener *first = g_queue_peek_head (&self->openers);
+    bool truncate = first->truncate;
+    ecfs_mutex_unlock (&self->table->lock);
+    if (begin_file (self, truncate, &error))
+        open_succeeded (self, truncate);
+    else
+        open_failed (self, error);
+    ecfs_staged_unref (self);
+}
+
+void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
+                       void (*done) (void *user, EcfsStaged *staged, const GError *error), void *user)
+{
+    EcfsStagedTable *table = archive->staged;
+    EcfsOpener *opener = g_new (EcfsOpener, 1);
+    *opener = (EcfsOpener){.truncate = truncate, .done = done, .user = user};
+    g_autoptr (GError) error = NULL;
+
+    ecfs_mutex_lock (&table->lock);
+    EcfsStaged *self = g_hash_table_lookup (table->files, &ino);
+    bool join = self != NULL && !self->opening;
+    if (self == NULL) {
+        self = ecfs_staged_alloc (table, ino);
+        self->opening = true;
+        ecfs_staged_insert_locked (table, self);
+        ecfs_workers_push (table->copiers, open_job, self);
+    }
+    bool admitted = join && (self->n_writers > 0 || may_rewrite (self, self->size, true, &error));
+    if (!join)
+        g_queue_push_tail (&self->openers, opener);
+    if (admitted) {
+        self->n_writers++;
+        ecfs_staged_ref (self);
+    }
+    ecfs_mutex_unlock (&table->lock);
+    if (admitted) {
+        admit (self, opener, false);
+    } else if (join) {
+        done (user, NULL, error);
+        g_free (opener);
+    }
+}

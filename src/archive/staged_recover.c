@@ -1,0 +1,229 @@
+/* What an earlier mount left in the staging area: flushed content is committed, the rest is kept under interrupted/. */
+#include "archive/archive_priv.h"
+#include "archive/staged_priv.h"
+#include "util/io.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FLAT_NAME_MAX 200 /* bytes of a path in the name of an interrupted file */
+
+typedef struct Recovery {
+    EcfsStagedTable *table;
+    EcfsCatalog *catalog;
+    int interrupted_fd;
+    unsigned n_queued;
+    unsigned n_interrupted;
+} Recovery;
+
+static char *flat_name (const char *path, const char *suffix)
+{
+    while (*path == '/')
+        path++;
+    size_t size = strlen (path);
+    char *flat = g_strconcat (size > FLAT_NAME_MAX ? path + size - FLAT_NAME_MAX : path, ".", suffix, NULL);
+    for (char *c = flat; *c != '\0'; c++) {
+        if (*c == '/')
+            *c = '!';
+    }
+    return flat;
+}
+
+/* Moves a staging file to interrupted/; an empty one holds nothing to keep. False: it could not be moved. */
+static bool keep_interrupted (Recovery *self, const char *name, const char *path, GError **error)
+{
+    struct stat st;
+    int dir_fd = self->table->dir_fd;
+    if (fstatat (dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT || ecfs_fail_errno (error, errno, "staging/%s", name);
+    if (S_ISREG (st.st_mode) && st.st_size == 0)
+        return unlinkat (dir_fd, name, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", name);
+    g_autofree char *flat = flat_name (path, name);
+    if (renameat (dir_fd, name, self->interrupted_fd, flat) != 0)
+        return ecfs_fail_errno (error, errno, "staging/%s: cannot be moved to interrupted/%s", name, flat);
+    g_message ("%s was not closed when the last mount died; what was written of it is interrupted/%s", path, flat);
+    self->n_interrupted++;
+    return true;
+}
+
+/* Takes one name away from a file without content. */
+static bool unlink_path (Recovery *self, uint64_t ino, const char *path, GError **error)
+{
+    EcfsAttr attr;
+    g_autofree char *parent = g_path_get_dirname (path);
+    const char *name = strrchr (path, '/');
+    if (name == NULL || !ecfs_catalog_resolve (self->catalog, path, &attr, error))
+        return name != NULL || ecfs_fail (error, ENOENT, "%s", path);
+    if (attr.ino != ino)
+        return ecfs_fail (error, EBADMSG, "%s is not inode %" PRIu64, path, ino);
+    return ecfs_catalog_resolve (self->catalog, parent, &attr, error) &&
+           ecfs_catalog_unlink (self->catalog, attr.ino, name + 1, &attr, error);
+}
+
+/* A file that never had content and whose first content was never flushed does not stay as an empty one. */
+static bool remove_fresh (Recovery *self, uint64_t ino, GError **error)
+{
+    EcfsAttr attr;
+    while (ecfs_catalog_getattr (self->catalog, ino, &attr, NULL) && attr.nlink > 0) {
+        g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+        if (!unlink_path (self, ino, path, error))
+            return false;
+    }
+    return ecfs_catalog_drop (self->catalog, ino, error);
+}
+
+static bool forget_row (Recovery *self, const EcfsStagingRow *row, GError **error)
+{
+    g_autoptr (GError) local = NULL;
+    if (ecfs_catalog_staging_remove (self->catalog, row->id, &local) || g_error_matches (local, ECFS_ERROR, ENOENT))
+        return true;
+    g_propagate_error (error, g_steal_pointer (&local));
+    return false;
+}
+
+static bool recover_open (Recovery *self, const EcfsStagingRow *row, const char *name, GError **error)
+{
+    g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
+    if (!keep_interrupted (self, name, path, error))
+        return false;
+    return (!row->fresh || remove_fresh (self, row->ino, error)) && forget_row (self, row, error);
+}
+
+static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, int fd, const struct stat *st)
+{
+    EcfsStaged *staged = ecfs_staged_alloc (self->table, row->ino);
+    bool stored = row->state == ECFS_STAGING_STORED;
+    staged->fd = fd;
+    staged->row = row->id;
+    staged->row_state = (int) row->state;
+    staged->name = ecfs_staged_row_name (row->id);
+    staged->name_durable = true;
+    staged->size = MIN (row->size, (uint64_t) st->st_size);
+    staged->mtime_ns = (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    staged->generation = staged->durable_generation = 1;
+    staged->committed_generation = stored ? 1 : 0;
+    staged->new_bytes = stored ? 0 : staged->size;
+    staged->committed_bytes = stored ? staged->size : 0;
+    return staged;
+}
+
+static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const char *name, GError **error)
+{
+    struct stat st;
+    ecfs_autofd fd = openat (self->table->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno != ENOENT)
+        return ecfs_fail_errno (error, errno, "staging/%s", name);
+    if (fd < 0) {
+        g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
+        if (row->state == ECFS_STAGING_QUEUED)
+            g_critical ("%s: its content was staged in staging/%s, which is gone; %s", path, name,
+                        row->fresh ? "the name is removed" : "its former content stays");
+        bool lost = row->state == ECFS_STAGING_QUEUED && row->fresh;
+        return (!lost || remove_fresh (self, row->ino, error)) && forget_row (self, row, error);
+    }
+    if (fstat (fd, &st) != 0)
+        return ecfs_fail_errno (error, errno, "staging/%s", name);
+    if (row->state == ECFS_STAGING_QUEUED && (uint64_t) st.st_size > row->size &&
+        ftruncate (fd, (off_t) row->size) != 0)
+        return ecfs_fail_errno (error, errno, "staging/%s: cannot be cut to what was flushed", name);
+    EcfsStaged *staged = staged_from_row (self, row, ecfs_steal_fd (&fd), &st);
+    ecfs_mutex_lock (&self->table->lock);
+    ecfs_staged_insert_locked (self->table, staged);
+    ecfs_staged_charge_locked (self->table, staged, staged->size);
+    ecfs_mutex_unlock (&self->table->lock);
+    ecfs_staged_unref (staged);
+    self->n_queued += row->state == ECFS_STAGING_QUEUED;
+    return true;
+}
+
+static bool recover_row (Recovery *self, const EcfsStagingRow *row, GError **error)
+{
+    g_autofree char *name = ecfs_staged_row_name (row->id);
+    EcfsAttr attr;
+    g_autoptr (GError) local = NULL;
+    bool known = ecfs_catalog_getattr (self->catalog, row->ino, &attr, &local);
+    if (!known && !g_error_matches (local, ECFS_ERROR, ENOENT)) {
+        g_propagate_error (error, g_steal_pointer (&local));
+        return false;
+    }
+    if (!known || attr.nlink == 0) { /* deleted while it was open */
+        if (unlinkat (self->table->dir_fd, name, 0) != 0 && errno != ENOENT)
+            return ecfs_fail_errno (error, errno, "staging/%s", name);
+        return forget_row (self, row, error);
+    }
+    if (row->state == ECFS_STAGING_OPEN)
+        return recover_open (self, row, name, error);
+    return recover_flushed (self, row, name, error);
+}
+
+static GHashTable *known_names (EcfsStagedTable *table)
+{
+    GHashTable *names = g_hash_table_new (g_str_hash, g_str_equal);
+    GHashTableIter iter;
+    gpointer value;
+    ecfs_mutex_lock (&table->lock);
+    g_hash_table_iter_init (&iter, table->files);
+    while (g_hash_table_iter_next (&iter, NULL, &value))
+        g_hash_table_add (names, ((EcfsStaged *) value)->name);
+    ecfs_mutex_unlock (&table->lock);
+    return names;
+}
+
+static bool recover_stray (Recovery *self, GHashTable *known, const char *name, GError **error)
+{
+    if (strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || g_hash_table_contains (known, name))
+        return true;
+    if (g_str_has_prefix (name, ECFS_STAGED_COPY_PREFIX)) /* equal to committed content */
+        return unlinkat (self->table->dir_fd, name, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", name);
+    return keep_interrupted (self, name, "stray", error);
+}
+
+static bool recover_strays (Recovery *self, GError **error)
+{
+    int fd = openat (self->table->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir (fd);
+    if (dir == NULL)
+        return ecfs_fail_errno (error, errno, "staging: cannot be listed");
+    g_autoptr (GHashTable) known = known_names (self->table);
+    bool ok = true;
+    struct dirent *entry;
+    while (ok && (entry = readdir (dir)) != NULL)
+        ok = recover_stray (self, known, entry->d_name, error);
+    (void) closedir (dir); /* only read */
+    return ok;
+}
+
+int ecfs_staged_open_dir (EcfsArchive *archive, const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), name, NULL);
+    if (mkdir (path, 0700) != 0 && errno != EEXIST && !ecfs_fail_errno (error, errno, "%s: cannot make it", path))
+        return -1;
+    int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 || ecfs_fail_errno (error, errno, "%s: cannot open it", path) ? fd : -1;
+}
+
+bool ecfs_staged_recover (EcfsStagedTable *table, GError **error)
+{
+    ecfs_autofd interrupted_fd = ecfs_staged_open_dir (table->archive, "interrupted", error);
+    if (interrupted_fd < 0)
+        return false;
+    Recovery self = {
+        .table = table, .catalog = ecfs_archive_catalog (table->archive), .interrupted_fd = interrupted_fd};
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self.catalog, error);
+    if (rows == NULL)
+        return false;
+    for (guint i = 0; i < rows->len; i++) {
+        if (!recover_row (&self, rows->pdata[i], error))
+            return ecfs_prefix (error, "recovering staged files");
+    }
+    if (!recover_strays (&self, error) || !ecfs_catalog_drop_orphans (self.catalog, error) ||
+        !ecfs_catalog_barrier (self.catalog, error))
+        return ecfs_prefix (error, "recovering staged files");
+    if (self.n_queued > 0)
+        g_message ("%u files of an earlier mount are staged and will be committed", self.n_queued);
+    return true;
+}
