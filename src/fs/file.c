@@ -1,0 +1,385 @@
+/* Content: opening, reading, writing, and what close(2) means. */
+#include "fs/fs_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t now_ns (void)
+{
+    struct timespec now;
+    (void) clock_gettime (CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Opening */
+
+typedef struct Open {
+    fuse_req_t req;
+    uint64_t ino;
+    struct fuse_file_info fi;
+} Open;
+
+static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct fuse_file_info *fi)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    fi->fh = (uintptr_t) ecfs_fs_handle_new (self, ino, staged);
+    /* All changes of content come through this kernel and its page cache, so what it has is what there is. */
+    fi->keep_cache = !self->readonly;
+    if (fuse_reply_open (req, fi) != 0)
+        ecfs_fs_handle_free (self, ecfs_handle_of (fi));
+}
+
+static void opened_for_writing (void *user, EcfsStaged *staged, const GError *error)
+{
+    Open *request = user;
+    if (staged == NULL) {
+        ecfs_fs_reply_error (request->req, request->ino, "opening it for writing", error);
+    } else {
+        ecfs_fs_forget_content (ecfs_fs_of (request->req), request->ino);
+        reply_open (request->req, request->ino, staged, &request->fi);
+    }
+    g_free (request);
+}
+
+static void op_open (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    bool truncate = fi->flags & O_TRUNC;
+    if ((fi->flags & O_ACCMODE) == O_RDONLY && !truncate) {
+        reply_open (req, ino, NULL, fi);
+        return;
+    }
+    Open *request = g_new (Open, 1);
+    *request = (Open){.req = req, .ino = ino, .fi = *fi};
+    ecfs_staged_open (ecfs_fs_of (req)->archive, ino, truncate, opened_for_writing, request);
+}
+
+/* A new file whose staging file could not be made does not stay as an empty one. */
+static void undo_make (EcfsFs *self, uint64_t parent, const char *name)
+{
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_catalog_unlink (self->catalog, parent, name, &attr, &error) ||
+        !ecfs_catalog_drop (self->catalog, attr.ino, &error))
+        (void) ecfs_fs_log_error (self, parent, "removing a new file again", error);
+}
+
+static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    const struct fuse_ctx *context = fuse_req_ctx (req);
+    EcfsNewInode inode = {
+        .mode = (mode & ~(mode_t) S_IFMT) | S_IFREG, .uid = context->uid, .gid = context->gid, .staged = true};
+    EcfsAttr attr;
+    int64_t row;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_catalog_make (self->catalog, parent, name, &inode, &attr, &row, &error)) {
+        ecfs_fs_reply_error (req, parent, name, error);
+        return;
+    }
+    EcfsStaged *staged = ecfs_staged_new (self->archive, &attr, row, &error);
+    if (staged == NULL) {
+        undo_make (self, parent, name);
+        ecfs_fs_reply_error (req, parent, name, error);
+        return;
+    }
+    struct fuse_entry_param entry;
+    ecfs_fs_entry (self, &attr, &entry);
+    fi->fh = (uintptr_t) ecfs_fs_handle_new (self, attr.ino, staged);
+    fi->keep_cache = 1;
+    if (fuse_reply_create (req, &entry, fi) != 0) {
+        ecfs_fs_handle_free (self, ecfs_handle_of (fi));
+        ecfs_fs_forget (self, attr.ino, 1);
+    }
+}
+
+static void op_release (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    ecfs_fs_handle_free (ecfs_fs_of (req), ecfs_handle_of (fi));
+    fuse_reply_err (req, 0);
+}
+
+/* Reading */
+
+typedef struct Request {
+    fuse_req_t req;
+    uint64_t ino;
+} Request;
+
+static void content_read (void *user, const struct iovec *iov, int n_iov, const GError *error)
+{
+    Request *request = user;
+    if (error != NULL)
+        ecfs_fs_reply_error (request->req, request->ino, "read", error);
+    else
+        fuse_reply_iov (request->req, iov, n_iov);
+    g_free (request);
+}
+
+static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+{
+    EcfsContent *content = NULL;
+    g_autoptr (GError) error = NULL;
+    EcfsStaged *staged = ecfs_fs_source (ecfs_fs_of (req), ino, &content, &error);
+    if (staged != NULL) {
+        struct fuse_bufvec data = FUSE_BUFVEC_INIT (size);
+        data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
+        data.buf[0].fd = ecfs_staged_fd (staged);
+        data.buf[0].pos = offset;
+        fuse_reply_data (req, &data, 0);
+        ecfs_staged_unref (staged);
+    } else if (content != NULL) {
+        Request *request = g_new (Request, 1);
+        *request = (Request){.req = req, .ino = ino};
+        ecfs_content_read (content, (uint64_t) offset, size, content_read, request);
+        ecfs_content_unref (content);
+    } else {
+        ecfs_fs_reply_error (req, ino, "read", error);
+    }
+}
+
+uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, int whence)
+{
+    uint64_t at = offset;
+    if (offset >= size)
+        return UINT64_MAX;
+    for (guint i = 0; i < extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        uint64_t end = extent->offset + extent->length;
+        if (end <= at)
+            continue;
+        if (whence == SEEK_DATA)
+            return MAX (at, extent->offset) < size ? MAX (at, extent->offset) : UINT64_MAX;
+        if (extent->offset > at)
+            break;
+        at = end;
+    }
+    return whence == SEEK_DATA ? UINT64_MAX : MIN (at, size);
+}
+
+static void op_lseek (fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
+{
+    EcfsContent *content = NULL;
+    g_autoptr (GError) error = NULL;
+    if (whence != SEEK_DATA && whence != SEEK_HOLE) {
+        fuse_reply_err (req, EINVAL);
+        return;
+    }
+    EcfsStaged *staged = ecfs_fs_source (ecfs_fs_of (req), ino, &content, &error);
+    if (staged == NULL && content == NULL) {
+        ecfs_fs_reply_error (req, ino, "seek", error);
+        return;
+    }
+    off_t found;
+    if (staged != NULL) {
+        found = lseek (ecfs_staged_fd (staged), offset, whence);
+    } else {
+        uint64_t at =
+            ecfs_fs_seek (ecfs_content_extents (content), ecfs_content_size (content), (uint64_t) offset, whence);
+        found = at == UINT64_MAX ? -1 : (off_t) at;
+    }
+    if (found < 0)
+        fuse_reply_err (req, ENXIO);
+    else
+        fuse_reply_lseek (req, found);
+    ecfs_staged_unref (staged);
+    ecfs_content_unref (content);
+}
+
+/* Writing */
+
+static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *from, off_t offset,
+                          struct fuse_file_info *fi)
+{
+    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
+    g_autoptr (GError) error = NULL;
+    size_t size = fuse_buf_size (from);
+    if (staged == NULL) {
+        fuse_reply_err (req, EBADF);
+        return;
+    }
+    if (!ecfs_staged_change_begin (staged, size, &error)) {
+        ecfs_fs_reply_error (req, ino, "write", error);
+        return;
+    }
+    struct fuse_bufvec to = FUSE_BUFVEC_INIT (size);
+    to.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
+    to.buf[0].fd = ecfs_staged_fd (staged);
+    to.buf[0].pos = offset;
+    ssize_t written = fuse_buf_copy (&to, from, 0);
+    size_t n_new = written > 0 ? (size_t) written : 0;
+    ecfs_staged_change_end (staged, n_new, n_new > 0 ? (uint64_t) offset + n_new : 0, now_ns ());
+    if (written < 0)
+        fuse_reply_err (req, (int) -written);
+    else
+        fuse_reply_write (req, n_new);
+}
+
+static void op_fallocate (fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+                          struct fuse_file_info *fi)
+{
+    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
+    g_autoptr (GError) error = NULL;
+    bool punches = mode & FALLOC_FL_PUNCH_HOLE;
+    if (staged == NULL) {
+        fuse_reply_err (req, EBADF);
+        return;
+    }
+    if (!ecfs_staged_change_begin (staged, punches ? 0 : (uint64_t) length, &error)) {
+        ecfs_fs_reply_error (req, ino, "fallocate", error);
+        return;
+    }
+    int result = fallocate (ecfs_staged_fd (staged), mode, offset, length) == 0 ? 0 : errno;
+    bool grows = result == 0 && !(mode & FALLOC_FL_KEEP_SIZE);
+    ecfs_staged_change_end (staged, 0, grows ? (uint64_t) offset + (uint64_t) length : 0, now_ns ());
+    fuse_reply_err (req, result);
+}
+
+typedef struct Truncate {
+    EcfsFs *fs;
+    uint64_t ino;
+    uint64_t size;
+    EcfsStaged *staged;
+    void (*done) (void *user, const GError *error);
+    void *user;
+} Truncate;
+
+static void truncate_flushed (void *user, const GError *error)
+{
+    Truncate *request = user;
+    ecfs_staged_release (request->staged);
+    request->done (request->user, error);
+    g_free (request);
+}
+
+static void truncate_opened (void *user, EcfsStaged *staged, const GError *open_error)
+{
+    Truncate *request = user;
+    g_autoptr (GError) error = NULL;
+    if (staged == NULL) {
+        request->done (request->user, open_error);
+        g_free (request);
+        return;
+    }
+    request->staged = staged;
+    ecfs_fs_forget_content (request->fs, request->ino);
+    if (request->size > 0 && !ecfs_staged_truncate (staged, request->size, now_ns (), &error))
+        truncate_flushed (request, error);
+    else
+        ecfs_staged_flush (staged, truncate_flushed, request);
+}
+
+void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t size,
+                       void (*done) (void *user, const GError *error), void *user)
+{
+    if (handle != NULL && handle->staged != NULL) {
+        g_autoptr (GError) error = NULL;
+        (void) !ecfs_staged_truncate (handle->staged, size, now_ns (), &error); /* error says it */
+        done (user, error);
+        return;
+    }
+    Truncate *request = g_new (Truncate, 1);
+    *request = (Truncate){.fs = self, .ino = ino, .size = size, .done = done, .user = user};
+    ecfs_staged_open (self->archive, ino, size == 0, truncate_opened, request);
+}
+
+/* Flush and fsync */
+
+/* Two hold it: who began it, and the answer. */
+typedef struct Flush {
+    fuse_req_t req;
+    uint64_t ino;
+    EcfsStaged *staged;
+    atomic_uint n_refs;
+    atomic_bool killed;
+} Flush;
+
+static void flush_unref (Flush *self)
+{
+    if (atomic_fetch_sub (&self->n_refs, 1) != 1)
+        return;
+    ecfs_staged_unref (self->staged);
+    g_free (self);
+}
+
+static void flushed (void *user, const GError *error)
+{
+    Flush *self = user;
+    fuse_req_interrupt_func (self->req, NULL, NULL); /* returns when no interrupt is being handled any more */
+    if (error == NULL)
+        fuse_reply_err (self->req, 0);
+    else
+        ecfs_fs_reply_error (self->req, self->ino, "close", error);
+    flush_unref (self);
+}
+
+static void flush_interrupted (fuse_req_t req, void *user)
+{
+    Flush *self = user;
+    if (!ecfs_fs_is_killed (fuse_req_ctx (req)->pid))
+        return; /* other signals do not cut a close short */
+    atomic_store (&self->killed, true);
+    ecfs_staged_hurry (self->staged, self);
+}
+
+static void op_flush (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
+    if (staged == NULL) {
+        fuse_reply_err (req, 0);
+        return;
+    }
+    Flush *self = g_new0 (Flush, 1);
+    self->req = req;
+    self->ino = ino;
+    self->staged = ecfs_staged_ref (staged);
+    atomic_init (&self->n_refs, 2);
+    atomic_init (&self->killed, ecfs_fs_is_killed (fuse_req_ctx (req)->pid));
+    fuse_req_interrupt_func (req, flush_interrupted, self);
+    ecfs_staged_flush (staged, flushed, self);
+    if (atomic_load (&self->killed)) /* perhaps before it could be found */
+        ecfs_staged_hurry (self->staged, self);
+    flush_unref (self);
+}
+
+static void synced (void *user, const GError *error)
+{
+    Request *request = user;
+    if (error == NULL)
+        fuse_reply_err (request->req, 0);
+    else
+        ecfs_fs_reply_error (request->req, request->ino, "fsync", error);
+    g_free (request);
+}
+
+static void op_fsync (fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    Request *request = g_new (Request, 1);
+    *request = (Request){.req = req, .ino = ino};
+    EcfsStaged *staged = ecfs_staged_find (self->archive, ino);
+    if (staged != NULL) {
+        ecfs_staged_fsync (staged, data_only != 0, synced, request);
+        ecfs_staged_unref (staged);
+        return;
+    }
+    g_autoptr (GError) error = NULL;
+    (void) !ecfs_catalog_barrier (self->catalog, &error); /* error says it */
+    synced (request, error);
+}
+
+void ecfs_fs_file_ops (struct fuse_lowlevel_ops *ops)
+{
+    ops->open = op_open;
+    ops->create = op_create;
+    ops->release = op_release;
+    ops->read = op_read;
+    ops->lseek = op_lseek;
+    ops->write_buf = op_write_buf;
+    ops->fallocate = op_fallocate;
+    ops->flush = op_flush;
+    ops->fsync = op_fsync;
+}

@@ -1,0 +1,106 @@
+/*
+ * What the parts of fs share. An operation is a function of (request, inode, ...) that answers its request exactly
+ * once, at once or from a callback; none waits for an endpoint.
+ *
+ * inode.c: who keeps an inode alive. Each inode that the kernel knows (lookups) or has open (handles) has an EcfsInode;
+ * an inode without names is dropped from the catalog when both counts are zero.
+ * name.c: the namespace; dir.c: listing; file.c: content; xattr.c: attributes by name.
+ */
+#ifndef ECFS_FS_FS_PRIV_H
+#define ECFS_FS_FS_PRIV_H
+
+#define FUSE_USE_VERSION FUSE_MAKE_VERSION (3, 12)
+
+#include "archive/staged.h"
+#include "util/lock.h"
+
+#include <fuse_lowlevel.h>
+#include <inttypes.h>
+
+#define ECFS_BLOCK_BYTES (1u << 20) /* st_blksize and the largest request */
+
+typedef struct EcfsFs {
+    EcfsArchive *archive; /* immutable, as all up to the lock */
+    EcfsCatalog *catalog;
+    bool readonly;
+    double timeout_s; /* of names and attributes in the kernel */
+    void (*live) (void *user);
+    void *live_user;
+
+    EcfsMutex lock;
+    GHashTable *inodes;  /* &ino → EcfsInode; guarded by lock */
+    GHashTable *handles; /* set of EcfsHandle; guarded by lock */
+    GHashTable *said;    /* message → when, as int64_t *; guarded by lock */
+} EcfsFs;
+
+typedef struct EcfsInode {
+    uint64_t ino;
+    /* Guarded by fs->lock. */
+    uint64_t n_lookups;
+    unsigned n_handles;
+    bool unlinked;
+    bool no_capability;     /* it has no security.capability; the kernel asks at every write */
+    unsigned content_epoch; /* moved whenever someone begins to write: older content is not kept */
+    EcfsContent *content;   /* committed content that was opened for reading; NULL: not yet */
+} EcfsInode;
+
+/* An open file. */
+typedef struct EcfsHandle {
+    EcfsInode *inode;   /* one of its n_handles */
+    EcfsStaged *staged; /* NULL: open for reading only */
+} EcfsHandle;
+
+static inline EcfsFs *ecfs_fs_of (fuse_req_t req)
+{
+    return fuse_req_userdata (req);
+}
+
+static inline EcfsHandle *ecfs_handle_of (const struct fuse_file_info *fi)
+{
+    return (EcfsHandle *) (uintptr_t) fi->fh;
+}
+
+/* inode.c */
+void ecfs_fs_init (EcfsFs *self, EcfsArchive *archive, bool readonly);
+/** Releases what is open still, as after a mount that ended with open files. */
+void ecfs_fs_clear (EcfsFs *self);
+
+/** Answers with the errno of @error, which is logged (once) when it is more than an ordinary answer. */
+void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, const GError *error);
+/** The same without an answer. */
+int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const GError *error);
+
+void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat);
+/** The kernel gets to know an inode: counts a lookup and fills what it is told. */
+void ecfs_fs_entry (EcfsFs *self, EcfsAttr *attr, struct fuse_entry_param *ret_entry);
+/** Answers with an entry; an answer that could not be delivered gives its lookup back. */
+void ecfs_fs_reply_entry (fuse_req_t req, EcfsAttr *attr);
+void ecfs_fs_forget (EcfsFs *self, uint64_t ino, uint64_t n_lookups);
+/** The inode has lost a name; without any it goes when nobody has it open. */
+void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr);
+
+EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged);
+void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle);
+/** Someone begins to write: committed content is looked up anew when nothing is staged any more. */
+void ecfs_fs_forget_content (EcfsFs *self, uint64_t ino);
+/** The staged file to read from, or NULL and committed content in *ret_content (or an error). */
+EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error);
+
+/* The operations of each part. */
+void ecfs_fs_name_ops (struct fuse_lowlevel_ops *ops);
+void ecfs_fs_dir_ops (struct fuse_lowlevel_ops *ops);
+void ecfs_fs_file_ops (struct fuse_lowlevel_ops *ops);
+void ecfs_fs_xattr_ops (struct fuse_lowlevel_ops *ops);
+
+/* file.c */
+/** truncate(2) of the file behind a setattr; @done once, NULL or an error. */
+void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t size,
+                       void (*done) (void *user, const GError *error), void *user);
+/** Where data or a hole (SEEK_DATA, SEEK_HOLE) begins at or after @offset; UINT64_MAX: nowhere. */
+uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, int whence);
+
+/* caller.c */
+/** Whether the thread @pid has a pending SIGKILL or is dying of one. */
+bool ecfs_fs_is_killed (pid_t pid);
+
+#endif

@@ -1,0 +1,289 @@
+#include "fs/fs_priv.h"
+
+#include <sys/stat.h>
+
+#define REPEAT_US      (10 * G_USEC_PER_SEC) /* the same message again at the earliest */
+#define N_SAID_MAX     1000
+#define TIMEOUT_OWN_S  3600.0 /* nobody else changes the archive */
+#define TIMEOUT_READ_S 1.0
+
+static void inode_free (gpointer data)
+{
+    EcfsInode *inode = data;
+    ecfs_content_unref (inode->content);
+    g_free (inode);
+}
+
+void ecfs_fs_init (EcfsFs *self, EcfsArchive *archive, bool readonly)
+{
+    *self = (EcfsFs){.archive = archive, .catalog = ecfs_archive_catalog (archive), .readonly = readonly};
+    self->timeout_s = readonly ? TIMEOUT_READ_S : TIMEOUT_OWN_S;
+    ecfs_mutex_init (&self->lock);
+    self->inodes = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, inode_free);
+    self->handles = g_hash_table_new (NULL, NULL);
+    self->said = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+}
+
+/* Inodes without names are dropped at the next mount: nobody may drop them while staging still writes. */
+void ecfs_fs_clear (EcfsFs *self)
+{
+    GHashTableIter iter;
+    gpointer key;
+    g_hash_table_iter_init (&iter, self->handles);
+    while (g_hash_table_iter_next (&iter, &key, NULL)) {
+        EcfsHandle *handle = key;
+        if (handle->staged != NULL)
+            ecfs_staged_release (handle->staged);
+        g_free (handle);
+    }
+    g_hash_table_destroy (self->handles);
+    g_hash_table_destroy (self->inodes);
+    g_hash_table_destroy (self->said);
+    ecfs_mutex_clear (&self->lock);
+}
+
+/* Errors */
+
+static bool is_ordinary (int code)
+{
+    static const int ordinary[] = {ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, ENODATA,    ENAMETOOLONG, EINVAL,
+                                   EMLINK, ERANGE, EPERM,   ENXIO,  ENOTSUP,   EOPNOTSUPP, E2BIG};
+    for (size_t i = 0; i < G_N_ELEMENTS (ordinary); i++) {
+        if (code == ordinary[i])
+            return true;
+    }
+    return false;
+}
+
+/* What programs understand; our own shades of "not now" would confuse them. */
+static int errno_for_programs (int code)
+{
+    static const int told[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EBUSY, EINTR, ENOMEM};
+    for (size_t i = 0; i < G_N_ELEMENTS (told); i++) {
+        if (code == told[i])
+            return code;
+    }
+    return is_ordinary (code) ? code : EIO;
+}
+
+/* Whether the message was not said lately. */
+static bool is_news (EcfsFs *self, const char *message)
+{
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&self->lock);
+    const int64_t *last_us = g_hash_table_lookup (self->said, message);
+    bool news = last_us == NULL || now_us - *last_us > REPEAT_US;
+    if (news) {
+        if (g_hash_table_size (self->said) >= N_SAID_MAX)
+            g_hash_table_remove_all (self->said);
+        int64_t *when_us = g_new (int64_t, 1);
+        *when_us = now_us;
+        g_hash_table_replace (self->said, g_strdup (message), when_us);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return news;
+}
+
+int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const GError *error)
+{
+    int code = ecfs_errno (error);
+    if (is_ordinary (code) && code != EPERM)
+        return errno_for_programs (code);
+    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    g_autofree char *message = g_strdup_printf ("%s: %s: %s", path, operation, error->message);
+    if (is_news (self, message))
+        g_warning ("%s", message);
+    return errno_for_programs (code);
+}
+
+void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, const GError *error)
+{
+    fuse_reply_err (req, ecfs_fs_log_error (ecfs_fs_of (req), ino, operation, error));
+}
+
+/* Attributes and entries */
+
+static struct timespec timespec_of (int64_t ns)
+{
+    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    if (time.tv_nsec < 0) { /* before 1970 */
+        time.tv_nsec += 1000000000;
+        time.tv_sec--;
+    }
+    return time;
+}
+
+void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
+{
+    *ret_stat = (struct stat){.st_ino = attr->ino,
+                              .st_mode = attr->mode,
+                              .st_nlink = attr->nlink,
+                              .st_uid = attr->uid,
+                              .st_gid = attr->gid,
+                              .st_rdev = attr->rdev,
+                              .st_size = (off_t) attr->size,
+                              .st_blksize = ECFS_BLOCK_BYTES,
+                              .st_blocks = (blkcnt_t) ((attr->size + 511) / 512),
+                              .st_atim = timespec_of (attr->atime_ns),
+                              .st_mtim = timespec_of (attr->mtime_ns),
+                              .st_ctim = timespec_of (attr->ctime_ns)};
+}
+
+static EcfsInode *get_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->lock)
+{
+    EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
+    if (inode == NULL) {
+        inode = g_new0 (EcfsInode, 1);
+        inode->ino = ino;
+        g_hash_table_insert (self->inodes, &inode->ino, inode);
+    }
+    return inode;
+}
+
+void ecfs_fs_entry (EcfsFs *self, EcfsAttr *attr, struct fuse_entry_param *ret_entry)
+{
+    ecfs_staged_overlay (self->archive, attr);
+    ecfs_mutex_lock (&self->lock);
+    get_locked (self, attr->ino)->n_lookups++;
+    ecfs_mutex_unlock (&self->lock);
+    *ret_entry = (struct fuse_entry_param){.ino = attr->ino,
+                                           .generation = 1, /* inode numbers are never reused */
+                                           .attr_timeout = self->timeout_s,
+                                           .entry_timeout = self->timeout_s};
+    ecfs_fs_stat (attr, &ret_entry->attr);
+}
+
+void ecfs_fs_reply_entry (fuse_req_t req, EcfsAttr *attr)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    struct fuse_entry_param entry;
+    ecfs_fs_entry (self, attr, &entry);
+    if (fuse_reply_entry (req, &entry) != 0)
+        ecfs_fs_forget (self, attr->ino, 1);
+}
+
+/* The end of inodes */
+
+/* Takes the inode out when nobody knows it; true: it has no name either and is to be dropped from the catalog. */
+static bool retire_locked (EcfsFs *self, EcfsInode *inode) ECFS_REQUIRES (self->lock)
+{
+    if (inode->n_lookups > 0 || inode->n_handles > 0)
+        return false;
+    bool unlinked = inode->unlinked;
+    g_hash_table_remove (self->inodes, &inode->ino);
+    return unlinked;
+}
+
+static void drop (EcfsFs *self, uint64_t ino)
+{
+    g_autoptr (GError) error = NULL;
+    ecfs_staged_drop (self->archive, ino);
+    if (!ecfs_catalog_drop (self->catalog, ino, &error))
+        (void) ecfs_fs_log_error (self, ino, "deleting", error); /* done again at the next mount */
+}
+
+void ecfs_fs_forget (EcfsFs *self, uint64_t ino, uint64_t n_lookups)
+{
+    bool gone = false;
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
+    if (inode != NULL) {
+        inode->n_lookups -= MIN (n_lookups, inode->n_lookups);
+        gone = retire_locked (self, inode);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    if (gone)
+        drop (self, ino);
+}
+
+void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr)
+{
+    if (attr->ino == 0 || (attr->nlink > 0 && !S_ISDIR (attr->mode)))
+        return;
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = get_locked (self, attr->ino);
+    inode->unlinked = true;
+    bool gone = retire_locked (self, inode);
+    ecfs_mutex_unlock (&self->lock);
+    if (gone)
+        drop (self, attr->ino);
+    else if (S_ISREG (attr->mode))
+        ecfs_staged_unlinked (self->archive, attr->ino);
+}
+
+/* Handles and content */
+
+EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged)
+{
+    EcfsHandle *handle = g_new (EcfsHandle, 1);
+    ecfs_mutex_lock (&self->lock);
+    *handle = (EcfsHandle){.inode = get_locked (self, ino), .staged = staged};
+    handle->inode->n_handles++;
+    g_hash_table_add (self->handles, handle);
+    ecfs_mutex_unlock (&self->lock);
+    return handle;
+}
+
+void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle)
+{
+    uint64_t ino = handle->inode->ino;
+    if (handle->staged != NULL)
+        ecfs_staged_release (handle->staged);
+    ecfs_mutex_lock (&self->lock);
+    g_hash_table_remove (self->handles, handle);
+    handle->inode->n_handles--;
+    bool gone = retire_locked (self, handle->inode);
+    ecfs_mutex_unlock (&self->lock);
+    g_free (handle);
+    if (gone)
+        drop (self, ino);
+}
+
+void ecfs_fs_forget_content (EcfsFs *self, uint64_t ino)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = get_locked (self, ino);
+    EcfsContent *content = g_steal_pointer (&inode->content);
+    inode->content_epoch++;
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_content_unref (content);
+}
+
+/* Takes the kept content, or says with which epoch a newly opened one may be kept. */
+static EcfsContent *kept_content (EcfsFs *self, uint64_t ino, unsigned *ret_epoch)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = get_locked (self, ino);
+    EcfsContent *content = inode->content == NULL ? NULL : ecfs_content_ref (inode->content);
+    *ret_epoch = inode->content_epoch;
+    ecfs_mutex_unlock (&self->lock);
+    return content;
+}
+
+static void keep_content (EcfsFs *self, uint64_t ino, EcfsContent *content, unsigned epoch)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = get_locked (self, ino);
+    if (inode->content == NULL && inode->content_epoch == epoch && inode->n_handles > 0)
+        inode->content = ecfs_content_ref (content);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error)
+{
+    unsigned epoch;
+    /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
+    EcfsContent *content = kept_content (self, ino, &epoch);
+    EcfsStaged *staged = ecfs_staged_find (self->archive, ino);
+    if (staged != NULL) {
+        ecfs_content_unref (content);
+        return staged;
+    }
+    if (content == NULL) {
+        content = ecfs_content_open (self->archive, ino, error);
+        if (content != NULL)
+            keep_content (self, ino, content, epoch);
+    }
+    *ret_content = content;
+    return NULL;
+}

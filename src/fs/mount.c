@@ -1,0 +1,312 @@
+#include "fs/mount.h"
+
+#include "archive/control.h"
+#include "fs/fs_priv.h"
+#include "util/io.h"
+#include "util/log.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_BACKGROUND    64 /* readahead requests that the kernel may have under way */
+#define DRAIN_DEADLINE_US ((int64_t) 24 * 3600 * G_USEC_PER_SEC)
+#define LIVE              'L' /* what the child says on the pipe; an error's text begins with 'E' */
+
+typedef struct Mount {
+    EcfsFs fs;
+    const EcfsMountOptions *options;
+    char *mountpoint; /* absolute */
+    struct fuse_session *session;
+    EcfsControl *control;
+    int *live_fd; /* becomes -1 when said; -1 in the foreground */
+} Mount;
+
+/* What libfuse said last, for the error of a call that failed; set before there are threads. */
+static char fuse_said[512];
+
+static void log_of_fuse (enum fuse_log_level level, const char *format, va_list arguments) G_GNUC_PRINTF (2, 0);
+static void log_of_fuse (enum fuse_log_level level, const char *format, va_list arguments)
+{
+    g_autofree char *text = g_strchomp (g_strdup_vprintf (format, arguments));
+    if (level <= FUSE_LOG_ERR)
+        g_strlcpy (fuse_said, text, sizeof fuse_said);
+    else if (level >= FUSE_LOG_DEBUG)
+        g_debug ("%s", text);
+    else
+        g_info ("%s", text);
+}
+
+/* The session */
+
+/* To the background: nobody sees stderr any more. */
+static void detach (void)
+{
+    ecfs_autofd null = open ("/dev/null", O_RDWR | O_CLOEXEC);
+    ecfs_log_init (true, G_LOG_LEVEL_MESSAGE);
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+        (void) dup2 (null, fd); /* at worst they stay what they are */
+    (void) !chdir ("/");        /* keeps no other mount busy; cannot fail */
+}
+
+static void now_live (Mount *self)
+{
+    g_message ("%s is mounted on %s", ecfs_archive_directory (self->fs.archive), self->mountpoint);
+    if (*self->live_fd < 0)
+        return;
+    const char live = LIVE;
+    (void) !ecfs_write_all (*self->live_fd, &live, 1); /* without a parent nobody waits */
+    (void) close (*self->live_fd);
+    *self->live_fd = -1;
+    detach ();
+}
+
+static void op_init (void *user, struct fuse_conn_info *conn)
+{
+    Mount *self = (Mount *) user; /* fs is its first member */
+    const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
+                            FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_SPLICE_READ |
+                            FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS;
+    /* Without HANDLE_KILLPRIV the kernel itself clears set-user-ID bits on write, truncate and chown, by setattr. */
+    const unsigned refused = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_ACL |
+                             FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
+    conn->want = (conn->want | (wanted & conn->capable)) & ~refused;
+    if (!self->fs.readonly) { /* nobody else changes content, so new times say nothing about cached pages */
+        conn->want &= ~(unsigned) FUSE_CAP_AUTO_INVAL_DATA;
+        conn->want |= FUSE_CAP_EXPLICIT_INVAL_DATA & conn->capable;
+    }
+    conn->max_write = ECFS_BLOCK_BYTES;
+    conn->max_readahead = ECFS_BLOCK_BYTES;
+    conn->max_background = MAX_BACKGROUND;
+    conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+    now_live (self);
+}
+
+static char *escape_option (const char *value)
+{
+    GString *escaped = g_string_new (NULL);
+    for (const char *c = value; *c != '\0'; c++) {
+        if (*c == ',' || *c == '\\')
+            g_string_append_c (escaped, '\\');
+        g_string_append_c (escaped, *c);
+    }
+    return g_string_free (escaped, FALSE);
+}
+
+static bool make_session (Mount *self, GError **error)
+{
+    struct fuse_lowlevel_ops ops = {.init = op_init};
+    ecfs_fs_name_ops (&ops);
+    ecfs_fs_dir_ops (&ops);
+    ecfs_fs_file_ops (&ops);
+    ecfs_fs_xattr_ops (&ops);
+
+    g_autofree char *directory = escape_option (ecfs_archive_directory (self->fs.archive));
+    g_autofree char *options =
+        g_strdup_printf ("default_permissions,fsname=ecfs:%s,subtype=ecfs%s%s%s%s", directory,
+                         self->options->allow_other ? ",allow_other" : "", self->options->readonly ? ",ro" : "",
+                         self->options->fuse_options != NULL ? "," : "",
+                         self->options->fuse_options != NULL ? self->options->fuse_options : "");
+    struct fuse_args args = FUSE_ARGS_INIT (0, NULL);
+    if (fuse_opt_add_arg (&args, "ecfs") == 0 && fuse_opt_add_arg (&args, "-o") == 0 &&
+        fuse_opt_add_arg (&args, options) == 0 && (!self->options->debug || fuse_opt_add_arg (&args, "-d") == 0))
+        self->session = fuse_session_new (&args, &ops, sizeof ops, &self->fs);
+    fuse_opt_free_args (&args);
+    return self->session != NULL || ecfs_fail (error, EINVAL, "mount options %s: %s", options, fuse_said);
+}
+
+/* Unmounting */
+
+static bool run_fusermount (const char *mountpoint, bool lazy)
+{
+    const char *arguments[] = {
+        "fusermount3", "-u", "-q", lazy ? "-z" : "--", lazy ? "--" : mountpoint, lazy ? mountpoint : NULL, NULL};
+    int status = -1;
+    return g_spawn_sync (NULL, (char **) arguments, NULL,
+                         G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                         NULL, NULL, &status, NULL) &&
+           status == 0;
+}
+
+/* The verb: the mount goes away when nobody uses it, and with it the loop ends. */
+static bool umount_unused (void *user, GError **error)
+{
+    Mount *self = user;
+    if (umount2 (self->mountpoint, UMOUNT_NOFOLLOW) == 0 ||
+        (errno == EPERM && run_fusermount (self->mountpoint, false)))
+        return true;
+    return ecfs_fail (error, errno == EPERM ? EBUSY : errno, "%s cannot be unmounted: %s", self->mountpoint,
+                      errno == EPERM || errno == EBUSY ? "it is in use" : g_strerror (errno));
+}
+
+/*
+ * After the loop: requests that are under way still get answers from other threads, so the descriptor keeps its number
+ * and loses the connection only.
+ */
+static void hang_up (Mount *self)
+{
+    int fd = fuse_session_fd (self->session);
+    struct pollfd connection = {.fd = fd, .events = POLLIN};
+    bool gone = poll (&connection, 1, 0) == 1 && (connection.revents & POLLERR);
+    if (!gone && umount2 (self->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) != 0 && errno == EPERM)
+        (void) run_fusermount (self->mountpoint, true); /* what stays tells "not connected" until it is unmounted */
+    ecfs_autofd null = open ("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0)
+        (void) dup3 (null, fd, O_CLOEXEC); /* at worst the connection lives until the end */
+}
+
+/* Serving */
+
+static const int end_signals[] = {SIGTERM, SIGINT, SIGHUP};
+
+/* Only the main thread takes these: libfuse's loop sleeps there and is to be woken. */
+static void set_end_signals (int how)
+{
+    sigset_t set;
+    sigemptyset (&set);
+    for (size_t i = 0; i < G_N_ELEMENTS (end_signals); i++)
+        sigaddset (&set, end_signals[i]);
+    (void) pthread_sigmask (how, &set, NULL); /* fails for invalid arguments only */
+}
+
+static void leave_at_once (int number)
+{
+    static const char text[] = "ecfs: a second signal: what is staged stays for the next mount\n";
+    (void) !write (STDERR_FILENO, text, sizeof text - 1); /* the exit status says it too */
+    _exit (1);
+}
+
+static void leave_at_second_signal (void)
+{
+    struct sigaction action = {.sa_handler = leave_at_once};
+    for (size_t i = 0; i < G_N_ELEMENTS (end_signals); i++)
+        (void) sigaction (end_signals[i], &action, NULL); /* fails for invalid arguments only */
+}
+
+static bool loop (Mount *self, GError **error)
+{
+    struct fuse_loop_config *config = fuse_loop_cfg_create ();
+    if (fuse_set_signal_handlers (self->session) != 0)
+        return ecfs_fail (error, EIO, "cannot handle signals");
+    set_end_signals (SIG_UNBLOCK);
+    int result = fuse_session_loop_mt (self->session, config);
+    leave_at_second_signal ();
+    fuse_loop_cfg_destroy (config);
+    /* A signal ends it with its number, which is no failure. */
+    return result >= 0 || ecfs_fail (error, -result, "%s: the connection to the kernel broke", self->mountpoint);
+}
+
+static bool mount_and_serve (Mount *self, GError **error)
+{
+    const EcfsControlOps ops = {.mountpoint = self->mountpoint, .umount = umount_unused, .user = self};
+    if (fuse_session_mount (self->session, self->mountpoint) != 0)
+        return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint, fuse_said);
+    if (!self->fs.readonly)
+        self->control = ecfs_control_start (self->fs.archive, &ops, error);
+    bool ok = (self->control != NULL || self->fs.readonly) && loop (self, error);
+    hang_up (self);
+    ecfs_control_stop (g_steal_pointer (&self->control));
+    return ok;
+}
+
+/* Threads run from here to ecfs_archive_stop (). */
+static bool start_and_serve (Mount *self, GError **error)
+{
+    unsigned n_left = 0;
+    EcfsArchive *archive = self->fs.archive;
+    set_end_signals (SIG_BLOCK);
+    bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error)) &&
+              mount_and_serve (self, error);
+    ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
+    ecfs_archive_stop (archive);
+    if (ok && n_left > 0)
+        return ecfs_fail (error, EIO, "%u files could not be stored; they stay in %s/staging for the next mount",
+                          n_left, ecfs_archive_directory (archive));
+    return ok;
+}
+
+static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
+{
+    Mount self = {.options = options, .mountpoint = mountpoint, .live_fd = live_fd};
+    g_autoptr (EcfsArchive) archive =
+        ecfs_archive_open (options->directory, options->readonly ? ECFS_ARCHIVE_READONLY : 0, error);
+    if (archive == NULL)
+        return false;
+    ecfs_fs_init (&self.fs, archive, options->readonly);
+    bool ok = make_session (&self, error) && start_and_serve (&self, error);
+    if (self.session != NULL)
+        fuse_session_destroy (self.session);
+    ecfs_fs_clear (&self.fs);
+    return ok;
+}
+
+/* Foreground and background */
+
+/* The child's word: live, or why not. */
+static int hear_child (pid_t child, int fd, GError **error)
+{
+    char text[4096];
+    size_t size = 0;
+    ssize_t got;
+    while (size < sizeof text - 1 && (got = read (fd, text + size, sizeof text - 1 - size)) != 0) {
+        if (got > 0)
+            size += (size_t) got;
+        else if (errno != EINTR)
+            break;
+    }
+    text[size] = '\0';
+    if (size > 0 && text[0] == LIVE)
+        return 0;
+    (void) waitpid (child, NULL, 0); /* it has told all it had to tell */
+    (void) !ecfs_fail (error, EIO, "%s", size > 1 ? text + 1 : "the mount died while it started");
+    return 1;
+}
+
+static void tell_parent (int fd, const GError *error)
+{
+    g_autofree char *text = g_strconcat ("E", error->message, NULL);
+    (void) !ecfs_write_all (fd, text, strlen (text)); /* the exit status says it too */
+}
+
+static int run_in_background (const EcfsMountOptions *options, char *mountpoint, GError **error)
+{
+    int fds[2];
+    if (pipe2 (fds, O_CLOEXEC) != 0)
+        return !ecfs_fail_errno (error, errno, "cannot make a pipe");
+    pid_t child = fork ();
+    if (child < 0)
+        return !ecfs_fail_errno (error, errno, "cannot go to the background");
+    if (child > 0) {
+        (void) close (fds[1]); /* the child's end */
+        int result = hear_child (child, fds[0], error);
+        (void) close (fds[0]); /* only read */
+        return result;
+    }
+    (void) close (fds[0]); /* the parent's end */
+    (void) setsid ();      /* fails for a leader of a group only, which a child is not */
+    g_autoptr (GError) local = NULL;
+    bool ok = serve (options, mountpoint, &fds[1], &local);
+    if (!ok && fds[1] >= 0)
+        tell_parent (fds[1], local);
+    if (!ok)
+        g_critical ("%s", local->message);
+    _exit (ok ? 0 : 1);
+}
+
+int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
+{
+    g_autofree char *mountpoint = realpath (options->mountpoint, NULL);
+    if (mountpoint == NULL)
+        return !ecfs_fail_errno (error, errno, "%s", options->mountpoint);
+    fuse_set_log_func (log_of_fuse);
+    ecfs_log_init (false, options->debug ? G_LOG_LEVEL_DEBUG : G_LOG_LEVEL_MESSAGE);
+    int nobody = -1;
+    if (options->foreground || options->debug)
+        return serve (options, mountpoint, &nobody, error) ? 0 : 1;
+    return run_in_background (options, mountpoint, error);
+}

@@ -1,0 +1,241 @@
+/* Extended attributes: those of users are in the catalog, those named user.ecfs.* are made up and never listed. */
+#include "fs/fs_priv.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#define VIRTUAL_PREFIX "user.ecfs."
+#define CAPABILITY     "security.capability"
+
+/* Access control lists would be kept and not obeyed. */
+static bool is_refused (const char *name)
+{
+    return g_str_has_prefix (name, "system.");
+}
+
+/* The made-up attributes */
+
+static GByteArray *take_text (char *text)
+{
+    return text == NULL ? NULL : g_byte_array_new_take ((guint8 *) text, strlen (text));
+}
+
+static GByteArray *get_code (EcfsFs *self, uint64_t ino, GError **error)
+{
+    char *code = NULL;
+    if (!ecfs_catalog_get_code (self->catalog, ino, &code, error))
+        return NULL;
+    return take_text (code != NULL ? code : g_strdup (ecfs_archive_config (self->archive)->code));
+}
+
+static GByteArray *get_state (EcfsFs *self, uint64_t ino, GError **error)
+{
+    EcfsFileState state;
+    if (!ecfs_archive_file_state (self->archive, ino, &state, error))
+        return NULL;
+    state.staged = state.staged || ecfs_staged_is_newer (self->archive, ino);
+    return take_text (ecfs_file_state_text (&state));
+}
+
+static GByteArray *no_data (GError **error, const char *what)
+{
+    g_set_error (error, ECFS_ERROR, ENODATA, "it has no %s", what);
+    return NULL;
+}
+
+static GByteArray *get_digest (EcfsFs *self, uint64_t ino, GError **error)
+{
+    EcfsContent *content = ecfs_content_open (self->archive, ino, error);
+    if (content == NULL)
+        return NULL;
+    const EcfsObjectRow *object = ecfs_content_object (content, 0);
+    GByteArray *value = NULL;
+    /* The digest of an object is that of the file only when the file is this object, whole. */
+    if (object != NULL && ecfs_content_object (content, 1) == NULL && object->size == ecfs_content_size (content) &&
+        !ecfs_staged_is_newer (self->archive, ino)) {
+        GString *hex = g_string_new (NULL);
+        for (size_t i = 0; i < ECFS_DIGEST_SIZE; i++)
+            g_string_append_printf (hex, "%02x", object->digest[i]);
+        value = take_text (g_string_free (hex, FALSE));
+    }
+    ecfs_content_unref (content);
+    return value != NULL ? value : no_data (error, "digest");
+}
+
+static GByteArray *get_stripes (EcfsFs *self, uint64_t ino, GError **error)
+{
+    EcfsContent *content = ecfs_content_open (self->archive, ino, error);
+    if (content == NULL)
+        return NULL;
+    GString *text = g_string_new (NULL);
+    const EcfsObjectRow *object;
+    for (size_t i = 0; (object = ecfs_content_object (content, i)) != NULL; i++) {
+        for (guint j = 0; j < object->stripes->len; j++) {
+            const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, j);
+            const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (self->archive, stripe->endpoint);
+            g_string_append_printf (text, "%u %s %" PRIu64 "\n", stripe->index,
+                                    endpoint != NULL ? endpoint->name : "(removed)", stripe->size);
+        }
+    }
+    ecfs_content_unref (content);
+    GByteArray *value = take_text (g_string_free (text, FALSE));
+    if (value->len > 0)
+        return value;
+    g_byte_array_unref (value);
+    return no_data (error, "stripes");
+}
+
+static const struct {
+    const char *name;
+    bool directories; /* exists on them too */
+    GByteArray *(*get) (EcfsFs *self, uint64_t ino, GError **error);
+} made_up[] = {
+    {VIRTUAL_PREFIX "code", true, get_code},
+    {VIRTUAL_PREFIX "state", false, get_state},
+    {VIRTUAL_PREFIX "digest", false, get_digest},
+    {VIRTUAL_PREFIX "stripes", false, get_stripes},
+};
+
+static GByteArray *get_made_up (EcfsFs *self, uint64_t ino, const char *name, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, error))
+        return NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS (made_up); i++) {
+        if (strcmp (made_up[i].name, name) == 0 &&
+            (S_ISREG (attr.mode) || (S_ISDIR (attr.mode) && made_up[i].directories)))
+            return made_up[i].get (self, ino, error);
+    }
+    return no_data (error, name);
+}
+
+/* @code NULL: removed. */
+static bool set_code (EcfsFs *self, uint64_t ino, const char *code, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, error))
+        return false;
+    if (!S_ISDIR (attr.mode))
+        return ecfs_fail (error, EPERM,
+                          "a code is chosen for a directory's new files; stored files need `ecfs recode`");
+    return (code == NULL || ecfs_archive_check_code (self->archive, code, error)) &&
+           ecfs_catalog_set_code (self->catalog, ino, code, error);
+}
+
+static bool change_made_up (EcfsFs *self, uint64_t ino, const char *name, const char *value, size_t size,
+                            GError **error)
+{
+    if (strcmp (name, VIRTUAL_PREFIX "code") != 0)
+        return ecfs_fail (error, EPERM, "%s can only be read", name);
+    g_autofree char *code = value == NULL ? NULL : g_strndup (value, size);
+    return set_code (self, ino, code == NULL ? NULL : g_strstrip (code), error);
+}
+
+/* Operations */
+
+static void reply_value (fuse_req_t req, const GByteArray *value, size_t size)
+{
+    if (size == 0)
+        fuse_reply_xattr (req, value->len);
+    else if (value->len > size)
+        fuse_reply_err (req, ERANGE);
+    else
+        fuse_reply_buf (req, (const char *) value->data, value->len);
+}
+
+/* The kernel asks for this at every write(2). */
+static bool known_without_capability (EcfsFs *self, uint64_t ino)
+{
+    ecfs_mutex_lock (&self->lock);
+    const EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
+    bool without = inode != NULL && inode->no_capability;
+    ecfs_mutex_unlock (&self->lock);
+    return without && !self->readonly;
+}
+
+static void note_capability (EcfsFs *self, uint64_t ino, bool absent)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
+    if (inode != NULL)
+        inode->no_capability = absent;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void op_getxattr (fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    bool capability = strcmp (name, CAPABILITY) == 0;
+    g_autoptr (GError) error = NULL;
+    if (is_refused (name)) {
+        fuse_reply_err (req, ENOTSUP);
+        return;
+    }
+    if (capability && known_without_capability (self, ino)) {
+        fuse_reply_err (req, ENODATA);
+        return;
+    }
+    g_autoptr (GByteArray) value = g_str_has_prefix (name, VIRTUAL_PREFIX)
+                                       ? get_made_up (self, ino, name, &error)
+                                       : ecfs_catalog_getxattr (self->catalog, ino, name, &error);
+    if (capability)
+        note_capability (self, ino, g_error_matches (error, ECFS_ERROR, ENODATA));
+    if (value != NULL)
+        reply_value (req, value, size);
+    else
+        ecfs_fs_reply_error (req, ino, name, error);
+}
+
+static void op_setxattr (fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    g_autoptr (GError) error = NULL;
+    if (is_refused (name)) {
+        fuse_reply_err (req, ENOTSUP);
+        return;
+    }
+    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX)
+                  ? change_made_up (self, ino, name, value, size, &error)
+                  : ecfs_catalog_setxattr (self->catalog, ino, name, value, size, flags, &error);
+    if (strcmp (name, CAPABILITY) == 0)
+        note_capability (self, ino, false);
+    if (ok)
+        fuse_reply_err (req, 0);
+    else
+        ecfs_fs_reply_error (req, ino, name, error);
+}
+
+static void op_removexattr (fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    EcfsFs *self = ecfs_fs_of (req);
+    g_autoptr (GError) error = NULL;
+    if (is_refused (name)) {
+        fuse_reply_err (req, ENOTSUP);
+        return;
+    }
+    bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) ? change_made_up (self, ino, name, NULL, 0, &error)
+                                                      : ecfs_catalog_removexattr (self->catalog, ino, name, &error);
+    if (ok)
+        fuse_reply_err (req, 0);
+    else
+        ecfs_fs_reply_error (req, ino, name, error);
+}
+
+static void op_listxattr (fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GByteArray) names = ecfs_catalog_listxattr (ecfs_fs_of (req)->catalog, ino, &error);
+    if (names != NULL)
+        reply_value (req, names, size);
+    else
+        ecfs_fs_reply_error (req, ino, "listing attributes", error);
+}
+
+void ecfs_fs_xattr_ops (struct fuse_lowlevel_ops *ops)
+{
+    ops->getxattr = op_getxattr;
+    ops->setxattr = op_setxattr;
+    ops->removexattr = op_removexattr;
+    ops->listxattr = op_listxattr;
+}
