@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent / "lab"))
 import lab  # noqa: E402
 
 SHM_NEEDED = 4 << 30
-LOG_LINES = 80
+LOG_LINES = 30
 
 
 @pytest.hookimpl(hookwrapper=True)

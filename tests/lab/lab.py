@@ -112,6 +112,7 @@ class Sshd:
         self.log = directory / "log"
         self.host_key = directory / "host_key"
         self.process = None
+        self.subsystem = "internal-sftp"  # with its options; of the next start
         self.port = 0
         make_key(self.host_key)
         (directory / "authorized_keys").write_text(keys.public)
@@ -147,7 +148,7 @@ class Sshd:
             f"ListenAddress 127.0.0.1:{port}", f"HostKey {self.host_key}", "PidFile none", "StrictModes no",
             f"AuthorizedKeysFile {self.directory}/authorized_keys", "PubkeyAuthentication yes", "UsePAM no",
             "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin yes",
-            "MaxStartups 200", "MaxSessions 200", "LogLevel VERBOSE", "Subsystem sftp internal-sftp", ""]))
+            "MaxStartups 200", "MaxSessions 200", "LogLevel VERBOSE", f"Subsystem sftp {self.subsystem}", ""]))
         sshd = shutil.which("sshd") or "/usr/sbin/sshd"  # it wants to be started by its full path
         with open(self.log, "ab") as log:
             process = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=log,
