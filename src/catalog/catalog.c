@@ -10,7 +10,7 @@
 
 #define RETRY_US     G_USEC_PER_SEC
 #define GROUP_US     (ECFS_CATALOG_GROUP_MS * 1000)
-#define GATHER_US    1000 /* how long a durable caller lets others join its COMMIT */
+#define GATHER_US    300 /* how long a durable caller lets others join its COMMIT */
 #define BUSY_MS      5000
 #define CHECKPOINT   2000 /* pages: 8 MiB, some 10 ms */
 #define SANE_COUNTER ((uint64_t) INT64_MAX)
@@ -116,12 +116,32 @@ static bool commit (EcfsCatalog *self, GError **error)
     g_byte_array_set_size (self->redo, 0);
     self->in_txn = false;
     self->durable_txn = self->txn;
+    self->last_group = self->n_waiting;
     ecfs_cond_broadcast (&self->committed);
     return true;
 }
 
+static void end_reading (EcfsCatalog *self)
+{
+    if (self->reading && !sqlite3_get_autocommit (self->db) && ecfs_control (self, STMT_ROLLBACK) != SQLITE_OK)
+        set_broken (self, sqlite3_errmsg (self->db));
+    self->reading = false;
+}
+
+/* Opening and closing a snapshot for each statement would cost more than most statements; so one is kept for a moment.
+ * A reader beside a writer must see what that commits: it gets none. */
+void ecfs_read_begin (EcfsCatalog *self)
+{
+    if (self->in_txn || self->reading || self->readonly || self->broken)
+        return;
+    self->reading = ecfs_control (self, STMT_BEGIN_READ) == SQLITE_OK; /* without it each statement has its own */
+    self->flush_at_us = ecfs_now_us () + GROUP_US;
+    ecfs_cond_signal (&self->wake);
+}
+
 static bool begin (EcfsCatalog *self, GError **error)
 {
+    end_reading (self);
     int rc = ecfs_control (self, STMT_BEGIN);
     if (rc != SQLITE_OK)
         return ecfs_db_fail (self->db, rc, error, self->path, "BEGIN");
@@ -206,20 +226,25 @@ void ecfs_op_enter (EcfsCatalog *self)
     atomic_fetch_sub (&self->n_entering, 1);
 }
 
-/* Whoever finds nobody about to join commits for all; the deadline is for joiners that fail before they get here. */
+/* Whoever completes the group commits for all of it: when nobody is about to take the lock, and as many wait as the
+ * last time (they tend to come again together), or GATHER_US have passed. */
 bool ecfs_op_wait (EcfsCatalog *self, GError **error)
 {
     uint64_t txn = self->txn;
     int64_t deadline_us = ecfs_now_us () + GATHER_US;
-    while (self->durable_txn < txn) {
+    bool ok = true;
+    self->n_waiting++;
+    while (ok && self->durable_txn < txn) {
+        bool complete = atomic_load (&self->n_entering) == 0 && self->n_waiting >= self->last_group;
         if (self->broken || self->failure != NULL)
-            return fail_state (self, error);
-        if (atomic_load (&self->n_entering) > 0 && ecfs_now_us () < deadline_us)
+            ok = fail_state (self, error);
+        else if (!complete && ecfs_now_us () < deadline_us)
             (void) ecfs_cond_wait_until (&self->committed, &self->lock, deadline_us); /* the loop looks */
-        else if (!commit (self, error))
-            return false;
+        else
+            ok = commit (self, error);
     }
-    return true;
+    self->n_waiting--;
+    return ok;
 }
 
 bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
@@ -236,11 +261,14 @@ static void *flush (void *data)
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
         int64_t now_us = ecfs_now_us ();
-        if (self->in_txn && now_us >= self->flush_at_us)
+        bool open = self->in_txn || self->reading;
+        if (self->reading && now_us >= self->flush_at_us)
+            end_reading (self);
+        else if (open && now_us >= self->flush_at_us)
             (void) commit (self, NULL); /* kept as failure, which everybody sees */
         else
             (void) ecfs_cond_wait_until (&self->wake, &self->lock,
-                                         self->in_txn ? self->flush_at_us : now_us + 60 * G_USEC_PER_SEC);
+                                         open ? self->flush_at_us : now_us + 60 * G_USEC_PER_SEC);
     }
     ecfs_mutex_unlock (&self->lock);
     return NULL;
@@ -414,6 +442,7 @@ bool ecfs_catalog_close (EcfsCatalog *self, GError **error)
     if (!self->readonly)
         (void) pthread_join (self->flusher, NULL); /* fails only for threads that are none */
     ecfs_mutex_lock (&self->lock);
+    end_reading (self);
     bool ok = self->broken ? fail_state (self, error) : commit (self, error);
     ecfs_mutex_unlock (&self->lock);
     free_catalog (self);

@@ -60,9 +60,12 @@ struct EcfsCatalog {
     bool in_txn;          /* open or failing */
     uint64_t txn;         /* number of the last transaction begun */
     uint64_t durable_txn; /* number of the last one committed */
+    bool reading;         /* a read transaction is open; never with in_txn */
+    unsigned n_waiting;   /* durable callers whose change is made */
+    unsigned last_group;  /* n_waiting at the last COMMIT */
     int64_t begun_us;
-    int64_t flush_at_us;
-    char *failure; /* why COMMIT fails, or NULL */
+    int64_t flush_at_us; /* when the flusher ends in_txn or reading */
+    char *failure;       /* why COMMIT fails, or NULL */
     bool broken;
     bool stopping;
     EcfsCond wake;      /* the flusher: flush_at_us or stopping changed */
@@ -80,6 +83,8 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (se
 bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error) ECFS_REQUIRES (self->lock);
 /** Returns when all changes up to now are on disk. */
 bool ecfs_op_wait (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock);
+/** A snapshot for the reads of the next moment. */
+void ecfs_read_begin (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
 void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock));
 
 /* An operation whose steps are @call, a bool expression that sets @error. */
@@ -103,6 +108,7 @@ void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock)
 #define READ(self, call)                                                                                               \
     ({                                                                                                                 \
         ecfs_mutex_lock (&(self)->lock);                                                                               \
+        ecfs_read_begin (self);                                                                                        \
         __typeof__ (call) result_ = (call);                                                                            \
         ecfs_mutex_unlock (&(self)->lock);                                                                             \
         result_;                                                                                                       \

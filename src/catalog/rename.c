@@ -78,8 +78,6 @@ static bool replace (EcfsCatalog *self, Move *move, EcfsAttr *ret_replaced, GErr
 static bool exchange (EcfsCatalog *self, Move *move, GError **error)
 {
     uint64_t parent = move->dir.attr.ino, new_parent = move->new_dir.attr.ino;
-    if (!move->has_target)
-        return ecfs_fail (error, ENOENT, "'%s' does not exist", move->new_name);
     if (!check_circle (self, &move->target, &move->dir, move->new_name, error))
         return false;
     int links = (S_ISDIR (move->target.attr.mode) ? 1 : 0) - (S_ISDIR (move->inode.attr.mode) ? 1 : 0);
@@ -102,6 +100,8 @@ static bool rename_entry (EcfsCatalog *self, Move *move, uint64_t parent, uint64
         return false;
     if (move->has_target && flags == RENAME_NOREPLACE)
         return ecfs_fail (error, EEXIST, "'%s' exists", move->new_name);
+    if (!move->has_target && flags == RENAME_EXCHANGE)
+        return ecfs_fail (error, ENOENT, "'%s' does not exist", move->new_name);
     if (move->has_target && move->target.attr.ino == move->inode.attr.ino)
         return true;
     if (!check_circle (self, &move->inode, &move->new_dir, move->name, error))

@@ -15,6 +15,7 @@
 /* clang-format off */
 #define ECFS_STATEMENTS(X) \
     X (BEGIN, "BEGIN IMMEDIATE") \
+    X (BEGIN_READ, "BEGIN DEFERRED") \
     X (COMMIT, "COMMIT") \
     X (ROLLBACK, "ROLLBACK") \
     X (SAVEPOINT, "SAVEPOINT op") \

@@ -1,0 +1,35 @@
+/* A record of the journal, as it comes back from an endpoint: every part of every item is looked at. */
+#include "catalog/journal.h"
+
+int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size);
+
+static uint64_t sum (EcfsJournalBytes part)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < part.size; i++)
+        total += part.bytes[i];
+    return total;
+}
+
+static uint64_t look (const EcfsJournalItem *item)
+{
+    uint64_t total = sum (item->name) + sum (item->value) + sum (item->code);
+    bool has_extents = item->type == ECFS_JOURNAL_CONTENT;
+    for (size_t i = 0; i < item->n_parts; i++)
+        total += has_extents ? ecfs_journal_extent (item, i).length : ecfs_journal_stripe (item, i).instance;
+    return total;
+}
+
+int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
+{
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    volatile uint64_t total = 0;
+    int result = ecfs_journal_open (&cursor, bytes, size);
+    if (result != 0)
+        return 0;
+    while ((result = ecfs_journal_next (&cursor, &item)) == 1)
+        total = total + look (&item);
+    g_assert (result == 0 || result == -EBADMSG || result == -ENOTSUP);
+    return 0;
+}
