@@ -250,7 +250,7 @@ bool ecfs_op_wait (EcfsCatalog *self, GError **error)
 bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error)
 {
     ecfs_op_enter (self);
-    bool ok = ecfs_op_wait (self, error);
+    bool ok = self->failure != NULL ? commit (self, error) : ecfs_op_wait (self, error);
     ecfs_mutex_unlock (&self->lock);
     return ok;
 }

@@ -49,7 +49,7 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
 
-/** Durable: everything before this call is on disk when it returns true. */
+/** Durable: everything before this call is on disk when it returns true. After a failed COMMIT it tries at once. */
 bool ecfs_catalog_barrier (EcfsCatalog *self, GError **error);
 
 const EcfsUuid *ecfs_catalog_archive (const EcfsCatalog *self);
