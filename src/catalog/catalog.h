@@ -6,14 +6,17 @@
  * Durability: namespace operations are visible to every later call at once and share a transaction that is committed
  * at most ECFS_CATALOG_GROUP_MS later (group commit). Functions marked *durable* return when their change, and so all
  * changes before it, are on disk; ecfs_catalog_barrier () waits for that alone. A crash leaves a prefix of the
- * operations. When COMMIT fails the changes stay in memory and visible, it is retried, and until it succeeds further
- * changes get EROFS with the reason.
+ * operations. When COMMIT fails the changes stay in memory and visible, it is retried each second, and until it
+ * succeeds further changes get EROFS with the reason. A durable call whose COMMIT fails returns EROFS too; its change
+ * is then among those kept, and may become durable later: what it announced or published must not be undone behind its
+ * back. EIO means that even keeping them failed: a critical message said so, and only reopening helps.
  *
  * Journal: every change of the namespace appends one record with the next sequence number to the journal table in the
  * same transaction (journal.h); its segments travel to the endpoints.
  *
  * Threads: all functions may be called from any thread; the catalog serialises them on its own lock, held over SQLite
- * only. Readers in other processes open the same file with ECFS_CATALOG_READONLY and see what is committed.
+ * only. Readers in other processes open the same file with ECFS_CATALOG_READONLY and see what is committed. A writer
+ * has a thread: open it after fork (2).
  *
  * Errors: ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, EMLINK, ENAMETOOLONG, ENODATA (no such xattr), EINVAL, EROFS as
  * POSIX has them; EBADMSG: the database is damaged (the text says to restore or `ecfs recover`); ENOTSUP: it was made
@@ -66,7 +69,7 @@ typedef struct EcfsAttr {
     uint32_t uid;
     uint32_t gid;
     uint64_t rdev;
-    uint64_t size; /* bytes: of content for files, of the target for symlinks, 0 for others */
+    uint64_t size; /* bytes: of content (staged, if there is such) for files, of the target for symlinks, else 0 */
     int64_t atime_ns;
     int64_t mtime_ns;
     int64_t ctime_ns;
@@ -88,7 +91,11 @@ typedef enum EcfsAttrMask {
 bool ecfs_catalog_lookup (EcfsCatalog *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error);
 bool ecfs_catalog_getattr (EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr, GError **error);
 
-/** Sets the fields in @mask (ECFS_ATTR_*) from @attr; ctime becomes now unless ECFS_ATTR_CTIME gives it. */
+/**
+ * Sets the fields in @mask (ECFS_ATTR_*) from @attr; ctime becomes now unless ECFS_ATTR_CTIME gives it. While the inode
+ * has a staging row that is not STORED a size is that of the staged bytes; otherwise it truncates or extends the
+ * committed content. EISDIR, EINVAL when that is asked of something else than a regular file.
+ */
 bool ecfs_catalog_setattr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, unsigned mask, EcfsAttr *ret_attr,
                            GError **error);
 
@@ -250,7 +257,7 @@ bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64
                                 GError **error);
 /** Durable: one more stripe of an intent, for a spare endpoint. */
 bool ecfs_catalog_intent_add (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error);
-/** Gives up: every stripe of the intent goes to the deletion queue, due at once. */
+/** Gives up: every stripe of the intent goes to the deletion queue, due at once. Nothing happens when it has ended. */
 bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **error);
 /** Aborts all intents: at mount, when nothing is in flight. */
 bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error);
@@ -270,15 +277,17 @@ typedef struct EcfsPublish {
 
 /**
  * Durable: one transaction makes the objects the file's whole content, queues what they replace for deletion, ends the
- * intents (their stripes that are not in the objects go to the deletion queue). ESTALE when the inode is gone (nlink 0
- * is not gone).
+ * intents (their stripes that are not in the objects go to the deletion queue). ESTALE when the inode, an intent or the
+ * staging row is gone (nlink 0 is not gone); EINVAL when a stripe was not announced or an extent is impossible. Then
+ * nothing has changed, and the intents are the caller's to abort.
  */
 bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, GError **error);
 
 /**
  * Durable compare-and-set for backfill and repair: the object is still there and has at this index the instance
- * @old_instance (0: none) → it gets @stripe, ends the intent it was announced with. ESTALE otherwise: the intent's
- * stripes go to the deletion queue.
+ * @old_instance (0: none) → it gets @stripe, which leaves the intent it was announced with; the intent ends with its
+ * last stripe. ESTALE otherwise: the intent's stripes with this index (all, when the object is gone) go to the deletion
+ * queue.
  */
 bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
                               uint64_t old_instance, int64_t intent, GError **error);
@@ -309,8 +318,10 @@ void ecfs_staging_row_free (EcfsStagingRow *row);
 
 /** A staging row for an inode that has content already. */
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
+/** While the state is OPEN or QUEUED the inode shows @size. ENOENT when the row is gone. */
 bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
                                const char *failure, GError **error);
+/** The inode shows its committed size again, unless other bytes of it are staged. Nothing happens when it is gone. */
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error);
 /** All rows, oldest first; GPtrArray of EcfsStagingRow with free function. */
 GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
