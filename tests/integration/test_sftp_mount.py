@@ -36,6 +36,9 @@ class World:
         for name in names:
             self.servers[name].start()
 
+    def all_active(self):
+        return all(endpoint["state"] == "active" for endpoint in self.archive.json("status")["endpoints"])
+
     def check(self, directory):
         """Everything is right in a copy, read from the endpoints."""
         lab.drop_caches()
@@ -51,9 +54,8 @@ def world(module_place):
 @pytest.fixture(autouse=True)
 def all_servers_back(world):
     yield
-    for server in world.servers.values():
-        if server.process is None:
-            server.start()
+    world.start(*(name for name, server in world.servers.items() if server.process is None))
+    lab.until(world.all_active, 90, "the mount has found out that all servers are back")
 
 
 def transferred(text):
@@ -168,6 +170,7 @@ def test_writing_goes_on_with_one_server_gone(world):
     world.kill("fjord")
     expected = lab.write_pattern(world.mount.path / "written", 10 << 20, 3)
     world.start("fjord")
+    lab.until(world.all_active, 90, "fjord is back")
     world.kill("amber")
     lab.drop_caches()
     assert lab.digest(world.mount.path / "written") == expected
