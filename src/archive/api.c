@@ -1,4 +1,5 @@
 #include "archive/api_priv.h"
+#include "archive/control.h"
 #include "archive/status.h"
 #include "util/lock.h"
 
@@ -214,10 +215,16 @@ bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void
 
 /* Facts */
 
-static char *to_text (JsonObject *object)
+static JsonNode *to_node (JsonObject *object)
 {
     JsonNode *node = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (node, object);
+    return node;
+}
+
+static char *to_text (JsonObject *object)
+{
+    JsonNode *node = to_node (object);
     char *text = json_to_string (node, TRUE);
     json_node_unref (node);
     return text;
@@ -234,23 +241,80 @@ char *ecfs_info (Ecfs *self, const char *path, GError **error)
     return info == NULL ? NULL : to_text (info);
 }
 
+/* Asks the mount of this archive; @request is taken. NULL without an error: it is not mounted. */
+static JsonNode *ask_mount (Ecfs *self, JsonObject *request, GError **error)
+{
+    g_autoptr (JsonNode) question = to_node (request);
+    GError *failure = NULL;
+    JsonNode *answer = ecfs_control_call (ecfs_archive_directory (self->archive), question, &failure);
+    if (answer != NULL)
+        return answer;
+    if (ecfs_errno (failure) == ENOTCONN)
+        g_error_free (failure);
+    else
+        g_propagate_error (error, failure);
+    return NULL;
+}
+
+static JsonObject *status_of_mount (JsonNode *answer, GError **error)
+{
+    JsonObject *object = JSON_NODE_HOLDS_OBJECT (answer) ? json_node_get_object (answer) : NULL;
+    JsonNode *status = object == NULL ? NULL : json_object_get_member (object, "status");
+    bool good = (status != NULL && JSON_NODE_HOLDS_OBJECT (status)) ||
+                ecfs_fail (error, EPROTO, "the mount's answer has no status: it may be of another version of ecfs");
+    if (!good)
+        return NULL;
+    JsonObject *facts = json_node_dup_object (status);
+    json_object_set_string_member (facts, "mountpoint",
+                                   json_object_get_string_member_with_default (object, "mountpoint", ""));
+    json_object_set_int_member (facts, "pid", json_object_get_int_member_with_default (object, "pid", 0));
+    return facts;
+}
+
 char *ecfs_status (Ecfs *self, GError **error)
 {
-    JsonObject *status = ecfs_archive_status (self->archive, PATIENCE_US, error);
-    if (status == NULL)
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "status");
+    GError *failure = NULL;
+    g_autoptr (JsonNode) answer =
+        self->writable ? (json_object_unref (request), NULL) : ask_mount (self, request, &failure);
+    JsonObject *status = NULL;
+    if (answer != NULL)
+        status = status_of_mount (answer, &failure);
+    else if (failure == NULL)
+        status = ecfs_archive_status (self->archive, PATIENCE_US, &failure);
+    if (status == NULL) {
+        g_propagate_error (error, failure);
         return NULL;
-    json_object_set_boolean_member (status, "mounted", FALSE);
+    }
+    json_object_set_boolean_member (status, "mounted", answer != NULL);
     return to_text (status);
 }
 
-bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error)
+/* Without a mount nothing moves: all is stored, or it waits for one. */
+static bool nothing_staged (Ecfs *self, GError **error)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (ecfs_archive_catalog (self->archive), error);
     if (rows == NULL)
         return false;
-    if (rows->len > 0)
-        return ecfs_fail (error, ENOTCONN,
-                          "%s is not mounted and has %u files in staging: mount it to have them stored",
-                          ecfs_archive_directory (self->archive), rows->len);
-    return true;
+    const char *directory = ecfs_archive_directory (self->archive);
+    return rows->len == 0 ||
+           ecfs_fail (error, ENOTCONN, "%s is not mounted and has %u files in staging: mount it to have them stored",
+                      directory, rows->len);
+}
+
+bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error)
+{
+    JsonObject *request = json_object_new ();
+    JsonArray *array = json_array_new ();
+    for (size_t i = 0; paths != NULL && paths[i] != NULL; i++)
+        json_array_add_string_element (array, paths[i]);
+    json_object_set_string_member (request, "verb", "wait");
+    json_object_set_boolean_member (request, "quorum", quorum);
+    json_object_set_array_member (request, "paths", array);
+    GError *failure = NULL;
+    g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
+    if (failure != NULL)
+        g_propagate_error (error, failure);
+    return answer != NULL || (failure == NULL && nothing_staged (self, error));
 }

@@ -1,0 +1,61 @@
+/* The program `ecfs`: finds the verb and runs it. */
+#include "tool.h"
+
+#define FUSE_USE_VERSION 31
+#include <fuse_lowlevel.h>
+#include <isa-l.h>
+#include <libssh2.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+const Verb tool_verbs[] = {
+    {"init", "ARCHIVE", "Makes an archive directory and marks its endpoints", verb_init},
+    {"mount", "ARCHIVE MOUNTPOINT", "Mounts an archive as a directory", verb_mount},
+    {"umount", "MOUNTPOINT", "Stores what is staged, then unmounts", verb_umount},
+    {"put", "ARCHIVE FILE... PATH", "Stores files and directories without a mount", verb_put},
+    {"get", "ARCHIVE PATH... DIR", "Fetches files and directories without a mount", verb_get},
+    {"ls", "ARCHIVE [PATH...]", "Lists names in an archive", verb_ls},
+    {"info", "ARCHIVE PATH...", "Tells how files are stored, stripe by stripe", verb_info},
+    {"status", "ARCHIVE", "Tells the state of endpoints, objects and staging", verb_status},
+    {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
+    {"endpoint", "list|add|test ARCHIVE ...", "Lists, adds and tests endpoints", verb_endpoint},
+    {NULL, NULL, NULL, NULL},
+};
+
+static void print_usage (FILE *to)
+{
+    fputs ("Usage: ecfs VERB [OPTION...] ARCHIVE ...\n\nVerbs:\n", to);
+    for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
+        fprintf (to, "  %-10s%s\n", verb->name, verb->summary);
+    fputs ("\necfs VERB --help explains a verb, ecfs --version says what is compiled in; see also ecfs(1).\n", to);
+}
+
+static void print_version (void)
+{
+    printf ("ecfs %s\n", ECFS_VERSION);
+    printf ("endpoints  file, sftp (libssh2 %s)\n", libssh2_version (0));
+    printf ("codes      rs (ISA-L %d.%d.%d), copies\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
+    printf ("catalog    SQLite %s\n", sqlite3_libversion ());
+    printf ("mount      FUSE %s\n", fuse_pkgversion ());
+}
+
+int main (int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp (name, "--version") == 0) {
+        print_version ();
+        return TOOL_DONE;
+    }
+    if (strcmp (name, "--help") == 0 || strcmp (name, "-h") == 0 || strcmp (name, "help") == 0) {
+        print_usage (stdout);
+        return TOOL_DONE;
+    }
+    for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
+        if (strcmp (verb->name, name) == 0)
+            return verb->run (verb, argc - 1, argv + 1);
+    if (argc > 1)
+        fprintf (stderr, "ecfs: unknown verb \"%s\"\n", name);
+    print_usage (stderr);
+    return TOOL_USAGE;
+}

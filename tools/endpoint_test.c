@@ -1,0 +1,297 @@
+#include "endpoint_test.h"
+
+#include "archive/archive.h"
+#include "util/lock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCRATCH_BYTES (4 << 20)
+#define RANGE_OFFSET  (1 << 20)
+#define RANGE_BYTES   (64 << 10)
+#define N_ROUND_TRIPS 5
+
+static double seconds_since (int64_t begin_us)
+{
+    return (double) MAX (ecfs_now_us () - begin_us, 1) / 1e6;
+}
+
+static uint8_t *make_bytes (void)
+{
+    uint8_t *bytes = g_malloc (SCRATCH_BYTES);
+    uint64_t state = 88172645463325252u;
+    for (size_t i = 0; i < SCRATCH_BYTES; i += sizeof state) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        memcpy (bytes + i, &state, sizeof state);
+    }
+    return bytes;
+}
+
+/* Adds what the endpoint can do, by name. */
+static void add_capabilities (JsonObject *result, unsigned capabilities)
+{
+    static const struct {
+        unsigned flag;
+        const char *word;
+    } all[] = {{ECFS_CAN_POSITION, "positional writes"},
+               {ECFS_CAN_RENAME, "rename"},
+               {ECFS_CAN_FSYNC, "fsync"},
+               {ECFS_CAN_SPACE, "space"},
+               {ECFS_CAN_LIST, "list"}};
+    JsonArray *words = json_array_new ();
+    for (size_t i = 0; i < G_N_ELEMENTS (all); i++)
+        if ((capabilities & all[i].flag) != 0)
+            json_array_add_string_element (words, all[i].word);
+    json_object_set_array_member (result, "can", words);
+}
+
+/* What the marker says; false when it is not the one that is expected (nil: none in particular). */
+static bool test_marker (EcfsEndpoint *endpoint, const EcfsMarker *expected, JsonObject *result, GError **error)
+{
+    EcfsMarker marker;
+    GError *missing = NULL;
+    bool any = ecfs_uuid_is_nil (&expected->archive);
+    if (!ecfs_endpoint_examine_wait (endpoint, &marker, &missing)) {
+        if (any && ecfs_errno (missing) == ENOENT) {
+            json_object_set_string_member (result, "marker", "none: it is free to become an endpoint");
+            g_error_free (missing);
+            return true;
+        }
+        g_propagate_error (error, missing);
+        return false;
+    }
+    char archive[ECFS_UUID_TEXT_SIZE], uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&marker.archive, archive);
+    ecfs_uuid_text (&marker.endpoint, uuid);
+    g_autofree char *text = g_strdup_printf ("endpoint %s of archive %s", uuid, archive);
+    json_object_set_string_member (result, "marker", text);
+    if (!any && !ecfs_uuid_equal (&marker.archive, &expected->archive))
+        return ecfs_fail (error, EPROTO, "endpoint %s: it belongs to another archive, %s: check its URL in ecfs.conf",
+                          ecfs_endpoint_name (endpoint), archive);
+    if (!any && !ecfs_uuid_equal (&marker.endpoint, &expected->endpoint))
+        return ecfs_fail (error, EPROTO,
+                          "endpoint %s: it is another endpoint of this archive, %s: check the URLs in ecfs.conf",
+                          ecfs_endpoint_name (endpoint), uuid);
+    return true;
+}
+
+static bool test_round_trip (EcfsEndpoint *endpoint, const char *name, JsonObject *result, GError **error)
+{
+    double best = G_MAXDOUBLE;
+    for (unsigned i = 0; i < N_ROUND_TRIPS; i++) {
+        uint64_t size = 0;
+        int64_t begin_us = ecfs_now_us ();
+        if (!ecfs_endpoint_size_wait (endpoint, name, &size, error))
+            return false;
+        if (size != SCRATCH_BYTES)
+            return ecfs_fail (error, EIO, "endpoint %s: a file of %d bytes has %" PRIu64 " there",
+                              ecfs_endpoint_name (endpoint), SCRATCH_BYTES, size);
+        best = MIN (best, seconds_since (begin_us));
+    }
+    json_object_set_double_member (result, "round_trip_ms", best * 1000);
+    return true;
+}
+
+static bool test_read (EcfsEndpoint *endpoint, const char *name, const uint8_t *bytes, JsonObject *result,
+                       GError **error)
+{
+    g_autofree uint8_t *to = g_malloc0 (SCRATCH_BYTES);
+    EcfsRange part = {.offset = RANGE_OFFSET, .size = RANGE_BYTES, .to = to};
+    if (!ecfs_endpoint_read_wait (endpoint, name, &part, 1, error))
+        return false;
+    if (memcmp (to, bytes + RANGE_OFFSET, RANGE_BYTES) != 0)
+        return ecfs_fail (error, EIO, "endpoint %s: a range comes back with other bytes",
+                          ecfs_endpoint_name (endpoint));
+    EcfsRange whole = {.offset = 0, .size = SCRATCH_BYTES, .to = to};
+    int64_t begin_us = ecfs_now_us ();
+    if (!ecfs_endpoint_read_wait (endpoint, name, &whole, 1, error))
+        return false;
+    json_object_set_double_member (result, "read_bytes_per_s", SCRATCH_BYTES / seconds_since (begin_us));
+    if (memcmp (to, bytes, SCRATCH_BYTES) != 0)
+        return ecfs_fail (error, EIO, "endpoint %s: a file comes back with other bytes", ecfs_endpoint_name (endpoint));
+    return true;
+}
+
+static bool test_gone (EcfsEndpoint *endpoint, const char *name, GError **error)
+{
+    uint64_t size;
+    g_autoptr (GError) gone = NULL;
+    if (!ecfs_endpoint_remove_wait (endpoint, name, error))
+        return false;
+    if (!ecfs_endpoint_size_wait (endpoint, name, &size, &gone) && ecfs_errno (gone) == ENOENT)
+        return true;
+    return ecfs_fail (error, EIO, "endpoint %s: a deleted file is still there", ecfs_endpoint_name (endpoint));
+}
+
+/* Write, commit, ask, read a range, read all, delete. */
+static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
+{
+    g_autofree uint8_t *bytes = make_bytes ();
+    EcfsUuid uuid = ecfs_uuid_new ();
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&uuid, text);
+    g_autofree char *name = g_strdup_printf ("scratch/test-%s", text);
+    int64_t begin_us = ecfs_now_us ();
+    if (!ecfs_endpoint_write_wait (endpoint, name, bytes, SCRATCH_BYTES, error))
+        return false;
+    json_object_set_double_member (result, "write_bytes_per_s", SCRATCH_BYTES / seconds_since (begin_us));
+    bool good = test_round_trip (endpoint, name, result, error) && test_read (endpoint, name, bytes, result, error);
+    GError *left = NULL;
+    if (test_gone (endpoint, name, &left))
+        return good;
+    if (!good) {
+        g_error_free (left); /* the first error tells more */
+        return false;
+    }
+    g_propagate_error (error, left);
+    return false;
+}
+
+static bool test_all (EcfsEndpoint *endpoint, const EcfsMarker *expected, JsonObject *result, GError **error)
+{
+    if (!test_marker (endpoint, expected, result, error) || !test_cycle (endpoint, result, error))
+        return false;
+    uint64_t free_bytes;
+    if (ecfs_endpoint_space_wait (endpoint, &free_bytes, NULL)) /* not every server tells */
+        json_object_set_int_member (result, "free_bytes", (int64_t) free_bytes);
+    return true;
+}
+
+static void test_endpoint (EcfsEndpoint *endpoint, const EcfsMarker *expected, JsonArray *results)
+{
+    JsonObject *result = json_object_new ();
+    const char *name = ecfs_endpoint_name (endpoint);
+    json_object_set_string_member (result, "name", name);
+    json_object_set_string_member (result, "url", ecfs_endpoint_url (endpoint));
+    GError *error = NULL;
+    bool works = test_all (endpoint, expected, result, &error);
+    add_capabilities (result, ecfs_endpoint_capabilities (endpoint));
+    json_object_set_boolean_member (result, "works", works);
+    if (!works) {
+        g_autofree char *text = g_utf8_make_valid (error->message, -1);
+        json_object_set_string_member (result, "error", text);
+        g_error_free (error);
+    }
+    json_array_add_object_element (results, result);
+}
+
+static bool is_named (const char *name, char **names, int n_names)
+{
+    for (int i = 0; i < n_names; i++)
+        if (strcmp (names[i], name) == 0)
+            return true;
+    return n_names == 0;
+}
+
+static bool check_names (const EcfsArchive *archive, char **names, int n_names, GError **error)
+{
+    for (int i = 0; i < n_names; i++) {
+        bool found = false;
+        for (size_t j = 0; j < ecfs_archive_n_endpoints (archive) && !found; j++)
+            found = strcmp (ecfs_archive_endpoint (archive, j)->name, names[i]) == 0;
+        if (!found)
+            return ecfs_fail (error, ENOENT,
+                              "the archive has no endpoint \"%s\": ecfs endpoint list tells which it has", names[i]);
+    }
+    return true;
+}
+
+bool endpoint_test_archive (const char *directory, char **names, int n_names, JsonArray *results, GError **error)
+{
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
+    if (archive == NULL || !check_names (archive, names, n_names, error) || !ecfs_archive_start (archive, error))
+        return false;
+    EcfsMarker expected = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (archive))};
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        expected.endpoint = endpoint->uuid;
+        if (endpoint->endpoint != NULL && is_named (endpoint->name, names, n_names))
+            test_endpoint (endpoint->endpoint, &expected, results);
+    }
+    ecfs_archive_stop (archive);
+    return true;
+}
+
+bool endpoint_test_urls (char **specs, JsonArray *results, GError **error)
+{
+    for (char **text = specs; *text != NULL; text++) {
+        g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (*text, error);
+        if (spec == NULL)
+            return false;
+        if (spec->options != NULL)
+            g_hash_table_remove (spec->options, "zone"); /* says nothing about the place itself */
+        EcfsMarker any = {0};
+        g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &any, error);
+        if (endpoint == NULL)
+            return false;
+        ecfs_endpoint_start (endpoint);
+        test_endpoint (endpoint, &any, results);
+        ecfs_endpoint_stop (endpoint);
+    }
+    return true;
+}
+
+/* Results for people */
+
+static void print_rate (JsonObject *result, const char *label, const char *member)
+{
+    if (!json_object_has_member (result, member))
+        return;
+    g_autofree char *rate = tool_bytes (tool_double (result, member));
+    printf ("  %-11s%s/s\n", label, rate);
+}
+
+static void print_can (JsonObject *result)
+{
+    JsonArray *words = json_object_get_array_member (result, "can");
+    if (json_array_get_length (words) == 0)
+        return;
+    fputs ("  can        ", stdout);
+    for (unsigned i = 0; i < json_array_get_length (words); i++)
+        printf ("%s%s", i > 0 ? ", " : "", json_array_get_string_element (words, i));
+    puts ("");
+}
+
+static void print_result (JsonObject *result)
+{
+    bool works = json_object_get_boolean_member (result, "works");
+    printf ("%s: %s\n  url        %s\n", tool_text (result, "name"), works ? "works" : "does not work",
+            tool_text (result, "url"));
+    if (json_object_has_member (result, "marker"))
+        printf ("  marker     %s\n", tool_text (result, "marker"));
+    print_can (result);
+    if (json_object_has_member (result, "round_trip_ms")) {
+        g_autofree char *time = tool_seconds (tool_double (result, "round_trip_ms") / 1000);
+        printf ("  round trip %s\n", time);
+    }
+    print_rate (result, "write", "write_bytes_per_s");
+    print_rate (result, "read", "read_bytes_per_s");
+    if (json_object_has_member (result, "free_bytes")) {
+        g_autofree char *free_bytes = tool_bytes ((double) tool_number (result, "free_bytes"));
+        printf ("  free       %s\n", free_bytes);
+    }
+}
+
+bool endpoint_test_print (const char *verb, JsonArray *results, bool json)
+{
+    bool good = true;
+    for (unsigned i = 0; i < json_array_get_length (results); i++) {
+        JsonObject *result = json_array_get_object_element (results, i);
+        if (!json)
+            print_result (result);
+        if (json_object_get_boolean_member (result, "works"))
+            continue;
+        good = false;
+        fflush (stdout);
+        tool_say (verb, "%s", tool_text (result, "error"));
+    }
+    if (json) {
+        JsonNode *node = json_node_new (JSON_NODE_ARRAY);
+        json_node_set_array (node, results);
+        tool_print_json (node);
+    }
+    return good;
+}

@@ -1,0 +1,234 @@
+#include "tool.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void tool_say (const char *verb, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    g_autofree char *text = g_strdup_vprintf (format, args);
+    va_end (args);
+    g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+    for (char **line = lines; *line != NULL; line++)
+        fprintf (stderr, "ecfs %s: %s\n", verb, *line);
+}
+
+int tool_fail (const char *verb, GError *error, int status)
+{
+    tool_say (verb, "%s", error->message);
+    g_error_free (error);
+    return status;
+}
+
+static void usage_error (const Verb *verb, const char *text)
+{
+    tool_say (verb->name, "%s", text);
+    fprintf (stderr, "Usage: ecfs %s [OPTION...] %s (see ecfs %s --help)\n", verb->name, verb->arguments, verb->name);
+    exit (TOOL_USAGE);
+}
+
+/* GLib's own --help has a character in it that ASCII has not. */
+static void print_help (GOptionContext *context)
+{
+    g_autofree char *help = g_option_context_get_help (context, FALSE, NULL);
+    g_auto (GStrv) parts = g_strsplit (help, "\342\200\246", -1);
+    g_autofree char *plain = g_strjoinv ("...", parts);
+    fputs (plain, stdout);
+}
+
+static GOptionContext *option_context (const Verb *verb, const GOptionEntry *options, gboolean *help)
+{
+    const GOptionEntry own[] = {{"help", 'h', 0, G_OPTION_ARG_NONE, help, "Explain this verb", NULL}, {NULL}};
+    GOptionContext *context = g_option_context_new (verb->arguments);
+    g_autofree char *summary = g_strdup_printf ("%s.", verb->summary);
+    g_option_context_set_help_enabled (context, FALSE);
+    g_option_context_set_summary (context, summary);
+    g_option_context_set_description (context, "Exit status: 0 done, 1 failed, 2 wrong usage.");
+    if (options != NULL)
+        g_option_context_add_main_entries (context, options, NULL);
+    g_option_context_add_main_entries (context, own, NULL);
+    return context;
+}
+
+int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max)
+{
+    gboolean help = FALSE;
+    g_autofree char *program = g_strdup_printf ("ecfs %s", verb->name);
+    g_set_prgname (program);
+    g_autoptr (GOptionContext) context = option_context (verb, options, &help);
+    g_autoptr (GError) error = NULL;
+    if (!g_option_context_parse (context, &argc, &argv, &error))
+        usage_error (verb, error->message);
+    if (help) {
+        print_help (context);
+        exit (TOOL_DONE);
+    }
+    if (argc > 1 && strcmp (argv[1], "--") == 0) {
+        memmove (argv + 1, argv + 2, (size_t) (argc - 1) * sizeof *argv);
+        argc--;
+    }
+    if (argc - 1 < min)
+        usage_error (verb, "an argument is missing");
+    if (argc - 1 > max)
+        usage_error (verb, "there are too many arguments");
+    return argc;
+}
+
+char *tool_bytes (double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned unit = 0;
+    while (bytes >= 1000 && unit + 1 < G_N_ELEMENTS (units)) {
+        bytes /= 1024;
+        unit++;
+    }
+    return g_strdup_printf (unit > 0 && bytes < 10 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+char *tool_seconds (double seconds)
+{
+    if (seconds < 0.0001)
+        return g_strdup ("< 0.1 ms");
+    if (seconds < 1)
+        return g_strdup_printf (seconds < 0.01 ? "%.1f ms" : "%.0f ms", seconds * 1000);
+    if (seconds < 120)
+        return g_strdup_printf ("%.0f s", seconds);
+    if (seconds < 7200)
+        return g_strdup_printf ("%.0f min", seconds / 60);
+    return seconds < 172800 ? g_strdup_printf ("%.0f h", seconds / 3600)
+                            : g_strdup_printf ("%.0f days", seconds / 86400);
+}
+
+char *tool_printable (const char *text)
+{
+    char *copy = g_strdup (text);
+    if (isatty (STDOUT_FILENO))
+        for (char *c = copy; *c != '\0'; c++)
+            if (g_ascii_iscntrl (*c))
+                *c = '?';
+    return copy;
+}
+
+static unsigned width (const char *text)
+{
+    return g_utf8_validate (text, -1, NULL) ? (unsigned) g_utf8_strlen (text, -1) : (unsigned) strlen (text);
+}
+
+void tool_table (const GPtrArray *cells, unsigned n_columns, const char *indent)
+{
+    g_autofree unsigned *widths = g_new0 (unsigned, n_columns);
+    for (unsigned i = 0; i < cells->len; i++)
+        widths[i % n_columns] = MAX (widths[i % n_columns], width (g_ptr_array_index (cells, i)));
+    for (unsigned i = 0; i < cells->len; i++) {
+        const char *cell = g_ptr_array_index (cells, i);
+        unsigned column = i % n_columns;
+        bool last = column + 1 == n_columns;
+        unsigned gap = last ? 0 : widths[column] - width (cell) + 2;
+        printf ("%s%s%*s%s", column == 0 ? indent : "", cell, (int) gap, "", last ? "\n" : "");
+    }
+}
+
+void tool_print_json (JsonNode *node)
+{
+    g_autofree char *text = json_to_string (node, TRUE);
+    json_node_unref (node);
+    puts (text);
+}
+
+JsonObject *tool_json_object (const char *text)
+{
+    g_autoptr (JsonNode) node = json_from_string (text, NULL);
+    return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_dup_object (node) : json_object_new ();
+}
+
+const char *tool_text (JsonObject *object, const char *member)
+{
+    return json_object_get_string_member_with_default (object, member, "");
+}
+
+int64_t tool_number (JsonObject *object, const char *member)
+{
+    return json_object_get_int_member_with_default (object, member, 0);
+}
+
+double tool_double (JsonObject *object, const char *member)
+{
+    return json_object_get_double_member_with_default (object, member, 0);
+}
+
+/* Transfers */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal (int number)
+{
+    (void) number;
+    interrupted = 1;
+}
+
+static bool on_progress (void *user, const EcfsProgress *progress)
+{
+    ToolTransfer *self = user;
+    self->last = *progress;
+    double seconds = (double) (g_get_monotonic_time () - self->begin_us) / 1e6;
+    if (self->terminal && seconds >= 1) {
+        g_autofree char *bytes = tool_bytes ((double) progress->bytes_done);
+        g_autofree char *wire = tool_bytes ((double) progress->wire_bytes);
+        g_autofree char *rate = tool_bytes ((double) progress->wire_bytes / seconds);
+        fprintf (stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " files, %s; on the wire %s, %s/s", progress->n_done,
+                 progress->n_found, bytes, wire, rate);
+        self->shown = true;
+    }
+    return !interrupted;
+}
+
+static void clear_progress (ToolTransfer *self)
+{
+    if (self->shown)
+        fputs ("\r\033[K", stderr);
+    self->shown = false;
+}
+
+static void on_problem (void *user, const GError *error, bool warning)
+{
+    ToolTransfer *self = user;
+    clear_progress (self);
+    self->n_problems += !warning;
+    tool_say (self->verb, "%s%s", warning ? "warning: " : "", error->message);
+}
+
+void tool_transfer_begin (ToolTransfer *self, const char *verb)
+{
+    *self = (ToolTransfer){.transfer = {.progress = on_progress, .problem = on_problem, .user = self},
+                           .verb = verb,
+                           .begin_us = g_get_monotonic_time (),
+                           .terminal = isatty (STDERR_FILENO)};
+    /* The second signal ends the program at once. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int) SA_RESETHAND};
+    sigaction (SIGINT, &action, NULL);
+    sigaction (SIGTERM, &action, NULL);
+}
+
+int tool_transfer_end (ToolTransfer *self, GError *error)
+{
+    clear_progress (self);
+    if (self->last.n_not_full > 0)
+        tool_say (self->verb,
+                  "%" PRIu64 " of %" PRIu64 " files are stored with fewer stripes than their code has, since endpoints "
+                  "could not be reached: ecfs status and ecfs info tell how safe they are",
+                  self->last.n_not_full, self->last.n_found);
+    if (error == NULL)
+        return TOOL_DONE;
+    /* One failed file was told already. */
+    if (self->n_problems == 1 && self->last.n_found <= 1)
+        g_error_free (error);
+    else
+        (void) tool_fail (self->verb, error, TOOL_FAILED);
+    return TOOL_FAILED;
+}

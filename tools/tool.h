@@ -1,0 +1,92 @@
+/*
+ * What the verbs of `ecfs` share: the table of verbs, options, messages, figures for people, progress on a terminal.
+ *
+ * Exit status: 0 done, 1 failed, 2 wrong usage. Facts go to stdout, messages to stderr as "ecfs VERB: text".
+ */
+#ifndef ECFS_TOOL_H
+#define ECFS_TOOL_H
+
+#include "ecfs/ecfs.h"
+
+#include <json-glib/json-glib.h>
+
+enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+
+typedef struct Verb {
+    const char *name;
+    const char *arguments; /* behind the options, for the usage line */
+    const char *summary;   /* one line */
+    int (*run) (const struct Verb *verb, int argc, char **argv);
+} Verb;
+
+extern const Verb tool_verbs[]; /* the last has a NULL name */
+
+int verb_init (const Verb *verb, int argc, char **argv);
+int verb_mount (const Verb *verb, int argc, char **argv);
+int verb_umount (const Verb *verb, int argc, char **argv);
+int verb_put (const Verb *verb, int argc, char **argv);
+int verb_get (const Verb *verb, int argc, char **argv);
+int verb_ls (const Verb *verb, int argc, char **argv);
+int verb_info (const Verb *verb, int argc, char **argv);
+int verb_status (const Verb *verb, int argc, char **argv);
+int verb_wait (const Verb *verb, int argc, char **argv);
+int verb_endpoint (const Verb *verb, int argc, char **argv);
+
+/**
+ * Parses the options of a verb off @argv and checks that @min to @max arguments are left (behind argv[0]), else says so
+ * and ends the program with status 2; `--help` ends it with 0. Returns the new argc.
+ */
+int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max);
+
+/** Prints "ecfs VERB: text" for each line of the text. */
+void tool_say (const char *verb, const char *format, ...) G_GNUC_PRINTF (2, 3);
+
+/** tool_say () of the error, which is taken. Returns @status. */
+int tool_fail (const char *verb, GError *error, int status);
+
+/** "17 B", "1.4 KiB", "23 MiB": three digits that matter; g_free (). */
+char *tool_bytes (double bytes);
+
+/** "0.4 ms", "12 s", "3 h"; g_free (). */
+char *tool_seconds (double seconds);
+
+/** @text with what a terminal would obey made harmless when stdout is one; g_free (). */
+char *tool_printable (const char *text);
+
+/** Prints rows of @n_columns cells, each column as wide as its widest; the last cell of a row is not padded. */
+void tool_table (const GPtrArray *cells, unsigned n_columns, const char *indent);
+
+/** Prints JSON to stdout; @node is taken. */
+void tool_print_json (JsonNode *node);
+
+/** The object in a JSON text that libecfs made. */
+JsonObject *tool_json_object (const char *text);
+
+/* Members of JSON objects that may be absent. */
+const char *tool_text (JsonObject *object, const char *member);
+int64_t tool_number (JsonObject *object, const char *member);
+double tool_double (JsonObject *object, const char *member);
+
+/** A table cell; takes @text. */
+static inline void tool_cell (GPtrArray *cells, char *text)
+{
+    g_ptr_array_add (cells, text);
+}
+
+/* Transfers: progress on a terminal, problems as messages, Ctrl-C as a request to end. */
+
+typedef struct ToolTransfer {
+    EcfsTransfer transfer;
+    const char *verb;
+    int64_t begin_us;
+    bool shown;
+    bool terminal;
+    uint64_t n_problems;
+    EcfsProgress last;
+} ToolTransfer;
+
+void tool_transfer_begin (ToolTransfer *self, const char *verb);
+/** Says what is left to say after ecfs_put () or ecfs_get (); @error is taken, NULL when they succeeded. */
+int tool_transfer_end (ToolTransfer *self, GError *error);
+
+#endif

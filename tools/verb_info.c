@@ -1,0 +1,115 @@
+/* info and wait: what is known of single files */
+#include "tool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void print_stripes (JsonObject *info)
+{
+    JsonArray *stripes = json_object_get_array_member (info, "stripes");
+    bool many = json_array_get_length (json_object_get_array_member (info, "objects")) > 1;
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    for (unsigned i = 0; i < json_array_get_length (stripes); i++) {
+        JsonObject *stripe = json_array_get_object_element (stripes, i);
+        if (many)
+            tool_cell (cells, g_strdup (tool_text (stripe, "object")));
+        tool_cell (cells, g_strdup_printf ("%" PRIi64, tool_number (stripe, "index")));
+        tool_cell (cells, g_strdup (tool_text (stripe, "endpoint")));
+        tool_cell (cells, g_strdup (tool_text (stripe, "state")));
+        tool_cell (cells, tool_bytes ((double) tool_number (stripe, "size")));
+    }
+    tool_table (cells, many ? 5 : 4, "    ");
+}
+
+static void print_stored (JsonObject *info)
+{
+    int64_t size = tool_number (info, "size"), stored = tool_number (info, "stripe_bytes");
+    g_autofree char *text = tool_bytes ((double) stored);
+    printf ("  stored     %s (%" PRIi64 " bytes)", text, stored);
+    if (size > 0)
+        printf (", %.2f times the content", (double) stored / (double) size);
+    puts ("");
+}
+
+static void print_file (JsonObject *info)
+{
+    printf ("  code       %s", tool_text (info, "code"));
+    if (json_object_has_member (info, "tolerance"))
+        printf (", any %" PRIi64 " stripes may be lost", tool_number (info, "tolerance"));
+    printf ("\n  state      %s\n", tool_text (info, "state"));
+    if (json_object_has_member (info, "digest"))
+        printf ("  digest     xxh3-128 %s\n", tool_text (info, "digest"));
+    print_stored (info);
+    if (json_array_get_length (json_object_get_array_member (info, "stripes")) > 0)
+        puts ("  stripes");
+    print_stripes (info);
+}
+
+static void print_info (JsonObject *info)
+{
+    g_autofree char *path = tool_printable (tool_text (info, "path"));
+    g_autofree char *size = tool_bytes ((double) tool_number (info, "size"));
+    puts (path);
+    printf ("  type       %s\n", tool_text (info, "type"));
+    printf ("  size       %s (%" PRIi64 " bytes)\n", size, tool_number (info, "size"));
+    if (json_object_has_member (info, "stripes"))
+        print_file (info);
+    else if (json_object_has_member (info, "code"))
+        printf ("  code       %s for new files\n", tool_text (info, "code"));
+}
+
+/* One object for one path, else an array. */
+static void print_all (JsonArray *infos, bool json, int n_paths)
+{
+    if (json) {
+        JsonNode *node = json_node_new (JSON_NODE_ARRAY);
+        json_node_set_array (node, infos);
+        if (n_paths == 1 && json_array_get_length (infos) == 1) {
+            JsonNode *only = json_array_dup_element (infos, 0);
+            json_node_unref (node);
+            node = only;
+        }
+        tool_print_json (node);
+        return;
+    }
+    for (unsigned i = 0; i < json_array_get_length (infos); i++)
+        print_info (json_array_get_object_element (infos, i));
+}
+
+int verb_info (const Verb *verb, int argc, char **argv)
+{
+    gboolean json = FALSE;
+    const GOptionEntry options[] = {
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object, or an array for several paths", NULL}, {NULL}};
+    argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    if (ecfs == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    int status = TOOL_DONE;
+    g_autoptr (JsonArray) infos = json_array_new ();
+    for (int i = 2; i < argc; i++) {
+        g_autofree char *text = ecfs_info (ecfs, argv[i], &error);
+        if (text == NULL) {
+            status = tool_fail (verb->name, g_steal_pointer (&error), TOOL_FAILED);
+            continue;
+        }
+        json_array_add_object_element (infos, tool_json_object (text));
+    }
+    print_all (infos, json, argc - 2);
+    return status;
+}
+
+int verb_wait (const Verb *verb, int argc, char **argv)
+{
+    gboolean quorum = FALSE;
+    const GOptionEntry options[] = {
+        {"quorum", 'q', 0, G_OPTION_ARG_NONE, &quorum, "Until it is committed, not until all stripes are stored", NULL},
+        {NULL}};
+    argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    if (ecfs == NULL || !ecfs_wait (ecfs, argc > 2 ? (const char *const *) argv + 2 : NULL, quorum, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    return TOOL_DONE;
+}

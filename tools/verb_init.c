@@ -1,0 +1,141 @@
+#include "tool.h"
+
+#include "archive/archive.h"
+#include "codec/codec.h"
+#include "object/placement.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct InitArguments {
+    char *code;
+    char **endpoints;
+    char **settings;
+} InitArguments;
+
+static bool apply_setting (EcfsConfig *config, const char *setting, GError **error)
+{
+    const char *equals = strchr (setting, '=');
+    if (equals == NULL)
+        return ecfs_fail (error, EINVAL, "\"%s\" is not KEY=VALUE", setting);
+    g_autofree char *key = g_strndup (setting, (size_t) (equals - setting));
+    return ecfs_config_set (config, key, equals + 1, error);
+}
+
+static bool apply_endpoint (EcfsConfig *config, const char *text, GError **error)
+{
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
+    EcfsConfigEndpoint *endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    return endpoint != NULL && ecfs_config_add_endpoint (config, endpoint, error);
+}
+
+static bool check_count (const EcfsConfig *config, const EcfsCodec *codec, GError **error)
+{
+    unsigned n = ecfs_codec_n (codec), n_endpoints = config->endpoints->len;
+    if (n_endpoints == 0)
+        return ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each");
+    if (n_endpoints >= n || config->allow_double)
+        return true;
+    return ecfs_fail (error, EINVAL,
+                      "%s needs %u endpoints and there are %u: name more, choose another --code, or let endpoints hold "
+                      "several stripes of a file with --set allow_double=yes, which protects against less",
+                      ecfs_codec_code (codec), n, n_endpoints);
+}
+
+static EcfsConfig *make_config (const InitArguments *arguments, GError **error)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_new ();
+    if (arguments->code != NULL && !ecfs_config_set (config, "code", arguments->code, error))
+        return NULL;
+    for (char **setting = arguments->settings; setting != NULL && *setting != NULL; setting++)
+        if (!apply_setting (config, *setting, error))
+            return NULL;
+    for (char **text = arguments->endpoints; text != NULL && *text != NULL; text++)
+        if (!apply_endpoint (config, *text, error))
+            return NULL;
+    if (!ecfs_config_check (config, error))
+        return NULL;
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
+    if (codec == NULL || !check_count (config, codec, error))
+        return NULL;
+    return g_steal_pointer (&config);
+}
+
+/* How the stripes of one file would lie: how many endpoints, and how many zones, may vanish. */
+typedef struct Protection {
+    unsigned n_zones;
+    int endpoints, zones;
+} Protection;
+
+static unsigned number_zones (const EcfsConfig *config, EcfsPlace *places)
+{
+    unsigned n_zones = 0;
+    for (unsigned i = 0; i < config->endpoints->len; i++) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        unsigned first = 0;
+        while (strcmp (((const EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, first))->zone,
+                       endpoint->zone) != 0)
+            first++;
+        places[i] = (EcfsPlace){.zone = first, .usable = true};
+        n_zones += first == i;
+    }
+    return n_zones;
+}
+
+static Protection protection_of (const EcfsConfig *config, const EcfsCodec *codec)
+{
+    unsigned n = ecfs_codec_n (codec), n_places = config->endpoints->len;
+    g_autofree EcfsPlace *places = g_new0 (EcfsPlace, n_places);
+    size_t position[ECFS_CODEC_MAX_N], zone[ECFS_CODEC_MAX_N] = {0};
+    bool wanted[ECFS_CODEC_MAX_N], present[ECFS_CODEC_MAX_N];
+    Protection protection = {.n_zones = number_zones (config, places)};
+    for (unsigned i = 0; i < n; i++)
+        wanted[i] = true;
+    (void) ecfs_place (places, n_places, wanted, n, config->allow_double ? n : 1, 0, position); /* seen below */
+    for (unsigned i = 0; i < n; i++) {
+        present[i] = position[i] != SIZE_MAX;
+        zone[i] = present[i] ? places[position[i]].zone : 0;
+    }
+    protection.endpoints = ecfs_holders_guarantee (codec, present, position);
+    protection.zones = ecfs_holders_guarantee (codec, present, zone);
+    return protection;
+}
+
+static void print_protection (const char *directory, const EcfsConfig *config)
+{
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, NULL);
+    if (codec == NULL)
+        return; /* it was there a moment ago, and the archive is made */
+    Protection protection = protection_of (config, codec);
+    unsigned n = ecfs_codec_n (codec), n_endpoints = config->endpoints->len;
+    printf (
+        "%s: %s over %u endpoints: any %d of them may vanish and every file stays readable; a byte takes %.2f bytes.\n",
+        directory, config->code, n_endpoints, protection.endpoints, (double) n / ecfs_codec_k (codec));
+    if (protection.n_zones < n_endpoints)
+        printf ("They lie in %u zones, of which any %d may vanish.%s\n", protection.n_zones, protection.zones,
+                protection.zones == 0 ? " No zone may: spread them over more." : "");
+}
+
+int verb_init (const Verb *verb, int argc, char **argv)
+{
+    InitArguments arguments = {0};
+    const GOptionEntry options[] = {
+        {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code, "How files are made redundant (rs:4+2)", "CODE"},
+        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints, "An endpoint; once for each",
+         "[NAME=]URL[,KEY=VALUE...]"},
+        {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
+         "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
+        {NULL}};
+    (void) tool_parse (verb, options, argc, argv, 1, 1);
+    GError *error = NULL;
+    g_autoptr (EcfsConfig) config = make_config (&arguments, &error);
+    g_free (arguments.code);
+    g_strfreev (arguments.endpoints);
+    g_strfreev (arguments.settings);
+    if (config == NULL)
+        return tool_fail (verb->name, error, TOOL_USAGE);
+    if (!ecfs_archive_init (argv[1], config, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    print_protection (argv[1], config);
+    return TOOL_DONE;
+}

@@ -1,0 +1,153 @@
+#include "tool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static char *rate (JsonObject *endpoint, const char *member)
+{
+    double bytes_per_s = tool_double (endpoint, member);
+    if (bytes_per_s <= 0)
+        return g_strdup ("-");
+    g_autofree char *bytes = tool_bytes (bytes_per_s);
+    return g_strdup_printf ("%s/s", bytes);
+}
+
+static void add_header (GPtrArray *cells)
+{
+    static const char *const titles[] = {"ENDPOINT", "STATE", "ZONE", "READ", "WRITE", "ROUND TRIP", "FREE", "URL"};
+    for (size_t i = 0; i < G_N_ELEMENTS (titles); i++)
+        tool_cell (cells, g_strdup (titles[i]));
+}
+
+static const char *state_of (JsonObject *endpoint)
+{
+    const char *state = tool_text (endpoint, "state");
+    bool silent = g_str_equal (state, "active") && !json_object_get_boolean_member (endpoint, "connected");
+    return silent ? "no answer yet" : state;
+}
+
+static void print_endpoints (JsonObject *status)
+{
+    JsonArray *endpoints = json_object_get_array_member (status, "endpoints");
+    unsigned n = json_array_get_length (endpoints);
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    add_header (cells);
+    for (unsigned i = 0; i < n; i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        double round_trip_ms = tool_double (endpoint, "round_trip_ms");
+        tool_cell (cells, g_strdup (tool_text (endpoint, "name")));
+        tool_cell (cells, g_strdup (state_of (endpoint)));
+        tool_cell (cells, g_strdup (tool_text (endpoint, "zone")));
+        tool_cell (cells, rate (endpoint, "read_bytes_per_s"));
+        tool_cell (cells, rate (endpoint, "write_bytes_per_s"));
+        tool_cell (cells, round_trip_ms > 0 ? tool_seconds (round_trip_ms / 1000) : g_strdup ("-"));
+        tool_cell (cells, json_object_has_member (endpoint, "free_bytes")
+                              ? tool_bytes ((double) tool_number (endpoint, "free_bytes"))
+                              : g_strdup ("-"));
+        tool_cell (cells, g_strdup (tool_text (endpoint, "url")));
+    }
+    tool_table (cells, 8, "");
+    for (unsigned i = 0; i < n; i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        if (json_object_has_member (endpoint, "reason"))
+            printf ("  %s\n", tool_text (endpoint, "reason"));
+    }
+}
+
+static void print_objects (JsonObject *status)
+{
+    JsonObject *objects = json_object_get_object_member (status, "objects");
+    int64_t content = tool_number (status, "content_bytes"), stored = tool_number (status, "stripe_bytes");
+    g_autofree char *content_text = tool_bytes ((double) content);
+    g_autofree char *stored_text = tool_bytes ((double) stored);
+    printf ("files      %" PRIi64 " with %s", tool_number (status, "files"), content_text);
+    if (content > 0)
+        printf (", stored in %s, %.2f times the content", stored_text, (double) stored / (double) content);
+    printf ("\nobjects    %" PRIi64 " full, %" PRIi64 " degraded, %" PRIi64 " unreadable\n",
+            tool_number (objects, "full"), tool_number (objects, "degraded"), tool_number (objects, "unreadable"));
+    if (!json_object_has_member (objects, "guarantee"))
+        return;
+    int64_t guarantee = tool_number (objects, "guarantee");
+    if (guarantee >= 0)
+        printf ("guarantee  any %" PRIi64 " more endpoints may vanish now, every stored file stays readable\n",
+                guarantee);
+    else
+        puts ("guarantee  none: some files cannot be read before endpoints return");
+}
+
+static void print_row (JsonObject *row)
+{
+    double age = (double) g_get_real_time () / 1e6 - (double) tool_number (row, "since");
+    g_autofree char *since = tool_seconds (MAX (age, 0));
+    g_autofree char *path = tool_printable (tool_text (row, "path"));
+    printf ("  %s: %s for %s\n", path, tool_text (row, "state"), since);
+    if (json_object_has_member (row, "error"))
+        printf ("    %s\n", tool_text (row, "error"));
+}
+
+static void print_staging (JsonObject *status)
+{
+    JsonObject *staging = json_object_get_object_member (status, "staging");
+    int64_t n_files = tool_number (staging, "files");
+    if (n_files == 0) {
+        puts ("staging    nothing waits");
+        return;
+    }
+    g_autofree char *bytes = tool_bytes ((double) tool_number (staging, "bytes"));
+    printf ("staging    %" PRIi64 " files with %s wait, %" PRIi64 " had failures\n", n_files, bytes,
+            tool_number (staging, "failed"));
+    JsonArray *oldest = json_object_get_array_member (staging, "oldest");
+    for (unsigned i = 0; i < json_array_get_length (oldest); i++)
+        print_row (json_array_get_object_element (oldest, i));
+    if (!json_object_get_boolean_member (status, "mounted"))
+        puts ("  the archive is not mounted: mount it to have them stored");
+}
+
+static void print_interrupted (JsonObject *status)
+{
+    JsonArray *names = json_object_get_array_member (status, "interrupted");
+    if (json_array_get_length (names) == 0)
+        return;
+    printf ("interrupted, in %s/interrupted: what was written and not flushed when a mount died\n",
+            tool_text (status, "directory"));
+    for (unsigned i = 0; i < json_array_get_length (names); i++) {
+        g_autofree char *name = tool_printable (json_array_get_string_element (names, i));
+        printf ("  %s\n", name);
+    }
+}
+
+static void print_status (JsonObject *status)
+{
+    printf ("%s  archive %s, %s, new files %s\n\n", tool_text (status, "directory"), tool_text (status, "archive"),
+            json_object_get_boolean_member (status, "mounted") ? "mounted" : "not mounted", tool_text (status, "code"));
+    print_endpoints (status);
+    puts ("");
+    print_objects (status);
+    if (json_object_has_member (status, "free_bytes")) {
+        g_autofree char *free_bytes = tool_bytes ((double) tool_number (status, "free_bytes"));
+        printf ("room       for %s more\n", free_bytes);
+    }
+    if (tool_number (status, "deletions") > 0)
+        printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
+    print_staging (status);
+    print_interrupted (status);
+}
+
+int verb_status (const Verb *verb, int argc, char **argv)
+{
+    gboolean json = FALSE;
+    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL}, {NULL}};
+    (void) tool_parse (verb, options, argc, argv, 1, 1);
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    g_autofree char *text = ecfs == NULL ? NULL : ecfs_status (ecfs, &error);
+    if (text == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (json) {
+        puts (text);
+        return TOOL_DONE;
+    }
+    g_autoptr (JsonObject) status = tool_json_object (text);
+    print_status (status);
+    return TOOL_DONE;
+}
