@@ -1,0 +1,76 @@
+"""Manual pages and --help tell the same options, and ecfs.conf(5) tells every key that is taken."""
+import re
+
+import lab
+import pytest
+
+MAN = lab.REPOSITORY / "man"
+VERBS = ["init", "mount", "umount", "put", "get", "ls", "info", "status", "wait"]
+ACTIONS = ["list", "add", "test"]
+
+
+def help_options(*verb):
+    """Long and short options that --help tells."""
+    text = lab.ecfs(*verb, "--help").stdout
+    options = set()
+    for line in text.splitlines():
+        found = re.match(r"\s+(?:-(\w), )?--([\w-]+)", line)
+        if found:
+            options |= {word for word in found.groups() if word}
+    return options
+
+
+def page_options(page):
+    """Options that a page has items for: ".It Fl c , Fl -code Ar code"."""
+    options = set()
+    for line in (MAN / page).read_text().splitlines():
+        if line.startswith(".It Fl "):
+            options |= {word.removeprefix("-") for word in re.findall(r"Fl (\S+)", line)}
+    return options
+
+
+def page_keys(title):
+    """Keys that ecfs.conf(5) has items for, in sections whose title begins with this."""
+    sections = re.split(r"^\.Ss ", (MAN / "ecfs.conf.5").read_text(), flags=re.M)
+    keys = set()
+    for section in sections[1:]:
+        if section.startswith(title):
+            keys |= set(re.findall(r"^\.It Cm (\w+)", section, flags=re.M))
+    return keys
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_page_and_help_of_a_verb_tell_the_same_options(verb):
+    assert help_options(verb) == page_options(f"ecfs-{verb}.1")
+
+
+def test_page_and_help_of_endpoint_tell_the_same_options():
+    helped = set().union(*(help_options("endpoint", action) for action in ACTIONS))
+    assert helped == page_options("ecfs-endpoint.1")
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "endpoint"])
+def test_overview_and_page_know_every_verb(verb):
+    assert f".Xr ecfs-{verb} 1" in (MAN / "ecfs.1").read_text()
+    assert f".It Cm {verb}\n" in (MAN / "ecfs.1").read_text()
+    assert re.search(rf"^  {verb} ", lab.ecfs("--help").stdout, flags=re.M)
+    assert f"'ecfs-{verb}.1'" in (MAN / "meson.build").read_text()
+
+
+def test_keys_of_the_archive_are_those_of_the_manual(archive):
+    section = (archive.path / "ecfs.conf").read_text().partition("[archive]")[2].partition("[endpoint")[0]
+    written = dict(re.findall(r"^(\w+) = (.*)$", section, flags=re.M))
+    assert written.keys() == page_keys("The section")
+    page = (MAN / "ecfs.conf.5").read_text()
+    for key, value in written.items():
+        told = re.search(rf"^\.It Cm {key}\n.*?Default:\n\.Li (\S+) \.", page, flags=re.M | re.S).group(1)
+        assert told == value, f"the default of {key}"
+
+
+def test_keys_of_endpoints_are_those_of_the_manual(archive):
+    known = set()
+    for url in ["file:///srv/x", "sftp://host.example.org/srv/x"]:
+        done = lab.ecfs("init", archive.path.parent / "new", "--endpoint", f"x={url},no_such_key=1", check=False)
+        assert done.returncode == 2
+        known |= set(re.search(r"this URL takes (.*)", done.stderr).group(1).split(", "))
+    assert known | {"url"} == page_keys("Sections")
