@@ -4,11 +4,11 @@
 #include <poll.h>
 #include <string.h>
 
-#define READ_BYTES    (64 * 1024) /* of one READ */
-#define WRITE_BYTES   (64 * 1024) /* of one WRITE */
-#define MIN_IO_BYTES  (4 * 1024)  /* smaller limits of a server are not believed */
-#define OLD_IO_BYTES  (32 * 1024) /* what every server takes */
-#define MAX_ACTIVE    16          /* requests of one connection */
+#define READ_BYTES    (128 * 1024) /* of one READ: more saves no processor time */
+#define WRITE_BYTES   (128 * 1024) /* of one WRITE */
+#define MIN_IO_BYTES  (4 * 1024)   /* smaller limits of a server are not believed */
+#define OLD_IO_BYTES  (32 * 1024)  /* what every server takes */
+#define MAX_ACTIVE    16           /* requests of one connection */
 #define KEEP_ALIVE_US (15 * G_USEC_PER_SEC)
 #define IDLE_CLOSE_US (300 * G_USEC_PER_SEC)
 

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define WINDOW_MIN       (256 * 1024)
+#define WINDOW_MIN       (512 * 1024) /* four READs: a server next door always has the next one */
 #define WINDOW_MAX       (8 * 1024 * 1024)
 #define FIRST_RATE       20e6 /* bytes per second, before it is known */
 #define WINDOW_PERIOD_US 20000

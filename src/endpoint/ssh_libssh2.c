@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define IN_BYTES             (128 * 1024)
-#define IN_BUDGET            (128 * 1024) /* taken by one read (): what is decrypted is still in the cache when copied */
+#define IN_BUDGET            (64 * 1024)       /* decrypted at a time: is still in the cache when it is copied */
 #define OUT_MARK             (256 * 1024)      /* write () takes no more above this */
 #define WINDOW_BYTES         (9 * 1024 * 1024) /* above the largest window of requests */
 #define MAX_KNOWN_HOSTS_SIZE (8 * 1024 * 1024)
@@ -94,11 +94,11 @@ static int flush (EcfsSshTransport *base)
 static int poll_for (EcfsSshTransport *base, short *ret_events)
 {
     EcfsSsh *self = (EcfsSsh *) base;
-    *ret_events = POLLIN;
-    if (self->out_at < self->out->len)
-        *ret_events |= POLLOUT;
-    else if (self->in_at < self->in_end || self->in_budget == 0)
+    bool buffered = self->in_at < self->in_end || self->in_budget == 0;
+    if (buffered || self->unread || self->unwritten)
         *ret_events = 0;
+    else
+        *ret_events = self->out_at < self->out->len ? POLLIN | POLLOUT : POLLIN;
     return self->fd;
 }
 
@@ -113,15 +113,22 @@ static ssize_t broken (EcfsSsh *self, ssize_t result)
 static ssize_t channel_read (EcfsSshTransport *base, void *to, size_t size)
 {
     EcfsSsh *self = (EcfsSsh *) base;
-    self->in_budget = IN_BUDGET;
+    /* First what has been decrypted: libssh2 would decrypt all that has come before it gives any of it. */
+    self->in_budget = 0;
     ssize_t n = libssh2_channel_read (self->channel, to, size);
+    if (n == LIBSSH2_ERROR_EAGAIN) {
+        self->in_budget = IN_BUDGET;
+        n = libssh2_channel_read (self->channel, to, size);
+    }
     if (n > 0)
         return n;
-    if (n == LIBSSH2_ERROR_EAGAIN)
-        return -EAGAIN;
-    if (n < 0)
+    if (n < 0 && n != LIBSSH2_ERROR_EAGAIN)
         return broken (self, n);
-    return libssh2_channel_eof (self->channel) != 0 ? 0 : -EAGAIN;
+    if (n == 0 && libssh2_channel_eof (self->channel) != 0)
+        return 0;
+    self->unread = false;
+    self->unwritten = self->window_closed && self->in_budget != IN_BUDGET;
+    return -EAGAIN;
 }
 
 static ssize_t channel_write (EcfsSshTransport *base, const void *from, size_t size)
@@ -136,7 +143,10 @@ static ssize_t channel_write (EcfsSshTransport *base, const void *from, size_t s
     }
     self->in_budget = IN_BUDGET;
     ssize_t n = libssh2_channel_write (self->channel, from, size);
-    if (n == LIBSSH2_ERROR_EAGAIN || n == 0)
+    self->unread |= self->in_budget != IN_BUDGET;
+    self->unwritten = false;
+    self->window_closed = n == LIBSSH2_ERROR_EAGAIN || n == 0;
+    if (self->window_closed)
         return -EAGAIN;
     return n < 0 ? broken (self, n) : n;
 }
@@ -185,11 +195,6 @@ void ecfs_ssh_transport_free (EcfsSshTransport *self)
 {
     if (self != NULL)
         self->ops->free (self);
-}
-
-void *ecfs_ssh_libssh2_session (EcfsSshTransport *self)
-{
-    return ((EcfsSsh *) self)->session;
 }
 
 /* Opening */

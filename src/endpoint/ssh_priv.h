@@ -23,7 +23,11 @@ typedef struct EcfsSsh {
     size_t in_budget; /* bytes that libssh2 may still take before it has to return */
     GByteArray *out;  /* sent by libssh2, not yet by the kernel */
     size_t out_at;
-    bool dead; /* nothing is sent or received any more */
+    /* Whatever libssh2 is called for, it takes everything that has come: */
+    bool unread;        /* a write may have taken data */
+    bool window_closed; /* the last write found no room in the channel's window */
+    bool unwritten;     /* a read may have opened it */
+    bool dead;          /* nothing is sent or received any more */
     char *problem;
 
     /* while it is being opened */

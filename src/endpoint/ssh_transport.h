@@ -63,7 +63,4 @@ bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **e
 void ecfs_ssh_transport_free (EcfsSshTransport *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsSshTransport, ecfs_ssh_transport_free)
 
-/** For measurements only: the LIBSSH2_SESSION below a libssh2 transport. */
-void *ecfs_ssh_libssh2_session (EcfsSshTransport *self);
-
 #endif
