@@ -1,6 +1,8 @@
 /* The program `ecfs`: finds the verb and runs it. */
 #include "tool.h"
 
+#include "util/log.h"
+
 #define FUSE_USE_VERSION 31
 #include <fuse_lowlevel.h>
 #include <isa-l.h>
@@ -43,6 +45,8 @@ static void print_version (void)
 int main (int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    /* Verbs tell what became of their work themselves; a mount, which runs for long, tells more. */
+    ecfs_log_init (false, G_LOG_LEVEL_WARNING);
     if (strcmp (name, "--version") == 0) {
         print_version ();
         return TOOL_DONE;

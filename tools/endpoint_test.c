@@ -60,8 +60,15 @@ static bool test_marker (EcfsEndpoint *endpoint, const EcfsMarker *expected, Jso
             g_error_free (missing);
             return true;
         }
-        g_propagate_error (error, missing);
-        return false;
+        if (ecfs_errno (missing) != ENOENT) {
+            g_propagate_error (error, missing);
+            return false;
+        }
+        g_error_free (missing);
+        return ecfs_fail (error, ENOENT,
+                          "endpoint %s: it has no file " ECFS_MARKER_NAME ", its marker: check that it is mounted and "
+                          "its URL is right",
+                          ecfs_endpoint_name (endpoint));
     }
     char archive[ECFS_UUID_TEXT_SIZE], uuid[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (&marker.archive, archive);

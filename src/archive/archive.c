@@ -242,7 +242,9 @@ static bool open_config (EcfsArchive *self, GError **error)
     g_autoptr (GError) reason = NULL;
     if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, &reason)) {
         if (reason->code == ENOENT)
-            return ecfs_fail (error, ENOENT, "%s is no archive directory: it has no " CONFIG_NAME, self->directory);
+            return ecfs_fail (error, ENOENT,
+                              "%s is no archive directory: it has no " CONFIG_NAME "; ecfs init makes one",
+                              self->directory);
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
     }

@@ -241,7 +241,7 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
     g_free (self->reason);
     self->reason = g_strdup_printf ("endpoint %s: %s", self->name, reason);
     if (news)
-        g_warning ("endpoint %s is down: %s", self->name, reason);
+        g_message ("endpoint %s is down: %s", self->name, reason);
     fail_queue_locked (self, ENOTCONN, self->reason, serves_markers_locked (self));
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *slot = &self->slots[i];
