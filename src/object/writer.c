@@ -204,7 +204,7 @@ static void run_encoding (void *data)
     bool wanted = !self->aborted && (encoding->leading || needed_locked (self, encoding->segment));
     ecfs_mutex_unlock (&self->lock);
     EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
-    if (segment == NULL)
+    if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
         ecfs_transfer_release (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, encoding->segment));
     if (segment != NULL && encoding->leading && encoding->segment + 1 == self->n_segments)
         finish_content (self);
