@@ -238,7 +238,7 @@ static void committed_locked (EcfsStagedTable *table, EcfsStaged *self, bool ful
 }
 
 /* Flushes whose attempt has ended: satisfied, failed, or in need of another one. */
-static void settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, bool moved,
+static void settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, bool overtaken,
                                    GQueue *answers) ECFS_REQUIRES (table->lock)
 {
     GQueue left = G_QUEUE_INIT;
@@ -248,7 +248,7 @@ static void settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, con
             g_queue_push_tail (answers, flush);
         } else if (error != NULL && flush->want <= self->attempt_generation) {
             /* Overtaken by a change: what the caller wrote is to be durable, and the last release commits it. */
-            answer_take_error (flush, moved ? NULL : error);
+            answer_take_error (flush, overtaken ? NULL : error);
             g_queue_push_tail (&self->durables, flush);
         } else {
             g_queue_push_tail (&left, flush);
@@ -301,6 +301,12 @@ static void settle_row (EcfsStaged *self) ECFS_REQUIRES (self->row_lock)
     ecfs_mutex_unlock (&table->lock);
 }
 
+/* What fails while the file moves says nothing about the next attempt, except that there is no room. */
+static bool is_overtaken (bool moved, const GError *error)
+{
+    return moved && error != NULL && ecfs_errno (error) != ENOSPC && ecfs_errno (error) != EDQUOT;
+}
+
 static void end_commit_locked (EcfsStagedTable *table, EcfsStaged *self, bool full, const GError *error)
     ECFS_REQUIRES (table->lock)
 {
@@ -308,7 +314,7 @@ static void end_commit_locked (EcfsStagedTable *table, EcfsStaged *self, bool fu
     self->publishing = false;
     if (error == NULL)
         committed_locked (table, self, full);
-    else if (moved && g_error_matches (error, ECFS_ERROR, ECANCELED))
+    else if (is_overtaken (moved, error))
         self->retry_us = 0;
     else
         attempt_failed_locked (table, self, error);
@@ -356,8 +362,8 @@ static void attempt_done (void *user, bool full, const GError *error)
     ecfs_mutex_lock (&table->lock);
     self->attempt = ECFS_ATTEMPT_NONE;
     if (kind == ECFS_ATTEMPT_COMMIT) {
-        bool overtaken = moved && g_error_matches (error, ECFS_ERROR, ECANCELED);
-        settle_flushes_locked (table, self, error, moved, &answers);
+        bool overtaken = is_overtaken (moved, error);
+        settle_flushes_locked (table, self, error, overtaken, &answers);
         settle_waits_locked (table, self, error != NULL && !overtaken, error, &answers);
     } else {
         settle_waits_locked (table, self, false, NULL, &answers);

@@ -155,9 +155,12 @@ static void hang_up (Mount *self)
     bool gone = poll (&connection, 1, 0) == 1 && (connection.revents & POLLERR);
     if (!gone && umount2 (self->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) != 0 && errno == EPERM)
         (void) run_fusermount (self->mountpoint, true); /* what stays tells "not connected" until it is unmounted */
-    ecfs_autofd null = open ("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null >= 0)
-        (void) dup3 (null, fd, O_CLOEXEC); /* at worst the connection lives until the end */
+    int broken[2]; /* a pipe without a reader: writing fails, and libfuse takes it for a mount that is gone */
+    if (pipe2 (broken, O_CLOEXEC) != 0)
+        return; /* at worst the connection lives until the end */
+    (void) close (broken[0]);
+    (void) dup3 (broken[1], fd, O_CLOEXEC); /* likewise */
+    (void) close (broken[1]);
 }
 
 /* Serving */
@@ -220,6 +223,7 @@ static bool start_and_serve (Mount *self, GError **error)
     unsigned n_left = 0;
     EcfsArchive *archive = self->fs.archive;
     set_end_signals (SIG_BLOCK);
+    (void) signal (SIGPIPE, SIG_IGN); /* who hangs up is told by errno */
     bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error)) &&
               mount_and_serve (self, error);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
@@ -239,8 +243,10 @@ static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_
         return false;
     ecfs_fs_init (&self.fs, archive, options->readonly);
     bool ok = make_session (&self, error) && start_and_serve (&self, error);
-    if (self.session != NULL)
+    if (self.session != NULL) {
+        fuse_session_unmount (self.session);
         fuse_session_destroy (self.session);
+    }
     ecfs_fs_clear (&self.fs);
     return ok;
 }
