@@ -164,7 +164,8 @@ static void *run (void *data)
         for (size_t i = 0; i < self->archive->n_endpoints; i++)
             more |= delete_due (self->archive, &self->archive->endpoints[i]);
         ecfs_mutex_lock (&self->lock);
-        if (!self->stopping && !more)
+        bool answered = self->space_moved && self->n_asked == 0;
+        if (!self->stopping && !more && !answered)
             (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + PAUSE_US);
     }
     ecfs_mutex_unlock (&self->lock);
