@@ -13,6 +13,7 @@ typedef struct EcfsCommit {
     int fd;          /* the content, read with pread only; holes are found by SEEK_DATA. Lent until done */
     uint64_t size;   /* bytes */
     int64_t mtime_ns;
+    bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
     /* Asked once after the last byte of fd was read and before it becomes the file's content; false ends the attempt
      * with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */

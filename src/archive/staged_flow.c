@@ -388,6 +388,7 @@ static void start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self, Ecfs
                          .fd = self->fd,
                          .size = self->size,
                          .mtime_ns = self->mtime_ns,
+                         .retry = self->waits != NULL || (kind == ECFS_ATTEMPT_COMMIT && self->n_failures > 0),
                          .unchanged = unchanged,
                          .done = attempt_done,
                          .user = ecfs_staged_ref (self)};
