@@ -54,8 +54,7 @@ static void fetch_free (Fetch *self)
         ecfs_transfer_buffer_give (transfer, self->decoded[i], self->slot_bytes);
         ecfs_stream_unref (self->slots[i].stream);
     }
-    if (self->state != FETCH_MEMORY)
-        ecfs_transfer_release (transfer, self->granted_bytes);
+    ecfs_transfer_release (transfer, self->granted_bytes);
     g_free (self->wanted);
     g_free (self->slots);
     g_free (self->out);
@@ -286,33 +285,6 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
         fail_locked (self, finished);
         break;
     }
-}
-
-static void granted (void *user)
-{
-    Fetch *self = user;
-    EcfsReader *reader = self->reader;
-    GPtrArray *finished = g_ptr_array_new ();
-    ecfs_mutex_lock (&reader->lock);
-    ecfs_mutex_is_held (&self->reader->lock);
-    self->state = FETCH_RUNNING;
-    ecfs_fetch_schedule_locked (self, finished);
-    ecfs_fetch_unref_locked (self);
-    ecfs_mutex_unlock (&reader->lock);
-    ecfs_requests_finish (finished);
-    ecfs_reader_unref_priv (reader);
-}
-
-void ecfs_fetch_begin_locked (Fetch *self, bool has_grant, GPtrArray *finished)
-{
-    ecfs_fetch_ref_locked (self);
-    (void) ecfs_reader_ref_priv (self->reader);
-    if (!has_grant && !ecfs_transfer_acquire (self->reader->params.transfer, self->granted_bytes, granted, self))
-        return;
-    self->state = FETCH_RUNNING;
-    ecfs_fetch_schedule_locked (self, finished);
-    ecfs_fetch_unref_locked (self);
-    ecfs_reader_unref_priv (self->reader); /* the caller has another: this is never the last */
 }
 
 /* Verifies the blocks of a slot that are complete within its first @filled bytes. */

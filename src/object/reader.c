@@ -276,15 +276,16 @@ static Fetch *list_new_locked (EcfsReader *self, uint64_t segment, int packet, u
     return fetch;
 }
 
-/* Makes the request use a fetch that covers the blocks; new ones go to @begin. */
+/* Makes the request use a fetch that covers the blocks; a new one takes its part of the grant and goes to @begin. */
 static void use_locked (Request *request, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi,
-                        GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
+                        void *begin) ECFS_REQUIRES (request->reader->lock)
 {
     EcfsReader *self = request->reader;
     ecfs_mutex_is_held (&self->lock);
     Fetch *fetch = covering_locked (self, segment, packet, block_lo, block_hi);
     if (fetch == NULL) {
         fetch = list_new_locked (self, segment, packet, block_lo, block_hi);
+        request->granted_bytes -= fetch->granted_bytes;
         g_ptr_array_add (begin, fetch);
     }
     fetch->ahead = false;
@@ -297,24 +298,29 @@ static void use_locked (Request *request, uint64_t segment, int packet, uint32_t
     }
 }
 
-/* Fetches for content bytes [from, to) of a segment: the whole segment, or just the blocks of each packet touched. */
-static void split_segment_locked (Request *request, uint64_t segment, uint32_t from, uint32_t to, bool sequential,
-                                  GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
+/* Called with what one fetch is to cover; packet -1 is the whole segment. */
+typedef void (*PieceFunc) (Request *request, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi,
+                           void *user);
+
+/* Content bytes [from, to) of a segment as pieces: the whole segment, or just the blocks of each packet touched. */
+static void split_segment_locked (Request *request, uint64_t segment, uint32_t from, uint32_t to, PieceFunc each,
+                                  void *user) ECFS_REQUIRES (request->reader->lock)
 {
     const EcfsLayout *layout = &request->reader->params.layout;
     uint32_t content = ecfs_layout_content_bytes (layout, segment);
     uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, segment);
     uint32_t n_blocks = ecfs_layout_n_blocks (layout, segment);
-    if (sequential || to - from >= content / 4 || covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL) {
-        use_locked (request, segment, -1, 0, n_blocks, begin);
+    if (request->sequential || to - from >= content / 4 ||
+        covering_locked (request->reader, segment, -1, 0, n_blocks) != NULL) {
+        each (request, segment, -1, 0, n_blocks, user);
         return;
     }
     for (uint32_t packet = from / packet_bytes; packet * packet_bytes < to; packet++) {
         uint32_t start = packet * packet_bytes;
         uint32_t lo = MAX (from, start) - start;
         uint32_t hi = MIN (to, start + packet_bytes) - start;
-        use_locked (request, segment, (int) packet, lo / layout->block_bytes,
-                    (hi + layout->block_bytes - 1) / layout->block_bytes, begin);
+        each (request, segment, (int) packet, lo / layout->block_bytes,
+              (hi + layout->block_bytes - 1) / layout->block_bytes, user);
     }
 }
 
@@ -331,14 +337,20 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
     }
     uint64_t segment_bytes = self->params.layout.segment_bytes;
     uint64_t passed = (offset + size) / segment_bytes - MIN (offset + size, next) / segment_bytes;
-    if (self->window == 0)
-        self->window = 1;
-    for (; passed > 0; passed--)
+    uint64_t most = MAX (MIN (READAHEAD_BYTES, ecfs_transfer_memory (self->params.transfer) / 4) / segment_bytes, 1);
+    self->window = MAX (self->window, 1);
+    for (; passed > 0 && self->window < most; passed--)
         self->window *= 2;
-    uint64_t most = MIN (READAHEAD_BYTES, ecfs_transfer_memory (self->params.transfer) / 4) / segment_bytes;
-    self->window = (unsigned) CLAMP (self->window, 1, MAX (most, 1));
+    self->window = (unsigned) MIN (self->window, most);
     self->next_offset = MAX (next, offset + size);
     return true;
+}
+
+static void begin_locked (Fetch *fetch, GPtrArray *finished) ECFS_REQUIRES (fetch->reader->lock)
+{
+    ecfs_fetch_ref_locked (fetch);
+    ecfs_fetch_schedule_locked (fetch, finished);
+    ecfs_fetch_unref_locked (fetch);
 }
 
 /* Begins the segments in the window ahead, as long as there is memory that nobody waits for. */
@@ -356,7 +368,7 @@ static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUI
         Fetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
         fetch->ahead = true;
         ecfs_mutex_is_held (&fetch->reader->lock);
-        ecfs_fetch_begin_locked (fetch, true, finished);
+        begin_locked (fetch, finished);
     }
 }
 
@@ -372,7 +384,7 @@ static void drop_passed_locked (EcfsReader *self) ECFS_REQUIRES (self->lock)
     }
 }
 
-static void split_locked (Request *request, bool sequential, GPtrArray *begin) ECFS_REQUIRES (request->reader->lock)
+static void split_locked (Request *request, PieceFunc each, void *user) ECFS_REQUIRES (request->reader->lock)
 {
     const EcfsLayout *layout = &request->reader->params.layout;
     uint64_t at = request->offset;
@@ -381,9 +393,75 @@ static void split_locked (Request *request, bool sequential, GPtrArray *begin) E
         uint64_t segment = at / layout->segment_bytes;
         uint64_t start = segment * layout->segment_bytes;
         uint64_t stop = MIN (end, start + layout->segment_bytes);
-        split_segment_locked (request, segment, (uint32_t) (at - start), (uint32_t) (stop - start), sequential, begin);
+        split_segment_locked (request, segment, (uint32_t) (at - start), (uint32_t) (stop - start), each, user);
         at = stop;
     }
+}
+
+/* The memory of a piece in the sum at @user, of which a present fetch may save it. */
+typedef struct Need {
+    size_t uncovered_bytes;
+    size_t all_bytes;
+} Need;
+
+static void add_need_locked (Request *request, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi,
+                             void *user) ECFS_REQUIRES (request->reader->lock)
+{
+    Need *need = user;
+    size_t bytes = ecfs_fetch_bytes (request->reader, segment, packet < 0, block_lo, block_hi);
+    need->all_bytes += bytes;
+    if (covering_locked (request->reader, segment, packet, block_lo, block_hi) == NULL)
+        need->uncovered_bytes += bytes;
+}
+
+/* With memory for all that no present fetch covers: begins, and gives back what was not needed after all. */
+static void serve_locked (Request *request, GPtrArray *finished) ECFS_REQUIRES (request->reader->lock)
+{
+    EcfsReader *self = request->reader;
+    ecfs_mutex_is_held (&self->lock);
+    g_autoptr (GPtrArray) begin = g_ptr_array_new ();
+    request->n_waiting = 1; /* this call itself */
+    split_locked (request, use_locked, begin);
+    if (request->granted_bytes > 0)
+        ecfs_transfer_release (self->params.transfer, request->granted_bytes);
+    for (guint i = 0; i < begin->len; i++) {
+        Fetch *fetch = g_ptr_array_index (begin, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
+        begin_locked (fetch, finished);
+    }
+    if (request->sequential) {
+        drop_passed_locked (self);
+        read_ahead_locked (self, finished);
+    }
+    if (--request->n_waiting == 0)
+        g_ptr_array_add (finished, request);
+}
+
+static void request_granted (void *user)
+{
+    Request *request = user;
+    EcfsReader *self = ecfs_reader_ref_priv (request->reader);
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    ecfs_mutex_is_held (&request->reader->lock);
+    serve_locked (request, finished);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_requests_finish (finished);
+    ecfs_reader_unref_priv (self);
+}
+
+/* Whether the request has the memory that it needs now; otherwise request_granted () follows. */
+static bool acquire_locked (Request *request) ECFS_REQUIRES (request->reader->lock)
+{
+    EcfsTransfer *transfer = request->reader->params.transfer;
+    Need need = {0};
+    split_locked (request, add_need_locked, &need);
+    request->granted_bytes = need.uncovered_bytes;
+    if (need.uncovered_bytes == 0 || ecfs_transfer_try_acquire (transfer, need.uncovered_bytes))
+        return true;
+    /* What covers a piece now may be gone by then. */
+    request->granted_bytes = need.all_bytes;
+    return ecfs_transfer_acquire (transfer, need.all_bytes, request_granted, request);
 }
 
 void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
@@ -395,24 +473,12 @@ void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReade
     request->done = done;
     request->user = user;
     request->fetches = g_ptr_array_new ();
-    request->n_waiting = 1; /* this call itself */
-    g_autoptr (GPtrArray) begin = g_ptr_array_new ();
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&self->lock);
     ecfs_mutex_is_held (&request->reader->lock);
-    bool sequential = note_locked (self, offset, size);
-    split_locked (request, sequential, begin);
-    for (guint i = 0; i < begin->len; i++) {
-        Fetch *fetch = g_ptr_array_index (begin, i);
-        ecfs_mutex_is_held (&fetch->reader->lock);
-        ecfs_fetch_begin_locked (fetch, false, finished);
-    }
-    if (sequential) {
-        drop_passed_locked (self);
-        read_ahead_locked (self, finished);
-    }
-    if (--request->n_waiting == 0)
-        g_ptr_array_add (finished, request);
+    request->sequential = note_locked (self, offset, size);
+    if (acquire_locked (request))
+        serve_locked (request, finished);
     ecfs_mutex_unlock (&self->lock);
     ecfs_requests_finish (finished);
 }

@@ -1,10 +1,11 @@
 /*
  * What reader.c (requests, readahead) and fetch.c (getting a range of blocks) share.
  *
- * A fetch gets check blocks [block_lo, block_hi) of the wanted data packets of one segment:
+ * A request waits for the memory of all the fetches it needs before it makes or uses any: one that held some memory
+ * while it waits for more could wait for another that does the same. So a fetch has its memory from the start, and gets
+ * check blocks [block_lo, block_hi) of the wanted data packets of one segment:
  *
  *   state    meaning                                               moved on by
- *   memory   waits for its grant                                   transfer: granted → running
  *   running  slots are asked; some have arrived, some failed       slot callbacks, tick → decoding, ready or failed
  *   decoding a worker computes the wanted packets that are missing worker → ready
  *   ready    out[] of every wanted packet is valid                 -
@@ -23,7 +24,7 @@
 
 #include <stdatomic.h>
 
-typedef enum FetchState { FETCH_MEMORY, FETCH_RUNNING, FETCH_DECODING, FETCH_READY, FETCH_FAILED } FetchState;
+typedef enum FetchState { FETCH_RUNNING, FETCH_DECODING, FETCH_READY, FETCH_FAILED } FetchState;
 
 typedef struct Fetch Fetch;
 
@@ -68,6 +69,8 @@ typedef struct Request {
     EcfsReader *reader; /* a reference */
     uint64_t offset;
     size_t size;
+    bool sequential;
+    size_t granted_bytes; /* memory that no fetch has taken over yet */
     EcfsReaderDone done;
     void *user;
     unsigned n_waiting; /* fetches; guarded by reader lock */
@@ -103,12 +106,10 @@ struct EcfsReader {
 EcfsReader *ecfs_reader_ref_priv (EcfsReader *self);
 void ecfs_reader_unref_priv (EcfsReader *self);
 
-/* A fetch with one reference for the list, in state memory or running; its slots are not asked yet. */
+/* A running fetch with one reference for the list; takes over a grant of ecfs_fetch_bytes (). Nothing is asked yet. */
 Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi);
 size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole, uint32_t block_lo, uint32_t block_hi);
 
-/* Gets memory and begins; granted: the memory is acquired already. */
-void ecfs_fetch_begin_locked (Fetch *self, bool granted, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
 /* Looks at all lanes again, asks what the scheduler says; requests that are complete go to @finished. */
 void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_cancel_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);

@@ -1,0 +1,436 @@
+/* Reading objects: the right bytes whatever is missing, damaged, slow or stalled, and no more of them than it takes. */
+#include "store.h"
+#include "util/lock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KIB    ((uint64_t) 1024)
+#define MIB    (1024 * KIB)
+#define MEMORY (256 * MIB)
+
+typedef struct Fixture {
+    Store store;
+    Object object;
+    EcfsReader *reader;
+} Fixture;
+
+static void begin_with (Fixture *self, const char *scheme, const char *code, uint64_t size, uint32_t segment_bytes,
+                        uint64_t memory)
+{
+    store_init (&self->store, scheme, code, 0, memory);
+    object_init (&self->object, &self->store, size, segment_bytes);
+    g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
+    g_assert_cmpuint (object_n_stored (&self->object), ==, self->store.n);
+    self->reader = object_reader (&self->object);
+}
+
+static void begin (Fixture *self, const char *scheme, const char *code, uint64_t size, uint32_t segment_bytes)
+{
+    begin_with (self, scheme, code, size, segment_bytes, MEMORY);
+}
+
+static void end (Fixture *self)
+{
+    ecfs_reader_close (self->reader);
+    object_clear (&self->object);
+    store_clear (&self->store);
+}
+
+static void reopen (Fixture *self)
+{
+    ecfs_reader_close (self->reader);
+    self->reader = object_reader (&self->object);
+}
+
+static int read_at (Fixture *self, uint64_t offset, size_t size)
+{
+    return object_read (&self->object, self->reader, offset, size, NULL);
+}
+
+static uint64_t random_below (uint64_t n)
+{
+    return ((uint64_t) (guint32) g_test_rand_int () << 32 | (guint32) g_test_rand_int ()) % n;
+}
+
+static uint64_t bytes_read (const Fixture *self)
+{
+    uint64_t total = 0;
+    for (unsigned i = 0; i < self->store.n_endpoints; i++) {
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (self->store.endpoints[i], &health);
+        total += health.read_bytes;
+        ecfs_endpoint_health_clear (&health);
+    }
+    return total;
+}
+
+static void test_random (gconstpointer code)
+{
+    Fixture self;
+    begin (&self, "file", code, 5 * MIB + 4321, 512 * KIB);
+    uint64_t size = self.object.size;
+    for (unsigned i = 0; i < 300; i++) {
+        uint64_t offset = random_below (size);
+        uint64_t length = random_below (MIN (size - offset, i % 3 == 0 ? 2 * MIB : 70000) + 1);
+        g_assert_cmpint (read_at (&self, offset, length), ==, 0);
+    }
+    g_assert_cmpint (read_at (&self, size - 1, 1), ==, 0);
+    g_assert_cmpint (read_at (&self, 0, 0), ==, 0);
+    end (&self);
+}
+
+static void test_sequential (gconstpointer step)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 20 * MIB + 1, 1 * MIB);
+    uint64_t before = bytes_read (&self);
+    for (uint64_t at = 0; at < self.object.size; at += GPOINTER_TO_SIZE (step))
+        g_assert_cmpint (read_at (&self, at, MIN (GPOINTER_TO_SIZE (step), self.object.size - at)), ==, 0);
+    g_assert_cmpuint (bytes_read (&self) - before, <, self.object.size + self.object.size / 4);
+    end (&self);
+}
+
+/* What a cold random read costs: the blocks that it touches, from the stripe that has them. */
+static void test_random_is_cheap (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 32 * MIB, 2 * MIB);
+    const uint64_t block = ECFS_BLOCK_BYTES + ECFS_TAG_BYTES;
+    const uint64_t packet = self.object.layout.segment_bytes / 4;
+    for (unsigned i = 0; i < 50; i++) {
+        reopen (&self);
+        uint64_t offset = random_below (self.object.size - 64 * KIB);
+        uint64_t n_packets = (offset + 64 * KIB - 1) / packet - offset / packet + 1;
+        uint64_t before = bytes_read (&self);
+        g_assert_cmpint (read_at (&self, offset, 64 * KIB), ==, 0);
+        g_assert_cmpuint (bytes_read (&self) - before, <=, 3 * block * n_packets);
+    }
+    end (&self);
+}
+
+/* Removes stripes, or puts them back from copies. A rename would leave them to whoever has them open. */
+static void hide (Fixture *self, unsigned mask, bool hidden)
+{
+    for (unsigned i = 0; i < self->store.n; i++) {
+        g_autofree char *path = object_stripe_path (&self->object, i);
+        g_autofree char *copy = g_strconcat (path, "~", NULL);
+        g_autofree char *bytes = NULL;
+        size_t size;
+        if ((mask >> i & 1) == 0)
+            continue;
+        g_assert_true (g_file_get_contents (hidden ? path : copy, &bytes, &size, NULL));
+        g_assert_true (g_file_set_contents (hidden ? copy : path, bytes, (gssize) size, NULL));
+        g_assert_cmpint (remove (hidden ? path : copy), ==, 0);
+    }
+}
+
+static void test_missing (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 3 * 256 * KIB + 7, 256 * KIB);
+    for (unsigned mask = 0; mask < 64; mask++) {
+        int n_missing = __builtin_popcount (mask);
+        g_autofree char *text = NULL;
+        if (n_missing > 3)
+            continue;
+        hide (&self, mask, true);
+        reopen (&self);
+        if (n_missing <= 2) {
+            g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+            g_assert_cmpint (read_at (&self, 70000, 1000), ==, 0);
+        } else {
+            g_assert_cmpint (object_read (&self.object, self.reader, 0, self.object.size, &text), ==, EIO);
+            for (unsigned i = 0; i < 6; i++) {
+                g_autofree char *name = g_strdup_printf ("endpoint e%u:", i);
+                g_assert_true ((strstr (text, name) != NULL) == (mask >> i & 1));
+            }
+        }
+        hide (&self, mask, false);
+    }
+    end (&self);
+}
+
+/* A part of a segment whose own stripe is readable needs no other. */
+static void test_part_of_undecodable (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 4 * MIB, 4 * MIB);
+    hide (&self, 0x3d, true);
+    reopen (&self);
+    g_assert_cmpint (read_at (&self, MIB + 5, 10000), ==, 0);
+    g_assert_cmpint (read_at (&self, 5, 10000), ==, EIO);
+    hide (&self, 0x3d, false);
+    reopen (&self);
+    g_assert_cmpint (read_at (&self, 5, 10000), ==, 0);
+    end (&self);
+}
+
+static void flip (const Fixture *self, unsigned index, uint64_t at, uint8_t with)
+{
+    g_autofree char *path = object_stripe_path (&self->object, index);
+    FILE *file = fopen (path, "r+");
+    g_assert_nonnull (file);
+    g_assert_cmpint (fseek (file, (long) at, SEEK_SET), ==, 0);
+    int byte = fgetc (file);
+    g_assert_cmpint (fseek (file, (long) at, SEEK_SET), ==, 0);
+    g_assert_cmpint (fputc (byte ^ with, file), !=, EOF);
+    g_assert_cmpint (fclose (file), ==, 0);
+}
+
+static void test_flips (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 700 * KIB + 11, 256 * KIB);
+    uint64_t header = self.object.layout.header_bytes;
+    uint64_t area = ecfs_layout_area_bytes (&self.object.layout);
+    for (unsigned i = 0; i < 200; i++) {
+        unsigned a = (unsigned) random_below (6), b = (a + 1 + (unsigned) random_below (5)) % 6;
+        uint64_t at_a = header + random_below (area), at_b = header + random_below (area);
+        uint8_t with = (uint8_t) (1 << random_below (8));
+        flip (&self, a, at_a, with);
+        flip (&self, b, at_b, with);
+        reopen (&self);
+        g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+        uint64_t offset = random_below (self.object.size - 1000);
+        g_assert_cmpint (read_at (&self, offset, 1000), ==, 0);
+        flip (&self, a, at_a, with);
+        flip (&self, b, at_b, with);
+    }
+    end (&self);
+}
+
+/* The same check block damaged in three stripes; a stripe of the right length full of another one's bytes. */
+static void test_too_many_flips (void)
+{
+    Fixture self;
+    g_autofree char *text = NULL;
+    begin (&self, "file", "rs:4+2", 700 * KIB + 11, 256 * KIB);
+    for (unsigned i = 1; i <= 3; i++)
+        flip (&self, i, self.object.layout.header_bytes + 100, 0x40);
+    g_assert_cmpint (object_read (&self.object, self.reader, 0, self.object.size, &text), ==, EIO);
+    g_assert_nonnull (strstr (text, "endpoint e1: "));
+    g_assert_nonnull (strstr (text, "endpoint e3: "));
+    g_assert_cmpint (read_at (&self, 300 * KIB, 100), ==, 0);
+    end (&self);
+}
+
+static void test_exchanged (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 700 * KIB + 11, 256 * KIB);
+    g_autofree char *one = object_stripe_path (&self.object, 0);
+    g_autofree char *two = object_stripe_path (&self.object, 3);
+    g_autofree char *aside = g_strconcat (one, "~", NULL);
+    g_assert_cmpint (rename (one, aside) + rename (two, one) + rename (aside, two), ==, 0);
+    g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    end (&self);
+}
+
+static void test_truncated (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 700 * KIB + 11, 256 * KIB);
+    g_autofree char *path = object_stripe_path (&self.object, 2);
+    g_autofree char *bytes = NULL;
+    size_t size;
+    g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+    for (size_t keep = 0; keep < size; keep += size / 7) {
+        g_assert_true (g_file_set_contents (path, bytes, (gssize) keep, NULL));
+        reopen (&self);
+        g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    }
+    end (&self);
+}
+
+typedef struct Concurrent {
+    Fixture *fixture;
+    pthread_t thread;
+    unsigned seed;
+    unsigned n_rounds;
+} Concurrent;
+
+static void *run_concurrent (void *data)
+{
+    Concurrent *self = data;
+    Object *object = &self->fixture->object;
+    GRand *rand = g_rand_new_with_seed (self->seed);
+    for (unsigned i = 0; i < self->n_rounds; i++) {
+        Reading *readings[4];
+        for (unsigned r = 0; r < 4; r++) {
+            uint64_t offset = g_rand_int (rand) % object->size;
+            uint64_t most = g_rand_int (rand) % (r == 0 ? MIB : 100 * KIB);
+            uint64_t size = MIN (object->size - offset, most);
+            readings[r] = reading_begin (object, self->fixture->reader, offset, size);
+        }
+        for (unsigned r = 0; r < 4; r++)
+            g_assert_cmpint (reading_finish (readings[r], NULL), ==, 0);
+    }
+    g_rand_free (rand);
+    return NULL;
+}
+
+static void test_concurrent (gconstpointer memory)
+{
+    Fixture self;
+    begin_with (&self, "file", "rs:4+2", 10 * MIB, 512 * KIB, GPOINTER_TO_SIZE (memory));
+    hide (&self, 1 << 1, true);
+    Concurrent threads[6];
+    for (unsigned i = 0; i < G_N_ELEMENTS (threads); i++) {
+        threads[i] = (Concurrent){.fixture = &self,
+                                  .seed = (unsigned) g_test_rand_int (),
+                                  .n_rounds = GPOINTER_TO_SIZE (memory) == MEMORY ? 60 : 4};
+        g_assert_cmpint (pthread_create (&threads[i].thread, NULL, run_concurrent, &threads[i]), ==, 0);
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS (threads); i++)
+        pthread_join (threads[i].thread, NULL);
+    end (&self);
+}
+
+/* Two of six stop in the middle of a sequential read: the rest decodes, soon. Their late bytes change nothing. */
+static void test_stall (gconstpointer deaf)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 24 * MIB, 1 * MIB);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&self.store.faults[i]->pace_us, 200);
+    int64_t began_us = 0;
+    for (uint64_t at = 0; at < self.object.size; at += MIB / 2) {
+        if (at == 8 * MIB) {
+            began_us = ecfs_now_us ();
+            for (unsigned i = 0; i < 2; i++) {
+                atomic_store (&self.store.faults[i]->read_deaf, GPOINTER_TO_INT (deaf) != 0);
+                atomic_store (&self.store.faults[i]->read_stall_at, 40000);
+            }
+        }
+        if (at == 20 * MIB)
+            for (unsigned i = 0; i < 2; i++)
+                atomic_store (&self.store.faults[i]->read_stall_at, FAULTS_NEVER);
+        g_assert_cmpint (read_at (&self, at, MIB / 2), ==, 0);
+        if (at == 16 * MIB)
+            g_assert_cmpint (ecfs_now_us () - began_us, <, 3 * G_USEC_PER_SEC);
+    }
+    end (&self);
+}
+
+static void test_stalled_from_the_start (void)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 8 * MIB, 1 * MIB);
+    for (unsigned i = 2; i < 4; i++)
+        atomic_store (&self.store.faults[i]->read_stall_at, 0);
+    int64_t began_us = ecfs_now_us ();
+    g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 2 * G_USEC_PER_SEC);
+    end (&self);
+}
+
+/* More stall than can be done without: the read waits, and is served when they go on. */
+static void test_late_is_not_lost (void)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 4 * MIB, 1 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        atomic_store (&self.store.faults[i]->read_stall_at, 100000);
+    Reading *reading = reading_begin (&self.object, self.reader, 0, self.object.size);
+    int64_t deadline_us = ecfs_now_us () + 10 * G_USEC_PER_SEC;
+    while (atomic_load (&self.store.faults[4]->n_reads) == 0)
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+    for (unsigned i = 0; i < 4; i++)
+        atomic_store (&self.store.faults[i]->read_stall_at, FAULTS_NEVER);
+    g_assert_cmpint (reading_finish (reading, NULL), ==, 0);
+    end (&self);
+}
+
+/* Passing errors are tried again, and not for ever. */
+static void test_all_fail (void)
+{
+    Fixture self;
+    g_autofree char *text = NULL;
+    begin (&self, "faulty", "rs:4+2", 4 * MIB, 1 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        atomic_store (&self.store.faults[i]->read_fail_after, 50000);
+        atomic_store (&self.store.faults[i]->read_code, ETIMEDOUT);
+    }
+    g_assert_cmpint (object_read (&self.object, self.reader, 0, self.object.size, &text), ==, EIO);
+    for (unsigned i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf ("endpoint e%u: ", i);
+        g_assert_nonnull (strstr (text, name));
+    }
+    for (unsigned i = 0; i < 3; i++)
+        atomic_store (&self.store.faults[i]->read_code, 0);
+    g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    end (&self);
+}
+
+static void test_close_null (void)
+{
+    ecfs_reader_close (NULL);
+}
+
+typedef struct Trouble {
+    atomic_uint n_told[16];
+} Trouble;
+
+static void note_trouble (void *user, unsigned index, const GError *error)
+{
+    Trouble *self = user;
+    g_assert_nonnull (error);
+    atomic_fetch_add (&self->n_told[index], 1);
+}
+
+static void test_trouble (void)
+{
+    Fixture self;
+    Trouble trouble = {0};
+    begin (&self, "file", "rs:4+2", 4 * MIB, 256 * KIB);
+    ecfs_reader_close (self.reader);
+    EcfsReaderStripe stripes[6];
+    for (unsigned i = 0; i < 6; i++)
+        stripes[i] = (EcfsReaderStripe){.endpoint = self.object.targets[i].endpoint,
+                                        .instance = self.object.targets[i].instance};
+    EcfsReaderParams params = {.transfer = self.store.transfer,
+                               .codec = self.store.codec,
+                               .layout = self.object.layout,
+                               .object = self.object.job.header.object,
+                               .stripes = stripes,
+                               .trouble = note_trouble,
+                               .user = &trouble};
+    self.reader = ecfs_reader_new (&params);
+    hide (&self, 1 << 0, true);
+    flip (&self, 3, self.object.layout.header_bytes + 5000, 1);
+    g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    for (unsigned i = 0; i < 6; i++)
+        g_assert_cmpuint (atomic_load (&trouble.n_told[i]), ==, i == 0 || i == 3);
+    end (&self);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
+    for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
+        g_autofree char *path = g_strdup_printf ("/reader/%s/random-reads-give-the-content", codes[i]);
+        g_test_add_data_func (path, codes[i], test_random);
+    }
+    g_test_add_data_func ("/reader/sequential-128-kib-read-ahead", GSIZE_TO_POINTER (128 * KIB), test_sequential);
+    g_test_add_data_func ("/reader/sequential-odd-steps-read-ahead", GSIZE_TO_POINTER (1000003), test_sequential);
+    g_test_add_func ("/reader/a-random-read-costs-what-it-touches", test_random_is_cheap);
+    g_test_add_func ("/reader/any-2-of-6-may-be-missing-and-not-3", test_missing);
+    g_test_add_func ("/reader/what-is-there-is-read-from-an-undecodable-object", test_part_of_undecodable);
+    g_test_add_func ("/reader/flipped-bits-are-read-around", test_flips);
+    g_test_add_func ("/reader/too-many-flipped-bits-are-an-error", test_too_many_flips);
+    g_test_add_func ("/reader/exchanged-stripes-are-read-around", test_exchanged);
+    g_test_add_func ("/reader/truncated-stripes-are-read-around", test_truncated);
+    g_test_add_data_func ("/reader/concurrent-reads", GSIZE_TO_POINTER (MEMORY), test_concurrent);
+    g_test_add_data_func ("/reader/concurrent-reads-in-memory-for-one-segment", GSIZE_TO_POINTER (800 * KIB),
+                          test_concurrent);
+    g_test_add_data_func ("/reader/a-stall-in-the-middle-costs-little", GINT_TO_POINTER (0), test_stall);
+    g_test_add_data_func ("/reader/bytes-of-a-stalled-stripe-may-come-late", GINT_TO_POINTER (1), test_stall);
+    g_test_add_func ("/reader/stalled-from-the-start-is-read-around", test_stalled_from_the_start);
+    g_test_add_func ("/reader/late-is-not-lost", test_late_is_not_lost);
+    g_test_add_func ("/reader/passing-errors-are-tried-again-but-not-for-ever", test_all_fail);
+    g_test_add_func ("/reader/closing-nothing-is-fine", test_close_null);
+    g_test_add_func ("/reader/trouble-is-told-once-per-stripe", test_trouble);
+    return g_test_run ();
+}
