@@ -85,7 +85,7 @@ void ecfs_fetch_unlist_locked (Fetch *self)
     ecfs_fetch_unref_locked (self);
 }
 
-void ecfs_fetch_cancel_locked (Fetch *self)
+static void cancel_slots_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock)
 {
     for (unsigned i = 0; i < self->reader->n; i++)
         if (self->slots[i].asked)
@@ -112,7 +112,7 @@ static void settle_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self
             g_ptr_array_add (finished, request);
     }
     g_ptr_array_set_size (self->waiting, 0);
-    ecfs_fetch_cancel_locked (self);
+    cancel_slots_locked (self);
 }
 
 static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
@@ -132,6 +132,13 @@ static void fail_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->
     self->error = g_error_new (ECFS_ERROR, EIO, "too few stripes can be read: %s",
                                self->failures->len > 0 ? self->failures->str : "no endpoint holds them");
     settle_locked (self, finished);
+    ecfs_fetch_unlist_locked (self);
+}
+
+void ecfs_fetch_abandon_locked (Fetch *self)
+{
+    self->state = FETCH_FAILED;
+    cancel_slots_locked (self);
     ecfs_fetch_unlist_locked (self);
 }
 
@@ -329,19 +336,21 @@ static void slot_data (void *user, size_t range_index, size_t filled)
     ecfs_mutex_unlock (&reader->lock);
 }
 
-/* Whether asking the same endpoint again may help. */
+/* Whether asking the same endpoint again may help. A running fetch cancels nothing itself: the endpoint is being
+ * closed.
+ */
 static bool passing (int code)
 {
-    return code != ENOENT && code != EBADMSG && code != EACCES && code != EINVAL;
+    return code != ECANCELED && code != ENOENT && code != EBADMSG && code != EACCES && code != EINVAL;
 }
 
 static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     Fetch *fetch = slot->fetch;
     slot->failed = !passing (error->code) || slot->attempts >= MAX_ATTEMPTS;
-    if (error->code != ECANCELED && slot->failed)
+    if (slot->failed)
         g_string_append_printf (fetch->failures, "%s%s", fetch->failures->len > 0 ? "; " : "", error->message);
-    if (passing (error->code) && error->code != ECANCELED)
+    if (passing (error->code))
         fetch->reader->lanes[slot->index].down = true; /* until the next tick asks the endpoint itself */
 }
 

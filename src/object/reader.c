@@ -161,11 +161,10 @@ void ecfs_reader_close (EcfsReader *self)
     for (guint i = self->fetches->len; i-- > 0;) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
-        if (fetch->waiting->len > 0)
-            continue;
-        ecfs_fetch_cancel_locked (fetch);
         if (fetch->state == FETCH_READY)
             ecfs_fetch_unlist_locked (fetch);
+        else if (fetch->state == FETCH_RUNNING && fetch->waiting->len == 0)
+            ecfs_fetch_abandon_locked (fetch);
     }
     ecfs_mutex_unlock (&self->lock);
     ecfs_reader_unref_priv (self);

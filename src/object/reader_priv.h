@@ -112,7 +112,8 @@ size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole,
 
 /* Looks at all lanes again, asks what the scheduler says; requests that are complete go to @finished. */
 void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
-void ecfs_fetch_cancel_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Ends a running fetch that nobody waits for. */
+void ecfs_fetch_abandon_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_ref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_unref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Takes it off the reader's list, if it is there. */

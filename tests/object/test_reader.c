@@ -363,6 +363,51 @@ static void test_all_fail (void)
     end (&self);
 }
 
+static unsigned n_reads (const Fixture *self)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < self->store.n; i++)
+        n += atomic_load (&self->store.faults[i]->n_reads);
+    return n;
+}
+
+/* Closing with reads under way: they are answered, what was read ahead is given up, and nothing is asked anew. */
+static void test_close (void)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 24 * MIB, 512 * KIB);
+    for (uint64_t at = 0; at < 2 * MIB; at += MIB / 2)
+        g_assert_cmpint (read_at (&self, at, MIB / 2), ==, 0);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&self.store.faults[i]->read_stall_at, 10000);
+    Reading *reading = reading_begin (&self.object, self.reader, 16 * MIB, 400000);
+    g_assert_cmpint (read_at (&self, 2 * MIB - 100000, 50000), ==, 0);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&self.store.faults[i]->read_stall_at, FAULTS_NEVER);
+    ecfs_reader_close (g_steal_pointer (&self.reader));
+    g_assert_cmpint (reading_finish (reading, NULL), ==, 0);
+    end (&self);
+}
+
+/* Only what was read ahead is under way, and no endpoint answers: closing ends it, endpoints can be stopped. */
+static void test_close_with_readahead (void)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 24 * MIB, 512 * KIB);
+    g_assert_cmpint (read_at (&self, 0, MIB / 2), ==, 0);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&self.store.faults[i]->pace_us, 100000);
+    g_assert_cmpint (read_at (&self, MIB / 2, MIB / 2), ==, 0);
+    unsigned before = n_reads (&self);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&self.store.faults[i]->read_stall_at, 0);
+    ecfs_reader_close (g_steal_pointer (&self.reader));
+    for (unsigned i = 0; i < self.store.n_endpoints; i++)
+        ecfs_endpoint_stop (self.store.endpoints[i]);
+    g_assert_cmpuint (n_reads (&self), <=, before + 6 * 32); /* those that were queued already */
+    end (&self);
+}
+
 static void test_close_null (void)
 {
     ecfs_reader_close (NULL);
@@ -430,6 +475,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/reader/stalled-from-the-start-is-read-around", test_stalled_from_the_start);
     g_test_add_func ("/reader/late-is-not-lost", test_late_is_not_lost);
     g_test_add_func ("/reader/passing-errors-are-tried-again-but-not-for-ever", test_all_fail);
+    g_test_add_func ("/reader/closing-answers-reads-under-way", test_close);
+    g_test_add_func ("/reader/closing-gives-up-what-was-read-ahead", test_close_with_readahead);
     g_test_add_func ("/reader/closing-nothing-is-fine", test_close_null);
     g_test_add_func ("/reader/trouble-is-told-once-per-stripe", test_trouble);
     return g_test_run ();
