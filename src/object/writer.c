@@ -39,6 +39,7 @@ typedef struct Encoding {
     Writer *writer;
     uint64_t segment;
     bool leading; /* the first time: counts for the object's digest */
+    bool granted; /* its memory is; guarded by writer lock */
 } Encoding;
 
 struct Writer {
@@ -95,11 +96,24 @@ static bool current_locked (const Writer *self, uint64_t segment) ECFS_REQUIRES 
     return false;
 }
 
+/* Whether a stripe waits for a segment that waits for memory. */
+static bool starving_locked (const Writer *self) ECFS_REQUIRES (self->lock)
+{
+    for (guint i = 0; i < self->encodings->len; i++) {
+        const Encoding *encoding = g_ptr_array_index (self->encodings, i);
+        if (!encoding->granted && current_locked (self, encoding->segment))
+            return true;
+    }
+    return false;
+}
+
+/* Where memory is short, what is kept for stripes that are still behind goes too: they might be the ones that wait. */
 static void drop_unneeded_locked (Writer *self) ECFS_REQUIRES (self->lock)
 {
+    bool starving = starving_locked (self);
     for (guint i = self->cached->len; i-- > 0;) {
         EcfsSegment *segment = g_ptr_array_index (self->cached, i);
-        if (!needed_locked (self, segment->index))
+        if (!needed_locked (self, segment->index) || (starving && !current_locked (self, segment->index)))
             g_ptr_array_remove_index_fast (self->cached, i);
     }
 }
@@ -201,6 +215,7 @@ static void run_encoding (void *data)
     Writer *self = encoding->writer;
     GError *error = NULL;
     ecfs_mutex_lock (&self->lock);
+    encoding->granted = true;
     bool wanted = !self->aborted && (encoding->leading || needed_locked (self, encoding->segment));
     ecfs_mutex_unlock (&self->lock);
     EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
@@ -243,12 +258,21 @@ static void want_locked (Writer *self, uint64_t segment)
         return;
     if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self))
         return;
+    /* Nobody waits in the queue for memory that no stripe waits for. */
+    EcfsTransfer *transfer = self->job->transfer;
+    size_t bytes = ecfs_segment_bytes (&self->layout, self->n, segment);
+    bool awaited = current_locked (self, segment);
+    if (!awaited && !ecfs_transfer_try_acquire (transfer, bytes))
+        return;
     Encoding *encoding = g_new (Encoding, 1);
     *encoding = (Encoding){.writer = self, .segment = segment, .leading = leading};
     g_ptr_array_add (self->encodings, encoding);
-    size_t bytes = ecfs_segment_bytes (&self->layout, self->n, segment);
-    if (ecfs_transfer_acquire (self->job->transfer, bytes, run_encoding, encoding))
-        ecfs_transfer_run (self->job->transfer, run_encoding, encoding);
+    if (!awaited || ecfs_transfer_acquire (transfer, bytes, run_encoding, encoding)) {
+        encoding->granted = true;
+        ecfs_transfer_run (transfer, run_encoding, encoding);
+    } else {
+        drop_unneeded_locked (self);
+    }
 }
 
 static void format_footer (Lane *lane)

@@ -1,0 +1,414 @@
+/* Storing objects: the right bytes on every endpoint, and what happens when endpoints fail, stall or crawl. */
+#include "object/segment.h"
+#include "store.h"
+#include "stripe.h"
+#include "util/io.h"
+#include "util/lock.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define KIB    ((uint64_t) 1024)
+#define MIB    (1024 * KIB)
+#define MEMORY (256 * MIB)
+
+static void check_stripes (const Object *object)
+{
+    const EcfsStripeHeader *header = &object->job.header;
+    for (unsigned i = 0; i < object->store->n; i++) {
+        if (!object->result.stored[i])
+            continue;
+        g_autofree char *path = object_stripe_path (object, i);
+        g_autofree char *bytes = NULL;
+        size_t size;
+        g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+        g_assert_cmpuint (size, ==, object->result.stripe_bytes[i]);
+        StripeExpected expected = {.archive = header->archive.bytes,
+                                   .object = header->object.bytes,
+                                   .instance = object->targets[i].instance,
+                                   .sequence = header->sequence,
+                                   .epoch = header->epoch,
+                                   .family = header->family,
+                                   .k = header->k,
+                                   .n = header->n_written,
+                                   .index = i,
+                                   .segment_bytes = header->segment_bytes,
+                                   .block_bytes = header->block_bytes,
+                                   .granule = header->granule,
+                                   .content = object->content,
+                                   .size = object->size};
+        uint8_t digest[ECFS_STRIPE_DIGEST_BYTES];
+        stripe_check ((const uint8_t *) bytes, size, &expected, digest);
+        g_assert_cmpmem (digest, sizeof digest, object->result.stripe_digest[i], sizeof digest);
+    }
+}
+
+/* Writes, checks every stripe, reads all back. */
+static void write_and_check (Store *store, uint64_t size, uint32_t segment_bytes)
+{
+    Object object;
+    g_autofree char *text = NULL;
+    object_init (&object, store, size, segment_bytes);
+    g_assert_cmpint (object_write (&object, &text), ==, 0);
+    g_assert_cmpstr (text, ==, "");
+    g_assert_cmpuint (object_n_stored (&object), ==, store->n);
+    check_stripes (&object);
+    EcfsReader *reader = object_reader (&object);
+    g_assert_cmpint (object_read (&object, reader, 0, size, NULL), ==, 0);
+    ecfs_reader_close (reader);
+    object_clear (&object);
+}
+
+static void test_sizes (gconstpointer code)
+{
+    Store store;
+    store_init (&store, "file", code, 0, MEMORY);
+    uint64_t granule = ecfs_codec_granule (store.codec);
+    uint32_t segment = ecfs_layout_segment_bytes (256 * KIB, ecfs_codec_k (store.codec), granule);
+    uint64_t sizes[] = {1,           100,     granule,     granule + 1,     MAX (granule - 1, 1),
+                        segment - 1, segment, segment + 1, 3 * segment + 7, 2 * segment - granule};
+    for (size_t i = 0; i < G_N_ELEMENTS (sizes); i++)
+        write_and_check (&store, sizes[i], segment);
+    store_clear (&store);
+}
+
+static void test_large (gconstpointer code)
+{
+    Store store;
+    store_init (&store, "file", code, 0, MEMORY);
+    write_and_check (&store, 40 * MIB + 12345,
+                     ecfs_layout_segment_bytes (2 * MIB, ecfs_codec_k (store.codec), ecfs_codec_granule (store.codec)));
+    store_clear (&store);
+}
+
+/* The content lies in pieces at odd places of the file. */
+static void test_ranges (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "file", "rs:4+2", 0, MEMORY);
+    object_init (&object, &store, 900 * KIB + 3, 256 * KIB);
+    const uint64_t lengths[] = {1, 70000, 256 * KIB, 5, 4096};
+    GArray *ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
+    uint64_t at = 0, file_at = 3 * MIB;
+    for (size_t i = 0; at < object.size; i++) {
+        EcfsFileRange range = {.file_offset = file_at,
+                               .length = MIN (lengths[i % G_N_ELEMENTS (lengths)], object.size - at),
+                               .object_offset = at};
+        g_assert_cmpint (ecfs_pwrite_all (object.job.fd, object.content + at, range.length, file_at), ==, 0);
+        g_array_append_val (ranges, range);
+        at += range.length;
+        file_at += range.length + 1 + 37 * i;
+    }
+    g_array_unref ((GArray *) object.job.ranges);
+    object.job.ranges = ranges;
+    g_assert_cmpint (object_write (&object, NULL), ==, 0);
+    check_stripes (&object);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_spare (gconstpointer where)
+{
+    Store store;
+    Object object;
+    g_autofree char *text = NULL;
+    store_init (&store, "faulty", "rs:4+2", 2, MEMORY);
+    for (unsigned i = 1; i <= 4; i += 3) {
+        atomic_store (&store.faults[i]->write_fail_after, GPOINTER_TO_INT (where) * (long long) (i + 3) * 10000);
+        atomic_store (&store.faults[i]->write_code, ENOSPC);
+    }
+    object_init (&object, &store, 20 * MIB + 1, 1 * MIB);
+    g_assert_cmpint (object_write (&object, &text), ==, 0);
+    g_assert_cmpuint (object_n_stored (&object), ==, 6);
+    g_assert_cmpuint (object.n_spares_used, ==, 2);
+    g_assert_nonnull (strstr (text, "endpoint e1: "));
+    g_assert_nonnull (strstr (text, "endpoint e4: "));
+    check_stripes (&object);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_commit_fails (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 1, MEMORY);
+    atomic_store (&store.faults[5]->commit_code, EDQUOT);
+    object_init (&object, &store, 5 * MIB, 1 * MIB);
+    g_assert_cmpint (object_write (&object, NULL), ==, 0);
+    g_assert_cmpuint (object_n_stored (&object), ==, 6);
+    check_stripes (&object);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_no_spare (void)
+{
+    Store store;
+    Object object;
+    g_autofree char *text = NULL;
+    store_init (&store, "faulty", "rs:4+2", 0, MEMORY);
+    atomic_store (&store.faults[2]->write_fail_after, 300000);
+    atomic_store (&store.faults[2]->write_code, ENOSPC);
+    object_init (&object, &store, 10 * MIB, 1 * MIB);
+    g_assert_cmpint (object_write (&object, &text), ==, 0);
+    g_assert_cmpuint (object_n_stored (&object), ==, 5);
+    g_assert_false (object.result.stored[2]);
+    g_assert_nonnull (strstr (text, "endpoint e2: "));
+    check_stripes (&object);
+    EcfsReader *reader = object_reader (&object);
+    g_assert_cmpint (object_read (&object, reader, 0, object.size, NULL), ==, 0);
+    ecfs_reader_close (reader);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+/* Two stripes of six are gone and five are asked for: the others need not go on for long. */
+static void test_impossible (void)
+{
+    Store store;
+    Object object;
+    g_autofree char *text = NULL;
+    store_init (&store, "faulty", "rs:4+2", 0, MEMORY);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&store.faults[i]->write_stall_at, 400000);
+    for (unsigned i = 1; i <= 2; i++) {
+        atomic_store (&store.faults[i]->write_fail_after, 300000);
+        atomic_store (&store.faults[i]->write_code, ENOSPC);
+    }
+    object_init (&object, &store, 10 * MIB, 1 * MIB);
+    object.least = 5;
+    int64_t began_us = ecfs_now_us ();
+    g_assert_cmpint (object_write (&object, &text), ==, EIO);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 5 * G_USEC_PER_SEC);
+    g_assert_nonnull (strstr (text, "endpoint e1: "));
+    g_assert_nonnull (strstr (text, "endpoint e2: "));
+    object_clear (&object);
+    store_clear (&store);
+}
+
+/* All streams fail at the same byte. */
+static void test_all_fail (gconstpointer no_spares)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 6, MEMORY);
+    for (unsigned i = 0; i < 12; i++) {
+        atomic_store (&store.faults[i]->write_fail_after, 500000);
+        atomic_store (&store.faults[i]->write_code, ENOTCONN);
+    }
+    object_init (&object, &store, 10 * MIB, 1 * MIB);
+    object.no_spares = GPOINTER_TO_INT (no_spares);
+    g_assert_cmpint (object_write (&object, NULL), ==, EIO);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_shrinks (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "file", "rs:4+2", 0, MEMORY);
+    object_init (&object, &store, 10 * MIB, 1 * MIB);
+    g_assert_cmpint (ftruncate (object.job.fd, 10 * MIB - 1), ==, 0);
+    g_assert_cmpint (object_write (&object, NULL), ==, EIO);
+    for (unsigned i = 0; i < store.n; i++) {
+        g_autofree char *path = object_stripe_path (&object, i);
+        g_assert_false (g_file_test (path, G_FILE_TEST_EXISTS));
+    }
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_expected_digest (gconstpointer bytes)
+{
+    Store store;
+    Object object;
+    store_init (&store, "file", "rs:4+2", 0, MEMORY);
+    object_init (&object, &store, GPOINTER_TO_SIZE (bytes), 256 * KIB);
+    g_assert_cmpint (object_write (&object, NULL), ==, 0);
+    uint8_t digest[ECFS_STRIPE_DIGEST_BYTES];
+    memcpy (digest, object.result.object_digest, sizeof digest);
+    g_string_free (g_steal_pointer (&object.result.failures), TRUE);
+    object.job.expected_digest = digest;
+    for (unsigned i = 0; i < store.n; i++)
+        object.targets[i].instance += 10;
+    g_assert_cmpint (object_write (&object, NULL), ==, 0);
+    for (unsigned i = 0; i < store.n; i++)
+        object.targets[i].instance += 10;
+    g_string_free (g_steal_pointer (&object.result.failures), TRUE);
+    digest[7] ^= 1;
+    g_assert_cmpint (object_write (&object, NULL), ==, ESTALE);
+    for (unsigned i = 0; i < store.n; i++) {
+        g_autofree char *path = object_stripe_path (&object, i);
+        g_assert_false (g_file_test (path, G_FILE_TEST_EXISTS));
+    }
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_cancelled (void)
+{
+    Store store;
+    Object object;
+    atomic_bool cancelled = true;
+    store_init (&store, "faulty", "rs:4+2", 0, MEMORY);
+    for (unsigned i = 0; i < 6; i++)
+        atomic_store (&store.faults[i]->write_stall_at, 400000);
+    object_init (&object, &store, 10 * MIB, 1 * MIB);
+    object.job.cancelled = &cancelled;
+    g_assert_cmpint (object_write (&object, NULL), ==, ECANCELED);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+typedef struct Writing {
+    Object object;
+    pthread_t thread;
+    int code;
+    atomic_bool ended;
+} Writing;
+
+static void *run_writing (void *data)
+{
+    Writing *self = data;
+    self->code = object_write (&self->object, NULL);
+    atomic_store (&self->ended, true);
+    return NULL;
+}
+
+static void wait_until_quiet (Store *store, const bool *watched)
+{
+    uint64_t before = 0;
+    int64_t since_us = ecfs_now_us ();
+    while (ecfs_now_us () - since_us < 300000) {
+        uint64_t written = 0;
+        for (unsigned i = 0; i < store->n; i++) {
+            EcfsEndpointHealth health;
+            ecfs_endpoint_health (store->endpoints[i], &health);
+            written += watched[i] ? health.written_bytes : 0;
+            ecfs_endpoint_health_clear (&health);
+        }
+        if (written != before)
+            since_us = ecfs_now_us ();
+        before = written;
+        g_thread_yield ();
+    }
+}
+
+/* One endpoint stops early; the others take everything meanwhile. Then it goes on, and gets what it missed. */
+static void test_slow_catches_up (gconstpointer memory)
+{
+    Store store;
+    Writing writing = {0};
+    store_init (&store, "faulty", "rs:4+2", 0, GPOINTER_TO_SIZE (memory));
+    atomic_store (&store.faults[3]->write_stall_at, 100000);
+    object_init (&writing.object, &store, 30 * MIB, 512 * KIB);
+    g_assert_cmpint (pthread_create (&writing.thread, NULL, run_writing, &writing), ==, 0);
+    const bool others[] = {true, true, true, false, true, true};
+    wait_until_quiet (&store, others);
+    for (unsigned i = 0; i < store.n; i++) {
+        g_autofree char *path = object_stripe_path (&writing.object, i);
+        g_assert_true (g_file_test (path, G_FILE_TEST_EXISTS) == others[i]);
+    }
+    g_assert_false (atomic_load (&writing.ended));
+    atomic_store (&store.faults[3]->write_stall_at, FAULTS_NEVER);
+    pthread_join (writing.thread, NULL);
+    g_assert_cmpint (writing.code, ==, 0);
+    g_assert_cmpuint (object_n_stored (&writing.object), ==, 6);
+    check_stripes (&writing.object);
+    object_clear (&writing.object);
+    store_clear (&store);
+}
+
+/* A spare begins from the start while the others wait far ahead, and memory holds two segments. */
+static void test_late_spare_in_little_memory (void)
+{
+    Store store;
+    Object object;
+    EcfsLayout layout = {
+        .size = 30 * MIB, .segment_bytes = 512 * KIB, .block_bytes = ECFS_BLOCK_BYTES, .granule = 1, .k = 4};
+    store_init (&store, "faulty", "rs:4+2", 2, 2 * ecfs_segment_bytes (&layout, 6, 0));
+    for (unsigned i = 0; i < 2; i++) {
+        atomic_store (&store.faults[i]->write_fail_after, 2000000 + 700000 * i);
+        atomic_store (&store.faults[i]->write_code, ENOSPC);
+        atomic_store (&store.faults[6 + i]->pace_us, 1000);
+    }
+    object_init (&object, &store, layout.size, layout.segment_bytes);
+    g_assert_cmpint (object_write (&object, NULL), ==, 0);
+    g_assert_cmpuint (object_n_stored (&object), ==, 6);
+    check_stripes (&object);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+/* Writers whose endpoints fail and readers of two segments at a time, in memory for two segments. */
+static void test_little_memory (void)
+{
+    Store store;
+    Object stored;
+    Writing writings[3] = {0};
+    store_init (&store, "faulty", "rs:4+2", 3, 2 * MIB);
+    object_init (&stored, &store, 8 * MIB, 512 * KIB);
+    g_assert_cmpint (object_write (&stored, NULL), ==, 0);
+    atomic_store (&store.faults[0]->write_fail_after, 1000000);
+    atomic_store (&store.faults[0]->write_code, ENOSPC);
+    atomic_store (&store.faults[1]->pace_us, 500);
+    for (unsigned w = 0; w < 3; w++) {
+        object_init (&writings[w].object, &store, 10 * MIB, 512 * KIB);
+        g_assert_cmpint (pthread_create (&writings[w].thread, NULL, run_writing, &writings[w]), ==, 0);
+    }
+    EcfsReader *readers[3];
+    for (unsigned r = 0; r < 3; r++)
+        readers[r] = object_reader (&stored);
+    for (uint64_t at = 0; at + MIB <= stored.size; at += MIB) {
+        Reading *readings[3];
+        for (unsigned r = 0; r < 3; r++)
+            readings[r] = reading_begin (&stored, readers[r], (at + r * 2 * MIB + 1000) % (7 * MIB), MIB);
+        for (unsigned r = 0; r < 3; r++)
+            g_assert_cmpint (reading_finish (readings[r], NULL), ==, 0);
+    }
+    for (unsigned r = 0; r < 3; r++)
+        ecfs_reader_close (readers[r]);
+    for (unsigned w = 0; w < 3; w++) {
+        pthread_join (writings[w].thread, NULL);
+        g_assert_cmpint (writings[w].code, ==, 0);
+        g_assert_cmpuint (object_n_stored (&writings[w].object), ==, 6);
+        check_stripes (&writings[w].object);
+        object_clear (&writings[w].object);
+    }
+    object_clear (&stored);
+    store_clear (&store);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
+    for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
+        g_autofree char *sizes = g_strdup_printf ("/writer/%s/stores-every-size", codes[i]);
+        g_autofree char *large = g_strdup_printf ("/writer/%s/stores-40-mib", codes[i]);
+        g_test_add_data_func (sizes, codes[i], test_sizes);
+        g_test_add_data_func (large, codes[i], test_large);
+    }
+    g_test_add_func ("/writer/stores-content-that-lies-in-pieces", test_ranges);
+    g_test_add_data_func ("/writer/failing-at-once-goes-to-a-spare", GINT_TO_POINTER (0), test_spare);
+    g_test_add_data_func ("/writer/failing-midway-goes-to-a-spare", GINT_TO_POINTER (50), test_spare);
+    g_test_add_func ("/writer/failing-at-the-commit-goes-to-a-spare", test_commit_fails);
+    g_test_add_func ("/writer/failing-without-a-spare-is-left-out", test_no_spare);
+    g_test_add_func ("/writer/what-cannot-be-committed-ends-at-once", test_impossible);
+    g_test_add_data_func ("/writer/all-fail-at-once-without-spares", GINT_TO_POINTER (1), test_all_fail);
+    g_test_add_data_func ("/writer/all-fail-at-once-and-their-spares-too", GINT_TO_POINTER (0), test_all_fail);
+    g_test_add_func ("/writer/content-that-shrinks-is-an-error", test_shrinks);
+    g_test_add_data_func ("/writer/changed-content-is-stale", GSIZE_TO_POINTER (2 * MIB), test_expected_digest);
+    g_test_add_data_func ("/writer/changed-small-content-is-stale", GSIZE_TO_POINTER (100), test_expected_digest);
+    g_test_add_func ("/writer/can-be-cancelled", test_cancelled);
+    g_test_add_data_func ("/writer/a-slow-endpoint-holds-up-nobody-and-catches-up", GSIZE_TO_POINTER (MEMORY),
+                          test_slow_catches_up);
+    g_test_add_data_func ("/writer/a-slow-endpoint-holds-up-nobody-in-little-memory", GSIZE_TO_POINTER (4 * MIB),
+                          test_slow_catches_up);
+    g_test_add_func ("/writer/a-late-spare-needs-no-more-memory", test_late_spare_in_little_memory);
+    g_test_add_func ("/writer/writers-and-readers-share-little-memory", test_little_memory);
+    return g_test_run ();
+}
