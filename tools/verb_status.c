@@ -68,9 +68,11 @@ static void print_objects (JsonObject *status)
     if (!json_object_has_member (objects, "guarantee"))
         return;
     int64_t guarantee = tool_number (objects, "guarantee");
-    if (guarantee >= 0)
-        printf ("guarantee  any %" PRIi64 " more endpoints may vanish now, every stored file stays readable\n",
+    if (guarantee > 0)
+        printf ("guarantee  any %" PRIi64 " more endpoints may vanish now, and every stored file stays readable\n",
                 guarantee);
+    else if (guarantee == 0)
+        puts ("guarantee  every stored file is readable now, but no further endpoint may vanish");
     else
         puts ("guarantee  none: some files cannot be read before endpoints return");
 }

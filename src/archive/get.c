@@ -95,8 +95,11 @@ static bool set_attributes (int fd, const EcfsAttr *attr, GError **error)
 {
     struct timespec times[2] = {to_timespec (attr->atime_ns), to_timespec (attr->mtime_ns)};
     mode_t mode = attr->mode & 07777;
-    if (geteuid () != 0)
-        mode &= 01777; /* set-id bits would give rights to another owner than was meant */
+    /* These give rights to an owner: not to another than was meant. */
+    if (geteuid () != 0 && attr->uid != geteuid ())
+        mode &= (mode_t) ~S_ISUID;
+    if (geteuid () != 0 && attr->gid != getegid ())
+        mode &= (mode_t) ~S_ISGID;
     if (geteuid () == 0 && fchown (fd, attr->uid, attr->gid) != 0)
         return ecfs_fail_errno (error, errno, "owner cannot be set");
     if (fchmod (fd, mode) != 0 || futimens (fd, times) != 0)
@@ -339,33 +342,31 @@ static bool get_file (Get *get, Directory *to, const char *name, const char *pat
     return true;
 }
 
-static bool get_symlink (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
+/* Owner and times of what is no file and no directory. */
+static bool dress_special (Directory *to, const char *name, const EcfsAttr *attr, GError **error)
 {
-    g_autofree char *target = ecfs_catalog_readlink (get->catalog, attr->ino, error);
-    if (target == NULL)
-        return false;
     struct timespec times[2] = {to_timespec (attr->atime_ns), to_timespec (attr->mtime_ns)};
-    if (unlinkat (to->fd, name, 0) != 0 && errno != ENOENT)
-        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    if (symlinkat (target, to->fd, name) != 0)
-        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
     if (geteuid () == 0 && fchownat (to->fd, name, attr->uid, attr->gid, AT_SYMLINK_NOFOLLOW) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    if (!S_ISLNK (attr->mode) && fchmodat (to->fd, name, attr->mode & 0777, 0) != 0) /* without the umask */
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
     (void) utimensat (to->fd, name, times, AT_SYMLINK_NOFOLLOW); /* not every file system keeps them */
-    get->tally.progress.n_found++;
-    get->tally.progress.n_done++;
     return true;
 }
 
-static bool get_device (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
+static bool get_special (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
 {
+    g_autofree char *target = NULL;
+    if (S_ISLNK (attr->mode) && (target = ecfs_catalog_readlink (get->catalog, attr->ino, error)) == NULL)
+        return false;
+    get->tally.progress.n_found++;
     if (unlinkat (to->fd, name, 0) != 0 && errno != ENOENT)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    if (mknodat (to->fd, name, attr->mode & (S_IFMT | 0777), (dev_t) attr->rdev) != 0)
+    if ((target != NULL ? symlinkat (target, to->fd, name)
+                        : mknodat (to->fd, name, attr->mode & (S_IFMT | 0777), (dev_t) attr->rdev)) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    if (geteuid () == 0 && fchownat (to->fd, name, attr->uid, attr->gid, AT_SYMLINK_NOFOLLOW) != 0)
-        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    get->tally.progress.n_found++;
+    if (!dress_special (to, name, attr, error))
+        return false;
     get->tally.progress.n_done++;
     return true;
 }
@@ -415,9 +416,7 @@ static bool get_any (Get *get, Directory *to, const char *name, const char *path
         return get_directory (get, to, name, path, attr, error);
     if (S_ISREG (attr->mode))
         return get_file (get, to, name, path, attr, error);
-    if (S_ISLNK (attr->mode))
-        return get_symlink (get, to, name, attr, error);
-    return get_device (get, to, name, attr, error);
+    return get_special (get, to, name, attr, error);
 }
 
 static void get_entry (Get *get, Directory *to, const char *name, const char *path, const EcfsAttr *attr)
