@@ -44,7 +44,8 @@ static void print_help (GOptionContext *context)
 
 static GOptionContext *option_context (const Verb *verb, const GOptionEntry *options, gboolean *help)
 {
-    const GOptionEntry own[] = {{"help", 'h', 0, G_OPTION_ARG_NONE, help, "Explain this verb", NULL}, {NULL}};
+    const GOptionEntry own[] = {{"help", 'h', 0, G_OPTION_ARG_NONE, help, "Explain this verb", NULL},
+                                G_OPTION_ENTRY_NULL};
     GOptionContext *context = g_option_context_new (verb->arguments);
     g_autofree char *summary = g_strdup_printf ("%s.", verb->summary);
     g_option_context_set_help_enabled (context, FALSE);

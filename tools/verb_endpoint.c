@@ -69,7 +69,8 @@ static void list_table (const EcfsArchive *archive)
 static int list (int argc, char **argv)
 {
     gboolean json = FALSE;
-    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON array", NULL}, {NULL}};
+    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON array", NULL},
+                                    G_OPTION_ENTRY_NULL};
     (void) tool_parse (&list_verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (argv[1], ECFS_ARCHIVE_READONLY, &error);
@@ -108,7 +109,8 @@ static int add (int argc, char **argv)
 static int test (int argc, char **argv)
 {
     gboolean json = FALSE;
-    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON array", NULL}, {NULL}};
+    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON array", NULL},
+                                    G_OPTION_ENTRY_NULL};
     argc = tool_parse (&test_verb, options, argc, argv, 1, G_MAXINT);
     g_autoptr (JsonArray) results = json_array_new ();
     GError *error = NULL;

@@ -80,7 +80,8 @@ int verb_info (const Verb *verb, int argc, char **argv)
 {
     gboolean json = FALSE;
     const GOptionEntry options[] = {
-        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object, or an array for several paths", NULL}, {NULL}};
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object, or an array for several paths", NULL},
+        G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
@@ -105,7 +106,7 @@ int verb_wait (const Verb *verb, int argc, char **argv)
     gboolean quorum = FALSE;
     const GOptionEntry options[] = {
         {"quorum", 'q', 0, G_OPTION_ARG_NONE, &quorum, "Until it is committed, not until all stripes are stored", NULL},
-        {NULL}};
+        G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);

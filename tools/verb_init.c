@@ -125,7 +125,7 @@ int verb_init (const Verb *verb, int argc, char **argv)
          "[NAME=]URL[,KEY=VALUE...]"},
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
-        {NULL}};
+        G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     g_autoptr (EcfsConfig) config = make_config (&arguments, &error);

@@ -103,7 +103,7 @@ int verb_ls (const Verb *verb, int argc, char **argv)
         {"recursive", 'R', 0, G_OPTION_ARG_NONE, &listing.recursive, "What is in directories, too, as whole paths",
          NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &listing.json, "Print a JSON array", NULL},
-        {NULL}};
+        G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);

@@ -36,7 +36,7 @@ int verb_mount (const Verb *verb, int argc, char **argv)
         {"foreground", 'f', 0, G_OPTION_ARG_NONE, &foreground, "Stay, and log to stderr", NULL},
         {"options", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &lists, "ro, allow_other, and what FUSE takes", "OPTS"},
         {"debug", 'd', 0, G_OPTION_ARG_NONE, &debug, "Print every request; implies -f", NULL},
-        {NULL}};
+        G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 2, 2);
     EcfsMountOptions mount = {
         .directory = argv[1], .mountpoint = argv[2], .foreground = foreground || debug, .debug = debug};

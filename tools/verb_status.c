@@ -138,7 +138,8 @@ static void print_status (JsonObject *status)
 int verb_status (const Verb *verb, int argc, char **argv)
 {
     gboolean json = FALSE;
-    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL}, {NULL}};
+    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+                                    G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);

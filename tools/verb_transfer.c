@@ -9,7 +9,7 @@ int verb_put (const Verb *verb, int argc, char **argv)
     g_autofree char *code = NULL;
     const GOptionEntry options[] = {
         {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "Code for these files instead of the directory's", "CODE"},
-        {NULL}};
+        G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 3, G_MAXINT);
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
