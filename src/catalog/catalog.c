@@ -410,10 +410,19 @@ static void free_catalog (EcfsCatalog *self)
     g_free (self);
 }
 
+/* SQLite would make a new database of a file that is empty. */
+static bool refuse_missing (const char *path, GError **error)
+{
+    struct stat st;
+    if (stat (path, &st) != 0)
+        return ecfs_fail_errno (error, errno, "catalog %s (restore it from a backup)", path);
+    return st.st_size > 0 || ecfs_fail (error, EBADMSG, "catalog %s is empty: restore it from a backup", path);
+}
+
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error)
 {
     bool readonly = (flags & ECFS_CATALOG_READONLY) != 0;
-    if (!refuse_network_disk (path, error))
+    if (!refuse_missing (path, error) || !refuse_network_disk (path, error))
         return NULL;
     sqlite3 *db = readonly ? open_readonly (path, error) : open_db (path, SQLITE_OPEN_READWRITE, false, error);
     if (db == NULL)

@@ -19,7 +19,7 @@
  * has a thread: open it after fork (2).
  *
  * Errors: ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, EMLINK, ENAMETOOLONG, ENODATA (no such xattr), EINVAL, EROFS as
- * POSIX has them; EBADMSG: the database is damaged (the text says to restore or `ecfs recover`); ENOTSUP: it was made
+ * POSIX has them; EBADMSG: the database is damaged (the text says to restore it); ENOTSUP: it was made
  * by a later ecfs; ESTALE: a compare-and-set found another state. Bytes in rows are not trusted: sizes, codes and
  * digests are checked.
  */

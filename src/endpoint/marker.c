@@ -34,7 +34,7 @@ static bool get_uuid (GKeyFile *file, const char *key, EcfsUuid *ret_uuid, GErro
     return true;
 }
 
-bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error)
+static bool parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error)
 {
     if (size == 0 || size > ECFS_MARKER_MAX_SIZE || memchr (text, '\0', size) != NULL)
         return ecfs_fail (error, EPROTO, "%s: not a marker of ecfs (%zu bytes)", ECFS_MARKER_NAME, size);
@@ -60,4 +60,13 @@ bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, G
     marker.sequence = sequence;
     *ret_marker = marker;
     return true;
+}
+
+bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    if (parse (text, size, ret_marker, &reason))
+        return true;
+    const char *remedy = reason->code == ENOTSUP ? "" : "; restore that file, or replace the endpoint";
+    return ecfs_fail (error, reason->code, "%s%s", reason->message, remedy);
 }

@@ -150,13 +150,25 @@ static void on_limits (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
         self->write_bytes = MIN (WRITE_BYTES, limits.write_bytes);
 }
 
+static void on_root_made (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    self->root_refused = ecfs_sftp_status (self, reply) == ECFS_SFTP_PERMISSION_DENIED;
+}
+
 static void on_root (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     if (reply->type == ECFS_SFTP_ATTRS)
         return;
     uint32_t status = ecfs_sftp_status (self, reply);
     if (status == ECFS_SFTP_NO_SUCH_FILE) {
-        ecfs_sftp_break (self, ENOENT, "%s: no such directory on the server", self->config->root);
+        if (self->root_refused)
+            ecfs_sftp_break (self, EACCES,
+                             "%s: permission to make this directory is denied; make it on the server, or "
+                             "give the user the right to",
+                             self->config->root);
+        else
+            ecfs_sftp_break (self, ENOENT, "%s: no such directory on the server; make it, or correct the URL",
+                             self->config->root);
         return;
     }
     g_autoptr (GError) error = ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, self->config->root);
@@ -169,7 +181,7 @@ static bool look_around (EcfsSftp *self, bool with_root, const EcfsSshWait *wait
     if ((self->extensions & ECFS_SFTP_HAS_LIMITS) != 0)
         ecfs_sftp_put_limits (self->out, ecfs_sftp_expect (self, NULL, on_limits, NULL));
     if (with_root)
-        ecfs_sftp_put_mkdir (self->out, ecfs_sftp_expect (self, NULL, ecfs_sftp_ignore, NULL), self->config->root);
+        ecfs_sftp_put_mkdir (self->out, ecfs_sftp_expect (self, NULL, on_root_made, NULL), self->config->root);
     ecfs_sftp_put_path (self->out, ECFS_SFTP_STAT, ecfs_sftp_expect (self, NULL, on_root, NULL), self->config->root);
     bool done = ecfs_sftp_drain (self, wait, error);
     if (done && self->broken != NULL)

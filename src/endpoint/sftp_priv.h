@@ -74,6 +74,7 @@ struct EcfsSftp {
     unsigned extensions;
     size_t read_bytes;  /* of one READ at most */
     size_t write_bytes; /* of one WRITE at most */
+    bool root_refused;  /* the root could not be made for lack of permission */
     GError *broken;     /* why the connection cannot be used any more */
 
     uint32_t next_id;

@@ -259,8 +259,11 @@ bool ecfs_ssh_authenticate (EcfsSsh *self, GError **error)
     Outcome out = try_all (self, methods, &attempts, error);
     if (out == OUTCOME_REFUSED)
         g_set_error (
-            error, ECFS_ERROR, EACCES, "%s does not let user %s in; it takes %s; tried: %s%s%s", self->config->hostname,
-            self->config->user, methods, attempts.text->len > 0 ? attempts.text->str : "nothing, as there is no key",
+            error, ECFS_ERROR, EACCES,
+            "%s does not let user %s in; it takes %s; tried: %s; add one of the public keys to "
+            "authorized_keys there, or set identity_file or password_file%s%s",
+            self->config->hostname, self->config->user, methods,
+            attempts.text->len > 0 ? attempts.text->str : "nothing, as there is no key",
             attempts.rsa && ecfs_ssh_rsa_is_old ()
                 ? ". RSA keys do not work here: libssh2 " LIBSSH2_VERSION
                   " can only sign with SHA-1 (ssh-rsa), which OpenSSH refuses since 8.8. Make another key with "

@@ -24,7 +24,7 @@ bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **e
     while (events != 0) {
         int64_t left_us = wait->deadline_us - ecfs_now_us ();
         if (left_us <= 0)
-            return ecfs_fail (error, ETIMEDOUT, "no answer in time");
+            return ecfs_fail (error, ETIMEDOUT, "no answer in time; check that the server runs and is not overloaded");
         struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = wait->fd, .events = POLLIN}};
         int n = poll (fds, G_N_ELEMENTS (fds), (int) MIN (left_us / 1000 + 1, 60 * 1000));
         if (n < 0 && errno != EINTR)
@@ -77,7 +77,8 @@ static int connect_tcp (const EcfsSshConfig *config, const EcfsSshWait *wait, GE
     }
     freeaddrinfo (addresses);
     if (fd < 0)
-        g_prefix_error (error, "cannot connect to %s port %u: ", config->hostname, config->port);
+        g_prefix_error (error, "cannot connect to %s port %u (check that its server runs): ", config->hostname,
+                        config->port);
     return fd;
 }
 
