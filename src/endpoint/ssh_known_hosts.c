@@ -46,6 +46,30 @@ static bool matches_hashed (const char *field, const char *name)
     return memcmp (digest, hash, sizeof digest) == 0;
 }
 
+/* "*" and "?" are special; "[" is not, unlike for fnmatch (), and any bytes will do, unlike for GPatternSpec. */
+static bool matches_pattern (const char *pattern, const char *name)
+{
+    const char *star = NULL; /* behind the last one */
+    const char *retry = NULL;
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = ++pattern;
+            retry = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star;
+            name = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
 /* One comma-separated list of patterns; a negated one that matches decides. */
 static bool matches_list (const char *field, const char *name)
 {
@@ -54,7 +78,7 @@ static bool matches_list (const char *field, const char *name)
     for (char **pattern = patterns; *pattern != NULL; pattern++) {
         bool negated = (*pattern)[0] == '!';
         g_autofree char *lower = g_ascii_strdown (*pattern + (negated ? 1 : 0), -1);
-        if (lower[0] == '\0' || !g_pattern_match_simple (lower, name))
+        if (lower[0] == '\0' || !matches_pattern (lower, name))
             continue;
         if (negated)
             return false;

@@ -39,9 +39,20 @@ bool ecfs_ssh_rsa_is_old (void)
 
 /* libssh2's way to the socket */
 
+/* libssh2 talks to the agent through the same two functions, and expects them to block. */
+static ssize_t receive_from_agent (EcfsSsh *self, int fd, void *to, size_t size, int flags)
+{
+    if (!ecfs_ssh_wait_fd (&self->wait, fd, POLLIN, NULL))
+        return -ETIMEDOUT;
+    ssize_t n = recv (fd, to, size, flags);
+    return n < 0 ? -errno : n;
+}
+
 static ssize_t receive (libssh2_socket_t fd, void *to, size_t size, int flags, void **abstract)
 {
     EcfsSsh *self = *abstract;
+    if (fd != self->fd)
+        return receive_from_agent (self, fd, to, size, flags);
     if (self->dead)
         return 0;
     if (self->in_budget == 0)
@@ -63,6 +74,10 @@ static ssize_t receive (libssh2_socket_t fd, void *to, size_t size, int flags, v
 static ssize_t send_later (libssh2_socket_t fd, const void *from, size_t size, int flags, void **abstract)
 {
     EcfsSsh *self = *abstract;
+    if (fd != self->fd) {
+        ssize_t n = send (fd, from, size, flags | MSG_NOSIGNAL);
+        return n < 0 ? -errno : n;
+    }
     if (self->dead)
         return -EPIPE;
     g_byte_array_append (self->out, from, (guint) size);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -59,7 +60,8 @@ static bool answers (unsigned port)
 static void to_log (gpointer data)
 {
     const Sshd *self = data;
-    if (freopen (self->log, "a", stderr) == NULL)
+    /* A test that aborts leaves no server behind. */
+    if (prctl (PR_SET_PDEATHSIG, SIGTERM) != 0 || freopen (self->log, "a", stderr) == NULL)
         _exit (1);
 }
 
