@@ -1,6 +1,18 @@
 #include "util/error.h"
 
-G_DEFINE_QUARK (ecfs - error, ecfs_error)
+#include <stdatomic.h>
+
+/* G_DEFINE_QUARK () without its race: the first two errors may come from two threads. */
+GQuark ecfs_error_quark (void)
+{
+    static _Atomic GQuark quark;
+    GQuark known = atomic_load_explicit (&quark, memory_order_relaxed);
+    if (known == 0) {
+        known = g_quark_from_static_string ("ecfs-error-quark");
+        atomic_store_explicit (&quark, known, memory_order_relaxed);
+    }
+    return known;
+}
 
 bool ecfs_fail (GError **error, int code, const char *format, ...)
 {
