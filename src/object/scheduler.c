@@ -68,6 +68,21 @@ static bool complete (const EcfsCodec *codec, const bool *wanted, const EcfsLane
     return true;
 }
 
+/* Takes back what need not be asked after all, in the order in which it would be missed least: what was asked before
+ * the lane that made the set suffice may not have helped. */
+static void prune (const EcfsCodec *codec, const bool *wanted, bool *set, bool *ask)
+{
+    for (int keep_wanted = 1; keep_wanted >= 0; keep_wanted--) {
+        for (unsigned i = ecfs_codec_n (codec); i-- > 0;) {
+            if (!ask[i] || (keep_wanted && wanted[i]))
+                continue;
+            set[i] = false;
+            ask[i] = !suffices (codec, wanted, set);
+            set[i] = ask[i];
+        }
+    }
+}
+
 EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, bool *ask)
 {
     unsigned n = ecfs_codec_n (codec);
@@ -86,10 +101,10 @@ EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const bool *wanted, const Ec
     for (unsigned i = 0; i < n; i++)
         if (wanted[i] && !set[i] && askable (&lanes[i], false))
             set[i] = ask[i] = true;
-    if (complete (codec, wanted, lanes, false, set, ask))
+    if (complete (codec, wanted, lanes, false, set, ask) || complete (codec, wanted, lanes, true, set, ask)) {
+        prune (codec, wanted, set, ask);
         return ECFS_SCHEDULE_WAIT;
-    if (complete (codec, wanted, lanes, true, set, ask))
-        return ECFS_SCHEDULE_WAIT;
+    }
     for (unsigned i = 0; i < n; i++)
         owed[i] = owed[i] || ask[i];
     return suffices (codec, wanted, owed) ? ECFS_SCHEDULE_WAIT : ECFS_SCHEDULE_IMPOSSIBLE;
