@@ -1,0 +1,121 @@
+/*
+ * Header, footer and tail of a stripe, and its name: any bytes are refused with an error of the face, or are read and
+ * give numbers that the layout can work with. Checksums are put right first, or no input would get past them.
+ */
+#include "object/format.h"
+#include "util/bytes.h"
+
+#include <stdlib.h>
+#include <xxhash.h>
+
+int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size);
+
+static void check_refused (const GError *error)
+{
+    g_assert_true (error != NULL && error->domain == ECFS_ERROR);
+    g_assert_true (error->code == EBADMSG || error->code == ENOTSUP || error->code == EAGAIN);
+}
+
+/* Makes the checksums of all sections in bytes[at, end) right. */
+static void mend_sections (uint8_t *bytes, size_t at, size_t end)
+{
+    while (end - at >= 16) {
+        size_t length = ecfs_get_le (bytes + at + 4, 4);
+        if (length > end - at - 16)
+            return;
+        ecfs_put_le (bytes + at + 8 + length, XXH3_64bits (bytes + at, 8 + length), 8);
+        at += 16 + length;
+    }
+}
+
+static void check_layout (const EcfsStripeHeader *header, uint64_t size)
+{
+    EcfsLayout layout;
+    if (!ecfs_stripe_layout (header, size, &layout, NULL))
+        return;
+    uint64_t last = ecfs_layout_n_segments (&layout) - 1;
+    uint32_t n_blocks = ecfs_layout_n_blocks (&layout, last);
+    g_assert_cmpuint (n_blocks, >, 0);
+    g_assert_cmpuint (ecfs_layout_block_bytes (&layout, last, n_blocks - 1), >, 0);
+    g_assert_cmpuint (ecfs_layout_block_offset (&layout, last, n_blocks), ==,
+                      layout.header_bytes + ecfs_layout_area_bytes (&layout));
+    g_assert_cmpuint (ecfs_layout_area_bytes (&layout), >=, size / layout.k);
+}
+
+static void try_header (uint8_t *bytes, size_t size)
+{
+    EcfsStripeHeader header;
+    for (int mended = 0; mended < 2; mended++) {
+        g_autoptr (GError) error = NULL;
+        if (ecfs_stripe_header_parse (bytes, size, &header, &error))
+            check_layout (&header, 1 + header.sequence % ECFS_OBJECT_MAX_BYTES);
+        else
+            check_refused (error);
+        if (size > ECFS_STRIPE_PREAMBLE_BYTES)
+            mend_sections (bytes, ECFS_STRIPE_PREAMBLE_BYTES, size);
+    }
+}
+
+static void try_footer (uint8_t *bytes, size_t size)
+{
+    mend_sections (bytes, 0, size);
+    g_autoptr (GError) error = NULL;
+    EcfsStripeFooter footer;
+    if (!ecfs_stripe_footer_parse (bytes, size, XXH3_64bits (bytes, size), &footer, &error)) {
+        check_refused (error);
+        return;
+    }
+    g_autoptr (GByteArray) again = ecfs_stripe_footer_format (&footer, 4096);
+    EcfsStripeFooter second;
+    size_t again_bytes = again->len - ECFS_STRIPE_TAIL_BYTES;
+    bool parsed =
+        ecfs_stripe_footer_parse (again->data, again_bytes, XXH3_64bits (again->data, again_bytes), &second, &error);
+    g_assert_no_error (error);
+    g_assert_true (parsed);
+    g_assert_cmpuint (second.records->len, ==, footer.records->len);
+    ecfs_stripe_footer_clear (&second);
+    ecfs_stripe_footer_clear (&footer);
+}
+
+static void try_tail (uint8_t *bytes, size_t size)
+{
+    if (size < ECFS_STRIPE_TAIL_BYTES)
+        return;
+    uint8_t *tail = bytes + size - ECFS_STRIPE_TAIL_BYTES;
+    for (int mended = 0; mended < 2; mended++) {
+        uint64_t offset, hash;
+        uint32_t footer_bytes;
+        g_autoptr (GError) error = NULL;
+        if (ecfs_stripe_tail_parse (tail, size, &offset, &footer_bytes, &hash, &error))
+            g_assert_cmpuint (offset + footer_bytes + ECFS_STRIPE_TAIL_BYTES, ==, size);
+        else
+            check_refused (error);
+        ecfs_put_le (tail + 32, XXH3_64bits (tail, 32), 8);
+    }
+}
+
+static void try_name (const uint8_t *bytes, size_t size)
+{
+    g_autofree char *name = g_strndup ((const char *) bytes, size);
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+    char again[ECFS_STRIPE_NAME_SIZE];
+    if (!ecfs_stripe_name_parse (name, &object, &index, &instance))
+        return;
+    ecfs_stripe_name (&object, index, instance, again);
+    g_assert_cmpstr (again, ==, name);
+}
+
+int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
+{
+    static void (*const targets[]) (uint8_t *, size_t) = {try_header, try_footer, try_tail};
+    for (size_t i = 0; i < G_N_ELEMENTS (targets); i++) {
+        uint8_t *copy = malloc (MAX (size, 1)); /* a sanitizer sees what is read behind it */
+        memcpy (copy, bytes, size);
+        targets[i](copy, size);
+        free (copy);
+    }
+    try_name (bytes, size);
+    return 0;
+}
