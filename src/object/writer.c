@@ -480,10 +480,10 @@ static void run_lanes (Writer *self, GString *failures)
             ecfs_mutex_unlock (&self->lock);
         } else if (failed >= 0) {
             replace_lane (self, (unsigned) failed, failures);
-        } else if (n_running == 0 && idle) {
-            return;
         } else {
             check_possible (self, possible, failures);
+            if (n_running == 0 && idle)
+                return;
         }
     }
 }
