@@ -454,6 +454,8 @@ static bool listen_on (Proxy *proxy, uint16_t port)
 static void run_once (Proxy *proxy)
 {
     guint n = proxy->connections->len;
+    /* Before the events: a chunk that becomes due in between is then in one of the two. */
+    int64_t wake_us = wake_up_us (proxy);
     g_autofree struct pollfd *fds = g_new0 (struct pollfd, 2 + 2 * n);
     fds[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
@@ -465,7 +467,6 @@ static void run_once (Proxy *proxy)
         fds[2 + 2 * i] = (struct pollfd){.fd = client ? c->client : -1, .events = client};
         fds[3 + 2 * i] = (struct pollfd){.fd = server ? c->server : -1, .events = server};
     }
-    int64_t wake_us = wake_up_us (proxy);
     int64_t wait_us = wake_us == INT64_MAX ? (int64_t) 3600 * G_USEC_PER_SEC : MAX (wake_us - now_us (), 0);
     struct timespec wait = {wait_us / G_USEC_PER_SEC, wait_us % G_USEC_PER_SEC * 1000};
     if (ppoll (fds, 2 + 2 * n, &wait, NULL) < 0)
