@@ -5,8 +5,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define WINDOW_MIN       (512 * 1024) /* four READs: a server next door always has the next one */
+#define WINDOW_MIN       (256 * 1024)
 #define WINDOW_MAX       (8 * 1024 * 1024)
+#define TURN_US          5000 /* both programs need their turns on a processor: part of every round trip */
 #define FIRST_RATE       20e6 /* bytes per second, before it is known */
 #define WINDOW_PERIOD_US 20000
 #define UNKNOWN_RTT_US   (60 * G_USEC_PER_SEC)
@@ -383,7 +384,7 @@ bool ecfs_sftp_greet (EcfsSftp *self, const EcfsSshWait *wait, GError **error)
 
 static size_t window_for (double rate, int64_t rtt_us)
 {
-    return (size_t) CLAMP (1.5 * rate * (double) rtt_us / 1e6, WINDOW_MIN, WINDOW_MAX);
+    return (size_t) CLAMP (1.5 * rate * (double) (rtt_us + TURN_US) / 1e6, WINDOW_MIN, WINDOW_MAX);
 }
 
 void ecfs_sftp_window_start (EcfsSftp *self)
@@ -401,8 +402,10 @@ bool ecfs_sftp_window_room (EcfsSftpWindow *window, size_t size)
 
 void ecfs_sftp_window_add (EcfsSftpWindow *window, size_t size)
 {
-    if (window->outstanding == 0) {
-        window->since_us = ecfs_now_us ();
+    int64_t now_us = ecfs_now_us ();
+    /* A pause begins a new measurement, but not the moment in which all has come and the next is being asked for. */
+    if (window->outstanding == 0 && now_us - window->empty_us > TURN_US) {
+        window->since_us = now_us;
         window->moved = 0;
         window->full = false;
     }
@@ -416,6 +419,8 @@ void ecfs_sftp_window_take (EcfsSftpWindow *window, size_t size, size_t moved, i
     if (moved == 0)
         return;
     int64_t now_us = ecfs_now_us ();
+    if (window->outstanding == 0)
+        window->empty_us = now_us;
     int64_t period_us = now_us - window->since_us;
     if (period_us < MAX (2 * rtt_us, WINDOW_PERIOD_US))
         return;

@@ -58,13 +58,15 @@ typedef struct EcfsSftpPart {
     void (*filled) (EcfsSftp *self, struct EcfsSftpPart *part); /* some arrived; may be NULL */
 } EcfsSftpPart;
 
-/* How many bytes to keep outstanding: 1.5 × rate × round trip, within bounds. */
+/* How many bytes to keep outstanding: 1.5 × rate × round trip (with a little for the turns of the programs), within
+ * bounds. */
 typedef struct EcfsSftpWindow {
     size_t limit;
     size_t outstanding;
     uint64_t moved; /* since since_us */
     int64_t since_us;
-    bool full; /* more would have been asked for since since_us */
+    int64_t empty_us; /* when nothing was outstanding last */
+    bool full;        /* more would have been asked for since since_us */
 } EcfsSftpWindow;
 
 struct EcfsSftp {
