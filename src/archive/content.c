@@ -64,11 +64,7 @@ static bool check_extent (const EcfsContent *self, guint index, uint64_t *end, G
 
 static bool load (EcfsContent *self, GError **error)
 {
-    EcfsAttr attr;
-    if (!ecfs_catalog_getattr (self->archive->catalog, self->ino, &attr, error))
-        return false;
-    self->size = attr.size;
-    self->extents = ecfs_catalog_extents (self->archive->catalog, self->ino, error);
+    self->extents = ecfs_catalog_content (self->archive->catalog, self->ino, &self->size, error);
     if (self->extents == NULL)
         return false;
     uint64_t end = 0;

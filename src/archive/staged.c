@@ -318,7 +318,10 @@ bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error)
         return ecfs_catalog_staging_add (catalog, self->ino, &row, error) && rename_to_row (self, row, error);
     if (self->row_state != ECFS_STAGING_STORED)
         return true;
-    if (!ecfs_catalog_staging_set (catalog, row, ECFS_STAGING_OPEN, 0, NULL, error))
+    ecfs_mutex_lock (&self->table->lock);
+    uint64_t size = self->size;
+    ecfs_mutex_unlock (&self->table->lock);
+    if (!ecfs_catalog_staging_set (catalog, row, ECFS_STAGING_OPEN, size, NULL, error))
         return false;
     ecfs_mutex_lock (&self->table->lock);
     self->row_state = ECFS_STAGING_OPEN;

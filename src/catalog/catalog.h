@@ -215,6 +215,8 @@ typedef struct EcfsExtent {
 
 /** The extents of a file in order, GArray of EcfsExtent; what they leave out below the file's size are holes. */
 GArray *ecfs_catalog_extents (EcfsCatalog *self, uint64_t ino, GError **error);
+/** The same, and the size of the committed content at the same moment: attributes show that of newer staged bytes. */
+GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_size, GError **error);
 
 typedef struct EcfsStripeRow {
     uint16_t index;                   /* 0..n-1 */

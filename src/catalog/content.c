@@ -158,6 +158,20 @@ GArray *ecfs_catalog_extents (EcfsCatalog *self, uint64_t ino, GError **error)
     return READ (self, get_extents (self, ino, error));
 }
 
+static GArray *get_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_size, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return NULL;
+    *ret_size = inode.committed_size;
+    return get_extents (self, ino, error);
+}
+
+GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_size, GError **error)
+{
+    return READ (self, get_content (self, ino, ret_size, error));
+}
+
 /* Letting objects go */
 
 static bool delete_object (EcfsCatalog *self, int64_t object, GError **error)
