@@ -31,6 +31,7 @@ struct EcfsArchive {
     GHashTable *codecs;     /* code → EcfsCodec, kept until free; guarded by lock */
     GHashTable *pins;       /* EcfsUuid of objects that are open → number of times; guarded by lock */
     EcfsArchiveSpace space; /* guarded by lock */
+    int64_t revived_us;     /* when endpoints that are down were last tried for an attempt; guarded by lock */
 };
 
 /** The codec of a code's text, kept until the archive is freed. */

@@ -6,9 +6,10 @@
 
 #include <unistd.h>
 
-#define HOLE_MIN_BYTES 65536 /* shorter holes are stored as zeros: an extent costs more */
-#define EXTENTS_MAX    4096
-#define REVIVAL_US     (3 * G_USEC_PER_SEC)
+#define HOLE_MIN_BYTES   65536 /* shorter holes are stored as zeros: an extent costs more */
+#define EXTENTS_MAX      4096
+#define REVIVAL_PAUSE_US G_USEC_PER_SEC
+#define REVIVAL_US       (3 * G_USEC_PER_SEC)
 
 /* One object of an attempt. */
 typedef struct Part {
@@ -566,9 +567,23 @@ static void revival_answered (void *user, const EcfsMarker *marker, const GError
     revival_unref (self);
 }
 
+/* Whether nobody tried just now: many attempts at once need not ask one by one. */
+static bool revival_is_due (EcfsArchive *archive)
+{
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&archive->lock);
+    bool due = now_us - archive->revived_us >= REVIVAL_PAUSE_US;
+    if (due)
+        archive->revived_us = now_us;
+    ecfs_mutex_unlock (&archive->lock);
+    return due;
+}
+
 /* Tries the endpoints that are down once more and waits for their answers for a while. */
 static void revive_endpoints (EcfsArchive *archive)
 {
+    if (!revival_is_due (archive))
+        return;
     Revival *self = g_new0 (Revival, 1);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->answered);

@@ -5,7 +5,7 @@
 #include "archive/archive_priv.h"
 
 #define PAUSE_US          (2 * G_USEC_PER_SEC)
-#define SPACE_PERIOD_US   (60 * G_USEC_PER_SEC)
+#define SPACE_PERIOD_US   (15 * G_USEC_PER_SEC)
 #define DELETIONS_AT_ONCE 64
 
 struct EcfsMaintenance {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -304,6 +305,17 @@ static int run_in_background (const EcfsMountOptions *options, char *mountpoint,
     _exit (ok ? 0 : 1);
 }
 
+/* Every file that waits in staging for an endpoint to come back is open. */
+static void allow_many_files (void)
+{
+    struct rlimit limit;
+    if (getrlimit (RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit (RLIMIT_NOFILE, &limit) != 0)
+        g_info ("cannot raise the number of open files: %s", g_strerror (errno));
+}
+
 int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
 {
     g_autofree char *mountpoint = realpath (options->mountpoint, NULL);
@@ -311,6 +323,7 @@ int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
         return !ecfs_fail_errno (error, errno, "%s", options->mountpoint);
     fuse_set_log_func (log_of_fuse);
     ecfs_log_init (false, options->debug ? G_LOG_LEVEL_DEBUG : G_LOG_LEVEL_MESSAGE);
+    allow_many_files ();
     int nobody = -1;
     if (options->foreground || options->debug)
         return serve (options, mountpoint, &nobody, error) ? 0 : 1;
