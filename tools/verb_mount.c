@@ -4,6 +4,7 @@
 #include "archive/control.h"
 #include "fs/mount.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +121,21 @@ static JsonNode *request (const char *word)
     return node;
 }
 
+/* Everything is committed by now, but an endpoint that is down may still lack its stripes. */
+static void tell_what_is_not_full (const Verb *verb, const char *directory)
+{
+    EcfsTotals totals;
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, NULL);
+    if (archive == NULL || !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL))
+        return; /* only a hint: whoever mounts it next is told */
+    if (totals.n_not_full > 0)
+        tool_say (verb->name,
+                  "unmounted; %" PRIu64
+                  " objects are stored safely, but not on all of their endpoints yet: the next mount "
+                  "goes on with them",
+                  totals.n_not_full);
+}
+
 int verb_umount (const Verb *verb, int argc, char **argv)
 {
     (void) tool_parse (verb, NULL, argc, argv, 1, 1);
@@ -138,8 +154,10 @@ int verb_umount (const Verb *verb, int argc, char **argv)
         return tool_fail (verb->name, error, TOOL_FAILED);
     g_autoptr (JsonNode) question = request ("umount");
     g_autoptr (JsonNode) answer = ecfs_control_call (archive, question, &error);
-    if (answer != NULL)
+    if (answer != NULL) {
+        tell_what_is_not_full (verb, archive);
         return TOOL_DONE;
+    }
     if (ecfs_errno (error) != ENOTCONN)
         return tool_fail (verb->name, error, TOOL_FAILED);
     g_error_free (error);
