@@ -16,6 +16,7 @@
 
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 
 #define ECFS_BLOCK_BYTES (1u << 20) /* st_blksize and the largest request */
 
@@ -24,8 +25,9 @@ typedef struct EcfsFs {
     EcfsCatalog *catalog;
     bool readonly;
     double timeout_s; /* of names and attributes in the kernel */
-    void (*live) (void *user);
-    void *live_user;
+    /* Called at the first lookup, when the kernel has set up the connection; may be NULL: nothing to do then. */
+    void (*connected) (struct EcfsFs *self);
+    atomic_flag was_connected;
 
     EcfsMutex lock;
     GHashTable *inodes;  /* &ino → EcfsInode; guarded by lock */

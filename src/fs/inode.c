@@ -17,6 +17,7 @@ static void inode_free (gpointer data)
 void ecfs_fs_init (EcfsFs *self, EcfsArchive *archive, bool readonly)
 {
     *self = (EcfsFs){.archive = archive, .catalog = ecfs_archive_catalog (archive), .readonly = readonly};
+    atomic_flag_clear (&self->was_connected);
     self->timeout_s = readonly ? TIMEOUT_READ_S : TIMEOUT_OWN_S;
     ecfs_mutex_init (&self->lock);
     self->inodes = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, inode_free);

@@ -67,6 +67,41 @@ static void now_live (Mount *self)
     detach ();
 }
 
+/* The device of a mount as "major:minor", found without asking the mount itself; NULL: not there. */
+static char *device_of (const char *mountpoint)
+{
+    char *text = NULL;
+    char *device = NULL;
+    if (!g_file_get_contents ("/proc/self/mountinfo", &text, NULL, NULL))
+        return NULL;
+    g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+    g_free (text);
+    for (char **line = lines; *line != NULL;
+         line++) { /* ID parent major:minor root mountpoint ...; the last one counts */
+        g_auto (GStrv) fields = g_strsplit (*line, " ", 6);
+        if (g_strv_length (fields) < 6)
+            continue;
+        g_autofree char *where = g_strcompress (fields[4]);
+        if (strcmp (where, mountpoint) != 0)
+            continue;
+        g_free (device);
+        device = g_strdup (fields[2]);
+    }
+    return device;
+}
+
+/* FUSE starts with the system's 128 KiB of readahead, however much the file system allows; root may raise it. */
+static void raise_readahead (EcfsFs *fs)
+{
+    const Mount *self = (const Mount *) fs; /* its first member */
+    g_autofree char *device = device_of (self->mountpoint);
+    g_autofree char *path = g_strdup_printf ("/sys/class/bdi/%s/read_ahead_kb", device != NULL ? device : "none");
+    ecfs_autofd fd = open (path, O_WRONLY | O_CLOEXEC);
+    g_autofree char *kib = g_strdup_printf ("%u\n", ECFS_BLOCK_BYTES / 1024);
+    if (fd < 0 || ecfs_write_all (fd, kib, strlen (kib)) != 0)
+        g_info ("%s: cannot raise the kernel's readahead; large files are read in smaller pieces", self->mountpoint);
+}
+
 static void op_init (void *user, struct fuse_conn_info *conn)
 {
     Mount *self = (Mount *) user; /* fs is its first member */
@@ -243,6 +278,7 @@ static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_
     if (archive == NULL)
         return false;
     ecfs_fs_init (&self.fs, archive, options->readonly);
+    self.fs.connected = raise_readahead;
     bool ok = make_session (&self, error) && start_and_serve (&self, error);
     if (self.session != NULL) {
         fuse_session_unmount (self.session);

@@ -21,6 +21,8 @@ static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
     EcfsFs *self = ecfs_fs_of (req);
     EcfsAttr attr;
     g_autoptr (GError) error = NULL;
+    if (self->connected != NULL && !atomic_flag_test_and_set (&self->was_connected))
+        self->connected (self);
     if (ecfs_catalog_lookup (self->catalog, parent, name, &attr, &error)) {
         ecfs_fs_reply_entry (req, &attr);
     } else if (g_error_matches (error, ECFS_ERROR, ENOENT) && !self->readonly) {
