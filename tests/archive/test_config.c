@@ -108,7 +108,7 @@ static void test_ranges (void)
         "write_quorum = 3",   "write_quorum = 7",    "segment_size = -1"};
     for (size_t i = 0; i < G_N_ELEMENTS (good); i++) {
         g_autofree char *text = g_strdup_printf ("[archive]\n%s\n", good[i]);
-        g_autoptr (EcfsConfig) config = accepted (text);
+        ecfs_config_free (accepted (text));
     }
     for (size_t i = 0; i < G_N_ELEMENTS (bad); i++) {
         g_autofree char *text = g_strdup_printf ("[archive]\n%s\n", bad[i]);
