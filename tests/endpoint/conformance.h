@@ -1,9 +1,5 @@
 /*
  * What every endpoint must do, whatever its protocol. A newcomer adds a row and passes unchanged.
- *
- * Rows come from test programs, and from the environment for servers that tests/lab runs: ECFS_TEST_SFTP_URL is the URL
- * of an empty directory that may be written to, ECFS_TEST_SFTP_OPTIONS "KEY=VALUE,..." and ECFS_TEST_SFTP_ROOT the path
- * of the same directory here, for the tests that damage things behind the endpoint's back.
  */
 #ifndef TESTS_ENDPOINT_CONFORMANCE_H
 #define TESTS_ENDPOINT_CONFORMANCE_H
@@ -14,7 +10,7 @@ typedef struct ConformanceRow {
     char *name;
     char *url;     /* of a directory in which each test has a root of its own */
     char *options; /* NULL: none */
-    char *path;    /* the same directory here; NULL: not on this machine */
+    char *path;    /* the same directory here, for the tests that damage things behind the endpoint's back */
 } ConformanceRow;
 
 /** Adds all tests for @row, which is borrowed until the tests have run. */

@@ -1,13 +1,6 @@
-/* Runs the conformance suite for every protocol there is. */
+/* The conformance suite over what needs no server; a program of its own has each protocol that does. */
 #include "conformance.h"
 #include "objectstore.h"
-
-#include <stdlib.h>
-
-static void skip (gconstpointer reason)
-{
-    g_test_skip (reason);
-}
 
 static void add_directory (const char *scheme, const char *base)
 {
@@ -15,26 +8,6 @@ static void add_directory (const char *scheme, const char *base)
     row->name = g_strdup (scheme);
     row->url = g_strdup_printf ("%s://%s", scheme, base);
     row->path = g_strdup (base);
-    conformance_add (row);
-}
-
-static void add_from_environment (const char *scheme)
-{
-    g_autofree char *upper = g_ascii_strup (scheme, -1);
-    g_autofree char *url_key = g_strdup_printf ("ECFS_TEST_%s_URL", upper);
-    g_autofree char *options_key = g_strdup_printf ("ECFS_TEST_%s_OPTIONS", upper);
-    g_autofree char *root_key = g_strdup_printf ("ECFS_TEST_%s_ROOT", upper);
-    if (g_getenv (url_key) == NULL) {
-        g_autofree char *path = g_strdup_printf ("/conformance/%s", scheme);
-        g_test_add_data_func_full (path, g_strdup_printf ("%s is not set: no server to test against", url_key), skip,
-                                   g_free);
-        return;
-    }
-    ConformanceRow *row = g_new0 (ConformanceRow, 1);
-    row->name = g_strdup (scheme);
-    row->url = g_strdup (g_getenv (url_key));
-    row->options = g_strdup (g_getenv (options_key));
-    row->path = g_strdup (g_getenv (root_key));
     conformance_add (row);
 }
 
@@ -48,7 +21,6 @@ int main (int argc, char **argv)
     objectstore_register ();
     add_directory ("file", base);
     add_directory ("objectstore", base);
-    add_from_environment ("sftp");
     int result = g_test_run ();
     const char *remove[] = {"rm", "-rf", base, NULL};
     g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
