@@ -414,15 +414,20 @@ static bool publish (Attempt *self, bool *ret_full, GError **error)
     return true;
 }
 
+/* Asked when nothing reads the content any more: what was read before is what it is to be. */
+static bool check_unchanged (const Attempt *self, GError **error)
+{
+    return self->commit.unchanged == NULL || self->commit.unchanged (self->commit.user) ||
+           ecfs_fail (error, ECANCELED, "the content changed while it was stored");
+}
+
 static bool store (Attempt *self, bool *ret_full, GError **error)
 {
     divide (self);
     for (guint i = 0; i < self->parts->len; i++)
         if (!store_object (self, g_ptr_array_index (self->parts, i), error))
             return false;
-    if (self->commit.unchanged != NULL && !self->commit.unchanged (self->commit.user))
-        return ecfs_fail (error, ECANCELED, "the content changed while it was stored");
-    return publish (self, ret_full, error);
+    return check_unchanged (self, error) && publish (self, ret_full, error);
 }
 
 /* The object of an extent run, as a part whose ranges say where the staged file has its content. */
@@ -481,7 +486,8 @@ static bool fill_object (Attempt *self, Part *part, bool *full, GError **error)
                                    &part->intent, error) ||
         !run_writer (self, targets, part->row->digest, &result, error))
         return false;
-    bool fine = true;
+    /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
+    bool fine = check_unchanged (self, error);
     for (unsigned i = 0; fine && i < ecfs_codec_n (codec); i++) {
         *full = *full && (!wanted[i] || result.stored[i]);
         if (!wanted[i] || !result.stored[i])

@@ -15,8 +15,8 @@ typedef struct EcfsCommit {
     int64_t mtime_ns;
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
-    /* Asked once after the last byte of fd was read and before it becomes the file's content; false ends the attempt
-     * with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
+    /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
+     * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
     bool (*unchanged) (void *user);
     /* Called exactly once, from a commit thread. error NULL: the file has this content, durably; full says whether all
      * stripes are stored. Otherwise nothing has changed: the error names file, endpoints and reasons; ENOSPC/EDQUOT

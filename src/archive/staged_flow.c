@@ -324,7 +324,7 @@ static void end_backfill_locked (EcfsStagedTable *table, EcfsStaged *self, bool 
                                  GQueue *answers) ECFS_REQUIRES (table->lock)
 {
     g_autoptr (GError) incomplete = NULL;
-    if (!is_clean (self))
+    if (!is_clean (self) || self->n_changing > 0)
         return; /* it is going to be replaced anyway */
     if (full || g_error_matches (error, ECFS_ERROR, ESTALE)) {
         self->full = true;

@@ -148,6 +148,11 @@ static void test_quorum (Fixture *fixture, gconstpointer code)
     g_assert_cmpint (state.guarantee, ==, 1);
     hide_endpoint (fixture, 5, false);
     reopen (fixture);
+    g_assert_false (commit_fd (fixture, ino, fd, size, true, true, &error)); /* what was read twice may have torn */
+    g_assert_cmpint (ecfs_errno (error), ==, ECANCELED);
+    g_clear_error (&error);
+    g_assert_true (ecfs_archive_file_state (fixture->archive, ino, &state, &error));
+    g_assert_cmpuint (state.n_stored, ==, 5);
     g_assert_true (commit_fd (fixture, ino, fd, size, true, false, &error));
     g_assert_no_error (error);
     g_assert_true (ecfs_archive_file_state (fixture->archive, ino, &state, &error));
