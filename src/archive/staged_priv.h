@@ -158,4 +158,8 @@ void *ecfs_staged_timer (void *table);
 int ecfs_staged_open_dir (EcfsArchive *archive, const char *name, GError **error);
 bool ecfs_staged_recover (EcfsStagedTable *table, GError **error);
 
+/* staged_verify.c */
+/** Whether @fd holds the committed content of the inode, byte for byte; otherwise the error says why not. */
+bool ecfs_staged_verify (EcfsCatalog *catalog, uint64_t ino, int fd, GError **error);
+
 #endif

@@ -93,7 +93,8 @@ static bool recover_open (Recovery *self, const EcfsStagingRow *row, const char 
     return (!row->fresh || remove_fresh (self, row->ino, error)) && forget_row (self, row, error);
 }
 
-static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, int fd, const struct stat *st)
+static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, const EcfsAttr *attr, int fd,
+                                    const struct stat *st)
 {
     EcfsStaged *staged = ecfs_staged_alloc (self->table, row->ino);
     bool stored = row->state == ECFS_STAGING_STORED;
@@ -102,8 +103,9 @@ static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, i
     staged->row_state = (int) row->state;
     staged->name = ecfs_staged_row_name (row->id);
     staged->name_durable = true;
-    staged->size = MIN (row->size, (uint64_t) st->st_size);
-    staged->mtime_ns = (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    /* What is stored has its size and times in the catalog; a row tells those of what was flushed and not stored. */
+    staged->size = stored ? (uint64_t) st->st_size : MIN (row->size, (uint64_t) st->st_size);
+    staged->mtime_ns = stored ? attr->mtime_ns : (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
     staged->generation = staged->durable_generation = 1;
     staged->committed_generation = stored ? 1 : 0;
     staged->new_bytes = stored ? 0 : staged->size;
@@ -111,7 +113,17 @@ static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, i
     return staged;
 }
 
-static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const char *name, GError **error)
+/* A change of what was stored began, and nothing of it is in the row: a crash came between. */
+static bool recover_torn (Recovery *self, const EcfsStagingRow *row, const char *name, const GError *reason,
+                          GError **error)
+{
+    g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
+    g_message ("%s: staging/%s: %s, which stays", path, name, reason->message);
+    return keep_interrupted (self, name, path, error) && forget_row (self, row, error);
+}
+
+static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const EcfsAttr *attr, const char *name,
+                             GError **error)
 {
     struct stat st;
     ecfs_autofd fd = openat (self->table->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -130,7 +142,10 @@ static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const ch
     if (row->state == ECFS_STAGING_QUEUED && (uint64_t) st.st_size > row->size &&
         ftruncate (fd, (off_t) row->size) != 0)
         return ecfs_fail_errno (error, errno, "staging/%s: cannot be cut to what was flushed", name);
-    EcfsStaged *staged = staged_from_row (self, row, ecfs_steal_fd (&fd), &st);
+    g_autoptr (GError) reason = NULL;
+    if (row->state == ECFS_STAGING_STORED && !ecfs_staged_verify (self->catalog, row->ino, fd, &reason))
+        return recover_torn (self, row, name, reason, error);
+    EcfsStaged *staged = staged_from_row (self, row, attr, ecfs_steal_fd (&fd), &st);
     ecfs_mutex_lock (&self->table->lock);
     ecfs_staged_insert_locked (self->table, staged);
     ecfs_staged_charge_locked (self->table, staged, staged->size);
@@ -157,7 +172,7 @@ static bool recover_row (Recovery *self, const EcfsStagingRow *row, GError **err
     }
     if (row->state == ECFS_STAGING_OPEN)
         return recover_open (self, row, name, error);
-    return recover_flushed (self, row, name, error);
+    return recover_flushed (self, row, &attr, name, error);
 }
 
 static GHashTable *known_names (EcfsStagedTable *table)

@@ -605,6 +605,57 @@ static void test_crash_in_a_later_change (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 1);
 }
 
+#define LARGE 100000 /* bytes; with all six stripes, so one endpoint is missed */
+
+/* As when the row could not be written before the first byte of the change. */
+static void tear_what_is_not_full (Fixture *fixture)
+{
+    g_autofree uint8_t *zeros = g_malloc0 (LARGE);
+    hide_endpoint (fixture, 1, true);
+    uint64_t ino = store (fixture, "file", zeros, LARGE);
+    EcfsStaged *staged = ecfs_staged_find (fixture->archive, ino);
+    g_assert_cmpint (ecfs_pwrite_all (ecfs_staged_fd (staged), "half", 4, 0), ==, 0);
+}
+
+static void test_crash_that_tears_what_is_not_full (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    crash (fixture, tear_what_is_not_full);
+    g_assert_true (exists (fixture, "file", &attr));
+    g_autofree uint8_t *zeros = g_malloc0 (LARGE);
+    g_assert_null (ecfs_staged_find (fixture->archive, attr.ino)); /* nobody reads or writes it */
+    assert_content (fixture, attr.ino, zeros, LARGE);
+    g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 1);
+    g_assert_cmpuint (count_rows (fixture), ==, 0);
+    hide_endpoint (fixture, 1, false);
+}
+
+static void test_not_full_after_remount (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    g_autoptr (GError) error = NULL;
+    EcfsAttr attr;
+    uint64_t ino;
+    hide_endpoint (fixture, 1, true);
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put (staged, bytes, 50000, 0);
+    put (staged, bytes + 60000, 40000, 10u << 20); /* behind a hole */
+    g_assert_cmpint (flush (staged), ==, 0);
+    ecfs_staged_release (staged);
+    g_assert_cmpuint (stop (fixture), ==, 0);
+    reopen (fixture);
+    start (fixture);
+    g_assert_cmpint (only_state (fixture), ==, ECFS_STAGING_STORED);
+    g_assert_true (exists (fixture, "file", &attr));
+    ecfs_staged_overlay (fixture->archive, &attr);
+    g_assert_cmpuint (attr.size, ==, (10u << 20) + 40000);
+    g_assert_cmpint (attr.mtime_ns, ==, 1234567890123456789);
+    hide_endpoint (fixture, 1, false);
+    wait_until_stored (fixture);
+    wait_until_staging_is_empty (fixture);
+    g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 0);
+}
+
 static void unlink_while_open (Fixture *fixture)
 {
     uint64_t ino;
@@ -667,6 +718,8 @@ int main (int argc, char **argv)
     ADD ("crash-before-flush-keeps-bytes-apart", NULL, test_crash_before_flush);
     ADD ("crash-after-flush-commits-what-was-flushed", async, test_crash_after_flush);
     ADD ("crash-in-a-later-change-keeps-name-and-content", NULL, test_crash_in_a_later_change);
+    ADD ("crash-that-tears-what-is-not-full-keeps-what-is-stored", NULL, test_crash_that_tears_what_is_not_full);
+    ADD ("what-is-not-full-is-the-same-after-remounting", NULL, test_not_full_after_remount);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
     ADD ("stop-keeps-what-cannot-be-stored", NULL, test_stop_keeps_what_cannot_be_stored);
     return g_test_run ();
