@@ -103,7 +103,7 @@ bool ecfs_xattr_travels (const char *name)
     return g_str_has_prefix (name, "user.") && !g_str_has_prefix (name, "user.ecfs.");
 }
 
-GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error)
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, bool stored_too, GError **error)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
     if (rows == NULL)
@@ -112,7 +112,7 @@ GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error)
         g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, (GDestroyNotify) ecfs_staging_row_free);
     for (unsigned i = 0; i < rows->len; i++) {
         EcfsStagingRow *row = g_ptr_array_index (rows, i);
-        if (row->state == ECFS_STAGING_STORED)
+        if (row->state == ECFS_STAGING_STORED && !stored_too)
             continue;
         EcfsStagingRow *copy = g_new (EcfsStagingRow, 1);
         *copy = *row;
@@ -202,7 +202,7 @@ bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void
     EcfsAttr attr;
     if (!ecfs_catalog_resolve (catalog, path, &attr, error))
         return false;
-    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, false, error);
     if (staged == NULL)
         return false;
     g_autofree char *full = ecfs_catalog_path (catalog, attr.ino);

@@ -31,8 +31,11 @@ void ecfs_tally_warn (EcfsTally *self, GError *error);
 /** The result of the whole transfer. Clears self. */
 bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error);
 
-/** Inodes with content in staging that is newer than the stored one, int64_t * → EcfsStagingRow *, or NULL. */
-GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error);
+/**
+ * Inodes with content in staging that is newer than the stored one, or with any content there (@stored_too):
+ * int64_t * → EcfsStagingRow *, or NULL.
+ */
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, bool stored_too, GError **error);
 
 /** Whether an extended attribute travels with a file: the user namespace without what ecfs itself answers. */
 bool ecfs_xattr_travels (const char *name);

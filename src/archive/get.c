@@ -480,7 +480,7 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
     ecfs_mutex_init (&get.lock);
     ecfs_cond_init (&get.moved);
     Directory *to = NULL;
-    get.staged = ecfs_staged_rows (catalog, error);
+    get.staged = ecfs_staged_rows (catalog, false, error);
     bool good = get.staged != NULL && (to = open_destination (&get, directory, error)) != NULL;
     if (good) {
         get_all (&get, paths, to);
@@ -520,7 +520,7 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
         return false;
     if (!S_ISREG (attr.mode))
         return ecfs_fail (error, EINVAL, "%s: it is no file", path);
-    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, false, error);
     if (staged == NULL)
         return false;
     Get get = {.archive = self->archive, .catalog = catalog, .tally = {.archive = self->archive}, .staged = staged};

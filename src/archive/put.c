@@ -634,7 +634,7 @@ static bool put_prepare (Put *put, GError **error)
     }
     if (stat (ecfs_archive_directory (put->archive), &put->own) != 0)
         return ecfs_fail_errno (error, errno, "%s", ecfs_archive_directory (put->archive));
-    put->staged = ecfs_staged_rows (put->catalog, error);
+    put->staged = ecfs_staged_rows (put->catalog, true, error);
     return put->staged != NULL;
 }
 

@@ -1,4 +1,5 @@
 #include "archive/staged.h"
+#include "ecfs/ecfs.h"
 #include "fixture.h"
 #include "util/io.h"
 #include "util/lock.h"
@@ -656,6 +657,33 @@ static void test_not_full_after_remount (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 0);
 }
 
+/* What an earlier mount keeps of the old content is not taken for the file's. */
+static void test_put_over_what_is_not_full (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *zeros = g_malloc0 (LARGE);
+    g_autofree uint8_t *bytes = random_bytes (LARGE);
+    g_autofree char *source = g_build_filename (fixture->base, "source", NULL);
+    g_autoptr (GError) error = NULL;
+    g_assert_true (g_file_set_contents (source, (const char *) bytes, LARGE, NULL));
+    hide_endpoint (fixture, 1, true);
+    uint64_t ino = store (fixture, "file", zeros, LARGE);
+    g_assert_cmpuint (stop (fixture), ==, 0);
+    ecfs_archive_free (g_steal_pointer (&fixture->archive));
+    Ecfs *ecfs = ecfs_open (fixture->directory, ECFS_OPEN_WRITE, &error);
+    const char *const sources[] = {source, NULL};
+    g_assert_true (ecfs_put (ecfs, sources, "/file", NULL, &error));
+    g_assert_no_error (error);
+    ecfs_close (ecfs);
+    reopen (fixture);
+    start (fixture);
+    g_assert_null (ecfs_staged_find (fixture->archive, ino));
+    assert_content (fixture, ino, bytes, LARGE);
+    g_assert_cmpuint (count_rows (fixture), ==, 0);
+    g_assert_cmpuint (count_in (fixture, "staging"), ==, 0);
+    g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 0);
+    hide_endpoint (fixture, 1, false);
+}
+
 static void unlink_while_open (Fixture *fixture)
 {
     uint64_t ino;
@@ -720,6 +748,7 @@ int main (int argc, char **argv)
     ADD ("crash-in-a-later-change-keeps-name-and-content", NULL, test_crash_in_a_later_change);
     ADD ("crash-that-tears-what-is-not-full-keeps-what-is-stored", NULL, test_crash_that_tears_what_is_not_full);
     ADD ("what-is-not-full-is-the-same-after-remounting", NULL, test_not_full_after_remount);
+    ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
     ADD ("stop-keeps-what-cannot-be-stored", NULL, test_stop_keeps_what_cannot_be_stored);
     return g_test_run ();
