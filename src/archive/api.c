@@ -292,15 +292,17 @@ char *ecfs_status (Ecfs *self, GError **error)
 }
 
 /* Without a mount nothing moves: all is stored, or it waits for one. */
-static bool nothing_staged (Ecfs *self, GError **error)
+static bool nothing_staged (Ecfs *self, bool quorum, GError **error)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (ecfs_archive_catalog (self->archive), error);
     if (rows == NULL)
         return false;
     const char *directory = ecfs_archive_directory (self->archive);
-    return rows->len == 0 ||
-           ecfs_fail (error, ENOTCONN, "%s is not mounted and has %u files in staging: mount it to have them stored",
-                      directory, rows->len);
+    if (rows->len > 0)
+        return ecfs_fail (error, ENOTCONN,
+                          "%s is not mounted and has %u files in staging: mount it to have them stored", directory,
+                          rows->len);
+    return quorum || ecfs_archive_check_full (self->archive, 0, error);
 }
 
 bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error)
@@ -316,5 +318,5 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **erro
     g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     if (failure != NULL)
         g_propagate_error (error, failure);
-    return answer != NULL || (failure == NULL && nothing_staged (self, error));
+    return answer != NULL || (failure == NULL && nothing_staged (self, quorum, error));
 }

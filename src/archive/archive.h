@@ -88,6 +88,12 @@ typedef struct EcfsFileState {
 /** The state of the committed content of a file; a file without content has n_stripes 0. */
 bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error);
 
+/**
+ * Whether the committed content of a file, or with @ino 0 of all files that do not wait in staging to be filled up, has
+ * all of its stripes; otherwise the error tells how much is missing.
+ */
+bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error);
+
 /** "staged", "quorum 5/6, guarantee 1", "full 6/6, guarantee 2", "degraded 4/6, guarantee 0", "lost 3/6" (not readable
  * now), "empty"; g_free (). */
 char *ecfs_file_state_text (const EcfsFileState *state);

@@ -131,6 +131,7 @@ typedef struct Waiting {
     unsigned n_refs; /* guarded by lock, as the rest */
     unsigned n_pending;
     GError *error; /* the first */
+    GArray *inos;  /* of uint64_t: what is waited for; the handler's */
 } Waiting;
 
 static void waiting_unref (Waiting *self)
@@ -143,6 +144,7 @@ static void waiting_unref (Waiting *self)
     ecfs_mutex_clear (&self->lock);
     ecfs_cond_clear (&self->changed);
     g_clear_error (&self->error);
+    g_array_unref (self->inos);
     g_free (self);
 }
 
@@ -160,6 +162,7 @@ static void stored (void *user, const GError *error)
 
 static void wait_for (Waiting *self, EcfsArchive *archive, uint64_t ino, bool full)
 {
+    g_array_append_val (self->inos, ino);
     ecfs_mutex_lock (&self->lock);
     self->n_refs++;
     self->n_pending++;
@@ -220,6 +223,20 @@ static bool wait_for_paths (Waiting *waiting, EcfsArchive *archive, JsonArray *p
     return true;
 }
 
+/* What was never staged here, or lost its staged bytes, has nothing to be filled up from. */
+static bool check_full (const Waiting *self, EcfsArchive *archive, GError **error)
+{
+    for (guint i = 0; i < self->inos->len; i++) {
+        g_autoptr (GError) why = NULL;
+        if (ecfs_archive_check_full (archive, g_array_index (self->inos, uint64_t, i), &why) ||
+            g_error_matches (why, ECFS_ERROR, ENOENT)) /* deleted meanwhile */
+            continue;
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    return true;
+}
+
 static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
 {
     EcfsArchive *archive = client->server->archive;
@@ -227,7 +244,9 @@ static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
     ecfs_mutex_init (&waiting->lock);
     ecfs_cond_init (&waiting->changed);
     waiting->n_refs = 1;
+    waiting->inos = g_array_new (FALSE, FALSE, sizeof (uint64_t));
     bool ok = wait_for_paths (waiting, archive, paths, full, error) && wait_until_stored (client, waiting, error) &&
+              (!full || check_full (waiting, archive, error)) &&
               ecfs_catalog_barrier (ecfs_archive_catalog (archive), error);
     waiting_unref (waiting);
     return ok;

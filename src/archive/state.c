@@ -1,6 +1,8 @@
 #include "archive/archive_priv.h"
 #include "object/placement.h"
 
+#include <inttypes.h>
+
 /* What is stored of an object and where, in the arrays that placement takes. */
 typedef struct Stored {
     bool stored[ECFS_CODEC_MAX_N];
@@ -71,6 +73,34 @@ bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *re
     }
     *ret_state = state;
     return true;
+}
+
+static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
+{
+    EcfsFileState state;
+    if (!ecfs_archive_file_state (self, ino, &state, error))
+        return false;
+    return state.n_stored == state.n_stripes ||
+           ecfs_fail (error, EIO, "inode %" PRIu64 " is stored with %u of %u stripes: write it again", ino,
+                      state.n_stored, state.n_stripes);
+}
+
+bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
+{
+    if (ino != 0)
+        return is_file_full (self, ino, error);
+    uint64_t n_coming = 0; /* stored since, and to be filled up from staging */
+    EcfsTotals totals;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self->catalog, error);
+    if (rows == NULL || !ecfs_catalog_totals (self->catalog, &totals, error))
+        return false;
+    for (guint i = 0; i < rows->len; i++)
+        n_coming += ((const EcfsStagingRow *) rows->pdata[i])->state == ECFS_STAGING_STORED;
+    return totals.n_not_full <= n_coming ||
+           ecfs_fail (error, EIO,
+                      "%" PRIu64 " objects are stored with fewer stripes than their code has, and nothing is staged "
+                      "to fill them up: write their files again ('ecfs status' and 'ecfs info' tell more)",
+                      totals.n_not_full - n_coming);
 }
 
 char *ecfs_file_state_text (const EcfsFileState *state)
