@@ -202,6 +202,7 @@ void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self)
     self->in_table = false;
     table->staged_bytes -= self->charged_bytes;
     self->charged_bytes = 0;
+    atomic_fetch_add (&table->n_withdrawn, 1);
     atomic_fetch_sub (&table->n_files, 1);
     g_hash_table_remove (table->files, &self->ino);
     ecfs_cond_broadcast (&table->progress);
@@ -402,14 +403,30 @@ void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr)
     ecfs_mutex_unlock (&self->table->lock);
 }
 
-void ecfs_staged_overlay (EcfsArchive *archive, EcfsAttr *attr)
+unsigned ecfs_staged_moment (EcfsArchive *archive)
+{
+    EcfsStagedTable *table = table_of (archive);
+    return table == NULL ? 0 : atomic_load (&table->n_withdrawn);
+}
+
+void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
 {
     if (!S_ISREG (attr->mode))
         return;
-    EcfsStaged *self = ecfs_staged_find (archive, attr->ino);
-    if (self != NULL)
-        ecfs_staged_attr (self, attr);
-    ecfs_staged_unref (self);
+    for (;;) {
+        EcfsStaged *self = ecfs_staged_find (archive, attr->ino);
+        if (self != NULL) {
+            ecfs_staged_attr (self, attr);
+            ecfs_staged_unref (self);
+            return;
+        }
+        unsigned now = ecfs_staged_moment (archive);
+        EcfsAttr newer;
+        if (now == moment || !ecfs_catalog_getattr (ecfs_archive_catalog (archive), attr->ino, &newer, NULL))
+            return; /* an inode that is gone is as good with its last attributes */
+        *attr = newer;
+        moment = now;
+    }
 }
 
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns)

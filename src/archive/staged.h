@@ -74,8 +74,13 @@ void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
 /** utimens. True: the content is committed, so the catalog has to be told as well. */
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
 
-/** For attributes from the catalog: what staged content changes in them. Cheap when nothing is staged. */
-void ecfs_staged_overlay (EcfsArchive *archive, EcfsAttr *attr);
+/** How many files have left staging until now: to be asked before attributes are read from the catalog. */
+unsigned ecfs_staged_moment (EcfsArchive *archive);
+/**
+ * For attributes that were read from the catalog after @moment: what staged content changes in them; where it was
+ * committed and left staging meanwhile they are read again. Cheap when nothing is staged.
+ */
+void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr);
 
 /** close(2) of one descriptor: commits now, or makes durable what the last release commits; see decision 4. */
 void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user);

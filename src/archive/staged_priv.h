@@ -115,7 +115,8 @@ struct EcfsStagedTable {
     EcfsArchive *archive; /* immutable */
     int dir_fd;           /* immutable: the staging directory */
     atomic_uint n_files;
-    atomic_uint serial; /* for names of copies */
+    atomic_uint n_withdrawn; /* moves before the file can no longer be found */
+    atomic_uint serial;      /* for names of copies */
 
     /* Guarded by lock. */
     GHashTable *files;    /* &ino → EcfsStaged, a reference each */

@@ -12,6 +12,7 @@ typedef struct Listing {
     fuse_req_t req;
     EcfsFs *fs;
     bool plus;
+    unsigned moment; /* before any attributes were read */
     char *buffer;
     size_t size;
     size_t used;
@@ -24,7 +25,7 @@ static bool add (Listing *self, const char *name, EcfsAttr *attr, bool counts, i
     size_t room = self->size - self->used;
     struct fuse_entry_param entry = {.attr = {.st_ino = attr->ino, .st_mode = attr->mode}};
     if (self->plus && counts)
-        ecfs_fs_entry (self->fs, attr, &entry);
+        ecfs_fs_entry (self->fs, self->moment, attr, &entry);
     size_t size = self->plus ? fuse_add_direntry_plus (self->req, at, room, name, &entry, offset)
                              : fuse_add_direntry (self->req, at, room, name, &entry.attr, offset);
     if (size > room) {
@@ -68,6 +69,7 @@ static void list (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, boo
 {
     g_autofree char *buffer = g_malloc (size);
     Listing self = {.req = req, .fs = ecfs_fs_of (req), .plus = plus, .buffer = buffer, .size = size};
+    self.moment = ecfs_staged_moment (self.fs->archive);
     g_autoptr (GError) error = NULL;
     bool ok = add_dots (&self, ino, offset, &error);
     size_t dots_fit = size - self.used > PLUS_BYTES;

@@ -75,6 +75,7 @@ static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode
         .mode = (mode & ~(mode_t) S_IFMT) | S_IFREG, .uid = context->uid, .gid = context->gid, .staged = true};
     EcfsAttr attr;
     int64_t row;
+    unsigned moment = ecfs_staged_moment (self->archive);
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_make (self->catalog, parent, name, &inode, &attr, &row, &error)) {
         ecfs_fs_reply_error (req, parent, name, error);
@@ -87,7 +88,7 @@ static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode
         return;
     }
     struct fuse_entry_param entry;
-    ecfs_fs_entry (self, &attr, &entry);
+    ecfs_fs_entry (self, moment, &attr, &entry);
     fi->fh = (uintptr_t) ecfs_fs_handle_new (self, attr.ino, staged);
     fi->keep_cache = 1;
     if (fuse_reply_create (req, &entry, fi) != 0) {

@@ -73,10 +73,12 @@ void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, c
 int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const GError *error);
 
 void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat);
-/** The kernel gets to know an inode: counts a lookup and fills what it is told. */
-void ecfs_fs_entry (EcfsFs *self, EcfsAttr *attr, struct fuse_entry_param *ret_entry);
+/** The kernel gets to know an inode: counts a lookup and fills what it is told. @attr was read after @moment
+ * (staged.h).
+ */
+void ecfs_fs_entry (EcfsFs *self, unsigned moment, EcfsAttr *attr, struct fuse_entry_param *ret_entry);
 /** Answers with an entry; an answer that could not be delivered gives its lookup back. */
-void ecfs_fs_reply_entry (fuse_req_t req, EcfsAttr *attr);
+void ecfs_fs_reply_entry (fuse_req_t req, unsigned moment, EcfsAttr *attr);
 void ecfs_fs_forget (EcfsFs *self, uint64_t ino, uint64_t n_lookups);
 /** The inode has lost a name; without any it goes when nobody has it open. */
 void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr);

@@ -141,9 +141,9 @@ static EcfsInode *get_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->l
     return inode;
 }
 
-void ecfs_fs_entry (EcfsFs *self, EcfsAttr *attr, struct fuse_entry_param *ret_entry)
+void ecfs_fs_entry (EcfsFs *self, unsigned moment, EcfsAttr *attr, struct fuse_entry_param *ret_entry)
 {
-    ecfs_staged_overlay (self->archive, attr);
+    ecfs_staged_overlay (self->archive, moment, attr);
     ecfs_mutex_lock (&self->lock);
     get_locked (self, attr->ino)->n_lookups++;
     ecfs_mutex_unlock (&self->lock);
@@ -154,11 +154,11 @@ void ecfs_fs_entry (EcfsFs *self, EcfsAttr *attr, struct fuse_entry_param *ret_e
     ecfs_fs_stat (attr, &ret_entry->attr);
 }
 
-void ecfs_fs_reply_entry (fuse_req_t req, EcfsAttr *attr)
+void ecfs_fs_reply_entry (fuse_req_t req, unsigned moment, EcfsAttr *attr)
 {
     EcfsFs *self = ecfs_fs_of (req);
     struct fuse_entry_param entry;
-    ecfs_fs_entry (self, attr, &entry);
+    ecfs_fs_entry (self, moment, attr, &entry);
     if (fuse_reply_entry (req, &entry) != 0)
         ecfs_fs_forget (self, attr->ino, 1);
 }

@@ -23,8 +23,9 @@ static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
     g_autoptr (GError) error = NULL;
     if (self->connected != NULL && !atomic_flag_test_and_set (&self->was_connected))
         self->connected (self);
+    unsigned moment = ecfs_staged_moment (self->archive);
     if (ecfs_catalog_lookup (self->catalog, parent, name, &attr, &error)) {
-        ecfs_fs_reply_entry (req, &attr);
+        ecfs_fs_reply_entry (req, moment, &attr);
     } else if (g_error_matches (error, ECFS_ERROR, ENOENT) && !self->readonly) {
         struct fuse_entry_param absent = {.entry_timeout = self->timeout_s}; /* nobody else could make it */
         fuse_reply_entry (req, &absent);
@@ -46,11 +47,11 @@ static void op_forget_multi (fuse_req_t req, size_t count, struct fuse_forget_da
     fuse_reply_none (req);
 }
 
-static void reply_attr (fuse_req_t req, EcfsAttr *attr)
+static void reply_attr (fuse_req_t req, unsigned moment, EcfsAttr *attr)
 {
     EcfsFs *self = ecfs_fs_of (req);
     struct stat st;
-    ecfs_staged_overlay (self->archive, attr);
+    ecfs_staged_overlay (self->archive, moment, attr);
     ecfs_fs_stat (attr, &st);
     fuse_reply_attr (req, &st, self->timeout_s);
 }
@@ -58,9 +59,10 @@ static void reply_attr (fuse_req_t req, EcfsAttr *attr)
 static void op_getattr (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     EcfsAttr attr;
+    unsigned moment = ecfs_staged_moment (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_getattr (ecfs_fs_of (req)->catalog, ino, &attr, &error))
-        reply_attr (req, &attr);
+        reply_attr (req, moment, &attr);
     else
         ecfs_fs_reply_error (req, ino, "stat", error);
 }
@@ -111,6 +113,7 @@ static void finish_setattr (void *user, const GError *truncate_error)
     SetAttr *set = user;
     EcfsFs *self = ecfs_fs_of (set->req);
     EcfsAttr attr;
+    unsigned moment = ecfs_staged_moment (self->archive);
     g_autoptr (GError) error = truncate_error == NULL ? NULL : g_error_copy (truncate_error);
     if (error == NULL)
         set_staged_mtime (self, set);
@@ -118,7 +121,7 @@ static void finish_setattr (void *user, const GError *truncate_error)
               (set->mask != 0 ? ecfs_catalog_setattr (self->catalog, set->ino, &set->attr, set->mask, &attr, &error)
                               : ecfs_catalog_getattr (self->catalog, set->ino, &attr, &error));
     if (ok)
-        reply_attr (set->req, &attr);
+        reply_attr (set->req, moment, &attr);
     else
         ecfs_fs_reply_error (set->req, set->ino, "setting attributes", error);
     g_free (set);
@@ -128,9 +131,10 @@ static void finish_setattr (void *user, const GError *truncate_error)
 static bool has_size (EcfsFs *self, uint64_t ino, uint64_t size)
 {
     EcfsAttr attr;
+    unsigned moment = ecfs_staged_moment (self->archive);
     if (!ecfs_catalog_getattr (self->catalog, ino, &attr, NULL))
         return false; /* truncating finds out why */
-    ecfs_staged_overlay (self->archive, &attr);
+    ecfs_staged_overlay (self->archive, moment, &attr);
     return attr.size == size;
 }
 
@@ -159,9 +163,10 @@ static void make (fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     EcfsNewInode inode = {
         .mode = mode, .uid = context->uid, .gid = context->gid, .rdev = rdev, .target = target, .staged = false};
     EcfsAttr attr;
+    unsigned moment = ecfs_staged_moment (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_make (ecfs_fs_of (req)->catalog, parent, name, &inode, &attr, NULL, &error))
-        ecfs_fs_reply_entry (req, &attr);
+        ecfs_fs_reply_entry (req, moment, &attr);
     else
         ecfs_fs_reply_error (req, parent, name, error);
 }
@@ -194,9 +199,10 @@ static void op_readlink (fuse_req_t req, fuse_ino_t ino)
 static void op_link (fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     EcfsAttr attr;
+    unsigned moment = ecfs_staged_moment (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_link (ecfs_fs_of (req)->catalog, ino, parent, name, &attr, &error))
-        ecfs_fs_reply_entry (req, &attr);
+        ecfs_fs_reply_entry (req, moment, &attr);
     else
         ecfs_fs_reply_error (req, ino, "link", error);
 }

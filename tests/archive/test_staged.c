@@ -334,13 +334,32 @@ static void test_times (Fixture *fixture, gconstpointer data)
     g_assert_true (exists (fixture, "file", &attr));
     g_assert_cmpint (attr.mtime_ns, ==, -5);
     g_assert_true (ecfs_staged_set_mtime (staged, 7)); /* the caller tells the catalog */
-    ecfs_staged_overlay (fixture->archive, &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
     g_assert_cmpint (attr.mtime_ns, ==, 7);
     g_assert_cmpuint (attr.size, ==, 1);
     ecfs_staged_release (staged);
 }
 
 /* Failures */
+
+/* As a listing does that reads many attributes and then looks what is staged. */
+static void test_attributes_of_before (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    EcfsAttr attr;
+    uint64_t ino;
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    unsigned moment = ecfs_staged_moment (fixture->archive);
+    g_assert_true (exists (fixture, "file", &attr));
+    g_assert_cmpuint (attr.size, ==, 0);
+    put (staged, bytes, 100000, 0);
+    g_assert_cmpint (flush (staged), ==, 0);
+    ecfs_staged_release (staged);
+    wait_until_staging_is_empty (fixture);
+    ecfs_staged_overlay (fixture->archive, moment, &attr);
+    g_assert_cmpuint (attr.size, ==, 100000);
+    g_assert_cmpint (attr.mtime_ns, ==, 1234567890123456789);
+}
 
 static void hide_three (Fixture *fixture, bool hide)
 {
@@ -509,7 +528,7 @@ static void test_truncating_open (Fixture *fixture, gconstpointer data)
     EcfsStaged *staged;
     g_assert_cmpint (open_file (fixture, ino, true, &staged), ==, 0);
     EcfsAttr attr = {.ino = ino, .mode = S_IFREG, .size = 11};
-    ecfs_staged_overlay (fixture->archive, &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
     g_assert_cmpuint (attr.size, ==, 0);
     assert_content (fixture, ino, (const uint8_t *) "old content", 11); /* until there is a newer one */
     g_assert_cmpint (flush (staged), ==, 0);
@@ -648,7 +667,7 @@ static void test_not_full_after_remount (Fixture *fixture, gconstpointer data)
     start (fixture);
     g_assert_cmpint (only_state (fixture), ==, ECFS_STAGING_STORED);
     g_assert_true (exists (fixture, "file", &attr));
-    ecfs_staged_overlay (fixture->archive, &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
     g_assert_cmpuint (attr.size, ==, (10u << 20) + 40000);
     g_assert_cmpint (attr.mtime_ns, ==, 1234567890123456789);
     hide_endpoint (fixture, 1, false);
@@ -733,6 +752,7 @@ int main (int argc, char **argv)
     ADD ("files-are-reopened-at-any-moment", NULL, test_reopened);
     ADD ("attempts-are-overtaken-by-changes", NULL, test_overtaken);
     ADD ("times-are-committed-with-content", NULL, test_times);
+    ADD ("attributes-read-before-a-commit-are-not-told-after-it", NULL, test_attributes_of_before);
     ADD ("failed-commit-is-told-and-retried", NULL, test_failed_commit);
     ADD ("what-is-not-full-is-filled-up", NULL, test_not_full);
     ADD ("what-is-not-full-may-be-changed", NULL, test_change_of_what_is_not_full);
