@@ -413,6 +413,17 @@ static bool may_finish_locked (EcfsStagedTable *table, const EcfsStaged *self) E
     return self->unlinked ? self->dropped : is_clean (self) && self->full;
 }
 
+/* Bytes that were flushed go after their name is gone for good: a crash must not bring it back without them. */
+static bool may_unlink (EcfsStaged *self) ECFS_REQUIRES (self->row_lock)
+{
+    g_autoptr (GError) error = NULL;
+    if (self->row_state != ECFS_STAGING_QUEUED ||
+        ecfs_catalog_barrier (ecfs_archive_catalog (self->table->archive), &error))
+        return true;
+    g_warning ("staging/%s: stays until the next mount: %s", self->name, error->message);
+    return false;
+}
+
 void ecfs_staged_finish (EcfsStaged *self)
 {
     EcfsStagedTable *table = self->table;
@@ -432,7 +443,7 @@ void ecfs_staged_finish (EcfsStaged *self)
         !ecfs_catalog_staging_remove (ecfs_archive_catalog (table->archive), self->row, &error) &&
         !g_error_matches (error, ECFS_ERROR, ENOENT)) /* it went with its inode */
         g_warning ("staging/%s: %s", self->name, error->message);
-    if (finished && unlinkat (table->dir_fd, self->name, 0) != 0)
+    if (finished && may_unlink (self) && unlinkat (table->dir_fd, self->name, 0) != 0)
         g_warning ("staging/%s: cannot be removed: %s", self->name, g_strerror (errno));
     ecfs_mutex_unlock (&self->row_lock);
 }

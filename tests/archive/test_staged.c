@@ -703,6 +703,31 @@ static void test_put_over_what_is_not_full (Fixture *fixture, gconstpointer data
     hide_endpoint (fixture, 1, false);
 }
 
+/* Dies when the staged bytes are gone, before the group commit of the catalog. */
+static void unlink_what_is_flushed (Fixture *fixture)
+{
+    uint64_t ino;
+    EcfsAttr attr;
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put (staged, "abc", 3, 0);
+    hide_three (fixture, true);
+    if (flush (staged) != 0)
+        _exit (1);
+    (void) ecfs_catalog_unlink (ecfs_archive_catalog (fixture->archive), ECFS_ROOT_INO, "file", &attr, NULL);
+    ecfs_staged_drop (fixture->archive, ino);
+    ecfs_staged_release (staged);
+    wait_until_staging_is_empty (fixture);
+    _exit (0);
+}
+
+static void test_crash_after_unlink (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    crash (fixture, unlink_what_is_flushed);
+    g_assert_false (exists (fixture, "file", &attr));
+    g_assert_cmpuint (count_rows (fixture), ==, 0);
+}
+
 static void unlink_while_open (Fixture *fixture)
 {
     uint64_t ino;
@@ -769,6 +794,7 @@ int main (int argc, char **argv)
     ADD ("crash-that-tears-what-is-not-full-keeps-what-is-stored", NULL, test_crash_that_tears_what_is_not_full);
     ADD ("what-is-not-full-is-the-same-after-remounting", NULL, test_not_full_after_remount);
     ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
+    ADD ("bytes-go-after-their-name-is-gone-for-good", async, test_crash_after_unlink);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
     ADD ("stop-keeps-what-cannot-be-stored", NULL, test_stop_keeps_what_cannot_be_stored);
     return g_test_run ();
