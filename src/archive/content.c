@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ZEROS_BYTES (1u << 20)
+#define ZEROS_BYTES  (1u << 20)
+#define MAX_ATTEMPTS 20 /* at content that is replaced between two looks at the catalog */
 
 /* One object of the file, with its reader, made when it is first needed. */
 typedef struct Part {
@@ -91,7 +92,7 @@ static void content_free (EcfsContent *self)
     g_free (self);
 }
 
-EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **error)
+static EcfsContent *open_once (EcfsArchive *archive, uint64_t ino, GError **error)
 {
     EcfsContent *self = g_new0 (EcfsContent, 1);
     atomic_init (&self->references, 1);
@@ -103,6 +104,20 @@ EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **err
         return self;
     content_free (self);
     return NULL;
+}
+
+EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    for (unsigned attempt = 1;; attempt++) {
+        g_autoptr (GError) reason = NULL;
+        EcfsContent *self = open_once (archive, ino, &reason);
+        if (self != NULL)
+            return self;
+        if (!g_error_matches (reason, ECFS_ERROR, ENOENT) || attempt == MAX_ATTEMPTS) {
+            g_propagate_error (error, g_steal_pointer (&reason));
+            return NULL;
+        }
+    }
 }
 
 EcfsContent *ecfs_content_ref (EcfsContent *self)

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,6 +187,39 @@ static void test_replaced_stripes_go (Fixture *fixture, gconstpointer code)
     assert_content (fixture, ino, bytes, size);
 }
 
+static void *open_over_and_over (void *data)
+{
+    Fixture *fixture = data;
+    unsigned n_failed = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        g_autoptr (GError) error = NULL;
+        EcfsContent *content = ecfs_content_open (fixture->archive, 2, &error);
+        n_failed += content == NULL;
+        ecfs_content_unref (content);
+    }
+    return GUINT_TO_POINTER (n_failed);
+}
+
+/* An opener finds the old content or the new one, whatever is replaced between its looks at the catalog. */
+static void test_open_while_replaced (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    g_assert_cmpuint (ino, ==, 2);
+    g_autofree uint8_t *bytes = random_bytes (1000);
+    ecfs_autofd fd = file_of (fixture, bytes, 1000);
+    g_assert_true (commit_fd (fixture, ino, fd, 1000, false, false, &error));
+    pthread_t thread;
+    g_assert_cmpint (pthread_create (&thread, NULL, open_over_and_over, fixture), ==, 0);
+    void *n_failed;
+    for (;;) {
+        g_assert_true (commit_fd (fixture, ino, fd, 1000, false, false, &error));
+        if (pthread_tryjoin_np (thread, &n_failed) == 0)
+            break;
+    }
+    g_assert_cmpuint (GPOINTER_TO_UINT (n_failed), ==, 0);
+}
+
 static void test_holes (Fixture *fixture, gconstpointer code)
 {
     g_autoptr (GError) error = NULL;
@@ -237,6 +271,8 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/commit/a-quorum-commits-and-is-filled-up", Fixture, "rs:4+2", set_up, test_quorum, tear_down);
     g_test_add ("/commit/what-is-replaced-or-cancelled-is-deleted", Fixture, "rs:4+2", set_up, test_replaced_stripes_go,
+                tear_down);
+    g_test_add ("/commit/content-opens-while-it-is-replaced", Fixture, "copies:2", set_up, test_open_while_replaced,
                 tear_down);
     g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);
     g_test_add_func ("/commit/a-failed-init-leaves-nothing-behind", test_failed_init_leaves_nothing);
