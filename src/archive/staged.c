@@ -96,6 +96,14 @@ static bool is_busy_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUI
     return self->generation != self->committed_generation && !self->unlinked && !self->gave_up;
 }
 
+/* Somebody has it open and never flushed what is in it: nobody knows whether that is all. */
+static bool is_half_written_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    return self->n_writers > 0 && self->row_state == ECFS_STAGING_OPEN &&
+           self->generation != self->committed_generation && g_queue_is_empty (&self->flushes) &&
+           g_queue_is_empty (&self->durables) && !self->durable_running;
+}
+
 /* Begins whatever is to be done before the end; returns whether something is still under way. */
 static bool drain_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
 {
@@ -105,7 +113,10 @@ static bool drain_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
     g_hash_table_iter_init (&iter, table->files);
     while (g_hash_table_iter_next (&iter, NULL, &value)) {
         EcfsStaged *self = value;
-        self->n_writers = 0;
+        if (is_half_written_locked (table, self))
+            self->gave_up = true;
+        else
+            self->n_writers = 0;
         self->retry_us = 0;
         ecfs_staged_step_locked (table, self);
         busy = is_busy_locked (table, self) || busy;

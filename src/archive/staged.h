@@ -35,8 +35,9 @@ typedef void (*EcfsStagedDone) (void *user, const GError *error);
 bool ecfs_staged_start (EcfsArchive *archive, GError **error);
 
 /**
- * Stops: flushes what is dirty and waits until everything is committed or @deadline_us (monotonic); what is left is
- * kept for the next mount and counted in *ret_left (rows). No writer may be open.
+ * Stops: waits until everything that was flushed or released is committed or @deadline_us (monotonic); what is left is
+ * kept for the next mount and counted in *ret_left (rows). What a writer has open and never flushed is left too, and
+ * the next mount keeps it apart: half a file does not replace a whole one. Nothing may change any more.
  */
 void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_left);
 

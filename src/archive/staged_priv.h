@@ -81,7 +81,7 @@ struct EcfsStaged {
     bool durable_running;
     bool durable_failed; /* not tried again before the next change */
     bool finishing;
-    bool gave_up; /* an attempt failed while stopping */
+    bool gave_up; /* an attempt failed while stopping, or a writer had not flushed */
     bool in_table;
     unsigned n_writers;
     unsigned n_changing; /* changes begun and not ended */

@@ -746,6 +746,29 @@ static void test_crash_with_open_unlinked (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_rows (fixture), ==, 0);
 }
 
+/* As when the mount is told to end in the middle of a copy: half a file does not replace a whole one. */
+static void test_stop_in_the_middle_of_a_file (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    uint64_t ino = store (fixture, "old", bytes, 100000);
+    uint64_t fresh;
+    EcfsAttr attr;
+    EcfsStaged *over;
+    wait_until_staging_is_empty (fixture);
+    g_assert_cmpint (open_file (fixture, ino, true, &over), ==, 0);
+    put (over, "half", 4, 0);
+    EcfsStaged *staged = create (fixture, "fresh", &fresh);
+    put (staged, "half", 4, 0);
+    g_assert_cmpuint (stop (fixture), ==, 2);
+    ecfs_staged_release (over);
+    ecfs_staged_release (staged);
+    reopen (fixture);
+    start (fixture);
+    assert_content (fixture, ino, bytes, 100000);
+    g_assert_false (exists (fixture, "fresh", &attr));
+    g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 2);
+}
+
 static void test_stop_keeps_what_cannot_be_stored (Fixture *fixture, gconstpointer data)
 {
     g_autofree uint8_t *bytes = random_bytes (100000);
@@ -796,6 +819,7 @@ int main (int argc, char **argv)
     ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
     ADD ("bytes-go-after-their-name-is-gone-for-good", async, test_crash_after_unlink);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
+    ADD ("stop-does-not-take-half-a-file-for-a-whole-one", NULL, test_stop_in_the_middle_of_a_file);
     ADD ("stop-keeps-what-cannot-be-stored", NULL, test_stop_keeps_what_cannot_be_stored);
     return g_test_run ();
 }
