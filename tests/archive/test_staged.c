@@ -653,7 +653,6 @@ static void test_crash_that_tears_what_is_not_full (Fixture *fixture, gconstpoin
 static void test_not_full_after_remount (Fixture *fixture, gconstpointer data)
 {
     g_autofree uint8_t *bytes = random_bytes (100000);
-    g_autoptr (GError) error = NULL;
     EcfsAttr attr;
     uint64_t ino;
     hide_endpoint (fixture, 1, true);
