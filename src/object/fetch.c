@@ -3,7 +3,9 @@
 #include "util/bytes.h"
 #include "util/error.h"
 
-#define MAX_ATTEMPTS 3
+#define MAX_ATTEMPTS 4
+#define AT_ONCE      2       /* attempts without a pause */
+#define RETRY_US     1100000 /* an endpoint that is down can be tried once a second */
 
 static void slot_data (void *user, size_t range_index, size_t filled);
 static void slot_done (void *user, const GError *error);
@@ -242,6 +244,7 @@ static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->rea
         slot->buffer = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
     slot->asked = true;
     slot->attempts++;
+    slot->retry_us = 0;
     slot->asked_us = ecfs_now_us ();
     slot->n_verified = 0;
     slot->damaged = false;
@@ -273,6 +276,7 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
                               .asked = slot->asked,
                               .late = slot->asked && health->stalled,
                               .failed = slot->failed,
+                              .resting = slot->retry_us > ecfs_now_us (),
                               .down = health->down || slot->attempts > 0,
                               .avoided = health->stalled,
                               .forecast_us = health->forecast_us};
@@ -350,6 +354,8 @@ static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (
     slot->failed = !passing (error->code) || slot->attempts >= MAX_ATTEMPTS;
     if (slot->failed)
         g_string_append_printf (fetch->failures, "%s%s", fetch->failures->len > 0 ? "; " : "", error->message);
+    if (!slot->failed && slot->attempts >= AT_ONCE)
+        slot->retry_us = ecfs_now_us () + RETRY_US;
     if (passing (error->code))
         fetch->reader->lanes[slot->index].down = true; /* until the next tick asks the endpoint itself */
 }

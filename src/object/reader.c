@@ -46,6 +46,20 @@ static void refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (
     }
 }
 
+/* Whether a lane that failed has rested long enough to be asked again. */
+static bool end_rests_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
+{
+    bool ended = false;
+    for (unsigned i = 0; i < fetch->reader->n; i++) {
+        Slot *slot = &fetch->slots[i];
+        if (slot->retry_us == 0 || slot->retry_us > now)
+            continue;
+        slot->retry_us = 0;
+        ended = true;
+    }
+    return ended;
+}
+
 /* A lane that owes this fetch bytes and shows none for its stall time. Returns whether one is newly found. */
 static bool find_stalls_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
 {
@@ -86,16 +100,17 @@ static void tick (void *user, int64_t now_us, bool pressure)
     }
     if (active)
         refresh_lanes_locked (self, now_us);
-    bool stalled = false;
+    bool moved = false;
     for (guint i = 0; i < self->fetches->len; i++) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
-        stalled |= find_stalls_locked (fetch, now_us);
+        moved |= find_stalls_locked (fetch, now_us);
+        moved |= end_rests_locked (fetch, now_us);
     }
     /* Scheduling may end a fetch and take it off the list, so it runs over a copy. */
     g_autoptr (GPtrArray) running = g_ptr_array_copy (self->fetches, NULL, NULL);
     g_ptr_array_set_free_func (running, NULL);
-    for (guint i = 0; stalled && i < running->len; i++) {
+    for (guint i = 0; moved && i < running->len; i++) {
         Fetch *fetch = g_ptr_array_index (running, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         ecfs_fetch_ref_locked (fetch);

@@ -37,6 +37,7 @@ typedef struct Slot {
     bool arrived;        /* guarded by reader lock */
     bool failed;         /* for good; guarded by reader lock */
     unsigned attempts;   /* guarded by reader lock */
+    int64_t retry_us;    /* not asked again before; 0: no pause; guarded by reader lock */
     int64_t asked_us;    /* guarded by reader lock */
     uint32_t n_verified; /* blocks; the endpoint's thread only, while asked */
     bool damaged;        /* the same */

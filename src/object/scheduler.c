@@ -23,7 +23,7 @@ static bool suffices (const EcfsCodec *codec, const bool *wanted, const bool *se
 
 static bool askable (const EcfsLane *lane, bool desperate)
 {
-    return lane->stored && !lane->arrived && !lane->asked && !lane->failed &&
+    return lane->stored && !lane->arrived && !lane->asked && !lane->failed && !lane->resting &&
            (desperate || (!lane->down && !lane->avoided));
 }
 
@@ -90,7 +90,7 @@ EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const bool *wanted, const Ec
     for (unsigned i = 0; i < n; i++) {
         ask[i] = false;
         arrived[i] = lanes[i].arrived;
-        owed[i] = lanes[i].arrived || lanes[i].asked;
+        owed[i] = lanes[i].arrived || lanes[i].asked || lanes[i].resting;
         set[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].late);
     }
     if (suffices (codec, wanted, arrived))

@@ -18,6 +18,7 @@ typedef struct EcfsLane {
     bool asked;          /* and neither arrived nor failed yet */
     bool late;           /* asked, and shows no byte for longer than its stall time */
     bool failed;         /* for good in this fetch: missing, damaged, or tried often enough */
+    bool resting;        /* failed just now, and may be asked again after a pause */
     bool down;           /* its endpoint is down: asked only when nothing else is left */
     bool avoided;        /* it stalls elsewhere right now: asked only when it must be */
     int64_t forecast_us; /* until its blocks would be here if asked now */

@@ -132,6 +132,30 @@ static void test_loss (Fixture *fixture, gconstpointer code)
     ecfs_content_unref (content);
 }
 
+static void *bring_back (void *data)
+{
+    g_usleep (500000);
+    hide_endpoint (data, 0, false);
+    return NULL;
+}
+
+static void test_read_holds_out (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    size_t size = 5000003;
+    g_autofree uint8_t *bytes = random_bytes (size);
+    ecfs_autofd fd = file_of (fixture, bytes, size);
+    g_assert_true (commit_fd (fixture, ino, fd, size, false, false, &error));
+    for (unsigned i = 0; i < 3; i++)
+        hide_endpoint (fixture, i, true);
+    reopen (fixture);
+    pthread_t thread;
+    g_assert_cmpint (pthread_create (&thread, NULL, bring_back, fixture), ==, 0);
+    assert_content (fixture, ino, bytes, size);
+    g_assert_cmpint (pthread_join (thread, NULL), ==, 0);
+}
+
 static void test_quorum (Fixture *fixture, gconstpointer code)
 {
     g_autoptr (GError) error = NULL;
@@ -269,6 +293,8 @@ int main (int argc, char **argv)
     g_test_add ("/commit/every-size-reads-back-copies", Fixture, "copies:3", set_up, test_sizes, tear_down);
     g_test_add ("/commit/any-two-endpoints-may-go-and-a-third-is-told", Fixture, "rs:4+2", set_up, test_loss,
                 tear_down);
+    g_test_add ("/commit/a-read-holds-out-for-an-endpoint-that-comes-back", Fixture, "rs:4+2", set_up,
+                test_read_holds_out, tear_down);
     g_test_add ("/commit/a-quorum-commits-and-is-filled-up", Fixture, "rs:4+2", set_up, test_quorum, tear_down);
     g_test_add ("/commit/what-is-replaced-or-cancelled-is-deleted", Fixture, "rs:4+2", set_up, test_replaced_stripes_go,
                 tear_down);

@@ -176,6 +176,18 @@ static void test_resumed (void)
     ecfs_codec_free (sim.codec);
 }
 
+static void test_resting (void)
+{
+    Sim sim;
+    sim_init (&sim, "rs:4+2");
+    for (unsigned i = 0; i < 3; i++)
+        sim.lanes[i].resting = true;
+    g_assert_cmpint (sim_run (&sim, 50000), ==, ECFS_SCHEDULE_WAIT); /* one of them may still come back */
+    sim.lanes[0].resting = false;
+    g_assert_cmpint (sim_run (&sim, G_USEC_PER_SEC), ==, ECFS_SCHEDULE_READY);
+    expect_asked (&sim, "100111");
+}
+
 static void test_down_is_last (void)
 {
     Sim sim;
@@ -281,6 +293,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/scheduler/lying-lanes-are-replaced", test_lying);
     g_test_add_func ("/scheduler/too-many-lying-lanes-are-impossible", test_too_many_lie);
     g_test_add_func ("/scheduler/a-cancelled-lane-is-asked-again-as-the-last", test_resumed);
+    g_test_add_func ("/scheduler/a-resting-lane-is-waited-for", test_resting);
     g_test_add_func ("/scheduler/down-and-avoided-lanes-are-asked-last", test_down_is_last);
     static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
