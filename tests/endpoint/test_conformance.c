@@ -2,13 +2,22 @@
 #include "conformance.h"
 #include "objectstore.h"
 
-static void add_directory (const char *scheme, const char *base)
+static ConformanceRow *directory_row (const char *scheme, const char *base)
 {
     ConformanceRow *row = g_new0 (ConformanceRow, 1);
     row->name = g_strdup (scheme);
     row->url = g_strdup_printf ("%s://%s", scheme, base);
     row->path = g_strdup (base);
     conformance_add (row);
+    return row;
+}
+
+static void row_free (ConformanceRow *row)
+{
+    g_free (row->name);
+    g_free (row->url);
+    g_free (row->path);
+    g_free (row);
 }
 
 int main (int argc, char **argv)
@@ -19,9 +28,10 @@ int main (int argc, char **argv)
     g_autofree char *base = g_dir_make_tmp ("ecfs-conformance-XXXXXX", &error);
     g_assert_no_error (error);
     objectstore_register ();
-    add_directory ("file", base);
-    add_directory ("objectstore", base);
+    ConformanceRow *rows[] = {directory_row ("file", base), directory_row ("objectstore", base)};
     int result = g_test_run ();
+    for (size_t i = 0; i < G_N_ELEMENTS (rows); i++)
+        row_free (rows[i]);
     const char *remove[] = {"rm", "-rf", base, NULL};
     g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
     return result;
