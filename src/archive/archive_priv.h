@@ -45,6 +45,12 @@ bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object);
 /** The layout of a catalog row's object, checked. */
 bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error);
 
+/**
+ * Tries the endpoints that are down once more and waits for their answers for a while, unless somebody did so within
+ * the last second. Blocks for three seconds at most.
+ */
+void ecfs_archive_revive_endpoints (EcfsArchive *self);
+
 /** Deletes what is due and keeps the figures of free space, behind. */
 EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);
 void ecfs_maintenance_stop (EcfsMaintenance *self);
