@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -288,7 +289,8 @@ static void test_failed_init_leaves_nothing (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add ("/commit/every-size-reads-back-rs", Fixture, "rs:4+2", set_up, test_sizes, tear_down);
     g_test_add ("/commit/every-size-reads-back-copies", Fixture, "copies:3", set_up, test_sizes, tear_down);
     g_test_add ("/commit/any-two-endpoints-may-go-and-a-third-is-told", Fixture, "rs:4+2", set_up, test_loss,

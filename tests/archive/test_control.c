@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -114,6 +115,7 @@ static void test_not_mounted (Served *served, gconstpointer data)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* notices are what these tests provoke */
     ADD ("verbs-are-answered", test_verbs);
     ADD ("bad-requests-are-refused", test_bad_requests);
     ADD ("garbage-is-refused", test_garbage);

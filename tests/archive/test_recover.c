@@ -2,6 +2,7 @@
 #include "ecfs/ecfs.h"
 #include "staged_fixture.h"
 #include "util/io.h"
+#include "util/log.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -233,7 +234,8 @@ static void test_stop_keeps_what_cannot_be_stored (Fixture *fixture, gconstpoint
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_LEVEL_CRITICAL | G_LOG_FATAL_MASK); /* warnings are what some tests are about */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     ADD ("crash-before-flush-keeps-bytes-apart", NULL, test_crash_before_flush);
     ADD ("crash-after-flush-commits-what-was-flushed", async, test_crash_after_flush);
     ADD ("crash-in-a-later-change-keeps-name-and-content", NULL, test_crash_in_a_later_change);

@@ -1,5 +1,6 @@
 #include "staged_fixture.h"
 #include "util/io.h"
+#include "util/log.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -347,7 +348,8 @@ static void test_unlinked (Fixture *fixture, gconstpointer data)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_LEVEL_CRITICAL | G_LOG_FATAL_MASK); /* warnings are what some tests are about */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     ADD ("flush-commits-and-the-last-release-cleans-up", NULL, test_flush_commits);
     ADD ("empty-files-are-committed-too", NULL, test_empty_file);
     ADD ("small-additions-wait-for-the-last-release", NULL, test_small_additions);

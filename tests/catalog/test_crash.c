@@ -2,6 +2,7 @@
 #include "check_db.h"
 #include "fixture.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -330,7 +331,8 @@ static void test_close_while_full (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    (void) g_log_set_always_fatal (G_LOG_FATAL_MASK);
+    (void) ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     (void) g_log_set_default_handler (count_message, NULL);
     install_faults ();
     g_test_add_func ("/crash/kill-9-leaves-a-prefix-with-all-that-was-durable", test_kill);

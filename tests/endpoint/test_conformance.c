@@ -1,6 +1,7 @@
 /* The conformance suite over what needs no server; a program of its own has each protocol that does. */
 #include "conformance.h"
 #include "objectstore.h"
+#include "util/log.h"
 
 static ConformanceRow *directory_row (const char *scheme, const char *base)
 {
@@ -23,7 +24,8 @@ static void row_free (ConformanceRow *row)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_autoptr (GError) error = NULL;
     g_autofree char *base = g_dir_make_tmp ("ecfs-conformance-XXXXXX", &error);
     g_assert_no_error (error);

@@ -1,11 +1,13 @@
 /* The conformance suite over sftp://, against a real sshd. */
 #include "conformance.h"
 #include "sshd_fixture.h"
+#include "util/log.h"
 
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     Sshd *sshd = sshd_new (NULL);
     if (sshd == NULL) {
         g_print ("1..0 # SKIP there is no sshd: install openssh-server to test sftp://\n");

@@ -1,6 +1,7 @@
 /* Down and up, stalls, broken connections: the core with a driver that does what the test says. */
 #include "endpoint/endpoint_priv.h"
 #include "transfer.h"
+#include "util/log.h"
 
 #include <string.h>
 
@@ -280,7 +281,8 @@ int main (int argc, char **argv)
         .disconnect = g_free,
     };
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     ecfs_mutex_init (&script.lock);
     ecfs_cond_init (&script.cond);
     ecfs_endpoint_register_for_tests (&driver);

@@ -2,6 +2,7 @@
 #include "endpoint/endpoint.h"
 #include "objectstore.h"
 #include "transfer.h"
+#include "util/log.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -188,7 +189,8 @@ static void test_idle_upload (Fixture *self, gconstpointer options)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     objectstore_register ();
     ADD ("file/an-exchanged-root-takes-nothing", "file", test_exchanged);
     ADD ("file/links-and-fifos-lead-nowhere", "file", test_links);

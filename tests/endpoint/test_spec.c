@@ -1,5 +1,6 @@
 /* Descriptions, markers, names, options: everything that needs no connection. */
 #include "endpoint/endpoint_priv.h"
+#include "util/log.h"
 
 #include <string.h>
 
@@ -166,7 +167,8 @@ static void test_incoming_names (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add_func ("/spec/takes-or-makes-names", test_spec_names);
     g_test_add_func ("/spec/takes-options", test_spec_options);
     g_test_add_func ("/spec/refuses-what-is-none", test_spec_wrong);

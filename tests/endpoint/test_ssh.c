@@ -4,6 +4,7 @@
 #include "sshd_fixture.h"
 #include "transfer.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <arpa/inet.h>
 #include <signal.h>
@@ -293,6 +294,7 @@ int main (int argc, char **argv)
          NULL},
     };
     g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* notices are what these tests provoke */
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++)
         g_test_add_data_func (cases[i].name, &cases[i], run_case);
     g_test_add_func ("/ssh/says-that-nobody-is-there", says_that_nobody_is_there);

@@ -446,7 +446,7 @@ def real_tree(target, n_files):
             copy = target / top.name / directory.name
             copy.parent.mkdir(parents=True, exist_ok=True)
             run("cp", "-a", directory, copy, check=False)  # dangling and unreadable entries do not matter
-            count += sum(len(files) for _, _, files in os.walk(copy))
+            count += sum(not os.path.islink(os.path.join(path, name)) for path, _, names in os.walk(copy) for name in names)
     for i in range(count, n_files):
         made = target / f"made/{i % 50}/file-{i}"
         made.parent.mkdir(parents=True, exist_ok=True)

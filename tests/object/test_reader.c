@@ -1,6 +1,7 @@
 /* Reading objects: the right bytes whatever is missing, damaged, slow or stalled, and no more of them than it takes. */
 #include "store.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -453,6 +454,7 @@ static void test_trouble (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* notices are what these tests provoke */
     static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
         g_autofree char *path = g_strdup_printf ("/reader/%s/random-reads-give-the-content", codes[i]);

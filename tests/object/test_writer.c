@@ -4,6 +4,7 @@
 #include "stripe.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -387,6 +388,7 @@ static void test_little_memory (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* notices are what these tests provoke */
     static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
         g_autofree char *sizes = g_strdup_printf ("/writer/%s/stores-every-size", codes[i]);
