@@ -446,7 +446,7 @@ def real_tree(target, n_files):
             copy = target / top.name / directory.name
             copy.parent.mkdir(parents=True, exist_ok=True)
             run("cp", "-a", directory, copy, check=False)  # dangling and unreadable entries do not matter
-            count += sum(not os.path.islink(os.path.join(path, name)) for path, _, names in os.walk(copy) for name in names)
+            count += sum(path.is_file() and not path.is_symlink() for path in ([] if copy.is_symlink() else copy.rglob("*")))
     for i in range(count, n_files):
         made = target / f"made/{i % 50}/file-{i}"
         made.parent.mkdir(parents=True, exist_ok=True)

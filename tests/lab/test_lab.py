@@ -277,3 +277,16 @@ def test_configure_changes_one_section_only(tmp_path):
     config.write_text("[archive]\ncode = rs:4+2\n[endpoint a]\nurl = file:///a\n")
     archive.configure("archive", code="rs:2+1", commit="async")
     assert config.read_text() == "[archive]\ncode = rs:2+1\ncommit = async\n[endpoint a]\nurl = file:///a\n"
+
+
+def test_a_tree_is_filled_up_where_links_abound(tmp_path, monkeypatch):
+    tops = [tmp_path / "include", tmp_path / "doc"]
+    for top in tops:
+        (top / "real").mkdir(parents=True)
+        (top / "real/file").write_text("x")
+        (top / "real/link").symlink_to("file")
+        (top / "zz-linked").symlink_to("real")
+    monkeypatch.setattr(lab, "REAL_TREES", list(map(str, tops)))
+    lab.real_tree(tmp_path / "tree", 20)
+    found = [path for path in (tmp_path / "tree").rglob("*") if path.is_file() and not path.is_symlink()]
+    assert len(found) == 20
