@@ -460,7 +460,8 @@ GError *ecfs_sftp_error (const EcfsSftpReply *reply, EcfsSftpOperation operation
         !g_utf8_validate (reply->text, (gssize) reply->text_bytes, NULL))
         return g_error_new (ECFS_ERROR, code, "%s: %s", name, g_strerror (code));
     g_autofree char *words = g_strndup (reply->text, MIN (reply->text_bytes, 200));
-    return g_error_new (ECFS_ERROR, code, "%s: %s (the server says: %s)", name, g_strerror (code), words);
+    const char *remedy = code == EACCES ? "; check the owner and mode of it there" : "";
+    return g_error_new (ECFS_ERROR, code, "%s: %s (the server says: %s)%s", name, g_strerror (code), words, remedy);
 }
 
 void ecfs_sftp_op_begin (EcfsSftp *self, EcfsSftpOp *op, EcfsStream *request)
