@@ -5,6 +5,7 @@
 
 #define MAX_ATTEMPTS 4
 #define AT_ONCE      2       /* attempts without a pause */
+#define LONG_DOWN_US 3000000 /* nobody waits for an endpoint that has been down for longer */
 #define RETRY_US     1100000 /* an endpoint that is down can be tried once a second */
 
 static void slot_data (void *user, size_t range_index, size_t filled);
@@ -351,11 +352,14 @@ static bool passing (int code)
 static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     Fetch *fetch = slot->fetch;
-    slot->failed = !passing (error->code) || slot->attempts >= MAX_ATTEMPTS;
+    int64_t now_us = ecfs_now_us ();
+    int64_t down_us = fetch->reader->lanes[slot->index].down_us;
+    bool long_down = down_us != 0 && now_us - down_us > LONG_DOWN_US;
+    slot->failed = !passing (error->code) || slot->attempts >= (long_down ? AT_ONCE : MAX_ATTEMPTS);
     if (slot->failed)
         g_string_append_printf (fetch->failures, "%s%s", fetch->failures->len > 0 ? "; " : "", error->message);
     if (!slot->failed && slot->attempts >= AT_ONCE)
-        slot->retry_us = ecfs_now_us () + RETRY_US;
+        slot->retry_us = now_us + RETRY_US;
     if (passing (error->code))
         fetch->reader->lanes[slot->index].down = true; /* until the next tick asks the endpoint itself */
 }

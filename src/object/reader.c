@@ -37,6 +37,7 @@ static void refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (
         EcfsEndpointHealth health;
         ecfs_endpoint_health (self->stripes[i].endpoint, &health);
         lane->down = health.down;
+        lane->down_us = health.down ? health.down_since_us : 0;
         lane->rtt_us = health.rtt_us;
         double rate = health.read_bytes_per_s > 0 ? health.read_bytes_per_s : UNKNOWN_RATE;
         lane->forecast_us = health.rtt_us + (int64_t) (1e6 * (double) health.queued_bytes / rate);

@@ -83,6 +83,7 @@ typedef struct LaneHealth {
     bool down;
     bool stalled;
     bool told;            /* trouble was reported */
+    int64_t down_us;      /* since when its endpoint is down; 0: it is not */
     int64_t stalled_us;   /* since when */
     int64_t last_byte_us; /* 0: none yet */
     int64_t mean_gap_us;
