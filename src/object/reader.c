@@ -303,7 +303,6 @@ static void use_locked (Request *request, uint64_t segment, int packet, uint32_t
         request->granted_bytes -= fetch->granted_bytes;
         g_ptr_array_add (begin, fetch);
     }
-    fetch->ahead = false;
     ecfs_mutex_is_held (&fetch->reader->lock);
     ecfs_fetch_ref_locked (fetch);
     g_ptr_array_add (request->fetches, fetch);
@@ -381,7 +380,6 @@ static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUI
         if (!ecfs_transfer_try_acquire (self->params.transfer, ecfs_fetch_bytes (self, segment, true, 0, n_blocks)))
             return;
         Fetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
-        fetch->ahead = true;
         ecfs_mutex_is_held (&fetch->reader->lock);
         begin_locked (fetch, finished);
     }

@@ -51,7 +51,6 @@ struct Fetch {
     uint32_t block_hi;   /* immutable */
     bool whole;          /* all packets, all blocks; immutable */
     bool listed;         /* on the reader's list */
-    bool ahead;          /* nobody has asked for it yet */
     FetchState state;
     size_t slot_bytes;    /* immutable */
     size_t granted_bytes; /* immutable */
