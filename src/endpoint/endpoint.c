@@ -11,6 +11,7 @@
 #define DEFAULT_STALL_TIMEOUT_US   (10 * G_USEC_PER_SEC)
 #define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
 #define MAX_TEST_DRIVERS           4
+#define UNKNOWN_RATE               50e6 /* bytes per second */
 
 static const EcfsDriver *const drivers[] = {
     &ecfs_driver_file,
@@ -250,6 +251,15 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
 void ecfs_endpoint_health_clear (EcfsEndpointHealth *health)
 {
     g_clear_pointer (&health->reason, g_free);
+}
+
+int64_t ecfs_endpoint_forecast_us (EcfsEndpoint *self, uint64_t bytes)
+{
+    ecfs_mutex_lock (&self->lock);
+    double rate = self->read_meter.rate > 0 ? self->read_meter.rate : UNKNOWN_RATE;
+    int64_t forecast_us = self->rtt_us + (int64_t) (1e6 * (double) (self->queued_bytes + bytes) / rate);
+    ecfs_mutex_unlock (&self->lock);
+    return forecast_us;
 }
 
 EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,

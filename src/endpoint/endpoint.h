@@ -117,6 +117,9 @@ typedef struct EcfsEndpointHealth {
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health);
 void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
 
+/** How long it would take until @bytes that were asked for now are here, behind what is queued. Thread-safe. */
+int64_t ecfs_endpoint_forecast_us (EcfsEndpoint *self, uint64_t bytes);
+
 /* A range of a stored file and where its bytes go. Memory is lent until done. */
 typedef struct EcfsRange {
     uint64_t offset;

@@ -272,15 +272,17 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
     for (unsigned i = 0; i < reader->n; i++) {
         const LaneHealth *health = &reader->lanes[i];
         const Slot *slot = &self->slots[i];
-        lanes[i] = (EcfsLane){.stored = reader->stripes[i].endpoint != NULL,
-                              .arrived = slot->arrived,
-                              .asked = slot->asked,
-                              .late = slot->asked && health->stalled,
-                              .failed = slot->failed,
-                              .resting = slot->retry_us > ecfs_now_us (),
-                              .down = health->down || slot->attempts > 0,
-                              .avoided = health->stalled,
-                              .forecast_us = health->forecast_us};
+        EcfsEndpoint *endpoint = reader->stripes[i].endpoint;
+        lanes[i] =
+            (EcfsLane){.stored = endpoint != NULL,
+                       .arrived = slot->arrived,
+                       .asked = slot->asked,
+                       .late = slot->asked && health->stalled,
+                       .failed = slot->failed,
+                       .resting = slot->retry_us > ecfs_now_us (),
+                       .down = health->down || slot->attempts > 0,
+                       .avoided = health->stalled,
+                       .forecast_us = endpoint == NULL ? 0 : ecfs_endpoint_forecast_us (endpoint, self->slot_bytes)};
     }
     switch (ecfs_schedule (reader->params.codec, self->wanted, lanes, ask)) {
     case ECFS_SCHEDULE_READY:

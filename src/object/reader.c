@@ -10,7 +10,6 @@
 #define IDLE_DROP_US     3000000
 #define PRESSURE_DROP_US 100000
 #define STALL_RETRY_US   5000000
-#define UNKNOWN_RATE     50e6 /* bytes per second */
 
 static bool try_ref (void *user)
 {
@@ -39,8 +38,6 @@ static void refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (
         lane->down = health.down;
         lane->down_us = health.down ? health.down_since_us : 0;
         lane->rtt_us = health.rtt_us;
-        double rate = health.read_bytes_per_s > 0 ? health.read_bytes_per_s : UNKNOWN_RATE;
-        lane->forecast_us = health.rtt_us + (int64_t) (1e6 * (double) health.queued_bytes / rate);
         ecfs_endpoint_health_clear (&health);
         if (lane->stalled && now - lane->stalled_us > STALL_RETRY_US)
             lane->stalled = false;

@@ -87,7 +87,6 @@ typedef struct LaneHealth {
     int64_t last_byte_us; /* 0: none yet */
     int64_t mean_gap_us;
     int64_t rtt_us;
-    int64_t forecast_us;
 } LaneHealth;
 
 struct EcfsReader {

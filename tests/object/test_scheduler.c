@@ -97,6 +97,55 @@ static void test_data_first (void)
     expect_asked (&sim, "111100");
 }
 
+/* Segment after segment is asked, each lane answering one packet a turn: all n links come to carry about the same. */
+static void test_all_links (void)
+{
+    Sim sim;
+    sim_init (&sim, "rs:8+3");
+    unsigned total[ECFS_CODEC_MAX_N] = {0};
+    int64_t queued_us[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned segment = 0; segment < 110; segment++) {
+        bool ask[ECFS_CODEC_MAX_N];
+        for (unsigned i = 0; i < sim.n; i++)
+            sim.lanes[i] = (EcfsLane){.stored = true, .forecast_us = queued_us[i] + 26000};
+        g_assert_cmpint (ecfs_schedule (sim.codec, sim.wanted, sim.lanes, ask), ==, ECFS_SCHEDULE_WAIT);
+        for (unsigned i = 0; i < sim.n; i++) {
+            total[i] += ask[i];
+            queued_us[i] += ask[i] ? 26000 : 0;
+        }
+    }
+    for (unsigned i = 0; i < sim.n; i++) {
+        g_assert_cmpuint (total[i], >=, 79);
+        g_assert_cmpuint (total[i], <=, 82);
+    }
+    ecfs_codec_free (sim.codec);
+}
+
+static void test_crawling_lane (void)
+{
+    Sim sim;
+    sim_init (&sim, "rs:4+2");
+    sim.lanes[3].forecast_us = G_USEC_PER_SEC;
+    g_assert_cmpint (sim_run (&sim, G_USEC_PER_SEC), ==, ECFS_SCHEDULE_READY);
+    expect_asked (&sim, "111010");
+}
+
+static void test_part_of_a_crawling_lane (void)
+{
+    Sim sim;
+    sim_init (&sim, "rs:4+2");
+    memset (sim.wanted, 0, sizeof sim.wanted);
+    sim.wanted[3] = true;
+    sim.lanes[3].forecast_us = 20000; /* four others would come sooner, and cost more */
+    g_assert_cmpint (sim_run (&sim, 1000), ==, ECFS_SCHEDULE_WAIT);
+    g_assert_true (sim.lanes[3].asked);
+    sim.lanes[3].asked = false;
+    sim.n_asked[3] = 0;
+    sim.lanes[3].forecast_us = G_USEC_PER_SEC;
+    g_assert_cmpint (sim_run (&sim, G_USEC_PER_SEC), ==, ECFS_SCHEDULE_READY);
+    expect_asked (&sim, "111010");
+}
+
 static void test_part (void)
 {
     Sim sim;
@@ -286,6 +335,9 @@ int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/scheduler/data-comes-first", test_data_first);
+    g_test_add_func ("/scheduler/all-links-are-used-alike", test_all_links);
+    g_test_add_func ("/scheduler/a-crawling-lane-is-not-asked", test_crawling_lane);
+    g_test_add_func ("/scheduler/a-part-of-a-crawling-lane-comes-from-others", test_part_of_a_crawling_lane);
     g_test_add_func ("/scheduler/a-part-is-asked-from-its-own-stripe", test_part);
     g_test_add_func ("/scheduler/a-part-whose-stripe-is-lost-needs-k-others", test_part_with_its_stripe_lost);
     g_test_add_func ("/scheduler/dead-lanes-are-replaced", test_dead);
