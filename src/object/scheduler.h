@@ -2,10 +2,10 @@
  * Which stripes to ask for a fetch (a range of check blocks of one segment): a pure function over what is known of the
  * lanes, so that it can be tested and simulated without network or clock.
  *
- * The policy: whichever lanes make the wanted packets available soonest, by their forecasts. Where all links are equally
- * fast that is all n of them in turn; a packet that needs no decoding is preferred while it is hardly later, and a part
- * of a segment comes from its own stripe unless k others are much sooner. Where a lane is gone, late or bad, as few
- * others as the code needs are asked in its place. Late is not lost: a lane that is asked stays asked.
+ * The policy: whichever lanes make the wanted packets available soonest, by their forecasts. Where all links are
+ * equally fast that is all n of them in turn; a packet that needs no decoding is preferred while it is hardly later,
+ * and a part of a segment comes from its own stripe unless k others are much sooner. Where a lane is gone, late or bad,
+ * as few others as the code needs are asked in its place. Late is not lost: a lane that is asked stays asked.
  */
 #ifndef ECFS_OBJECT_SCHEDULER_H
 #define ECFS_OBJECT_SCHEDULER_H
