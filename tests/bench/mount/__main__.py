@@ -1,0 +1,211 @@
+"""What storing in ecfs costs beside its relatives and its limits: python3 tests/bench/mount [OPTION...]
+
+Every round gives each system a turn, so that all suffer alike from what else the machine does: cp into a directory;
+libfuse's passthrough_ll; sshfs on one server; the bare mover (bare_mover.c), which is the limit of the links and of
+SSH; and ecfs over sftp and over directories, through the mount and through put and get. All is in RAM, on loopback,
+and the page cache is emptied before reads. Printed are medians, ratios to sshfs and to the mover, and the processor
+time of client, servers and the program that asked (cp, cat), each apart, in seconds per GiB of file.
+
+--rate holds each server's port to so many MB/s, 0 not at all; a list gives one table each. On slow links sshfs moves an
+eighth of the large file, and its time counts eightfold.
+
+Needs root, a build in ./build or ECFS_BUILD, sshd, rsync; sshfs and libfuse3-dev for the rows of these; iproute2 and
+util-linux for --rate. The full measurement: --rate 0,5,10,25 --size 1024.
+"""
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
+import lab  # noqa: E402
+import links  # noqa: E402
+import measure  # noqa: E402
+import systems  # noqa: E402
+import tables  # noqa: E402
+
+KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "mover": "bare mover",
+         "sftp-mount": "sftp, mount", "sftp-put": "sftp, put/get", "file-mount": "files, mount",
+         "file-put": "files, put/get"}
+WITHOUT_LINKS = {"cp", "passthrough", "file-mount", "file-put"}
+FIRST_BYTES = 3  # in each round
+
+
+def make_system(kind, code, base, sources, servers):
+    label = f"{KINDS[kind]} {code or ''}".strip()
+    base = base / label.translate(str.maketrans(" ,/:+", "-----"))
+    far = servers[1:systems.n_stripes(code)[1] + 1] if code else []
+    return {"cp": lambda: systems.Directory(label, base, sources),
+            "passthrough": lambda: systems.Passthrough(label, base, sources),
+            "sshfs": lambda: systems.Sshfs(label, base, sources, servers),
+            "mover": lambda: systems.Mover(label, base, sources, code, far),
+            "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
+            "sftp-put": lambda: systems.EcfsVerbs(label, base, sources, code, far),
+            "file-mount": lambda: systems.EcfsMount(label, base, sources, code, []),
+            "file-put": lambda: systems.EcfsVerbs(label, base, sources, code, [])}[kind]()
+
+
+def choose_systems(options, base, sources, servers):
+    """Those asked for that can be measured here; says which cannot."""
+    chosen = []
+    for kind in options.systems:
+        codes = [None] if kind in ("cp", "passthrough", "sshfs") else options.codes
+        for code in codes:
+            system = make_system(kind, code, base, sources, servers)
+            system.kind = kind
+            try:
+                system.check()
+                chosen.append(system)
+            except systems.Missing as missing:
+                print(f"NOT MEASURED: {system.name}: {missing}", file=sys.stderr)
+    return chosen
+
+
+def make_sources(base, options):
+    """The large file, an eighth of it, and the tree of small ones, from random bytes."""
+    base.mkdir()
+    sources = SimpleNamespace(large=base / "large", small=base / "small")
+    with open(sources.large, "wb") as file:
+        for _ in range(options.size):
+            file.write(os.urandom(1 << 20))
+    sources.small.mkdir()
+    for i in range(options.files):
+        (sources.small / f"{i:06}").write_bytes(os.urandom(8192))
+    return sources
+
+
+def part_of(sources, part):
+    """The same sources with a large file of 1/part the size, beside it."""
+    if part == 1:
+        return sources
+    path = sources.large.with_name(f"large-{part}")
+    if not path.exists():
+        with open(sources.large, "rb") as file:
+            path.write_bytes(file.read(sources.large.stat().st_size // part))
+    return SimpleNamespace(large=path, small=sources.small)
+
+
+def one_turn(system, options, rate_mb, sources, servers, samples):
+    part = system.part if rate_mb > 0 else 1
+    system.sources = part_of(sources, part)
+    system.setup()
+    try:
+        for work in system.works:
+            for _ in range(FIRST_BYTES if work == "first byte" else 1):
+                if work in system.cold:
+                    lab.drop_caches()
+                seconds, client, server, program = measure.measured(
+                    lambda: system.run(work), system.client_pids(), servers, system.ends_with_work)
+                if system.ends_with_work:
+                    client, program = program, 0.0
+                n_bytes = sources.large.stat().st_size if work in ("in", "out") else 8192 * options.files
+                scale = part if work in ("in", "out") else 1
+                samples.append(measure.Sample(rate_mb, system.name, work, seconds * scale, n_bytes, client * scale,
+                                              server * scale, program * scale))
+        if options.verify:
+            system.verify()
+    finally:
+        system.teardown()
+
+
+def measure_all(options, base):
+    k_and_n = [systems.n_stripes(code) for code in options.codes]
+    keys = lab.Keys(base / "keys")
+    needs_servers = set(options.systems) - {"cp", "passthrough", "file-mount", "file-put"}
+    sshds = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(1 + max(n for _, n in k_and_n))] \
+        if needs_servers else []
+    samples = []
+    try:
+        for sshd in sshds:
+            sshd.start()
+        measure.adopt_orphans()
+        servers = measure.Servers(sshds)
+        sources = make_sources(base / "sources", options)
+        chosen = choose_systems(options, base, sources, sshds)
+        for rate_mb in options.rates:
+            with links.Links([sshd.port for sshd in sshds], rate_mb):
+                for number in range(options.rounds):
+                    for system in chosen:
+                        if rate_mb > 0 and system.kind in WITHOUT_LINKS:
+                            continue
+                        if sys.stderr.isatty():
+                            print(f"\r\033[K{rate_mb or 'no'} limit, round {number + 1}: {system.name}", end="",
+                                  file=sys.stderr, flush=True)
+                        one_turn(system, options, rate_mb, sources, servers, samples)
+            if sys.stderr.isatty():
+                print("\r\033[K", end="", file=sys.stderr)
+            if not options.json:
+                tables.show(options, rate_mb, [sample for sample in samples if sample.rate_mb == rate_mb])
+    finally:
+        for sshd in sshds:
+            sshd.kill()
+    return samples
+
+
+def comma_list(convert, known=None):
+    def parse(text):
+        values = [convert(part) for part in text.split(",")]
+        if known and not set(values) <= set(known):
+            raise argparse.ArgumentTypeError(f"choose from {', '.join(known)}")
+        return values
+    return parse
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(prog="tests/bench/mount", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the large file (default 1024)")
+    parser.add_argument("--files", type=int, default=1000, metavar="N", help="of 8 KiB (default 1000)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--code", dest="codes", type=comma_list(str), default=["rs:4+2", "rs:8+3"], metavar="CODE,...",
+                        help="default rs:4+2,rs:8+3")
+    parser.add_argument("--systems", type=comma_list(str, KINDS), default=list(KINDS), metavar="SYSTEM,...",
+                        help=f"default {','.join(KINDS)}")
+    parser.add_argument("--rate", dest="rates", type=comma_list(float), default=[0.0], metavar="MB/S,...",
+                        help="of each server's link in each direction; default 0, no limit")
+    parser.add_argument("--no-verify", dest="verify", action="store_false",
+                        help="do not compare what was stored with what was meant")
+    parser.add_argument("--json", action="store_true", help="print every sample instead of tables")
+    return parser.parse_args()
+
+
+def check_machine(options):
+    """Raises systems.Missing for what nothing can be measured without."""
+    if os.geteuid() != 0:
+        raise systems.Missing("only root can mount, empty the page cache and limit links")
+    for path in ("tools/ecfs", "tests/bench/mount/bare_mover"):
+        if not (lab.BUILD / path).exists():
+            raise systems.Missing(f"{lab.BUILD / path} is missing: build first, or set ECFS_BUILD")
+    systems.need_program("rsync", "rsync")
+    if not (shutil.which("sshd") or Path("/usr/sbin/sshd").exists()):
+        raise systems.Missing("there is no sshd; apt install openssh-server")
+    if any(options.rates):
+        systems.need_program("tc", "iproute2")
+        systems.need_program("unshare", "util-linux")
+
+
+def main():
+    options = parse_options()
+    try:
+        check_machine(options)
+    except systems.Missing as missing:
+        sys.exit(f"tests/bench/mount: {missing}")
+    if any(options.rates):
+        links.enter_namespace()
+    base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir="/dev/shm"))
+    try:
+        samples = measure_all(options, base)
+        if options.json:
+            json.dump([dataclasses.asdict(sample) for sample in samples], sys.stdout, indent=1)
+            print()
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

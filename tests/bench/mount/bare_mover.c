@@ -1,0 +1,226 @@
+/*
+ * The limit of what ecfs can reach over SFTP here: moves bytes to or from several servers at once and does nothing
+ * else.
+ *
+ *     bare_mover push|pull BYTES URL[,KEY=VALUE...] ...
+ *
+ * Each URL is a directory, with the options of an sftp:// endpoint; each gets one connection and one thread, which
+ * moves BYTES from or to one buffer in the cache, through the file "bare-mover" there. Session, cipher and MAC are
+ * those of ecfs (its SSH transport on libssh2); the SFTP requests are made here, and WINDOW of them are kept
+ * outstanding. There is no codec, checksum, queue, catalog, file to read or write, fsync or rename: what ecfs takes
+ * longer than this is ecfs.
+ *
+ * To move what a code moves, give BYTES = file / k for a push to n servers, and file / n for a pull, where any n
+ * packets out of those stored are enough. Wall clock and CPU are for the caller to measure: connecting is part of both.
+ */
+#include "endpoint/endpoint.h"
+#include "endpoint/sftp_protocol.h"
+#include "endpoint/ssh_transport.h"
+#include "util/lock.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK        ((size_t) 128 * 1024) /* of one READ or WRITE, as in ecfs */
+#define WINDOW       ((size_t) 1024 * 1024)
+#define ANSWER_US    (60 * G_USEC_PER_SEC)
+#define PACKET_BYTES (CHUNK + ECFS_SFTP_DATA_BYTES)
+
+typedef struct Mover {
+    const char *url; /* with options */
+    bool push;
+    uint64_t size;
+    pthread_t thread;
+
+    EcfsSshTransport *ssh;
+    EcfsSftpHandle handle;
+    uint64_t begun, done;          /* bytes asked for or sent, bytes that came or were acknowledged */
+    uint8_t packet[PACKET_BYTES];  /* the latest reply */
+    uint8_t payload[PACKET_BYTES]; /* of every WRITE */
+} Mover;
+
+static G_GNUC_PRINTF (2, 3) _Noreturn void fail (const Mover *self, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    g_autofree char *text = g_strdup_vprintf (format, args);
+    va_end (args);
+    fprintf (stderr, "bare_mover: %s: %s\n", self->url, text);
+    exit (1);
+}
+
+static void wait_for_more (Mover *self)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsSshWait wait = {.deadline_us = ecfs_now_us () + ANSWER_US, .fd = -1};
+    short events;
+    if (self->ssh->ops->flush (self->ssh) != 0)
+        fail (self, "%s", self->ssh->ops->problem (self->ssh));
+    int fd = self->ssh->ops->poll (self->ssh, &events);
+    if (!ecfs_ssh_wait_fd (&wait, fd, events, &error))
+        fail (self, "%s", error->message);
+}
+
+static void receive (Mover *self, uint8_t *to, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = self->ssh->ops->read (self->ssh, to, size);
+        if (n == -EAGAIN)
+            wait_for_more (self);
+        else if (n <= 0)
+            fail (self, "%s", self->ssh->ops->problem (self->ssh));
+        else {
+            to += n;
+            size -= (size_t) n;
+        }
+    }
+}
+
+/* The next reply into packet; of DATA only the type is looked at. */
+static EcfsSftpReply take_reply (Mover *self)
+{
+    EcfsSftpReply reply = {0};
+    size_t size;
+    receive (self, self->packet, ECFS_SFTP_HEADER_BYTES);
+    if (ecfs_sftp_parse_header (self->packet, &reply.type, &reply.id, &size) != 0 || size > sizeof self->packet)
+        fail (self, "the server does not speak SFTP");
+    receive (self, self->packet + ECFS_SFTP_HEADER_BYTES, size - ECFS_SFTP_HEADER_BYTES);
+    if (reply.type != ECFS_SFTP_DATA && ecfs_sftp_parse_reply (self->packet, size, &reply) != 0)
+        fail (self, "the server sends a reply that makes no sense");
+    if (reply.type == ECFS_SFTP_STATUS && reply.status != ECFS_SFTP_OK)
+        fail (self, "%.*s", (int) reply.text_bytes, reply.text);
+    if (reply.type == ECFS_SFTP_DATA && size != MIN (CHUNK, self->size - self->done) + ECFS_SFTP_DATA_BYTES)
+        fail (self, "the file is too short: push first");
+    return reply;
+}
+
+static void take_answer (Mover *self)
+{
+    (void) take_reply (self); /* only its coming counts */
+    self->done += MIN (CHUNK, self->size - self->done);
+}
+
+/* Where there is no room, answers are owed: the smallest room is that of several WRITEs. */
+static void send_bytes (Mover *self, const uint8_t *from, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = self->ssh->ops->write (self->ssh, from, size);
+        if (n == -EAGAIN)
+            take_answer (self);
+        else if (n < 0)
+            fail (self, "%s", self->ssh->ops->problem (self->ssh));
+        else {
+            from += n;
+            size -= (size_t) n;
+        }
+    }
+}
+
+static void begin_chunk (Mover *self)
+{
+    g_autoptr (GByteArray) request = g_byte_array_new ();
+    size_t size = MIN (CHUNK, self->size - self->begun);
+    if (self->push)
+        ecfs_sftp_put_write (request, 1, &self->handle, self->begun, (uint32_t) size);
+    else
+        ecfs_sftp_put_read (request, 1, &self->handle, self->begun, (uint32_t) size);
+    send_bytes (self, request->data, request->len);
+    if (self->push)
+        send_bytes (self, self->payload, size);
+    self->begun += size;
+}
+
+static void move (Mover *self)
+{
+    while (self->done < self->size) {
+        if (self->begun < self->size && self->begun - self->done + CHUNK <= WINDOW)
+            begin_chunk (self);
+        else
+            take_answer (self);
+    }
+}
+
+static void greet (Mover *self)
+{
+    g_autoptr (GByteArray) request = g_byte_array_new ();
+    uint32_t size;
+    ecfs_sftp_put_init (request);
+    send_bytes (self, request->data, request->len);
+    receive (self, self->packet, sizeof size);
+    memcpy (&size, self->packet, sizeof size);
+    size = GUINT32_FROM_BE (size);
+    if (size > sizeof self->packet)
+        fail (self, "the server does not speak SFTP");
+    receive (self, self->packet, size);
+}
+
+static void open_file (Mover *self, const char *directory)
+{
+    g_autoptr (GByteArray) request = g_byte_array_new ();
+    g_autofree char *path = g_build_filename (directory, "bare-mover", NULL);
+    uint32_t flags =
+        self->push ? ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_TRUNCATE : ECFS_SFTP_OPEN_READ;
+    ecfs_sftp_put_open (request, 1, path, flags);
+    send_bytes (self, request->data, request->len);
+    EcfsSftpReply reply = take_reply (self);
+    if (reply.type != ECFS_SFTP_HANDLE)
+        fail (self, "no answer to the opening of a file");
+    self->handle = reply.handle;
+}
+
+static void connect_server (Mover *self)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsSshWait wait = {.deadline_us = ecfs_now_us () + ANSWER_US, .fd = -1};
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (self->url, &error);
+    if (spec == NULL)
+        fail (self, "%s", error->message);
+    g_autoptr (GUri) uri = g_uri_parse (spec->url, G_URI_FLAGS_NONE, &error);
+    if (uri == NULL)
+        fail (self, "%s", error->message);
+    EcfsSshRequest request = {.host = g_uri_get_host (uri),
+                              .port = (unsigned) MAX (g_uri_get_port (uri), 0),
+                              .user = g_uri_get_user (uri),
+                              .identity_file = g_hash_table_lookup (spec->options, "identity_file"),
+                              .known_hosts = g_hash_table_lookup (spec->options, "known_hosts")};
+    g_autoptr (EcfsSshConfig) config = ecfs_ssh_config_parse (&request, NULL, g_get_home_dir (), NULL, &error);
+    if (config == NULL)
+        fail (self, "%s", error->message);
+    self->ssh = ecfs_ssh_libssh2_open (config, &wait, &error);
+    if (self->ssh == NULL)
+        fail (self, "%s", error->message);
+    greet (self);
+    open_file (self, g_uri_get_path (uri));
+}
+
+static void *run (void *data)
+{
+    Mover *self = data;
+    connect_server (self);
+    move (self);
+    ecfs_ssh_transport_free (self->ssh);
+    return NULL;
+}
+
+int main (int argc, char **argv)
+{
+    if (argc < 4 || (strcmp (argv[1], "push") != 0 && strcmp (argv[1], "pull") != 0)) {
+        fprintf (stderr, "usage: bare_mover push|pull BYTES URL[,KEY=VALUE...] ...\n");
+        return 2;
+    }
+    size_t n = (size_t) argc - 3;
+    g_autofree Mover *movers = g_new0 (Mover, n);
+    for (size_t i = 0; i < n; i++) {
+        movers[i].url = argv[i + 3];
+        movers[i].push = strcmp (argv[1], "push") == 0;
+        movers[i].size = strtoull (argv[2], NULL, 10);
+        if (pthread_create (&movers[i].thread, NULL, run, &movers[i]) != 0)
+            fail (&movers[i], "no thread");
+    }
+    for (size_t i = 0; i < n; i++)
+        (void) pthread_join (movers[i].thread, NULL); /* cannot fail for a thread just made */
+    return 0;
+}

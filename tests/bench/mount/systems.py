@@ -1,0 +1,287 @@
+"""What is compared: each system stores and fetches the same files, in its own way.
+
+A system is set up before its turn in a round and torn down after it, with all that it stored. `works` names what it can
+do, in order; a work is measured by calling the method of that name with the sizes of the run.
+"""
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import lab
+import measure
+
+PASSTHROUGH_SOURCES = [Path("/usr/share/doc/libfuse3-dev/examples") / f"passthrough_ll.c{end}" for end in ("", ".gz")]
+RANDOM_BYTES = 64 << 10
+N_RANDOM = 200
+
+
+class Missing(Exception):
+    """A system that cannot be measured here, and what to do about it."""
+
+
+def n_stripes(code):
+    k, m = code.removeprefix("rs:").split("+")
+    return int(k), int(k) + int(m)
+
+
+def need_program(name, package):
+    if shutil.which(name) is None:
+        raise Missing(f"there is no {name}; apt install {package}")
+
+
+def empty(directory):
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+
+
+def compare(sources, path):
+    """Fails unless path holds what was copied there."""
+    lab.run("cmp", sources.large, path / "large", timeout=1800)
+    lab.run("diff", "-r", sources.small, path / "small", timeout=1800)
+
+
+class System:
+    """name: of rows; servers: sshd processes it uses; base: a directory of its own; sources: what to copy."""
+    works = ["in", "out", "first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find"]
+    cold = {"out", "first byte", "random 64 KiB", "small out", "find"}
+    ends_with_work = False  # its clients are the programs that are run for a work
+    code = None
+    part = 1  # of the large file is moved on slow links: 1/part
+
+    def __init__(self, name, base, sources):
+        self.name, self.base, self.sources = name, base, sources
+        self.servers = []
+
+    def check(self):
+        """Raises Missing."""
+
+    def setup(self):
+        empty(self.base)
+
+    def teardown(self):
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def client_pids(self):
+        return []
+
+    def run(self, work):
+        """Does it; returns the processor time of the programs it ran, None if it ran none."""
+        return getattr(self, "do_" + work.replace(" ", "_").replace("-", ""))()
+
+
+class Directory(System):
+    """Programs work in self.path."""
+
+    def __init__(self, name, base, sources):
+        super().__init__(name, base, sources)
+        self.path = base / "files"
+
+    def setup(self):
+        super().setup()
+        self.path.mkdir()
+
+    def do_in(self):
+        return measure.run_program(f"cp {self.sources.large} {self.path}/large")
+
+    def do_out(self):
+        return measure.run_program(f"cat {self.path}/large > /dev/null")
+
+    def do_first_byte(self):
+        with open(self.path / "large", "rb", buffering=0) as file:
+            assert len(file.read(1)) == 1
+
+    def do_random_64_KiB(self):
+        size = os.path.getsize(self.path / "large")
+        choice = random.Random(1)
+        with open(self.path / "large", "rb", buffering=0) as file:
+            for _ in range(N_RANDOM):
+                assert len(os.pread(file.fileno(), RANDOM_BYTES, choice.randrange(size - RANDOM_BYTES))) == RANDOM_BYTES
+
+    def do_cp_r(self):
+        return measure.run_program(f"cp -r {self.sources.small} {self.path}/small")
+
+    def do_rsync_a(self):
+        return measure.run_program(f"rsync -a {self.sources.small}/ {self.path}/again/")
+
+    def do_small_out(self):
+        return measure.run_program(f"cat {self.path}/small/* > /dev/null")
+
+    def do_find(self):
+        return measure.run_program(f"find {self.path} -ls > /dev/null")
+
+    def verify(self):
+        compare(self.sources, self.path)
+
+
+class Passthrough(Directory):
+    """libfuse's own example, the least that a FUSE file system can cost."""
+
+    def check(self):
+        need_program("cc", "gcc")
+        if not any(map(Path.exists, PASSTHROUGH_SOURCES)):
+            raise Missing(f"there is no {PASSTHROUGH_SOURCES[0]}; apt install libfuse3-dev")
+
+    def setup(self):
+        super().setup()
+        program, behind = self.base / "passthrough_ll", self.base / "behind"
+        behind.mkdir()
+        source = next(filter(Path.exists, PASSTHROUGH_SOURCES))
+        lab.run("sh", "-c", f"zcat -f {source} | cc -O2 -w -x c - -I{source.parent} -o {program} "
+                            "$(pkg-config --cflags --libs fuse3)")
+        self.process = subprocess.Popen([program, "-f", "-o", f"source={behind}", self.path], stdin=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)  # of the example's own warnings
+        wait_mounted(self)
+
+    def client_pids(self):
+        return [self.process.pid]
+
+    def teardown(self):
+        unmount(self)
+        super().teardown()
+
+
+class Sshfs(Directory):
+    """sshfs as Debian has it, with its defaults, on the first server."""
+    part = 8
+
+    def __init__(self, name, base, sources, servers):
+        super().__init__(name, base, sources)
+        self.servers = servers[:1]
+
+    def check(self):
+        need_program("sshfs", "sshfs")
+
+    def setup(self):
+        super().setup()
+        server = self.servers[0]
+        empty(server.root)
+        self.process = subprocess.Popen(
+            ["sshfs", "-f", server.url().removeprefix("sftp://").replace(f":{server.port}", ":", 1), self.path,
+             "-p", str(server.port), "-o", f"IdentityFile={server.keys.identity}",
+             "-o", f"UserKnownHostsFile={server.keys.known_hosts}"], stdin=subprocess.DEVNULL)
+        wait_mounted(self)
+        self.ssh = [pid for pid, _ in measure.own_children("ssh")]  # sshfs forks twice to start it
+
+    def client_pids(self):
+        return [self.process.pid, *self.ssh]
+
+    def teardown(self):
+        unmount(self)
+        for pid in self.ssh:
+            os.waitpid(pid, 0)
+        super().teardown()
+
+
+def wait_mounted(system):
+    lab.until(lambda: lab.is_mounted(system.path) or system.process.poll() is not None, 20, f"{system.name} serves")
+    assert system.process.poll() is None, f"{system.name} ended"
+
+
+def unmount(system):
+    lab.detach(system.path)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        system.process.wait(60)
+    system.process.kill()
+    system.process.wait()
+
+
+class EcfsMount(Directory):
+    """An archive over servers, or over directories where there are none, through the mount."""
+
+    def __init__(self, name, base, sources, code, servers):
+        super().__init__(name, base, sources)
+        self.code, self.servers = code, servers
+        self.archive = self.mount = None
+
+    def setup(self):
+        super().setup()
+        self.archive = new_archive(self)
+        self.mount = lab.Mount(self.archive, self.path)
+        self.mount.start()
+        (self.path / "warm").write_bytes(bytes(RANDOM_BYTES))  # connects
+        (self.path / "warm").unlink()
+
+    def client_pids(self):
+        return [self.mount.process.pid]
+
+    def teardown(self):
+        try:
+            self.mount.umount()
+        finally:
+            self.mount.kill()
+        super().teardown()
+
+
+class EcfsVerbs(System):
+    """The same through ecfs put and ecfs get, which are the clients and connect anew each time."""
+    works = ["in", "out", "cp -r", "small out"]
+    ends_with_work = True
+
+    def __init__(self, name, base, sources, code, servers):
+        super().__init__(name, base, sources)
+        self.code, self.servers, self.archive = code, servers, None
+
+    def setup(self):
+        super().setup()
+        self.archive = new_archive(self)
+        (self.base / "got").mkdir()
+
+    def do_in(self):
+        return self._verb("put", self.sources.large, "/large")
+
+    def do_out(self):
+        return self._verb("get", "/large", self.base / "got")
+
+    def do_cp_r(self):
+        return self._verb("put", self.sources.small, "/small")
+
+    def do_small_out(self):
+        return self._verb("get", "/small", self.base / "got")
+
+    def _verb(self, verb, *arguments):
+        return measure.run_program(f"{lab.BUILD}/tools/ecfs {verb} {self.archive.path} {' '.join(map(str, arguments))}")
+
+    def verify(self):
+        compare(self.sources, self.base / "got")
+
+
+def new_archive(system):
+    _, n = n_stripes(system.code)
+    for server in system.servers:
+        empty(server.root)
+    places = system.servers or [lab.Directory(system.base / "endpoints", f"d{i}") for i in range(n)]
+    archive = lab.Archive(system.base / "archive", places, system.code)
+    archive.init()
+    return archive
+
+
+class Mover(System):
+    """The limit: the same bytes over as many connections, and nothing else. See bare_mover.c."""
+    works = ["in", "out"]
+    ends_with_work = True
+
+    def __init__(self, name, base, sources, code, servers):
+        super().__init__(name, base, sources)
+        self.code, self.servers = code, servers
+
+    def setup(self):
+        super().setup()
+        for server in self.servers:
+            empty(server.root)
+
+    def _move(self, verb, n_bytes):
+        urls = " ".join(server.endpoint().partition("=")[2] for server in self.servers)
+        return measure.run_program(f"{lab.BUILD}/tests/bench/mount/bare_mover {verb} {n_bytes} {urls}")
+
+    def do_in(self):
+        k, _ = n_stripes(self.code)
+        return self._move("push", -(-self.sources.large.stat().st_size // k))
+
+    def do_out(self):
+        return self._move("pull", -(-self.sources.large.stat().st_size // len(self.servers)))
+
+    def verify(self):
+        """It reads what it wrote, whatever that is."""
