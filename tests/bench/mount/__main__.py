@@ -3,19 +3,22 @@
 Every round gives each system a turn, so that all suffer alike from what else the machine does: cp into a directory;
 libfuse's passthrough_ll; sshfs on one server; the bare mover (bare_mover.c), which is the limit of the links and of
 SSH; and ecfs over sftp and over directories, through the mount and through put and get. All is in RAM, on loopback,
-and the page cache is emptied before reads. Printed are medians, ratios to sshfs and to the mover, and the processor
+and the page cache is emptied before reads. Printed are medians, ratios to sshfs and to the mover, and processor
 time of client, servers and the program that asked (cp, cat), each apart, in seconds per GiB of file.
 
---rate holds each server's port to so many MB/s, 0 not at all; a list gives one table each. On slow links sshfs moves an
-eighth of the large file, and its time counts eightfold.
+--rate holds each server's port to so many MB/s, 0 not at all; a list gives one table each. On slow links sshfs moves
+only an eighth of the large file; seconds in the tables are for all of it. "others" is what other programs took of this
+machine's processors meanwhile: where that is much, compare processor time instead.
 
 Needs root, a build in ./build or ECFS_BUILD, sshd, rsync; sshfs and libfuse3-dev for the rows of these; iproute2 and
 util-linux for --rate. The full measurement: --rate 0,5,10,25 --size 1024.
 """
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -32,14 +35,15 @@ import tables  # noqa: E402
 KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "mover": "bare mover",
          "sftp-mount": "sftp, mount", "sftp-put": "sftp, put/get", "file-mount": "files, mount",
          "file-put": "files, put/get"}
-WITHOUT_LINKS = {"cp", "passthrough", "file-mount", "file-put"}
+WITH_LINKS = {"sshfs", "mover", "sftp-mount", "sftp-put"}
+WARM = {"in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
 FIRST_BYTES = 3  # in each round
 
 
 def make_system(kind, code, base, sources, servers):
     label = f"{KINDS[kind]} {code or ''}".strip()
     base = base / label.translate(str.maketrans(" ,/:+", "-----"))
-    far = servers[1:systems.n_stripes(code)[1] + 1] if code else []
+    far = servers[1:systems.split_code(code)[1] + 1] if code else []
     return {"cp": lambda: systems.Directory(label, base, sources),
             "passthrough": lambda: systems.Passthrough(label, base, sources),
             "sshfs": lambda: systems.Sshfs(label, base, sources, servers),
@@ -90,57 +94,79 @@ def part_of(sources, part):
     return SimpleNamespace(large=path, small=sources.small)
 
 
-def one_turn(system, options, rate_mb, sources, servers, samples):
-    part = system.part if rate_mb > 0 else 1
-    system.sources = part_of(sources, part)
+@contextlib.contextmanager
+def some_dead(system, servers, n_dead):
+    """Without so many of the system's servers."""
+    dead = system.servers[-n_dead:]
+    for server in dead:
+        server.kill()
+    servers.wait_orphans()
+    try:
+        yield
+    finally:
+        for server in dead:
+            server.start()
+
+
+def one_turn(system, options, servers, note):
+    """Sets the system up, calls note () with every work and its cost, and tears it down."""
     system.setup()
     try:
         for work in system.works:
+            dead = work == "out, some dead"
+            if dead and not (options.dead and system.code and system.servers):
+                continue
             for _ in range(FIRST_BYTES if work == "first byte" else 1):
-                if work in system.cold:
-                    lab.drop_caches()
-                seconds, client, server, program = measure.measured(
-                    lambda: system.run(work), system.client_pids(), servers, system.ends_with_work)
-                if system.ends_with_work:
-                    client, program = program, 0.0
-                n_bytes = sources.large.stat().st_size if work in ("in", "out") else 8192 * options.files
-                scale = part if work in ("in", "out") else 1
-                samples.append(measure.Sample(rate_mb, system.name, work, seconds * scale, n_bytes, client * scale,
-                                              server * scale, program * scale))
+                with some_dead(system, servers, options.dead) if dead else contextlib.nullcontext():
+                    if work not in WARM:
+                        lab.drop_caches()
+                    note(work, measure.measured(system, work, servers))
         if options.verify:
             system.verify()
     finally:
         system.teardown()
 
 
-def measure_all(options, base):
-    k_and_n = [systems.n_stripes(code) for code in options.codes]
-    keys = lab.Keys(base / "keys")
-    needs_servers = set(options.systems) - {"cp", "passthrough", "file-mount", "file-put"}
-    sshds = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(1 + max(n for _, n in k_and_n))] \
-        if needs_servers else []
+def one_rate(options, rate_mb, chosen, sources, servers):
+    """All rounds on links of this speed; the samples."""
     samples = []
+    for number in range(options.rounds):
+        for system in chosen:
+            if rate_mb > 0 and system.kind not in WITH_LINKS:
+                continue
+            if sys.stderr.isatty():
+                print(f"\r\033[Kround {number + 1}: {system.name}", end="", file=sys.stderr, flush=True)
+            system.sources = part_of(sources, system.part if rate_mb > 0 else 1)
+
+            def note(work, cost, system=system, number=number):
+                large = work.startswith(("in", "out"))
+                n_bytes = system.sources.large.stat().st_size if large else 8192 * options.files
+                samples.append(measure.Sample(rate_mb, number, system.name, work, n_bytes, cost))
+            one_turn(system, options, servers, note)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return samples
+
+
+def measure_all(options, base):
+    keys = lab.Keys(base / "keys")
+    n_servers = max(systems.split_code(code)[1] for code in options.codes) + 1
+    if not WITH_LINKS & set(options.systems):
+        n_servers = 0
+    sshds = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(n_servers)]
+    samples = []
+    measure.adopt_orphans()
     try:
         for sshd in sshds:
             sshd.start()
-        measure.adopt_orphans()
-        servers = measure.Servers(sshds)
         sources = make_sources(base / "sources", options)
         chosen = choose_systems(options, base, sources, sshds)
         for rate_mb in options.rates:
             with links.Links([sshd.port for sshd in sshds], rate_mb):
-                for number in range(options.rounds):
-                    for system in chosen:
-                        if rate_mb > 0 and system.kind in WITHOUT_LINKS:
-                            continue
-                        if sys.stderr.isatty():
-                            print(f"\r\033[K{rate_mb or 'no'} limit, round {number + 1}: {system.name}", end="",
-                                  file=sys.stderr, flush=True)
-                        one_turn(system, options, rate_mb, sources, servers, samples)
-            if sys.stderr.isatty():
-                print("\r\033[K", end="", file=sys.stderr)
+                found = one_rate(options, rate_mb, chosen, sources, measure.Servers(sshds))
             if not options.json:
-                tables.show(options, rate_mb, [sample for sample in samples if sample.rate_mb == rate_mb])
+                tables.show(options, rate_mb, found)
+            samples += found
     finally:
         for sshd in sshds:
             sshd.kill()
@@ -156,22 +182,33 @@ def comma_list(convert, known=None):
     return parse
 
 
+def code(text):
+    if not re.fullmatch(r"\w+:[1-9]\d*\+\d+", text):
+        raise argparse.ArgumentTypeError(f"\"{text}\" is not a code like rs:4+2")
+    return text
+
+
 def parse_options():
     parser = argparse.ArgumentParser(prog="tests/bench/mount", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the large file (default 1024)")
     parser.add_argument("--files", type=int, default=1000, metavar="N", help="of 8 KiB (default 1000)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default 3")
-    parser.add_argument("--code", dest="codes", type=comma_list(str), default=["rs:4+2", "rs:8+3"], metavar="CODE,...",
-                        help="default rs:4+2,rs:8+3")
+    parser.add_argument("--code", dest="codes", type=comma_list(code), default=["rs:4+2", "rs:8+3"],
+                        metavar="CODE,...", help="default rs:4+2,rs:8+3")
     parser.add_argument("--systems", type=comma_list(str, KINDS), default=list(KINDS), metavar="SYSTEM,...",
                         help=f"default {','.join(KINDS)}")
     parser.add_argument("--rate", dest="rates", type=comma_list(float), default=[0.0], metavar="MB/S,...",
                         help="of each server's link in each direction; default 0, no limit")
+    parser.add_argument("--dead", type=int, default=0, metavar="N",
+                        help="also read the large file with so many servers of each archive dead")
     parser.add_argument("--no-verify", dest="verify", action="store_false",
                         help="do not compare what was stored with what was meant")
-    parser.add_argument("--json", action="store_true", help="print every sample instead of tables")
-    return parser.parse_args()
+    parser.add_argument("--json", action="store_true", help="print every sample as an object on a line, no tables")
+    options = parser.parse_args()
+    if any(options.dead > n - k for k, n in map(systems.split_code, options.codes)):
+        parser.error(f"no code survives {options.dead} dead servers")
+    return options
 
 
 def check_machine(options):
@@ -201,8 +238,9 @@ def main():
     try:
         samples = measure_all(options, base)
         if options.json:
-            json.dump([dataclasses.asdict(sample) for sample in samples], sys.stdout, indent=1)
-            print()
+            for sample in samples:
+                row = dataclasses.asdict(sample)
+                print(json.dumps(row | row.pop("cost")))
     finally:
         shutil.rmtree(base, ignore_errors=True)
 

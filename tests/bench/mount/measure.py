@@ -66,12 +66,14 @@ class Servers:
         children = own_children("sshd", "sshd-session", "sftp-server")
         return [(pid, fields) for pid, fields in children if pid not in self._pids()]
 
-    def settled(self):
-        """Waits for the sessions to end, of clients that have."""
-        def all_ended():
-            return (not any(lab.descendants(pid) for pid in self._pids()) and
-                    all(fields[0] == "Z" for _, fields in self._orphans()))
-        lab.until(all_ended, 20, "sessions of sshd end")
+    def wait_orphans(self):
+        """Waits for SFTP servers to end whose session has."""
+        lab.until(lambda: all(fields[0] == "Z" for _, fields in self._orphans()), 20, "SFTP servers end")
+
+    def wait_sessions(self):
+        """Waits for all sessions to end, of clients that have."""
+        lab.until(lambda: not any(map(lab.descendants, self._pids())), 20, "sessions of sshd end")
+        self.wait_orphans()
 
     def cpu(self):
         for pid, fields in self._orphans():
@@ -82,16 +84,27 @@ class Servers:
 
 
 @dataclass
-class Sample:
-    """One piece of work, once; CPU in seconds. seconds is scaled up where less than `bytes` was moved."""
-    rate_mb: float
-    system: str
-    work: str
+class Cost:
+    """Of one piece of work: wall clock and processor time in seconds, and the share of this machine's processors that
+    went to programs which have nothing to do with it (or to other virtual machines), from 0 to 1."""
     seconds: float
-    bytes: int
     client_cpu: float
     server_cpu: float
     program_cpu: float
+    others: float
+
+    def all_cpu(self):
+        return self.client_cpu + self.server_cpu + self.program_cpu
+
+
+@dataclass
+class Sample:
+    rate_mb: float
+    round: int
+    system: str
+    work: str
+    bytes: int  # that were moved
+    cost: Cost
 
 
 def run_program(command):
@@ -102,22 +115,31 @@ def run_program(command):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(work, client_pids, servers, settle):
-    """Calls work (), which returns the processor time of programs it ran or None, between readings of all clocks.
+def machine_busy():
+    """Seconds that all processors together were not idle."""
+    ticks = list(map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]))
+    return (sum(ticks) - ticks[3] - ticks[4]) / TICK
 
-    Returns seconds and CPU seconds of client, servers, program. settle: the clients end with the work.
-    """
-    client, server, own = tree_cpu(client_pids), servers.cpu(), time.thread_time()
+
+def measured(system, work, servers):
+    """The cost of system.run (work)."""
+    pids = system.client_pids()
+    client, server, own, busy = tree_cpu(pids), servers.cpu(), time.thread_time(), machine_busy()
     begin = time.monotonic()
-    program = work()
+    program = system.run(work)
     seconds = time.monotonic() - begin
+    busy = machine_busy() - busy
     if program is None:
         program = time.thread_time() - own
-    if settle:
-        servers.settled()
-    return seconds, tree_cpu(client_pids) - client, servers.cpu() - server, program
+    if system.ends_with_work:
+        servers.wait_sessions()
+    cost = Cost(seconds, tree_cpu(pids) - client, servers.cpu() - server, program, 0)
+    if system.ends_with_work:
+        cost.client_cpu, cost.program_cpu = cost.program_cpu, 0.0
+    cost.others = max(0.0, min(1.0, (busy - cost.all_cpu()) / (seconds * os.cpu_count())))
+    return cost
 
 
-def median(samples, field):
-    values = [getattr(sample, field) for sample in samples]
+def median(values):
+    values = list(values)
     return statistics.median(values) if values else None

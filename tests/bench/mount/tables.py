@@ -28,42 +28,63 @@ def print_rows(rows):
     print(flush=True)
 
 
-def base_of(samples, work, word, system=""):
-    """Median seconds of the row with this word in its name, of the same code where rows have one."""
+def base_of(samples, work, word, system, value):
+    """The value of the row with this word in its name, and of the same code where such rows have one."""
     code = system.rpartition(" ")[2]
     for name in names_in_order(samples):
-        if name.startswith(word) and (word == "sshfs" or name.endswith(code)):
-            return measure.median(pick(samples, work, name), "seconds")
+        if name.startswith(word) and (":" not in name or name.endswith(code)):
+            return value(pick(samples, work, name))
     return None
 
 
-def large_row(samples, work, system):
+def per_gib(attribute):
+    """A function from samples to the median of something in their cost, for each GiB that was moved."""
+    def value(found):
+        return measure.median(attribute(sample.cost) * GIB / sample.bytes for sample in found)
+    return value
+
+
+def large_row(samples, work, system, n_gib):
     found = pick(samples, work, system)
-    seconds, n_bytes = measure.median(found, "seconds"), found[0].bytes
-    cpu = [measure.median(found, field) * GIB / n_bytes for field in ("client_cpu", "server_cpu", "program_cpu")]
-    return [system, number(seconds, 2), number(n_bytes / seconds / 1e6, 0),
-            ratio(seconds, base_of(samples, work, "sshfs")),
-            ratio(seconds, base_of(samples, work, "bare mover", system)) if "rs:" in system else "-",
-            *(number(value, 2) for value in cpu), number(sum(cpu), 2)]
+
+    def with_ratios(attribute, factor=1):
+        value = per_gib(attribute)
+        mover = base_of(samples, work, "bare mover", system, value) if ":" in system else None
+        sshfs = base_of(samples, work.partition(",")[0], "sshfs", system, value)  # which has no servers to spare
+        return [number(value(found) * factor, 2), ratio(value(found), sshfs),
+                ratio(value(found), mover)]
+
+    seconds = per_gib(lambda cost: cost.seconds)(found)
+    parts = [lambda cost: cost.client_cpu, lambda cost: cost.server_cpu, lambda cost: cost.program_cpu]
+    return [system, number(GIB / seconds / 1e6, 0), *with_ratios(lambda cost: cost.seconds, n_gib),
+            *(number(per_gib(part)(found), 2) for part in parts), *with_ratios(lambda cost: cost.all_cpu()),
+            f"{measure.median(sample.cost.others for sample in found):.0%}"]
+
+
+def seconds_of(found):
+    return measure.median(sample.cost.seconds for sample in found)
 
 
 def small_row(samples, system):
     row = [system]
     for work in SMALL_WORKS:
-        seconds = measure.median(pick(samples, work, system), "seconds")
-        row += [number(seconds, 4 if work == "first byte" else 3), ratio(seconds, base_of(samples, work, "sshfs"))]
+        seconds = seconds_of(pick(samples, work, system))
+        row += [number(seconds, 4 if work == "first byte" else 3),
+                ratio(seconds, base_of(samples, work, "sshfs", system, seconds_of))]
     return row
 
 
 def show(options, rate_mb, samples):
     """The tables of one rate."""
-    limit = f"each server's link held to {rate_mb:g} MB/s; sshfs moves 1/8 of the large file, scaled" if rate_mb \
-        else "links not limited"
+    limit = f"each server's link held to {rate_mb:g} MB/s" if rate_mb else "links not limited"
     print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {limit}\n")
-    for work, title in (("in", "copied in"), ("out", "read, cold")):
+    titles = {"in": "copied in", "out": "read, cold", "out, some dead": f"read, cold, {options.dead} dead"}
+    for work, title in titles.items():
         names = [name for name in names_in_order(samples) if pick(samples, work, name)]
-        print_rows([[title, "s", "MB/s", "/sshfs", "/mover", "CPU s/GiB: client", "servers", "program", "all"],
-                    *(large_row(samples, work, name) for name in names)])
+        if names:
+            print_rows([[title, "MB/s", "s", "/sshfs", "/mover", "CPU s/GiB: client", "servers", "program", "all",
+                         "/sshfs", "/mover", "others"],
+                        *(large_row(samples, work, name, options.size / 1024) for name in names)])
     header = ["seconds and ratio to sshfs"]
     for work in SMALL_WORKS:
         header += [work, "/sshfs"]
