@@ -5,16 +5,13 @@
 #include "object/placement.h"
 #include "util/io.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define CONFIG_NAME     "ecfs.conf"
 #define CATALOG_NAME    "catalog.sqlite"
-#define LOCK_NAME       "lock"
 #define CONFIG_MAX_SIZE (1u << 20)
 #define COMMIT_THREADS  16
 
@@ -66,8 +63,8 @@ static bool claim_directory (const char *directory, bool *ret_made, GError **err
 
 static void remove_files (const char *directory, bool made)
 {
-    static const char *const names[] = {CONFIG_NAME, CATALOG_NAME, CATALOG_NAME "-wal", CATALOG_NAME "-shm",
-                                        LOCK_NAME,   "staging",    "interrupted"};
+    static const char *const names[] = {CONFIG_NAME,    CATALOG_NAME, CATALOG_NAME "-wal", CATALOG_NAME "-shm",
+                                        ECFS_LOCK_NAME, "staging",    "interrupted"};
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
         g_autofree char *path = path_in (directory, names[i]);
         (void) remove (path); /* cleaning up after an error that is already known */
@@ -155,32 +152,6 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError 
     return false;
 }
 
-static bool take_lock (EcfsArchive *self, GError **error)
-{
-    g_autofree char *path = path_in (self->directory, LOCK_NAME);
-    self->lock_fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (self->lock_fd < 0)
-        return ecfs_fail_errno (error, errno, "%s", path);
-    if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0)
-        return true;
-    if (errno != EWOULDBLOCK)
-        return ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
-    char holder[64] = "";
-    (void) ecfs_pread_all (self->lock_fd, holder, sizeof holder - 1, 0); /* only for the message */
-    g_strstrip (holder);
-    return ecfs_fail (error, EBUSY, "%s is in use by process %s: it is mounted, or another command changes it",
-                      self->directory, holder[0] != '\0' ? holder : "(unknown)");
-}
-
-/* Who holds the lock, for the message of whoever meets it. */
-static void sign_lock (EcfsArchive *self)
-{
-    char text[32];
-    int size = g_snprintf (text, sizeof text, "%ld\n", (long) getpid ());
-    if (ftruncate (self->lock_fd, 0) != 0 || ecfs_pwrite_all (self->lock_fd, text, (size_t) size, 0) != 0)
-        g_info ("%s: cannot write the process number into the lock", self->directory);
-}
-
 static const EcfsConfigEndpoint *config_endpoint (const EcfsConfig *config, const char *name)
 {
     for (guint i = 0; i < config->endpoints->len; i++) {
@@ -255,7 +226,7 @@ static bool open_config (EcfsArchive *self, GError **error)
 static bool open_parts (EcfsArchive *self, GError **error)
 {
     g_autofree char *catalog_path = path_in (self->directory, CATALOG_NAME);
-    if (!open_config (self, error) || (!self->readonly && !take_lock (self, error)))
+    if (!open_config (self, error) || (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || !open_endpoints (self, error))
@@ -293,7 +264,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
 bool ecfs_archive_start (EcfsArchive *self, GError **error)
 {
     if (!self->readonly) {
-        sign_lock (self);
+        ecfs_archive_sign_lock (self, NULL);
         if (!ecfs_catalog_intents_abort_all (self->catalog, error))
             return ecfs_prefix (error, "%s", self->directory);
     }

@@ -19,6 +19,8 @@
 #include "archive/config.h"
 #include "catalog/catalog.h"
 
+#include <sys/types.h>
+
 typedef struct EcfsArchive EcfsArchive;
 
 /**
@@ -44,6 +46,18 @@ void ecfs_archive_stop (EcfsArchive *self);
 /** Stops, closes the catalog, releases the lock. NULL is accepted. */
 void ecfs_archive_free (EcfsArchive *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsArchive, ecfs_archive_free)
+
+/* Who has an archive open for changes. */
+typedef struct EcfsHolder {
+    pid_t pid;
+    char *mountpoint; /* NULL: it is not mounted; owned */
+} EcfsHolder;
+
+/** Tells whoever meets the lock from now on where the archive is mounted. */
+void ecfs_archive_mounted_on (EcfsArchive *self, const char *mountpoint);
+/** Who took the lock of the archive in @directory last; may be gone since. False: it cannot be told. */
+bool ecfs_archive_holder (const char *directory, EcfsHolder *ret_holder);
+void ecfs_holder_clear (EcfsHolder *holder);
 
 const char *ecfs_archive_directory (const EcfsArchive *self); /* absolute */
 const EcfsConfig *ecfs_archive_config (const EcfsArchive *self);

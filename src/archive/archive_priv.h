@@ -34,6 +34,13 @@ struct EcfsArchive {
     int64_t revived_us;     /* when endpoints that are down were last tried for an attempt; guarded by lock */
 };
 
+#define ECFS_LOCK_NAME "lock"
+
+/** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
+bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
+/** Writes into the lock who holds it, and with @mountpoint, where the archive is mounted. */
+void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint);
+
 /** The codec of a code's text, kept until the archive is freed. */
 EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error);
 
