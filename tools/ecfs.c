@@ -45,8 +45,13 @@ static void print_version (void)
 int main (int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    g_autofree char *program = g_path_get_basename (argv[0]);
     /* Verbs tell what became of their work themselves; a mount, which runs for long, tells more. */
     ecfs_log_init (false, G_LOG_LEVEL_WARNING);
+    if (g_str_has_prefix (program, "mount."))
+        return tool_mount_helper (program, argc, argv);
+    if (g_str_has_prefix (program, "umount."))
+        return tool_umount_helper (program, argc, argv);
     if (strcmp (name, "--version") == 0) {
         print_version ();
         return TOOL_DONE;

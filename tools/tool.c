@@ -16,7 +16,7 @@ void tool_say (const char *verb, const char *format, ...)
     va_end (args);
     g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
     for (char **line = lines; *line != NULL; line++)
-        fprintf (stderr, "ecfs %s: %s\n", verb, *line);
+        fprintf (stderr, "%s%s: %s\n", strchr (verb, '.') == NULL ? "ecfs " : "", verb, *line);
 }
 
 int tool_fail (const char *verb, GError *error, int status)

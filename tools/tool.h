@@ -38,7 +38,14 @@ int verb_endpoint (const Verb *verb, int argc, char **argv);
  */
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max);
 
-/** Prints "ecfs VERB: text" for each line of the text. */
+/* What mount(8) and umount(8) call, by the name of the program; they return the exit status of mount(8). */
+int tool_mount_helper (const char *name, int argc, char **argv);
+int tool_umount_helper (const char *name, int argc, char **argv);
+
+/** Says how many objects of an archive that was unmounted lack stripes, if any do. */
+void tool_tell_not_full (const char *verb, const char *directory);
+
+/** Prints "ecfs VERB: text" for each line of the text; for a helper of mount(8), whose name has a dot, "NAME: text". */
 void tool_say (const char *verb, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
 /** tool_say () of the error, which is taken. Returns @status. */

@@ -265,9 +265,14 @@ static bool handle_status (EcfsControl *self, JsonObject *reply, GError **error)
     return true;
 }
 
-static bool handle_umount (Client *client, GError **error)
+/* The archive may be mounted a second time, for reading only; such mounts have no door of their own. */
+static bool handle_umount (Client *client, JsonObject *request, GError **error)
 {
     EcfsControl *self = client->server;
+    JsonNode *meant = json_object_get_member (request, "mountpoint");
+    if (meant != NULL && JSON_NODE_HOLDS_VALUE (meant) &&
+        g_strcmp0 (json_node_get_string (meant), self->ops.mountpoint) != 0)
+        return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
     if (!drain (client, NULL, false, error))
         return ecfs_prefix (
             error, "not unmounted, for not everything could be stored (umount(8) leaves it to the next mount)");
@@ -288,7 +293,7 @@ static bool handle (Client *client, JsonObject *request, JsonObject *reply, GErr
     if (g_strcmp0 (verb, "status") == 0)
         return handle_status (client->server, reply, error);
     if (g_strcmp0 (verb, "umount") == 0)
-        return handle_umount (client, error);
+        return handle_umount (client, request, error);
     return ecfs_fail (error, EINVAL, "control socket: unknown verb %s", verb != NULL ? verb : "(none)");
 }
 

@@ -5,7 +5,8 @@
  * Requests                                                     Answers
  *   {"verb":"wait","paths":["/a",...],"quorum":false}          {"ok":true}
  *   {"verb":"status"}                                          {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
- *   {"verb":"umount"}   stores what is staged, then unmounts   {"ok":true}
+ *   {"verb":"umount","mountpoint":"..."}                       {"ok":true}
+ *       stores what is staged, then unmounts; ENOTCONN when the mountpoint is told and is another
  * and, when it failed, {"error":"text","errno":N}. A path of a directory, and no paths at all, stand for everything.
  */
 #ifndef ECFS_ARCHIVE_CONTROL_H

@@ -12,6 +12,7 @@
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION (3, 12)
 
 #include "archive/staged.h"
+#include "fs/mount.h"
 #include "util/lock.h"
 
 #include <fuse_lowlevel.h>
@@ -102,6 +103,20 @@ void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t 
                        void (*done) (void *user, const GError *error), void *user);
 /** Where data or a hole (SEEK_DATA, SEEK_HOLE) begins at or after @offset; UINT64_MAX: nowhere. */
 uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, int whence);
+
+/* options.c */
+/** Appends ",NAMEVALUE" to a list for libfuse, with commas of the value escaped. */
+void ecfs_fs_add_option (GString *to, const char *name, const char *value);
+
+/* umount.c */
+/** The device of our mount on @mountpoint, found without asking the mount itself; 0: there is none. */
+dev_t ecfs_fs_device (const char *mountpoint);
+/** Unmounts with umount2's @flags, with the help of fusermount3 where that takes more rights. EBUSY: it is in use. */
+bool ecfs_fs_detach (const char *mountpoint, int flags, GError **error);
+/** Takes away what a mount of the archive in @directory left on @mountpoint when its process died. */
+void ecfs_fs_clear_dead (const char *directory, const char *mountpoint);
+/** Changes the kernel's flags of a mount. EROFS: it was mounted for reading only. */
+bool ecfs_fs_remount (const EcfsMountOptions *options, GError **error);
 
 /* caller.c */
 /** Whether the thread @pid has a pending SIGKILL or is dying of one. */

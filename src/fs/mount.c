@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,19 +30,25 @@ typedef struct Mount {
     int *live_fd; /* becomes -1 when said; -1 in the foreground */
 } Mount;
 
-/* What libfuse said last, for the error of a call that failed; set before there are threads. */
+/* What libfuse said last, for the error of a call that failed; recorded while there are no threads. */
 static char fuse_said[512];
+static bool fuse_recorded = true;
 
 static void log_of_fuse (enum fuse_log_level level, const char *format, va_list arguments) G_GNUC_PRINTF (2, 0);
 static void log_of_fuse (enum fuse_log_level level, const char *format, va_list arguments)
 {
-    g_autofree char *text = g_strchomp (g_strdup_vprintf (format, arguments));
-    if (level <= FUSE_LOG_ERR)
-        g_strlcpy (fuse_said, text, sizeof fuse_said);
-    else if (level >= FUSE_LOG_DEBUG)
+    static bool goes_on; /* it says a line in pieces */
+    g_autofree char *text = g_strdup_vprintf (format, arguments);
+    bool ended = g_str_has_suffix (text, "\n");
+    g_strchomp (text);
+    if (level >= FUSE_LOG_DEBUG) {
         g_debug ("%s", text);
-    else
+    } else if (level > FUSE_LOG_ERR || !fuse_recorded) {
         g_info ("%s", text);
+    } else {
+        (goes_on ? g_strlcat : g_strlcpy) (fuse_said, text, sizeof fuse_said);
+        goes_on = !ended;
+    }
 }
 
 /* The session */
@@ -57,45 +65,25 @@ static void detach (void)
 
 static void now_live (Mount *self)
 {
+    bool background = *self->live_fd >= 0;
+    if (background)
+        detach ();
     g_message ("%s is mounted on %s", ecfs_archive_directory (self->fs.archive), self->mountpoint);
-    if (*self->live_fd < 0)
+    if (!background)
         return;
     const char live = LIVE;
     (void) !ecfs_write_all (*self->live_fd, &live, 1); /* without a parent nobody waits */
     (void) close (*self->live_fd);
     *self->live_fd = -1;
-    detach ();
-}
-
-/* The device of a mount as "major:minor", found without asking the mount itself; NULL: not there. */
-static char *device_of (const char *mountpoint)
-{
-    char *text = NULL;
-    char *device = NULL;
-    if (!g_file_get_contents ("/proc/self/mountinfo", &text, NULL, NULL))
-        return NULL;
-    g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
-    g_free (text);
-    for (char **line = lines; *line != NULL;
-         line++) { /* ID parent major:minor root mountpoint ...; the last one counts */
-        g_auto (GStrv) fields = g_strsplit (*line, " ", 6);
-        if (g_strv_length (fields) < 6)
-            continue;
-        g_autofree char *where = g_strcompress (fields[4]);
-        if (strcmp (where, mountpoint) != 0)
-            continue;
-        g_free (device);
-        device = g_strdup (fields[2]);
-    }
-    return device;
 }
 
 /* FUSE starts with the system's 128 KiB of readahead, however much the file system allows; root may raise it. */
 static void raise_readahead (EcfsFs *fs)
 {
     const Mount *self = (const Mount *) fs; /* its first member */
-    g_autofree char *device = device_of (self->mountpoint);
-    g_autofree char *path = g_strdup_printf ("/sys/class/bdi/%s/read_ahead_kb", device != NULL ? device : "none");
+    dev_t device = ecfs_fs_device (self->mountpoint);
+    g_autofree char *path =
+        g_strdup_printf ("/sys/class/bdi/%u:%u/read_ahead_kb", gnu_dev_major (device), gnu_dev_minor (device));
     ecfs_autofd fd = open (path, O_WRONLY | O_CLOEXEC);
     g_autofree char *kib = g_strdup_printf ("%u\n", ECFS_BLOCK_BYTES / 1024);
     if (fd < 0 || ecfs_write_all (fd, kib, strlen (kib)) != 0)
@@ -123,15 +111,22 @@ static void op_init (void *user, struct fuse_conn_info *conn)
     now_live (self);
 }
 
-static char *escape_option (const char *value)
+/* All that libfuse is told. The source is as fstab's reader resolves it, so that "mount -a" knows what is mounted. */
+static GString *session_options (const Mount *self)
 {
-    GString *escaped = g_string_new (NULL);
-    for (const char *c = value; *c != '\0'; c++) {
-        if (*c == ',' || *c == '\\')
-            g_string_append_c (escaped, '\\');
-        g_string_append_c (escaped, *c);
-    }
-    return g_string_free (escaped, FALSE);
+    const EcfsMountOptions *wanted = self->options;
+    const char *directory = ecfs_archive_directory (self->fs.archive);
+    char *real = realpath (directory, NULL);
+    GString *options = g_string_new ("default_permissions,subtype=ecfs");
+    ecfs_fs_add_option (options, "fsname=", real != NULL ? real : directory);
+    free (real);
+    if (wanted->allow_other)
+        g_string_append (options, ",allow_other");
+    if (wanted->readonly)
+        g_string_append (options, ",ro");
+    if (wanted->fuse_words != NULL && wanted->fuse_words->len > 0)
+        g_string_append_printf (options, ",%s", wanted->fuse_words->str);
+    return options;
 }
 
 static bool make_session (Mount *self, GError **error)
@@ -142,42 +137,22 @@ static bool make_session (Mount *self, GError **error)
     ecfs_fs_file_ops (&ops);
     ecfs_fs_xattr_ops (&ops);
 
-    g_autofree char *directory = escape_option (ecfs_archive_directory (self->fs.archive));
-    g_autofree char *options =
-        g_strdup_printf ("default_permissions,fsname=ecfs:%s,subtype=ecfs%s%s%s%s", directory,
-                         self->options->allow_other ? ",allow_other" : "", self->options->readonly ? ",ro" : "",
-                         self->options->fuse_options != NULL ? "," : "",
-                         self->options->fuse_options != NULL ? self->options->fuse_options : "");
+    g_autoptr (GString) options = session_options (self);
     struct fuse_args args = FUSE_ARGS_INIT (0, NULL);
     if (fuse_opt_add_arg (&args, "ecfs") == 0 && fuse_opt_add_arg (&args, "-o") == 0 &&
-        fuse_opt_add_arg (&args, options) == 0 && (!self->options->debug || fuse_opt_add_arg (&args, "-d") == 0))
+        fuse_opt_add_arg (&args, options->str) == 0 && (!self->options->debug || fuse_opt_add_arg (&args, "-d") == 0))
         self->session = fuse_session_new (&args, &ops, sizeof ops, &self->fs);
     fuse_opt_free_args (&args);
-    return self->session != NULL || ecfs_fail (error, EINVAL, "mount options %s: %s", options, fuse_said);
+    return self->session != NULL || ecfs_fail (error, EINVAL, "mount options %s: %s", options->str, fuse_said);
 }
 
 /* Unmounting */
 
-static bool run_fusermount (const char *mountpoint, bool lazy)
-{
-    const char *arguments[] = {
-        "fusermount3", "-u", "-q", lazy ? "-z" : "--", lazy ? "--" : mountpoint, lazy ? mountpoint : NULL, NULL};
-    int status = -1;
-    return g_spawn_sync (NULL, (char **) arguments, NULL,
-                         G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
-                         NULL, NULL, &status, NULL) &&
-           status == 0;
-}
-
 /* The verb: the mount goes away when nobody uses it, and with it the loop ends. */
 static bool umount_unused (void *user, GError **error)
 {
-    Mount *self = user;
-    if (umount2 (self->mountpoint, UMOUNT_NOFOLLOW) == 0 ||
-        (errno == EPERM && run_fusermount (self->mountpoint, false)))
-        return true;
-    return ecfs_fail (error, errno == EPERM ? EBUSY : errno, "%s cannot be unmounted: %s", self->mountpoint,
-                      errno == EPERM || errno == EBUSY ? "it is in use" : g_strerror (errno));
+    const Mount *self = user;
+    return ecfs_fs_detach (self->mountpoint, 0, error);
 }
 
 /*
@@ -189,8 +164,8 @@ static void hang_up (Mount *self)
     int fd = fuse_session_fd (self->session);
     struct pollfd connection = {.fd = fd, .events = POLLIN};
     bool gone = poll (&connection, 1, 0) == 1 && (connection.revents & POLLERR);
-    if (!gone && umount2 (self->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) != 0 && errno == EPERM)
-        (void) run_fusermount (self->mountpoint, true); /* what stays tells "not connected" until it is unmounted */
+    if (!gone)
+        (void) !ecfs_fs_detach (self->mountpoint, MNT_DETACH, NULL); /* what stays tells "not connected" */
     int broken[2]; /* a pipe without a reader: writing fails, and libfuse takes it for a mount that is gone */
     if (pipe2 (broken, O_CLOEXEC) != 0)
         return; /* at worst the connection lives until the end */
@@ -233,6 +208,7 @@ static bool loop (Mount *self, GError **error)
     if (fuse_set_signal_handlers (self->session) != 0)
         return ecfs_fail (error, EIO, "cannot handle signals");
     set_end_signals (SIG_UNBLOCK);
+    fuse_recorded = false;
     int result = fuse_session_loop_mt (self->session, config);
     leave_at_second_signal ();
     fuse_loop_cfg_destroy (config);
@@ -245,6 +221,7 @@ static bool mount_and_serve (Mount *self, GError **error)
     const EcfsControlOps ops = {.mountpoint = self->mountpoint, .umount = umount_unused, .user = self};
     if (fuse_session_mount (self->session, self->mountpoint) != 0)
         return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint, fuse_said);
+    ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
     if (!self->fs.readonly)
         self->control = ecfs_control_start (self->fs.archive, &ops, error);
     bool ok = (self->control != NULL || self->fs.readonly) && loop (self, error);
@@ -352,16 +329,37 @@ static void allow_many_files (void)
         g_info ("cannot raise the number of open files: %s", g_strerror (errno));
 }
 
+bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
+{
+    struct stat status;
+    g_autofree char *config = g_build_filename (options->directory, "ecfs.conf", NULL);
+    if (access (config, R_OK) != 0)
+        return errno == ENOENT
+                   ? ecfs_fail (error, ENOENT, "%s is no archive directory: it has no ecfs.conf; ecfs init makes one",
+                                options->directory)
+                   : ecfs_fail_errno (error, errno, "%s", config);
+    if (stat (options->mountpoint, &status) != 0)
+        return ecfs_fail_errno (error, errno, "the mountpoint %s", options->mountpoint);
+    return S_ISDIR (status.st_mode) ||
+           ecfs_fail (error, ENOTDIR, "the mountpoint %s is not a directory", options->mountpoint);
+}
+
 int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
 {
-    g_autofree char *mountpoint = realpath (options->mountpoint, NULL);
+    if (options->remount)
+        return ecfs_fs_remount (options, error) ? 0 : 1;
+    ecfs_log_init (false, options->debug ? G_LOG_LEVEL_DEBUG : G_LOG_LEVEL_MESSAGE);
+    ecfs_fs_clear_dead (options->directory, options->mountpoint);
+    if (!ecfs_mount_check (options, error))
+        return 1;
+    char *mountpoint = realpath (options->mountpoint, NULL);
     if (mountpoint == NULL)
         return !ecfs_fail_errno (error, errno, "%s", options->mountpoint);
     fuse_set_log_func (log_of_fuse);
-    ecfs_log_init (false, options->debug ? G_LOG_LEVEL_DEBUG : G_LOG_LEVEL_MESSAGE);
     allow_many_files ();
     int nobody = -1;
-    if (options->foreground || options->debug)
-        return serve (options, mountpoint, &nobody, error) ? 0 : 1;
-    return run_in_background (options, mountpoint, error);
+    int status = options->foreground || options->debug ? !serve (options, mountpoint, &nobody, error)
+                                                       : run_in_background (options, mountpoint, error);
+    free (mountpoint);
+    return status;
 }

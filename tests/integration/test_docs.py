@@ -11,7 +11,10 @@ ACTIONS = ["list", "add", "test"]
 
 def help_options(*verb):
     """Long and short options that --help tells."""
-    text = lab.ecfs(*verb, "--help").stdout
+    return told_options(lab.ecfs(*verb, "--help").stdout)
+
+
+def told_options(text):
     options = set()
     for line in text.splitlines():
         found = re.match(r"\s+(?:-(\w), )?--([\w-]+)", line)
@@ -47,6 +50,14 @@ def test_page_and_help_of_a_verb_tell_the_same_options(verb):
 def test_page_and_help_of_endpoint_tell_the_same_options():
     helped = set().union(*(help_options("endpoint", action) for action in ACTIONS))
     assert helped == page_options("ecfs-endpoint.1")
+
+
+def test_page_and_help_of_the_helpers_of_mount_tell_the_same_options(tmp_path):
+    helped = set()
+    for name in ["mount.ecfs", "umount.ecfs"]:
+        (tmp_path / name).symlink_to(lab.BUILD / "tools/ecfs")
+        helped |= told_options(lab.run(tmp_path / name, "--help").stdout)
+    assert helped == page_options("mount.ecfs.8")
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "endpoint"])

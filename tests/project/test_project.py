@@ -32,7 +32,7 @@ def name(path):
 
 def flags():
     """What pkg-config says the dependencies need."""
-    packages = ["glib-2.0", "gio-unix-2.0", "json-glib-1.0", "uuid", "libxxhash", "sqlite3", "libssh2", "fuse3"]
+    packages = ["glib-2.0", "gio-unix-2.0", "json-glib-1.0", "uuid", "libxxhash", "sqlite3", "libssh2", "fuse3", "mount"]
     return lab.run("pkg-config", "--cflags", *packages).stdout.split()
 
 
