@@ -7,11 +7,12 @@ and the page cache is emptied before reads. Printed are medians, ratios to sshfs
 time of client, servers and the program that asked (cp, cat), each apart, in seconds per GiB of file.
 
 --rate holds each server's port to so many MB/s, 0 not at all; a list gives one table each. On slow links sshfs moves
-only an eighth of the large file; seconds in the tables are for all of it. "others" is what other programs took of this
-machine's processors meanwhile: where that is much, compare processor time instead.
+only an eighth of the large file; seconds in the tables are for all of it. "wire" is how many bytes went over links for
+each byte of the file; "others" is what other programs took of this machine's processors meanwhile: where that is much,
+compare processor time instead.
 
-Needs root, a build in ./build or ECFS_BUILD, sshd, rsync; sshfs and libfuse3-dev for the rows of these; iproute2 and
-util-linux for --rate. The full measurement: --rate 0,5,10,25 --size 1024.
+Needs root, a build in ./build or ECFS_BUILD, sshd, rsync, iproute2, util-linux; sshfs and libfuse3-dev for the rows of
+these. The full measurement: --rate 0,5,10,25 --size 1024.
 """
 import argparse
 import contextlib
@@ -221,9 +222,8 @@ def check_machine(options):
     systems.need_program("rsync", "rsync")
     if not (shutil.which("sshd") or Path("/usr/sbin/sshd").exists()):
         raise systems.Missing("there is no sshd; apt install openssh-server")
-    if any(options.rates):
-        systems.need_program("tc", "iproute2")
-        systems.need_program("unshare", "util-linux")
+    systems.need_program("unshare", "util-linux")
+    systems.need_program("ip", "iproute2")
 
 
 def main():
@@ -232,8 +232,7 @@ def main():
         check_machine(options)
     except systems.Missing as missing:
         sys.exit(f"tests/bench/mount: {missing}")
-    if any(options.rates):
-        links.enter_namespace()
+    links.enter_namespace()
     base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir="/dev/shm"))
     try:
         samples = measure_all(options, base)

@@ -85,13 +85,15 @@ class Servers:
 
 @dataclass
 class Cost:
-    """Of one piece of work: wall clock and processor time in seconds, and the share of this machine's processors that
-    went to programs which have nothing to do with it (or to other virtual machines), from 0 to 1."""
+    """Of one piece of work: wall clock and processor time in seconds; the share of this machine's processors that went
+    to programs which have nothing to do with it (or to other virtual machines), from 0 to 1; bytes on the wire, with all
+    that protocols add to them."""
     seconds: float
     client_cpu: float
     server_cpu: float
     program_cpu: float
     others: float
+    wire: int
 
     def all_cpu(self):
         return self.client_cpu + self.server_cpu + self.program_cpu
@@ -121,9 +123,15 @@ def machine_busy():
     return (sum(ticks) - ticks[3] - ticks[4]) / TICK
 
 
+def wire_bytes():
+    """What went over loopback so far, which is our own (see links.enter_namespace)."""
+    lo = next(line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(lo.partition(":")[2].split()[0])
+
+
 def measured(system, work, servers):
     """The cost of system.run (work)."""
-    pids = system.client_pids()
+    pids, wire = system.client_pids(), wire_bytes()
     client, server, own, busy = tree_cpu(pids), servers.cpu(), time.thread_time(), machine_busy()
     begin = time.monotonic()
     program = system.run(work)
@@ -133,7 +141,7 @@ def measured(system, work, servers):
         program = time.thread_time() - own
     if system.ends_with_work:
         servers.wait_sessions()
-    cost = Cost(seconds, tree_cpu(pids) - client, servers.cpu() - server, program, 0)
+    cost = Cost(seconds, tree_cpu(pids) - client, servers.cpu() - server, program, 0, wire_bytes() - wire)
     if system.ends_with_work:
         cost.client_cpu, cost.program_cpu = cost.program_cpu, 0.0
     cost.others = max(0.0, min(1.0, (busy - cost.all_cpu()) / (seconds * os.cpu_count())))

@@ -58,6 +58,7 @@ def large_row(samples, work, system, n_gib):
     parts = [lambda cost: cost.client_cpu, lambda cost: cost.server_cpu, lambda cost: cost.program_cpu]
     return [system, number(GIB / seconds / 1e6, 0), *with_ratios(lambda cost: cost.seconds, n_gib),
             *(number(per_gib(part)(found), 2) for part in parts), *with_ratios(lambda cost: cost.all_cpu()),
+            number(per_gib(lambda cost: cost.wire / GIB)(found), 2),
             f"{measure.median(sample.cost.others for sample in found):.0%}"]
 
 
@@ -83,7 +84,7 @@ def show(options, rate_mb, samples):
         names = [name for name in names_in_order(samples) if pick(samples, work, name)]
         if names:
             print_rows([[title, "MB/s", "s", "/sshfs", "/mover", "CPU s/GiB: client", "servers", "program", "all",
-                         "/sshfs", "/mover", "others"],
+                         "/sshfs", "/mover", "wire", "others"],
                         *(large_row(samples, work, name, options.size / 1024) for name in names)])
     header = ["seconds and ratio to sshfs"]
     for work in SMALL_WORKS:
