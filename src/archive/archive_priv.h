@@ -10,6 +10,9 @@
 
 #include <stdatomic.h>
 
+/* At content that is replaced between two looks at the catalog: extents first, then their objects. */
+#define ECFS_CONTENT_ATTEMPTS 20
+
 typedef struct EcfsStagedTable EcfsStagedTable;
 typedef struct EcfsMaintenance EcfsMaintenance;
 

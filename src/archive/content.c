@@ -6,8 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ZEROS_BYTES  (1u << 20)
-#define MAX_ATTEMPTS 20 /* at content that is replaced between two looks at the catalog */
+#define ZEROS_BYTES (1u << 20)
 
 /* One object of the file, with its reader, made when it is first needed. */
 typedef struct Part {
@@ -113,7 +112,7 @@ EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **err
         EcfsContent *self = open_once (archive, ino, &reason);
         if (self != NULL)
             return self;
-        if (!g_error_matches (reason, ECFS_ERROR, ENOENT) || attempt == MAX_ATTEMPTS) {
+        if (!g_error_matches (reason, ECFS_ERROR, ENOENT) || attempt == ECFS_CONTENT_ATTEMPTS) {
             g_propagate_error (error, g_steal_pointer (&reason));
             return NULL;
         }

@@ -58,7 +58,7 @@ static bool add_object (EcfsArchive *self, int64_t id, EcfsFileState *state, boo
     return true;
 }
 
-bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error)
+static bool read_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, ino, error);
     if (extents == NULL)
@@ -73,6 +73,20 @@ bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *re
     }
     *ret_state = state;
     return true;
+}
+
+bool ecfs_archive_file_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_state, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    for (unsigned attempt = 0; attempt < ECFS_CONTENT_ATTEMPTS; attempt++) {
+        g_clear_error (&reason);
+        if (read_state (self, ino, ret_state, &reason))
+            return true;
+        if (!g_error_matches (reason, ECFS_ERROR, ENOENT))
+            break;
+    }
+    g_propagate_error (error, g_steal_pointer (&reason));
+    return false;
 }
 
 static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
