@@ -1,6 +1,7 @@
 /* Extended attributes: those of users are in the catalog, those named user.ecfs.* are made up and never listed. */
 #include "fs/fs_priv.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -8,10 +9,15 @@
 #define VIRTUAL_PREFIX "user.ecfs."
 #define CAPABILITY     "security.capability"
 
-/* Access control lists would be kept and not obeyed. */
-static bool is_refused (const char *name)
+/* 0, or the errno for a name of no kind that is kept; access control lists (system.) would be kept and not obeyed. */
+static int check_name (const char *name)
 {
-    return g_str_has_prefix (name, "system.");
+    static const char *const kinds[] = {"user.", "trusted.", "security."};
+    for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
+        if (g_str_has_prefix (name, kinds[i]))
+            return name[strlen (kinds[i])] == '\0' ? EINVAL : 0;
+    }
+    return ENOTSUP;
 }
 
 /* The made-up attributes */
@@ -168,8 +174,9 @@ static void op_getxattr (fuse_req_t req, fuse_ino_t ino, const char *name, size_
     EcfsFs *self = ecfs_fs_of (req);
     bool capability = strcmp (name, CAPABILITY) == 0;
     g_autoptr (GError) error = NULL;
-    if (is_refused (name)) {
-        fuse_reply_err (req, ENOTSUP);
+    int refused = check_name (name);
+    if (refused != 0) {
+        fuse_reply_err (req, refused);
         return;
     }
     if (capability && known_without_capability (self, ino)) {
@@ -191,8 +198,9 @@ static void op_setxattr (fuse_req_t req, fuse_ino_t ino, const char *name, const
 {
     EcfsFs *self = ecfs_fs_of (req);
     g_autoptr (GError) error = NULL;
-    if (is_refused (name)) {
-        fuse_reply_err (req, ENOTSUP);
+    int refused = check_name (name);
+    if (refused != 0) {
+        fuse_reply_err (req, refused);
         return;
     }
     bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX)
@@ -210,8 +218,9 @@ static void op_removexattr (fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     EcfsFs *self = ecfs_fs_of (req);
     g_autoptr (GError) error = NULL;
-    if (is_refused (name)) {
-        fuse_reply_err (req, ENOTSUP);
+    int refused = check_name (name);
+    if (refused != 0) {
+        fuse_reply_err (req, refused);
         return;
     }
     bool ok = g_str_has_prefix (name, VIRTUAL_PREFIX) ? change_made_up (self, ino, name, NULL, 0, &error)
