@@ -33,13 +33,30 @@ static void reply_open (fuse_req_t req, uint64_t ino, EcfsStaged *staged, struct
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));
 }
 
+/* The kernel takes set-user-ID bits from what others change, except where opening truncates. */
+static void clear_id_bits (EcfsFs *self, uint64_t ino)
+{
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, &error) || !(attr.mode & (S_ISUID | S_ISGID)))
+        return; /* an inode that is gone has no bits */
+    attr.mode &= ~(uint32_t) S_ISUID;
+    if (attr.mode & S_IXGRP)
+        attr.mode &= ~(uint32_t) S_ISGID;
+    if (!ecfs_catalog_setattr (self->catalog, ino, &attr, ECFS_ATTR_MODE, &attr, &error))
+        (void) ecfs_fs_log_error (self, ino, "clearing its set-user-ID bit", error);
+}
+
 static void opened_for_writing (void *user, EcfsStaged *staged, const GError *error)
 {
     Open *request = user;
     if (staged == NULL) {
         ecfs_fs_reply_error (request->req, request->ino, "opening it for writing", error);
     } else {
-        ecfs_fs_forget_content (ecfs_fs_of (request->req), request->ino);
+        EcfsFs *self = ecfs_fs_of (request->req);
+        ecfs_fs_forget_content (self, request->ino);
+        if (request->fi.flags & O_TRUNC && fuse_req_ctx (request->req)->uid != 0)
+            clear_id_bits (self, request->ino);
         reply_open (request->req, request->ino, staged, &request->fi);
     }
     g_free (request);

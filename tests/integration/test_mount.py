@@ -380,6 +380,30 @@ def test_attributes_of_users_are_set_listed_and_removed(mount):
     assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == {"user.one": b"\0\xff"}
 
 
+def test_attributes_of_no_known_kind_are_refused(mount):
+    path = mount.path / "file"
+    path.write_text("x")
+    for name, error in [("nowhere.x", errno.ENOTSUP), ("user.", errno.EINVAL), ("system.x", errno.ENOTSUP)]:
+        for action in [lambda: os.setxattr(path, name, b"x"), lambda: os.getxattr(path, name),
+                       lambda: os.removexattr(path, name)]:
+            with pytest.raises(OSError) as caught:
+                action()
+            assert caught.value.errno == error, name
+    assert os.listxattr(path) == []
+
+
+@pytest.mark.skipif(not lab.ROOT, reason="only root can act as somebody else")
+def test_truncation_by_others_clears_set_user_id_bits(place, archive):
+    mount = place.mount(archive, "-o", "allow_other")
+    path = mount.path / "file"
+    place.path.chmod(0o711)
+    for way in ["open(sys.argv[1], 'wb')", "os.truncate(sys.argv[1], 1)"]:
+        path.write_text("program")
+        path.chmod(0o6777)
+        lab.run("python3", "-c", f"import os, sys; os.setuid(4001); {way}", path)
+        assert os.stat(path).st_mode & 0o7777 == 0o777, way
+
+
 def test_names_that_do_not_fit_and_directories_that_are_not_empty_are_refused(mount):
     (mount.path / "full").mkdir()
     (mount.path / "full/file").touch()
