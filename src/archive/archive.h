@@ -112,6 +112,9 @@ bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error);
  * now), "empty"; g_free (). */
 char *ecfs_file_state_text (const EcfsFileState *state);
 
+/** How things are, in one line: "degraded: 1 of 6 endpoints is down: birch; 3 files are staged"; g_free (). */
+char *ecfs_archive_brief (EcfsArchive *self);
+
 typedef struct EcfsArchiveSpace {
     uint64_t total; /* bytes of user data that the archive could hold: what placements allow, times k/n */
     uint64_t free;

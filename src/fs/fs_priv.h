@@ -108,6 +108,13 @@ uint64_t ecfs_fs_seek (const GArray *extents, uint64_t size, uint64_t offset, in
 /** Appends ",NAMEVALUE" to a list for libfuse, with commas of the value escaped. */
 void ecfs_fs_add_option (GString *to, const char *name, const char *value);
 
+/* report.c: all accept NULL, which start returns where there is no service manager. */
+typedef struct EcfsReport EcfsReport;
+EcfsReport *ecfs_report_start (EcfsArchive *archive, const char *mountpoint);
+void ecfs_report_ready (EcfsReport *self);
+void ecfs_report_stopping (EcfsReport *self);
+void ecfs_report_stop (EcfsReport *self);
+
 /* umount.c */
 /** The device of our mount on @mountpoint, found without asking the mount itself; 0: there is none. */
 dev_t ecfs_fs_device (const char *mountpoint);

@@ -27,7 +27,8 @@ typedef struct Mount {
     char *mountpoint; /* absolute */
     struct fuse_session *session;
     EcfsControl *control;
-    int *live_fd; /* becomes -1 when said; -1 in the foreground */
+    EcfsReport *report; /* NULL: no service manager started this */
+    int *live_fd;       /* becomes -1 when said; -1 in the foreground */
 } Mount;
 
 /* What libfuse said last, for the error of a call that failed; recorded while there are no threads. */
@@ -69,6 +70,7 @@ static void now_live (Mount *self)
     if (background)
         detach ();
     g_message ("%s is mounted on %s", ecfs_archive_directory (self->fs.archive), self->mountpoint);
+    ecfs_report_ready (self->report);
     if (!background)
         return;
     const char live = LIVE;
@@ -225,6 +227,7 @@ static bool mount_and_serve (Mount *self, GError **error)
     if (!self->fs.readonly)
         self->control = ecfs_control_start (self->fs.archive, &ops, error);
     bool ok = (self->control != NULL || self->fs.readonly) && loop (self, error);
+    ecfs_report_stopping (self->report);
     hang_up (self);
     ecfs_control_stop (g_steal_pointer (&self->control));
     return ok;
@@ -236,10 +239,13 @@ static bool start_and_serve (Mount *self, GError **error)
     unsigned n_left = 0;
     EcfsArchive *archive = self->fs.archive;
     set_end_signals (SIG_BLOCK);
+    if (self->options->foreground) /* else the process that was started is not the one that serves */
+        self->report = ecfs_report_start (archive, self->mountpoint);
     (void) signal (SIGPIPE, SIG_IGN); /* who hangs up is told by errno */
     bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error)) &&
               mount_and_serve (self, error);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
+    ecfs_report_stop (g_steal_pointer (&self->report));
     ecfs_archive_stop (archive);
     if (ok && n_left > 0)
         return ecfs_fail (error, EIO, "%u files could not be stored; they stay in %s/staging for the next mount",

@@ -2,8 +2,10 @@
 
 #include "util/io.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +36,23 @@ static const char *message_of (const GLogField *fields, gsize n_fields)
     return "";
 }
 
+/* systemd's journal says by JOURNAL_STREAM which file it reads, and has times and names of its own. */
+static bool is_journal (void)
+{
+    struct stat status;
+    const char *stream = g_getenv ("JOURNAL_STREAM");
+    if (stream == NULL || fstat (STDERR_FILENO, &status) != 0)
+        return false;
+    g_autofree char *own = g_strdup_printf ("%" PRIu64 ":%" PRIu64, (uint64_t) status.st_dev, (uint64_t) status.st_ino);
+    return strcmp (stream, own) == 0;
+}
+
+static void write_to_journal (int priority, const char *message)
+{
+    g_autofree char *line = g_strdup_printf ("<%d>%s\n", priority, message);
+    (void) !ecfs_write_all (STDERR_FILENO, line, strlen (line)); /* there is nowhere else to complain */
+}
+
 /* One write per line, so that lines of threads and processes do not mix. */
 static void write_line (const char *name, const char *message)
 {
@@ -55,6 +74,8 @@ static GLogWriterOutput write_log (GLogLevelFlags level, const GLogField *fields
         const char *message = message_of (fields, n_fields);
         if (atomic_load (&syslog_wanted))
             syslog (levels[i].priority, "%s%s", levels[i].name, message);
+        else if (is_journal ())
+            write_to_journal (levels[i].priority, message);
         else
             write_line (levels[i].name, message);
         break;
