@@ -1,14 +1,10 @@
-/* The sftp:// driver: options, connecting, and the event loop. */
+/* The sftp:// driver: options and the event loop. */
 #include "endpoint/sftp_priv.h"
 
 #include <poll.h>
 #include <string.h>
 
-#define READ_BYTES    (128 * 1024) /* of one READ: more saves no processor time */
-#define WRITE_BYTES   (128 * 1024) /* of one WRITE */
-#define MIN_IO_BYTES  (4 * 1024)   /* smaller limits of a server are not believed */
-#define OLD_IO_BYTES  (32 * 1024)  /* what every server takes */
-#define MAX_ACTIVE    16           /* requests of one connection */
+#define MAX_ACTIVE    16 /* requests of one connection */
 #define KEEP_ALIVE_US (15 * G_USEC_PER_SEC)
 #define IDLE_CLOSE_US (300 * G_USEC_PER_SEC)
 
@@ -69,6 +65,19 @@ static bool parse_authority (EcfsSftpConfig *config, const char *text, GError **
     return colon == NULL || parse_port (colon + 1, &config->request.port, error);
 }
 
+static bool parse_carrier (EcfsSftpConfig *config, const char *text, GError **error)
+{
+    static const char *const names[] = {
+        [ECFS_SFTP_OVER_EITHER] = "auto", [ECFS_SFTP_OVER_OPENSSH] = "openssh", [ECFS_SFTP_OVER_LIBSSH2] = "libssh2"};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        if (text != NULL && strcmp (text, names[i]) != 0)
+            continue;
+        config->carrier = (EcfsSftpCarrier) i;
+        return true;
+    }
+    return ecfs_fail (error, EINVAL, "transport is auto, openssh or libssh2, not \"%s\"", text);
+}
+
 /* The path for the server: "/~/x" is "x" in the login directory. */
 static char *make_root (const char *path)
 {
@@ -113,6 +122,10 @@ static bool parse_spec (EcfsSftpConfig *config, const EcfsEndpointSpec *spec, GE
     config->request.password_file = config->password_file;
     config->request.config_file = config->ssh_config;
     config->request.proxy_jump = config->proxy_jump;
+    if (!parse_carrier (config, ecfs_spec_option (spec, "transport"), error))
+        return false;
+    if (config->carrier == ECFS_SFTP_OVER_OPENSSH && config->password_file != NULL)
+        return ecfs_fail (error, EINVAL, "transport openssh takes no password_file: use a key, or libssh2");
     return ecfs_ssh_request_check (&config->request, error);
 }
 
@@ -126,102 +139,6 @@ static void *new_config (const EcfsEndpointSpec *spec, GError **error)
         return config;
     free_config (config);
     return NULL;
-}
-
-/* Connecting */
-
-static void sftp_disconnect (void *connection)
-{
-    EcfsSftp *self = connection;
-    ecfs_sftp_files_clear (self);
-    ecfs_ssh_transport_free (self->transport);
-    ecfs_sftp_engine_clear (self);
-    g_free (self);
-}
-
-static void on_limits (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
-{
-    EcfsSftpLimits limits;
-    if (reply->type != ECFS_SFTP_EXTENDED_REPLY || ecfs_sftp_parse_limits (reply, &limits) != 0)
-        return;
-    if (limits.read_bytes >= MIN_IO_BYTES)
-        self->read_bytes = MIN (READ_BYTES, limits.read_bytes);
-    if (limits.write_bytes >= MIN_IO_BYTES)
-        self->write_bytes = MIN (WRITE_BYTES, limits.write_bytes);
-}
-
-static void on_root_made (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
-{
-    self->root_refused = ecfs_sftp_status (self, reply) == ECFS_SFTP_PERMISSION_DENIED;
-}
-
-static void on_root (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
-{
-    if (reply->type == ECFS_SFTP_ATTRS)
-        return;
-    uint32_t status = ecfs_sftp_status (self, reply);
-    if (status == ECFS_SFTP_NO_SUCH_FILE) {
-        if (self->root_refused)
-            ecfs_sftp_break (self, EACCES,
-                             "%s: permission to make this directory is denied; make it on the server, or "
-                             "give the user the right to",
-                             self->config->root);
-        else
-            ecfs_sftp_break (self, ENOENT, "%s: no such directory on the server; make it, or correct the URL",
-                             self->config->root);
-        return;
-    }
-    g_autoptr (GError) error = ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, self->config->root);
-    ecfs_sftp_break (self, error->code, "%s", error->message);
-}
-
-static bool look_around (EcfsSftp *self, bool with_root, const EcfsSshWait *wait, GError **error)
-{
-    self->read_bytes = self->write_bytes = OLD_IO_BYTES;
-    if ((self->extensions & ECFS_SFTP_HAS_LIMITS) != 0)
-        ecfs_sftp_put_limits (self->out, ecfs_sftp_expect (self, NULL, on_limits, NULL));
-    if (with_root)
-        ecfs_sftp_put_mkdir (self->out, ecfs_sftp_expect (self, NULL, on_root_made, NULL), self->config->root);
-    ecfs_sftp_put_path (self->out, ECFS_SFTP_STAT, ecfs_sftp_expect (self, NULL, on_root, NULL), self->config->root);
-    bool done = ecfs_sftp_drain (self, wait, error);
-    if (done && self->broken != NULL)
-        done = ecfs_fail (error, self->broken->code, "%s", self->broken->message);
-    ecfs_sftp_window_start (self);
-    return done;
-}
-
-static bool check_slot (void *slot, GError **error)
-{
-    return ecfs_slot_check (slot, error);
-}
-
-static void *sftp_connect (EcfsSlot *slot, bool with_root, GError **error)
-{
-    const EcfsSftpConfig *config = ecfs_slot_config (slot);
-    g_autoptr (EcfsSshConfig) resolved = ecfs_ssh_config_resolve (&config->request, error);
-    if (resolved == NULL)
-        return NULL;
-    EcfsSshWait wait = {.deadline_us = ecfs_now_us () + ecfs_slot_connect_timeout_us (slot),
-                        .fd = ecfs_slot_fd (slot),
-                        .check = check_slot,
-                        .user = slot};
-    EcfsSshTransport *transport = ecfs_ssh_libssh2_open (resolved, &wait, error);
-    if (transport == NULL)
-        return NULL;
-    EcfsSftp *self = g_new0 (EcfsSftp, 1);
-    self->slot = slot;
-    self->config = config;
-    self->transport = transport;
-    ecfs_sftp_engine_init (self);
-    if (!ecfs_sftp_greet (self, &wait, error) || !look_around (self, with_root, &wait, error)) {
-        sftp_disconnect (self);
-        return NULL;
-    }
-    bool fsync = (self->extensions & ECFS_SFTP_HAS_FSYNC) != 0;
-    bool space = (self->extensions & ECFS_SFTP_HAS_STATVFS) != 0;
-    ecfs_slot_capabilities (slot, ECFS_CAN_POSITION | ECFS_CAN_RENAME | ECFS_CAN_LIST | (fsync ? ECFS_CAN_FSYNC : 0) |
-                                      (space ? ECFS_CAN_SPACE : 0));
-    return self;
 }
 
 /* Serving */
@@ -358,16 +275,24 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
 }
 
 static const char *const option_keys[] = {
-    ECFS_COMMON_OPTION_KEYS, "identity_file", "known_hosts", "password_file", "proxy_jump", "ssh_config", NULL,
+    ECFS_COMMON_OPTION_KEYS,
+    "identity_file",
+    "known_hosts",
+    "password_file",
+    "proxy_jump",
+    "ssh_config",
+    "transport",
+    NULL,
 };
 
 const EcfsDriver ecfs_driver_sftp = {
     .scheme = "sftp",
     .option_keys = option_keys,
     .default_connections = 3,
+    .n_pipelined = MAX_ACTIVE,
     .new_config = new_config,
     .free_config = free_config,
-    .connect = sftp_connect,
+    .connect = ecfs_sftp_connect,
     .serve = sftp_serve,
-    .disconnect = sftp_disconnect,
+    .disconnect = ecfs_sftp_disconnect,
 };

@@ -5,7 +5,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define WINDOW_MIN       (256 * 1024)
+#define READ_WINDOW_MIN  (256 * 1024)
+#define WRITE_WINDOW_MIN (2 * 1024 * 1024) /* nothing is gained by holding bytes back, much lost on a busy machine */
 #define WINDOW_MAX       (8 * 1024 * 1024)
 #define TURN_US          5000 /* both programs need their turns on a processor: part of every round trip */
 #define FIRST_RATE       20e6 /* bytes per second, before it is known */
@@ -382,14 +383,17 @@ bool ecfs_sftp_greet (EcfsSftp *self, const EcfsSshWait *wait, GError **error)
 
 /* Windows */
 
-static size_t window_for (double rate, int64_t rtt_us)
+static size_t window_for (double rate, int64_t rtt_us, size_t least)
 {
-    return (size_t) CLAMP (1.5 * rate * (double) (rtt_us + TURN_US) / 1e6, WINDOW_MIN, WINDOW_MAX);
+    return (size_t) CLAMP (1.5 * rate * (double) (rtt_us + TURN_US) / 1e6, (double) least, WINDOW_MAX);
 }
 
 void ecfs_sftp_window_start (EcfsSftp *self)
 {
-    self->read_window.limit = self->write_window.limit = window_for (FIRST_RATE, self->rtt_us);
+    self->read_window.least = READ_WINDOW_MIN;
+    self->write_window.least = WRITE_WINDOW_MIN;
+    self->read_window.limit = window_for (FIRST_RATE, self->rtt_us, READ_WINDOW_MIN);
+    self->write_window.limit = window_for (FIRST_RATE, self->rtt_us, WRITE_WINDOW_MIN);
 }
 
 bool ecfs_sftp_window_room (EcfsSftpWindow *window, size_t size)
@@ -426,7 +430,7 @@ void ecfs_sftp_window_take (EcfsSftpWindow *window, size_t size, size_t moved, i
         return;
     /* Time in which there was nothing to ask for says nothing about the line. */
     if (window->full)
-        window->limit = window_for ((double) window->moved * 1e6 / (double) period_us, rtt_us);
+        window->limit = window_for ((double) window->moved * 1e6 / (double) period_us, rtt_us, window->least);
     window->since_us = now_us;
     window->moved = 0;
     window->full = false;

@@ -1,6 +1,6 @@
 /*
- * The inside of the sftp:// driver: sftp.c (options, connecting, the event loop), sftp_engine.c (packets in and out),
- * sftp_read.c, sftp_write.c, sftp_ops.c (operations).
+ * The inside of the sftp:// driver: sftp.c (options, the event loop), sftp_connect.c, sftp_engine.c (packets in and
+ * out), sftp_read.c, sftp_write.c, sftp_ops.c (operations).
  *
  * A connection belongs to its slot's thread. An operation serves one request of the core and waits for any number of
  * replies at once; each reply finds its function through the packet's id. An operation lives until its request is
@@ -23,11 +23,16 @@ typedef struct EcfsSftpShared {
     GHashTable *directories;            /* names known to exist; guarded by lock */
     char *removed[ECFS_SFTP_N_REMOVED]; /* the latest, by number modulo the size; guarded by lock */
     uint64_t n_removed;                 /* guarded by lock */
+    bool libssh2_is_better;             /* was found out while connecting; guarded by lock */
 } EcfsSftpShared;
+
+/* What carries SFTP: the option "transport". */
+typedef enum EcfsSftpCarrier { ECFS_SFTP_OVER_EITHER, ECFS_SFTP_OVER_OPENSSH, ECFS_SFTP_OVER_LIBSSH2 } EcfsSftpCarrier;
 
 typedef struct EcfsSftpConfig {
     EcfsSshRequest request; /* points into the strings below */
     char *host, *user, *identity_file, *known_hosts, *password_file, *proxy_jump, *ssh_config;
+    EcfsSftpCarrier carrier;
     char *root; /* for the server: absolute, or relative to the login directory; no slash at the end but in "/" */
     EcfsSftpShared *shared;
 } EcfsSftpConfig;
@@ -61,6 +66,7 @@ typedef struct EcfsSftpPart {
 /* How many bytes to keep outstanding: 1.5 × rate × round trip (with a little for the turns of the programs), within
  * bounds. */
 typedef struct EcfsSftpWindow {
+    size_t least;
     size_t limit;
     size_t outstanding;
     uint64_t moved; /* since since_us */
@@ -108,6 +114,10 @@ struct EcfsSftp {
     uint32_t rtt_id; /* measured by this reply; 0: none */
     EcfsSftpWindow read_window, write_window;
 };
+
+/* sftp_connect.c */
+void *ecfs_sftp_connect (EcfsSlot *slot, bool with_root, GError **error);
+void ecfs_sftp_disconnect (void *connection);
 
 /* sftp_engine.c */
 

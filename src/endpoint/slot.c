@@ -6,6 +6,7 @@
 
 /* Waits without a deadline of their own look again after this. */
 #define LONG_WAIT_US (INT64_C (3600) * G_USEC_PER_SEC)
+#define LONG_LINE_US (20 * 1000) /* above this round trip several connections have several windows */
 
 void ecfs_slot_notify (EcfsSlot *slot)
 {
@@ -183,6 +184,24 @@ static bool want_slot_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
     return false;
 }
 
+/* Whether another connection would serve @request sooner than those there are, of which @best could begin it now. It
+ * costs both sides a handshake, so what one connection can have under way at once does not call for a second. */
+static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, const EcfsStream *request)
+    ECFS_REQUIRES (self->lock)
+{
+    if (best != NULL && (best->active.length == 0 || has_file_open (best, request)))
+        return false;
+    unsigned n_serving = 0;
+    unsigned n_requests = self->queue.length;
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        if (!can_serve (&self->slots[i], request))
+            continue;
+        n_serving++;
+        n_requests += self->slots[i].active.length;
+    }
+    return self->rtt_us > LONG_LINE_US || n_requests > n_serving * self->driver->n_pipelined;
+}
+
 void ecfs_core_kick_locked (EcfsEndpoint *self)
 {
     EcfsStream *request = self->down ? first_for_markers_locked (self) : g_queue_peek_head (&self->queue);
@@ -192,10 +211,8 @@ void ecfs_core_kick_locked (EcfsEndpoint *self)
     if (best != NULL) {
         best->hungry = false;
         ecfs_slot_notify (best);
-        if (best->active.length == 0 || has_file_open (best, request))
-            return;
     }
-    if (!self->down)
+    if (!self->down && wants_another_locked (self, best, request))
         (void) want_slot_locked (self);
 }
 

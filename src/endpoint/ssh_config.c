@@ -263,35 +263,36 @@ EcfsSshConfig *ecfs_ssh_config_parse (const EcfsSshRequest *request, const char 
     return config;
 }
 
+void ecfs_ssh_request_words (const EcfsSshRequest *request, GPtrArray *words)
+{
+    if (request->config_file != NULL) {
+        g_ptr_array_add (words, g_strdup ("-F"));
+        g_ptr_array_add (words, g_strdup (request->config_file));
+    }
+    if (request->port != 0)
+        g_ptr_array_add (words, g_strdup_printf ("-p%u", request->port));
+    if (request->user != NULL) {
+        g_ptr_array_add (words, g_strdup ("-l"));
+        g_ptr_array_add (words, g_strdup (request->user));
+    }
+    g_ptr_array_add (words, g_strdup ("--"));
+    g_ptr_array_add (words, g_strdup (request->host));
+}
+
 /* The output of ssh -G; *ret_text NULL when there is no ssh program. */
 static bool ask_ssh (const EcfsSshRequest *request, char **ret_text, GError **error)
 {
-    g_autofree char *port = g_strdup_printf ("%u", request->port);
-    const char *argv[12];
-    int n = 0;
-    argv[n++] = "ssh";
-    argv[n++] = "-G";
-    if (request->config_file != NULL) {
-        argv[n++] = "-F";
-        argv[n++] = request->config_file;
-    }
-    if (request->port != 0) {
-        argv[n++] = "-p";
-        argv[n++] = port;
-    }
-    if (request->user != NULL) {
-        argv[n++] = "-l";
-        argv[n++] = request->user;
-    }
-    argv[n++] = "--";
-    argv[n++] = request->host;
-    argv[n] = NULL;
+    g_autoptr (GPtrArray) words = g_ptr_array_new_with_free_func (g_free);
+    g_ptr_array_add (words, g_strdup ("ssh"));
+    g_ptr_array_add (words, g_strdup ("-G"));
+    ecfs_ssh_request_words (request, words);
+    g_ptr_array_add (words, NULL);
 
     g_autofree char *out = NULL;
     g_autofree char *complaint = NULL;
     g_autoptr (GError) problem = NULL;
     int status = 0;
-    if (!g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &complaint, &status,
+    if (!g_spawn_sync (NULL, (char **) words->pdata, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &complaint, &status,
                        &problem)) {
         if (!g_error_matches (problem, G_SPAWN_ERROR, G_SPAWN_ERROR_NOENT))
             return ecfs_fail (error, EIO, "ssh -G: %s", problem->message);

@@ -43,6 +43,9 @@ typedef struct EcfsSshRequest {
 /** Checks what can be checked without looking at the world; EINVAL names the part that is wrong. */
 bool ecfs_ssh_request_check (const EcfsSshRequest *request, GError **error);
 
+/** Adds what ssh needs of @request to find its host: options, "--", and the host as the last word; g_free () each. */
+void ecfs_ssh_request_words (const EcfsSshRequest *request, GPtrArray *words);
+
 /**
  * Runs `ssh -G` and combines its answer with @request, which wins. Where there is no ssh program, defaults are used and
  * without_ssh is set. EINVAL when ssh does not like the host or its configuration, with its words.

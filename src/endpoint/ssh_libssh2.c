@@ -1,4 +1,5 @@
 /* The SSH transport on libssh2: session, host key, channel. */
+#include "endpoint/ssh_child.h"
 #include "endpoint/ssh_known_hosts.h"
 #include "endpoint/ssh_priv.h"
 #include "util/io.h"
@@ -188,7 +189,7 @@ static void transport_free (EcfsSshTransport *base)
     }
     if (self->fd >= 0)
         (void) close (self->fd); /* nothing is lost that was not lost before */
-    ecfs_ssh_proxy_end (self->proxy_pid);
+    ecfs_ssh_child_end (self->proxy_pid);
     if (self->out != NULL)
         g_byte_array_unref (self->out);
     g_free (self->in);

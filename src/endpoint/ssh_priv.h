@@ -39,9 +39,6 @@ typedef struct EcfsSsh {
 /** A connected, non-blocking socket to the server, through a proxy when the configuration says so; -1 on failure. */
 int ecfs_ssh_socket_open (const EcfsSshConfig *config, const EcfsSshWait *wait, pid_t *ret_proxy, GError **error);
 
-/** Ends and reaps a proxy whose socket has been closed; a stubborn one is killed. */
-void ecfs_ssh_proxy_end (pid_t pid);
-
 /** Sends what is in the way and waits until libssh2 can go on. For use after LIBSSH2_ERROR_EAGAIN while opening. */
 bool ecfs_ssh_wait (EcfsSsh *self, GError **error);
 

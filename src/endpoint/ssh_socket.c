@@ -1,23 +1,16 @@
 /* The socket below an SSH session: TCP, or a socket pair to a proxy command. */
+#include "endpoint/ssh_child.h"
 #include "endpoint/ssh_priv.h"
 #include "util/io.h"
 #include "util/lock.h"
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#define PROXY_END_US (200 * 1000)
-
-extern char **environ;
 
 bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **error)
 {
@@ -123,42 +116,13 @@ static char **proxy_words (const EcfsSshConfig *config)
     return words;
 }
 
-static int spawn_proxy (char **words, int its_end, pid_t *ret_pid)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    sigset_t usual;
-    sigemptyset (&none);
-    sigemptyset (&usual);
-    sigaddset (&usual, SIGPIPE);
-    posix_spawn_file_actions_init (&actions);
-    posix_spawnattr_init (&attributes);
-    posix_spawn_file_actions_adddup2 (&actions, its_end, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2 (&actions, its_end, STDOUT_FILENO);
-    posix_spawnattr_setsigmask (&attributes, &none);
-    posix_spawnattr_setsigdefault (&attributes, &usual);
-    posix_spawnattr_setflags (&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int result = posix_spawnp (ret_pid, words[0], &actions, &attributes, words, environ);
-    posix_spawn_file_actions_destroy (&actions);
-    posix_spawnattr_destroy (&attributes);
-    return result;
-}
-
 static int connect_proxy (const EcfsSshConfig *config, pid_t *ret_pid, GError **error)
 {
-    int pair[2];
-    if (socketpair (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return g_set_error (error, ECFS_ERROR, errno, "socketpair: %s", g_strerror (errno)), -1;
-    ecfs_autofd ours = pair[0];
-    ecfs_autofd its = pair[1];
     g_auto (GStrv) words = proxy_words (config);
-    int result = fcntl (ours, F_SETFL, O_NONBLOCK) != 0 ? errno : spawn_proxy (words, its, ret_pid);
-    if (result != 0)
-        return g_set_error (error, ECFS_ERROR, ENOTCONN, "cannot run the proxy command %s: %s", words[0],
-                            g_strerror (result)),
-               -1;
-    return ecfs_steal_fd (&ours);
+    int fd = ecfs_ssh_child_spawn (words, -1, ret_pid, error);
+    if (fd < 0)
+        g_prefix_error (error, "proxy command: ");
+    return fd;
 }
 
 int ecfs_ssh_socket_open (const EcfsSshConfig *config, const EcfsSshWait *wait, pid_t *ret_proxy, GError **error)
@@ -167,29 +131,4 @@ int ecfs_ssh_socket_open (const EcfsSshConfig *config, const EcfsSshWait *wait, 
     if (config->proxy_command != NULL || config->proxy_jump != NULL)
         return connect_proxy (config, ret_proxy, error);
     return connect_tcp (config, wait, error);
-}
-
-/* Whether @pid has been reaped by @deadline_us. */
-static bool reaped_by (pid_t pid, int64_t deadline_us)
-{
-    for (;;) {
-        pid_t result = waitpid (pid, NULL, WNOHANG);
-        if (result == pid || (result < 0 && errno != EINTR))
-            return true;
-        if (ecfs_now_us () >= deadline_us)
-            return false;
-        (void) poll (NULL, 0, 2);
-    }
-}
-
-void ecfs_ssh_proxy_end (pid_t pid)
-{
-    if (pid <= 0)
-        return;
-    (void) kill (pid, SIGTERM); /* it may be gone already */
-    if (reaped_by (pid, ecfs_now_us () + PROXY_END_US))
-        return;
-    (void) kill (pid, SIGKILL);
-    while (waitpid (pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
 }

@@ -1,6 +1,7 @@
 /*
- * An SSH transport is a byte stream to a server's "sftp" subsystem: what comes from it are SFTP packets. One
- * implementation lives: libssh2 (ssh_libssh2.c). It never blocks once it is open and belongs to one thread at a time.
+ * An SSH transport is a byte stream to a server's "sftp" subsystem: what comes from it are SFTP packets. Two
+ * implementations live: libssh2 (ssh_libssh2.c) and the ssh program (ssh_openssh.c). It never blocks once it is open
+ * and belongs to one thread at a time.
  */
 #ifndef ECFS_ENDPOINT_SSH_TRANSPORT_H
 #define ECFS_ENDPOINT_SSH_TRANSPORT_H
@@ -13,7 +14,7 @@
 typedef struct EcfsSshTransport EcfsSshTransport;
 
 typedef struct EcfsSshTransportOps {
-    const char *name; /* as in the option "transport": "libssh2" */
+    const char *name; /* as in the option "transport" */
 
     /* Up to @size bytes that have come. 0: the server closed the stream; -EAGAIN: nothing now; else -errno for good. */
     ssize_t (*read) (EcfsSshTransport *self, void *to, size_t size);
@@ -55,6 +56,12 @@ typedef struct EcfsSshWait {
  * EPROTO. The text says what to do.
  */
 EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error);
+
+/**
+ * Starts the ssh program, which does all of that by itself, with no questions asked; it is found out by speaking SFTP
+ * whether it succeeds. ENOTCONN when it cannot be run, EINVAL where a file name cannot be told to it.
+ */
+EcfsSshTransport *ecfs_ssh_openssh_open (const EcfsSshRequest *request, GError **error);
 
 /** Waits for @events (0: returns at once) on @fd as long as @wait allows. */
 bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **error);

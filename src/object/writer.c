@@ -6,7 +6,7 @@
 
 #include <xxhash.h>
 
-#define WINDOW_BYTES       (24u << 20) /* encoded segments that one writer keeps, in bytes and … */
+#define WINDOW_BYTES       (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
 #define WINDOW_MAX         16    /* … in segments; at least m + 2, so that slow stripes do not hold up the others */
 #define SMALL_STRIPE_BYTES 65536 /* up to here a stripe is sent as one piece */
 

@@ -13,18 +13,23 @@ int main (int argc, char **argv)
         g_print ("1..0 # SKIP there is no sshd: install openssh-server to test sftp://\n");
         return 0;
     }
-    ConformanceRow *row = g_new0 (ConformanceRow, 1);
-    row->name = g_strdup ("sftp");
-    row->url = sshd_url (sshd, sshd->root);
-    row->options = sshd_options (sshd);
-    row->path = g_strdup (sshd->root);
-    conformance_add (row);
+    static const char *const transports[] = {"openssh", "libssh2"};
+    ConformanceRow rows[G_N_ELEMENTS (transports)] = {0};
+    for (size_t i = 0; i < G_N_ELEMENTS (transports); i++) {
+        g_autofree char *options = sshd_options (sshd);
+        rows[i].name = g_strconcat ("sftp-", transports[i], NULL);
+        rows[i].url = sshd_url (sshd, sshd->root);
+        rows[i].options = g_strconcat (options, ",transport=", transports[i], NULL);
+        rows[i].path = g_strdup (sshd->root);
+        conformance_add (&rows[i]);
+    }
     int result = g_test_run ();
     sshd_free (sshd);
-    g_free (row->name);
-    g_free (row->url);
-    g_free (row->options);
-    g_free (row->path);
-    g_free (row);
+    for (size_t i = 0; i < G_N_ELEMENTS (rows); i++) {
+        g_free (rows[i].name);
+        g_free (rows[i].url);
+        g_free (rows[i].options);
+        g_free (rows[i].path);
+    }
     return result;
 }

@@ -260,6 +260,69 @@ static void fails_reads_of_a_server_that_dies_and_comes_back (Sshd *sshd)
     g_assert_true (memcmp (bytes, back, size) == 0);
 }
 
+/* What carries SFTP */
+
+/* Makes an endpoint's marker over @transport with other options instead of the right ones; returns the errno. */
+static int try_transport (const Sshd *sshd, const char *transport, const char *options, char **ret_text)
+{
+    static const EcfsMarker nothing;
+    EcfsMarker marker = {.archive = ecfs_uuid_new (), .endpoint = ecfs_uuid_new ()};
+    g_autoptr (GError) error = NULL;
+    g_autofree char *name = g_uuid_string_random ();
+    g_autofree char *root = g_build_filename (sshd->root, name, NULL);
+    g_autofree char *url = sshd_url (sshd, root);
+    g_autofree char *text = g_strdup_printf ("x=%s,transport=%s,%s", url, transport, options);
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+    g_assert_no_error (error);
+    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+    if (endpoint != NULL) {
+        ecfs_endpoint_start (endpoint);
+        (void) !ecfs_endpoint_mark_wait (endpoint, &marker, true, &error);
+    }
+    if (ret_text != NULL)
+        *ret_text = g_strdup (error == NULL ? "" : error->message);
+    return ecfs_errno (error);
+}
+
+static void openssh_tells_what_ssh_says (Sshd *sshd)
+{
+    g_autofree char *empty = write_file (sshd, "empty 100%", "");
+    g_autofree char *unknown = g_strdup_printf ("identity_file=%s,known_hosts=%s", sshd->key, empty);
+    g_autofree char *refused = g_strdup_printf ("identity_file=/dev/null,known_hosts=%s", sshd->known_hosts);
+    g_autofree char *right = sshd_options (sshd);
+    g_autofree char *text = NULL;
+    g_assert_cmpint (try_transport (sshd, "openssh", right, NULL), ==, 0);
+    g_assert_cmpint (try_transport (sshd, "openssh", unknown, &text), ==, ENOTCONN);
+    g_assert_nonnull (strstr (text, "Host key verification failed"));
+    g_clear_pointer (&text, g_free);
+    g_assert_cmpint (try_transport (sshd, "openssh", refused, &text), ==, ENOTCONN);
+    g_assert_nonnull (strstr (text, "Permission denied"));
+}
+
+/* ssh refuses a key that others can read; libssh2 does not mind. What neither can is told in libssh2's better words. */
+static void either_falls_back_to_libssh2 (Sshd *sshd)
+{
+    g_autofree char *empty = write_file (sshd, "empty", "");
+    g_autofree char *unknown = g_strdup_printf ("identity_file=%s,known_hosts=%s", sshd->key, empty);
+    g_autofree char *right = sshd_options (sshd);
+    g_autofree char *text = NULL;
+    g_assert_cmpint (chmod (sshd->key, 0644), ==, 0);
+    g_assert_cmpint (try_transport (sshd, "openssh", right, NULL), ==, ENOTCONN);
+    g_assert_cmpint (try_transport (sshd, "auto", right, NULL), ==, 0);
+    g_assert_cmpint (try_transport (sshd, "auto", unknown, &text), ==, ENOTCONN);
+    g_assert_nonnull (strstr (text, "ssh-keyscan"));
+}
+
+static void openssh_takes_no_password_file (Sshd *sshd)
+{
+    g_autofree char *text = NULL;
+    g_assert_cmpint (try_transport (sshd, "openssh", "password_file=/dev/null", &text), ==, EINVAL);
+    g_assert_nonnull (strstr (text, "password_file"));
+    g_clear_pointer (&text, g_free);
+    g_assert_cmpint (try_transport (sshd, "carrier-pigeon", "connections=1", &text), ==, EINVAL);
+    g_assert_nonnull (strstr (text, "carrier-pigeon"));
+}
+
 typedef void (*SshdTest) (Sshd *sshd);
 
 typedef struct Case {
@@ -290,6 +353,9 @@ int main (int argc, char **argv)
          "Match all\nPasswordAuthentication yes"},
         {"/ssh/goes-through-a-jump-host-by-alias", goes_through_a_jump_host_by_alias, NULL},
         {"/ssh/uses-the-agent", uses_the_agent, NULL},
+        {"/sftp/openssh-tells-what-ssh-says", openssh_tells_what_ssh_says, NULL},
+        {"/sftp/either-falls-back-to-libssh2", either_falls_back_to_libssh2, NULL},
+        {"/sftp/openssh-takes-no-password-file", openssh_takes_no_password_file, NULL},
         {"/sftp/fails-reads-of-a-server-that-dies-and-comes-back", fails_reads_of_a_server_that_dies_and_comes_back,
          NULL},
     };

@@ -1,0 +1,166 @@
+/* How a connection of sftp:// comes to be: over which carrier, and what its server can. */
+#include "endpoint/sftp_priv.h"
+
+#define READ_BYTES   (128 * 1024) /* of one READ: more saves no processor time */
+#define WRITE_BYTES  (128 * 1024) /* of one WRITE */
+#define MIN_IO_BYTES (4 * 1024)   /* smaller limits of a server are not believed */
+#define OLD_IO_BYTES (32 * 1024)  /* what every server takes */
+#define LONG_LINE_US (40 * 1000)  /* above this round trip OpenSSH's window is the limit at 50 MB/s */
+
+void ecfs_sftp_disconnect (void *connection)
+{
+    EcfsSftp *self = connection;
+    ecfs_sftp_files_clear (self);
+    ecfs_ssh_transport_free (self->transport);
+    ecfs_sftp_engine_clear (self);
+    g_free (self);
+}
+
+static void on_limits (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    EcfsSftpLimits limits;
+    if (reply->type != ECFS_SFTP_EXTENDED_REPLY || ecfs_sftp_parse_limits (reply, &limits) != 0)
+        return;
+    if (limits.read_bytes >= MIN_IO_BYTES)
+        self->read_bytes = MIN (READ_BYTES, limits.read_bytes);
+    if (limits.write_bytes >= MIN_IO_BYTES)
+        self->write_bytes = MIN (WRITE_BYTES, limits.write_bytes);
+}
+
+static void on_root_made (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    self->root_refused = ecfs_sftp_status (self, reply) == ECFS_SFTP_PERMISSION_DENIED;
+}
+
+static void on_root (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    if (reply->type == ECFS_SFTP_ATTRS)
+        return;
+    uint32_t status = ecfs_sftp_status (self, reply);
+    if (status == ECFS_SFTP_NO_SUCH_FILE) {
+        if (self->root_refused)
+            ecfs_sftp_break (self, EACCES,
+                             "%s: permission to make this directory is denied; make it on the server, or "
+                             "give the user the right to",
+                             self->config->root);
+        else
+            ecfs_sftp_break (self, ENOENT, "%s: no such directory on the server; make it, or correct the URL",
+                             self->config->root);
+        return;
+    }
+    g_autoptr (GError) error = ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, self->config->root);
+    ecfs_sftp_break (self, error->code, "%s", error->message);
+}
+
+static bool look_around (EcfsSftp *self, bool with_root, const EcfsSshWait *wait, GError **error)
+{
+    self->read_bytes = self->write_bytes = OLD_IO_BYTES;
+    if ((self->extensions & ECFS_SFTP_HAS_LIMITS) != 0)
+        ecfs_sftp_put_limits (self->out, ecfs_sftp_expect (self, NULL, on_limits, NULL));
+    if (with_root)
+        ecfs_sftp_put_mkdir (self->out, ecfs_sftp_expect (self, NULL, on_root_made, NULL), self->config->root);
+    ecfs_sftp_put_path (self->out, ECFS_SFTP_STAT, ecfs_sftp_expect (self, NULL, on_root, NULL), self->config->root);
+    bool done = ecfs_sftp_drain (self, wait, error);
+    if (done && self->broken != NULL)
+        done = ecfs_fail (error, self->broken->code, "%s", self->broken->message);
+    ecfs_sftp_window_start (self);
+    return done;
+}
+
+static bool check_slot (void *slot, GError **error)
+{
+    return ecfs_slot_check (slot, error);
+}
+
+/* A connection over @transport (taken; NULL: there is none, and *error tells). */
+static EcfsSftp *speak (EcfsSlot *slot, EcfsSshTransport *transport, bool with_root, const EcfsSshWait *wait,
+                        GError **error)
+{
+    if (transport == NULL)
+        return NULL;
+    EcfsSftp *self = g_new0 (EcfsSftp, 1);
+    self->slot = slot;
+    self->config = ecfs_slot_config (slot);
+    self->transport = transport;
+    ecfs_sftp_engine_init (self);
+    if (ecfs_sftp_greet (self, wait, error) && look_around (self, with_root, wait, error))
+        return self;
+    ecfs_sftp_disconnect (self);
+    return NULL;
+}
+
+static EcfsSftp *connect_libssh2 (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
+{
+    const EcfsSftpConfig *config = ecfs_slot_config (slot);
+    g_autoptr (EcfsSshConfig) resolved = ecfs_ssh_config_resolve (&config->request, error);
+    if (resolved == NULL)
+        return NULL;
+    return speak (slot, ecfs_ssh_libssh2_open (resolved, wait, error), with_root, wait, error);
+}
+
+static EcfsSftp *connect_openssh (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
+{
+    const EcfsSftpConfig *config = ecfs_slot_config (slot);
+    return speak (slot, ecfs_ssh_openssh_open (&config->request, error), with_root, wait, error);
+}
+
+static bool libssh2_is_better (EcfsSftpShared *shared)
+{
+    ecfs_mutex_lock (&shared->lock);
+    bool better = shared->libssh2_is_better;
+    ecfs_mutex_unlock (&shared->lock);
+    return better;
+}
+
+static EcfsSftp *prefer_libssh2 (EcfsSftpShared *shared, EcfsSftp *connection)
+{
+    ecfs_mutex_lock (&shared->lock);
+    shared->libssh2_is_better = true;
+    ecfs_mutex_unlock (&shared->lock);
+    return connection;
+}
+
+/* The ssh program where it can be used, for it takes half the processor time; libssh2 on lines that are long for its
+ * window, and where ssh does not come through, for it may, and else says best what is wrong. */
+static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
+{
+    const EcfsSftpConfig *config = ecfs_slot_config (slot);
+    if (config->password_file != NULL || libssh2_is_better (config->shared))
+        return connect_libssh2 (slot, with_root, wait, error);
+    g_autoptr (GError) problem = NULL;
+    EcfsSftp *self = connect_openssh (slot, with_root, wait, &problem);
+    if (self != NULL && self->rtt_us <= LONG_LINE_US)
+        return self;
+    if (self == NULL && problem->code != ENOTCONN && problem->code != EINVAL) {
+        g_propagate_error (error, g_steal_pointer (&problem));
+        return NULL;
+    }
+    EcfsSftp *other = connect_libssh2 (slot, with_root, wait, self == NULL ? error : NULL);
+    if (other == NULL)
+        return self;
+    if (self != NULL)
+        ecfs_sftp_disconnect (self);
+    return prefer_libssh2 (config->shared, other);
+}
+
+void *ecfs_sftp_connect (EcfsSlot *slot, bool with_root, GError **error)
+{
+    static EcfsSftp *(*const ways[]) (EcfsSlot *, bool, const EcfsSshWait *, GError **) = {
+        [ECFS_SFTP_OVER_EITHER] = connect_either,
+        [ECFS_SFTP_OVER_OPENSSH] = connect_openssh,
+        [ECFS_SFTP_OVER_LIBSSH2] = connect_libssh2,
+    };
+    const EcfsSftpConfig *config = ecfs_slot_config (slot);
+    EcfsSshWait wait = {.deadline_us = ecfs_now_us () + ecfs_slot_connect_timeout_us (slot),
+                        .fd = ecfs_slot_fd (slot),
+                        .check = check_slot,
+                        .user = slot};
+    EcfsSftp *self = ways[config->carrier](slot, with_root, &wait, error);
+    if (self == NULL)
+        return NULL;
+    bool fsync = (self->extensions & ECFS_SFTP_HAS_FSYNC) != 0;
+    bool space = (self->extensions & ECFS_SFTP_HAS_STATVFS) != 0;
+    ecfs_slot_capabilities (slot, ECFS_CAN_POSITION | ECFS_CAN_RENAME | ECFS_CAN_LIST | (fsync ? ECFS_CAN_FSYNC : 0) |
+                                      (space ? ECFS_CAN_SPACE : 0));
+    return self;
+}

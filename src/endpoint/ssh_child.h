@@ -1,0 +1,18 @@
+/* Programs at the other end of a socket: a proxy command, or ssh itself. */
+#ifndef ECFS_ENDPOINT_SSH_CHILD_H
+#define ECFS_ENDPOINT_SSH_CHILD_H
+
+#include <glib.h>
+#include <sys/types.h>
+
+/**
+ * Runs @words (found in PATH) with a socket for its input and output, and @errors for its stderr (-1: ours). Returns
+ * our end of the socket, non-blocking, to be closed by the caller, with the process in *ret_pid for
+ * ecfs_ssh_child_end (); or -1 and ENOTCONN.
+ */
+int ecfs_ssh_child_spawn (char *const *words, int errors, pid_t *ret_pid, GError **error);
+
+/** Ends and reaps a program whose socket has been closed; a stubborn one is killed. 0 is accepted. */
+void ecfs_ssh_child_end (pid_t pid);
+
+#endif
