@@ -101,7 +101,10 @@ static EcfsSftp *connect_libssh2 (EcfsSlot *slot, bool with_root, const EcfsSshW
 static EcfsSftp *connect_openssh (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
 {
     const EcfsSftpConfig *config = ecfs_slot_config (slot);
-    return speak (slot, ecfs_ssh_openssh_open (&config->request, error), with_root, wait, error);
+    EcfsSftp *self = speak (slot, ecfs_ssh_openssh_open (&config->request, error), with_root, wait, error);
+    if (self == NULL)
+        g_prefix_error (error, "ssh to %s: ", config->request.host);
+    return self;
 }
 
 static bool libssh2_is_better (EcfsSftpShared *shared)

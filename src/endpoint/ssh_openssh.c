@@ -103,7 +103,7 @@ static char *last_words (OpenSsh *self)
         if ((*line)[0] != '\0')
             g_string_append_printf (words, "%s%s", words->len > 0 ? "; " : "", *line);
     g_autofree char *printable = g_utf8_make_valid (words->str, -1);
-    return printable[0] == '\0' ? g_strdup ("connection closed by the server") : g_strconcat ("ssh: ", printable, NULL);
+    return g_strdup (printable[0] == '\0' ? "connection closed by the server" : printable);
 }
 
 static const char *problem (EcfsSshTransport *base)
