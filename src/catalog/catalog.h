@@ -109,13 +109,24 @@ typedef struct EcfsNewInode {
     bool staged;        /* a regular file that gets a staging row in the same transaction, state OPEN, fresh */
 } EcfsNewInode;
 
-/** Makes a file, directory, symlink, device, fifo or socket. EEXIST. @ret_staging (may be NULL): the staging row's id.
+/**
+ * Makes a file, directory, symlink, device, fifo or socket. EEXIST. @ret_staging (may be NULL): the staging row's id.
+ * @name NULL, not for directories and what is staged: an inode with nlink 0 as if it were made in @parent, which gets
+ * its name by ecfs_catalog_link_over () and is dropped by ecfs_catalog_drop () or at the next mount when it never does.
  */
 bool ecfs_catalog_make (EcfsCatalog *self, uint64_t parent, const char *name, const EcfsNewInode *inode,
                         EcfsAttr *ret_attr, int64_t *ret_staging, GError **error);
 
 bool ecfs_catalog_link (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_attr,
                         GError **error);
+
+/**
+ * Gives an inode, which may have nlink 0, a name in place of what has this name; at once, so nobody finds the name
+ * missing. *ret_replaced is what lost it, as of ecfs_catalog_rename (). EISDIR when that is a directory. Nothing
+ * happens when the name is the inode's already.
+ */
+bool ecfs_catalog_link_over (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_replaced,
+                             GError **error);
 
 /** Removes a name that is no directory. The inode stays with nlink 0 until ecfs_catalog_drop () when that was its last.
  */

@@ -130,6 +130,19 @@ static Inode first_state (EcfsCatalog *self, const Inode *dir, const EcfsNewInod
     return inode;
 }
 
+static bool make_nameless (EcfsCatalog *self, uint64_t parent, const EcfsNewInode *new, EcfsAttr *ret_attr,
+                           GError **error)
+{
+    Inode dir;
+    if (!check_new (new, error) || !ecfs_inode_get_dir (self, parent, &dir, error))
+        return false;
+    if (S_ISDIR (new->mode) || new->staged)
+        return ecfs_fail (error, EINVAL, "an inode of mode %o needs a name", new->mode);
+    Inode inode = first_state (self, &dir, new, ecfs_real_ns ());
+    inode.attr.nlink = 0;
+    return ecfs_inode_insert (self, &inode, new->target, error) && ecfs_attr_out (&inode, ret_attr);
+}
+
 static bool make (EcfsCatalog *self, uint64_t parent, const char *name, const EcfsNewInode *new, EcfsAttr *ret_attr,
                   int64_t *ret_staging, GError **error)
 {
@@ -151,6 +164,8 @@ static bool make (EcfsCatalog *self, uint64_t parent, const char *name, const Ec
 bool ecfs_catalog_make (EcfsCatalog *self, uint64_t parent, const char *name, const EcfsNewInode *inode,
                         EcfsAttr *ret_attr, int64_t *ret_staging, GError **error)
 {
+    if (name == NULL)
+        return CHANGE (self, error, make_nameless (self, parent, inode, ret_attr, error));
     return CHANGE (self, error, make (self, parent, name, inode, ret_attr, ret_staging, error));
 }
 
@@ -176,6 +191,47 @@ bool ecfs_catalog_link (EcfsCatalog *self, uint64_t ino, uint64_t parent, const 
                         GError **error)
 {
     return CHANGE (self, error, add_link (self, ino, parent, name, ret_attr, error));
+}
+
+static bool lose_entry (EcfsCatalog *self, uint64_t parent, const char *name, Inode *old, int64_t now_ns,
+                        GError **error)
+{
+    if (S_ISDIR (old->attr.mode))
+        return ecfs_fail (error, EISDIR, "'%s' is a directory", name);
+    return EXEC (self, ENTRY_DELETE, error, INT (parent), NAME (name)) &&
+           ecfs_inode_lose_name (self, old, now_ns, error);
+}
+
+static bool link_over (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_replaced,
+                       GError **error)
+{
+    Inode inode, dir, old;
+    if (!ecfs_name_check (name, error) || !ecfs_inode_get (self, ino, &inode, error) ||
+        !ecfs_inode_get_dir (self, parent, &dir, error))
+        return false;
+    if (S_ISDIR (inode.attr.mode))
+        return ecfs_fail (error, EPERM, "directories have one name only");
+    if (inode.attr.nlink == UINT32_MAX)
+        return ecfs_fail (error, EMLINK, "inode %" PRIu64 " has too many names", ino);
+    int found = ecfs_entry_find (self, parent, name, &old, error);
+    if (found < 0 || (found == 1 && old.attr.ino == ino))
+        return found == 1;
+    int64_t now_ns = ecfs_real_ns ();
+    inode.attr.nlink++;
+    inode.attr.ctime_ns = now_ns;
+    return (found == 0 || lose_entry (self, parent, name, &old, now_ns, error)) &&
+           insert_entry (self, parent, name, ino, error) && ecfs_inode_touch (self, &inode, true, error) &&
+           ecfs_inode_touch_dir (self, &dir, 0, now_ns, error) && (found == 0 || ecfs_attr_out (&old, ret_replaced));
+}
+
+bool ecfs_catalog_link_over (EcfsCatalog *self, uint64_t ino, uint64_t parent, const char *name, EcfsAttr *ret_replaced,
+                             GError **error)
+{
+    EcfsAttr replaced = {.ino = 0};
+    if (!CHANGE (self, error, link_over (self, ino, parent, name, &replaced, error)))
+        return false;
+    *ret_replaced = replaced;
+    return true;
 }
 
 /* Removing names */

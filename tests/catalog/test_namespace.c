@@ -425,6 +425,56 @@ static void test_code (void)
     fixture_clear (&f);
 }
 
+static void test_nameless (void)
+{
+    Fixture f;
+    EcfsAttr attr, replaced;
+    int64_t one;
+    fixture_init (&f);
+    uint64_t dir = make_dir (&f, ECFS_ROOT_INO, "dir"), old = make_file (&f, dir, "name");
+    OK (e, ecfs_catalog_set_code (f.catalog, dir, "copies:2", &e));
+    const EcfsNewInode file = {.mode = S_IFREG | 0600}, folder = {.mode = S_IFDIR | 0700},
+                       staged = {.mode = S_IFREG | 0600, .staged = true};
+    g_assert_cmpint (CODE (e, ecfs_catalog_make (f.catalog, dir, NULL, &folder, &attr, NULL, &e)), ==, EINVAL);
+    g_assert_cmpint (CODE (e, ecfs_catalog_make (f.catalog, dir, NULL, &staged, &attr, &one, &e)), ==, EINVAL);
+    OK (e, ecfs_catalog_make (f.catalog, dir, NULL, &file, &attr, NULL, &e));
+    g_assert_cmpuint (attr.nlink, ==, 0);
+    char *code;
+    OK (e, ecfs_catalog_get_code (f.catalog, attr.ino, &code, &e));
+    g_assert_cmpstr (code, ==, "copies:2");
+    g_free (code);
+    OK (e, ecfs_catalog_link_over (f.catalog, attr.ino, dir, "name", &replaced, &e));
+    g_assert_cmpuint (replaced.ino, ==, old);
+    g_assert_cmpuint (replaced.nlink, ==, 0);
+    OK (e, ecfs_catalog_link_over (f.catalog, attr.ino, dir, "name", &replaced, &e)); /* it has it already */
+    g_assert_cmpuint (replaced.ino, ==, 0);
+    OK (e, ecfs_catalog_link_over (f.catalog, attr.ino, dir, "second", &replaced, &e));
+    g_assert_cmpuint (replaced.ino, ==, 0);
+    g_assert_cmpint (CODE (e, ecfs_catalog_link_over (f.catalog, attr.ino, ECFS_ROOT_INO, "dir", &replaced, &e)), ==,
+                     EISDIR);
+    g_assert_cmpint (CODE (e, ecfs_catalog_link_over (f.catalog, dir, dir, "third", &replaced, &e)), ==, EPERM);
+    fixture_reopen (&f);
+    EcfsAttr found;
+    OK (e, ecfs_catalog_lookup (f.catalog, dir, "name", &found, &e));
+    g_assert_cmpuint (found.ino, ==, attr.ino);
+    g_assert_cmpuint (found.nlink, ==, 2);
+    fixture_clear (&f);
+}
+
+/* As after a crash before it got its name. */
+static void test_nameless_dropped (void)
+{
+    Fixture f;
+    EcfsAttr attr;
+    const EcfsNewInode file = {.mode = S_IFREG | 0600};
+    fixture_init (&f);
+    OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, NULL, &file, &attr, NULL, &e));
+    OK (e, ecfs_catalog_drop_orphans (f.catalog, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_getattr (f.catalog, attr.ino, &attr, &e)), ==, ENOENT);
+    g_assert_cmpuint (get_totals (&f).n_files, ==, 0);
+    fixture_clear (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -443,5 +493,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/namespace/paths-are-found-and-resolved", test_paths);
     g_test_add_func ("/namespace/xattrs-are-set-listed-and-removed", test_xattrs);
     g_test_add_func ("/namespace/codes-are-inherited", test_code);
+    g_test_add_func ("/namespace/an-inode-without-a-name-gets-one-in-place-of-what-has-it", test_nameless);
+    g_test_add_func ("/namespace/an-inode-that-never-got-a-name-is-dropped", test_nameless_dropped);
     return g_test_run ();
 }
