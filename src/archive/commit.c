@@ -404,7 +404,7 @@ static bool publish (Attempt *self, bool *ret_full, GError **error)
                            .mtime_ns = self->commit.mtime_ns,
                            .staging = self->commit.staging,
                            .full = full};
-    if (!ecfs_catalog_publish (self->archive->catalog, &publish, error))
+    if (!ecfs_catalog_publish (self->archive->catalog, &publish, NULL, error))
         return false;
     for (guint i = 0; i < self->parts->len; i++)
         ((Part *) g_ptr_array_index (self->parts, i))->intent = 0;

@@ -293,8 +293,12 @@ typedef struct EcfsPublish {
  * intents (their stripes that are not in the objects go to the deletion queue). ESTALE when the inode, an intent or the
  * staging row is gone (nlink 0 is not gone); EINVAL when a stripe was not announced or an extent is impossible. Then
  * nothing has changed, and the intents are the caller's to abort.
+ *
+ * EROFS with *ret_kept (may be NULL): the COMMIT failed, and the publish is among the changes that are kept. It is the
+ * file's content for everybody from now on, and durable when ecfs_catalog_barrier () returns true; a crash before that
+ * brings back what was there before.
  */
-bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, GError **error);
+bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error);
 
 /**
  * Durable compare-and-set for backfill and repair: the object is still there and has at this index the instance

@@ -393,9 +393,20 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
 
-bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, GError **error)
+bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error)
 {
-    return check_publish (publish, error) && CHANGE_DURABLE (self, error, publish_all (self, publish, error));
+    Op op;
+    if (ret_kept != NULL)
+        *ret_kept = false;
+    if (!check_publish (publish, error))
+        return false;
+    ecfs_op_enter (self);
+    bool made = ecfs_op_begin (self, &op, error) && ecfs_op_end (self, &op, publish_all (self, publish, error), error);
+    bool durable = made && ecfs_op_wait (self, error);
+    if (ret_kept != NULL)
+        *ret_kept = made && !durable && !self->broken;
+    ecfs_mutex_unlock (&self->lock);
+    return durable;
 }
 
 /* Setting one stripe */

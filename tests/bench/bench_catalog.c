@@ -116,7 +116,7 @@ static void publish (Bench *self, unsigned i)
                        .extents = &extent,
                        .n_extents = 1,
                        .size = object->size};
-    must (ecfs_catalog_publish (self->catalog, &all, &error), error);
+    must (ecfs_catalog_publish (self->catalog, &all, NULL, &error), error);
 }
 
 typedef struct Publisher {

@@ -155,7 +155,7 @@ static inline void publish_one (Fixture *f, uint64_t ino, EcfsObjectRow *object)
                            .n_extents = 1,
                            .size = object->size,
                            .mtime_ns = 4711};
-    OK (e, ecfs_catalog_publish (f->catalog, &publish, &e));
+    OK (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
 }
 
 #endif

@@ -138,7 +138,7 @@ static void test_holes_and_several_objects (void)
                            .extents = extents,
                            .n_extents = 3,
                            .size = 1000};
-    OK (e, ecfs_catalog_publish (f.catalog, &publish, &e));
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
     /* Truncation cuts extents, and lets go of objects that lose their last. */
     EcfsAttr attr = {.size = 520};
     OK (e, ecfs_catalog_setattr (f.catalog, ino, &attr, ECFS_ATTR_SIZE, NULL, &e));
@@ -174,7 +174,7 @@ static void test_publish_errors (void)
                         .extents = &extent,
                         .n_extents = 1,
                         .size = 100};
-#define PUBLISH(publish) CODE (e, ecfs_catalog_publish (f.catalog, &publish, &e))
+#define PUBLISH(publish) CODE (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e))
     EcfsPublish bad = good;
     bad.size = 99;
     g_assert_cmpint (PUBLISH (bad), ==, EINVAL);
@@ -197,7 +197,7 @@ static void test_publish_errors (void)
     g_array_index (object->stripes, EcfsStripeRow, 3).instance--;
     check_totals (&f); /* all of these changed nothing */
     g_assert_cmpuint (get_totals (&f).n_objects, ==, 0);
-    OK (e, ecfs_catalog_publish (f.catalog, &good, &e));
+    OK (e, ecfs_catalog_publish (f.catalog, &good, NULL, &e));
     g_assert_cmpint (PUBLISH (good), ==, ESTALE); /* its intent has ended */
     OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
     OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e));
@@ -254,7 +254,7 @@ static void test_spare_in_publish (void)
                            .extents = &extent,
                            .n_extents = 1,
                            .size = 100};
-    OK (e, ecfs_catalog_publish (f.catalog, &publish, &e));
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
     g_assert_cmpuint (n_due (&f, 2, HOUR_NS), ==, 1); /* the one that the spare replaced */
     g_assert_cmpuint (n_due (&f, 5, HOUR_NS), ==, 1);
     g_assert_cmpuint (n_due (&f, 7, HOUR_NS), ==, 0);
@@ -347,7 +347,7 @@ static void test_staging (void)
                            .n_extents = 1,
                            .size = 1234,
                            .staging = staging};
-    OK (e, ecfs_catalog_publish (f.catalog, &publish, &e));
+    OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
     row = get_staging (&f, 0, 1);
     g_assert_cmpint (row.state, ==, ECFS_STAGING_STORED);
     g_assert_null (row.error);

@@ -1,5 +1,6 @@
 /* What is left after kill -9, after a torn log, and after writes that fail: always a prefix of the operations. */
 #include "check_db.h"
+#include "failing_disk.h"
 #include "fixture.h"
 #include "util/lock.h"
 #include "util/log.h"
@@ -140,64 +141,6 @@ static void test_torn_log (void)
     fixture_clear (&f);
 }
 
-/* Failing writes: SQLite's file methods with a countdown in front. */
-
-static sqlite3_io_methods real_methods;
-static sqlite3_io_methods faulty_methods[2]; /* of files without and with shared memory: the database itself */
-static int (*real_open) (sqlite3_vfs *, const char *, sqlite3_file *, int, int *);
-static atomic_int countdown;    /* calls until the fault; below 0: none is coming */
-static atomic_int fault_code;   /* what it says */
-static atomic_bool fault_stays; /* every call from then on fails */
-static atomic_int n_faults;
-
-static bool fault (void)
-{
-    if (atomic_load (&countdown) < 0)
-        return false;
-    if (atomic_fetch_sub (&countdown, 1) > 0)
-        return false;
-    if (atomic_load (&fault_stays))
-        atomic_store (&countdown, 0);
-    atomic_fetch_add (&n_faults, 1);
-    return true;
-}
-
-static int faulty_write (sqlite3_file *file, const void *bytes, int size, sqlite3_int64 offset)
-{
-    return fault () ? atomic_load (&fault_code) : real_methods.xWrite (file, bytes, size, offset);
-}
-
-static int faulty_sync (sqlite3_file *file, int flags)
-{
-    return fault () ? SQLITE_IOERR_FSYNC : real_methods.xSync (file, flags);
-}
-
-static int faulty_open (sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
-{
-    int rc = real_open (vfs, name, file, flags, ret_flags);
-    if (file->pMethods != NULL) {
-        g_assert_true (real_methods.xWrite == NULL || real_methods.xWrite == file->pMethods->xWrite);
-        sqlite3_io_methods *methods = &faulty_methods[file->pMethods->xShmMap != NULL];
-        real_methods = *methods = *file->pMethods;
-        methods->xWrite = faulty_write;
-        methods->xSync = faulty_sync;
-        file->pMethods = methods;
-    }
-    return rc;
-}
-
-static void install_faults (void)
-{
-    static sqlite3_vfs vfs;
-    vfs = *sqlite3_vfs_find (NULL);
-    real_open = vfs.xOpen;
-    vfs.xOpen = faulty_open;
-    vfs.zName = "faulty";
-    vfs.pNext = NULL;
-    atomic_store (&countdown, -1);
-    g_assert_cmpint (sqlite3_vfs_register (&vfs, 1), ==, SQLITE_OK);
-}
-
 /* Warnings are expected here; what matters is that they are said. */
 static atomic_int n_warnings, n_criticals;
 
@@ -224,8 +167,7 @@ static void run_with_fault (int n, int code)
 {
     Fixture f;
     fixture_init (&f);
-    atomic_store (&fault_code, code);
-    atomic_store (&countdown, n);
+    failing_disk_break (n, code, false);
     for (unsigned i = 0; i < N_OPERATIONS; i++) {
         operate_until_done (f.catalog, i);
         g_assert_true (was_done (f.catalog, i));
@@ -233,7 +175,7 @@ static void run_with_fault (int n, int code)
             (void) ecfs_catalog_barrier (f.catalog, NULL); /* fails once in a run */
     }
     OK (e, ecfs_catalog_barrier (f.catalog, &e) || ecfs_catalog_barrier (f.catalog, (g_clear_error (&e), &e)));
-    atomic_store (&countdown, -1);
+    failing_disk_heal ();
     fixture_close (&f);
     g_assert_cmpuint (count_prefix (f.path, UINT_MAX), ==, N_OPERATIONS);
     fixture_open (&f, 0);
@@ -246,9 +188,9 @@ static void test_one_fault (void)
     for (size_t c = 0; c < G_N_ELEMENTS (codes); c++) {
         int n = 0, before;
         do {
-            before = atomic_load (&n_faults);
+            before = failing_disk_count ();
             run_with_fault (n++, codes[c]);
-        } while (atomic_load (&n_faults) > before);
+        } while (failing_disk_count () > before);
         g_test_message ("%d calls failed, one in each run", n - 1);
         g_assert_cmpint (n, >, 10);
     }
@@ -315,16 +257,36 @@ static void test_close_while_full (void)
     for (unsigned i = 0; i < 5; i++)
         OK (e, operate (f.catalog, i, &e));
     OK (e, ecfs_catalog_barrier (f.catalog, &e));
-    atomic_store (&fault_code, SQLITE_FULL);
-    atomic_store (&fault_stays, true);
-    atomic_store (&countdown, 0);
+    failing_disk_break (0, SQLITE_FULL, true);
     OK (e, operate (f.catalog, 5, &e));
     EcfsCatalog *catalog = g_steal_pointer (&f.catalog);
     g_assert_cmpint (CODE (e, ecfs_catalog_close (catalog, &e)), ==, EROFS); /* and says that operation 5 is lost */
-    atomic_store (&fault_stays, false);
-    atomic_store (&countdown, -1);
+    failing_disk_heal ();
     g_assert_cmpuint (count_prefix (f.path, UINT_MAX), ==, 5);
     fixture_open (&f, 0);
+    fixture_clear (&f);
+}
+
+/* It is the file's content for everybody at once, and for good when there is room again. */
+static void test_kept_publish (void)
+{
+    Fixture f;
+    bool kept;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    EcfsPublish publish = {.ino = ino, .size = 5, .mtime_ns = 4711};
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    failing_disk_break (0, SQLITE_FULL, true);
+    g_assert_cmpint (CODE (e, ecfs_catalog_publish (f.catalog, &publish, &kept, &e)), ==, EROFS);
+    g_assert_true (kept);
+    g_assert_cmpuint (get_attr (&f, ino).size, ==, 5);
+    g_assert_cmpint (CODE (e, ecfs_catalog_publish (f.catalog, &publish, &kept, &e)), ==, EROFS);
+    g_assert_false (kept); /* refused like every further change */
+    failing_disk_heal ();
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    fixture_reopen (&f);
+    g_assert_cmpuint (get_attr (&f, ino).size, ==, 5);
     fixture_clear (&f);
 }
 
@@ -334,11 +296,12 @@ int main (int argc, char **argv)
     (void) ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     (void) g_log_set_default_handler (count_message, NULL);
-    install_faults ();
+    failing_disk_install ();
     g_test_add_func ("/crash/kill-9-leaves-a-prefix-with-all-that-was-durable", test_kill);
     g_test_add_func ("/crash/a-torn-log-leaves-a-prefix", test_torn_log);
     g_test_add_func ("/crash/any-failing-write-loses-nothing", test_one_fault);
     g_test_add_func ("/crash/a-full-disk-refuses-changes-until-there-is-room", test_disk_full);
+    g_test_add_func ("/crash/a-publish-whose-commit-fails-is-kept", test_kept_publish);
     g_test_add_func ("/crash/closing-on-a-full-disk-says-what-is-lost", test_close_while_full);
     return g_test_run ();
 }
