@@ -32,6 +32,8 @@ typedef struct Attempt {
     bool tried[ECFS_CODEC_MAX_N];      /* endpoints by position that failed in this attempt, as far as they fit */
     bool stored_before[ECFS_CODEC_MAX_N];
     GError *spare_error; /* the catalog refused the intent of a spare */
+    GString *missing;    /* why a backfill leaves stripes out; NULL: it does not */
+    EcfsOutcome outcome;
 } Attempt;
 
 static void part_free (gpointer data)
@@ -319,6 +321,21 @@ static void begin_object (Attempt *self, Part *part, const EcfsCodec *codec)
         self->position[i] = SIZE_MAX;
 }
 
+/* Endpoints for all stripes of a new object; false where those that are up cannot be enough. */
+static bool place_all (Attempt *self, EcfsWriterTarget *targets, GError **error)
+{
+    bool wanted[ECFS_CODEC_MAX_N] = {0}, placed[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
+        wanted[i] = true;
+    place (self, wanted, targets);
+    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
+        placed[i] = targets[i].endpoint != NULL;
+    if (is_backed_by_quorum (self, placed))
+        return true;
+    g_autofree char *unusable = unusable_endpoints (self);
+    return ecfs_fail (error, EIO, "too few endpoints take its stripes%s", unusable);
+}
+
 /* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 static bool store_object (Attempt *self, Part *part, GError **error)
 {
@@ -334,10 +351,8 @@ static bool store_object (Attempt *self, Part *part, GError **error)
         ecfs_layout_segment_bytes (archive->config->segment_size, ecfs_codec_k (codec), ecfs_codec_granule (codec));
     row->block_bytes = ECFS_BLOCK_BYTES;
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
-    bool wanted[ECFS_CODEC_MAX_N] = {0};
-    for (unsigned i = 0; i < n; i++)
-        wanted[i] = true;
-    place (self, wanted, targets);
+    if (!place_all (self, targets, error))
+        return false;
     g_array_unref (row->stripes);
     row->stripes = intended_stripes (self, targets);
     if (!ecfs_catalog_intent_begin (archive->catalog, row, self->commit.ino, &part->intent, error))
@@ -382,12 +397,12 @@ static GArray *all_extents (const Attempt *self)
     return extents;
 }
 
-static bool publish (Attempt *self, bool *ret_full, GError **error)
+static bool publish (Attempt *self, GError **error)
 {
     g_autoptr (GArray) extents = all_extents (self);
     g_autofree int64_t *intents = g_new0 (int64_t, self->parts->len + 1);
     g_autofree const EcfsObjectRow **objects = g_new0 (const EcfsObjectRow *, self->parts->len + 1);
-    bool full = true;
+    bool full = self->spare_error == NULL;
     for (guint i = 0; i < self->parts->len; i++) {
         const Part *part = g_ptr_array_index (self->parts, i);
         intents[i] = part->intent;
@@ -404,12 +419,11 @@ static bool publish (Attempt *self, bool *ret_full, GError **error)
                            .mtime_ns = self->commit.mtime_ns,
                            .staging = self->commit.staging,
                            .full = full};
-    if (!ecfs_catalog_publish (self->archive->catalog, &publish, NULL, error))
-        return false;
-    for (guint i = 0; i < self->parts->len; i++)
+    bool durable = ecfs_catalog_publish (self->archive->catalog, &publish, &self->outcome.kept, error);
+    self->outcome.full = full;
+    for (guint i = 0; (durable || self->outcome.kept) && i < self->parts->len; i++)
         ((Part *) g_ptr_array_index (self->parts, i))->intent = 0;
-    *ret_full = full;
-    return true;
+    return durable;
 }
 
 /* Asked when nothing reads the content any more: what was read before is what it is to be. */
@@ -419,13 +433,13 @@ static bool check_unchanged (const Attempt *self, GError **error)
            ecfs_fail (error, ECANCELED, "the content changed while it was stored");
 }
 
-static bool store (Attempt *self, bool *ret_full, GError **error)
+static bool store (Attempt *self, GError **error)
 {
     divide (self);
     for (guint i = 0; i < self->parts->len; i++)
         if (!store_object (self, g_ptr_array_index (self->parts, i), error))
             return false;
-    return check_unchanged (self, error) && publish (self, ret_full, error);
+    return check_unchanged (self, error) && publish (self, error);
 }
 
 /* The object of an extent run, as a part whose ranges say where the staged file has its content. */
@@ -460,8 +474,16 @@ static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
     }
 }
 
+static void note_missing (Attempt *self, const char *reason)
+{
+    if (self->missing == NULL)
+        self->missing = g_string_new (reason);
+    else if (strstr (self->missing->str, reason) == NULL) /* most objects of a file lack the same */
+        g_string_append_printf (self->missing, "; %s", reason);
+}
+
 /* Stores the stripes that an object lacks, each made known by compare-and-set. Returns false on errors only. */
-static bool fill_object (Attempt *self, Part *part, bool *full, GError **error)
+static bool fill_object (Attempt *self, Part *part, GError **error)
 {
     EcfsCatalog *catalog = self->archive->catalog;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
@@ -475,10 +497,12 @@ static bool fill_object (Attempt *self, Part *part, bool *full, GError **error)
         wanted[i] = !self->stored_before[i];
     place (self, wanted, targets);
     g_autoptr (GArray) stripes = intended_stripes (self, targets);
-    if (stripes->len == 0) {
-        *full = *full && part->row->stripes->len == ecfs_codec_n (codec);
-        return true;
+    if (part->row->stripes->len + stripes->len < ecfs_codec_n (codec)) {
+        g_autofree char *unusable = unusable_endpoints (self);
+        note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
     }
+    if (stripes->len == 0)
+        return true;
     EcfsWriterResult result;
     if (!ecfs_catalog_intent_more (catalog, part->row, (const EcfsStripeRow *) (void *) stripes->data, stripes->len,
                                    &part->intent, error) ||
@@ -487,28 +511,30 @@ static bool fill_object (Attempt *self, Part *part, bool *full, GError **error)
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
     bool fine = check_unchanged (self, error);
     for (unsigned i = 0; fine && i < ecfs_codec_n (codec); i++) {
-        *full = *full && (!wanted[i] || result.stored[i]);
         if (!wanted[i] || !result.stored[i])
             continue;
         EcfsStripeRow stripe = stored_stripe (self, i, targets, &result);
         fine = ecfs_catalog_stripe_set (catalog, &part->row->uuid, &stripe, 0, part->intent, error);
     }
+    if (result.failures->len > 0)
+        note_missing (self, result.failures->str);
     g_string_free (result.failures, TRUE);
     return fine;
 }
 
-static bool fill_up (Attempt *self, bool *ret_full, GError **error)
+static bool fill_up (Attempt *self, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
     if (extents == NULL)
         return false;
-    bool full = true;
     for (guint next = 0; next < extents->len;) {
         Part *part = committed_part (self, extents, &next, error);
-        if (part == NULL || !fill_object (self, part, &full, error))
+        if (part == NULL || !fill_object (self, part, error))
             return false;
     }
-    *ret_full = full;
+    if (self->missing != NULL)
+        return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
+    self->outcome.full = true;
     return true;
 }
 
@@ -539,31 +565,47 @@ static int outcome_code (const GError *error)
     }
 }
 
+static bool open_content (Attempt *self, GError **error)
+{
+    if (self->commit.open != NULL)
+        self->commit.fd = self->commit.open (self->commit.user, error);
+    self->outcome.opened = self->commit.open != NULL && self->commit.fd >= 0;
+    return self->commit.fd >= 0;
+}
+
+static void end_attempt (Attempt *self, GError *error)
+{
+    abort_intents (self);
+    if (error != NULL) {
+        error->code = outcome_code (error);
+        g_prefix_error (&error, self->backfill ? "%s: " : "%s: cannot be stored: ", self->path);
+    }
+    self->outcome.error = error;
+    self->commit.done (self->commit.user, &self->outcome);
+    g_clear_error (&error);
+    g_clear_error (&self->spare_error);
+    if (self->missing != NULL)
+        g_string_free (self->missing, TRUE);
+    g_ptr_array_unref (self->parts);
+    g_free (self->path);
+    g_free ((char *) self->commit.code);
+    g_free ((char *) self->commit.path);
+    g_free (self);
+}
+
 static void run_attempt (void *data)
 {
     Attempt *self = data;
     GError *error = NULL;
-    bool full = false;
+    EcfsCatalog *catalog = self->archive->catalog;
     self->parts = g_ptr_array_new_with_free_func (part_free);
-    self->path = ecfs_catalog_path (self->archive->catalog, self->commit.ino);
+    self->path =
+        self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
-    bool fine = ecfs_catalog_getattr (self->archive->catalog, self->commit.ino, &self->attr, &error) &&
-                (self->backfill ? fill_up (self, &full, &error) : store (self, &full, &error));
-    if (fine && self->spare_error != NULL)
-        full = false;
-    abort_intents (self);
-    if (!fine) {
-        error->code = outcome_code (error);
-        g_prefix_error (&error, "%s: cannot be stored: ", self->path);
-    }
-    self->commit.done (self->commit.user, fine && full, error);
-    g_clear_error (&error);
-    g_clear_error (&self->spare_error);
-    g_ptr_array_unref (self->parts);
-    g_free (self->path);
-    g_free ((char *) self->commit.code);
-    g_free (self);
+    if (ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error) && open_content (self, &error))
+        (void) (self->backfill ? fill_up (self, &error) : store (self, &error)); /* error says it */
+    end_attempt (self, error);
 }
 
 static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool backfill)
@@ -572,6 +614,7 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool backfill
     self->archive = archive;
     self->commit = *commit;
     self->commit.code = g_strdup (commit->code);
+    self->commit.path = g_strdup (commit->path);
     self->backfill = backfill;
     ecfs_workers_push (archive->commits, run_attempt, self);
 }

@@ -7,21 +7,34 @@
 
 #include "archive/archive.h"
 
+/* How an attempt ended. */
+typedef struct EcfsOutcome {
+    /* NULL: the file has this content, durably. Else it names file, endpoints and reasons; ENOSPC/EDQUOT when endpoints
+     * are full, ECANCELED when content changed or the archive stops, EROFS when the catalog cannot be written, ESTALE
+     * when the file was replaced or deleted, EIO otherwise; and nothing has changed unless `kept`. */
+    const GError *error;
+    bool opened; /* EcfsCommit.open () gave the content: the caller closes it */
+    bool full;   /* all stripes are stored (with `kept`: when it becomes durable) */
+    bool kept;   /* the content is published, but the catalog could not write it down yet: ecfs_catalog_publish () */
+} EcfsOutcome;
+
 typedef struct EcfsCommit {
     uint64_t ino;
     int64_t staging; /* catalog row that the publish settles; 0: none (content from elsewhere) */
     int fd;          /* the content, read with pread only; holes are found by SEEK_DATA. Lent until done */
-    uint64_t size;   /* bytes */
+    /* Asked for the content when the attempt begins, on its thread, in place of fd; lent until done. -1 with an error
+     * ends the attempt. May be NULL: fd is open. */
+    int (*open) (void *user, GError **error);
+    uint64_t size; /* bytes */
     int64_t mtime_ns;
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
+    const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
     bool (*unchanged) (void *user);
-    /* Called exactly once, from a commit thread. error NULL: the file has this content, durably; full says whether all
-     * stripes are stored. Otherwise nothing has changed: the error names file, endpoints and reasons; ENOSPC/EDQUOT
-     * when endpoints are full, ECANCELED when content changed or the archive stops, EIO otherwise. */
-    void (*done) (void *user, bool full, const GError *error);
+    /* Called exactly once, from a commit thread. */
+    void (*done) (void *user, const EcfsOutcome *outcome);
     void *user;
 } EcfsCommit;
 
@@ -29,8 +42,8 @@ typedef struct EcfsCommit {
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit);
 
 /**
- * Queues one attempt to store the missing stripes of a committed file from the same, unchanged content. `full` in done
- * says whether none is missing now. A file that has been replaced meanwhile ends with ESTALE.
+ * Queues one attempt to store the missing stripes of a committed file from the same, unchanged content. Where some are
+ * missing still, the error says why. A file that has been replaced meanwhile ends with ESTALE.
  */
 void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit);
 

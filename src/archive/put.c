@@ -141,13 +141,13 @@ static bool on_unchanged (void *user)
                              same_time (&now.st_mtim, &item->st.st_mtim));
 }
 
-static void on_done (void *user, bool full, const GError *error)
+static void on_done (void *user, const EcfsOutcome *outcome)
 {
     Item *item = user;
     Put *put = item->put;
     ecfs_mutex_lock (&put->lock);
-    item->full = full;
-    item->error = error == NULL ? NULL : g_error_copy (error);
+    item->full = outcome->full;
+    item->error = outcome->error == NULL ? NULL : g_error_copy (outcome->error);
     g_queue_push_tail (&put->ended, item);
     ecfs_cond_broadcast (&put->moved);
     ecfs_mutex_unlock (&put->lock);
@@ -178,8 +178,8 @@ static bool settle (Put *put, Item *item, GError **error)
         return false;
     int64_t ino = (int64_t) item->ino;
     if (g_hash_table_remove (put->staged, &ino)) {
-        g_autofree char *path =
-            g_strdup_printf ("%s/staging/%" PRIi64, ecfs_archive_directory (put->archive), item->staging);
+        g_autofree char *path = g_strdup_printf ("%s/staging/%" PRIi64 ".%" PRIu64,
+                                                 ecfs_archive_directory (put->archive), item->staging, item->ino);
         (void) unlink (path); /* absent is as good */
     }
     return true;

@@ -6,13 +6,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
-#define N_WORKERS          4
-#define N_COPIERS          2
-#define FREE_FIGURE_AGE_US 100000
+#define N_WORKERS 4
+#define N_COPIERS 2
 
 int64_t ecfs_staged_now_ns (void)
 {
@@ -21,9 +19,9 @@ int64_t ecfs_staged_now_ns (void)
     return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-char *ecfs_staged_row_name (int64_t row)
+bool ecfs_staged_is_clean (const EcfsStaged *self)
 {
-    return g_strdup_printf ("%" PRId64, row);
+    return self->generation == self->committed_generation;
 }
 
 /* The table */
@@ -47,6 +45,9 @@ static EcfsStagedTable *table_new (EcfsArchive *archive, int dir_fd)
     table->archive = archive;
     table->dir_fd = dir_fd;
     table->files = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, unref_file);
+    g_queue_init (&table->idle);
+    g_queue_init (&table->paused);
+    ecfs_staged_queues_init (table);
     table->workers = ecfs_workers_new ("ecfs-staging", N_WORKERS);
     table->copiers = ecfs_workers_new ("ecfs-copy-up", N_COPIERS);
     return table;
@@ -64,12 +65,27 @@ void ecfs_staged_table_free (EcfsStagedTable *table)
 {
     if (table == NULL)
         return;
+    ecfs_staged_queues_clear (table);
     g_hash_table_destroy (table->files);
     (void) close (table->dir_fd); /* a directory: nothing to lose */
     ecfs_cond_clear (&table->timer_wake);
     ecfs_cond_clear (&table->progress);
     ecfs_mutex_clear (&table->lock);
     g_free (table);
+}
+
+/* Begins whatever there is to be done; n_busy says what is under way then. */
+static void step_all_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init (&iter, table->files);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        EcfsStaged *self = value;
+        self->retry_us = 0;
+        ecfs_staged_line_up_locked (table, self);
+    }
+    ecfs_staged_dispatch_locked (table);
 }
 
 bool ecfs_staged_start (EcfsArchive *archive, GError **error)
@@ -83,45 +99,13 @@ bool ecfs_staged_start (EcfsArchive *archive, GError **error)
         ecfs_staged_table_free (table);
         return false;
     }
+    ecfs_mutex_lock (&table->lock);
+    step_all_locked (table);
+    ecfs_mutex_unlock (&table->lock);
     if (pthread_create (&table->timer, NULL, ecfs_staged_timer, table) != 0)
         g_error ("cannot start a thread");
     archive->staged = table;
     return true;
-}
-
-static bool is_busy_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
-{
-    if (self->opening || self->durable_running || self->finishing || self->attempt == ECFS_ATTEMPT_COMMIT)
-        return true;
-    return self->generation != self->committed_generation && !self->unlinked && !self->gave_up;
-}
-
-/* Somebody has it open and never flushed what is in it: nobody knows whether that is all. */
-static bool is_half_written_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
-{
-    return self->n_writers > 0 && self->row_state == ECFS_STAGING_OPEN &&
-           self->generation != self->committed_generation && g_queue_is_empty (&self->flushes) &&
-           g_queue_is_empty (&self->durables) && !self->durable_running;
-}
-
-/* Begins whatever is to be done before the end; returns whether something is still under way. */
-static bool drain_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
-{
-    bool busy = false;
-    GHashTableIter iter;
-    gpointer value;
-    g_hash_table_iter_init (&iter, table->files);
-    while (g_hash_table_iter_next (&iter, NULL, &value)) {
-        EcfsStaged *self = value;
-        if (is_half_written_locked (table, self))
-            self->gave_up = true;
-        else
-            self->n_writers = 0;
-        self->retry_us = 0;
-        ecfs_staged_step_locked (table, self);
-        busy = is_busy_locked (table, self) || busy;
-    }
-    return busy;
 }
 
 static unsigned count_left_locked (EcfsStagedTable *table, GQueue *answers) ECFS_REQUIRES (table->lock)
@@ -133,7 +117,7 @@ static unsigned count_left_locked (EcfsStagedTable *table, GQueue *answers) ECFS
     g_hash_table_iter_init (&iter, table->files);
     while (g_hash_table_iter_next (&iter, NULL, &value)) {
         EcfsStaged *self = value;
-        n_left += self->generation != self->committed_generation && !self->unlinked;
+        n_left += !ecfs_staged_is_clean (self) && !self->unlinked;
         ecfs_staged_give_up_locked (table, self, ended, answers);
     }
     return n_left;
@@ -147,7 +131,8 @@ void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_
         return;
     ecfs_mutex_lock (&table->lock);
     table->stopping = true;
-    while (drain_locked (table) && ecfs_now_us () < deadline_us)
+    step_all_locked (table);
+    while (table->n_busy > 0 && ecfs_now_us () < deadline_us)
         (void) ecfs_cond_wait_until (&table->progress, &table->lock, deadline_us);
     table->stopped = true;
     ecfs_cond_broadcast (&table->timer_wake);
@@ -159,6 +144,7 @@ void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_
     GQueue answers = G_QUEUE_INIT;
     ecfs_mutex_lock (&table->lock);
     *ret_left = count_left_locked (table, &answers);
+    (void) ecfs_staged_resume_locked (table, ecfs_now_us (), &answers);
     ecfs_mutex_unlock (&table->lock);
     ecfs_answer_all (&answers);
 }
@@ -174,6 +160,7 @@ EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino)
     self->ino = ino;
     self->fd = -1;
     self->row_state = ECFS_ROW_NONE;
+    self->turn = ECFS_TURN_NONE;
     g_queue_init (&self->openers);
     g_queue_init (&self->flushes);
     g_queue_init (&self->durables);
@@ -211,6 +198,9 @@ void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self)
     if (!self->in_table)
         return;
     self->in_table = false;
+    ecfs_staged_forget_turn_locked (table, self);
+    ecfs_staged_close_idle_locked (table, self);
+    ecfs_staged_room_made_locked (table, self->charged_bytes);
     table->staged_bytes -= self->charged_bytes;
     self->charged_bytes = 0;
     atomic_fetch_add (&table->n_withdrawn, 1);
@@ -229,12 +219,11 @@ void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64
 EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t staging, GError **error)
 {
     EcfsStagedTable *table = table_of (archive);
-    g_autofree char *name = ecfs_staged_row_name (staging);
+    g_autofree char *name = ecfs_staged_row_name (staging, attr->ino);
     int fd = openat (table->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && !ecfs_fail_errno (error, errno, "%s/staging/%s", ecfs_archive_directory (archive), name))
         return NULL;
     EcfsStaged *self = ecfs_staged_alloc (table, attr->ino);
-    self->fd = fd;
     self->name = g_steal_pointer (&name);
     self->row = staging;
     self->row_state = ECFS_STAGING_OPEN;
@@ -244,6 +233,7 @@ EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t
     self->n_writers = 1;
     ecfs_mutex_lock (&table->lock);
     ecfs_staged_insert_locked (table, self);
+    ecfs_staged_take_fd_locked (table, self, fd, 1);
     ecfs_mutex_unlock (&table->lock);
     return self;
 }
@@ -272,48 +262,19 @@ bool ecfs_staged_is_newer (EcfsArchive *archive, uint64_t ino)
     if (self == NULL)
         return false;
     ecfs_mutex_lock (&self->table->lock);
-    bool newer = self->generation != self->committed_generation;
+    bool newer = !ecfs_staged_is_clean (self);
     ecfs_mutex_unlock (&self->table->lock);
     ecfs_staged_unref (self);
     return newer;
 }
 
-int ecfs_staged_fd (EcfsStaged *self)
-{
-    return self->fd;
-}
-
 /* Changes */
-
-static bool has_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock)
-{
-    const EcfsConfig *config = ecfs_archive_config (table->archive);
-    int64_t now_us = ecfs_now_us ();
-    struct statvfs disk;
-    if (now_us - table->free_us > FREE_FIGURE_AGE_US && fstatvfs (table->dir_fd, &disk) == 0) {
-        table->free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
-        table->free_us = now_us;
-    }
-    const char *directory = ecfs_archive_directory (table->archive);
-    if (config->staging_max != 0 && table->staged_bytes + size > config->staging_max)
-        return ecfs_fail (error, ENOSPC, "%s/staging: staging_max = %" PRIu64 " is reached; wait for uploads",
-                          directory, config->staging_max);
-    if (table->free_bytes < config->staging_reserve || table->free_bytes - config->staging_reserve < size)
-        return ecfs_fail (error, ENOSPC,
-                          "%s/staging: the disk has only %" PRIu64 " bytes left, staging_reserve is %" PRIu64,
-                          directory, table->free_bytes, config->staging_reserve);
-    table->free_bytes -= size;
-    return true;
-}
 
 static bool rename_to_row (EcfsStaged *self, int64_t row, GError **error) ECFS_REQUIRES (self->row_lock)
 {
-    g_autofree char *name = ecfs_staged_row_name (row);
-    if (renameat (self->table->dir_fd, self->name, self->table->dir_fd, name) != 0)
-        return ecfs_fail_errno (error, errno, "staging/%s: cannot be renamed to %s", self->name, name);
+    if (!ecfs_staged_rename (self, ecfs_staged_row_name (row, self->ino), error))
+        return false;
     ecfs_mutex_lock (&self->table->lock);
-    g_free (self->name);
-    self->name = g_steal_pointer (&name);
     self->row = row;
     self->row_state = ECFS_STAGING_OPEN;
     self->name_durable = false;
@@ -344,7 +305,7 @@ bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error)
 bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error)
 {
     ecfs_mutex_lock (&self->table->lock);
-    bool ok = has_room_locked (self->table, size, error);
+    bool ok = ecfs_staged_check_room_locked (self->table, size, error);
     self->n_changing += ok;
     bool has_row = self->row_state == ECFS_STAGING_OPEN || self->row_state == ECFS_STAGING_QUEUED || self->unlinked;
     ecfs_mutex_unlock (&self->table->lock);
@@ -370,27 +331,30 @@ static void moved_locked (EcfsStaged *self, int64_t mtime_ns) ECFS_REQUIRES (sel
     self->ctime_ns = MAX (self->ctime_ns, ecfs_staged_now_ns ());
 }
 
-void ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns)
+bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns)
 {
     ecfs_mutex_lock (&self->table->lock);
     self->size = MAX (self->size, size);
     self->new_bytes += n_new_bytes;
     ecfs_staged_charge_locked (self->table, self, n_new_bytes);
     moved_locked (self, mtime_ns);
+    bool go_on = !self->held && !ecfs_staged_is_over_locked (self->table);
     ecfs_mutex_unlock (&self->table->lock);
+    return go_on;
 }
 
 bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GError **error)
 {
     if (!ecfs_staged_change_begin (self, 0, error))
         return false;
-    int result = ftruncate (self->fd, (off_t) size) == 0 ? 0 : errno;
+    int result = ftruncate (ecfs_staged_fd (self), (off_t) size) == 0 ? 0 : errno;
     ecfs_mutex_lock (&self->table->lock);
     if (result == 0)
         self->size = size;
     if (result == 0 && size == 0) /* what comes now is all new */
         self->new_bytes = self->committed_bytes = 0;
     if (self->charged_bytes > self->size) {
+        ecfs_staged_room_made_locked (self->table, self->charged_bytes - self->size);
         self->table->staged_bytes -= self->charged_bytes - self->size;
         self->charged_bytes = self->size;
     }
@@ -445,8 +409,11 @@ bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns)
     ecfs_mutex_lock (&self->table->lock);
     self->mtime_ns = mtime_ns;
     self->ctime_ns = MAX (self->ctime_ns, ecfs_staged_now_ns ());
-    bool committed = self->generation == self->committed_generation;
+    bool committed = ecfs_staged_is_clean (self);
     ecfs_mutex_unlock (&self->table->lock);
+    g_autoptr (GError) error = NULL;
+    if (!committed && !ecfs_staged_apply_time (self, &error))
+        g_warning ("%s", error->message); /* it is lost with this process only */
     return committed;
 }
 
@@ -458,6 +425,7 @@ void ecfs_staged_release (EcfsStaged *self)
         self->n_writers--;
     ecfs_staged_step_locked (table, self);
     ecfs_mutex_unlock (&table->lock);
+    ecfs_staged_release_fd (self);
     ecfs_staged_unref (self);
 }
 

@@ -57,16 +57,29 @@ EcfsStaged *ecfs_staged_find (EcfsArchive *archive, uint64_t ino);
 EcfsStaged *ecfs_staged_ref (EcfsStaged *self);
 void ecfs_staged_unref (EcfsStaged *self); /* of find and ref; NULL is accepted */
 
-/** Local file to read from and write to with pread, pwrite, lseek. Belongs to self. */
+/** The same with its file open until ecfs_staged_read_end (), which takes the reference. NULL without an error: nothing
+ * of it is staged. */
+EcfsStaged *ecfs_staged_read_begin (EcfsArchive *archive, uint64_t ino, GError **error);
+void ecfs_staged_read_end (EcfsStaged *self); /* NULL is accepted */
+
+/** Local file to read from and write to with pread, pwrite, lseek: for writers, and for readers between read_begin and
+ * read_end. Belongs to self. */
 int ecfs_staged_fd (EcfsStaged *self);
 
 /**
  * Brackets every change of the file: begin says a change of up to @size more bytes follows (ENOSPC when staging has no
- * room), end that @n_new_bytes are in and the file has at least @size bytes now. Each begin that returned true needs
- * its end.
+ * room and none is being made), end that @n_new_bytes are in and the file has at least @size bytes now. Each begin that
+ * returned true needs its end. End returns false when the writer is to go on only after ecfs_staged_pause ().
  */
 bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error);
-void ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns);
+bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns);
+/**
+ * Calls done, without an error, when staging has room again, or nothing is stored for close_timeout: then further
+ * changes fail; and when an attempt that somebody insists on, and that this change has overtaken, is through.
+ */
+void ecfs_staged_pause (EcfsStaged *self, EcfsStagedDone done, void *user);
+/** The pause that was begun with @user ends soon, from another thread; nothing happens when it has ended. */
+void ecfs_staged_unpause (EcfsStaged *self, const void *user);
 /** ftruncate(2), with begin and end. */
 bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GError **error);
 
@@ -87,8 +100,11 @@ void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
 void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user);
 /** The flush that was begun with @user shall be answered as soon as staging is durable; the commit goes on behind. */
 void ecfs_staged_hurry (EcfsStaged *self, const void *user);
-/** fsync(2): staging and namespace durable on this machine. */
-void ecfs_staged_fsync (EcfsStaged *self, bool data_only, EcfsStagedDone done, void *user);
+/**
+ * fsync(2): staging and namespace durable on this machine; with fsync = remote the content of now committed, which may
+ * be hurried like a flush. Content without its size and name would not survive, so fdatasync(2) is the same.
+ */
+void ecfs_staged_fsync (EcfsStaged *self, EcfsStagedDone done, void *user);
 /** One writer less; gives back the reference of new or open. */
 void ecfs_staged_release (EcfsStaged *self);
 
@@ -102,8 +118,9 @@ bool ecfs_staged_is_newer (EcfsArchive *archive, uint64_t ino);
 
 /**
  * Calls done when everything that is flushed now is committed with its quorum, or in full with @full. @ino 0: all
- * files. Retries are brought forward. When attempts fail after this call, the first failure's text is the result (they
- * are retried all the same).
+ * files. Retries are brought forward. When attempts fail after this call, the error has a line for each of the first
+ * ten files, which names file and endpoints (they are retried all the same). What somebody writes and has not flushed
+ * is not waited for.
  */
 void ecfs_staged_wait (EcfsArchive *archive, uint64_t ino, bool full, EcfsStagedDone done, void *user);
 

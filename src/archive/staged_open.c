@@ -17,14 +17,14 @@ static bool is_zero (const uint8_t *bytes, size_t size)
     return size == 0 || (bytes[0] == 0 && memcmp (bytes, bytes + 1, size - 1) == 0);
 }
 
-static bool write_sparse (EcfsStaged *self, const uint8_t *bytes, size_t size, uint64_t offset, uint64_t *written,
-                          GError **error)
+static bool write_sparse (EcfsStaged *self, int fd, const uint8_t *bytes, size_t size, uint64_t offset,
+                          uint64_t *written, GError **error)
 {
     for (size_t done = 0; done < size; done += BLOCK_BYTES) {
         size_t part = MIN (size - done, BLOCK_BYTES);
         if (is_zero (bytes + done, part))
             continue;
-        int result = ecfs_pwrite_all (self->fd, bytes + done, part, offset + done);
+        int result = ecfs_pwrite_all (fd, bytes + done, part, offset + done);
         if (result != 0)
             return ecfs_fail_errno (error, -result, "staging/%s", self->name);
         *written += part;
@@ -32,7 +32,7 @@ static bool write_sparse (EcfsStaged *self, const uint8_t *bytes, size_t size, u
     return true;
 }
 
-static bool copy_extent (EcfsStaged *self, EcfsContent *content, const EcfsExtent *extent, uint8_t *buffer,
+static bool copy_extent (EcfsStaged *self, int fd, EcfsContent *content, const EcfsExtent *extent, uint8_t *buffer,
                          uint64_t *written, GError **error)
 {
     uint64_t end = MIN (extent->offset + extent->length, ecfs_content_size (content));
@@ -42,14 +42,14 @@ static bool copy_extent (EcfsStaged *self, EcfsContent *content, const EcfsExten
             return false;
         if (got == 0)
             return ecfs_fail (error, EIO, "inode %" PRIu64 ": its content ends at %" PRIu64 " bytes", self->ino, at);
-        if (!write_sparse (self, buffer, got, at, written, error))
+        if (!write_sparse (self, fd, buffer, got, at, written, error))
             return false;
         at += got;
     }
     return true;
 }
 
-static bool copy_content (EcfsStaged *self, uint64_t *ret_size, uint64_t *ret_written, GError **error)
+static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t *ret_written, GError **error)
 {
     EcfsContent *content = ecfs_content_open (self->table->archive, self->ino, error);
     if (content == NULL)
@@ -59,10 +59,10 @@ static bool copy_content (EcfsStaged *self, uint64_t *ret_size, uint64_t *ret_wr
     bool ok = true;
     *ret_written = 0;
     for (guint i = 0; ok && i < extents->len; i++)
-        ok = copy_extent (self, content, &g_array_index (extents, EcfsExtent, i), buffer, ret_written, error);
+        ok = copy_extent (self, fd, content, &g_array_index (extents, EcfsExtent, i), buffer, ret_written, error);
     *ret_size = ecfs_content_size (content);
     ecfs_content_unref (content);
-    if (ok && ftruncate (self->fd, (off_t) *ret_size) != 0)
+    if (ok && ftruncate (fd, (off_t) *ret_size) != 0)
         ok = ecfs_fail_errno (error, errno, "staging/%s", self->name);
     return ok;
 }
@@ -82,19 +82,25 @@ static bool may_rewrite (EcfsStaged *self, uint64_t size, bool truncate, GError 
     return true;
 }
 
-static bool create_file (EcfsStaged *self, bool truncate, GError **error)
+static int create_file (EcfsStaged *self, bool truncate, GError **error)
 {
     EcfsStagedTable *table = self->table;
     int64_t row = 0;
     if (truncate && !ecfs_catalog_staging_add (ecfs_archive_catalog (table->archive), self->ino, &row, error))
-        return false;
-    self->name = truncate ? ecfs_staged_row_name (row)
-                          : g_strdup_printf (ECFS_STAGED_COPY_PREFIX "%" PRIu64 ".%u", self->ino,
-                                             atomic_fetch_add (&table->serial, 1));
+        return -1;
+    self->name = truncate ? ecfs_staged_row_name (row, self->ino) : ecfs_staged_copy_name (table, self->ino);
     self->row = row;
     self->row_state = truncate ? (int) ECFS_STAGING_OPEN : ECFS_ROW_NONE;
-    self->fd = openat (table->dir_fd, self->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    return self->fd >= 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name);
+    int fd = openat (table->dir_fd, self->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd >= 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name) ? fd : -1;
+}
+
+static bool has_room (EcfsStaged *self, uint64_t size, GError **error)
+{
+    ecfs_mutex_lock (&self->table->lock);
+    bool ok = ecfs_staged_check_room_locked (self->table, size, error);
+    ecfs_mutex_unlock (&self->table->lock);
+    return ok;
 }
 
 /* Makes the staging file of an inode that nobody else sees as staged yet, so its fields need no lock. */
@@ -108,12 +114,16 @@ static bool begin_file (EcfsStaged *self, bool truncate, GError **error)
     if (!S_ISREG (attr.mode))
         return ecfs_fail (error, S_ISDIR (attr.mode) ? EISDIR : EINVAL, "inode %" PRIu64 " is no regular file",
                           self->ino);
-    if (!may_rewrite (self, attr.size, truncate, error) || !create_file (self, truncate, error))
+    if (!may_rewrite (self, attr.size, truncate, error) || !has_room (self, truncate ? 0 : attr.size, error))
         return false;
-    if (!truncate && !copy_content (self, &size, &written, error))
+    ecfs_autofd fd = create_file (self, truncate, error);
+    if (fd < 0)
+        return false;
+    if (!truncate && !copy_content (self, fd, &size, &written, error))
         return ecfs_prefix (error, "copying it up for writing");
 
     ecfs_mutex_lock (&self->table->lock);
+    ecfs_staged_take_fd_locked (self->table, self, ecfs_steal_fd (&fd), 1); /* a use of open_job's */
     self->size = size;
     self->mtime_ns = truncate ? ecfs_staged_now_ns () : attr.mtime_ns;
     self->ctime_ns = truncate ? self->mtime_ns : attr.ctime_ns;
@@ -128,18 +138,31 @@ static bool begin_file (EcfsStaged *self, bool truncate, GError **error)
 
 static void undo_file (EcfsStaged *self)
 {
-    if (self->fd >= 0)
+    if (self->name != NULL)
         (void) unlinkat (self->table->dir_fd, self->name, 0); /* it is moved away at the next mount at the latest */
     if (self->row != 0)
         (void) ecfs_catalog_staging_remove (ecfs_archive_catalog (self->table->archive), self->row,
                                             NULL); /* likewise */
 }
 
-/* A writer joins a file that is staged; its count is in already. */
+/* One writer less that never got to write. */
+static void turn_away (EcfsStaged *self)
+{
+    ecfs_mutex_lock (&self->table->lock);
+    self->n_writers -= self->n_writers > 0;
+    ecfs_staged_step_locked (self->table, self);
+    ecfs_mutex_unlock (&self->table->lock);
+    ecfs_staged_unref (self);
+}
+
+/* A writer joins a file that is staged; its count is in already, with a reference. */
 static void admit (EcfsStaged *self, EcfsOpener *opener, bool truncated)
 {
     g_autoptr (GError) error = NULL;
-    if (opener->truncate && !truncated && !ecfs_staged_truncate (self, 0, ecfs_staged_now_ns (), &error)) {
+    if (ecfs_staged_hold_fd (self, &error) < 0) {
+        turn_away (self);
+        self = NULL;
+    } else if (opener->truncate && !truncated && !ecfs_staged_truncate (self, 0, ecfs_staged_now_ns (), &error)) {
         ecfs_staged_release (self);
         self = NULL;
     }
@@ -171,12 +194,14 @@ static void open_succeeded (EcfsStaged *self, bool truncated)
     g_queue_init (&self->openers);
     self->n_writers = openers.length;
     self->opening = false;
+    ecfs_staged_step_locked (self->table, self);
     ecfs_mutex_unlock (&self->table->lock);
     EcfsOpener *opener;
     while ((opener = g_queue_pop_head (&openers)) != NULL) {
         admit (ecfs_staged_ref (self), opener, truncated);
         truncated = false;
     }
+    ecfs_staged_release_fd (self);
 }
 
 static void open_job (void *data)
@@ -217,6 +242,7 @@ void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
     if (admitted) {
         self->n_writers++;
         ecfs_staged_ref (self);
+        ecfs_staged_step_locked (table, self); /* it does not wait behind any more */
     }
     ecfs_mutex_unlock (&table->lock);
     if (admitted) {

@@ -1,6 +1,8 @@
 /*
- * What the parts of staged.h share: staged.c (table, changes, life cycle), staged_flow.c (durable, commit, backfill,
- * retry, wait), staged_open.c (opening and copying up), staged_recover.c (what an earlier mount left).
+ * What the parts of staged.h share: staged.c (table, life cycle, changes), staged_file.c (name, descriptor and time of
+ * the file in the staging directory), staged_open.c (opening and copying up), staged_flow.c (durable, commit, fill up,
+ * finish), staged_answer.c (flush, fsync, wait), staged_room.c (writers wait for room), staged_queue.c (whose turn it
+ * is), staged_recover.c (what an earlier mount left).
  *
  * One staged file, the fields that say where it is:
  *   opening                        being copied up; writers queue in `openers`, readers still take committed content
@@ -10,9 +12,11 @@
  *   attempt, attempt_generation    what a commit or backfill under way reads
  *   publishing                     the attempt was told that nothing moved: the row is about to be settled, so nobody
  *                                  else writes it until the attempt has ended
- *   row_state                      OPEN, QUEUED, STORED as in the catalog, or NONE: no row, the file equals committed
- *                                  content and is thrown away after a crash (its name is copy.INO.SERIAL, else the row)
- * step_locked () looks at these after every event and starts what is due next.
+ *   kept                           the attempt was published, but the catalog could not write that down: its end is
+ * open until a COMMIT succeeds, which another attempt (SETTLE) asks for. `publishing` stays row_state OPEN, QUEUED,
+ * STORED as in the catalog, or NONE: no row, the file equals committed content and is thrown away after a crash (its
+ * name is copy.INO.SERIAL, else ROW.INO) turn                           the queue in which it waits for what is due
+ * next (staged_queue.c) step_locked () looks at these after every event and starts or queues what is due next.
  */
 #ifndef ECFS_ARCHIVE_STAGED_PRIV_H
 #define ECFS_ARCHIVE_STAGED_PRIV_H
@@ -24,18 +28,33 @@
 #include <stdatomic.h>
 
 #define ECFS_STAGED_COPY_PREFIX "copy."
+#define ECFS_STAGED_PATIENCE    16   /* failures in a row until a common reason is assumed */
 #define ECFS_ROW_NONE           (-1) /* beside EcfsStagingState */
 
 typedef enum EcfsAttempt {
     ECFS_ATTEMPT_NONE,
     ECFS_ATTEMPT_COMMIT,
     ECFS_ATTEMPT_BACKFILL,
+    ECFS_ATTEMPT_SETTLE, /* asks whether what is kept is durable now */
 } EcfsAttempt;
+
+/* Where a file waits. The order of the first four is the order in which they get their turn. */
+typedef enum EcfsTurn {
+    ECFS_TURN_FLUSH,  /* somebody waits in close or fsync; by the order of asking */
+    ECFS_TURN_WAITED, /* somebody waits in ecfs_staged_wait (); oldest first, as the next two */
+    ECFS_TURN_COMMIT,
+    ECFS_TURN_FILL,
+    ECFS_TURN_LATER, /* an attempt failed: not before retry_us */
+    ECFS_N_TURNS,
+    ECFS_TURN_NONE = ECFS_N_TURNS,
+} EcfsTurn;
 
 /* A caller to be answered: with error, or NULL. */
 typedef struct EcfsAnswer {
     uint64_t want;       /* the generation it is about */
+    uint64_t order;      /* of asking */
     int64_t deadline_us; /* monotonic; of flushes */
+    bool insists;        /* on `want` being committed: a change that overtakes the attempt is no answer */
     GError *error;       /* owned */
     EcfsStagedDone done;
     void *user;
@@ -44,7 +63,10 @@ typedef struct EcfsAnswer {
 /* One ecfs_staged_wait (), shared by the files that it still waits for. */
 typedef struct EcfsWait {
     unsigned n_pending;
+    unsigned n_failed;
     bool full;
+    int code;          /* of the first failure */
+    GString *failures; /* a line for each of the first; NULL: none yet */
     EcfsAnswer *answer;
 } EcfsWait;
 
@@ -64,7 +86,6 @@ struct EcfsStaged {
     EcfsStagedTable *table; /* immutable */
     uint64_t ino;           /* immutable */
     atomic_uint n_refs;
-    int fd; /* immutable once opening is over */
 
     /* Written with both locks held, read with either. */
     int64_t row; /* 0: none */
@@ -73,16 +94,23 @@ struct EcfsStaged {
     bool name_durable; /* guarded by row_lock */
 
     /* Guarded by table->lock. */
+    int fd;             /* -1: closed; stays while n_fd_uses > 0 */
+    unsigned n_fd_uses; /* writers, readers, attempts */
+    GList idle;         /* in table->idle while it is open and nobody uses it */
     bool opening;
     bool unlinked; /* has no name left: nothing is committed any more */
     bool dropped;  /* nobody can reach it any more */
     bool full;     /* the committed content is stored in full */
     bool publishing;
+    bool kept;
+    bool kept_full; /* what `full` becomes when it is durable */
     bool durable_running;
     bool durable_failed; /* not tried again before the next change */
     bool finishing;
     bool gave_up; /* an attempt failed while stopping, or a writer had not flushed */
     bool in_table;
+    bool busy; /* counted in table->n_busy */
+    bool held; /* an attempt that somebody insists on was overtaken: writers wait for the next one */
     unsigned n_writers;
     unsigned n_changing; /* changes begun and not ended */
     unsigned n_failures; /* in a row */
@@ -92,21 +120,41 @@ struct EcfsStaged {
     uint64_t generation;
     uint64_t committed_generation;
     uint64_t durable_generation;
+    int64_t durable_mtime_ns;
     uint64_t new_bytes; /* since the last commit */
     uint64_t committed_bytes;
     uint64_t charged_bytes; /* part of table->staged_bytes */
     EcfsAttempt attempt;
+    bool attempt_paced;
     uint64_t attempt_generation;
     uint64_t attempt_new_bytes;
     uint64_t attempt_size;
     int64_t attempt_mtime_ns;
-    int64_t retry_us; /* monotonic; nothing behind is begun before */
-    char *failure;    /* why the last attempt failed; NULL */
-    GQueue openers;   /* of EcfsOpener */
-    GQueue flushes;   /* of EcfsAnswer: want their generation committed */
-    GQueue durables;  /* of EcfsAnswer: answered once their generation is durable */
-    GSList *waits;    /* of EcfsWaitEntry */
+    EcfsTurn turn;
+    uint64_t turn_key;    /* its place there, ascending */
+    GSequenceIter *place; /* NULL: ECFS_TURN_NONE */
+    uint64_t order;       /* when it came to be waiting behind; 0: not yet */
+    int64_t retry_us;     /* monotonic; nothing behind is begun before */
+    char *failure;        /* why the last attempt failed; NULL */
+    GQueue openers;       /* of EcfsOpener */
+    GQueue flushes;       /* of EcfsAnswer: want their generation committed */
+    GQueue durables;      /* of EcfsAnswer: answered once their generation is durable */
+    GSList *waits;        /* of EcfsWaitEntry */
 };
+
+/* A writer that waits for room, or for an attempt. */
+typedef struct EcfsPaused {
+    EcfsStaged *staged; /* a reference */
+    bool ended;         /* whatever the reason for it was */
+    EcfsAnswer *answer;
+} EcfsPaused;
+
+/* Attempts behind of one kind. Failures in a row, of different files, are taken for a common reason. */
+typedef struct EcfsPace {
+    unsigned n_running;
+    unsigned n_failures;
+    int64_t not_before_us;
+} EcfsPace;
 
 struct EcfsStagedTable {
     EcfsMutex lock;
@@ -119,7 +167,15 @@ struct EcfsStagedTable {
     atomic_uint serial;      /* for names of copies */
 
     /* Guarded by lock. */
-    GHashTable *files;    /* &ino → EcfsStaged, a reference each */
+    GHashTable *files;              /* &ino → EcfsStaged, a reference each */
+    GSequence *turns[ECFS_N_TURNS]; /* of EcfsStaged by turn_key; borrowed */
+    GHashTable *flushing;           /* set of EcfsStaged whose flushes have deadlines; borrowed */
+    EcfsPace commit_pace, fill_pace;
+    unsigned n_attempts; /* under way */
+    unsigned n_busy;     /* files that stop waits for */
+    uint64_t last_order;
+    GQueue idle;          /* of EcfsStaged: open and not in use, oldest first; borrowed */
+    GByteArray *was_down; /* endpoints by position, when the timer looked last */
     EcfsWorkers *workers; /* local work only; NULL once stopped */
     EcfsWorkers *copiers; /* copying up: waits for endpoints */
     pthread_t timer;
@@ -129,6 +185,9 @@ struct EcfsStagedTable {
     uint64_t staged_bytes;
     uint64_t free_bytes; /* of the disk, at free_us, less what was begun since */
     int64_t free_us;
+    GQueue paused;         /* of EcfsPaused: writers that wait */
+    int64_t room_until_us; /* they wait for room until then; moved by everything that leaves */
+    bool out_of_room;      /* nothing left until then: writers fail until something does */
 };
 
 /* staged.c */
@@ -136,23 +195,83 @@ EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino);
 void ecfs_staged_insert_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t bytes) ECFS_REQUIRES (table->lock);
-char *ecfs_staged_row_name (int64_t row);
 /** A change begins in a file without row or with a STORED one: a row OPEN again. */
 bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error) ECFS_REQUIRES (self->row_lock);
 int64_t ecfs_staged_now_ns (void); /* real time */
+bool ecfs_staged_is_clean (const EcfsStaged *self);
 
-/* staged_flow.c */
+/* staged_file.c */
+char *ecfs_staged_row_name (int64_t row, uint64_t ino);
+char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino);
+/** The inode in the name of a file that has or had a row; false: it is no such name. */
+bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino);
+/** Renames the file; the caller stores the new name, which is taken. */
+bool ecfs_staged_rename (EcfsStaged *self, char *name, GError **error) ECFS_REQUIRES (self->row_lock);
+/** One more user of the open file; -1 and an error (ENOENT: it has left staging). */
+int ecfs_staged_hold_fd (EcfsStaged *self, GError **error);
+void ecfs_staged_release_fd (EcfsStaged *self);
+/** Gives a file that just was created to its first users. */
+void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int fd, unsigned n_uses)
+    ECFS_REQUIRES (table->lock);
+/** Takes it off the open files that nobody uses, and closes it when it was one. */
+void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The file gets the time that its content has: whoever commits it after a crash finds it there. */
+bool ecfs_staged_apply_time (EcfsStaged *self, GError **error);
+
+/* staged_answer.c */
 EcfsAnswer *ecfs_answer_new (EcfsStagedDone done, void *user);
+/** The first error stays. */
+void ecfs_answer_take_error (EcfsAnswer *answer, const GError *error);
 /** Answers and frees all; no lock may be held. */
 void ecfs_answer_all (GQueue *answers);
-void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error);
 /** Moves who waits for this file to @answers, with @error (NULL: the file has no name any more, all is well). */
 void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, GQueue *answers)
     ECFS_REQUIRES (table->lock);
-/** Removes a file that nobody needs from table, staging area and catalog. */
-void ecfs_staged_finish (EcfsStaged *self);
+/** Flushes whose attempt has ended: satisfied, failed, or in need of another one. */
+void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, bool overtaken,
+                                        GQueue *answers) ECFS_REQUIRES (table->lock);
+/** Waits that have what they want; with @all the others too, as failed. */
+void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool all, const GError *error,
+                                      GQueue *answers) ECFS_REQUIRES (table->lock);
+/** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
+int64_t ecfs_staged_expire_flushes_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
+
+/* staged_flow.c */
+void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAttempt kind)
+    ECFS_REQUIRES (table->lock);
+bool ecfs_staged_may_finish_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_start_finish_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+
+/* staged_queue.c */
+void ecfs_staged_queues_init (EcfsStagedTable *table);
+void ecfs_staged_queues_clear (EcfsStagedTable *table);
+/** Starts or queues what is due next of a file; both in one, or first all files and then whose turn it is. */
+void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_dispatch_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
+/** It leaves the table: nothing of it is due any more. */
+void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+typedef enum EcfsVerdict {
+    ECFS_VERDICT_GOOD,
+    ECFS_VERDICT_BAD,  /* it failed for a reason that others may have too */
+    ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
+} EcfsVerdict;
+
+/** Its attempt, which `attempt` still names, has ended. */
+void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsVerdict verdict)
+    ECFS_REQUIRES (table->lock);
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 void *ecfs_staged_timer (void *table);
+
+/* staged_room.c */
+bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);
+bool ecfs_staged_is_over_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
+/** Bytes have left staging. */
+void ecfs_staged_room_made_locked (EcfsStagedTable *table, uint64_t bytes) ECFS_REQUIRES (table->lock);
+/** Moves writers that may go on to @answers. Returns when to look again. */
+int64_t ecfs_staged_resume_locked (EcfsStagedTable *table, int64_t now_us, GQueue *answers) ECFS_REQUIRES (table->lock);
 
 /* staged_recover.c */
 /** Opens a directory of the archive, made when absent; -1 and an error. */

@@ -93,19 +93,19 @@ static bool recover_open (Recovery *self, const EcfsStagingRow *row, const char 
     return (!row->fresh || remove_fresh (self, row->ino, error)) && forget_row (self, row, error);
 }
 
-static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, const EcfsAttr *attr, int fd,
+static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, const EcfsAttr *attr,
                                     const struct stat *st)
 {
     EcfsStaged *staged = ecfs_staged_alloc (self->table, row->ino);
     bool stored = row->state == ECFS_STAGING_STORED;
-    staged->fd = fd;
     staged->row = row->id;
     staged->row_state = (int) row->state;
-    staged->name = ecfs_staged_row_name (row->id);
+    staged->name = ecfs_staged_row_name (row->id, row->ino);
     staged->name_durable = true;
     /* What is stored has its size and times in the catalog; a row tells those of what was flushed and not stored. */
     staged->size = stored ? (uint64_t) st->st_size : MIN (row->size, (uint64_t) st->st_size);
     staged->mtime_ns = stored ? attr->mtime_ns : (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    staged->durable_mtime_ns = staged->mtime_ns;
     staged->generation = staged->durable_generation = 1;
     staged->committed_generation = stored ? 1 : 0;
     staged->new_bytes = stored ? 0 : staged->size;
@@ -145,8 +145,9 @@ static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const Ec
     g_autoptr (GError) reason = NULL;
     if (row->state == ECFS_STAGING_STORED && !ecfs_staged_verify (self->catalog, row->ino, fd, &reason))
         return recover_torn (self, row, name, reason, error);
-    EcfsStaged *staged = staged_from_row (self, row, attr, ecfs_steal_fd (&fd), &st);
+    EcfsStaged *staged = staged_from_row (self, row, attr, &st);
     ecfs_mutex_lock (&self->table->lock);
+    staged->order = ++self->table->last_order;
     ecfs_staged_insert_locked (self->table, staged);
     ecfs_staged_charge_locked (self->table, staged, staged->size);
     ecfs_mutex_unlock (&self->table->lock);
@@ -157,7 +158,7 @@ static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const Ec
 
 static bool recover_row (Recovery *self, const EcfsStagingRow *row, GError **error)
 {
-    g_autofree char *name = ecfs_staged_row_name (row->id);
+    g_autofree char *name = ecfs_staged_row_name (row->id, row->ino);
     EcfsAttr attr;
     g_autoptr (GError) local = NULL;
     bool known = ecfs_catalog_getattr (self->catalog, row->ino, &attr, &local);
@@ -188,13 +189,28 @@ static GHashTable *known_names (EcfsStagedTable *table)
     return names;
 }
 
+/* Its row went with the commit of what is in it, or with its inode, and the file was to go next. */
+static bool is_stored (Recovery *self, const char *name, uint64_t ino)
+{
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_catalog_getattr (self->catalog, ino, &attr, &error))
+        return g_error_matches (error, ECFS_ERROR, ENOENT);
+    ecfs_autofd fd = openat (self->table->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    return fd >= 0 && ecfs_staged_verify (self->catalog, ino, fd, NULL);
+}
+
 static bool recover_stray (Recovery *self, GHashTable *known, const char *name, GError **error)
 {
+    uint64_t ino;
+    bool had_row = ecfs_staged_parse_name (name, &ino);
     if (strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || g_hash_table_contains (known, name))
         return true;
-    if (g_str_has_prefix (name, ECFS_STAGED_COPY_PREFIX)) /* equal to committed content */
+    if (g_str_has_prefix (name, ECFS_STAGED_COPY_PREFIX) /* equal to committed content */
+        || (had_row && is_stored (self, name, ino)))
         return unlinkat (self->table->dir_fd, name, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", name);
-    return keep_interrupted (self, name, "stray", error);
+    g_autofree char *path = had_row ? ecfs_catalog_path (self->catalog, ino) : g_strdup ("stray");
+    return keep_interrupted (self, name, path, error);
 }
 
 static bool recover_strays (Recovery *self, GError **error)
@@ -221,6 +237,12 @@ int ecfs_staged_open_dir (EcfsArchive *archive, const char *name, GError **error
     return fd >= 0 || ecfs_fail_errno (error, errno, "%s: cannot open it", path) ? fd : -1;
 }
 
+static int by_age (gconstpointer a, gconstpointer b)
+{
+    const EcfsStagingRow *const *left = a, *const *right = b;
+    return (*left)->since_ns < (*right)->since_ns ? -1 : (*left)->since_ns > (*right)->since_ns;
+}
+
 bool ecfs_staged_recover (EcfsStagedTable *table, GError **error)
 {
     ecfs_autofd interrupted_fd = ecfs_staged_open_dir (table->archive, "interrupted", error);
@@ -231,6 +253,7 @@ bool ecfs_staged_recover (EcfsStagedTable *table, GError **error)
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self.catalog, error);
     if (rows == NULL)
         return false;
+    g_ptr_array_sort (rows, by_age); /* they are stored in this order */
     for (guint i = 0; i < rows->len; i++) {
         if (!recover_row (&self, rows->pdata[i], error))
             return ecfs_prefix (error, "recovering staged files");

@@ -148,7 +148,7 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
         data.buf[0].fd = ecfs_staged_fd (staged);
         data.buf[0].pos = offset;
         fuse_reply_data (req, &data, 0);
-        ecfs_staged_unref (staged);
+        ecfs_staged_read_end (staged);
     } else if (content != NULL) {
         Request *request = g_new (Request, 1);
         *request = (Request){.req = req, .ino = ino};
@@ -203,11 +203,71 @@ static void op_lseek (fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, 
         fuse_reply_err (req, ENXIO);
     else
         fuse_reply_lseek (req, found);
-    ecfs_staged_unref (staged);
+    ecfs_staged_read_end (staged);
     ecfs_content_unref (content);
 }
 
 /* Writing */
+
+/* A change that is done, and whose caller waits for room. Two hold it: who began it, and the answer. */
+typedef struct Pause {
+    fuse_req_t req;
+    EcfsStaged *staged;
+    size_t n_written;
+    bool is_write;
+    atomic_uint n_refs;
+    atomic_bool interrupted;
+} Pause;
+
+static void pause_unref (Pause *self)
+{
+    if (atomic_fetch_sub (&self->n_refs, 1) != 1)
+        return;
+    ecfs_staged_unref (self->staged);
+    g_free (self);
+}
+
+static void pause_ended (void *user, const GError *error)
+{
+    Pause *self = user;
+    (void) error;                                    /* what follows fails where there is no room */
+    fuse_req_interrupt_func (self->req, NULL, NULL); /* returns when no interrupt is being handled any more */
+    if (self->is_write)
+        fuse_reply_write (self->req, self->n_written);
+    else
+        fuse_reply_err (self->req, 0);
+    pause_unref (self);
+}
+
+static void pause_interrupted (fuse_req_t req, void *user)
+{
+    Pause *self = user;
+    (void) req;
+    atomic_store (&self->interrupted, true);
+    ecfs_staged_unpause (self->staged, self);
+}
+
+/* Answers a change, at once where it @may_go_on. */
+static void reply_change (fuse_req_t req, EcfsStaged *staged, bool may_go_on, bool is_write, size_t n_written)
+{
+    if (may_go_on && is_write) {
+        fuse_reply_write (req, n_written);
+        return;
+    }
+    if (may_go_on) {
+        fuse_reply_err (req, 0);
+        return;
+    }
+    Pause *self = g_new (Pause, 1);
+    *self = (Pause){.req = req, .staged = ecfs_staged_ref (staged), .n_written = n_written, .is_write = is_write};
+    atomic_init (&self->n_refs, 2);
+    atomic_init (&self->interrupted, false);
+    fuse_req_interrupt_func (req, pause_interrupted, self);
+    ecfs_staged_pause (staged, pause_ended, self);
+    if (atomic_load (&self->interrupted)) /* perhaps before it could be found */
+        ecfs_staged_unpause (self->staged, self);
+    pause_unref (self);
+}
 
 static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *from, off_t offset,
                           struct fuse_file_info *fi)
@@ -229,11 +289,11 @@ static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *fr
     to.buf[0].pos = offset;
     ssize_t written = fuse_buf_copy (&to, from, 0);
     size_t n_new = written > 0 ? (size_t) written : 0;
-    ecfs_staged_change_end (staged, n_new, n_new > 0 ? (uint64_t) offset + n_new : 0, now_ns ());
+    bool may_go_on = ecfs_staged_change_end (staged, n_new, n_new > 0 ? (uint64_t) offset + n_new : 0, now_ns ());
     if (written < 0)
         fuse_reply_err (req, (int) -written);
     else
-        fuse_reply_write (req, n_new);
+        reply_change (req, staged, may_go_on, true, n_new);
 }
 
 static void op_fallocate (fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -252,8 +312,11 @@ static void op_fallocate (fuse_req_t req, fuse_ino_t ino, int mode, off_t offset
     }
     int result = fallocate (ecfs_staged_fd (staged), mode, offset, length) == 0 ? 0 : errno;
     bool grows = result == 0 && !(mode & FALLOC_FL_KEEP_SIZE);
-    ecfs_staged_change_end (staged, 0, grows ? (uint64_t) offset + (uint64_t) length : 0, now_ns ());
-    fuse_reply_err (req, result);
+    bool may_go_on = ecfs_staged_change_end (staged, 0, grows ? (uint64_t) offset + (uint64_t) length : 0, now_ns ());
+    if (result != 0)
+        fuse_reply_err (req, result);
+    else
+        reply_change (req, staged, may_go_on, false, 0);
 }
 
 typedef struct Truncate {
@@ -310,6 +373,7 @@ void ecfs_fs_truncate (EcfsFs *self, uint64_t ino, EcfsHandle *handle, uint64_t 
 typedef struct Flush {
     fuse_req_t req;
     uint64_t ino;
+    const char *operation;
     EcfsStaged *staged;
     atomic_uint n_refs;
     atomic_bool killed;
@@ -330,7 +394,7 @@ static void flushed (void *user, const GError *error)
     if (error == NULL)
         fuse_reply_err (self->req, 0);
     else
-        ecfs_fs_reply_error (self->req, self->ino, "close", error);
+        ecfs_fs_reply_error (self->req, self->ino, self->operation, error);
     flush_unref (self);
 }
 
@@ -343,50 +407,45 @@ static void flush_interrupted (fuse_req_t req, void *user)
     ecfs_staged_hurry (self->staged, self);
 }
 
-static void op_flush (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* Takes the reference to @staged. */
+static void flush (fuse_req_t req, uint64_t ino, const char *operation, EcfsStaged *staged,
+                   void (*begin) (EcfsStaged *staged, EcfsStagedDone done, void *user))
 {
-    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
-    if (staged == NULL) {
-        fuse_reply_err (req, 0);
-        return;
-    }
     Flush *self = g_new0 (Flush, 1);
     self->req = req;
     self->ino = ino;
-    self->staged = ecfs_staged_ref (staged);
+    self->operation = operation;
+    self->staged = staged;
     atomic_init (&self->n_refs, 2);
     atomic_init (&self->killed, ecfs_fs_is_killed (fuse_req_ctx (req)->pid));
     fuse_req_interrupt_func (req, flush_interrupted, self);
-    ecfs_staged_flush (staged, flushed, self);
+    begin (staged, flushed, self);
     if (atomic_load (&self->killed)) /* perhaps before it could be found */
         ecfs_staged_hurry (self->staged, self);
     flush_unref (self);
 }
 
-static void synced (void *user, const GError *error)
+static void op_flush (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    Request *request = user;
-    if (error == NULL)
-        fuse_reply_err (request->req, 0);
+    EcfsStaged *staged = ecfs_handle_of (fi)->staged;
+    if (staged == NULL)
+        fuse_reply_err (req, 0);
     else
-        ecfs_fs_reply_error (request->req, request->ino, "fsync", error);
-    g_free (request);
+        flush (req, ino, "close", ecfs_staged_ref (staged), ecfs_staged_flush);
 }
 
 static void op_fsync (fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
-    EcfsFs *self = ecfs_fs_of (req);
-    Request *request = g_new (Request, 1);
-    *request = (Request){.req = req, .ino = ino};
-    EcfsStaged *staged = ecfs_staged_find (self->archive, ino);
+    EcfsStaged *staged = ecfs_staged_find (ecfs_fs_of (req)->archive, ino);
     if (staged != NULL) {
-        ecfs_staged_fsync (staged, data_only != 0, synced, request);
-        ecfs_staged_unref (staged);
+        flush (req, ino, "fsync", staged, ecfs_staged_fsync);
         return;
     }
     g_autoptr (GError) error = NULL;
-    (void) !ecfs_catalog_barrier (self->catalog, &error); /* error says it */
-    synced (request, error);
+    if (ecfs_catalog_barrier (ecfs_fs_of (req)->catalog, &error))
+        fuse_reply_err (req, 0);
+    else
+        ecfs_fs_reply_error (req, ino, "fsync", error);
 }
 
 void ecfs_fs_file_ops (struct fuse_lowlevel_ops *ops)

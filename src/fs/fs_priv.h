@@ -88,7 +88,8 @@ EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged);
 void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle);
 /** Someone begins to write: committed content is looked up anew when nothing is staged any more. */
 void ecfs_fs_forget_content (EcfsFs *self, uint64_t ino);
-/** The staged file to read from, or NULL and committed content in *ret_content (or an error). */
+/** The staged file to read from, for ecfs_staged_read_end (); or NULL and committed content in *ret_content (or an
+ * error). */
 EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error);
 
 /* The operations of each part. */

@@ -59,7 +59,7 @@ static bool is_ordinary (int code)
 /* What programs understand; our own shades of "not now" would confuse them. */
 static int errno_for_programs (int code)
 {
-    static const int told[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EBUSY, EINTR, ENOMEM};
+    static const int told[] = {ENOSPC, EDQUOT, EROFS, EFBIG, EACCES, EBUSY, EINTR, ENOMEM, EMFILE, ENFILE};
     for (size_t i = 0; i < G_N_ELEMENTS (told); i++) {
         if (code == told[i])
             return code;
@@ -275,9 +275,12 @@ EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_conten
     unsigned epoch;
     /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
     EcfsContent *content = kept_content (self, ino, &epoch);
-    EcfsStaged *staged = ecfs_staged_find (self->archive, ino);
-    if (staged != NULL) {
+    GError *reason = NULL;
+    EcfsStaged *staged = ecfs_staged_read_begin (self->archive, ino, &reason);
+    if (staged != NULL || reason != NULL) {
         ecfs_content_unref (content);
+        if (reason != NULL)
+            g_propagate_error (error, reason);
         return staged;
     }
     if (content == NULL) {

@@ -34,28 +34,47 @@ void done (void *user, const GError *error)
     opened (user, NULL, error);
 }
 
-/* Waits and frees; the code of the error, or 0. */
-int code_of (Answer *answer, EcfsStaged **ret_staged)
+bool is_answered (Answer *answer)
+{
+    ecfs_mutex_lock (&answer->lock);
+    bool is_done = answer->done;
+    ecfs_mutex_unlock (&answer->lock);
+    return is_done;
+}
+
+GError *error_of (Answer *answer, EcfsStaged **ret_staged)
 {
     int64_t deadline_us = ecfs_now_us () + PATIENCE_US;
     ecfs_mutex_lock (&answer->lock);
     while (!answer->done)
         g_assert_true (ecfs_cond_wait_until (&answer->cond, &answer->lock, deadline_us) || answer->done);
     ecfs_mutex_unlock (&answer->lock);
-    int code = ecfs_errno (answer->error);
+    GError *error = answer->error;
     if (ret_staged != NULL)
         *ret_staged = answer->staged;
-    g_clear_error (&answer->error);
     ecfs_cond_clear (&answer->cond);
     ecfs_mutex_clear (&answer->lock);
     g_free (answer);
-    return code;
+    return error;
+}
+
+int code_of (Answer *answer, EcfsStaged **ret_staged)
+{
+    g_autoptr (GError) error = error_of (answer, ret_staged);
+    return ecfs_errno (error);
 }
 
 int flush (EcfsStaged *staged)
 {
     Answer *answer = answer_new ();
     ecfs_staged_flush (staged, done, answer);
+    return code_of (answer, NULL);
+}
+
+int sync_file (EcfsStaged *staged)
+{
+    Answer *answer = answer_new ();
+    ecfs_staged_fsync (staged, done, answer);
     return code_of (answer, NULL);
 }
 
@@ -102,7 +121,7 @@ void put (EcfsStaged *staged, const void *bytes, size_t size, uint64_t offset)
     ecfs_staged_change_begin (staged, size, &error);
     g_assert_no_error (error);
     g_assert_cmpint (ecfs_pwrite_all (ecfs_staged_fd (staged), bytes, size, offset), ==, 0);
-    ecfs_staged_change_end (staged, size, offset + size, 1234567890123456789);
+    (void) ecfs_staged_change_end (staged, size, offset + size, 1234567890123456789); /* tests do not pause */
 }
 
 uint64_t store (Fixture *fixture, const char *name, const void *bytes, size_t size)

@@ -23,11 +23,14 @@ Answer *answer_new (void);
 /* Callbacks with an Answer as user. */
 void opened (void *user, EcfsStaged *staged, const GError *error);
 void done (void *user, const GError *error);
-/* Waits and frees; the code of the error, or 0. @ret_staged may be NULL. */
+/* Waits and frees; the error, or its code, or NULL and 0. @ret_staged may be NULL. */
+GError *error_of (Answer *answer, EcfsStaged **ret_staged);
 int code_of (Answer *answer, EcfsStaged **ret_staged);
+bool is_answered (Answer *answer);
 
 /* Each waits for its answer and returns the code of the error, or 0. */
 int flush (EcfsStaged *staged);
+int sync_file (EcfsStaged *staged);
 int wait_for_all (Fixture *fixture, bool full);
 int open_file (Fixture *fixture, uint64_t ino, bool truncate, EcfsStaged **ret_staged);
 void wait_until_stored (Fixture *fixture);

@@ -19,13 +19,13 @@ typedef struct Outcome {
     GError *error;
 } Outcome;
 
-static void committed (void *user, bool full, const GError *error)
+static void committed (void *user, const EcfsOutcome *end)
 {
     Outcome *outcome = user;
     ecfs_mutex_lock (&outcome->lock);
     outcome->done = true;
-    outcome->full = full;
-    outcome->error = error == NULL ? NULL : g_error_copy (error);
+    outcome->full = end->full;
+    outcome->error = end->error == NULL ? NULL : g_error_copy (end->error);
     ecfs_cond_signal (&outcome->cond);
     ecfs_mutex_unlock (&outcome->lock);
 }

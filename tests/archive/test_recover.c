@@ -51,6 +51,54 @@ static void test_crash_after_flush (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 0);
 }
 
+/* As cp -p and rsync do it: the time comes behind the close. */
+static void set_time_after_close (Fixture *fixture)
+{
+    uint64_t ino;
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put (staged, "closed", 6, 0);
+    g_assert_cmpint (flush (staged), ==, 0);
+    hide_three (fixture, true); /* nothing is committed before the end */
+    ecfs_staged_release (staged);
+    staged = ecfs_staged_find (fixture->archive, ino);
+    g_assert_false (ecfs_staged_set_mtime (staged, -1000000007));
+    ecfs_staged_unref (staged);
+}
+
+static void test_time_after_close (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    crash (fixture, set_time_after_close);
+    g_assert_true (exists (fixture, "file", &attr));
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
+    g_assert_cmpint (attr.mtime_ns, ==, -1000000007);
+    hide_three (fixture, false);
+    wait_until_stored (fixture);
+    g_assert_true (exists (fixture, "file", &attr));
+    g_assert_cmpint (attr.mtime_ns, ==, -1000000007);
+    assert_content (fixture, attr.ino, (const uint8_t *) "closed", 6);
+}
+
+/* As after a crash between the commit and the end of the staging file: content as stored, and other content. */
+static void test_crash_before_staging_goes (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *bytes = random_bytes (LARGE);
+    uint64_t ino = store (fixture, "file", bytes, LARGE);
+    wait_until_staging_is_empty (fixture);
+    for (unsigned same = 0; same < 2; same++) {
+        (void) stop (fixture);
+        g_autofree char *path = g_strdup_printf ("%s/staging/77.%" G_GUINT64_FORMAT, fixture->directory, ino);
+        g_assert_true (g_file_set_contents (path, (const char *) bytes, same ? LARGE : LARGE - 1, NULL));
+        reopen (fixture);
+        start (fixture);
+        g_assert_cmpuint (count_in (fixture, "staging"), ==, 0);
+        g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 1); /* of the first round */
+        assert_content (fixture, ino, bytes, LARGE);
+    }
+    g_autofree char *kept = g_strdup_printf ("%s/interrupted/file.77.%" G_GUINT64_FORMAT, fixture->directory, ino);
+    g_assert_true (g_file_test (kept, G_FILE_TEST_EXISTS)); /* named after what it was */
+}
+
 static void change_what_is_not_full (Fixture *fixture)
 {
     hide_endpoint (fixture, 1, true);
@@ -76,7 +124,7 @@ static void tear_what_is_not_full (Fixture *fixture)
     g_autofree uint8_t *zeros = g_malloc0 (LARGE);
     hide_endpoint (fixture, 1, true);
     uint64_t ino = store (fixture, "file", zeros, LARGE);
-    EcfsStaged *staged = ecfs_staged_find (fixture->archive, ino);
+    EcfsStaged *staged = ecfs_staged_read_begin (fixture->archive, ino, NULL);
     g_assert_cmpint (ecfs_pwrite_all (ecfs_staged_fd (staged), "half", 4, 0), ==, 0);
 }
 
@@ -238,6 +286,8 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     ADD ("crash-before-flush-keeps-bytes-apart", NULL, test_crash_before_flush);
     ADD ("crash-after-flush-commits-what-was-flushed", async, test_crash_after_flush);
+    ADD ("crash-after-utimens-keeps-the-time", async, test_time_after_close);
+    ADD ("crash-before-a-stored-copy-goes-is-not-told", NULL, test_crash_before_staging_goes);
     ADD ("crash-in-a-later-change-keeps-name-and-content", NULL, test_crash_in_a_later_change);
     ADD ("crash-that-tears-what-is-not-full-keeps-what-is-stored", NULL, test_crash_that_tears_what_is_not_full);
     ADD ("what-is-not-full-is-the-same-after-remounting", NULL, test_not_full_after_remount);
