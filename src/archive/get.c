@@ -81,19 +81,9 @@ static bool set_xattrs (Get *get, int fd, uint64_t ino, GError **error)
     return true;
 }
 
-static struct timespec to_timespec (int64_t ns)
-{
-    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    if (time.tv_nsec < 0) {
-        time.tv_sec--;
-        time.tv_nsec += 1000000000;
-    }
-    return time;
-}
-
 static bool set_attributes (int fd, const EcfsAttr *attr, GError **error)
 {
-    struct timespec times[2] = {to_timespec (attr->atime_ns), to_timespec (attr->mtime_ns)};
+    struct timespec times[2] = {ecfs_timespec (attr->atime_ns), ecfs_timespec (attr->mtime_ns)};
     mode_t mode = attr->mode & 07777;
     /* These give rights to an owner: not to another than was meant. */
     if (geteuid () != 0 && attr->uid != geteuid ())
@@ -345,7 +335,7 @@ static bool get_file (Get *get, Directory *to, const char *name, const char *pat
 /* Owner and times of what is no file and no directory. */
 static bool dress_special (Directory *to, const char *name, const EcfsAttr *attr, GError **error)
 {
-    struct timespec times[2] = {to_timespec (attr->atime_ns), to_timespec (attr->mtime_ns)};
+    struct timespec times[2] = {ecfs_timespec (attr->atime_ns), ecfs_timespec (attr->mtime_ns)};
     if (geteuid () == 0 && fchownat (to->fd, name, attr->uid, attr->gid, AT_SYMLINK_NOFOLLOW) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
     if (!S_ISLNK (attr->mode) && fchmodat (to->fd, name, attr->mode & 0777, 0) != 0) /* without the umask */

@@ -6,6 +6,7 @@
  */
 #include "archive/archive_priv.h"
 #include "archive/staged_priv.h"
+#include "util/io.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -165,16 +166,6 @@ void ecfs_staged_read_end (EcfsStaged *self)
 
 /* Time */
 
-static struct timespec timespec_of (int64_t ns)
-{
-    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    if (time.tv_nsec < 0) { /* before 1970 */
-        time.tv_nsec += 1000000000;
-        time.tv_sec--;
-    }
-    return time;
-}
-
 bool ecfs_staged_apply_time (EcfsStaged *self, GError **error)
 {
     EcfsStagedTable *table = self->table;
@@ -183,7 +174,7 @@ bool ecfs_staged_apply_time (EcfsStaged *self, GError **error)
         int64_t mtime_ns = self->mtime_ns;
         g_autofree char *name = g_strdup (self->name);
         ecfs_mutex_unlock (&table->lock);
-        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, timespec_of (mtime_ns)};
+        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, ecfs_timespec (mtime_ns)};
         int code = utimensat (table->dir_fd, name, times, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
         ecfs_mutex_lock (&table->lock);
         bool settled = self->mtime_ns == mtime_ns && strcmp (self->name, name) == 0;

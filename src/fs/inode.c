@@ -1,4 +1,5 @@
 #include "fs/fs_priv.h"
+#include "util/io.h"
 
 #include <sys/stat.h>
 
@@ -104,16 +105,6 @@ void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, c
 
 /* Attributes and entries */
 
-static struct timespec timespec_of (int64_t ns)
-{
-    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    if (time.tv_nsec < 0) { /* before 1970 */
-        time.tv_nsec += 1000000000;
-        time.tv_sec--;
-    }
-    return time;
-}
-
 void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
 {
     *ret_stat = (struct stat){.st_ino = attr->ino,
@@ -125,9 +116,9 @@ void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
                               .st_size = (off_t) attr->size,
                               .st_blksize = ECFS_BLOCK_BYTES,
                               .st_blocks = (blkcnt_t) ((attr->size + 511) / 512),
-                              .st_atim = timespec_of (attr->atime_ns),
-                              .st_mtim = timespec_of (attr->mtime_ns),
-                              .st_ctim = timespec_of (attr->ctime_ns)};
+                              .st_atim = ecfs_timespec (attr->atime_ns),
+                              .st_mtim = ecfs_timespec (attr->mtime_ns),
+                              .st_ctim = ecfs_timespec (attr->ctime_ns)};
 }
 
 static EcfsInode *get_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->lock)

@@ -146,3 +146,13 @@ bool ecfs_read_file (const char *path, size_t max_size, char **ret_bytes, size_t
         *ret_size = (size_t) got;
     return true;
 }
+
+struct timespec ecfs_timespec (int64_t ns)
+{
+    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    if (time.tv_nsec < 0) { /* before 1970 */
+        time.tv_nsec += 1000000000;
+        time.tv_sec--;
+    }
+    return time;
+}

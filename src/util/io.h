@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 
 /** Closes at the end of the scope when not -1; errno is preserved. */
 #define ecfs_autofd __attribute__ ((cleanup (ecfs_autofd_cleanup))) int
@@ -38,6 +39,9 @@ int ecfs_fsync_dir (int dir_fd, const char *path);
  * same directory, fsync, rename, fsync of the directory. The file gets @mode.
  */
 bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t mode, GError **error);
+
+/** A time in nanoseconds since 1970, also of before, as the system takes it. */
+struct timespec ecfs_timespec (int64_t ns);
 
 /** Reads a whole file of at most @max_size bytes; larger is EFBIG. The bytes get a NUL behind them. */
 bool ecfs_read_file (const char *path, size_t max_size, char **ret_bytes, size_t *ret_size, GError **error);
