@@ -559,13 +559,23 @@ static bool get_counters (EcfsCatalog *self, Counters *ret_counters, GError **er
     return true;
 }
 
-uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
+static Counters counters_now (EcfsCatalog *self)
 {
     Counters counters = {.sequence = 0};
     g_autoptr (GError) error = NULL;
     if (!READ (self, get_counters (self, &counters, &error)))
         g_warning ("%s", error->message);
-    return counters.sequence;
+    return counters;
+}
+
+uint64_t ecfs_catalog_sequence (EcfsCatalog *self)
+{
+    return counters_now (self).sequence;
+}
+
+int64_t ecfs_catalog_last_offset (EcfsCatalog *self)
+{
+    return (int64_t) counters_now (self).next_position - 1;
 }
 
 bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error)

@@ -166,6 +166,9 @@ typedef struct EcfsDirent {
  */
 GPtrArray *ecfs_catalog_readdir (EcfsCatalog *self, uint64_t ino, int64_t after, size_t max, GError **error);
 
+/** The highest offset that an entry of any directory has until now; what is made later has higher ones. */
+int64_t ecfs_catalog_last_offset (EcfsCatalog *self);
+
 /** The parent of a directory (the root's is the root). */
 bool ecfs_catalog_parent (EcfsCatalog *self, uint64_t ino, uint64_t *ret_parent, GError **error);
 

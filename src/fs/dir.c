@@ -1,4 +1,7 @@
-/* Listing directories. An offset is the catalog's plus two, for "." and "..", so a listing needs no state. */
+/*
+ * Listing directories. An offset is the catalog's plus two, for "." and "..". A listing ends where the directory ended
+ * when it began, so that somebody who makes an entry for each one that he reads comes to an end too.
+ */
 #include "fs/fs_priv.h"
 
 #include <sys/stat.h>
@@ -11,6 +14,7 @@
 typedef struct Listing {
     fuse_req_t req;
     EcfsFs *fs;
+    int64_t last; /* offset of the catalog */
     bool plus;
     unsigned moment; /* before any attributes were read */
     char *buffer;
@@ -59,17 +63,26 @@ static bool add_entries (Listing *self, uint64_t ino, int64_t offset, GError **e
         return false;
     for (guint i = 0; i < entries->len; i++) {
         EcfsDirent *entry = entries->pdata[i];
-        if (!add (self, entry->name, &entry->attr, true, entry->offset + OFFSET_DOTDOT))
+        if (entry->offset > self->last || !add (self, entry->name, &entry->attr, true, entry->offset + OFFSET_DOTDOT))
             break;
     }
     return true;
 }
 
-static void list (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+/* Beside a read-only mount somebody else may write, who gives offsets that this catalog's counter does not show yet. */
+static int64_t last_offset (EcfsFs *self)
+{
+    return self->readonly ? INT64_MAX : ecfs_catalog_last_offset (self->catalog);
+}
+
+static void list (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, EcfsHandle *handle, bool plus)
 {
     g_autofree char *buffer = g_malloc (size);
     Listing self = {.req = req, .fs = ecfs_fs_of (req), .plus = plus, .buffer = buffer, .size = size};
     self.moment = ecfs_staged_moment (self.fs->archive);
+    if (offset == 0) /* opened, or rewound */
+        atomic_store (&handle->at_end, last_offset (self.fs));
+    self.last = atomic_load (&handle->at_end);
     g_autoptr (GError) error = NULL;
     bool ok = add_dots (&self, ino, offset, &error);
     size_t dots_fit = size - self.used > PLUS_BYTES;
@@ -83,18 +96,20 @@ static void list (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, boo
 
 static void op_readdir (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
-    list (req, ino, size, offset, false);
+    list (req, ino, size, offset, ecfs_handle_of (fi), false);
 }
 
 static void op_readdirplus (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
-    list (req, ino, size, offset, true);
+    list (req, ino, size, offset, ecfs_handle_of (fi), true);
 }
 
 static void op_opendir (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     EcfsFs *self = ecfs_fs_of (req);
-    fi->fh = (uintptr_t) ecfs_fs_handle_new (self, ino, NULL);
+    EcfsHandle *handle = ecfs_fs_handle_new (self, ino, NULL);
+    atomic_store (&handle->at_end, last_offset (self)); /* the first reading may begin anywhere */
+    fi->fh = (uintptr_t) handle;
     fi->cache_readdir = fi->keep_cache = !self->readonly; /* the kernel forgets it with every change it makes */
     if (fuse_reply_open (req, fi) != 0)
         ecfs_fs_handle_free (self, ecfs_handle_of (fi));

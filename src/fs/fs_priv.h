@@ -47,10 +47,11 @@ typedef struct EcfsInode {
     EcfsContent *content;   /* committed content that was opened for reading; NULL: not yet */
 } EcfsInode;
 
-/* An open file. */
+/* An open file or directory. */
 typedef struct EcfsHandle {
-    EcfsInode *inode;   /* one of its n_handles */
-    EcfsStaged *staged; /* NULL: open for reading only */
+    EcfsInode *inode;            /* one of its n_handles */
+    EcfsStaged *staged;          /* NULL: open for reading only */
+    atomic_int_least64_t at_end; /* of a directory: what was made after its listing began is not in it */
 } EcfsHandle;
 
 static inline EcfsFs *ecfs_fs_of (fuse_req_t req)
