@@ -8,11 +8,12 @@
 
 #define VIRTUAL_PREFIX "user.ecfs."
 #define CAPABILITY     "security.capability"
+#define TRUSTED        "trusted."
 
 /* 0, or the errno for a name of no kind that is kept; access control lists (system.) would be kept and not obeyed. */
 static int check_name (const char *name)
 {
-    static const char *const kinds[] = {"user.", "trusted.", "security."};
+    static const char *const kinds[] = {"user.", TRUSTED, "security."};
     for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
         if (g_str_has_prefix (name, kinds[i]))
             return name[strlen (kinds[i])] == '\0' ? EINVAL : 0;
@@ -231,10 +232,25 @@ static void op_removexattr (fuse_req_t req, fuse_ino_t ino, const char *name)
         ecfs_fs_reply_error (req, ino, name, error);
 }
 
+/* What only root may read is not shown to others. */
+static void hide_trusted (GByteArray *names)
+{
+    for (guint at = 0; at < names->len;) {
+        const char *name = (const char *) names->data + at;
+        guint size = (guint) strlen (name) + 1;
+        if (g_str_has_prefix (name, TRUSTED))
+            g_byte_array_remove_range (names, at, size);
+        else
+            at += size;
+    }
+}
+
 static void op_listxattr (fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (GByteArray) names = ecfs_catalog_listxattr (ecfs_fs_of (req)->catalog, ino, &error);
+    if (names != NULL && fuse_req_ctx (req)->uid != 0)
+        hide_trusted (names);
     if (names != NULL)
         reply_value (req, names, size);
     else
