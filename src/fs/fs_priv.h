@@ -75,6 +75,10 @@ void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, c
 int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const GError *error);
 
 void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat);
+/** A program that runs as its owner or group, until somebody truncates it. */
+bool ecfs_fs_is_set_id (uint32_t mode);
+/** How long the kernel may keep attributes. */
+double ecfs_fs_attr_timeout_s (const EcfsFs *self, const EcfsAttr *attr);
 /** The kernel gets to know an inode: counts a lookup and fills what it is told. @attr was read after @moment
  * (staged.h).
  */

@@ -121,6 +121,17 @@ void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
                               .st_ctim = ecfs_timespec (attr->ctime_ns)};
 }
 
+bool ecfs_fs_is_set_id (uint32_t mode)
+{
+    return S_ISREG (mode) && ((mode & S_ISUID) || ((mode & S_ISGID) && (mode & S_IXGRP)));
+}
+
+/* The mode of such a program changes without the kernel's knowledge. */
+double ecfs_fs_attr_timeout_s (const EcfsFs *self, const EcfsAttr *attr)
+{
+    return ecfs_fs_is_set_id (attr->mode) ? 0 : self->timeout_s;
+}
+
 static EcfsInode *get_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->lock)
 {
     EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
@@ -140,7 +151,7 @@ void ecfs_fs_entry (EcfsFs *self, unsigned moment, EcfsAttr *attr, struct fuse_e
     ecfs_mutex_unlock (&self->lock);
     *ret_entry = (struct fuse_entry_param){.ino = attr->ino,
                                            .generation = 1, /* inode numbers are never reused */
-                                           .attr_timeout = self->timeout_s,
+                                           .attr_timeout = ecfs_fs_attr_timeout_s (self, attr),
                                            .entry_timeout = self->timeout_s};
     ecfs_fs_stat (attr, &ret_entry->attr);
 }

@@ -53,7 +53,7 @@ static void reply_attr (fuse_req_t req, unsigned moment, EcfsAttr *attr)
     struct stat st;
     ecfs_staged_overlay (self->archive, moment, attr);
     ecfs_fs_stat (attr, &st);
-    fuse_reply_attr (req, &st, self->timeout_s);
+    fuse_reply_attr (req, &st, ecfs_fs_attr_timeout_s (self, attr));
 }
 
 static void op_getattr (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
