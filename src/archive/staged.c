@@ -363,18 +363,14 @@ bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GE
     return result == 0 || ecfs_fail_errno (error, result, "staging/%" PRId64 ": cannot be truncated", self->row);
 }
 
-static void attr_locked (EcfsStaged *self, EcfsAttr *attr) ECFS_REQUIRES (self->table->lock)
+void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr)
 {
+    ecfs_staged_count_data (self, &attr->data_bytes);
+    ecfs_mutex_lock (&self->table->lock);
     attr->size = self->size;
     attr->mtime_ns = self->mtime_ns;
     self->ctime_ns = MAX (self->ctime_ns, attr->ctime_ns);
     attr->ctime_ns = self->ctime_ns;
-}
-
-void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr)
-{
-    ecfs_mutex_lock (&self->table->lock);
-    attr_locked (self, attr);
     ecfs_mutex_unlock (&self->table->lock);
 }
 

@@ -83,7 +83,7 @@ void ecfs_staged_unpause (EcfsStaged *self, const void *user);
 /** ftruncate(2), with begin and end. */
 bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GError **error);
 
-/** The size, mtime and ctime that the file has now, into *attr (others untouched). */
+/** The size, data_bytes, mtime and ctime that the file has now, into *attr (others untouched). */
 void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
 /** utimens. True: the content is committed, so the catalog has to be told as well. */
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);

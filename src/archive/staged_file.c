@@ -164,7 +164,26 @@ void ecfs_staged_read_end (EcfsStaged *self)
     ecfs_staged_unref (self);
 }
 
-/* Time */
+/* Size and time */
+
+void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes)
+{
+    EcfsStagedTable *table = self->table;
+    for (bool settled = false; !settled;) {
+        struct stat st;
+        ecfs_mutex_lock (&table->lock);
+        g_autofree char *name = g_strdup (self->name);
+        ecfs_mutex_unlock (&table->lock);
+        if (fstatat (table->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            bool inside = st.st_blocks == 0 && st.st_size > 0; /* of the inode, as some file systems keep a few bytes */
+            *bytes = inside ? 1 : (uint64_t) st.st_blocks * 512;
+            return;
+        }
+        ecfs_mutex_lock (&table->lock);
+        settled = strcmp (self->name, name) == 0;
+        ecfs_mutex_unlock (&table->lock);
+    }
+}
 
 bool ecfs_staged_apply_time (EcfsStaged *self, GError **error)
 {

@@ -215,6 +215,8 @@ void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int f
     ECFS_REQUIRES (table->lock);
 /** Takes it off the open files that nobody uses, and closes it when it was one. */
 void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
+void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
 /** The file gets the time that its content has: whoever commits it after a crash finds it there. */
 bool ecfs_staged_apply_time (EcfsStaged *self, GError **error);
 

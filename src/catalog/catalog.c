@@ -311,6 +311,16 @@ static bool configure (sqlite3 *db, const char *path, bool readonly, GError **er
     return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");
 }
 
+/* Reading needs the tables of this version; bringing older ones there is writing. */
+static bool is_current (const char *path, int version, GError **error)
+{
+    return version == ECFS_CATALOG_VERSION ||
+           ecfs_fail (error, ENOTSUP,
+                      "catalog %s has version %d, made by an earlier ecfs; mount the archive for writing "
+                      "once, which brings it to version %d",
+                      path, version, ECFS_CATALOG_VERSION);
+}
+
 static sqlite3 *open_db (const char *path, int flags, bool immutable, GError **error)
 {
     g_autofree char *absolute = g_canonicalize_filename (path, NULL);
@@ -323,7 +333,7 @@ static sqlite3 *open_db (const char *path, int flags, bool immutable, GError **e
     bool ok = rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");
     if (ok && configure (db, path, readonly, error) &&
         ((flags & SQLITE_OPEN_CREATE) != 0 || ecfs_schema_check (db, path, &version, error)) &&
-        (readonly || ecfs_schema_migrate (db, path, error)))
+        (readonly ? is_current (path, version, error) : ecfs_schema_migrate (db, path, error)))
         return db;
     (void) sqlite3_close (db); /* nothing was written */
     return NULL;

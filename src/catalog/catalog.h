@@ -70,6 +70,7 @@ typedef struct EcfsAttr {
     uint32_t gid;
     uint64_t rdev;
     uint64_t size; /* bytes: of content (staged, if there is such) for files, of the target for symlinks, else 0 */
+    uint64_t data_bytes; /* of committed content, without its holes */
     int64_t atime_ns;
     int64_t mtime_ns;
     int64_t ctime_ns;

@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        1
+#define ECFS_CATALOG_VERSION        2
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 
 /* What would cost a scan to find out; one row, written with each COMMIT. */

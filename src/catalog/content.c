@@ -244,6 +244,15 @@ static bool journal_content (EcfsCatalog *self, const Inode *inode, GError **err
     return true;
 }
 
+static bool count_data (EcfsCatalog *self, Inode *inode, GError **error)
+{
+    int64_t sum;
+    if (QUERY_NUMBER (self, EXTENT_SUM, &sum, error, INT (inode->attr.ino)) != 1)
+        return false;
+    inode->attr.data_bytes = (uint64_t) sum;
+    return true;
+}
+
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error)
 {
     uint64_t ino = inode->attr.ino;
@@ -253,8 +262,8 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
         return true;
     g_autoptr (GArray) extents = list_extents (self, ino, error);
     return extents != NULL && EXEC (self, EXTENT_DELETE_FROM, error, INT (ino), INT (size)) &&
-           EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && release_objects (self, extents, error) &&
-           journal_content (self, inode, error);
+           EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && count_data (self, inode, error) &&
+           release_objects (self, extents, error) && journal_content (self, inode, error);
 }
 
 /* Publishing */
@@ -388,7 +397,8 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     inode.attr.mtime_ns = publish->mtime_ns;
     inode.attr.ctime_ns = ecfs_real_ns ();
     return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
-           ecfs_inode_store (self, &inode, error) && journal_content (self, &inode, error) &&
+           count_data (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
+           journal_content (self, &inode, error) &&
            (publish->staging == 0 ||
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }

@@ -39,7 +39,8 @@ bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GEr
         !ecfs_column_u64 (query, column + 4, UINT32_MAX, &gid))
         return ecfs_bad_row (error, "inodes", row, "its links or owner are impossible");
     if (!ecfs_column_u64 (query, column + 6, INT64_MAX, &attr->size) ||
-        !ecfs_column_u64 (query, column + 11, INT64_MAX, &inode.committed_size))
+        !ecfs_column_u64 (query, column + 11, INT64_MAX, &inode.committed_size) ||
+        !ecfs_column_u64 (query, column + 13, INT64_MAX, &attr->data_bytes))
         return ecfs_bad_row (error, "inodes", row, "its size is impossible");
     if (!read_code (query, column + 12, &inode))
         return ecfs_bad_row (error, "inodes", row, "its code is impossible");
@@ -98,7 +99,7 @@ bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *targe
     return EXEC (self, INODE_INSERT, error, INT (attr->ino), INT (attr->mode), INT (attr->nlink), INT (attr->uid),
                  INT (attr->gid), INT (attr->rdev), INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns),
                  INT (attr->ctime_ns), INT (attr->btime_ns), INT (inode->committed_size),
-                 TEXT (inode->has_code ? inode->code : NULL),
+                 TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes),
                  target == NULL ? (Value){.type = VALUE_NULL} : NAME (target));
 }
 
@@ -107,7 +108,7 @@ bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error)
     const EcfsAttr *attr = &inode->attr;
     return EXEC (self, INODE_UPDATE, error, INT (attr->ino), INT (attr->mode), INT (attr->uid), INT (attr->gid),
                  INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns), INT (attr->ctime_ns),
-                 INT (inode->committed_size), TEXT (inode->has_code ? inode->code : NULL));
+                 INT (inode->committed_size), TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes));
 }
 
 bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error)

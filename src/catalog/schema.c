@@ -51,8 +51,14 @@ static const char schema_1[] =
     "CREATE INDEX deletions_by_endpoint ON deletions (endpoint, at_once, queued_ns);"
     "CREATE TABLE journal (seq INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, record BLOB NOT NULL) STRICT;";
 
+/* What files have beside their holes. */
+static const char schema_2[] =
+    "ALTER TABLE inodes ADD COLUMN data_bytes INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE inodes SET data_bytes = ifnull ((SELECT sum (length) FROM extents WHERE extents.ino = inodes.ino), 0) "
+    "  WHERE committed_size > 0;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

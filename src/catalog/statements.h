@@ -7,7 +7,7 @@
 
 #define INODE_COLUMNS                                                                                                  \
     "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
-    "i.committed_size, i.code"
+    "i.committed_size, i.code, i.data_bytes"
 #define OBJECT_COLUMNS   "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest"
 #define STAGING_COLUMNS  "id, ino, state, fresh, size, since_ns, error"
 #define DELETION_COLUMNS "id, object, idx, instance, endpoint"
@@ -29,9 +29,9 @@
        "journal_records = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
     X (INODE_INSERT, "INSERT INTO inodes (ino, mode, nlink, uid, gid, rdev, size, atime_ns, mtime_ns, ctime_ns, " \
-       "btime_ns, committed_size, code, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+       "btime_ns, committed_size, code, data_bytes, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X (INODE_UPDATE, "UPDATE inodes SET mode = ?2, uid = ?3, gid = ?4, size = ?5, atime_ns = ?6, mtime_ns = ?7, " \
-       "ctime_ns = ?8, committed_size = ?9, code = ?10 WHERE ino = ?1") \
+       "ctime_ns = ?8, committed_size = ?9, code = ?10, data_bytes = ?11 WHERE ino = ?1") \
     X (INODE_TOUCH, "UPDATE inodes SET mtime_ns = ?2, ctime_ns = ?3 WHERE ino = ?1") \
     X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
     X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
@@ -56,6 +56,7 @@
     X (XATTR_LIST, "SELECT name FROM xattrs WHERE ino = ? ORDER BY name") \
     X (XATTR_DELETE_ALL, "DELETE FROM xattrs WHERE ino = ?") \
     X (EXTENT_LIST, "SELECT start, length, object, object_start FROM extents WHERE ino = ? ORDER BY start") \
+    X (EXTENT_SUM, "SELECT ifnull (sum (length), 0) FROM extents WHERE ino = ?") \
     X (EXTENT_INSERT, "INSERT INTO extents (ino, start, length, object, object_start) VALUES (?, ?, ?, ?, ?)") \
     X (EXTENT_DELETE_ALL, "DELETE FROM extents WHERE ino = ?") \
     X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \

@@ -115,7 +115,7 @@ void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
                               .st_rdev = attr->rdev,
                               .st_size = (off_t) attr->size,
                               .st_blksize = ECFS_BLOCK_BYTES,
-                              .st_blocks = (blkcnt_t) ((attr->size + 511) / 512),
+                              .st_blocks = (blkcnt_t) ((attr->data_bytes + 511) / 512),
                               .st_atim = ecfs_timespec (attr->atime_ns),
                               .st_mtim = ecfs_timespec (attr->mtime_ns),
                               .st_ctim = ecfs_timespec (attr->ctime_ns)};

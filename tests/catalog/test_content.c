@@ -1,3 +1,4 @@
+#include "check_db.h"
 #include "fixture.h"
 
 /* The numbers that the catalog keeps must be what counting gives. */
@@ -139,9 +140,11 @@ static void test_holes_and_several_objects (void)
                            .n_extents = 3,
                            .size = 1000};
     OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
+    g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 150);
     /* Truncation cuts extents, and lets go of objects that lose their last. */
     EcfsAttr attr = {.size = 520};
     OK (e, ecfs_catalog_setattr (f.catalog, ino, &attr, ECFS_ATTR_SIZE, NULL, &e));
+    g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 110);
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) cut = ecfs_catalog_extents (f.catalog, ino, &error);
     g_assert_cmpuint (cut->len, ==, 3);
@@ -154,6 +157,27 @@ static void test_holes_and_several_objects (void)
     attr.size = 0;
     OK (e, ecfs_catalog_setattr (f.catalog, ino, &attr, ECFS_ATTR_SIZE, NULL, &e));
     g_assert_cmpuint (get_totals (&f).n_objects, ==, 0);
+    fixture_clear (&f);
+}
+
+static void test_first_version (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file"), empty = make_file (&f, ECFS_ROOT_INO, "empty");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
+    publish_one (&f, ino, object);
+    fixture_close (&f);
+    run_sql (f.path, "ALTER TABLE inodes DROP COLUMN data_bytes; PRAGMA user_version = 1");
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error));
+    g_assert_cmpint (ecfs_errno (error), ==, ENOTSUP); /* reading must not change it */
+    fixture_open (&f, 0);
+    g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
+    g_assert_cmpuint (get_attr (&f, empty).data_bytes, ==, 0);
+    fixture_close (&f);
+    fixture_open (&f, ECFS_CATALOG_READONLY);
+    g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
     fixture_clear (&f);
 }
 
@@ -412,6 +436,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/publish-makes-an-object-the-content", test_publish);
     g_test_add_func ("/content/what-is-replaced-waits-for-deletion", test_replace);
     g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
+    g_test_add_func ("/content/a-catalog-of-the-first-version-learns-what-files-have", test_first_version);
     g_test_add_func ("/content/a-failed-publish-changes-nothing", test_publish_errors);
     g_test_add_func ("/content/intents-left-by-a-crash-are-deleted-at-once", test_intents);
     g_test_add_func ("/content/publish-keeps-spares-and-deletes-what-it-leaves-out", test_spare_in_publish);
