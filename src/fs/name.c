@@ -11,9 +11,14 @@ static int64_t now_ns (void)
     return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Times beyond 1677 and 2262 become the last that can be kept. */
 static int64_t ns_of (struct timespec time)
 {
-    return (int64_t) time.tv_sec * 1000000000 + time.tv_nsec;
+    int64_t ns;
+    if (__builtin_mul_overflow ((int64_t) time.tv_sec, INT64_C (1000000000), &ns) ||
+        __builtin_add_overflow (ns, (int64_t) time.tv_nsec, &ns))
+        return time.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    return ns;
 }
 
 static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
