@@ -97,7 +97,7 @@ static void op_init (void *user, struct fuse_conn_info *conn)
     Mount *self = (Mount *) user; /* fs is its first member */
     const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
                             FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_SPLICE_READ |
-                            FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS;
+                            FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPORT_SUPPORT;
     /* Without HANDLE_KILLPRIV the kernel itself clears set-user-ID bits on write, truncate and chown, by setattr. */
     const unsigned refused = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_ACL |
                              FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;

@@ -21,6 +21,19 @@ static int64_t ns_of (struct timespec time)
     return ns;
 }
 
+/* "." and ".." come from the kernel only for what it was given by number: open_by_handle_at(2), an NFS server. */
+static bool look_up (EcfsFs *self, uint64_t parent, const char *name, EcfsAttr *ret_attr, GError **error)
+{
+    uint64_t above;
+    if (strcmp (name, ".") == 0)
+        return ecfs_catalog_getattr (self->catalog, parent, ret_attr, error) &&
+               (ret_attr->nlink > 0 || ecfs_fail (error, ENOENT, "inode %" PRIu64 " was removed", (uint64_t) parent));
+    if (strcmp (name, "..") == 0)
+        return ecfs_catalog_parent (self->catalog, parent, &above, error) &&
+               ecfs_catalog_getattr (self->catalog, above, ret_attr, error);
+    return ecfs_catalog_lookup (self->catalog, parent, name, ret_attr, error);
+}
+
 static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     EcfsFs *self = ecfs_fs_of (req);
@@ -29,7 +42,7 @@ static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
     if (self->connected != NULL && !atomic_flag_test_and_set (&self->was_connected))
         self->connected (self);
     unsigned moment = ecfs_staged_moment (self->archive);
-    if (ecfs_catalog_lookup (self->catalog, parent, name, &attr, &error)) {
+    if (look_up (self, parent, name, &attr, &error)) {
         ecfs_fs_reply_entry (req, moment, &attr);
     } else if (g_error_matches (error, ECFS_ERROR, ENOENT) && !self->readonly) {
         struct fuse_entry_param absent = {.entry_timeout = self->timeout_s}; /* nobody else could make it */
