@@ -96,6 +96,13 @@ def module_place(tmp_path_factory):
     made.close()
 
 
+@pytest.fixture(scope="session")
+def session_place(tmp_path_factory):
+    made = Place(tmp_path_factory)
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def disk_place(tmp_path_factory):
     made = Place(tmp_path_factory, keep_on_disk=True)

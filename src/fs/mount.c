@@ -119,7 +119,7 @@ static GString *session_options (const Mount *self)
     const EcfsMountOptions *wanted = self->options;
     const char *directory = ecfs_archive_directory (self->fs.archive);
     char *real = realpath (directory, NULL);
-    GString *options = g_string_new ("default_permissions,subtype=ecfs");
+    GString *options = g_string_new ("default_permissions,noatime,subtype=ecfs");
     ecfs_fs_add_option (options, "fsname=", real != NULL ? real : directory);
     free (real);
     if (wanted->allow_other)
