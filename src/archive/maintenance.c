@@ -103,11 +103,37 @@ static bool is_up (const EcfsArchiveEndpoint *endpoint)
     return up;
 }
 
+static void deletion_name (const EcfsDeletion *deletion, char name[ECFS_STRIPE_NAME_SIZE])
+{
+    ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
+}
+
+/* Uploads that came to nothing may have left the beginning of a stripe under a temporary name. */
+static bool remove_unfinished (const EcfsArchiveEndpoint *endpoint, const GArray *due)
+{
+    char names[DELETIONS_AT_ONCE][ECFS_STRIPE_NAME_SIZE];
+    const char *pointers[DELETIONS_AT_ONCE];
+    g_autoptr (GError) error = NULL;
+    size_t n_names = 0;
+    for (guint i = 0; i < due->len && n_names < DELETIONS_AT_ONCE; i++) {
+        const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
+        if (!deletion->uncommitted)
+            continue;
+        deletion_name (deletion, names[n_names]);
+        pointers[n_names] = names[n_names];
+        n_names++;
+    }
+    if (n_names == 0 || ecfs_endpoint_remove_unfinished_wait (endpoint->endpoint, pointers, n_names, &error))
+        return true;
+    g_info ("removing unfinished uploads has to wait: %s", error->message);
+    return false;
+}
+
 static bool delete_stripe (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsDeletion *deletion)
 {
     g_autoptr (GError) error = NULL;
     char name[ECFS_STRIPE_NAME_SIZE];
-    ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
+    deletion_name (deletion, name);
     if (!ecfs_endpoint_remove_wait (endpoint->endpoint, name, &error) && error->code != ENOENT) {
         g_info ("deleting %s has to wait: %s", name, error->message);
         return false;
@@ -132,6 +158,8 @@ static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoin
         g_warning ("%s", error->message);
         return false;
     }
+    if (!remove_unfinished (endpoint, due))
+        return false;
     unsigned n_deleted = 0;
     for (guint i = 0; i < due->len && !atomic_load (&archive->stopping); i++) {
         const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);

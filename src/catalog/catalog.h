@@ -353,6 +353,7 @@ typedef struct EcfsDeletion {
     int64_t id;
     EcfsUuid object;
     EcfsStripeRow stripe; /* index, instance, endpoint */
+    bool uncommitted;     /* announced by an intent, and never in an object: its upload may be half done */
 } EcfsDeletion;
 
 /**

@@ -43,11 +43,11 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
                  INT (stripe->endpoint), INT (ecfs_real_ns ()), INT (at_once), INT (sequence));
 }
 
-static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, GArray *deletions, GError **error)
+static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommitted, GArray *deletions, GError **error)
 {
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0)};
+        EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0), .uncommitted = uncommitted};
         if (!ecfs_column_bytes (query, 1, deletion.object.bytes, sizeof deletion.object.bytes) ||
             !read_place (query, 2, &deletion.stripe))
             return ecfs_bad_row (error, "deletions", deletion.id, "its stripe is impossible");
@@ -61,11 +61,11 @@ static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grac
     g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
     int64_t limit = (int64_t) MIN (max, INT_MAX);
     autoquery *at_once = QUERY (self, DELETION_AT_ONCE, error, INT (endpoint), INT (limit));
-    if (!add_deletions (self, at_once, deletions, error))
+    if (!add_deletions (self, at_once, true, deletions, error))
         return NULL;
     autoquery *due = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_real_ns () - grace_ns),
                             INT (limit - (int64_t) deletions->len));
-    return add_deletions (self, due, deletions, error) ? g_steal_pointer (&deletions) : NULL;
+    return add_deletions (self, due, false, deletions, error) ? g_steal_pointer (&deletions) : NULL;
 }
 
 GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error)

@@ -225,6 +225,9 @@ bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRa
                               GError **error);
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error);
 bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error);
+/** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */
+bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names,
+                                           GError **error);
 bool ecfs_endpoint_size_wait (EcfsEndpoint *self, const char *name, uint64_t *ret_size, GError **error);
 bool ecfs_endpoint_space_wait (EcfsEndpoint *self, uint64_t *ret_bytes, GError **error);
 

@@ -185,8 +185,13 @@ void ecfs_request_fail_marked (EcfsStream *request, const char *text, size_t siz
 /** Ends the request with ECFS_ERROR @code and a text. */
 void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
+#define ECFS_INCOMING        "incoming"
+#define ECFS_INCOMING_RANDOM 16 /* digits at the end of a temporary file's name */
+
 /** A name for a temporary file of @name (NULL for the marker) below the root: "incoming/...", g_free (). */
 char *ecfs_incoming_name (const char *name);
+/** What stands before the random digits in all such names; g_free (). */
+char *ecfs_incoming_prefix (const char *name);
 
 /** Whether @name may name an endpoint. */
 bool ecfs_endpoint_name_valid (const char *name);

@@ -20,7 +20,6 @@
 #define SMALL_BYTES (256 * 1024)       /* up to here a file is committed without waiting for its WRITEs */
 #define SYNC_BYTES  (64 * 1024 * 1024) /* fsync now and then, so that the last one is no stall */
 #define FULL_BELOW  (1024 * 1024)      /* free bytes below which a plain failure of a write means: full */
-#define INCOMING    "incoming"
 
 typedef enum WriteState {
     WRITE_OPENING,

@@ -136,14 +136,20 @@ bool ecfs_stored_name_valid (const char *name)
     }
 }
 
-char *ecfs_incoming_name (const char *name)
+char *ecfs_incoming_prefix (const char *name)
 {
     g_autofree char *flat = g_strndup (name != NULL ? name : ECFS_MARKER_NAME, INCOMING_MAX);
     g_strdelimit (flat, "/", '-');
+    return g_strconcat (ECFS_INCOMING "/", flat, ".", NULL);
+}
+
+char *ecfs_incoming_name (const char *name)
+{
+    g_autofree char *prefix = ecfs_incoming_prefix (name);
     EcfsUuid random = ecfs_uuid_new ();
     uint64_t bits;
     memcpy (&bits, random.bytes, sizeof bits);
-    return g_strdup_printf ("incoming/%s.%016" G_GINT64_MODIFIER "x", flat, bits);
+    return g_strdup_printf ("%s%0*" G_GINT64_MODIFIER "x", prefix, ECFS_INCOMING_RANDOM, bits);
 }
 
 char *ecfs_url_path (const char *url, GError **error)

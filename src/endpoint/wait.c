@@ -1,7 +1,9 @@
 /* The blocking forms of requests. */
-#include "endpoint/endpoint.h"
+#include "endpoint/endpoint_priv.h"
 
 #include "util/lock.h"
+
+#include <string.h>
 
 /* Requests end by their own deadlines; this only bounds one sleep. */
 #define SLEEP_US (60 * G_USEC_PER_SEC)
@@ -126,6 +128,57 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
     waiter_init (&waiter);
     ecfs_endpoint_remove (self, name, waiter_done, &waiter);
     return waiter_finish (&waiter, error);
+}
+
+typedef struct Listing {
+    Waiter waiter;
+    GPtrArray *files; /* names */
+} Listing;
+
+static void listing_add (void *user, const EcfsListed *listed)
+{
+    Listing *self = user;
+    g_ptr_array_add (self->files, g_strdup (listed->name));
+}
+
+static void listing_done (void *user, uint64_t value, const GError *error)
+{
+    Listing *self = user;
+    waiter_done (&self->waiter, value, error);
+}
+
+/* NULL when it fails. */
+static GPtrArray *list_wait (EcfsEndpoint *self, const char *directory, GError **error)
+{
+    g_autoptr (GPtrArray) files = g_ptr_array_new_with_free_func (g_free);
+    Listing listing = {.files = files};
+    waiter_init (&listing.waiter);
+    ecfs_endpoint_list (self, directory, listing_add, listing_done, &listing);
+    return waiter_finish (&listing.waiter, error) ? g_steal_pointer (&files) : NULL;
+}
+
+static bool is_incoming_of_any (const char *file, const char *const *names, size_t n_names)
+{
+    for (size_t i = 0; i < n_names; i++) {
+        g_autofree char *prefix = ecfs_incoming_prefix (names[i]);
+        if (g_str_has_prefix (file, prefix) && strlen (file) == strlen (prefix) + ECFS_INCOMING_RANDOM)
+            return true;
+    }
+    return false;
+}
+
+bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names, GError **error)
+{
+    g_autoptr (GPtrArray) files = list_wait (self, ECFS_INCOMING, error);
+    for (guint i = 0; files != NULL && i < files->len; i++) {
+        g_autoptr (GError) reason = NULL;
+        if (!is_incoming_of_any (files->pdata[i], names, n_names) ||
+            ecfs_endpoint_remove_wait (self, files->pdata[i], &reason) || reason->code == ENOENT)
+            continue;
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return false;
+    }
+    return files != NULL;
 }
 
 bool ecfs_endpoint_size_wait (EcfsEndpoint *self, const char *name, uint64_t *ret_size, GError **error)

@@ -107,6 +107,7 @@ static void test_replace (void)
     g_assert_true (ecfs_uuid_equal (&deletion->object, &first->uuid));
     g_assert_cmpuint (deletion->stripe.index, ==, 5);
     g_assert_cmpuint (deletion->stripe.instance, ==, 1005);
+    g_assert_false (deletion->uncommitted);
     OK (e, ecfs_catalog_deletion_done (f.catalog, deletion->id, &e));
     OK (e, ecfs_catalog_deletion_done (f.catalog, deletion->id, &e));
     g_assert_cmpuint (n_due (&f, 5, 0), ==, 0);
@@ -249,7 +250,9 @@ static void test_intents (void)
     fixture_reopen (&f);
     OK (e, ecfs_catalog_intents_abort_all (f.catalog, &e));
     g_assert_cmpuint (n_due (&f, 2, HOUR_NS), ==, 1);
-    g_assert_cmpuint (n_due (&f, 7, HOUR_NS), ==, 1);
+    g_autoptr (GArray) deletions = due (&f, 7, HOUR_NS);
+    g_assert_cmpuint (deletions->len, ==, 1);
+    g_assert_true (g_array_index (deletions, EcfsDeletion, 0).uncommitted);
     OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e)); /* again: nothing */
     g_assert_cmpint (CODE (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e)), ==, ESTALE);
     check_totals (&f);

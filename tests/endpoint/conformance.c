@@ -451,6 +451,31 @@ static void test_list (Fixture *self, gconstpointer row)
     g_assert_true (g_hash_table_contains (some, "a/b/c/deep"));
 }
 
+/* As of a process that died: nobody takes them away. */
+static void test_unfinished (Fixture *self, gconstpointer row)
+{
+    static const char *const left[] = {"a-file.0123456789abcdef", "a-file.fedcba9876543210",
+                                       "a-file.of-another.0123456789abcdef", "other.0123456789abcdef"};
+    static const char *const names[] = {"a/file", "never/begun"};
+    g_autofree char *incoming = g_build_filename (self->path, "incoming", NULL);
+    g_autoptr (GError) error = NULL;
+    ecfs_endpoint_remove_unfinished_wait (self->endpoint, names, G_N_ELEMENTS (names), &error);
+    g_assert_no_error (error);
+    store (self, "a/file", "x", 1);
+    g_assert_cmpint (g_mkdir_with_parents (incoming, 0777), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS (left); i++) {
+        g_autofree char *path = g_build_filename (incoming, left[i], NULL);
+        g_assert_true (g_file_set_contents (path, "half", 4, NULL));
+    }
+    ecfs_endpoint_remove_unfinished_wait (self->endpoint, names, G_N_ELEMENTS (names), &error);
+    g_assert_no_error (error);
+    g_autoptr (GHashTable) files = list (self, "");
+    g_assert_cmpuint (g_hash_table_size (files), ==, 3);
+    g_assert_true (g_hash_table_contains (files, "a/file"));
+    g_assert_true (g_hash_table_contains (files, "incoming/a-file.of-another.0123456789abcdef"));
+    g_assert_true (g_hash_table_contains (files, "incoming/other.0123456789abcdef"));
+}
+
 static void test_names (Fixture *self, gconstpointer row)
 {
     static const char *const bad[] = {
@@ -692,6 +717,7 @@ void conformance_add (const ConformanceRow *row)
     add (row, "cancels-reads", set_up, test_cancel_read);
     add (row, "serves-64-streams-at-once", set_up, test_many_streams);
     add (row, "lists", set_up, test_list);
+    add (row, "removes-what-unfinished-uploads-left", set_up, test_unfinished);
     add (row, "refuses-names-that-leave-the-root", set_up, test_names);
     add (row, "tells-its-space", set_up, test_space);
     add (row, "counts-and-estimates", set_up, test_health);
