@@ -158,6 +158,11 @@ static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoin
         g_warning ("%s", error->message);
         return false;
     }
+    /* What is queued may not be durable: a crash would bring the object back, and not its stripes. */
+    if (due->len > 0 && !ecfs_catalog_barrier (archive->catalog, &error)) {
+        g_info ("deletions have to wait: %s", error->message);
+        return false;
+    }
     if (!remove_unfinished (endpoint, due))
         return false;
     unsigned n_deleted = 0;
