@@ -101,7 +101,7 @@ static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, c
     staged->row = row->id;
     staged->row_state = (int) row->state;
     staged->name = ecfs_staged_row_name (row->id, row->ino);
-    staged->name_durable = true;
+    staged->name_durable = !stored; /* as only what was flushed and not stored had to be */
     /* What is stored has its size and times in the catalog; a row tells those of what was flushed and not stored. */
     staged->size = stored ? (uint64_t) st->st_size : MIN (row->size, (uint64_t) st->st_size);
     staged->mtime_ns = stored ? attr->mtime_ns : (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -189,13 +189,16 @@ static GHashTable *known_names (EcfsStagedTable *table)
     return names;
 }
 
-/* Its row went with the commit of what is in it, or with its inode, and the file was to go next. */
+/* Its row went with the commit of what is in it, or with its inode, and the file was to go next. An inode that the
+ * catalog has never had was new, and nothing of it durable. */
 static bool is_stored (Recovery *self, const char *name, uint64_t ino)
 {
     EcfsAttr attr;
+    uint64_t next_ino;
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_getattr (self->catalog, ino, &attr, &error))
-        return g_error_matches (error, ECFS_ERROR, ENOENT);
+        return g_error_matches (error, ECFS_ERROR, ENOENT) && ecfs_catalog_next_ino (self->catalog, &next_ino, NULL) &&
+               ino < next_ino;
     ecfs_autofd fd = openat (self->table->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     return fd >= 0 && ecfs_staged_verify (self->catalog, ino, fd, NULL);
 }

@@ -588,6 +588,15 @@ int64_t ecfs_catalog_last_offset (EcfsCatalog *self)
     return (int64_t) counters_now (self).next_position - 1;
 }
 
+bool ecfs_catalog_next_ino (EcfsCatalog *self, uint64_t *ret_ino, GError **error)
+{
+    Counters counters;
+    if (!READ (self, get_counters (self, &counters, error)))
+        return false;
+    *ret_ino = counters.next_ino;
+    return true;
+}
+
 bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error)
 {
     Counters counters;

@@ -59,6 +59,8 @@ const EcfsUuid *ecfs_catalog_archive (const EcfsCatalog *self);
 uint32_t ecfs_catalog_epoch (const EcfsCatalog *self);
 /** The last sequence number given out. */
 uint64_t ecfs_catalog_sequence (EcfsCatalog *self);
+/** The number that the next inode gets: all inodes that ever were have smaller ones. */
+bool ecfs_catalog_next_ino (EcfsCatalog *self, uint64_t *ret_ino, GError **error);
 
 /* Namespace */
 

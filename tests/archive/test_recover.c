@@ -236,6 +236,24 @@ static void test_crash_with_open_unlinked (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_rows (fixture), ==, 0);
 }
 
+/* Dies before the group commit of the catalog. */
+static void write_without_anything_durable (Fixture *fixture)
+{
+    uint64_t ino;
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put (staged, "written", 7, 0);
+    _exit (0);
+}
+
+static void test_crash_before_the_inode_is_durable (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    crash (fixture, write_without_anything_durable);
+    g_assert_false (exists (fixture, "file", &attr));
+    g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 1);
+    g_assert_cmpuint (count_in (fixture, "staging"), ==, 0);
+}
+
 /* As when the mount is told to end in the middle of a copy: half a file does not replace a whole one. */
 static void test_stop_in_the_middle_of_a_file (Fixture *fixture, gconstpointer data)
 {
@@ -293,6 +311,7 @@ int main (int argc, char **argv)
     ADD ("what-is-not-full-is-the-same-after-remounting", NULL, test_not_full_after_remount);
     ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
     ADD ("bytes-go-after-their-name-is-gone-for-good", async, test_crash_after_unlink);
+    ADD ("crash-before-the-inode-is-durable-keeps-bytes-apart", NULL, test_crash_before_the_inode_is_durable);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
     ADD ("stop-does-not-take-half-a-file-for-a-whole-one", NULL, test_stop_in_the_middle_of_a_file);
     ADD ("stop-keeps-what-cannot-be-stored", NULL, test_stop_keeps_what_cannot_be_stored);
