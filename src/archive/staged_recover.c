@@ -122,6 +122,41 @@ static bool recover_torn (Recovery *self, const EcfsStagingRow *row, const char 
     return keep_interrupted (self, name, path, error) && forget_row (self, row, error);
 }
 
+static bool copy_tail (int from_fd, int to_fd, uint64_t from, uint64_t to, GError **error)
+{
+    off_t at = (off_t) from;
+    while (at < (off_t) to) {
+        ssize_t copied = copy_file_range (from_fd, &at, to_fd, NULL, to - (uint64_t) at, 0);
+        if (copied < 0 && errno != EINTR)
+            return ecfs_fail_errno (error, errno, "copying it");
+        if (copied == 0)
+            break;
+    }
+    return true;
+}
+
+/* Bytes behind those that were flushed are kept apart. Nothing was promised about them, so a full disk does not keep
+ * the archive from being mounted. */
+static void keep_tail (Recovery *self, const EcfsStagingRow *row, int fd, uint64_t size, const char *name)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
+    g_autofree char *suffix = g_strdup_printf ("%s.from-%" PRIu64, name, row->size);
+    g_autofree char *flat = flat_name (path, suffix);
+    ecfs_autofd to_fd = openat (self->interrupted_fd, flat, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (to_fd >= 0 && copy_tail (fd, to_fd, row->size, size, &error)) {
+        g_message ("%s: %" PRIu64
+                   " bytes were written and not flushed when the last mount died; they are interrupted/%s",
+                   path, size - row->size, flat);
+        self->n_interrupted++;
+        return;
+    }
+    g_warning ("%s: %" PRIu64 " bytes were written and not flushed when the last mount died, and cannot be kept in "
+               "interrupted/: %s",
+               path, size - row->size, error != NULL ? error->message : g_strerror (errno));
+    (void) unlinkat (self->interrupted_fd, flat, 0); /* a part of them would only mislead */
+}
+
 static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const EcfsAttr *attr, const char *name,
                              GError **error)
 {
@@ -139,9 +174,11 @@ static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const Ec
     }
     if (fstat (fd, &st) != 0)
         return ecfs_fail_errno (error, errno, "staging/%s", name);
-    if (row->state == ECFS_STAGING_QUEUED && (uint64_t) st.st_size > row->size &&
-        ftruncate (fd, (off_t) row->size) != 0)
-        return ecfs_fail_errno (error, errno, "staging/%s: cannot be cut to what was flushed", name);
+    if (row->state == ECFS_STAGING_QUEUED && (uint64_t) st.st_size > row->size) {
+        keep_tail (self, row, fd, (uint64_t) st.st_size, name);
+        if (ftruncate (fd, (off_t) row->size) != 0)
+            return ecfs_fail_errno (error, errno, "staging/%s: cannot be cut to what was flushed", name);
+    }
     g_autoptr (GError) reason = NULL;
     if (row->state == ECFS_STAGING_STORED && !ecfs_staged_verify (self->catalog, row->ino, fd, &reason))
         return recover_torn (self, row, name, reason, error);
