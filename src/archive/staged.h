@@ -105,6 +105,12 @@ void ecfs_staged_hurry (EcfsStaged *self, const void *user);
  * be hurried like a flush. Content without its size and name would not survive, so fdatasync(2) is the same.
  */
 void ecfs_staged_fsync (EcfsStaged *self, EcfsStagedDone done, void *user);
+/**
+ * To be called before rename(2): a file that is about to take the place of another, and whose content was not flushed,
+ * is made durable on this machine first. Otherwise a crash would leave neither the old content nor the new.
+ */
+void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const char *name, uint64_t new_parent,
+                                const char *new_name, EcfsStagedDone done, void *user);
 /** One writer less; gives back the reference of new or open. */
 void ecfs_staged_release (EcfsStaged *self);
 

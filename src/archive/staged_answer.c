@@ -216,6 +216,41 @@ void ecfs_staged_fsync (EcfsStaged *self, EcfsStagedDone done, void *user)
     ecfs_answer_all (&answers);
 }
 
+/* The staged file that is called @name, if something else has @new_name. A reference. */
+static EcfsStaged *find_replacement (EcfsArchive *archive, uint64_t parent, const char *name, uint64_t new_parent,
+                                     const char *new_name)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    EcfsAttr attr, replaced;
+    if (!ecfs_catalog_lookup (catalog, parent, name, &attr, NULL) ||
+        !ecfs_catalog_lookup (catalog, new_parent, new_name, &replaced, NULL) || attr.ino == replaced.ino)
+        return NULL; /* what is wrong with them the rename says */
+    return ecfs_staged_find (archive, attr.ino);
+}
+
+void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const char *name, uint64_t new_parent,
+                                const char *new_name, EcfsStagedDone done, void *user)
+{
+    EcfsStagedTable *table = archive->staged;
+    EcfsStaged *self = NULL;
+    if (table != NULL && atomic_load (&table->n_files) > 0)
+        self = find_replacement (archive, parent, name, new_parent, new_name);
+    if (self == NULL) {
+        done (user, NULL);
+        return;
+    }
+    GQueue answers = G_QUEUE_INIT;
+    EcfsAnswer *answer = ecfs_answer_new (done, user);
+    ecfs_mutex_lock (&table->lock);
+    answer->want = self->generation;
+    bool durable = MAX (self->durable_generation, self->committed_generation) >= answer->want;
+    g_queue_push_tail (self->unlinked || durable ? &answers : &self->durables, answer);
+    ecfs_staged_step_locked (table, self);
+    ecfs_mutex_unlock (&table->lock);
+    ecfs_answer_all (&answers);
+    ecfs_staged_unref (self);
+}
+
 /* The upload goes on behind; the caller is content with what is durable here. */
 static void leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link) ECFS_REQUIRES (table->lock)
 {

@@ -251,18 +251,47 @@ static void op_rmdir (fuse_req_t req, fuse_ino_t parent, const char *name)
     fuse_reply_err (req, 0);
 }
 
+typedef struct Rename {
+    fuse_req_t req;
+    fuse_ino_t parent;
+    fuse_ino_t new_parent;
+    char *name;
+    char *new_name;
+    unsigned flags;
+} Rename;
+
+static void do_rename (void *user, const GError *not_durable)
+{
+    Rename *request = user;
+    EcfsFs *self = ecfs_fs_of (request->req);
+    EcfsAttr replaced = {0};
+    g_autoptr (GError) error = not_durable == NULL ? NULL : g_error_copy (not_durable);
+    if (error == NULL && ecfs_catalog_rename (self->catalog, request->parent, request->name, request->new_parent,
+                                              request->new_name, request->flags, &replaced, &error)) {
+        ecfs_fs_lost_name (self, &replaced);
+        fuse_reply_err (request->req, 0);
+    } else {
+        ecfs_fs_reply_error (request->req, request->parent, "rename", error);
+    }
+    g_free (request->name);
+    g_free (request->new_name);
+    g_free (request);
+}
+
 static void op_rename (fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
                        unsigned flags)
 {
-    EcfsFs *self = ecfs_fs_of (req);
-    EcfsAttr replaced = {0};
-    g_autoptr (GError) error = NULL;
-    if (!ecfs_catalog_rename (self->catalog, parent, name, new_parent, new_name, flags, &replaced, &error)) {
-        ecfs_fs_reply_error (req, parent, "rename", error);
-        return;
-    }
-    ecfs_fs_lost_name (self, &replaced);
-    fuse_reply_err (req, 0);
+    Rename *request = g_new (Rename, 1);
+    *request = (Rename){.req = req,
+                        .parent = parent,
+                        .new_parent = new_parent,
+                        .name = g_strdup (name),
+                        .new_name = g_strdup (new_name),
+                        .flags = flags};
+    if (flags != 0) /* nothing is replaced */
+        do_rename (request, NULL);
+    else
+        ecfs_staged_before_rename (ecfs_fs_of (req)->archive, parent, name, new_parent, new_name, do_rename, request);
 }
 
 static void op_statfs (fuse_req_t req, fuse_ino_t ino)

@@ -229,6 +229,32 @@ static void test_crash_after_unlink (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_rows (fixture), ==, 0);
 }
 
+/* What takes the place of another file before it is closed. */
+static void rename_before_close (Fixture *fixture)
+{
+    uint64_t ino;
+    EcfsAttr replaced;
+    EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
+    EcfsStaged *staged = create (fixture, "new", &ino);
+    put (staged, "new content", 11, 0);
+    Answer *answer = answer_new ();
+    ecfs_staged_before_rename (fixture->archive, ECFS_ROOT_INO, "new", ECFS_ROOT_INO, "file", done, answer);
+    g_assert_cmpint (code_of (answer, NULL), ==, 0);
+    g_assert_true (ecfs_catalog_rename (catalog, ECFS_ROOT_INO, "new", ECFS_ROOT_INO, "file", 0, &replaced, NULL) &&
+                   ecfs_catalog_drop (catalog, replaced.ino, NULL));
+}
+
+static void test_rename_before_close (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    (void) store (fixture, "file", "old content", 11);
+    wait_until_staging_is_empty (fixture);
+    crash (fixture, rename_before_close);
+    wait_until_stored (fixture);
+    g_assert_true (exists (fixture, "file", &attr));
+    assert_content (fixture, attr.ino, (const uint8_t *) "new content", 11);
+}
+
 static void unlink_while_open (Fixture *fixture)
 {
     uint64_t ino;
@@ -323,6 +349,7 @@ int main (int argc, char **argv)
     ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
     ADD ("bytes-go-after-their-name-is-gone-for-good", async, test_crash_after_unlink);
     ADD ("crash-before-the-inode-is-durable-keeps-bytes-apart", NULL, test_crash_before_the_inode_is_durable);
+    ADD ("crash-after-a-rename-before-close-keeps-the-content", NULL, test_rename_before_close);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
     ADD ("stop-does-not-take-half-a-file-for-a-whole-one", NULL, test_stop_in_the_middle_of_a_file);
     ADD ("stop-keeps-what-cannot-be-stored", NULL, test_stop_keeps_what_cannot_be_stored);
