@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import threading
 import zipfile
 
@@ -246,6 +247,16 @@ def test_file_is_readable_while_it_is_written_and_after_it_is_unlinked(mount):
         file.seek(99_999)
         assert file.read() == b"xy"
     assert list(mount.path.iterdir()) == []
+
+
+def test_exec_closes_what_it_has_open(mount):
+    """The kernel locks what /proc tells of a process meanwhile, so a mount that asks there would wait for itself."""
+    lab.run(sys.executable, "-c", "import os, sys\n"
+            "file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
+            "os.write(file, b'x' * 3_000_000)\n"
+            "os.execvp('true', ['true'])", mount.path / "file")
+    lab.drop_caches()
+    assert (mount.path / "file").read_bytes() == b"x" * 3_000_000
 
 
 def test_many_writers_at_once(mount):
