@@ -294,7 +294,7 @@ bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error)
     ecfs_mutex_lock (&self->table->lock);
     uint64_t size = self->size;
     ecfs_mutex_unlock (&self->table->lock);
-    if (!ecfs_catalog_staging_set (catalog, row, ECFS_STAGING_OPEN, size, NULL, error))
+    if (!ecfs_catalog_staging_set (catalog, row, ECFS_STAGING_OPEN, size, 0, NULL, error))
         return false;
     ecfs_mutex_lock (&self->table->lock);
     self->row_state = ECFS_STAGING_OPEN;
@@ -402,15 +402,14 @@ void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
 
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns)
 {
+    ecfs_mutex_lock (&self->row_lock); /* what is being made durable or published has the time of before, or this one */
     ecfs_mutex_lock (&self->table->lock);
     self->mtime_ns = mtime_ns;
     self->ctime_ns = MAX (self->ctime_ns, ecfs_staged_now_ns ());
-    bool committed = ecfs_staged_is_clean (self);
+    bool in_catalog = MAX (self->committed_generation, self->durable_generation) >= self->generation;
     ecfs_mutex_unlock (&self->table->lock);
-    g_autoptr (GError) error = NULL;
-    if (!committed && !ecfs_staged_apply_time (self, &error))
-        g_warning ("%s", error->message); /* it is lost with this process only */
-    return committed;
+    ecfs_mutex_unlock (&self->row_lock);
+    return in_catalog;
 }
 
 void ecfs_staged_release (EcfsStaged *self)

@@ -85,7 +85,7 @@ bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GE
 
 /** The size, data_bytes, mtime and ctime that the file has now, into *attr (others untouched). */
 void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
-/** utimens. True: the content is committed, so the catalog has to be told as well. */
+/** utimens. True: the content was flushed, so the time is the catalog's, which has to be told as well. */
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
 
 /** How many files have left staging until now: to be asked before attributes are read from the catalog. */

@@ -164,7 +164,7 @@ void ecfs_staged_read_end (EcfsStaged *self)
     ecfs_staged_unref (self);
 }
 
-/* Size and time */
+/* Size */
 
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes)
 {
@@ -182,23 +182,5 @@ void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes)
         ecfs_mutex_lock (&table->lock);
         settled = strcmp (self->name, name) == 0;
         ecfs_mutex_unlock (&table->lock);
-    }
-}
-
-bool ecfs_staged_apply_time (EcfsStaged *self, GError **error)
-{
-    EcfsStagedTable *table = self->table;
-    for (;;) {
-        ecfs_mutex_lock (&table->lock);
-        int64_t mtime_ns = self->mtime_ns;
-        g_autofree char *name = g_strdup (self->name);
-        ecfs_mutex_unlock (&table->lock);
-        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, ecfs_timespec (mtime_ns)};
-        int code = utimensat (table->dir_fd, name, times, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
-        ecfs_mutex_lock (&table->lock);
-        bool settled = self->mtime_ns == mtime_ns && strcmp (self->name, name) == 0;
-        ecfs_mutex_unlock (&table->lock);
-        if (settled || (code != 0 && code != ENOENT))
-            return code == 0 || ecfs_fail_errno (error, code, "staging/%s: cannot set its time", name);
     }
 }

@@ -14,24 +14,6 @@
 
 /* Making durable */
 
-static bool make_durable (EcfsStaged *self, int fd, uint64_t size, const char *failure, GError **error)
-    ECFS_REQUIRES (self->row_lock)
-{
-    EcfsCatalog *catalog = ecfs_archive_catalog (self->table->archive);
-    if (!ecfs_staged_apply_time (self, error))
-        return false;
-    if (fsync (fd) != 0 || (!self->name_durable && fsync (self->table->dir_fd) != 0))
-        return ecfs_fail_errno (error, errno, "staging/%s: cannot be made durable", self->name);
-    self->name_durable = true;
-    g_autoptr (GError) local = NULL;
-    if (!ecfs_catalog_staging_set (catalog, self->row, ECFS_STAGING_QUEUED, size, failure, &local) &&
-        !g_error_matches (local, ECFS_ERROR, ENOENT)) { /* gone: a commit of the same bytes just ended */
-        g_propagate_error (error, g_steal_pointer (&local));
-        return false;
-    }
-    return ecfs_catalog_barrier (catalog, error);
-}
-
 typedef struct Durable {
     GQueue batch; /* of EcfsAnswer */
     uint64_t generation;
@@ -41,14 +23,29 @@ typedef struct Durable {
     bool needed;
 } Durable;
 
+static bool make_durable (EcfsStaged *self, int fd, const Durable *job, GError **error) ECFS_REQUIRES (self->row_lock)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->table->archive);
+    if (fsync (fd) != 0 || (!self->name_durable && fsync (self->table->dir_fd) != 0))
+        return ecfs_fail_errno (error, errno, "staging/%s: cannot be made durable", self->name);
+    self->name_durable = true;
+    g_autoptr (GError) local = NULL;
+    if (!ecfs_catalog_staging_set (catalog, self->row, ECFS_STAGING_QUEUED, job->size, job->mtime_ns, job->failure,
+                                   &local) &&
+        !g_error_matches (local, ECFS_ERROR, ENOENT)) { /* gone: a commit of the same bytes just ended */
+        g_propagate_error (error, g_steal_pointer (&local));
+        return false;
+    }
+    return ecfs_catalog_barrier (catalog, error);
+}
+
 static bool begin_durable_locked (EcfsStagedTable *table, EcfsStaged *self, Durable *job) ECFS_REQUIRES (table->lock)
 {
     if (self->publishing) { /* the row is the attempt's; its end comes back here */
         self->durable_running = false;
         return false;
     }
-    bool news = self->durable_generation != self->generation || self->durable_mtime_ns != self->mtime_ns ||
-                self->failure != NULL;
+    bool news = self->durable_generation != self->generation || self->failure != NULL;
     *job = (Durable){.batch = self->durables,
                      .generation = self->generation,
                      .size = self->size,
@@ -66,7 +63,6 @@ static void end_durable_locked (EcfsStagedTable *table, EcfsStaged *self, const 
     self->durable_failed = error != NULL;
     if (job->needed && error == NULL) {
         self->durable_generation = job->generation;
-        self->durable_mtime_ns = job->mtime_ns;
         if (self->row_state == ECFS_STAGING_OPEN)
             self->row_state = ECFS_STAGING_QUEUED;
     }
@@ -78,7 +74,7 @@ static void run_durable (EcfsStaged *self, int fd, const Durable *job, GError **
     ECFS_REQUIRES (self->row_lock)
 {
     EcfsStagedTable *table = self->table;
-    if (!(job->needed ? make_durable (self, fd, job->size, job->failure, ret_error)
+    if (!(job->needed ? make_durable (self, fd, job, ret_error)
                       : ecfs_catalog_barrier (ecfs_archive_catalog (table->archive), ret_error)))
         g_warning ("%s", (*ret_error)->message);
     ecfs_mutex_lock (&table->lock);

@@ -1,6 +1,6 @@
 /*
- * What the parts of staged.h share: staged.c (table, life cycle, changes), staged_file.c (name, descriptor and time of
- * the file in the staging directory), staged_open.c (opening and copying up), staged_flow.c (durable, commit, fill up,
+ * What the parts of staged.h share: staged.c (table, life cycle, changes), staged_file.c (name and descriptor of the
+ * file in the staging directory), staged_open.c (opening and copying up), staged_flow.c (durable, commit, fill up,
  * finish), staged_answer.c (flush, fsync, wait), staged_room.c (writers wait for room), staged_queue.c (whose turn it
  * is), staged_recover.c (what an earlier mount left).
  *
@@ -120,7 +120,6 @@ struct EcfsStaged {
     uint64_t generation;
     uint64_t committed_generation;
     uint64_t durable_generation;
-    int64_t durable_mtime_ns;
     uint64_t new_bytes; /* since the last commit */
     uint64_t committed_bytes;
     uint64_t charged_bytes; /* part of table->staged_bytes */
@@ -217,8 +216,6 @@ void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int f
 void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
-/** The file gets the time that its content has: whoever commits it after a crash finds it there. */
-bool ecfs_staged_apply_time (EcfsStaged *self, GError **error);
 
 /* staged_answer.c */
 EcfsAnswer *ecfs_answer_new (EcfsStagedDone done, void *user);

@@ -102,10 +102,8 @@ static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, c
     staged->row_state = (int) row->state;
     staged->name = ecfs_staged_row_name (row->id, row->ino);
     staged->name_durable = !stored; /* as only what was flushed and not stored had to be */
-    /* What is stored has its size and times in the catalog; a row tells those of what was flushed and not stored. */
     staged->size = stored ? (uint64_t) st->st_size : MIN (row->size, (uint64_t) st->st_size);
-    staged->mtime_ns = stored ? attr->mtime_ns : (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-    staged->durable_mtime_ns = staged->mtime_ns;
+    staged->mtime_ns = attr->mtime_ns; /* of what was flushed */
     staged->generation = staged->durable_generation = 1;
     staged->committed_generation = stored ? 1 : 0;
     staged->new_bytes = stored ? 0 : staged->size;

@@ -71,18 +71,29 @@ static int get (EcfsCatalog *self, int64_t id, EcfsStagingRow *ret_row, GError *
     return 1;
 }
 
-/* The size that the inode shows, which is nobody's business but this machine's: not journalled. */
-static bool show_size (EcfsCatalog *self, uint64_t ino, bool committed, uint64_t size, GError **error)
+/* What the inode shows of staged bytes is nobody's business but this machine's: not journalled. */
+static bool show_staged (EcfsCatalog *self, uint64_t ino, uint64_t size, const int64_t *mtime_ns, GError **error)
 {
     Inode inode;
     if (!ecfs_inode_get (self, ino, &inode, error))
         return false;
-    inode.attr.size = committed ? inode.committed_size : size;
+    inode.attr.size = size;
+    if (mtime_ns != NULL)
+        inode.attr.mtime_ns = *mtime_ns;
     return ecfs_inode_store (self, &inode, error);
 }
 
-static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t size, const char *failure,
-                 GError **error)
+static bool show_committed (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    inode.attr.size = inode.committed_size;
+    return ecfs_inode_store (self, &inode, error);
+}
+
+static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t size, int64_t mtime_ns,
+                 const char *failure, GError **error)
 {
     EcfsStagingRow row;
     if (size > INT64_MAX || state > ECFS_STAGING_STORED)
@@ -94,13 +105,14 @@ static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t
         return false;
     int64_t since_ns = state == row.state ? row.since_ns : ecfs_real_ns ();
     return EXEC (self, STAGING_UPDATE, error, INT (id), INT (state), INT (size), INT (since_ns), TEXT (failure)) &&
-           (state == ECFS_STAGING_STORED || show_size (self, row.ino, false, size, error));
+           (state == ECFS_STAGING_STORED ||
+            show_staged (self, row.ino, size, state == ECFS_STAGING_QUEUED ? &mtime_ns : NULL, error));
 }
 
 bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
-                               const char *failure, GError **error)
+                               int64_t mtime_ns, const char *failure, GError **error)
 {
-    return CHANGE (self, error, set (self, staging, state, size, failure, error));
+    return CHANGE (self, error, set (self, staging, state, size, mtime_ns, failure, error));
 }
 
 static bool delete_row (EcfsCatalog *self, int64_t id, GError **error)
@@ -121,7 +133,7 @@ static bool remove_row (EcfsCatalog *self, int64_t id, GError **error)
     if (!delete_row (self, id, error))
         return false;
     int others = row.state == ECFS_STAGING_STORED ? 1 : ecfs_staging_unstored (self, row.ino, error);
-    return others == 1 || (others == 0 && show_size (self, row.ino, true, 0, error));
+    return others == 1 || (others == 0 && show_committed (self, row.ino, error));
 }
 
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error)

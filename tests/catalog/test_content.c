@@ -350,8 +350,9 @@ static void test_staging (void)
     EcfsAttr attr;
     int64_t staging;
     OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "file", &new, &attr, &staging, &e));
-    OK (e, ecfs_catalog_staging_set (f.catalog, staging, ECFS_STAGING_QUEUED, 1234, "endpoint down", &e));
+    OK (e, ecfs_catalog_staging_set (f.catalog, staging, ECFS_STAGING_QUEUED, 1234, 4711, "endpoint down", &e));
     g_assert_cmpuint (get_attr (&f, attr.ino).size, ==, 1234); /* what a reader will find there */
+    g_assert_cmpint (get_attr (&f, attr.ino).mtime_ns, ==, 4711);
     fixture_reopen (&f);
     EcfsStagingRow row = get_staging (&f, 0, 1);
     g_assert_cmpint (row.id, ==, staging);
@@ -392,7 +393,7 @@ static void test_staging (void)
     g_assert_cmpuint (get_attr (&f, attr.ino).size, ==, 1234);
     OK (e, ecfs_catalog_staging_remove (f.catalog, staging, &e));
     OK (e, ecfs_catalog_staging_remove (f.catalog, staging, &e)); /* again: nothing */
-    g_assert_cmpint (CODE (e, ecfs_catalog_staging_set (f.catalog, staging, 0, 0, NULL, &e)), ==, ENOENT);
+    g_assert_cmpint (CODE (e, ecfs_catalog_staging_set (f.catalog, staging, 0, 0, 0, NULL, &e)), ==, ENOENT);
     g_assert_cmpint (CODE (e, ecfs_catalog_staging_add (f.catalog, ECFS_ROOT_INO, &staging, &e)), ==, EINVAL);
     check_totals (&f);
     fixture_clear (&f);
