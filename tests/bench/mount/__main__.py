@@ -15,163 +15,25 @@ Needs root, a build in ./build or ECFS_BUILD, sshd, rsync, iproute2, util-linux;
 these. The full measurement: --rate 0,5,10,25 --size 1024.
 """
 import argparse
-import contextlib
 import dataclasses
 import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab"))
 import lab  # noqa: E402
 import links  # noqa: E402
-import measure  # noqa: E402
 import systems  # noqa: E402
 import tables  # noqa: E402
+from run import KINDS, Run  # noqa: E402
 
-KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "mover": "bare mover",
-         "sftp-mount": "sftp, mount", "sftp-put": "sftp, put/get", "file-mount": "files, mount",
-         "file-put": "files, put/get"}
-WITH_LINKS = {"sshfs", "mover", "sftp-mount", "sftp-put"}
-WARM = {"in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
-FIRST_BYTES = 3  # in each round
-
-
-def make_system(kind, code, base, sources, servers):
-    label = f"{KINDS[kind]} {code or ''}".strip()
-    base = base / label.translate(str.maketrans(" ,/:+", "-----"))
-    far = servers[1:systems.split_code(code)[1] + 1] if code else []
-    return {"cp": lambda: systems.Directory(label, base, sources),
-            "passthrough": lambda: systems.Passthrough(label, base, sources),
-            "sshfs": lambda: systems.Sshfs(label, base, sources, servers),
-            "mover": lambda: systems.Mover(label, base, sources, code, far),
-            "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
-            "sftp-put": lambda: systems.EcfsVerbs(label, base, sources, code, far),
-            "file-mount": lambda: systems.EcfsMount(label, base, sources, code, []),
-            "file-put": lambda: systems.EcfsVerbs(label, base, sources, code, [])}[kind]()
-
-
-def choose_systems(options, base, sources, servers):
-    """Those asked for that can be measured here; says which cannot."""
-    chosen = []
-    for kind in options.systems:
-        codes = [None] if kind in ("cp", "passthrough", "sshfs") else options.codes
-        for code in codes:
-            system = make_system(kind, code, base, sources, servers)
-            system.kind = kind
-            try:
-                system.check()
-                chosen.append(system)
-            except systems.Missing as missing:
-                print(f"NOT MEASURED: {system.name}: {missing}", file=sys.stderr)
-    return chosen
-
-
-def make_sources(base, options):
-    """The large file, an eighth of it, and the tree of small ones, from random bytes."""
-    base.mkdir()
-    sources = SimpleNamespace(large=base / "large", small=base / "small")
-    with open(sources.large, "wb") as file:
-        for _ in range(options.size):
-            file.write(os.urandom(1 << 20))
-    sources.small.mkdir()
-    for i in range(options.files):
-        (sources.small / f"{i:06}").write_bytes(os.urandom(8192))
-    return sources
-
-
-def part_of(sources, part):
-    """The same sources with a large file of 1/part the size, beside it."""
-    if part == 1:
-        return sources
-    path = sources.large.with_name(f"large-{part}")
-    if not path.exists():
-        with open(sources.large, "rb") as file:
-            path.write_bytes(file.read(sources.large.stat().st_size // part))
-    return SimpleNamespace(large=path, small=sources.small)
-
-
-@contextlib.contextmanager
-def some_dead(system, servers, n_dead):
-    """Without so many of the system's servers."""
-    dead = system.servers[-n_dead:]
-    for server in dead:
-        server.kill()
-    servers.wait_orphans()
-    try:
-        yield
-    finally:
-        for server in dead:
-            server.start()
-
-
-def one_turn(system, options, servers, note):
-    """Sets the system up, calls note () with every work and its cost, and tears it down."""
-    system.setup()
-    try:
-        for work in system.works:
-            dead = work == "out, some dead"
-            if dead and not (options.dead and system.code and system.servers):
-                continue
-            for _ in range(FIRST_BYTES if work == "first byte" else 1):
-                with some_dead(system, servers, options.dead) if dead else contextlib.nullcontext():
-                    if work not in WARM:
-                        lab.drop_caches()
-                    note(work, measure.measured(system, work, servers))
-        if options.verify:
-            system.verify()
-    finally:
-        system.teardown()
-
-
-def one_rate(options, rate_mb, chosen, sources, servers):
-    """All rounds on links of this speed; the samples."""
-    samples = []
-    for number in range(options.rounds):
-        for system in chosen:
-            if rate_mb > 0 and system.kind not in WITH_LINKS:
-                continue
-            if sys.stderr.isatty():
-                print(f"\r\033[Kround {number + 1}: {system.name}", end="", file=sys.stderr, flush=True)
-            system.sources = part_of(sources, system.part if rate_mb > 0 else 1)
-
-            def note(work, cost, system=system, number=number):
-                large = work.startswith(("in", "out"))
-                n_bytes = system.sources.large.stat().st_size if large else 8192 * options.files
-                samples.append(measure.Sample(rate_mb, number, system.name, work, n_bytes, cost))
-            one_turn(system, options, servers, note)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
-    return samples
-
-
-def measure_all(options, base):
-    keys = lab.Keys(base / "keys")
-    n_servers = max(systems.split_code(code)[1] for code in options.codes) + 1
-    if not WITH_LINKS & set(options.systems):
-        n_servers = 0
-    sshds = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(n_servers)]
-    samples = []
-    measure.adopt_orphans()
-    try:
-        for sshd in sshds:
-            sshd.start()
-        sources = make_sources(base / "sources", options)
-        chosen = choose_systems(options, base, sources, sshds)
-        for rate_mb in options.rates:
-            with links.Links([sshd.port for sshd in sshds], rate_mb):
-                found = one_rate(options, rate_mb, chosen, sources, measure.Servers(sshds))
-            if not options.json:
-                tables.show(options, rate_mb, found)
-            samples += found
-    finally:
-        for sshd in sshds:
-            sshd.kill()
-    return samples
+MEMORY = Path("/dev/shm")
+COPIES = 5  # of the large file that are there at once: source, staging, stripes, what was fetched
 
 
 def comma_list(convert, known=None):
@@ -224,6 +86,11 @@ def check_machine(options):
         raise systems.Missing("there is no sshd; apt install openssh-server")
     systems.need_program("unshare", "util-linux")
     systems.need_program("ip", "iproute2")
+    if any(options.rates):
+        systems.need_program("tc", "iproute2")
+    free_mib = shutil.disk_usage(MEMORY).free >> 20
+    if free_mib < COPIES * options.size:
+        raise systems.Missing(f"{MEMORY} has {free_mib} MiB free and {COPIES * options.size} are needed: lower --size")
 
 
 def main():
@@ -233,15 +100,17 @@ def main():
     except systems.Missing as missing:
         sys.exit(f"tests/bench/mount: {missing}")
     links.enter_namespace()
-    base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir="/dev/shm"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("tests/bench/mount: terminated"))  # servers and mounts too
+    base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir=MEMORY))
+    run = Run(options, base)
     try:
-        samples = measure_all(options, base)
-        if options.json:
-            for sample in samples:
-                row = dataclasses.asdict(sample)
-                print(json.dumps(row | row.pop("cost")))
+        run.measure(lambda rate_mb, samples: options.json or tables.show(options, rate_mb, samples))
     finally:
         shutil.rmtree(base, ignore_errors=True)
+    for sample in run.samples if options.json else []:
+        row = dataclasses.asdict(sample)
+        print(json.dumps(row | row.pop("cost")))
+    sys.exit(1 if run.n_failed else 0)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ class Servers:
 @dataclass
 class Cost:
     """Of one piece of work: wall clock and processor time in seconds; the share of this machine's processors that went
-    to programs which have nothing to do with it (or to other virtual machines), from 0 to 1; bytes on the wire, with all
-    that protocols add to them."""
+    to programs which have nothing to do with it (or to other virtual machines), from 0 to 1; bytes on the wire, with
+    all that protocols add to them."""
     seconds: float
     client_cpu: float
     server_cpu: float

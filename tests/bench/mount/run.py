@@ -1,0 +1,159 @@
+"""A run: on links of each speed, in each round, every system has its turn."""
+import contextlib
+import os
+import sys
+import traceback
+from types import SimpleNamespace
+
+import lab
+import links
+import measure
+import systems
+
+KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "mover": "bare mover",
+         "sftp-mount": "sftp, mount", "sftp-put": "sftp, put/get", "file-mount": "files, mount",
+         "file-put": "files, put/get"}
+WITH_LINKS = {"sshfs", "mover", "sftp-mount", "sftp-put"}
+WARM = {"in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
+FIRST_BYTES = 3  # in each round
+
+
+def make_system(kind, code, base, sources, servers):
+    label = f"{KINDS[kind]} {code or ''}".strip()
+    base = base / label.translate(str.maketrans(" ,/:+", "-----"))
+    far = servers[1:systems.split_code(code)[1] + 1] if code else []
+    return {"cp": lambda: systems.Directory(label, base, sources),
+            "passthrough": lambda: systems.Passthrough(label, base, sources),
+            "sshfs": lambda: systems.Sshfs(label, base, sources, servers),
+            "mover": lambda: systems.Mover(label, base, sources, code, far),
+            "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
+            "sftp-put": lambda: systems.EcfsVerbs(label, base, sources, code, far),
+            "file-mount": lambda: systems.EcfsMount(label, base, sources, code, []),
+            "file-put": lambda: systems.EcfsVerbs(label, base, sources, code, [])}[kind]()
+
+
+def choose_systems(options, base, sources, servers):
+    """Those asked for that can be measured here; says which cannot."""
+    chosen = []
+    for kind in options.systems:
+        codes = [None] if kind in ("cp", "passthrough", "sshfs") else options.codes
+        for code in codes:
+            system = make_system(kind, code, base, sources, servers)
+            system.kind = kind
+            try:
+                system.check()
+                chosen.append(system)
+            except systems.Missing as missing:
+                print(f"NOT MEASURED: {system.name}: {missing}", file=sys.stderr)
+    return chosen
+
+
+def make_sources(base, options):
+    """The large file, an eighth of it, and the tree of small ones, from random bytes."""
+    base.mkdir()
+    sources = SimpleNamespace(large=base / "large", small=base / "small")
+    with open(sources.large, "wb") as file:
+        for _ in range(options.size):
+            file.write(os.urandom(1 << 20))
+    sources.small.mkdir()
+    for i in range(options.files):
+        (sources.small / f"{i:06}").write_bytes(os.urandom(8192))
+    return sources
+
+
+def part_of(sources, part):
+    """The same sources with a large file of 1/part the size, beside it."""
+    if part == 1:
+        return sources
+    path = sources.large.with_name(f"large-{part}")
+    if not path.exists():
+        with open(sources.large, "rb") as file:
+            path.write_bytes(file.read(sources.large.stat().st_size // part))
+    return SimpleNamespace(large=path, small=sources.small)
+
+
+@contextlib.contextmanager
+def some_dead(system, servers, n_dead):
+    """Without so many of the system's servers."""
+    dead = system.servers[-n_dead:]
+    for server in dead:
+        server.kill()
+    servers.wait_orphans()
+    try:
+        yield
+    finally:
+        for server in dead:
+            server.start()
+
+
+class Run:
+    """sshds: as many as the largest code needs, and before them one for sshfs; samples: what was measured so far."""
+
+    def __init__(self, options, base):
+        self.options, self.base = options, base
+        self.samples, self.n_failed = [], 0
+        keys = lab.Keys(base / "keys")
+        n_servers = max(systems.split_code(code)[1] for code in options.codes) + 1
+        if not WITH_LINKS & set(options.systems):
+            n_servers = 0
+        self.sshds = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(n_servers)]
+        self.servers = measure.Servers(self.sshds)
+
+    def measure(self, show):
+        """Calls show (rate_mb, samples) after all rounds on links of one speed."""
+        measure.adopt_orphans()
+        try:
+            for sshd in self.sshds:
+                sshd.start()
+            sources = make_sources(self.base / "sources", self.options)
+            chosen = choose_systems(self.options, self.base, sources, self.sshds)
+            for rate_mb in self.options.rates:
+                with links.Links([sshd.port for sshd in self.sshds], rate_mb):
+                    for number in range(self.options.rounds):
+                        self._round(rate_mb, number, chosen, sources)
+                show(rate_mb, [sample for sample in self.samples if sample.rate_mb == rate_mb])
+        finally:
+            for sshd in self.sshds:
+                sshd.kill()
+
+    def _round(self, rate_mb, number, chosen, sources):
+        for system in chosen:
+            if rate_mb > 0 and system.kind not in WITH_LINKS:
+                continue
+            self._progress(f"{rate_mb or 'no'} limit, round {number + 1}: {system.name}")
+            system.sources = part_of(sources, system.part if rate_mb > 0 else 1)
+            try:
+                for work, cost in self._turn(system):
+                    self._note(rate_mb, number, system, work, cost)
+            except Exception:  # whatever is wrong with one, the others can still be measured
+                self.n_failed += 1
+                print(f"FAILED: {system.name}:\n{traceback.format_exc()}", file=sys.stderr)
+        self._progress("")
+
+    def _turn(self, system):
+        """Works of the system with their costs, as they are done."""
+        system.setup()
+        try:
+            for work in system.works:
+                dead = work == "out, some dead"
+                if dead and not (self.options.dead and system.code and system.servers):
+                    continue
+                for _ in range(FIRST_BYTES if work == "first byte" else 1):
+                    with some_dead(system, self.servers, self.options.dead) if dead else contextlib.nullcontext():
+                        if work not in WARM:
+                            lab.drop_caches()
+                        yield work, measure.measured(system, work, self.servers)
+            if self.options.verify:
+                system.verify()
+        finally:
+            system.teardown()
+
+    def _note(self, rate_mb, number, system, work, cost):
+        large = work.startswith(("in", "out"))
+        n_bytes = system.sources.large.stat().st_size if large else 8192 * self.options.files
+        self.samples.append(measure.Sample(rate_mb, number, system.name, work, n_bytes, cost))
+
+    @staticmethod
+    def _progress(text):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
