@@ -53,14 +53,24 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def descendants(pid):
-    """All processes below pid, children first found through /proc (sshd's sessions leave its process group)."""
-    children = {}
+def processes():
+    """Number and /proc/PID/status, as a dictionary, of every process.
+
+    Not /proc/PID/stat: newer kernels keep that locked while a process is within execve, which one that closes a file on
+    a hanging mount there never leaves.
+    """
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
+                lines = (entry / "status").read_text(errors="replace").splitlines()
+                yield int(entry.name), dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def descendants(pid):
+    """All processes below pid, children first found through /proc (sshd's sessions leave its process group)."""
+    children = {}
+    for number, status in processes():
+        children.setdefault(int(status["PPid"]), []).append(number)
     found, left = [], [pid]
     while left:
         below = children.get(left.pop(), [])

@@ -14,24 +14,18 @@ TICK = os.sysconf("SC_CLK_TCK")
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def stat_of(pid):
-    """The name, and the fields of /proc/PID/stat from the third on (state, parent, ...); None: no such process."""
-    try:
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
-    except OSError:
-        return None
-    return name, rest.split()
-
-
-def cpu_of(fields):
+def cpu_of(pid):
     """Seconds of a process and of what it waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()  # from the third on
+    except OSError:
+        return 0
     return sum(map(int, fields[11:15])) / TICK
 
 
 def tree_cpu(pids):
     """The same of the processes and all below them."""
-    found = map(stat_of, {each for root in pids for each in [root, *lab.descendants(root)]})
-    return sum(cpu_of(stat[1]) for stat in found if stat)
+    return sum(map(cpu_of, {each for root in pids for each in [root, *lab.descendants(root)]}))
 
 
 def adopt_orphans():
@@ -41,10 +35,9 @@ def adopt_orphans():
 
 
 def own_children(*names):
-    """Process and stat fields of our children of these names."""
-    found = ((int(pid), stat_of(pid)) for pid in os.listdir("/proc") if pid.isdigit())
-    return [(pid, stat[1]) for pid, stat in found
-            if stat and int(stat[1][1]) == os.getpid() and stat[0] in names]
+    """Our children of these names, and whether each has ended."""
+    return [(pid, status["State"].startswith("Z")) for pid, status in lab.processes()
+            if int(status["PPid"]) == os.getpid() and status["Name"] in names]
 
 
 class Servers:
@@ -62,13 +55,13 @@ class Servers:
         return [server.process.pid for server in self.listeners if server.process is not None]
 
     def _orphans(self):
-        """Process and stat of SFTP servers whose session is gone."""
+        """SFTP servers whose session is gone, and whether each has ended."""
         children = own_children("sshd", "sshd-session", "sftp-server")
-        return [(pid, fields) for pid, fields in children if pid not in self._pids()]
+        return [(pid, ended) for pid, ended in children if pid not in self._pids()]
 
     def wait_orphans(self):
         """Waits for SFTP servers to end whose session has."""
-        lab.until(lambda: all(fields[0] == "Z" for _, fields in self._orphans()), 20, "SFTP servers end")
+        lab.until(lambda: all(ended for _, ended in self._orphans()), 20, "SFTP servers end")
 
     def wait_sessions(self):
         """Waits for all sessions to end, of clients that have."""
@@ -76,10 +69,10 @@ class Servers:
         self.wait_orphans()
 
     def cpu(self):
-        for pid, fields in self._orphans():
-            if fields[0] == "Z":
+        for pid, ended in self._orphans():
+            if ended:
+                self.of_orphans += cpu_of(pid)
                 os.waitpid(pid, 0)
-                self.of_orphans += cpu_of(fields)
         return tree_cpu(self._pids()) + self.of_orphans
 
 
