@@ -341,7 +341,8 @@ void ecfs_staging_row_free (EcfsStagingRow *row);
 
 /** A staging row for an inode that has content already. */
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
-/** While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. ENOENT when the row is gone. */
+/** While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. ENOENT when the row is gone.
+ */
 bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
                                int64_t mtime_ns, const char *failure, GError **error);
 /** The inode shows its committed size again, unless other bytes of it are staged. Nothing happens when it is gone. */
