@@ -195,6 +195,16 @@ bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GE
 /** @code NULL: back to the archive's default. Checked by the caller. */
 bool ecfs_catalog_set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error);
 
+/**
+ * Keeps the parameters (1 to 16512 bytes) of a code that objects name, under the text by which they name it; nothing
+ * happens when they are kept already. To be called before the first such object is published.
+ */
+bool ecfs_catalog_keep_code (EcfsCatalog *self, const char *code, const uint8_t *parameters, size_t size,
+                             GError **error);
+
+/** The parameters kept for a code; NULL and ENOENT when there are none. g_bytes_unref (). */
+GBytes *ecfs_catalog_code (EcfsCatalog *self, const char *code, GError **error);
+
 typedef struct EcfsTotals {
     uint64_t n_inodes;
     uint64_t n_files;

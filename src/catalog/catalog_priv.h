@@ -31,8 +31,9 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        2
+#define ECFS_CATALOG_VERSION        3
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
+#define ECFS_PARAMETERS_MAX         16512
 
 /* What would cost a scan to find out; one row, written with each COMMIT. */
 typedef struct Counters {

@@ -1,6 +1,7 @@
 #include "catalog/journal.h"
 
-#define CODE_MAX 31
+#define CODE_MAX       31
+#define PARAMETERS_MAX 16512
 
 /* Writing: the size of an item is filled in when it is complete. */
 
@@ -175,6 +176,14 @@ void ecfs_journal_put_inode_dropped (GByteArray *record, uint64_t ino)
 {
     guint begin = item_begin (record, ECFS_JOURNAL_INODE_DROPPED);
     ecfs_append_le (record, ino, 8);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_code (GByteArray *record, const char *code, const uint8_t *parameters, size_t size)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_CODE);
+    put_short_text (record, code);
+    g_byte_array_append (record, parameters, (guint) size);
     item_end (record, begin);
 }
 
@@ -394,6 +403,11 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
         item->parent = ecfs_cursor_le (payload, 8);
         read_entry_name (payload, item);
         return true;
+    case ECFS_JOURNAL_CODE:
+        read_code (payload, item, false);
+        item->value = take_rest (payload);
+        check (payload, item->value.size > 0 && item->value.size <= PARAMETERS_MAX);
+        return true;
     case ECFS_JOURNAL_OBJECT:
     case ECFS_JOURNAL_STRIPE:
     case ECFS_JOURNAL_INTENT:
@@ -425,7 +439,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
         if (cursor->bad)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
-        bool known = type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_ENDPOINT;
+        bool known = type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE;
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

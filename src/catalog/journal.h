@@ -25,6 +25,7 @@
  * in the object; in place of all it had 11 STRIPE         16 UUID of the object, stripe; in place of the one with its
  * index 12 INODE_DROPPED  u64 ino; with its extents and attributes 13 INTENT         16 UUID of the object, u64 ino:
  * stripes of this object may exist from here on 14 ENDPOINT       16 UUID, u8 state, name (the rest)
+ *    15 CODE           u8 size of code, code, its parameters (the rest)
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
  * bytes without '/' and NUL; codes 1 to 31 bytes; extents ascend and do not overlap.
@@ -54,6 +55,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_INODE_DROPPED = 12,
     ECFS_JOURNAL_INTENT = 13,
     ECFS_JOURNAL_ENDPOINT = 14,
+    ECFS_JOURNAL_CODE = 15,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -83,8 +85,8 @@ typedef struct EcfsJournalItem {
     EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; ino of others */
     uint64_t parent; /* NAME_* */
     EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT */
-    EcfsJournalBytes value; /* XATTR_SET, TARGET */
-    EcfsJournalBytes code;  /* INODE, OBJECT */
+    EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE */
+    EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
     EcfsUuid uuid;          /* OBJECT, STRIPE, INTENT, ENDPOINT */
     uint32_t epoch;         /* EPOCH, OBJECT */
     uint8_t state;          /* ENDPOINT */
@@ -127,6 +129,7 @@ void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const E
                                size_t n_extents);
 void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
                               const EcfsUuid *endpoint);
+void ecfs_journal_put_code (GByteArray *record, const char *code, const uint8_t *parameters, size_t size);
 void ecfs_journal_put_inode_dropped (GByteArray *record, uint64_t ino);
 void ecfs_journal_put_intent (GByteArray *record, const EcfsUuid *object, uint64_t ino);
 void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, EcfsEndpointState state,

@@ -57,8 +57,12 @@ static const char schema_2[] =
     "UPDATE inodes SET data_bytes = ifnull ((SELECT sum (length) FROM extents WHERE extents.ino = inodes.ino), 0) "
     "  WHERE committed_size > 0;";
 
+/* What codes have beside their text. */
+static const char schema_3[] =
+    "CREATE TABLE codes (code TEXT PRIMARY KEY, parameters BLOB NOT NULL) STRICT, WITHOUT ROWID;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -100,6 +100,8 @@
     X (ENDPOINT_FIND, "SELECT uuid = ?1, name FROM endpoints WHERE uuid = ?1 OR name = ?2 LIMIT 1") \
     X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
     X (ENDPOINT_SET_STATE, "UPDATE endpoints SET state = ?2 WHERE id = ?1") \
+    X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
+    X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \
     X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
     X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
     X (JOURNAL_MAX, "SELECT ifnull (max (seq), 0) FROM journal")

@@ -169,7 +169,7 @@ static void test_first_version (void)
     g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
     publish_one (&f, ino, object);
     fixture_close (&f);
-    run_sql (f.path, "ALTER TABLE inodes DROP COLUMN data_bytes; PRAGMA user_version = 1");
+    run_sql (f.path, "DROP TABLE codes; ALTER TABLE inodes DROP COLUMN data_bytes; PRAGMA user_version = 1");
     g_autoptr (GError) error = NULL;
     g_assert_null (ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error));
     g_assert_cmpint (ecfs_errno (error), ==, ENOTSUP); /* reading must not change it */
@@ -179,6 +179,29 @@ static void test_first_version (void)
     fixture_close (&f);
     fixture_open (&f, ECFS_CATALOG_READONLY);
     g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
+    fixture_clear (&f);
+}
+
+static void test_codes (void)
+{
+    static const uint8_t graph[] = {1, 0}, other[] = {2, 0, 1};
+    Fixture f;
+    init (&f);
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_catalog_code (f.catalog, "ldpc:1+1/0", &error));
+    g_assert_error (error, ECFS_ERROR, ENOENT);
+    OK (e, ecfs_catalog_keep_code (f.catalog, "ldpc:1+1/0", graph, sizeof graph, &e));
+    OK (e, ecfs_catalog_keep_code (f.catalog, "ldpc:1+1/0", graph, sizeof graph, &e));
+    OK (e, ecfs_catalog_keep_code (f.catalog, "ldpc:2+1/1", other, sizeof other, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_keep_code (f.catalog, "", graph, sizeof graph, &e)), ==, EINVAL);
+    g_assert_cmpint (CODE (e, ecfs_catalog_keep_code (f.catalog, "ldpc:1+1/2", graph, 0, &e)), ==, EINVAL);
+    g_assert_cmpint (CODE (e, ecfs_catalog_keep_code (f.catalog, "ldpc:1+1/2", graph, 16513, &e)), ==, EINVAL);
+    fixture_close (&f);
+    fixture_open (&f, ECFS_CATALOG_READONLY);
+    g_autoptr (GBytes) kept = ecfs_catalog_code (f.catalog, "ldpc:1+1/0", NULL);
+    gsize size;
+    const void *bytes = g_bytes_get_data (kept, &size);
+    g_assert_cmpmem (bytes, (int) size, graph, (int) sizeof graph);
     fixture_clear (&f);
 }
 
@@ -440,6 +463,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/publish-makes-an-object-the-content", test_publish);
     g_test_add_func ("/content/what-is-replaced-waits-for-deletion", test_replace);
     g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
+    g_test_add_func ("/content/parameters-of-codes-are-kept", test_codes);
     g_test_add_func ("/content/a-catalog-of-the-first-version-learns-what-files-have", test_first_version);
     g_test_add_func ("/content/a-failed-publish-changes-nothing", test_publish_errors);
     g_test_add_func ("/content/intents-left-by-a-crash-are-deleted-at-once", test_intents);

@@ -48,6 +48,7 @@ static GByteArray *full_record (void)
     ecfs_journal_put_inode_dropped (record, 7);
     ecfs_journal_put_intent (record, &uuids[1], 7);
     ecfs_journal_put_endpoint (record, &uuids[0], ECFS_ENDPOINT_DRAINING, "hamburg");
+    ecfs_journal_put_code (record, "ldpc:1+1/0123456789abcdef", (const uint8_t *) "\1\0", 2);
     return record;
 }
 
@@ -74,7 +75,7 @@ static void test_round_trip (void)
     g_autoptr (GByteArray) record = full_record ();
     g_autoptr (GArray) items = g_array_new (false, false, sizeof (EcfsJournalItem));
     g_assert_cmpint (read_all (record->data, record->len, items), ==, 0);
-    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     g_assert_cmpuint (items->len, ==, G_N_ELEMENTS (types));
     const EcfsJournalItem *item = (const EcfsJournalItem *) (void *) items->data;
     for (guint i = 0; i < items->len; i++)
@@ -100,6 +101,8 @@ static void test_round_trip (void)
     g_assert_cmpuint (ecfs_journal_stripe (&item[11], 0).index, ==, 1);
     assert_text (item[14].name, "hamburg", 7);
     g_assert_cmpuint (item[14].state, ==, ECFS_ENDPOINT_DRAINING);
+    assert_text (item[15].code, "ldpc:1+1/0123456789abcdef", 25);
+    assert_text (item[15].value, "\1\0", 2);
 }
 
 /* The same numbers in the same places for ever: these bytes are on endpoints. */
@@ -120,8 +123,8 @@ static int code_of (const uint8_t *bytes, size_t size)
 
 static void test_unknown (void)
 {
-    static const uint8_t skipped[] = {1, 0x80 + 14, 1, 0, 0, 0, 'x', 1, 4, 0, 0, 0, 1, 0, 0, 0};
-    static const uint8_t critical[] = {1, 15, 1, 0, 0, 0, 'x'};
+    static const uint8_t skipped[] = {1, 0x80 + 15, 1, 0, 0, 0, 'x', 1, 4, 0, 0, 0, 1, 0, 0, 0};
+    static const uint8_t critical[] = {1, 16, 1, 0, 0, 0, 'x'};
     static const uint8_t later[] = {2, 1, 4, 0, 0, 0, 1, 0, 0, 0};
     g_assert_cmpint (code_of (skipped, sizeof skipped), ==, 0);
     g_assert_cmpint (code_of (critical, sizeof critical), ==, -ENOTSUP);
@@ -142,6 +145,7 @@ static void test_impossible (void)
         {"dot", {1, 5, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, '.'}, 15},
         {"a size beyond the end", {1, 1, 255, 255, 255, 255, 1, 0, 0, 0}, 10},
         {"a payload too long", {1, 1, 5, 0, 0, 0, 1, 0, 0, 0, 0}, 11},
+        {"a code without parameters", {1, 15, 3, 0, 0, 0, 2, 'a', ':'}, 9},
         {"a payload too short", {1, 1, 3, 0, 0, 0, 1, 0, 0}, 9},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (bad); i++) {
@@ -157,7 +161,7 @@ static void test_damage (void)
     guint n_whole = 0;
     for (guint size = 1; size < record->len; size++)
         n_whole += code_of (record->data, size) == 0; /* only where it ends between two items */
-    g_assert_cmpuint (n_whole, ==, 15);
+    g_assert_cmpuint (n_whole, ==, 16);
     for (unsigned i = 0; i < 20000; i++) {
         g_autofree uint8_t *copy = g_memdup2 (record->data, record->len);
         for (int n = g_test_rand_int_range (1, 5); n > 0; n--)
