@@ -37,7 +37,8 @@ static void print_version (void)
 {
     printf ("ecfs %s\n", ECFS_VERSION);
     printf ("endpoints  file, sftp (libssh2 %s)\n", libssh2_version (0));
-    printf ("codes      rs (ISA-L %d.%d.%d), copies\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
+    printf ("codes      rs (ISA-L %d.%d.%d), ldpc, basic, copies\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION,
+            ISAL_PATCH_VERSION);
     printf ("catalog    SQLite %s\n", sqlite3_libversion ());
     printf ("mount      FUSE %s\n", fuse_pkgversion ());
 }

@@ -36,6 +36,8 @@ static void print_file (JsonObject *info)
     printf ("  code       %s", tool_text (info, "code"));
     if (json_object_has_member (info, "tolerance"))
         printf (", any %" PRIi64 " stripes may be lost", tool_number (info, "tolerance"));
+    if (json_object_has_member (info, "f"))
+        printf ("\n  overhead   %.2f times the space, f %.4f", tool_double (info, "overhead"), tool_double (info, "f"));
     printf ("\n  state      %s\n", tool_text (info, "state"));
     if (json_object_has_member (info, "digest"))
         printf ("  digest     xxh3-128 %s\n", tool_text (info, "digest"));

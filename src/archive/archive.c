@@ -367,13 +367,43 @@ bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *end
     return add_to_catalog (self->catalog, endpoint->spec, error) && write_config (self->directory, config, error);
 }
 
+/* The catalog has kept what makes a code that this ecfs would make another way. */
+static EcfsCodec *make_codec (EcfsArchive *self, const char *code, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsCodec *codec = ecfs_codec_new (code, &reason);
+    if (codec != NULL)
+        return codec;
+    if (reason->code != ESTALE) {
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return NULL;
+    }
+    g_autoptr (GBytes) parameters = ecfs_catalog_code (self->catalog, code, error);
+    if (parameters == NULL)
+        return NULL;
+    gsize size;
+    const uint8_t *bytes = g_bytes_get_data (parameters, &size);
+    return ecfs_codec_new_with (code, bytes, size, error);
+}
+
 EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error)
 {
     ecfs_mutex_lock (&self->lock);
     EcfsCodec *codec = g_hash_table_lookup (self->codecs, code);
-    if (codec == NULL && (codec = ecfs_codec_new (code, error)) != NULL)
-        g_hash_table_insert (self->codecs, g_strdup (code), codec);
     ecfs_mutex_unlock (&self->lock);
+    if (codec != NULL)
+        return codec;
+    EcfsCodec *made = make_codec (self, code, error);
+    if (made == NULL)
+        return NULL;
+    ecfs_mutex_lock (&self->lock);
+    codec = g_hash_table_lookup (self->codecs, code); /* another thread may have made it meanwhile */
+    if (codec == NULL) {
+        codec = g_steal_pointer (&made);
+        g_hash_table_insert (self->codecs, g_strdup (code), codec);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_codec_free (made);
     return codec;
 }
 

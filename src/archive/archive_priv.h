@@ -44,7 +44,7 @@ bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
 /** Writes into the lock who holds it, and with @mountpoint, where the archive is mounted. */
 void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint);
 
-/** The codec of a code's text, kept until the archive is freed. */
+/** The codec of a code's text or of an object's code, kept until the archive is freed. */
 EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error);
 
 /** While pinned, an object's stripes are not deleted by this process. */

@@ -261,16 +261,14 @@ static char *unusable_endpoints (const Attempt *self)
 static EcfsStripeHeader make_header (const Attempt *self)
 {
     const EcfsObjectRow *row = self->part->row;
-    return (EcfsStripeHeader){.archive = *ecfs_catalog_archive (self->archive->catalog),
-                              .object = row->uuid,
-                              .sequence = row->sequence,
-                              .epoch = row->epoch,
-                              .family = (uint16_t) ecfs_codec_family (self->codec),
-                              .k = (uint16_t) ecfs_codec_k (self->codec),
-                              .n_written = (uint16_t) ecfs_codec_n (self->codec),
-                              .segment_bytes = row->segment_bytes,
-                              .block_bytes = row->block_bytes,
-                              .granule = (uint32_t) ecfs_codec_granule (self->codec)};
+    EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (self->archive->catalog),
+                               .object = row->uuid,
+                               .sequence = row->sequence,
+                               .epoch = row->epoch,
+                               .segment_bytes = row->segment_bytes,
+                               .block_bytes = row->block_bytes};
+    ecfs_stripe_header_set_code (&header, self->codec);
+    return header;
 }
 
 static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t *expected_digest,
@@ -336,6 +334,15 @@ static bool place_all (Attempt *self, EcfsWriterTarget *targets, GError **error)
     return ecfs_fail (error, EIO, "too few endpoints take its stripes%s", unusable);
 }
 
+/* Objects name their code by its identity; what that takes is in the catalog before them. */
+static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GError **error)
+{
+    size_t size;
+    const uint8_t *parameters = ecfs_codec_parameters (codec, &size);
+    return parameters == NULL ||
+           ecfs_catalog_keep_code (archive->catalog, ecfs_codec_identity (codec), parameters, size, error);
+}
+
 /* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 static bool store_object (Attempt *self, Part *part, GError **error)
 {
@@ -343,13 +350,15 @@ static bool store_object (Attempt *self, Part *part, GError **error)
     const EcfsCodec *codec = choose_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
+    if (!keep_parameters (archive, codec, error))
+        return false;
     begin_object (self, part, codec);
     unsigned n = ecfs_codec_n (codec);
     EcfsObjectRow *row = part->row;
-    row->code = g_strdup (ecfs_codec_code (codec));
+    row->code = g_strdup (ecfs_codec_identity (codec));
     row->segment_bytes =
         ecfs_layout_segment_bytes (archive->config->segment_size, ecfs_codec_k (codec), ecfs_codec_granule (codec));
-    row->block_bytes = ECFS_BLOCK_BYTES;
+    row->block_bytes = ecfs_layout_full_block_bytes (ecfs_codec_granule (codec));
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     if (!place_all (self, targets, error))
         return false;

@@ -16,7 +16,7 @@
 
 const EcfsConfigOption ecfs_config_options[] = {
     {.key = "code",
-     .values = "rs:K+M or copies:N",
+     .values = "rs:K+M, ldpc:K+M, basic:K+K or copies:N",
      .preset = "rs:4+2",
      .help = "default for new files; a directory's user.ecfs.code overrides it",
      .kind = ECFS_OPTION_CODE,

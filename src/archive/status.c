@@ -1,5 +1,6 @@
 #include "archive/status.h"
 
+#include "archive/archive_priv.h"
 #include "archive/content.h"
 #include "codec/codec.h"
 #include "object/placement.h"
@@ -190,23 +191,6 @@ typedef struct ObjectHealth {
     int guarantee;
 } ObjectHealth;
 
-/* Codecs by code; a walk meets few of them. */
-static const EcfsCodec *codec_for (GHashTable *codecs, const char *code, GError **error)
-{
-    EcfsCodec *codec = g_hash_table_lookup (codecs, code);
-    if (codec != NULL)
-        return codec;
-    codec = ecfs_codec_new (code, error);
-    if (codec != NULL)
-        g_hash_table_insert (codecs, g_strdup (code), codec);
-    return codec;
-}
-
-static GHashTable *codecs_new (void)
-{
-    return g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
-}
-
 static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const EcfsObjectRow *object,
                            ObjectHealth *ret_health)
 {
@@ -248,7 +232,6 @@ static void tally (Tally *self, const ObjectHealth *health)
 static bool tally_objects (EcfsArchive *archive, Tally *ret_tally, GError **error)
 {
     Tally sum = {.guarantee = INT_MAX};
-    g_autoptr (GHashTable) codecs = codecs_new ();
     int64_t after = 0;
     for (;;) {
         g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
@@ -256,7 +239,7 @@ static bool tally_objects (EcfsArchive *archive, Tally *ret_tally, GError **erro
             return false;
         for (unsigned i = 0; i < objects->len; i++) {
             const EcfsObjectRow *object = g_ptr_array_index (objects, i);
-            const EcfsCodec *codec = codec_for (codecs, object->code, error);
+            const EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
             if (codec == NULL)
                 return false;
             ObjectHealth health;
@@ -452,11 +435,11 @@ static uint64_t stored_bytes (const EcfsObjectRow *object)
     return bytes;
 }
 
-static JsonObject *object_facts (const EcfsObjectRow *object)
+static JsonObject *object_facts (const EcfsObjectRow *object, const EcfsCodec *codec)
 {
     JsonObject *facts = json_object_new ();
     add_uuid (facts, "uuid", &object->uuid);
-    json_object_set_string_member (facts, "code", object->code);
+    json_object_set_string_member (facts, "code", ecfs_codec_code (codec));
     json_object_set_int_member (facts, "size", (int64_t) object->size);
     json_object_set_int_member (facts, "stripe_bytes", (int64_t) stored_bytes (object));
     json_object_set_int_member (facts, "segment_bytes", object->segment_bytes);
@@ -488,7 +471,6 @@ static bool is_one_object (EcfsContent *content, const GArray *extents)
 typedef struct Listing {
     EcfsArchive *archive;
     JsonArray *objects, *stripes;
-    GHashTable *codecs;
     GHashTable *seen; /* int64_t ids of objects */
     uint64_t bytes;
 } Listing;
@@ -497,22 +479,31 @@ static bool list_object (Listing *self, const EcfsObjectRow *object, GError **er
 {
     if (!g_hash_table_add (self->seen, g_memdup2 (&object->id, sizeof object->id)))
         return true;
-    const EcfsCodec *codec = codec_for (self->codecs, object->code, error);
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
     if (codec == NULL)
         return false;
-    json_array_add_object_element (self->objects, object_facts (object));
+    json_array_add_object_element (self->objects, object_facts (object, codec));
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
         json_array_add_object_element (self->stripes, stripe_facts (self->archive, object, i));
     self->bytes += stored_bytes (object);
     return true;
 }
 
+static bool add_code_facts (JsonObject *info, EcfsArchive *archive, const char *code, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (archive, code, error);
+    if (codec == NULL)
+        return false;
+    json_object_set_string_member (info, "code", ecfs_codec_code (codec));
+    json_object_set_double_member (info, "f", ecfs_codec_overhead (codec));
+    json_object_set_double_member (info, "overhead", (double) ecfs_codec_n (codec) / ecfs_codec_k (codec));
+    return true;
+}
+
 static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *content, GError **error)
 {
-    g_autoptr (GHashTable) codecs = codecs_new ();
     g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
-    Listing listing = {
-        .archive = archive, .objects = json_array_new (), .stripes = json_array_new (), .codecs = codecs, .seen = seen};
+    Listing listing = {.archive = archive, .objects = json_array_new (), .stripes = json_array_new (), .seen = seen};
     JsonArray *extents = json_array_new ();
     json_object_set_array_member (info, "extents", extents);
     json_object_set_array_member (info, "objects", listing.objects);
@@ -525,8 +516,8 @@ static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *c
             return false;
     }
     json_object_set_int_member (info, "stripe_bytes", (int64_t) listing.bytes);
-    if (rows->len > 0)
-        json_object_set_string_member (info, "code", ecfs_content_object (content, 0)->code);
+    if (rows->len > 0 && !add_code_facts (info, archive, ecfs_content_object (content, 0)->code, error))
+        return false;
     if (is_one_object (content, rows))
         add_digest (info, ecfs_content_object (content, 0)->digest);
     return true;

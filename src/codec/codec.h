@@ -1,7 +1,7 @@
 /*
  * A codec makes an object redundant: it turns the k data packets of a segment into m parity packets and gives lost
  * packets back. Codecs are pure: no I/O, no threads, no allocation outside new and plan. One implementation per code
- * family (rs.c, copies.c) behind one ops table; which one serves is decided by the code's text alone.
+ * family (rs.c, ldpc.c, basic.c, copies.c) behind one ops table; which one serves is decided by the code's text alone.
  *
  * Life cycle: ecfs_codec_new () → any number of calls from any threads → ecfs_codec_free (). A plan belongs to the
  * codec that made it, holds what one loss pattern needs (decoding matrix, order of XORs), and is reused for every
@@ -19,33 +19,64 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ECFS_CODEC_MAX_N 256 /* stripes; what the format and fixed arrays can carry */
+#define ECFS_CODEC_MAX_N          256 /* stripes; what the format and fixed arrays can carry */
+#define ECFS_CODEC_MAX_IDENTITY   31
+#define ECFS_CODEC_MAX_PARAMETERS (129 * 128)
 
 /* As stored in stripe headers: never renumber. */
 typedef enum EcfsCodeFamily {
     ECFS_CODE_COPIES = 1,
     ECFS_CODE_RS = 2,
+    ECFS_CODE_LDPC = 3,
+    ECFS_CODE_BASIC = 4,
 } EcfsCodeFamily;
 
 typedef struct EcfsCodec EcfsCodec;
 typedef struct EcfsPlan EcfsPlan;
 
 /**
- * The codec for a code's text: "rs:4+2" (k + m) or "copies:3" (k = 1, n = 3).
+ * The codec for a code's text: "rs:4+2", "ldpc:8+6", "basic:8+8" (k + m) or "copies:3" (k = 1, n = 3); or for an
+ * identity, as ecfs_codec_identity () gives it.
  *
  * Returns a codec for ecfs_codec_free (); NULL and EINVAL with a sentence for the user when the text is no code, or
- * its numbers are impossible; ENOTSUP when a library that it needs is missing here. Runs a self-test of the library
- * once per process and fails with EIO when that gives wrong bytes. Thread-safe.
+ * its numbers are impossible; ENOTSUP when a library that it needs is missing here; ESTALE for an identity whose
+ * parameters this ecfs does not know: they are in the descriptor. Runs a self-test of the library once per process and
+ * fails with EIO when that gives wrong bytes. Thread-safe.
  */
 EcfsCodec *ecfs_codec_new (const char *code, GError **error);
 void ecfs_codec_free (EcfsCodec *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsCodec, ecfs_codec_free)
 
-/** The codec for the numbers in a stripe header. @n may be less than was written later; errors as ecfs_codec_new (). */
-EcfsCodec *ecfs_codec_new_for (EcfsCodeFamily family, unsigned k, unsigned n, GError **error);
+/**
+ * The codec that a descriptor describes. @n may be less than was written later where parity does not depend on n.
+ * @parameters: as ecfs_codec_parameters () gave them, bytes from anywhere; copied.
+ *
+ * Errors as ecfs_codec_new (), and EBADMSG when the parameters are damaged or those of another code.
+ */
+EcfsCodec *ecfs_codec_new_for (EcfsCodeFamily family, unsigned k, unsigned n, const uint8_t *parameters,
+                               size_t parameters_bytes, GError **error);
+
+/** The codec of an identity, with the parameters kept for it. Errors as ecfs_codec_new_for (); EBADMSG when they are
+ * not those of this identity. */
+EcfsCodec *ecfs_codec_new_with (const char *identity, const uint8_t *parameters, size_t parameters_bytes,
+                                GError **error);
 
 /**
- * The code for small objects with the same tolerance as self: "copies:(tolerance + 1)". Free with g_free ().
+ * What a descriptor must hold beside family, k and n: the graph of an ldpc code. NULL and 0 for codes that have no such
+ * thing. At most ECFS_CODEC_MAX_PARAMETERS bytes; valid while self lives.
+ */
+const uint8_t *ecfs_codec_parameters (const EcfsCodec *self, size_t *ret_bytes);
+
+/**
+ * The code's text and, where it has parameters, a slash and a hash of them: "ldpc:8+6/0123456789abcdef". Codecs of one
+ * identity make the same bytes, whatever better parameters a later ecfs may know for the text. At most
+ * ECFS_CODEC_MAX_IDENTITY bytes; valid while self lives.
+ */
+const char *ecfs_codec_identity (const EcfsCodec *self);
+
+/**
+ * The code for small objects with the same tolerance as self (but 31 at most): "copies:(tolerance + 1)". Free with
+ * g_free ().
  */
 char *ecfs_codec_small_code (const EcfsCodec *self);
 
@@ -56,6 +87,12 @@ unsigned ecfs_codec_n (const EcfsCodec *self);
 
 /** Stripes of which any set may be lost; proven for the code, not assumed from m. */
 unsigned ecfs_codec_tolerance (const EcfsCodec *self);
+
+/**
+ * Packets that a download in random order takes on average until all data is determined, over k: 1 where any k packets
+ * do. Up to a second where it is not known beforehand and must be measured.
+ */
+double ecfs_codec_overhead (const EcfsCodec *self);
 
 /** Packet lengths must be multiples of this many bytes. At most 4096. */
 size_t ecfs_codec_granule (const EcfsCodec *self);
@@ -74,11 +111,29 @@ void ecfs_codec_encode (const EcfsCodec *self, const uint8_t *const *data, uint8
 /** Whether the stripes flagged in @present (n flags) determine every byte. */
 bool ecfs_codec_decodable (const EcfsCodec *self, const bool *present);
 
+/** Whether the packets flagged in @present determine those flagged in @wanted (n flags each). */
+bool ecfs_codec_determines (const EcfsCodec *self, const bool *present, const bool *wanted);
+
 /**
  * How many more stripes of @present may be lost, whichever they are, with every byte still recoverable; -1 when
- * @present is not decodable now. Exact.
+ * @present is not decodable now. Never too high; exact where any k packets determine all, and for n of about 16 or
+ * less.
  */
 int ecfs_codec_guarantee (const EcfsCodec *self, const bool *present);
+
+/**
+ * Chooses cheap packets that determine those wanted.
+ *
+ * @wanted:    n flags; those that are available themselves may be chosen as they are
+ * @available: n flags
+ * @cost:      n costs, 0 or more, in any unit, of reading each available packet
+ * @sources:   n flags, set when true is returned: a subset of those available
+ *
+ * False when what is available does not determine what is wanted. The cheapest set where any k packets determine all;
+ * for others a cheap one. Thread-safe, allocates nothing.
+ */
+bool ecfs_codec_choose (const EcfsCodec *self, const bool *wanted, const bool *available, const double *cost,
+                        bool *sources);
 
 /**
  * Plans how to give the packets @wanted from the packets @present (n flags each; wanted packets must not be present).
@@ -88,8 +143,28 @@ int ecfs_codec_guarantee (const EcfsCodec *self, const bool *present);
  */
 EcfsPlan *ecfs_codec_plan (const EcfsCodec *self, const bool *present, const bool *wanted, GError **error);
 
+/**
+ * Plans a repair: how to give the packets @lost from cheap ones of those @available (n flags each, none in both).
+ *
+ * @cost: n costs as for ecfs_codec_choose (); NULL: all the same
+ *
+ * The plan's reads are what is to be fetched, the cheapest first. Errors and threads as ecfs_codec_plan ().
+ */
+EcfsPlan *ecfs_codec_plan_repair (const EcfsCodec *self, const bool *lost, const bool *available, const double *cost,
+                                  GError **error);
+
 /** n flags: the packets that ecfs_plan_run () reads; a subset of those present. Valid while the plan lives. */
 const bool *ecfs_plan_sources (const EcfsPlan *self);
+
+/* What a plan reads of a packet: in each of its granules, these bytes. */
+typedef struct EcfsPlanRead {
+    unsigned stripe;
+    size_t offset;
+    size_t size;
+} EcfsPlanRead;
+
+/** The same as ranges; of a repair the cheapest first. Valid while the plan lives. */
+const EcfsPlanRead *ecfs_plan_reads (const EcfsPlan *self, size_t *ret_n_reads);
 
 /**
  * Computes the wanted packets of one segment, or of one range of it.

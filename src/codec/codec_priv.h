@@ -18,25 +18,35 @@ typedef struct EcfsCodecOps {
     const char *(*refuse) (unsigned k, unsigned n);
     char *(*text) (unsigned k, unsigned n);
 
-    /* Numbers have passed refuse. Fills what is the family's own; codec.c fills the base and clears it. */
-    EcfsCodec *(*new) (unsigned k, unsigned n, GError **error);
+    /* Numbers have passed refuse. @parameters: what a descriptor says beside them; NULL: nothing is stored yet, the
+     * family chooses. Fills what is the family's own; codec.c fills the base and clears it. */
+    EcfsCodec *(*new) (unsigned k, unsigned n, const uint8_t *parameters, size_t parameters_bytes, GError **error);
+    void (*clear) (EcfsCodec *self); /* may be NULL: the struct is all there is */
+
     void (*encode) (const EcfsCodec *self, const uint8_t *const *data, uint8_t *const *parity, size_t packet_bytes);
-    bool (*decodable) (const EcfsCodec *self, const bool *present);
+    bool (*determines) (const EcfsCodec *self, const bool *present, const bool *wanted);
     int (*guarantee) (const EcfsCodec *self, const bool *present);
+    bool (*choose) (const EcfsCodec *self, const bool *wanted, const bool *available, const double *cost,
+                    bool *sources);
 
     /* At least one packet is wanted and none of those is present. Sets sources; codec.c fills the base's rest. */
     EcfsPlan *(*plan) (const EcfsCodec *self, const bool *present, const bool *wanted, GError **error);
     void (*run) (const EcfsPlan *plan, uint8_t *const *packets, size_t packet_bytes);
+    void (*plan_clear) (EcfsPlan *plan); /* may be NULL: the struct is all there is */
 } EcfsCodecOps;
 
-/* The base: first member of each family's own struct, one allocation that g_free () ends. Immutable after new. */
+/* The base: first member of each family's own struct. Immutable after new. */
 struct EcfsCodec {
     const EcfsCodecOps *ops;
     char *code;
+    char *identity;
     unsigned k;
     unsigned n;
-    unsigned tolerance; /* set by the family's new */
-    size_t granule;     /* bytes; set by the family's new */
+    unsigned tolerance;  /* set by the family's new */
+    size_t granule;      /* bytes; set by the family's new */
+    double overhead;     /* set by the family's new; 0: measured when asked for */
+    uint8_t *parameters; /* set by the family's new, g_free (); NULL: none */
+    size_t parameters_bytes;
 };
 
 /* Likewise for plans. */
@@ -44,20 +54,37 @@ struct EcfsPlan {
     const EcfsCodec *codec;
     bool sources[ECFS_CODEC_MAX_N];
     bool wanted[ECFS_CODEC_MAX_N];
+    unsigned n_reads;
+    EcfsPlanRead reads[ECFS_CODEC_MAX_N];
 };
 
+extern const EcfsCodecOps ecfs_basic_ops;
 extern const EcfsCodecOps ecfs_copies_ops;
+extern const EcfsCodecOps ecfs_ldpc_ops;
 extern const EcfsCodecOps ecfs_rs_ops;
+
+#define ECFS_COPIES_MAX 32
 
 /** Reads a decimal number of at most three digits without leading zeros and moves *at behind it. False: no such. */
 bool ecfs_codec_parse_number (const char **at, unsigned *ret_number);
 
+/** Reads "K+M" and nothing behind it: the parse of codes with that form. */
+bool ecfs_codec_parse_sum (const char *numbers, unsigned *ret_k, unsigned *ret_n);
+
+/** ENODATA: what is present does not determine what is wanted. */
+void ecfs_codec_set_undetermined (const EcfsCodec *self, const bool *present, GError **error);
+
+/** EBADMSG when a family that takes no parameters is given some. */
+bool ecfs_codec_no_parameters (size_t parameters_bytes, GError **error);
+
 /*
- * For codes where any k packets determine all (maximum distance separable): decodable, guarantee, and the choice of
- * sources. Data packets come first, because what they give needs the least arithmetic.
+ * For codes where any k packets determine all (maximum distance separable): what determines what, guarantee, and the
+ * choice of sources. Data packets come first, because what they give needs the least arithmetic.
  */
-bool ecfs_mds_decodable (const EcfsCodec *self, const bool *present);
+bool ecfs_mds_determines (const EcfsCodec *self, const bool *present, const bool *wanted);
 int ecfs_mds_guarantee (const EcfsCodec *self, const bool *present);
+bool ecfs_mds_choose (const EcfsCodec *self, const bool *wanted, const bool *available, const double *cost,
+                      bool *sources);
 
 /** Flags the first k packets of @present in @sources (n flags, all false before); false and ENODATA when fewer. */
 bool ecfs_mds_choose_sources (const EcfsCodec *self, const bool *present, bool *sources, GError **error);

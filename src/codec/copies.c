@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define COPIES_MAX 32
-
 static bool parse (const char *numbers, unsigned *ret_k, unsigned *ret_n)
 {
     unsigned n;
@@ -19,7 +17,7 @@ static const char *refuse (unsigned k, unsigned n)
 {
     if (k != 1)
         return "each copy is whole, so k is 1";
-    if (n < 1 || n > COPIES_MAX)
+    if (n < 1 || n > ECFS_COPIES_MAX)
         return "choose from 1 to 32 copies";
     return NULL;
 }
@@ -29,10 +27,13 @@ static char *text (unsigned k, unsigned n)
     return g_strdup_printf ("copies:%u", n);
 }
 
-static EcfsCodec *new (unsigned k, unsigned n, GError **error)
+static EcfsCodec *new (unsigned k, unsigned n, const uint8_t *parameters, size_t parameters_bytes, GError **error)
 {
+    if (!ecfs_codec_no_parameters (parameters_bytes, error))
+        return NULL;
     EcfsCodec *self = g_new0 (EcfsCodec, 1);
     self->tolerance = n - 1;
+    self->overhead = 1;
     self->granule = 1;
     return self;
 }
@@ -46,7 +47,7 @@ static void encode (const EcfsCodec *self, const uint8_t *const *data, uint8_t *
 
 static EcfsPlan *plan (const EcfsCodec *self, const bool *present, const bool *wanted, GError **error)
 {
-    g_autoptr (EcfsPlan) made = g_new0 (EcfsPlan, 1);
+    g_autofree EcfsPlan *made = g_new0 (EcfsPlan, 1);
     if (!ecfs_mds_choose_sources (self, present, made->sources, error))
         return NULL;
     return g_steal_pointer (&made);
@@ -71,8 +72,9 @@ const EcfsCodecOps ecfs_copies_ops = {
     .text = text,
     .new = new,
     .encode = encode,
-    .decodable = ecfs_mds_decodable,
+    .determines = ecfs_mds_determines,
     .guarantee = ecfs_mds_guarantee,
+    .choose = ecfs_mds_choose,
     .plan = plan,
     .run = run,
 };

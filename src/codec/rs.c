@@ -32,17 +32,6 @@ typedef struct RsPlan {
     uint8_t tables[RS_TABLES];
 } RsPlan;
 
-static bool parse (const char *numbers, unsigned *ret_k, unsigned *ret_n)
-{
-    unsigned k, m;
-    if (!ecfs_codec_parse_number (&numbers, &k) || *numbers++ != '+' || !ecfs_codec_parse_number (&numbers, &m) ||
-        *numbers != '\0')
-        return false;
-    *ret_k = k;
-    *ret_n = k + m;
-    return true;
-}
-
 static const char *refuse (unsigned k, unsigned n)
 {
     if (k < 1)
@@ -65,6 +54,7 @@ EcfsCodec *ecfs_rs_new_untested (unsigned k, unsigned n, EcfsRsKernel kernel)
     self->base.k = k;
     self->base.n = n;
     self->base.tolerance = n - k;
+    self->base.overhead = 1;
     self->base.granule = RS_GRANULE;
     self->kernel = kernel;
     gf_gen_cauchy1_matrix (self->generator, (int) n, (int) k);
@@ -87,9 +77,11 @@ static bool library_works (GError **error)
            ecfs_fail (error, EIO, "the installed ISA-L (libisal) is broken here: %s; replace it", library_fault);
 }
 
-static EcfsCodec *new (unsigned k, unsigned n, GError **error)
+static EcfsCodec *new (unsigned k, unsigned n, const uint8_t *parameters, size_t parameters_bytes, GError **error)
 {
-    return library_works (error) ? ecfs_rs_new_untested (k, n, ec_encode_data) : NULL;
+    if (!ecfs_codec_no_parameters (parameters_bytes, error) || !library_works (error))
+        return NULL;
+    return ecfs_rs_new_untested (k, n, ec_encode_data);
 }
 
 /* Some parities out of order: their tables are made for the call (about 6 ns per coefficient), on the stack. */
@@ -188,13 +180,14 @@ const EcfsCodecOps ecfs_rs_ops = {
     .family = ECFS_CODE_RS,
     .name = "rs",
     .form = "rs:K+M (K data and M parity stripes, at most 32 together)",
-    .parse = parse,
+    .parse = ecfs_codec_parse_sum,
     .refuse = refuse,
     .text = text,
     .new = new,
     .encode = encode,
-    .decodable = ecfs_mds_decodable,
+    .determines = ecfs_mds_determines,
     .guarantee = ecfs_mds_guarantee,
+    .choose = ecfs_mds_choose,
     .plan = plan,
     .run = run,
 };

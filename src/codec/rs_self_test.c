@@ -90,7 +90,7 @@ static bool decodes (Trial *trial)
         lost += wanted[i];
         packets[i] = wanted[i] ? trial->decoded[i] : trial->packets[i];
     }
-    g_autoptr (EcfsPlan) plan = ecfs_rs_ops.plan (trial->codec, present, wanted, NULL);
+    g_autofree EcfsPlan *plan = ecfs_rs_ops.plan (trial->codec, present, wanted, NULL);
     if (plan == NULL)
         return false;
     plan->codec = trial->codec;

@@ -13,6 +13,7 @@ enum {
     SECTION_PADDING = 0,
     SECTION_PUBLIC = 1,
     SECTION_MAC = 2,
+    SECTION_CODE = 3,
     SECTION_SIZES = 16,
     SECTION_RECORDS = 17,
 };
@@ -92,6 +93,11 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header)
     ecfs_append_le (to, 0, 8);
     ecfs_append_le (to, 0, 4);
     section_end (to, start);
+    if (header->parameters_bytes > 0) {
+        start = section_begin (to, SECTION_CODE, FLAG_CRITICAL);
+        g_byte_array_append (to, header->parameters, header->parameters_bytes);
+        section_end (to, start);
+    }
     append_empty_mac (to);
     append_padding (to, HEADER_UNIT);
     header->header_bytes = to->len;
@@ -153,20 +159,48 @@ static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, GError **e
     return true;
 }
 
+static bool parse_preamble (EcfsCursor *from, EcfsStripeHeader *header, GError **error)
+{
+    const uint8_t *magic = ecfs_cursor_bytes (from, sizeof header_magic);
+    if (magic == NULL || memcmp (magic, header_magic, sizeof header_magic) != 0)
+        return ecfs_fail (error, EBADMSG, "this is no ecfs stripe");
+    uint64_t version = ecfs_cursor_le (from, 2);
+    uint64_t reserved = ecfs_cursor_le (from, 2);
+    header->header_bytes = (uint32_t) ecfs_cursor_le (from, 4);
+    if (from->bad || reserved != 0 || header->header_bytes < ECFS_STRIPE_PREAMBLE_BYTES ||
+        header->header_bytes > 1 << 20)
+        return ecfs_fail (error, EBADMSG, "the header's preamble is damaged");
+    if (version != ECFS_FORMAT_VERSION)
+        return ecfs_fail (error, ENOTSUP, "stripe format %" PRIu64 " is not known here", version);
+    return true;
+}
+
+static bool parse_header_section (Section *section, EcfsStripeHeader *header, bool *have_public, GError **error)
+{
+    switch (section->type) {
+    case SECTION_PUBLIC:
+        *have_public = true;
+        return parse_public (&section->payload, header, error);
+    case SECTION_CODE:
+        if (section->payload.left > ECFS_CODEC_MAX_PARAMETERS)
+            return ecfs_fail (error, EBADMSG, "the code's parameters are too long: %zu bytes", section->payload.left);
+        header->parameters = section->payload.at;
+        header->parameters_bytes = (uint32_t) section->payload.left;
+        return true;
+    case SECTION_PADDING:
+    case SECTION_MAC:
+        return true;
+    default:
+        return unknown_section (section, error);
+    }
+}
+
 bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHeader *ret_header, GError **error)
 {
     EcfsCursor from = {.at = bytes, .left = size};
     EcfsStripeHeader header = {0};
-    const uint8_t *magic = ecfs_cursor_bytes (&from, sizeof header_magic);
-    if (magic == NULL || memcmp (magic, header_magic, sizeof header_magic) != 0)
-        return ecfs_fail (error, EBADMSG, "this is no ecfs stripe");
-    uint64_t version = ecfs_cursor_le (&from, 2);
-    uint64_t reserved = ecfs_cursor_le (&from, 2);
-    header.header_bytes = (uint32_t) ecfs_cursor_le (&from, 4);
-    if (from.bad || reserved != 0 || header.header_bytes < ECFS_STRIPE_PREAMBLE_BYTES || header.header_bytes > 1 << 20)
-        return ecfs_fail (error, EBADMSG, "the header's preamble is damaged");
-    if (version != ECFS_FORMAT_VERSION)
-        return ecfs_fail (error, ENOTSUP, "stripe format %" PRIu64 " is not known here", version);
+    if (!parse_preamble (&from, &header, error))
+        return false;
     if (size < header.header_bytes) {
         ret_header->header_bytes = header.header_bytes;
         return ecfs_fail (error, EAGAIN, "the header has %u bytes", header.header_bytes);
@@ -175,20 +209,30 @@ bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHead
     bool have_public = false;
     while (from.left > 0) {
         Section section;
-        if (!next_section (&from, &section, error))
+        if (!next_section (&from, &section, error) || !parse_header_section (&section, &header, &have_public, error))
             return false;
-        bool fine = section.type == SECTION_PUBLIC ? parse_public (&section.payload, &header, error)
-                    : section.type == SECTION_PADDING || section.type == SECTION_MAC
-                        ? true
-                        : unknown_section (&section, error);
-        if (!fine)
-            return false;
-        have_public |= section.type == SECTION_PUBLIC;
     }
     if (!have_public)
         return ecfs_fail (error, EBADMSG, "the header has no public section");
     *ret_header = header;
     return true;
+}
+
+void ecfs_stripe_header_set_code (EcfsStripeHeader *header, const EcfsCodec *codec)
+{
+    size_t parameters_bytes;
+    header->family = (uint16_t) ecfs_codec_family (codec);
+    header->k = (uint16_t) ecfs_codec_k (codec);
+    header->n_written = (uint16_t) ecfs_codec_n (codec);
+    header->granule = (uint32_t) ecfs_codec_granule (codec);
+    header->parameters = ecfs_codec_parameters (codec, &parameters_bytes);
+    header->parameters_bytes = (uint32_t) parameters_bytes;
+}
+
+EcfsCodec *ecfs_stripe_codec (const EcfsStripeHeader *header, GError **error)
+{
+    return ecfs_codec_new_for ((EcfsCodeFamily) header->family, header->k, header->n_written, header->parameters,
+                               header->parameters_bytes, error);
 }
 
 static void append_record (GByteArray *to, const EcfsFileRecord *record)

@@ -9,6 +9,7 @@
 #ifndef ECFS_OBJECT_FORMAT_H
 #define ECFS_OBJECT_FORMAT_H
 
+#include "codec/codec.h"
 #include "object/layout.h"
 #include "util/error.h"
 
@@ -33,6 +34,8 @@ typedef struct EcfsStripeHeader {
     uint32_t segment_bytes;
     uint32_t block_bytes;
     uint32_t granule;
+    const uint8_t *parameters; /* of the code, as ecfs_codec_parameters (): borrowed; parsed: points into the bytes */
+    uint32_t parameters_bytes; /* 0: it has none */
 } EcfsStripeHeader;
 
 /* One file that an object's bytes belong to; path and attributes are hints for a recovery without catalog and journal.
@@ -84,6 +87,15 @@ bool ecfs_stripe_tail_parse (const uint8_t *bytes, uint64_t file_size, uint64_t 
 bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,
                                GError **error);
 void ecfs_stripe_footer_clear (EcfsStripeFooter *footer);
+
+/** Sets what the header says of the code; the parameters are valid as long as the codec. */
+void ecfs_stripe_header_set_code (EcfsStripeHeader *header, const EcfsCodec *codec);
+
+/**
+ * The code that the object was written with, from what the header says alone. For ecfs_codec_free (); errors as
+ * ecfs_codec_new_for ().
+ */
+EcfsCodec *ecfs_stripe_codec (const EcfsStripeHeader *header, GError **error);
 
 /** The layout that header and content size give; EBADMSG when they do not fit together. */
 bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayout *ret_layout, GError **error);

@@ -22,6 +22,11 @@ uint32_t ecfs_layout_segment_bytes (uint64_t wanted, unsigned k, size_t granule)
     return (uint32_t) (packet * k);
 }
 
+uint32_t ecfs_layout_full_block_bytes (size_t granule)
+{
+    return (uint32_t) (ECFS_BLOCK_BYTES / granule * granule);
+}
+
 bool ecfs_layout_valid (const EcfsLayout *self)
 {
     return self->k > 0 && self->granule > 0 && self->granule <= 4096 && self->block_bytes >= self->granule &&

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define ECFS_TAG_BYTES        8
-#define ECFS_BLOCK_BYTES      32768
+#define ECFS_BLOCK_BYTES      32768 /* of a check block, at most */
 #define ECFS_OBJECT_MAX_BYTES (16ull << 30)
 #define ECFS_SEGMENT_MAX      (64u << 20) /* bytes of content in a segment */
 
@@ -32,6 +32,9 @@ typedef struct EcfsLayout {
 
 /** Content bytes per segment nearest above @wanted whose packets are whole multiples of 4 KiB and of the granule. */
 uint32_t ecfs_layout_segment_bytes (uint64_t wanted, unsigned k, size_t granule);
+
+/** Bytes of a check block: the largest multiple of the granule that a check block may have. */
+uint32_t ecfs_layout_full_block_bytes (size_t granule);
 
 /** Whether hostile numbers make sense: bounds, divisibility; everything below relies on it. */
 bool ecfs_layout_valid (const EcfsLayout *self);

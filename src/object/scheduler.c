@@ -6,21 +6,13 @@
 #define STALL_UNKNOWN_US 1000000
 #define DECODE_US        5000  /* what data packets may be later than parity: decoding costs a turn of a worker */
 #define TRAFFIC_US       10000 /* what a packet more than needed may save at least */
+#define DOWN_US          1e12  /* so much more than any forecast that a lane that is down is the last to ask */
 
 int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us)
 {
     if (rtt_us == 0)
         return STALL_UNKNOWN_US;
     return MAX (MAX (4 * rtt_us, 8 * mean_gap_us), STALL_MIN_US);
-}
-
-/* The wanted packets come out of the set: all are in it, or it determines everything. */
-static bool suffices (const EcfsCodec *codec, const bool *wanted, const bool *set)
-{
-    bool all = true;
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
-        all = all && (!wanted[i] || set[i]);
-    return all || ecfs_codec_decodable (codec, set);
 }
 
 static bool askable (const EcfsLane *lane, bool desperate)
@@ -35,48 +27,28 @@ static int64_t useful_us (const EcfsCodec *codec, const EcfsLane *lanes, unsigne
     return lanes[i].forecast_us + (i < ecfs_codec_k (codec) ? 0 : DECODE_US);
 }
 
-/* The next lane to ask: the soonest of use; among the desperate those that are not down first. */
-static int best_lane (const EcfsCodec *codec, const EcfsLane *lanes, const bool *set, bool desperate)
+/* Until the packet would be there, for adding up; the down lanes last. */
+static double lane_cost (const EcfsCodec *codec, const EcfsLane *lanes, unsigned i)
 {
-    int best = -1;
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
-        if (set[i] || !askable (&lanes[i], desperate))
-            continue;
-        if (best < 0 || (lanes[best].down && !lanes[i].down) ||
-            (lanes[best].down == lanes[i].down &&
-             useful_us (codec, lanes, i) < useful_us (codec, lanes, (unsigned) best)))
-            best = (int) i;
-    }
-    return best;
+    return (double) (useful_us (codec, lanes, i) + TRAFFIC_US) + (lanes[i].down ? DOWN_US : 0);
 }
 
-/* Takes back what need not be asked after all, in the order in which it would be missed least: what was asked before
- * the lane that made the set suffice may not have helped. */
-static void prune (const EcfsCodec *codec, const bool *wanted, bool *set, bool *ask)
+/* Asks beside the set the lanes with which the code gives the wanted packets soonest. Lanes in both are about to be
+ * asked, and are not when they do not help. False when there are not enough. */
+static bool complete (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, bool desperate,
+                      const bool *set, bool *ask)
 {
-    for (int keep_wanted = 1; keep_wanted >= 0; keep_wanted--) {
-        for (unsigned i = ecfs_codec_n (codec); i-- > 0;) {
-            if (!ask[i] || (keep_wanted && wanted[i]))
-                continue;
-            set[i] = false;
-            ask[i] = !suffices (codec, wanted, set);
-            set[i] = ask[i];
-        }
+    unsigned n = ecfs_codec_n (codec);
+    bool available[ECFS_CODEC_MAX_N], sources[ECFS_CODEC_MAX_N];
+    double cost[ECFS_CODEC_MAX_N];
+    for (unsigned i = 0; i < n; i++) {
+        available[i] = set[i] || askable (&lanes[i], desperate);
+        cost[i] = !set[i] ? lane_cost (codec, lanes, i) : ask[i] ? 1 : 0;
     }
-}
-
-/* Adds the soonest lanes to set and ask until the set suffices; false when there are not enough. */
-static bool complete (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, bool desperate, bool *set,
-                      bool *ask)
-{
-    while (!suffices (codec, wanted, set)) {
-        int lane = best_lane (codec, lanes, set, desperate);
-        if (lane < 0)
-            return false;
-        set[lane] = true;
-        ask[lane] = true;
-    }
-    prune (codec, wanted, set, ask);
+    if (!ecfs_codec_choose (codec, wanted, available, cost, sources))
+        return false;
+    for (unsigned i = 0; i < n; i++)
+        ask[i] = sources[i] && (ask[i] || !set[i]);
     return true;
 }
 
@@ -136,13 +108,16 @@ EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const bool *wanted, const Ec
         owed[i] = lanes[i].arrived || lanes[i].asked || lanes[i].resting;
         set[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].late);
     }
-    if (suffices (codec, wanted, arrived))
+    if (ecfs_codec_determines (codec, arrived, wanted))
         return ECFS_SCHEDULE_READY;
-    if (suffices (codec, wanted, set))
+    if (ecfs_codec_determines (codec, set, wanted))
         return ECFS_SCHEDULE_WAIT;
     if (choose (codec, wanted, lanes, set, ask) || choose_desperately (codec, wanted, lanes, set, ask))
         return ECFS_SCHEDULE_WAIT;
-    for (unsigned i = 0; i < n; i++)
+    /* Late and resting lanes are needed; all others are asked, in case that they do not come. */
+    for (unsigned i = 0; i < n; i++) {
+        ask[i] = askable (&lanes[i], true);
         owed[i] = owed[i] || ask[i];
-    return suffices (codec, wanted, owed) ? ECFS_SCHEDULE_WAIT : ECFS_SCHEDULE_IMPOSSIBLE;
+    }
+    return ecfs_codec_determines (codec, owed, wanted) ? ECFS_SCHEDULE_WAIT : ECFS_SCHEDULE_IMPOSSIBLE;
 }

@@ -1,3 +1,4 @@
+#include "archive/archive_priv.h"
 #include "archive/commit.h"
 #include "archive/content.h"
 #include "fixture.h"
@@ -94,6 +95,29 @@ static void test_sizes (Fixture *fixture, gconstpointer code)
         g_assert_no_error (error);
         assert_content (fixture, ino, bytes, sizes[i]);
     }
+}
+
+/* An object whose code a later ecfs would make another way: what the catalog has kept decides. */
+static void test_kept_code (Fixture *fixture, gconstpointer code)
+{
+    static const uint8_t graph[] = {2, 0, 1, 2, 1, 2, 2, 0, 2};
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsCodec) theirs = ecfs_codec_new_for (ECFS_CODE_LDPC, 3, 6, graph, sizeof graph, &error);
+    g_assert_no_error (error);
+    const char *identity = ecfs_codec_identity (theirs);
+    const EcfsCodec *ours = ecfs_archive_codec (fixture->archive, "ldpc:3+3", &error);
+    g_assert_cmpstr (ecfs_codec_identity (ours), !=, identity);
+    g_assert_null (ecfs_archive_codec (fixture->archive, identity, &error));
+    g_assert_error (error, ECFS_ERROR, ENOENT);
+    g_clear_error (&error);
+    EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
+    g_assert_true (ecfs_catalog_keep_code (catalog, identity, graph, sizeof graph, &error));
+    const EcfsCodec *kept = ecfs_archive_codec (fixture->archive, identity, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (ecfs_codec_identity (kept), ==, identity);
+    size_t size;
+    g_assert_true (memcmp (ecfs_codec_parameters (kept, &size), graph, sizeof graph) == 0);
+    g_assert_true (kept == ecfs_archive_codec (fixture->archive, identity, NULL));
 }
 
 static void test_loss (Fixture *fixture, gconstpointer code)
@@ -297,6 +321,9 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add ("/commit/every-size-reads-back-rs", Fixture, "rs:4+2", set_up, test_sizes, tear_down);
     g_test_add ("/commit/every-size-reads-back-copies", Fixture, "copies:3", set_up, test_sizes, tear_down);
+    g_test_add ("/commit/every-size-reads-back-ldpc", Fixture, "ldpc:3+3", set_up, test_sizes, tear_down);
+    g_test_add ("/commit/objects-keep-the-parameters-of-their-code", Fixture, "ldpc:3+3", set_up, test_kept_code,
+                tear_down);
     g_test_add ("/commit/any-two-endpoints-may-go-and-a-third-is-told", Fixture, "rs:4+2", set_up, test_loss,
                 tear_down);
     g_test_add ("/commit/a-read-holds-out-for-an-endpoint-that-comes-back", Fixture, "rs:4+2", set_up,

@@ -154,7 +154,7 @@ static Case *case_new (unsigned k, unsigned m, unsigned n_lost, size_t packet_by
     self->n = k + m;
     self->n_lost = n_lost;
     self->packet_bytes = packet_bytes;
-    self->codec = ecfs_codec_new_for (ECFS_CODE_RS, k, k + m, &error);
+    self->codec = ecfs_codec_new_for (ECFS_CODE_RS, k, k + m, NULL, 0, &error);
     if (self->codec == NULL)
         g_error ("%s", error->message);
     for (unsigned i = 0; i < self->n; i++) {

@@ -101,6 +101,16 @@ void segment_flags (uint32_t mask, unsigned n, bool *flags)
         flags[i] = mask >> i & 1;
 }
 
+void segment_random_loss (unsigned n, unsigned n_lost, bool *lost)
+{
+    memset (lost, 0, n * sizeof *lost);
+    while (n_lost > 0) {
+        unsigned i = (unsigned) g_test_rand_int_range (0, (gint32) n);
+        n_lost -= !lost[i];
+        lost[i] = true;
+    }
+}
+
 EcfsCodec *segment_codec (const char *code)
 {
     g_autoptr (GError) error = NULL;

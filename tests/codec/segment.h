@@ -38,6 +38,21 @@ void segment_cannot_survive (const EcfsCodec *codec, const bool *lost);
 /** The bits of @mask as n flags. */
 void segment_flags (uint32_t mask, unsigned n, bool *flags);
 
+/** Loses @n_lost of @n packets at random. */
+void segment_random_loss (unsigned n, unsigned n_lost, bool *lost);
+
+/* A sanitizer makes everything slower: then only every SEGMENT_SAMPLE-th of many similar cases is tried. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SEGMENT_SAMPLE 23
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SEGMENT_SAMPLE 23
+#endif
+#endif
+#ifndef SEGMENT_SAMPLE
+#define SEGMENT_SAMPLE 1
+#endif
+
 /** A codec, or a failed test. */
 EcfsCodec *segment_codec (const char *code);
 

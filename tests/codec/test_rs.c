@@ -64,10 +64,10 @@ static void test_reference (void)
 static void test_growing_m (void)
 {
     for (unsigned k = 1; k < 31; k++) {
-        g_autoptr (EcfsCodec) widest = ecfs_codec_new_for (ECFS_CODE_RS, k, 32, NULL);
+        g_autoptr (EcfsCodec) widest = ecfs_codec_new_for (ECFS_CODE_RS, k, 32, NULL, 0, NULL);
         g_autoptr (Segment) segment = segment_new (widest, 192, SEGMENT_AT_END, 0);
         for (unsigned n = k + 1; n < 32; n++) {
-            g_autoptr (EcfsCodec) codec = ecfs_codec_new_for (ECFS_CODE_RS, k, n, NULL);
+            g_autoptr (EcfsCodec) codec = ecfs_codec_new_for (ECFS_CODE_RS, k, n, NULL, 0, NULL);
             memset (segment->work[n - 1], 0, 192);
             ecfs_codec_encode (codec, (const uint8_t *const *) segment->packets, segment->work + k, 192);
             for (unsigned i = k; i < n; i++)

@@ -112,12 +112,8 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
                    .object = ecfs_uuid_new (),
                    .sequence = 77,
                    .epoch = 2,
-                   .family = (uint16_t) ecfs_codec_family (store->codec),
-                   .k = (uint16_t) ecfs_codec_k (store->codec),
-                   .n_written = (uint16_t) store->n,
                    .segment_bytes = segment_bytes,
-                   .block_bytes = ECFS_BLOCK_BYTES,
-                   .granule = (uint32_t) ecfs_codec_granule (store->codec)},
+                   .block_bytes = ecfs_layout_full_block_bytes (ecfs_codec_granule (store->codec))},
         .size = size,
         .fd = fd,
         .ranges = ranges,
@@ -127,6 +123,7 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
         .possible = possible,
         .user = self,
     };
+    ecfs_stripe_header_set_code (&self->job.header, store->codec);
 }
 
 void object_clear (Object *self)

@@ -7,7 +7,7 @@
 #include "object/reader.h"
 #include "object/writer.h"
 
-#define STORE_MAX_ENDPOINTS 16
+#define STORE_MAX_ENDPOINTS 32
 #define STORE_DEADLINE_US   (60 * G_USEC_PER_SEC)
 
 /* n endpoints for the stripes of a code, and spares behind them; endpoint i is named "ei". */

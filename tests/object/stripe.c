@@ -40,20 +40,78 @@ static uint8_t data_byte (const StripeExpected *e, uint64_t start, uint64_t cont
     return offset < content_bytes ? e->content[start + offset] : 0;
 }
 
-static uint8_t *make_packet (const StripeExpected *e, uint64_t start, uint64_t content_bytes, uint64_t packet_bytes)
+/* A packet of a segment, byte by byte. */
+typedef struct Packet {
+    const StripeExpected *e;
+    uint64_t start, content_bytes, packet_bytes;
+    const uint8_t *graph; /* family 3: the section with it */
+    uint8_t *bytes;
+} Packet;
+
+static uint8_t data_at (const Packet *self, unsigned column, uint64_t at)
 {
-    uint8_t *packet = g_malloc0 (packet_bytes);
-    for (unsigned c = 0; c < e->k; c++) {
-        if (e->index < e->k && c != e->index)
-            continue;
-        uint8_t by[256];
-        uint8_t factor = e->index < e->k || e->family == 1 ? 1 : gf_invert ((uint8_t) (e->index ^ c));
-        for (unsigned v = 0; v < 256; v++)
-            by[v] = gf_multiply (factor, (uint8_t) v);
-        for (uint64_t at = 0; at < packet_bytes; at++)
-            packet[at] ^= by[data_byte (e, start, content_bytes, packet_bytes, c, at)];
+    return data_byte (self->e, self->start, self->content_bytes, self->packet_bytes, column, at);
+}
+
+static void add_multiple (Packet *self, unsigned column, uint8_t factor)
+{
+    uint8_t by[256];
+    for (unsigned v = 0; v < 256; v++)
+        by[v] = gf_multiply (factor, (uint8_t) v);
+    for (uint64_t at = 0; at < self->packet_bytes; at++)
+        self->bytes[at] ^= by[data_at (self, column, at)];
+}
+
+static void add_members (Packet *self)
+{
+    const uint8_t *list = self->graph;
+    for (unsigned parity = self->e->k; parity < self->e->index; parity++)
+        list += 1 + list[0];
+    for (unsigned i = 0; i < list[0]; i++)
+        add_multiple (self, list[1 + i], 1);
+}
+
+/* basic: coefficient j of the packet gets coefficient (j - shift) mod p of each member; the last is the sum of the
+ * others. */
+static void add_rotated (Packet *self)
+{
+    static const unsigned primes[] = {3, 5, 7, 11, 13, 17};
+    unsigned k = self->e->k, i = self->e->index - k + 1, p = 0;
+    for (unsigned next = 0; p <= k / 2; next++)
+        p = primes[next];
+    for (unsigned l = 0; l < k / 2; l++) {
+        unsigned column = (i + l - 1) % k, shift = l * i % p;
+        for (uint64_t at = 0; at < self->packet_bytes; at++) {
+            unsigned from = ((unsigned) (at / 64 % (p - 1)) + p - shift) % p;
+            uint64_t base = at / (64 * (p - 1)) * (64 * (p - 1)) + at % 64;
+            for (unsigned other = 0; other + 1 < p; other++)
+                if (from == p - 1 || other == from)
+                    self->bytes[at] ^= data_at (self, column, base + 64 * other);
+        }
     }
-    return packet;
+}
+
+static uint8_t *make_packet (const StripeExpected *e, const uint8_t *graph, uint64_t start, uint64_t content_bytes,
+                             uint64_t packet_bytes)
+{
+    Packet packet = {.e = e,
+                     .start = start,
+                     .content_bytes = content_bytes,
+                     .packet_bytes = packet_bytes,
+                     .graph = graph,
+                     .bytes = g_malloc0 (packet_bytes)};
+    if (e->index < e->k)
+        add_multiple (&packet, e->index, 1);
+    else if (e->family == 1)
+        add_multiple (&packet, 0, 1);
+    else if (e->family == 2)
+        for (unsigned c = 0; c < e->k; c++)
+            add_multiple (&packet, c, gf_invert ((uint8_t) (e->index ^ c)));
+    else if (e->family == 3)
+        add_members (&packet);
+    else
+        add_rotated (&packet);
+    return packet.bytes;
 }
 
 static uint64_t tag_of (const StripeExpected *e, uint64_t number, const uint8_t *block, size_t bytes)
@@ -64,29 +122,6 @@ static uint64_t tag_of (const StripeExpected *e, uint64_t number, const uint8_t 
     for (int i = 0; i < 8; i++)
         position[24 + i] = (uint8_t) (number >> 8 * i);
     return XXH3_64bits_withSeed (block, bytes, XXH3_64bits (position, 32));
-}
-
-/* Checks the packets; returns the offset behind them. */
-static size_t check_area (const uint8_t *stripe, size_t stripe_bytes, size_t at, const StripeExpected *e)
-{
-    uint64_t blocks_per_segment = (e->segment_bytes / e->k + e->block_bytes - 1) / e->block_bytes;
-    for (uint64_t s = 0; s * e->segment_bytes < e->size; s++) {
-        uint64_t start = s * e->segment_bytes;
-        uint64_t content_bytes = MIN (e->size - start, e->segment_bytes);
-        uint64_t share = (content_bytes + e->k - 1) / e->k;
-        uint64_t packet_bytes = (share + e->granule - 1) / e->granule * e->granule;
-        g_autofree uint8_t *packet = make_packet (e, start, content_bytes, packet_bytes);
-        uint64_t number = s * blocks_per_segment;
-        for (uint64_t done = 0; done < packet_bytes; number++) {
-            size_t bytes = MIN (packet_bytes - done, e->block_bytes);
-            g_assert_cmpuint (at + bytes + 8, <=, stripe_bytes);
-            g_assert_true (memcmp (stripe + at, packet + done, bytes) == 0);
-            g_assert_cmpuint (le (stripe + at + bytes, 8), ==, tag_of (e, number, packet + done, bytes));
-            at += bytes + 8;
-            done += bytes;
-        }
-    }
-    return at;
 }
 
 /* The payload of the section @type in [at, end); fails the test when a section is damaged or there is none. */
@@ -103,6 +138,30 @@ static const uint8_t *find_section (const uint8_t *at, const uint8_t *end, unsig
     }
     g_assert_nonnull (found);
     return found;
+}
+
+/* Checks the packets; returns the offset behind them. */
+static size_t check_area (const uint8_t *stripe, size_t stripe_bytes, size_t at, const StripeExpected *e)
+{
+    const uint8_t *graph = e->family == 3 ? find_section (stripe + 16, stripe + at, 3) : NULL;
+    uint64_t blocks_per_segment = (e->segment_bytes / e->k + e->block_bytes - 1) / e->block_bytes;
+    for (uint64_t s = 0; s * e->segment_bytes < e->size; s++) {
+        uint64_t start = s * e->segment_bytes;
+        uint64_t content_bytes = MIN (e->size - start, e->segment_bytes);
+        uint64_t share = (content_bytes + e->k - 1) / e->k;
+        uint64_t packet_bytes = (share + e->granule - 1) / e->granule * e->granule;
+        g_autofree uint8_t *packet = make_packet (e, graph, start, content_bytes, packet_bytes);
+        uint64_t number = s * blocks_per_segment;
+        for (uint64_t done = 0; done < packet_bytes; number++) {
+            size_t bytes = MIN (packet_bytes - done, e->block_bytes);
+            g_assert_cmpuint (at + bytes + 8, <=, stripe_bytes);
+            g_assert_true (memcmp (stripe + at, packet + done, bytes) == 0);
+            g_assert_cmpuint (le (stripe + at + bytes, 8), ==, tag_of (e, number, packet + done, bytes));
+            at += bytes + 8;
+            done += bytes;
+        }
+    }
+    return at;
 }
 
 static size_t check_header (const uint8_t *stripe, size_t stripe_bytes, const StripeExpected *e)

@@ -5,7 +5,7 @@
 #include <glib.h>
 #include <stdint.h>
 
-/** What a stripe must hold; family 1 copies, 2 Reed-Solomon. */
+/** What a stripe must hold; family 1 copies, 2 Reed-Solomon, 3 ldpc, 4 basic. */
 typedef struct StripeExpected {
     const uint8_t *archive, *object; /* 16 bytes each */
     uint64_t instance, sequence;

@@ -152,6 +152,73 @@ static void test_missing (void)
     end (&self);
 }
 
+/* Any set of stripes that determines the content gives it; any other gives an error and no byte. */
+static void test_lost_sets (gconstpointer code)
+{
+    Fixture self;
+    begin (&self, "file", code, 2 * 256 * KIB + 7, 256 * KIB);
+    unsigned n = self.store.n, n_read = 0, n_refused = 0;
+    for (unsigned round = 0; round < 40; round++) {
+        unsigned mask = 0, n_lost = 1 + round % (n - ecfs_codec_k (self.store.codec) + 1);
+        bool present[ECFS_CODEC_MAX_N] = {false};
+        while ((unsigned) __builtin_popcount (mask) < n_lost)
+            mask |= 1u << random_below (n);
+        for (unsigned i = 0; i < n; i++)
+            present[i] = (mask >> i & 1) == 0;
+        bool decodable = ecfs_codec_decodable (self.store.codec, present);
+        hide (&self, mask, true);
+        reopen (&self);
+        g_assert_cmpint (read_at (&self, 0, self.object.size), ==, decodable ? 0 : EIO);
+        n_read += decodable;
+        n_refused += !decodable;
+        hide (&self, mask, false);
+    }
+    g_assert_cmpuint (n_read, >, 0);
+    g_assert_cmpuint (n_refused, >, 0);
+    end (&self);
+}
+
+/* What a cold read of a part of a lost stripe costs, in check blocks read. */
+static uint64_t blocks_for_lost_part (const char *code)
+{
+    Fixture self;
+    begin (&self, "file", code, 8 * MIB, 2 * MIB);
+    hide (&self, 1 << 2, true);
+    reopen (&self);
+    const EcfsLayout *layout = &self.object.layout;
+    uint64_t before = bytes_read (&self);
+    g_assert_cmpint (read_at (&self, 2 * (uint64_t) layout->segment_bytes / 8 + 10, 10000), ==, 0);
+    uint64_t n_blocks = (bytes_read (&self) - before + ECFS_TAG_BYTES) / (layout->block_bytes + ECFS_TAG_BYTES);
+    end (&self);
+    return n_blocks;
+}
+
+static void test_lost_part (void)
+{
+    g_assert_cmpuint (blocks_for_lost_part ("rs:8+8"), ==, 8);
+    g_assert_cmpuint (blocks_for_lost_part ("basic:8+8"), ==, 4);
+    g_assert_cmpuint (blocks_for_lost_part ("ldpc:8+6"), <=, 4);
+}
+
+/* A stripe's own header is all that its code takes: no table, no catalog. */
+static void test_described (gconstpointer code)
+{
+    Fixture self;
+    begin (&self, "file", code, 300 * KIB, 256 * KIB);
+    g_autofree char *path = object_stripe_path (&self.object, self.store.n - 1);
+    g_autofree char *bytes = NULL;
+    size_t size;
+    EcfsStripeHeader header;
+    g_autoptr (GError) error = NULL;
+    g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+    g_assert_true (ecfs_stripe_header_parse ((const uint8_t *) bytes, size, &header, NULL));
+    g_autoptr (EcfsCodec) codec = ecfs_stripe_codec (&header, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (ecfs_codec_identity (codec), ==, ecfs_codec_identity (self.store.codec));
+    g_assert_cmpuint (ecfs_codec_tolerance (codec), ==, ecfs_codec_tolerance (self.store.codec));
+    end (&self);
+}
+
 /* A part of a segment whose own stripe is readable needs no other. */
 static void test_part_of_undecodable (void)
 {
@@ -455,11 +522,16 @@ int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* notices are what these tests provoke */
-    static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
+    static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3", "ldpc:8+6", "basic:8+8"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
-        g_autofree char *path = g_strdup_printf ("/reader/%s/random-reads-give-the-content", codes[i]);
-        g_test_add_data_func (path, codes[i], test_random);
+        g_autofree char *random = g_strdup_printf ("/reader/%s/random-reads-give-the-content", codes[i]);
+        g_autofree char *lost = g_strdup_printf ("/reader/%s/stripes-that-determine-the-content-give-it", codes[i]);
+        g_autofree char *described = g_strdup_printf ("/reader/%s/its-stripes-describe-it", codes[i]);
+        g_test_add_data_func (random, codes[i], test_random);
+        g_test_add_data_func (lost, codes[i], test_lost_sets);
+        g_test_add_data_func (described, codes[i], test_described);
     }
+    g_test_add_func ("/reader/a-part-of-a-lost-stripe-costs-what-its-code-takes", test_lost_part);
     g_test_add_data_func ("/reader/sequential-128-kib-read-ahead", GSIZE_TO_POINTER (128 * KIB), test_sequential);
     g_test_add_data_func ("/reader/sequential-odd-steps-read-ahead", GSIZE_TO_POINTER (1000003), test_sequential);
     g_test_add_func ("/reader/a-random-read-costs-what-it-touches", test_random_is_cheap);

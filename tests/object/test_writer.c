@@ -396,6 +396,11 @@ int main (int argc, char **argv)
         g_test_add_data_func (sizes, codes[i], test_sizes);
         g_test_add_data_func (large, codes[i], test_large);
     }
+    static const char *const binary_codes[] = {"ldpc:5+3", "ldpc:8+6", "basic:4+4", "basic:8+8", "basic:14+14"};
+    for (size_t i = 0; i < G_N_ELEMENTS (binary_codes); i++) {
+        g_autofree char *sizes = g_strdup_printf ("/writer/%s/stores-every-size", binary_codes[i]);
+        g_test_add_data_func (sizes, binary_codes[i], test_sizes);
+    }
     g_test_add_func ("/writer/stores-content-that-lies-in-pieces", test_ranges);
     g_test_add_data_func ("/writer/failing-at-once-goes-to-a-spare", GINT_TO_POINTER (0), test_spare);
     g_test_add_data_func ("/writer/failing-midway-goes-to-a-spare", GINT_TO_POINTER (50), test_spare);

@@ -1,0 +1,93 @@
+"""Codes beside rs: what a mount stores under them survives what they promise, and `info` tells what that is."""
+import itertools
+import os
+import random
+
+import lab
+import pytest
+
+NAMES = [f"e{number:02}" for number in range(16)]
+CODES = {"ldpc:8+6": 3, "basic:8+8": 4}
+
+
+def fresh_digest(mount, path):
+    """From the endpoints, not from memory."""
+    lab.drop_caches()
+    return lab.digest(mount.path / path)
+
+
+def lose(mount, names):
+    """Takes endpoints away below a mount that knows nothing of it yet."""
+    for name in names:
+        mount.archive[name].kill()
+
+
+def bring_back(mount, names):
+    for name in names:
+        mount.archive[name].start()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_mount_reads_with_tolerance_endpoints_gone(place, code):
+    archive = place.archive(place.directories(NAMES), code)
+    mount = place.mount(archive)
+    sizes = {"small": 9_000, "odd": 300_001, "large": 9 << 20}
+    expected = {name: lab.write_pattern(mount.path / name, size, size) for name, size in sizes.items()}
+    lab.ecfs("wait", archive.path)
+    mount.umount()
+    choose = random.Random(5)
+    for _ in range(3):
+        gone = choose.sample(NAMES, CODES[code])
+        lose(mount, gone)
+        mount.start()
+        assert {name: fresh_digest(mount, name) for name in sizes} == expected, gone
+        mount.umount()
+        bring_back(mount, gone)
+
+
+def test_codes_of_several_kinds_live_in_one_tree(place):
+    archive = place.archive(place.directories(NAMES))
+    mount = place.mount(archive)
+    expected = {}
+    for code in ["rs:4+2", "ldpc:8+6", "ldpc:7+5", "basic:6+6", "copies:3"]:
+        directory = mount.path / code
+        directory.mkdir()
+        os.setxattr(directory, "user.ecfs.code", code.encode())
+        expected[code] = lab.write_pattern(directory / "file", 1_234_567, len(expected))
+    lab.ecfs("wait", archive.path)
+    for code in expected:
+        assert archive.json("info", f"/{code}/file")["code"] == code
+    mount.umount()
+    mount.start()
+    for gone in itertools.islice(itertools.combinations(NAMES, 2), 0, None, 30):
+        lose(mount, gone)
+        assert {code: fresh_digest(mount, f"{code}/file") for code in expected} == expected, gone
+        bring_back(mount, gone)
+
+
+def test_info_tells_what_a_code_promises_and_costs(place):
+    archive = place.archive(place.directories(NAMES), "ldpc:8+6")
+    source = place.path / "file"
+    lab.write_pattern(source, 1 << 20)
+    archive.put(source, "/ldpc")
+    archive.put("--code", "basic:8+8", source, "/basic")
+    archive.put("--code", "rs:8+3", source, "/rs")
+    told = {name: archive.json("info", f"/{name}") for name in ["ldpc", "basic", "rs"]}
+    assert [told[name]["tolerance"] for name in told] == [3, 4, 3]
+    assert [round(told[name]["f"], 3) for name in told] == [1.075, 1.038, 1]
+    assert [told[name]["overhead"] for name in told] == [1.75, 2, 11 / 8]
+    text = lab.ecfs("info", archive.path, "/ldpc").stdout
+    assert "ldpc:8+6, any 3 stripes may be lost" in text
+    assert "1.75 times the space, f 1.0746" in text
+
+
+@pytest.mark.parametrize("code, reason", [
+    ("rs:0+3", "at least one data stripe"), ("basic:7+7", "even number"), ("basic:8+6", "as many parity"),
+    ("ldpc:200+2", "at most 128"), ("ldpc:8+0", "at least one parity"), ("rs:30+3", "at most 32"),
+    ("xor:4+1", "ldpc:K+M"), ("ldpc:8+8", "needs 16 endpoints and there are 14")])
+def test_impossible_codes_are_refused_in_a_sentence(place, code, reason):
+    archive = lab.Archive(place.path / "archive", place.directories(NAMES[:14]), code)
+    done = archive.init(check=False)
+    assert done.returncode != 0
+    assert reason in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
