@@ -1,0 +1,123 @@
+"""What programs cost on the lines to the endpoints, and what they do not wait for."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import lab
+import pytest
+from test_proxy_mount import Behind
+
+KIB, MIB = 1 << 10, 1 << 20
+EXPANSION = 6 / 4  # of rs:4+2
+
+
+class World:
+    """A mount of sshd processes behind proxies, which count what goes up and slow it down."""
+
+    def __init__(self, place):
+        self.proxies, endpoints = [], []
+        for name in lab.NAMES:
+            server = place.sshd(name)
+            proxy = place.proxy(server.port)
+            server.know(proxy.port)
+            self.proxies.append(proxy)
+            endpoints.append(Behind(server, proxy))
+        self.archive = place.archive(endpoints)
+        # Every upload is a file of its own, and with this they all stay.
+        self.archive.configure("archive", deletion_grace="365d")
+        self.mount = place.mount(self.archive)
+
+    def tell(self, *words):
+        for proxy in self.proxies:
+            proxy.tell(*words)
+
+    def sent(self):
+        """Bytes on the lines to the servers, the SSH protocol's own included."""
+        return sum(proxy.status()["up"] for proxy in self.proxies)
+
+    def stripes(self):
+        """Sizes of all that was ever stored."""
+        return [path.stat().st_size for endpoint in self.archive.endpoints for path in lab.stripe_files(endpoint.server)]
+
+    def store(self):
+        lab.ecfs("wait", self.archive.path, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def world(module_place):
+    return World(module_place)
+
+
+@pytest.fixture
+def here(world):
+    """An empty directory on the mount, and lines without limits."""
+    yield Path(tempfile.mkdtemp(dir=world.mount.path))
+    world.tell("throttle", 0)
+
+
+def write(world, here, script):
+    """Runs a script; how many bytes went to the endpoints until all was stored, and in how many of stripes."""
+    sent, stripes = world.sent(), sum(world.stripes())
+    lab.run("bash", "-euc", script, cwd=here, timeout=300)
+    world.store()
+    return world.sent() - sent, sum(world.stripes()) - stripes
+
+
+ISLANDS = [3 * MIB, 500 * MIB + 12_288, 700 * MIB, 1024 * MIB - 256 * KIB]
+SPARSE_COPIES = ["cp --sparse=auto {} sparse", "rsync -S {} sparse", "tar -C $(dirname {}) -Scf - sparse | tar -xf -"]
+
+
+@pytest.mark.parametrize("command", SPARSE_COPIES)
+def test_sparse_file_of_a_gigabyte_costs_what_it_holds(world, here, tmp_path, command):
+    plain, path, out = tmp_path / "sparse", here / "sparse", tmp_path / "out"
+    with open(plain, "wb") as file:
+        file.truncate(1024 * MIB)
+        for i, offset in enumerate(ISLANDS):
+            os.pwrite(file.fileno(), bytes([i + 1]) * 256 * KIB, offset)
+    sent, stripes = write(world, here, command.format(plain))
+    assert stripes < MIB * EXPANSION * 1.1
+    assert sent < MIB * EXPANSION * 1.25
+    lab.drop_caches()
+    assert data_of(path) == [(offset, 256 * KIB) for offset in ISLANDS]
+    lab.run("cp", path, out)
+    assert data_of(out) == data_of(path)
+    lab.run("cmp", out, plain)
+
+
+def data_of(path):
+    """Where a file has data, and how much."""
+    found, end = [], 0
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while end < size:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:
+                break
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            found.append((start, end - start))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_cp_returns_at_once_and_nothing_closed_is_lost(world, here, tmp_path, number):
+    expected = {name: lab.write_pattern(tmp_path / name, 8 * MIB, seed) for seed, name in enumerate(["one", "two"])}
+    lab.run("cp", tmp_path / "one", here)
+    world.tell("throttle", 100 * KIB)
+    before = world.sent()
+    process = subprocess.Popen(["cp", tmp_path / "two", here])
+    lab.until(lambda: world.sent() > before + MIB, 60, "cp waits for its upload")
+    assert process.poll() is None
+    begin = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(60) == -number
+    seconds = time.monotonic() - begin
+    lab.run("ls", "-l", here)
+    assert seconds < 1
+    world.tell("throttle", 0)
+    world.store()
+    lab.drop_caches()
+    assert {name: lab.digest(here / name) for name in expected} == expected
