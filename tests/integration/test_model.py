@@ -296,7 +296,8 @@ class Model:
 
         def action(side):
             with os.scandir(path) as entries:
-                return sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink()) for entry in entries)
+                return sorted((entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+                              for entry in entries)
         return f"list {path}", action
 
     def op_stat(self):

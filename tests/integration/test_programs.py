@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import lab
@@ -122,7 +123,8 @@ def test_sqlite_keeps_a_database(world, here, mode):
     numbers = random.Random(1)
     for start in range(0, 400, 40):
         first.execute("BEGIN IMMEDIATE")
-        first.executemany("INSERT INTO numbers VALUES (?, ?)", [(i, numbers.randbytes(2000)) for i in range(start, start + 40)])
+        rows = [(i, numbers.randbytes(2000)) for i in range(start, start + 40)]
+        first.executemany("INSERT INTO numbers VALUES (?, ?)", rows)
         first.execute("ROLLBACK" if start == 80 else "COMMIT")
     lab.drop_caches()
     second = sqlite3.connect(path, isolation_level=None, timeout=0)
@@ -222,8 +224,10 @@ def test_cp_copies_within_the_mount_and_out_of_it(here, outside, options):
 def test_zip_and_unzip(here, outside):
     make_files(outside / "tree", 50)
     lab.run("cp", "-r", outside / "tree", here)
-    shell("zip -qr packed.zip tree; zip -q packed.zip -d tree/part-0/file-0; zip -qr packed.zip tree; unzip -q packed.zip -d out",
-          here)
+    shell("""
+        zip -qr packed.zip tree; zip -q packed.zip -d tree/part-0/file-0; zip -qr packed.zip tree
+        unzip -q packed.zip -d out
+    """, here)
     lab.run("diff", "-r", here / "out/tree", outside / "tree")
 
 
@@ -355,6 +359,64 @@ def test_c_program_is_built_and_runs(here):
             lab.drop_caches()
             process.communicate("x")
             assert process.returncode == 0
+
+
+def test_disk_image_is_made_filled_and_checked(here, outside):
+    if not shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin"):
+        pytest.skip("e2fsprogs is not installed")
+    make_files(outside / "tree", 60)
+    environment = os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    shell(f"""
+        truncate -s 40M image; mke2fs -q -F -t ext4 -d {outside}/tree image; e2fsck -fn image
+        cp --sparse=always image copy; e2fsck -fn copy
+        debugfs -w -R 'write image again' copy; e2fsck -fy copy; debugfs -R 'rdump /part-1 .' copy
+    """, here, env=environment)
+    lab.run("diff", "-r", outside / "tree/part-1", here / "part-1")
+
+
+def test_downloads_arrive_in_pieces(here):
+    """As of a client of torrents: room for all is taken first, and pieces come in any order."""
+    piece, n_pieces = 100_000, 60
+    expected = random.Random(1).randbytes(piece * n_pieces - 33)
+    order = random.Random(2).sample(range(n_pieces), n_pieces)
+    with open(here / "file.part", "w+b", buffering=0) as file:
+        os.posix_fallocate(file.fileno(), 0, len(expected))
+        for number in order:
+            part = slice(number * piece, min((number + 1) * piece, len(expected)))
+            os.pwrite(file.fileno(), expected[part], part.start)
+            with open(here / "file.part", "rb", buffering=0) as reader:
+                assert os.pread(reader.fileno(), piece, part.start) == expected[part]
+            if number % 10 == 0:
+                os.fsync(file.fileno())
+    os.rename(here / "file.part", here / "file")
+    lab.drop_caches()
+    assert (here / "file").read_bytes() == expected
+
+
+def test_header_is_written_when_all_else_is_there(here):
+    """As of a program that writes video: the first bytes, which tell how long it is, come last."""
+    with open(here / "file", "wb") as file:
+        file.write(bytes(64) + b"frame" * MIB)
+        size = file.tell()
+        file.seek(0)
+        file.write(size.to_bytes(64, "little"))
+    lab.drop_caches()
+    data = (here / "file").read_bytes()
+    assert data[:64] == size.to_bytes(64, "little") and data[64:] == b"frame" * MIB
+
+
+def test_temporary_files_that_are_unlinked_at_once(here):
+    numbers = random.Random(3)
+    lines = [f"{numbers.random()}\n" for _ in range(100_000)]
+    (here / "lines").write_text("".join(lines))
+    lab.run("sort", "-S", "200K", "-T", here, "-o", here / "sorted", here / "lines", env=os.environ | {"LC_ALL": "C"})
+    assert (here / "sorted").read_text() == "".join(sorted(lines))
+    with tempfile.TemporaryFile(dir=here) as file:
+        file.write(b"x" * MIB)
+        file.seek(0)
+        lab.drop_caches()
+        assert file.read() == b"x" * MIB
+    assert sorted(os.listdir(here)) == ["lines", "sorted"]
 
 
 # Logs, locks and pipes

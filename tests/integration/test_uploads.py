@@ -40,7 +40,7 @@ class World:
 
     def stripes(self):
         """Sizes of all that was ever stored."""
-        return [path.stat().st_size for endpoint in self.archive.endpoints for path in lab.stripe_files(endpoint.server)]
+        return [path.stat().st_size for proxied in self.archive.endpoints for path in lab.stripe_files(proxied.server)]
 
     def store(self):
         lab.ecfs("wait", self.archive.path, timeout=120)
