@@ -1,5 +1,6 @@
 """Codes beside rs: what a mount stores under them survives what they promise, and `info` tells what that is."""
 import itertools
+import json
 import os
 import random
 
@@ -91,3 +92,17 @@ def test_impossible_codes_are_refused_in_a_sentence(place, code, reason):
     assert done.returncode != 0
     assert reason in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_bench_codec_measures_codes_and_refuses_what_is_none():
+    done = lab.ecfs("bench", "codec", "--json", "--packet", "4K", "--round-ms", "1", "ldpc:8+6", "copies:2")
+    rows = json.loads(done.stdout)
+    assert [(row["code"], row["operation"], row["lost"]) for row in rows] == [
+        ("ldpc:8+6", "encode", 0), ("ldpc:8+6", "decode", 1), ("ldpc:8+6", "decode", 2), ("ldpc:8+6", "decode", 3),
+        ("copies:2", "encode", 0), ("copies:2", "decode", 1)]
+    assert all(row["packet_bytes"] == 4096 and row["gb_per_s"] > 0 for row in rows)
+    assert "ldpc:8+6" in lab.ecfs("bench", "codec", "--packet", "4K", "--round-ms", "1", "ldpc:8+6").stdout
+    for arguments, text in [(["codec", "ldpc:0+1"], "at least one data stripe"), (["disk"], "nothing to measure"),
+                            (["codec", "--packet", "0"], "no size"), (["codec", "--round-ms", "0"], "1 to 10000")]:
+        done = lab.ecfs("bench", *arguments, check=False)
+        assert done.returncode in (1, 2) and text in done.stderr
