@@ -1,6 +1,6 @@
 /*
- * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper) and
- * request.c (requests and their callbacks).
+ * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), request.c
+ * (requests and their callbacks) and silence.c (how long is too long).
  *
  * Slots:
  *
@@ -37,12 +37,34 @@ typedef enum SlotTrust {
     TRUST_MARKERS, /* it is not ours: only examine and mark requests are served */
 } SlotTrust;
 
+#define ECFS_N_SILENCES  64
+#define ECFS_GONE_MIN_US (2 * G_USEC_PER_SEC) /* shorter silences take nobody down, but for a shorter stall_timeout */
+
+/* Of one kind of what is owed: the last samples. */
+typedef struct Silences {
+    int64_t us[ECFS_N_SILENCES];
+    unsigned n_noted;   /* in all */
+    int64_t usual_us;   /* nearly all are shorter */
+    int64_t longest_us; /* of those kept */
+    /* After a silence for which the other side was given up: perhaps too soon, so the next may last longer. */
+    int64_t patience_us;
+    unsigned n_patient; /* until n_noted reaches this */
+} Silences;
+
+typedef struct StallClock {
+    atomic_llong since_us; /* of the silence; 0: nothing is owed */
+    atomic_int owes;       /* EcfsOwes, while since_us is not 0 */
+    /* the slot's thread */
+    int64_t moment_us; /* when the busy moment began */
+    int64_t longest_us[ECFS_N_OWES];
+} StallClock;
+
 struct EcfsSlot {
     EcfsEndpoint *endpoint; /* immutable */
     int event_fd;           /* immutable */
     pthread_t thread;       /* the one that starts and stops */
 
-    atomic_llong owed_since_us; /* the stall clock; 0: stopped */
+    StallClock clock;
 
     /* guarded by the endpoint's lock */
     SlotState state;
@@ -83,6 +105,8 @@ struct EcfsEndpoint {
     EcfsSlot *slots;
     pthread_t keeper; /* the one that starts and stops */
 
+    atomic_llong keeper_wakes_us; /* when it looks at the clocks next, unless it is woken */
+
     /* guarded by lock */
     bool started;
     bool stopping;
@@ -101,6 +125,7 @@ struct EcfsEndpoint {
     Meter write_meter;
     uint64_t queued_bytes;
     int64_t rtt_us;
+    Silences silences[ECFS_N_OWES];
 };
 
 /* slot.c */
@@ -126,6 +151,9 @@ void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *e
 void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *error);
 uint64_t ecfs_request_range_bytes (const EcfsStream *request);
 
+/** Whether some connection owes an answer for longer than is usual here. */
+bool ecfs_core_suspect_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+
 /* endpoint.c */
 EcfsEndpoint *ecfs_endpoint_ref (EcfsEndpoint *self);
 void ecfs_endpoint_unref (EcfsEndpoint *self);
@@ -134,5 +162,27 @@ void ecfs_endpoint_unref (EcfsEndpoint *self);
 void ecfs_meter_begin (Meter *self, int64_t now_us);
 void ecfs_meter_add (Meter *self, uint64_t bytes, int64_t now_us);
 void ecfs_meter_end (Meter *self, int64_t now_us);
+
+/* silence.c */
+void ecfs_silences_note (Silences *self, int64_t silence_us);
+/** A silence of so long is out of the usual: what can be had elsewhere should be. */
+int64_t ecfs_silences_suspect_us (const Silences *self);
+/** The other side was given up after @silence_us. */
+void ecfs_silences_gave_up (Silences *self, int64_t silence_us);
+/** A silence of so long means that the other side is gone. */
+int64_t ecfs_silences_gone_us (const Silences *self, EcfsOwes owes, int64_t stall_timeout_us);
+
+/** Something arrived. Slot's thread. */
+void ecfs_clock_restart (StallClock *self, int64_t now_us);
+/** As ecfs_slot_owed (). True: a busy moment has ended, for ecfs_clock_note (). Slot's thread. */
+bool ecfs_clock_set (StallClock *self, EcfsOwes owes, int64_t now_us);
+/** Adds the samples of a busy moment to @silences [ECFS_N_OWES], and begins another. Slot's thread. */
+void ecfs_clock_note (StallClock *self, Silences *silences, int64_t now_us);
+/** Stops it: what was owed will not come, so the last silence says nothing. Slot's thread. */
+void ecfs_clock_stop (StallClock *self);
+/** How long the silence lasts; 0: nothing is owed. Any thread. */
+int64_t ecfs_clock_silent_us (const StallClock *self, int64_t now_us, EcfsOwes *ret_owes);
+/** The silence counts from now on: it was our own. Any thread. */
+void ecfs_clock_excuse (StallClock *self, int64_t now_us);
 
 #endif

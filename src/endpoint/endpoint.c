@@ -100,7 +100,8 @@ static bool make_slots (EcfsEndpoint *self, GError **error)
         EcfsSlot *slot = &self->slots[i];
         slot->endpoint = self;
         g_queue_init (&slot->active);
-        atomic_init (&slot->owed_since_us, 0);
+        atomic_init (&slot->clock.since_us, 0);
+        atomic_init (&slot->clock.owes, ECFS_OWES_NOTHING);
         slot->event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
     }
     for (unsigned i = 0; i < self->n_slots; i++)
@@ -126,6 +127,7 @@ EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker 
     ecfs_cond_init (&self->slots_cond);
     ecfs_cond_init (&self->keeper_cond);
     atomic_init (&self->n_refs, 1);
+    atomic_init (&self->keeper_wakes_us, INT64_MAX);
     g_queue_init (&self->queue);
     g_queue_init (&self->ended);
     self->driver = driver;
@@ -236,6 +238,7 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
     *ret_health = (EcfsEndpointHealth){
         .connected = ecfs_core_connected_locked (self),
         .down = self->down,
+        .suspect = !self->down && ecfs_core_suspect_locked (self),
         .reason = g_strdup (self->reason),
         .down_since_us = self->down ? self->down_since_us : 0,
         .rtt_us = self->rtt_us,

@@ -17,10 +17,12 @@
  * can be read like a file, but only ecfs_endpoint_mark () writes it. "incoming/" is where unfinished uploads lie.
  *
  * Health: an endpoint whose connection could not be made, whose marker is absent or foreign, or that made no progress
- * for stall_timeout is `down` for everybody: requests fail at once with ENOTCONN and the reason, except urgent ones,
- * which try to connect once more (at most once a second). It is probed behind with back-off (1 s doubling to 30 s) and
- * is up again by itself. A connection that timed out or broke in the middle of anything is closed, never reused; its
- * other requests fail, no request is retried here: the caller knows better.
+ * for stall_timeout (less where it never was silent for nearly as long) is `down` for everybody: requests fail at once
+ * with ENOTCONN and the reason, except urgent ones, which try to connect once more (at most once a second). It is
+ * probed behind with back-off (1 s doubling to 30 s) and is up again by itself. A connection that timed out or broke in
+ * the middle of anything is closed, never reused; its other requests fail, no request is retried here: the caller knows
+ * better. Long before that, after a silence that is out of the usual for it, an endpoint is suspect: still asked and
+ * answered, but nobody should wait for it who can do without.
  *
  * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
  * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server talks nonsense. Texts
@@ -103,6 +105,7 @@ unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self);
 typedef struct EcfsEndpointHealth {
     bool connected;          /* at least one connection was made and works */
     bool down;               /* requests fail at once */
+    bool suspect;            /* it owes an answer for longer than usual: what can go elsewhere should */
     char *reason;            /* why it is down, a sentence with what to do; NULL otherwise */
     int64_t down_since_us;   /* monotonic */
     int64_t rtt_us;          /* smoothed time to the first byte of an answer; 0 unknown */

@@ -17,7 +17,7 @@
  *                             begin it;
  *                         give up requests with ecfs_request_cancelled (); go on with writes that were parked;
  *                         move bytes; tell the core: ecfs_request_filled (), _pull (), _acknowledge (), _finish ()
- *                         ecfs_slot_owed (slot, whether the server owes an answer);
+ *                         ecfs_slot_owed (slot, what the server owes);
  *                     }
  *                 How many requests it has under way at once is its own choice; a driver that serves one at a time
  *                 blocks in ecfs_slot_wait () instead of poll. It returns false with the error when the connection is
@@ -88,13 +88,23 @@ bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us);
  */
 EcfsStream *ecfs_slot_take (EcfsSlot *slot);
 
+/* What the other side owes; each has its own experience of how long that takes. */
+typedef enum EcfsOwes {
+    ECFS_OWES_NOTHING,
+    ECFS_OWES_ANSWER,
+    ECFS_OWES_SYNC,    /* it writes to its disk what it took before */
+    ECFS_OWES_CONNECT, /* the core's own */
+    ECFS_N_OWES,
+} EcfsOwes;
+
 /**
- * The stall clock: true starts it, or starts it again because something arrived; false stops it since nothing is owed.
- * When it reaches stall_timeout, the core takes the endpoint down and ecfs_slot_check () fails with ETIMEDOUT, so an
- * event loop needs no clock of its own. A driver stuck in a system call is noticed too, but its requests can only be
- * done when the call returns. ecfs_request_filled () and _acknowledge () restart a running clock. Slot's thread.
+ * The stall clock: starts it, or starts it again because something arrived; NOTHING stops it. When it runs for much
+ * longer than it ever did, stall_timeout at most, the core takes the endpoint down and ecfs_slot_check () fails with
+ * ETIMEDOUT, so an event loop needs no clock of its own; long before that the endpoint is suspect. A driver stuck in a
+ * system call is noticed too, but its requests can only be done when the call returns. ecfs_request_filled () and
+ * _acknowledge () restart a running clock. Slot's thread.
  */
-void ecfs_slot_owed (EcfsSlot *slot, bool owed);
+void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes);
 
 typedef enum EcfsRequestKind {
     ECFS_REQUEST_READ,    /* ranges → ecfs_request_filled () */

@@ -387,6 +387,7 @@ static int write_finish (FileConnection *self, EcfsStream *request)
     g_autoptr (GError) moved = NULL;
     if (!check_root (self, &moved))
         return ENOTCONN;
+    ecfs_slot_owed (self->slot, ECFS_OWES_SYNC);
     if (fsync (write->fd) != 0)
         return errno;
     return commit (self, write->temporary, request->name, false);
@@ -405,12 +406,12 @@ static bool write_step (FileConnection *self, EcfsStream *request)
         if (answer == ECFS_PULL_LATER)
             return false;
         if (answer != ECFS_PULL_BYTES) {
-            ecfs_slot_owed (self->slot, true);
+            ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
             write_end (self, request, answer == ECFS_PULL_END ? write_finish (self, request) : ECANCELED);
             return true;
         }
     }
-    ecfs_slot_owed (self->slot, true);
+    ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
     int code = write_some (write);
     if (code != 0)
         write_end (self, request, code);
@@ -494,7 +495,7 @@ static int list_directory (FileConnection *self, EcfsStream *request, int dir_fd
         if (!S_ISDIR (status.st_mode))
             continue;
         int fd = open_directory (dirfd (dir), entry->d_name, false);
-        ecfs_slot_owed (self->slot, true);
+        ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
         if (fd >= 0)
             code = ecfs_slot_check (self->slot, NULL) ? list_directory (self, request, fd, name) : ECANCELED;
         else if (fd != -ENOENT)
@@ -598,13 +599,13 @@ static bool file_serve (EcfsSlot *slot, void *connection, GError **error)
             break;
         EcfsStream *request = ecfs_slot_take (slot);
         if (request != NULL) {
-            ecfs_slot_owed (slot, true);
+            ecfs_slot_owed (slot, ECFS_OWES_ANSWER);
             if (needs_root_check (self, request) && !check_root (self, error))
                 break;
             begin (self, request);
         }
         bool moved = step_writes (self);
-        ecfs_slot_owed (slot, false);
+        ecfs_slot_owed (slot, ECFS_OWES_NOTHING);
         if (request == NULL && !moved && !ecfs_slot_wait (slot, ecfs_now_us () + IDLE_CLOSE_US) &&
             g_queue_is_empty (&self->writes))
             return true;

@@ -138,14 +138,6 @@ void ecfs_stream_wake (EcfsStream *stream)
     ecfs_mutex_unlock (&self->lock);
 }
 
-/* Restarts the stall clock of the slot when it runs. */
-static void progress (EcfsStream *request, int64_t now_us)
-{
-    EcfsSlot *slot = request->slot;
-    if (atomic_load (&slot->owed_since_us) != 0)
-        atomic_store (&slot->owed_since_us, now_us);
-}
-
 static void note_round_trip_locked (EcfsEndpoint *self, EcfsStream *request, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
     if (!request->alone)
@@ -164,7 +156,7 @@ void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled
     uint64_t added = delivered - request->delivered;
     request->delivered = delivered;
     int64_t now_us = ecfs_now_us ();
-    progress (request, now_us);
+    ecfs_clock_restart (&request->slot->clock, now_us);
     ecfs_mutex_lock (&self->lock);
     note_round_trip_locked (self, request, now_us);
     ecfs_meter_add (&self->read_meter, added, now_us);
@@ -230,7 +222,7 @@ void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
     uint64_t added = acknowledged - request->acknowledged;
     request->acknowledged = acknowledged;
     int64_t now_us = ecfs_now_us ();
-    progress (request, now_us);
+    ecfs_clock_restart (&request->slot->clock, now_us);
     ecfs_mutex_lock (&self->lock);
     ecfs_meter_add (&self->write_meter, added, now_us);
     ecfs_mutex_unlock (&self->lock);
@@ -250,7 +242,7 @@ void ecfs_request_listed (EcfsStream *request, const char *name, uint64_t size, 
 {
     if (!ecfs_stored_name_valid (name) || !is_below (name, request->name) || g_str_equal (name, ECFS_MARKER_NAME))
         return;
-    progress (request, ecfs_now_us ());
+    ecfs_clock_restart (&request->slot->clock, ecfs_now_us ());
     EcfsListed listed = {.name = name, .size = size, .mtime_s = mtime_s};
     if (request->each != NULL)
         request->each (request->user, &listed);

@@ -191,10 +191,12 @@ static bool move (EcfsSftp *self, bool *ret_any)
 }
 
 /* The stall clock runs while the server owes something, and starts again when something came. */
-static void set_clock (EcfsSftp *self, bool *owed)
+static void set_clock (EcfsSftp *self, EcfsOwes *owed)
 {
-    bool owes = g_hash_table_size (self->pending) > 0;
-    if (owes != *owed || (owes && self->arrived))
+    EcfsOwes owes = g_hash_table_size (self->pending) == 0 ? ECFS_OWES_NOTHING
+                    : self->n_syncs > 0                    ? ECFS_OWES_SYNC
+                                                           : ECFS_OWES_ANSWER;
+    if (owes != *owed || (owes != ECFS_OWES_NOTHING && self->arrived))
         ecfs_slot_owed (self->slot, owes);
     self->arrived = false;
     *owed = owes;
@@ -239,7 +241,7 @@ static void abandon (EcfsSftp *self)
 static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
 {
     EcfsSftp *self = connection;
-    bool owed = false;
+    EcfsOwes owed = ECFS_OWES_NOTHING;
     bool idle = false;
     int64_t busy_us = ecfs_now_us ();
     int64_t heard_us = busy_us;
@@ -247,7 +249,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         bool any;
         take_requests (self);
         cancel_requests (self);
-        if (!owed) {
+        if (owed == ECFS_OWES_NOTHING) {
             ecfs_sftp_read_tidy (self);
             keep_alive (self, &heard_us);
         }
@@ -262,12 +264,11 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         }
         if (self->ops.length > 0)
             busy_us = ecfs_now_us ();
-        idle = !owed && self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US;
+        idle = owed == ECFS_OWES_NOTHING && self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US;
         if (idle)
             break;
         wait_for_events (self);
     }
-    ecfs_slot_owed (slot, false);
     if (self->broken == NULL)
         ecfs_sftp_break (self, ENOTCONN, "closed");
     abandon (self);

@@ -87,6 +87,7 @@ struct EcfsSftp {
 
     uint32_t next_id;
     GHashTable *pending; /* id → Pending */
+    unsigned n_syncs;    /* of these: fsync */
 
     GByteArray *out; /* packets to send, before the payload */
     size_t out_at;

@@ -169,6 +169,12 @@ static void on_commit (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
         note_failure (self, write, reply, ECFS_SFTP_ON_COMMIT);
 }
 
+static void on_sync (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    self->n_syncs--;
+    on_commit (self, data, reply);
+}
+
 static void on_rename (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     SftpWrite *write = data;
@@ -201,9 +207,10 @@ static void put_rename (EcfsSftp *self, SftpWrite *write)
 
 static void put_sync (EcfsSftp *self, SftpWrite *write)
 {
-    if ((self->extensions & ECFS_SFTP_HAS_FSYNC) != 0)
-        ecfs_sftp_put_fsync (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_commit, write),
-                             &write->handle);
+    if ((self->extensions & ECFS_SFTP_HAS_FSYNC) != 0) {
+        self->n_syncs++;
+        ecfs_sftp_put_fsync (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_sync, write), &write->handle);
+    }
     write->synced = write->sent;
 }
 

@@ -7,6 +7,8 @@
 /* Waits without a deadline of their own look again after this. */
 #define LONG_WAIT_US (INT64_C (3600) * G_USEC_PER_SEC)
 #define LONG_LINE_US (20 * 1000) /* above this round trip several connections have several windows */
+/* A thread that wakes up so much too late was kept from running, and what it missed may be waiting to be read. */
+#define OVERSLEPT_US (G_USEC_PER_SEC / 2)
 
 void ecfs_slot_notify (EcfsSlot *slot)
 {
@@ -49,9 +51,37 @@ void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities)
     ecfs_mutex_unlock (&self->lock);
 }
 
-void ecfs_slot_owed (EcfsSlot *slot, bool owed)
+void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes)
 {
-    atomic_store (&slot->owed_since_us, owed ? ecfs_now_us () : 0);
+    EcfsEndpoint *self = slot->endpoint;
+    int64_t now_us = ecfs_now_us ();
+    if (ecfs_clock_set (&slot->clock, owes, now_us)) {
+        ecfs_mutex_lock (&self->lock);
+        if (slot->broken == NULL)
+            ecfs_clock_note (&slot->clock, self->silences, now_us);
+        ecfs_mutex_unlock (&self->lock);
+    }
+    int64_t least_us = MIN (self->stall_timeout_us, ECFS_GONE_MIN_US);
+    if (owes != ECFS_OWES_NOTHING && atomic_load (&self->keeper_wakes_us) > now_us + least_us) {
+        ecfs_mutex_lock (&self->lock);
+        ecfs_cond_signal (&self->keeper_cond);
+        ecfs_mutex_unlock (&self->lock);
+    }
+}
+
+bool ecfs_core_suspect_locked (EcfsEndpoint *self)
+{
+    int64_t now_us = ecfs_now_us ();
+    bool connected = ecfs_core_connected_locked (self);
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsOwes owes;
+        int64_t silent_us = ecfs_clock_silent_us (&self->slots[i].clock, now_us, &owes);
+        /* One more connection that is slow to come is nobody's concern. */
+        if (silent_us > 0 && !(owes == ECFS_OWES_CONNECT && connected) &&
+            silent_us > ecfs_silences_suspect_us (&self->silences[owes]))
+            return true;
+    }
+    return false;
 }
 
 bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us)
@@ -443,16 +473,18 @@ static void run_connection (EcfsSlot *slot, bool make_root)
 {
     const EcfsDriver *driver = slot->endpoint->driver;
     g_autoptr (GError) error = NULL;
-    ecfs_slot_owed (slot, true);
+    ecfs_slot_owed (slot, ECFS_OWES_CONNECT);
     void *connection = driver->connect (slot, make_root, &error);
-    ecfs_slot_owed (slot, false);
+    if (connection != NULL)
+        ecfs_slot_owed (slot, ECFS_OWES_NOTHING);
+    ecfs_clock_stop (&slot->clock);
     if (connection == NULL) {
         connect_failed (slot, error);
         return;
     }
     connected (slot);
     (void) driver->serve (slot, connection, &error); /* what an error means is in the requests that it leaves */
-    ecfs_slot_owed (slot, false);
+    ecfs_clock_stop (&slot->clock);
     fail_unfinished (slot, error);
     driver->disconnect (connection);
 }
@@ -487,31 +519,45 @@ void *ecfs_slot_main (void *data)
     return NULL;
 }
 
+static void stalled_locked (EcfsEndpoint *self, EcfsSlot *slot, int64_t silent_us, EcfsOwes owes)
+    ECFS_REQUIRES (self->lock)
+{
+    ecfs_silences_gave_up (&self->silences[owes], silent_us);
+    g_autofree char *text = g_strdup_printf ("made no progress for %.3g s", (double) silent_us / G_USEC_PER_SEC);
+    slot->stalled = true;
+    g_clear_error (&slot->broken);
+    slot->broken = g_error_new_literal (ECFS_ERROR, ETIMEDOUT, text);
+    ecfs_slot_notify (slot);
+    ecfs_core_down_locked (self, text);
+}
+
 /* Looks at the stall clocks; returns when to look again. */
 static int64_t check_stalls_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
     int64_t next_us = now_us + LONG_WAIT_US;
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *slot = &self->slots[i];
-        if (slot->state == SLOT_IDLE || slot->stalled)
+        EcfsOwes owes;
+        int64_t silent_us = ecfs_clock_silent_us (&slot->clock, now_us, &owes);
+        if (slot->state == SLOT_IDLE || slot->stalled || silent_us == 0)
             continue;
         /* A driver keeps its own deadline when connecting; the clock is for the one that is stuck. */
-        int64_t limit_us =
-            slot->state == SLOT_SERVING ? self->stall_timeout_us : self->connect_timeout_us + G_USEC_PER_SEC;
-        int64_t since_us = atomic_load (&slot->owed_since_us);
-        if (since_us == 0 || now_us - since_us < limit_us) {
-            /* A clock that starts now cannot run out before a whole limit has passed. */
-            next_us = MIN (next_us, (since_us == 0 ? now_us : since_us) + limit_us);
-            continue;
-        }
-        slot->stalled = true;
-        g_autofree char *text = g_strdup_printf ("made no progress for %.3g s", (double) limit_us / G_USEC_PER_SEC);
-        g_clear_error (&slot->broken);
-        slot->broken = g_error_new_literal (ECFS_ERROR, ETIMEDOUT, text);
-        ecfs_slot_notify (slot);
-        ecfs_core_down_locked (self, text);
+        int64_t limit_us = owes == ECFS_OWES_CONNECT
+                               ? self->connect_timeout_us + G_USEC_PER_SEC
+                               : ecfs_silences_gone_us (&self->silences[owes], owes, self->stall_timeout_us);
+        if (silent_us < limit_us)
+            next_us = MIN (next_us, now_us + limit_us - silent_us);
+        else
+            stalled_locked (self, slot, silent_us, owes);
     }
     return MAX (next_us, now_us + 1000);
+}
+
+/* Time in which this process did not run at all is nobody's silence. */
+static void excuse_all_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n_slots; i++)
+        ecfs_clock_excuse (&self->slots[i].clock, now_us);
 }
 
 /* Starts a probe that is due; returns when to look again. */
@@ -532,6 +578,7 @@ static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (
 void *ecfs_keeper_main (void *data)
 {
     EcfsEndpoint *self = data;
+    int64_t next_us = INT64_MAX;
     ecfs_mutex_lock (&self->lock);
     for (;;) {
         EcfsStream *request = g_queue_peek_head (&self->ended);
@@ -551,7 +598,12 @@ void *ecfs_keeper_main (void *data)
             fail_queue_locked (self, ECANCELED, text, false);
         }
         int64_t now_us = ecfs_now_us ();
-        int64_t next_us = check_stalls_locked (self, now_us);
+        if (now_us - next_us > OVERSLEPT_US)
+            excuse_all_locked (self, now_us);
+        /* A clock that starts after this was looked at wakes the keeper if that is too late for it. */
+        atomic_store (&self->keeper_wakes_us, INT64_MAX);
+        next_us = check_stalls_locked (self, now_us);
+        atomic_store (&self->keeper_wakes_us, next_us);
         next_us = MIN (next_us, probe_locked (self, now_us));
         if (g_queue_is_empty (&self->ended))
             (void) ecfs_cond_wait_until (&self->keeper_cond, &self->lock, next_us);

@@ -65,13 +65,13 @@ static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
         }
         if (g_strcmp0 (request->name, "break") == 0)
             return ecfs_fail (error, ECONNRESET, "broken on demand");
-        ecfs_slot_owed (slot, true);
+        ecfs_slot_owed (slot, ECFS_OWES_ANSWER);
         if (g_strcmp0 (request->name, "stuck") == 0) {
             be_stuck ();
             if (!ecfs_slot_check (slot, error))
                 return false;
         }
-        ecfs_slot_owed (slot, false);
+        ecfs_slot_owed (slot, ECFS_OWES_NOTHING);
         ecfs_request_finish (request, 0, NULL);
     }
     return false;
@@ -205,6 +205,57 @@ static void test_cancel_in_the_queue (void)
     g_assert_cmpint (transfer_finish (&stuck), ==, 0);
 }
 
+/* Polls, as wait_down () does. */
+static void wait_suspect (EcfsEndpoint *endpoint, bool suspect)
+{
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    EcfsEndpointHealth health = {.suspect = !suspect};
+    while (health.suspect != suspect) {
+        ecfs_endpoint_health (endpoint, &health);
+        ecfs_endpoint_health_clear (&health);
+        g_assert_false (health.down);
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (2000);
+    }
+}
+
+static void be_quick (EcfsEndpoint *endpoint)
+{
+    for (unsigned i = 0; i < 100; i++)
+        g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+}
+
+static void test_suspect (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
+    be_quick (endpoint);
+    wait_suspect (endpoint, false);
+    Transfer stuck;
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    int64_t began_us = ecfs_now_us ();
+    wait_suspect (endpoint, true);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, G_USEC_PER_SEC);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0); /* it is asked and answers all the same */
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, 0);
+    wait_suspect (endpoint, false);
+}
+
+static void test_gone_before_its_time (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2,stall_timeout=60s");
+    be_quick (endpoint);
+    Transfer stuck;
+    int64_t began_us = ecfs_now_us ();
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_down (endpoint, true);
+    g_assert_cmpint (ecfs_now_us () - began_us, >=, 2 * G_USEC_PER_SEC);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 30 * G_USEC_PER_SEC);
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+}
+
 static void test_broken (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
@@ -289,6 +340,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/a-stuck-call-takes-the-endpoint-down-and-others-probe-it", test_stuck);
     g_test_add_func ("/core/nobody-waits-behind-threads-that-are-all-stuck", test_all_stuck);
     g_test_add_func ("/core/cancels-what-is-queued-behind-a-stuck-call", test_cancel_in_the_queue);
+    g_test_add_func ("/core/is-suspect-after-an-unusual-silence", test_suspect);
+    g_test_add_func ("/core/is-gone-sooner-than-stall-timeout-where-it-was-always-quick", test_gone_before_its_time);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
