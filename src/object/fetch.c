@@ -273,15 +273,16 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
         const LaneHealth *health = &reader->lanes[i];
         const Slot *slot = &self->slots[i];
         EcfsEndpoint *endpoint = reader->stripes[i].endpoint;
+        bool silent = health->stalled || health->suspect;
         lanes[i] =
             (EcfsLane){.stored = endpoint != NULL,
                        .arrived = slot->arrived,
                        .asked = slot->asked,
-                       .late = slot->asked && health->stalled,
+                       .late = slot->asked && silent,
                        .failed = slot->failed,
                        .resting = slot->retry_us > ecfs_now_us (),
                        .down = health->down || slot->attempts > 0,
-                       .avoided = health->stalled,
+                       .avoided = silent,
                        .forecast_us = endpoint == NULL ? 0 : ecfs_endpoint_forecast_us (endpoint, self->slot_bytes)};
     }
     switch (ecfs_schedule (reader->params.codec, self->wanted, lanes, ask)) {

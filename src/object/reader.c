@@ -26,9 +26,10 @@ static void unref (void *user)
     ecfs_reader_unref_priv (user);
 }
 
-/* What the endpoints say of themselves, and which lanes owe bytes for too long. */
-static void refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (self->lock)
+/* What the endpoints say of themselves. Returns whether one has become suspect. */
+static bool refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (self->lock)
 {
+    bool found = false;
     for (unsigned i = 0; i < self->n; i++) {
         LaneHealth *lane = &self->lanes[i];
         if (self->stripes[i].endpoint == NULL)
@@ -37,11 +38,14 @@ static void refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (
         ecfs_endpoint_health (self->stripes[i].endpoint, &health);
         lane->down = health.down;
         lane->down_us = health.down ? health.down_since_us : 0;
+        found |= health.suspect && !lane->suspect;
+        lane->suspect = health.suspect;
         lane->rtt_us = health.rtt_us;
         ecfs_endpoint_health_clear (&health);
         if (lane->stalled && now - lane->stalled_us > STALL_RETRY_US)
             lane->stalled = false;
     }
+    return found;
 }
 
 /* Whether a lane that failed has rested long enough to be asked again. */
@@ -96,9 +100,7 @@ static void tick (void *user, int64_t now_us, bool pressure)
         if (droppable_locked (self, fetch, now_us, pressure))
             ecfs_fetch_unlist_locked (fetch);
     }
-    if (active)
-        refresh_lanes_locked (self, now_us);
-    bool moved = false;
+    bool moved = active && refresh_lanes_locked (self, now_us);
     for (guint i = 0; i < self->fetches->len; i++) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
@@ -132,7 +134,7 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
     self->next_offset = UINT64_MAX;
     ecfs_mutex_lock (&self->lock);
-    refresh_lanes_locked (self, ecfs_now_us ());
+    (void) refresh_lanes_locked (self, ecfs_now_us ()); /* nothing is asked yet */
     ecfs_mutex_unlock (&self->lock);
     EcfsTicking ticking = {.tick = tick, .try_ref = try_ref, .unref = unref, .user = self};
     ecfs_transfer_add_ticking (params->transfer, &ticking);
