@@ -15,6 +15,7 @@
 
 typedef struct EcfsStagedTable EcfsStagedTable;
 typedef struct EcfsMaintenance EcfsMaintenance;
+typedef struct EcfsRevival EcfsRevival;
 
 struct EcfsArchive {
     char *directory;                /* absolute; immutable */
@@ -34,7 +35,8 @@ struct EcfsArchive {
     GHashTable *codecs;     /* code → EcfsCodec, kept until free; guarded by lock */
     GHashTable *pins;       /* EcfsUuid of objects that are open → number of times; guarded by lock */
     EcfsArchiveSpace space; /* guarded by lock */
-    int64_t revived_us;     /* when endpoints that are down were last tried for an attempt; guarded by lock */
+    EcfsRevival *revival;   /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
+    int64_t revived_us;     /* when that was done last; guarded by lock */
 };
 
 #define ECFS_LOCK_NAME "lock"
@@ -56,8 +58,8 @@ bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object);
 bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error);
 
 /**
- * Tries the endpoints that are down once more and waits for their answers for a while, unless somebody did so within
- * the last second. Blocks for three seconds at most.
+ * Tries the endpoints that are down once more and waits for their answers for a while, together with whoever does so
+ * already; not when that was done within the last second. Blocks for three seconds at most.
  */
 void ecfs_archive_revive_endpoints (EcfsArchive *self);
 

@@ -3,15 +3,23 @@
 #define REVIVAL_PAUSE_US G_USEC_PER_SEC
 #define REVIVAL_US       (3 * G_USEC_PER_SEC)
 
-/* Endpoints that are being tried again; the last callback or the one who waits frees it. */
-typedef struct Revival {
+/* Endpoints that are being tried again; the last callback or the last of those who wait frees it. */
+struct EcfsRevival {
     EcfsMutex lock;
     EcfsCond answered;
-    unsigned n_waiting;
-    unsigned references;
-} Revival;
+    int64_t deadline_us; /* immutable */
+    unsigned n_waiting;  /* answers, and one while the questions are being asked; guarded by lock */
+    unsigned references; /* guarded by lock */
+};
 
-static void revival_unref (Revival *self)
+static void revival_ref (EcfsRevival *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->references++;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void revival_unref (EcfsRevival *self)
 {
     ecfs_mutex_lock (&self->lock);
     bool last = --self->references == 0;
@@ -23,39 +31,46 @@ static void revival_unref (Revival *self)
     g_free (self);
 }
 
-static void revival_answered (void *user, const EcfsMarker *marker, const GError *error)
+/* One thing less to wait for; takes a reference. */
+static void revival_settle (EcfsRevival *self)
 {
-    Revival *self = user;
-    (void) marker;
-    (void) error; /* the endpoint's health tells it */
     ecfs_mutex_lock (&self->lock);
     self->n_waiting--;
-    ecfs_cond_signal (&self->answered);
+    ecfs_cond_broadcast (&self->answered);
     ecfs_mutex_unlock (&self->lock);
     revival_unref (self);
 }
 
-/* Whether nobody tried just now: many attempts at once need not ask one by one. */
-static bool revival_is_due (EcfsArchive *archive)
+static void revival_answered (void *user, const EcfsMarker *marker, const GError *error)
+{
+    (void) marker;
+    (void) error; /* the endpoint's health tells it */
+    revival_settle (user);
+}
+
+/* The revival to wait for, with a reference; NULL: there was one just now. *ret_new: the questions are to be asked. */
+static EcfsRevival *revival_join (EcfsArchive *archive, bool *ret_new)
 {
     int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&archive->lock);
-    bool due = now_us - archive->revived_us >= REVIVAL_PAUSE_US;
-    if (due)
-        archive->revived_us = now_us;
+    EcfsRevival *self = archive->revival;
+    *ret_new = self == NULL && now_us - archive->revived_us >= REVIVAL_PAUSE_US;
+    if (*ret_new) {
+        self = archive->revival = g_new0 (EcfsRevival, 1);
+        ecfs_mutex_init (&self->lock);
+        ecfs_cond_init (&self->answered);
+        self->deadline_us = now_us + REVIVAL_US;
+        self->n_waiting = 1;
+        self->references = 1;
+    }
+    if (self != NULL)
+        revival_ref (self);
     ecfs_mutex_unlock (&archive->lock);
-    return due;
+    return self;
 }
 
-/* Tries the endpoints that are down once more and waits for their answers for a while. */
-void ecfs_archive_revive_endpoints (EcfsArchive *archive)
+static void revival_ask (EcfsRevival *self, EcfsArchive *archive)
 {
-    if (!revival_is_due (archive))
-        return;
-    Revival *self = g_new0 (Revival, 1);
-    ecfs_mutex_init (&self->lock);
-    ecfs_cond_init (&self->answered);
-    self->references = 1;
     for (size_t i = 0; i < archive->n_endpoints; i++) {
         EcfsEndpoint *endpoint = archive->endpoints[i].endpoint;
         EcfsEndpointHealth health = {0};
@@ -71,10 +86,31 @@ void ecfs_archive_revive_endpoints (EcfsArchive *archive)
         ecfs_mutex_unlock (&self->lock);
         ecfs_endpoint_examine (endpoint, revival_answered, self);
     }
-    int64_t deadline_us = ecfs_now_us () + REVIVAL_US;
+    revival_settle (self);
+}
+
+static void revival_end (EcfsRevival *self, EcfsArchive *archive)
+{
+    ecfs_mutex_lock (&archive->lock);
+    if (archive->revival == self) {
+        archive->revival = NULL;
+        archive->revived_us = ecfs_now_us ();
+    }
+    ecfs_mutex_unlock (&archive->lock);
+}
+
+void ecfs_archive_revive_endpoints (EcfsArchive *archive)
+{
+    bool is_new;
+    EcfsRevival *self = revival_join (archive, &is_new);
+    if (self == NULL)
+        return;
+    if (is_new)
+        revival_ask (self, archive);
     ecfs_mutex_lock (&self->lock);
-    while (self->n_waiting > 0 && ecfs_now_us () < deadline_us)
-        (void) ecfs_cond_wait_until (&self->answered, &self->lock, deadline_us);
+    while (self->n_waiting > 0 && ecfs_now_us () < self->deadline_us)
+        (void) ecfs_cond_wait_until (&self->answered, &self->lock, self->deadline_us);
     ecfs_mutex_unlock (&self->lock);
+    revival_end (self, archive);
     revival_unref (self);
 }

@@ -79,7 +79,9 @@ void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, 
         next = l->next;
         EcfsWaitEntry *entry = l->data;
         bool stored = self->committed_generation >= entry->want && (self->full || !entry->wait->full);
-        if (!stored && !all)
+        bool keeps = !stored && (!all || entry->during);
+        entry->during = entry->during && !all;
+        if (keeps)
             continue;
         settle_wait (entry->wait, stored ? NULL : error, answers);
         self->waits = g_slist_delete_link (self->waits, l);
@@ -101,6 +103,8 @@ void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const
     g_hash_table_remove (table->flushing, self);
     ecfs_answers_move (&self->flushes, answers, error);
     ecfs_answers_move (&self->durables, answers, error);
+    for (GSList *l = self->waits; l != NULL; l = l->next)
+        ((EcfsWaitEntry *) l->data)->during = false;
     ecfs_staged_settle_waits_locked (table, self, true, error, answers);
 }
 
@@ -122,7 +126,7 @@ static void wait_for_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWait 
     if (self->opening || self->unlinked || (stored && !lacks_stripes))
         return;
     EcfsWaitEntry *entry = g_new (EcfsWaitEntry, 1);
-    *entry = (EcfsWaitEntry){.wait = wait, .want = want};
+    *entry = (EcfsWaitEntry){.wait = wait, .want = want, .during = self->attempt != ECFS_ATTEMPT_NONE};
     wait->n_pending++;
     self->waits = g_slist_prepend (self->waits, entry);
     ecfs_staged_line_up_locked (table, self);

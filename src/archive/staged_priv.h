@@ -73,6 +73,7 @@ typedef struct EcfsWait {
 typedef struct EcfsWaitEntry {
     EcfsWait *wait;
     uint64_t want;
+    bool during; /* an attempt was under way when the wait began: its failure does not count */
 } EcfsWaitEntry;
 
 typedef struct EcfsOpener {
@@ -230,7 +231,7 @@ void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const
 /** Flushes whose attempt has ended: satisfied, failed, or in need of another one. */
 void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, bool overtaken,
                                         GQueue *answers) ECFS_REQUIRES (table->lock);
-/** Waits that have what they want; with @all the others too, as failed. */
+/** Waits that have what they want; with @all the others too, as failed, but for those that began during the attempt. */
 void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool all, const GError *error,
                                       GQueue *answers) ECFS_REQUIRES (table->lock);
 /** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
