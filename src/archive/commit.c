@@ -124,8 +124,9 @@ static unsigned zone_number (const EcfsArchive *archive, size_t position)
     return zone;
 }
 
-/* The archive's endpoints as placement sees them, with what this object already has there. */
-static EcfsPlace *make_places (const Attempt *self)
+/* The archive's endpoints as placement sees them, with what this object already has there. Endpoints that may well
+ * fail are places only with @doubtful. */
+static EcfsPlace *make_places (const Attempt *self, bool doubtful)
 {
     const EcfsArchive *archive = self->archive;
     EcfsPlace *places = g_new0 (EcfsPlace, MAX (archive->n_endpoints, 1));
@@ -137,7 +138,7 @@ static EcfsPlace *make_places (const Attempt *self)
             continue;
         EcfsEndpointHealth health;
         ecfs_endpoint_health (endpoint->endpoint, &health);
-        places[i].usable = !health.down;
+        places[i].usable = !health.down && (doubtful || !health.suspect);
         ecfs_endpoint_health_clear (&health);
     }
     for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
@@ -163,13 +164,34 @@ static unsigned most_per_endpoint (const Attempt *self)
     return (unsigned) ((n + archive->n_endpoints - 1) / archive->n_endpoints);
 }
 
-/* Finds endpoints for the wanted stripes, and gives each a fresh instance. */
-static void place (Attempt *self, const bool *wanted, EcfsWriterTarget *targets)
+/* Whether what was @found is enough to go on with; @n_without stripes found no place. */
+static bool found_suffices (const Attempt *self, const size_t *found, unsigned n_without)
+{
+    bool stripes[ECFS_CODEC_MAX_N];
+    if (self->backfill || self->commit.patient)
+        return n_without == 0;
+    size_t holder[ECFS_CODEC_MAX_N];
+    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++) {
+        holder[i] = found[i] != SIZE_MAX ? found[i] : self->position[i];
+        stripes[i] = holder[i] != SIZE_MAX;
+    }
+    return ecfs_quorum_reached (self->codec, stripes, holder, self->archive->config->write_quorum);
+}
+
+/* Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
+ * others do not suffice. */
+static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->codec);
     size_t found[ECFS_CODEC_MAX_N];
-    g_autofree EcfsPlace *places = make_places (self);
-    (void) ecfs_place (places, self->archive->n_endpoints, wanted, n, most_per_endpoint (self), random_u64 (), found);
+    size_t n_places = self->archive->n_endpoints;
+    uint64_t rotation = random_u64 ();
+    for (int doubtful = 0; doubtful <= (int) doubtful_too; doubtful++) {
+        g_autofree EcfsPlace *places = make_places (self, doubtful);
+        unsigned n_without = ecfs_place (places, n_places, wanted, n, most_per_endpoint (self), rotation, found);
+        if (found_suffices (self, found, n_without))
+            break;
+    }
     for (unsigned i = 0; i < n; i++) {
         if (!wanted[i] || found[i] == SIZE_MAX)
             continue;
@@ -190,29 +212,39 @@ static bool possible (void *user, const bool *stripes)
     return self->backfill || is_backed_by_quorum (self, stripes);
 }
 
-static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
+/* Gives stripe @index, which has no place now, one at an endpoint that was not tried yet, and announces it. */
+static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriterTarget *ret_target)
 {
-    Attempt *self = user;
     EcfsArchive *archive = self->archive;
-    if (self->position[index] < ECFS_CODEC_MAX_N)
-        self->tried[self->position[index]] = true;
-    g_info ("%s: stripe %u: %s", self->path, index, error->message);
-    self->position[index] = SIZE_MAX;
     bool wanted[ECFS_CODEC_MAX_N] = {0};
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     wanted[index] = true;
-    place (self, wanted, targets);
-    if (self->position[index] == SIZE_MAX || self->spare_error != NULL)
+    if (self->spare_error == NULL)
+        place (self, wanted, doubtful, targets);
+    if (self->position[index] == SIZE_MAX)
         return false;
     EcfsStripeRow stripe = {.index = (uint16_t) index,
                             .instance = targets[index].instance,
                             .endpoint = archive->endpoints[self->position[index]].id};
-    if (!ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error)) {
-        self->position[index] = SIZE_MAX;
-        return false;
+    *ret_target = targets[index];
+    return ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error);
+}
+
+static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
+{
+    Attempt *self = user;
+    size_t before = self->position[index];
+    if (before < ECFS_CODEC_MAX_N)
+        self->tried[before] = true;
+    self->position[index] = SIZE_MAX;
+    if (find_spare (self, index, error != NULL, target)) {
+        g_info ("%s: stripe %u: %s", self->path, index, error != NULL ? error->message : "its endpoint is silent");
+        return true;
     }
-    *target = targets[index];
-    return true;
+    self->position[index] = error == NULL ? before : SIZE_MAX;
+    if (before < ECFS_CODEC_MAX_N)
+        self->tried[before] = error != NULL; /* what is only late may still come */
+    return false;
 }
 
 static GArray *intended_stripes (const Attempt *self, const EcfsWriterTarget *targets)
@@ -253,6 +285,8 @@ static char *unusable_endpoints (const Attempt *self)
             g_string_append_printf (text, "; %s", health.reason);
         else if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE)
             g_string_append_printf (text, "; endpoint %s takes no new stripes", endpoint->name);
+        else if (health.suspect)
+            g_string_append_printf (text, "; endpoint %s does not answer just now", endpoint->name);
         ecfs_endpoint_health_clear (&health);
     }
     return g_string_free (text, FALSE);
@@ -296,6 +330,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .targets = targets,
                          .replace = replace,
                          .possible = possible,
+                         .patient = self->commit.patient,
                          .cancelled = &self->archive->stopping,
                          .user = self};
     if (ecfs_writer_run (&job, result, error))
@@ -325,7 +360,7 @@ static bool place_all (Attempt *self, EcfsWriterTarget *targets, GError **error)
     bool wanted[ECFS_CODEC_MAX_N] = {0}, placed[ECFS_CODEC_MAX_N] = {0};
     for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
         wanted[i] = true;
-    place (self, wanted, targets);
+    place (self, wanted, true, targets);
     for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
         placed[i] = targets[i].endpoint != NULL;
     if (is_backed_by_quorum (self, placed))
@@ -491,6 +526,12 @@ static void note_missing (Attempt *self, const char *reason)
         g_string_append_printf (self->missing, "; %s", reason);
 }
 
+static void note_unusable (Attempt *self)
+{
+    g_autofree char *unusable = unusable_endpoints (self);
+    note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
+}
+
 /* Stores the stripes that an object lacks, each made known by compare-and-set. Returns false on errors only. */
 static bool fill_object (Attempt *self, Part *part, GError **error)
 {
@@ -504,12 +545,10 @@ static bool fill_object (Attempt *self, Part *part, GError **error)
     bool wanted[ECFS_CODEC_MAX_N];
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
         wanted[i] = !self->stored_before[i];
-    place (self, wanted, targets);
+    place (self, wanted, self->commit.patient, targets);
     g_autoptr (GArray) stripes = intended_stripes (self, targets);
-    if (part->row->stripes->len + stripes->len < ecfs_codec_n (codec)) {
-        g_autofree char *unusable = unusable_endpoints (self);
-        note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
-    }
+    if (part->row->stripes->len + stripes->len < ecfs_codec_n (codec))
+        note_unusable (self);
     if (stripes->len == 0)
         return true;
     EcfsWriterResult result;
@@ -520,6 +559,8 @@ static bool fill_object (Attempt *self, Part *part, GError **error)
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
     bool fine = check_unchanged (self, error);
     for (unsigned i = 0; fine && i < ecfs_codec_n (codec); i++) {
+        if (targets[i].endpoint != NULL && !result.stored[i] && result.failures->len == 0) /* it was late */
+            note_unusable (self);
         if (!wanted[i] || !result.stored[i])
             continue;
         EcfsStripeRow stripe = stored_stripe (self, i, targets, &result);

@@ -27,6 +27,7 @@ typedef struct EcfsCommit {
     int (*open) (void *user, GError **error);
     uint64_t size; /* bytes */
     int64_t mtime_ns;
+    bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
     const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */

@@ -161,6 +161,7 @@ static void submit (Put *put, Item *item)
                          .size = (uint64_t) item->st.st_size,
                          .mtime_ns = to_ns (&item->st.st_mtim),
                          .code = put->code,
+                         .patient = true,
                          .unchanged = on_unchanged,
                          .done = on_done,
                          .user = item};

@@ -80,8 +80,8 @@ typedef struct Request {
 
 typedef struct LaneHealth {
     bool down;
-    bool suspect; /* its endpoint is silent for longer than usual */
-    bool stalled; /* it owed one of our fetches bytes for too long */
+    bool suspect;         /* its endpoint is silent for longer than usual */
+    bool stalled;         /* it owed one of our fetches bytes for too long */
     bool told;            /* trouble was reported */
     int64_t down_us;      /* since when its endpoint is down; 0: it is not */
     int64_t stalled_us;   /* since when */

@@ -6,14 +6,16 @@
  * window, begins late on a spare, or is filled in after the commit has its segments read and encoded again: one code
  * path. Nothing the size of the object is held anywhere.
  *
- * A lane is one stripe on its way:
+ * A lane is one stripe on its way to one endpoint:
  *
  *   state    meaning                                           moved on by
- *   idle     not wanted                                        -
  *   running  the endpoint pulls                                endpoint: done → stored or failed
  *   stored   committed on the endpoint                         -
- *   failed   its endpoint gave up; error is set                ecfs_writer_run: → running on a spare, or → left
- *   left     no endpoint took it                               -
+ *   failed   its endpoint gave up; error is set                ecfs_writer_run: gone, another begins at a spare or none
+ *
+ * A running lane is late when its endpoint is silent for longer than is usual there, or so slow that it takes as long
+ * again as the others took together. Once nothing but late lanes is left to wait for, they are cut: their stripes go to
+ * spares, or are left out where what is stored suffices. So an endpoint that hangs costs some tens of milliseconds.
  */
 #ifndef ECFS_OBJECT_WRITER_H
 #define ECFS_OBJECT_WRITER_H
@@ -42,12 +44,13 @@ typedef struct EcfsWriterJob {
     const uint8_t *expected_digest; /* of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet */
     EcfsWriterTarget *targets;      /* n; replaced ones are updated */
 
-    /* A stripe failed with @error: puts another endpoint and a fresh instance into *target and returns true, or returns
-     * false: leave it out. Called by the caller's own thread; may block. */
+    /* A stripe failed with @error, or is only late (NULL): puts another endpoint and a fresh instance into *target and
+     * returns true, or returns false: there is none. Called by the caller's own thread; may block. */
     bool (*replace) (void *user, unsigned index, const GError *error, EcfsWriterTarget *target);
-    /* Whether the stripes flagged (stored or still possible) could still be committed; false ends the attempt at once.
-     */
+    /* Whether the stripes flagged could be committed. Asked of those that are stored or still possible, where false
+     * ends the attempt at once, and of those that are stored, where true leaves late ones out. */
     bool (*possible) (void *user, const bool *stripes);
+    bool patient; /* late stripes that no spare takes are waited for all the same, until their endpoints are down */
     const atomic_bool *cancelled; /* looked at every 100 ms */
     void *user;
 } EcfsWriterJob;
@@ -66,7 +69,8 @@ typedef struct EcfsWriterResult {
  *
  * True: *ret_result says what is stored; whether that is enough is the caller's decision. False: nothing can come of it
  * (reading the content failed, ESTALE: it is not what expected_digest says, ECANCELED, not possible: the first reason);
- * stripes that were stored before that are on their endpoints all the same and must be queued for deletion.
+ * stripes that were stored before that are on their endpoints all the same and must be queued for deletion. So must
+ * those that were tried and are not in the result: a stripe that was given up may still turn up at its endpoint.
  */
 bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError **error);
 

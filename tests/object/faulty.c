@@ -54,6 +54,7 @@ void faults_reset (Faults *self)
     atomic_store (&self->write_fail_after, 0);
     atomic_store (&self->write_stall_at, FAULTS_NEVER);
     atomic_store (&self->commit_code, 0);
+    atomic_store (&self->owes, false);
     atomic_store (&self->pace_us, 0);
     atomic_store (&self->n_reads, 0);
     atomic_store (&self->n_writes, 0);
@@ -165,6 +166,9 @@ static bool write_step (Connection *self, EcfsStream *request)
 {
     Job *job = request->driver_data;
     int code = atomic_load (&self->faults->write_code);
+    bool stalls = stalled (atomic_load (&self->faults->write_stall_at), job->bytes->len);
+    if (stalls && atomic_load (&self->faults->owes))
+        return false;
     if (ecfs_request_cancelled (request))
         code = ECANCELED;
     else if (job->bytes->len < atomic_load (&self->faults->write_fail_after))
@@ -173,7 +177,7 @@ static bool write_step (Connection *self, EcfsStream *request)
         job_end (self, request, code);
         return true;
     }
-    if (stalled (atomic_load (&self->faults->write_stall_at), job->bytes->len))
+    if (stalls)
         return false;
     if (job->piece_bytes == 0) {
         EcfsPull answer = ecfs_request_pull (request, &job->piece, &job->piece_bytes);
@@ -213,6 +217,7 @@ static bool step_all (Connection *self)
 static bool faulty_serve (EcfsSlot *slot, void *connection, GError **error)
 {
     Connection *self = connection;
+    bool owed = false;
     while (ecfs_slot_check (slot, error)) {
         EcfsStream *request = ecfs_slot_take (slot);
         if (request != NULL && request->kind != ECFS_REQUEST_READ && request->kind != ECFS_REQUEST_WRITE)
@@ -220,6 +225,10 @@ static bool faulty_serve (EcfsSlot *slot, void *connection, GError **error)
         else if (request != NULL)
             begin (self, request);
         bool moved = step_all (self) || request != NULL;
+        bool owes = atomic_load (&self->faults->owes) && !g_queue_is_empty (&self->jobs);
+        if (owes != owed)
+            ecfs_slot_owed (slot, owes ? ECFS_OWES_ANSWER : ECFS_OWES_NOTHING);
+        owed = owes;
         if (!moved)
             (void) ecfs_slot_wait (slot, ecfs_now_us () + LOOK_US);
     }

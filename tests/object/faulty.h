@@ -19,6 +19,7 @@ typedef struct Faults {
     atomic_llong write_fail_after;
     atomic_llong write_stall_at; /* writes stop there until this is changed */
     atomic_int commit_code;      /* writes fail with it at their end */
+    atomic_bool owes;            /* the stall clock runs while a request is there; a stalled write hears no cancel */
     atomic_llong pace_us;        /* pause between pieces of 32 KiB */
     atomic_uint n_reads;         /* begun so far */
     atomic_uint n_writes;

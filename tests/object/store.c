@@ -66,7 +66,7 @@ void store_clear (Store *self)
 static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
 {
     Object *self = user;
-    g_assert_nonnull (error);
+    (void) error; /* NULL: the stripe is only late */
     unsigned spare = self->store->n + self->n_spares_used;
     if (self->no_spares || spare >= self->store->n_endpoints)
         return false;
@@ -121,6 +121,7 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
         .targets = self->targets,
         .replace = replace,
         .possible = possible,
+        .patient = true,
         .user = self,
     };
     ecfs_stripe_header_set_code (&self->job.header, store->codec);

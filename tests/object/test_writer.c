@@ -325,6 +325,120 @@ static void test_slow_catches_up (gconstpointer memory)
     store_clear (&store);
 }
 
+/* Endpoints @from to @to - 1 hang, and show it. */
+static void hang (Store *store, unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        atomic_store (&store->faults[i]->owes, true);
+        atomic_store (&store->faults[i]->write_stall_at, 0);
+    }
+}
+
+/* Whether the object is written soon, and lanes that hang do no harm to what follows. */
+static void write_soon (Object *object, unsigned n_stored)
+{
+    int64_t began_us = ecfs_now_us ();
+    g_assert_cmpint (object_write (object, NULL), ==, 0);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 3 * G_USEC_PER_SEC);
+    g_assert_cmpuint (object_n_stored (object), ==, n_stored);
+    check_stripes (object);
+    EcfsReader *reader = object_reader (object);
+    g_assert_cmpint (object_read (object, reader, 0, object->size, NULL), ==, 0);
+    ecfs_reader_close (reader);
+}
+
+static void test_late_is_left_out (gconstpointer bytes)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 0, MEMORY);
+    hang (&store, 2, 3);
+    object_init (&object, &store, GPOINTER_TO_SIZE (bytes), 1 * MIB);
+    object.least = 5;
+    object.job.patient = false;
+    write_soon (&object, 5);
+    g_assert_false (object.result.stored[2]);
+    g_assert_cmpstr (object.result.failures->str, ==, "");
+    object_clear (&object);
+    store_clear (&store);
+}
+
+static void test_late_goes_to_a_spare (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 2, MEMORY);
+    hang (&store, 1, 3);
+    object_init (&object, &store, 1 * MIB, 256 * KIB);
+    object.job.patient = false;
+    write_soon (&object, 6);
+    g_assert_cmpuint (object.n_spares_used, ==, 2);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+/* A large stripe is not sent again where it is not needed: that would keep the caller waiting. */
+static void test_late_and_large_is_left_out (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 2, MEMORY);
+    hang (&store, 5, 6);
+    object_init (&object, &store, 24 * MIB, 1 * MIB);
+    object.least = 5;
+    object.job.patient = false;
+    write_soon (&object, 5);
+    g_assert_cmpuint (object.n_spares_used, ==, 0);
+    object_clear (&object);
+    store_clear (&store);
+}
+
+/* Two that hang are too many, so they are waited for; when one goes on, the other is not any more. */
+static void test_late_but_needed (gconstpointer patient)
+{
+    Store store;
+    Writing writing = {0};
+    store_init (&store, "faulty", "rs:4+2", 0, MEMORY);
+    hang (&store, 0, 2);
+    object_init (&writing.object, &store, 3 * MIB, 512 * KIB);
+    writing.object.least = 5;
+    writing.object.job.patient = GPOINTER_TO_INT (patient);
+    g_assert_cmpint (pthread_create (&writing.thread, NULL, run_writing, &writing), ==, 0);
+    const bool others[] = {false, false, true, true, true, true};
+    wait_until_quiet (&store, others);
+    g_assert_false (atomic_load (&writing.ended));
+    atomic_store (&store.faults[1]->write_stall_at, FAULTS_NEVER);
+    if (GPOINTER_TO_INT (patient)) {
+        const bool all_but_one[] = {false, true, true, true, true, true};
+        wait_until_quiet (&store, all_but_one);
+        g_assert_false (atomic_load (&writing.ended));
+        atomic_store (&store.faults[0]->write_stall_at, FAULTS_NEVER);
+    }
+    pthread_join (writing.thread, NULL);
+    g_assert_cmpint (writing.code, ==, 0);
+    g_assert_cmpuint (object_n_stored (&writing.object), ==, GPOINTER_TO_INT (patient) ? 6 : 5);
+    check_stripes (&writing.object);
+    object_clear (&writing.object);
+    store_clear (&store);
+}
+
+/* Lanes that were left out let go of what they hold when their endpoint is stopped, long after their run. */
+static void test_late_ones_outlive_their_run (void)
+{
+    Store store;
+    store_init (&store, "faulty", "rs:4+2", 0, 8 * MIB);
+    hang (&store, 4, 5);
+    for (unsigned i = 0; i < 6; i++) {
+        Object object;
+        object_init (&object, &store, 4 * MIB, 512 * KIB);
+        object.least = 5;
+        object.job.patient = false;
+        write_soon (&object, 5);
+        object_clear (&object);
+    }
+    store_clear (&store);
+}
+
 /* A spare begins from the start while the others wait far ahead, and memory holds two segments. */
 static void test_late_spare_in_little_memory (void)
 {
@@ -417,6 +531,13 @@ int main (int argc, char **argv)
                           test_slow_catches_up);
     g_test_add_data_func ("/writer/a-slow-endpoint-holds-up-nobody-in-little-memory", GSIZE_TO_POINTER (4 * MIB),
                           test_slow_catches_up);
+    g_test_add_data_func ("/writer/late-is-left-out", GSIZE_TO_POINTER (2 * MIB), test_late_is_left_out);
+    g_test_add_data_func ("/writer/late-and-small-is-left-out", GSIZE_TO_POINTER (1000), test_late_is_left_out);
+    g_test_add_func ("/writer/late-goes-to-a-spare", test_late_goes_to_a_spare);
+    g_test_add_func ("/writer/late-and-large-is-left-out", test_late_and_large_is_left_out);
+    g_test_add_data_func ("/writer/late-but-needed-is-waited-for", GINT_TO_POINTER (0), test_late_but_needed);
+    g_test_add_data_func ("/writer/late-is-waited-for-by-the-patient", GINT_TO_POINTER (1), test_late_but_needed);
+    g_test_add_func ("/writer/late-ones-outlive-their-run", test_late_ones_outlive_their_run);
     g_test_add_func ("/writer/a-late-spare-needs-no-more-memory", test_late_spare_in_little_memory);
     g_test_add_func ("/writer/writers-and-readers-share-little-memory", test_little_memory);
     return g_test_run ();

@@ -1,0 +1,193 @@
+/* One stripe on its way: what its endpoint pulls. */
+#include "object/writer_priv.h"
+
+#define SMALL_STRIPE_BYTES 65536 /* up to here a stripe is sent as one piece */
+
+static void format_footer (EcfsWriterLane *lane)
+{
+    EcfsWriter *self = lane->writer;
+    ecfs_writer_finish_digest (lane->digest, lane->area_digest);
+    EcfsStripeFooter footer = {
+        .size = self->layout.size, .area_bytes = ecfs_layout_area_bytes (&self->layout), .records = self->job->records};
+    memcpy (footer.area_digest, lane->area_digest, ECFS_STRIPE_DIGEST_BYTES);
+    ecfs_mutex_lock (&self->lock);
+    memcpy (footer.object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
+    ecfs_mutex_unlock (&self->lock);
+    g_clear_pointer (&lane->footer, g_byte_array_unref);
+    lane->footer = ecfs_stripe_footer_format (&footer, self->layout.header_bytes + footer.area_bytes);
+    lane->stripe_bytes = self->layout.header_bytes + footer.area_bytes + lane->footer->len;
+}
+
+/* The segment that the lane is at, with a reference, and moves it on; NULL: not there yet. */
+static EcfsSegment *next_segment (EcfsWriterLane *lane)
+{
+    EcfsWriter *self = lane->writer;
+    EcfsSegment *segment = NULL;
+    ecfs_mutex_lock (&self->lock);
+    if (!lane->cut && !self->aborted) {
+        segment = ecfs_writer_cached_locked (self, lane->segment);
+        lane->waiting = segment == NULL;
+        if (segment != NULL)
+            lane->segment = ecfs_segment_ref (segment)->index + 1;
+        ecfs_writer_advance_locked (self);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return segment;
+}
+
+static EcfsPull give (EcfsWriterLane *lane, EcfsSegment *owner, const uint8_t *bytes, size_t size,
+                      const uint8_t **ret_bytes, size_t *ret_size)
+{
+    g_queue_push_tail (&lane->lent, owner);
+    *ret_bytes = bytes;
+    *ret_size = size;
+    return ECFS_PULL_BYTES;
+}
+
+/* The whole stripe of a small object as one piece, so that it costs the endpoint one write. */
+static EcfsPull give_small (EcfsWriterLane *lane, EcfsSegment *segment, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    g_byte_array_append (lane->header, ecfs_segment_packet (segment, lane->index), segment->stored_bytes);
+    ecfs_segment_unref (segment);
+    format_footer (lane);
+    g_byte_array_append (lane->header, lane->footer->data, lane->footer->len);
+    lane->phase = PHASE_END;
+    return give (lane, NULL, lane->header->data, lane->header->len, ret_bytes, ret_size);
+}
+
+static EcfsPull pull_packet (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    EcfsWriter *self = lane->writer;
+    EcfsSegment *segment = next_segment (lane);
+    if (segment == NULL)
+        return ECFS_PULL_LATER;
+    const uint8_t *packet = ecfs_segment_packet (segment, lane->index);
+    XXH3_128bits_update (lane->digest, packet, segment->stored_bytes);
+    if (segment->index + 1 == self->n_segments)
+        lane->phase = PHASE_FOOTER;
+    if (self->n_segments == 1 && segment->stored_bytes <= SMALL_STRIPE_BYTES)
+        return give_small (lane, segment, ret_bytes, ret_size);
+    return give (lane, segment, packet, segment->stored_bytes, ret_bytes, ret_size);
+}
+
+static bool sent_as_one (const EcfsWriter *self)
+{
+    return self->n_segments == 1 && ecfs_layout_stored_bytes (&self->layout, 0) <= SMALL_STRIPE_BYTES;
+}
+
+static EcfsPull pull_next (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    switch (lane->phase) {
+    case PHASE_HEADER:
+        lane->phase = PHASE_PACKETS;
+        if (sent_as_one (lane->writer))
+            return pull_packet (lane, ret_bytes, ret_size);
+        return give (lane, NULL, lane->header->data, lane->header->len, ret_bytes, ret_size);
+    case PHASE_PACKETS:
+        return pull_packet (lane, ret_bytes, ret_size);
+    case PHASE_FOOTER:
+        format_footer (lane);
+        lane->phase = PHASE_END;
+        return give (lane, NULL, lane->footer->data, lane->footer->len, ret_bytes, ret_size);
+    case PHASE_END:
+        break;
+    }
+    return ECFS_PULL_END;
+}
+
+/* The run does not end, and its job with it, while a lane of it is in here. */
+static EcfsPull pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    EcfsWriterLane *lane = user;
+    EcfsWriter *self = lane->writer;
+    ecfs_mutex_lock (&self->lock);
+    bool over = lane->cut || self->aborted;
+    self->n_pulling += !over;
+    ecfs_mutex_unlock (&self->lock);
+    if (over)
+        return ECFS_PULL_ABORT;
+    EcfsPull answer = pull_next (lane, ret_bytes, ret_size);
+    ecfs_mutex_lock (&self->lock);
+    if (--self->n_pulling == 0)
+        ecfs_cond_broadcast (&self->changed);
+    ecfs_mutex_unlock (&self->lock);
+    return answer;
+}
+
+static void released (void *user, const uint8_t *bytes, size_t size)
+{
+    EcfsWriterLane *lane = user;
+    (void) bytes;
+    (void) size;
+    ecfs_segment_unref (g_queue_pop_head (&lane->lent));
+}
+
+static void lane_done (void *user, const GError *error)
+{
+    EcfsWriterLane *lane = user;
+    EcfsWriter *self = lane->writer;
+    ecfs_mutex_lock (&self->lock);
+    lane->state = error == NULL ? LANE_STORED : LANE_FAILED;
+    lane->waiting = false;
+    if (!lane->cut) {
+        lane->error = error == NULL ? NULL : g_error_copy (error);
+        if (error == NULL)
+            self->settled_us = ecfs_now_us ();
+        ecfs_writer_advance_locked (self);
+        ecfs_cond_broadcast (&self->changed);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_writer_lane_unref (lane);
+}
+
+static EcfsWriterLane *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHeader *header)
+{
+    EcfsWriterLane *lane = g_new0 (EcfsWriterLane, 1);
+    atomic_init (&lane->references, 2);
+    lane->writer = ecfs_writer_ref (self);
+    lane->index = index;
+    lane->state = LANE_RUNNING;
+    lane->header = ecfs_stripe_header_format (header);
+    lane->digest = XXH3_createState ();
+    XXH3_128bits_reset (lane->digest);
+    g_queue_init (&lane->lent);
+    return lane;
+}
+
+void ecfs_writer_lane_start (EcfsWriter *self, unsigned index)
+{
+    const EcfsWriterTarget *target = &self->job->targets[index];
+    EcfsStripeHeader header = self->job->header;
+    header.index = (uint16_t) index;
+    header.instance = target->instance;
+    EcfsWriterLane *lane = lane_new (self, index, &header);
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (&header.object, header.index, header.instance, name);
+    EcfsSource source = {.pull = pull, .release = released, .done = lane_done, .user = lane};
+    ecfs_mutex_lock (&self->lock);
+    self->lanes[index] = lane;
+    lane->stream = ecfs_endpoint_write (target->endpoint, name, &source);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+EcfsWriterLane *ecfs_writer_lane_cut_locked (EcfsWriter *self, unsigned index)
+{
+    EcfsWriterLane *lane = g_steal_pointer (&self->lanes[index]);
+    lane->cut = true;
+    if (lane->state == LANE_RUNNING)
+        ecfs_stream_cancel (lane->stream);
+    return lane;
+}
+
+void ecfs_writer_lane_unref (EcfsWriterLane *lane)
+{
+    if (lane == NULL || atomic_fetch_sub (&lane->references, 1) > 1)
+        return;
+    ecfs_stream_unref (lane->stream);
+    g_clear_error (&lane->error);
+    g_byte_array_unref (lane->header);
+    g_clear_pointer (&lane->footer, g_byte_array_unref);
+    XXH3_freeState (lane->digest);
+    ecfs_writer_unref (lane->writer);
+    g_free (lane);
+}

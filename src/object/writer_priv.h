@@ -1,0 +1,86 @@
+/*
+ * What the parts of writer.h share: writer.c (the run: lanes that fail, are late, are replaced), writer_lane.c (one
+ * stripe on its way), writer_window.c (encoded segments).
+ *
+ * The run holds one reference of the writer and of each current lane. A lane that nobody waits for any more is cut: it
+ * leaves the table, its stream is cancelled, and it lives on until the endpoint, which may hang, has let go of it. So a
+ * writer may outlive its run, but its job does not: lanes that were cut ask for nothing.
+ */
+#ifndef ECFS_OBJECT_WRITER_PRIV_H
+#define ECFS_OBJECT_WRITER_PRIV_H
+
+#include "object/segment.h"
+#include "object/writer.h"
+#include "util/lock.h"
+
+#include <xxhash.h>
+
+typedef enum EcfsLaneState { LANE_RUNNING, LANE_STORED, LANE_FAILED } EcfsLaneState;
+
+typedef enum EcfsLanePhase { PHASE_HEADER, PHASE_PACKETS, PHASE_FOOTER, PHASE_END } EcfsLanePhase;
+
+typedef struct EcfsWriter EcfsWriter;
+
+typedef struct EcfsWriterLane {
+    atomic_uint references; /* the table's, and the stream's until it is done */
+    EcfsWriter *writer;     /* a reference */
+    unsigned index;         /* immutable */
+    EcfsLaneState state;    /* guarded by writer lock */
+    bool cut;               /* guarded by writer lock */
+    bool waiting;           /* was told LATER; guarded by writer lock */
+    uint64_t segment;       /* the next it pulls; guarded by writer lock */
+    EcfsStream *stream;     /* guarded by writer lock */
+    GError *error;          /* guarded by writer lock */
+    /* The rest is touched by the endpoint's thread only while running. */
+    EcfsLanePhase phase;
+    GByteArray *header;
+    GByteArray *footer;
+    GQueue lent; /* of EcfsSegment, NULL for header and footer; in the order of pulling */
+    XXH3_state_t *digest;
+    uint8_t area_digest[ECFS_STRIPE_DIGEST_BYTES];
+    uint64_t stripe_bytes;
+} EcfsWriterLane;
+
+struct EcfsWriter {
+    atomic_uint references;
+    EcfsMutex lock;
+    EcfsCond changed;      /* guarded by lock */
+    EcfsWriterJob *job;    /* immutable; valid until the run ends */
+    EcfsLayout layout;     /* immutable */
+    unsigned n;            /* immutable */
+    uint64_t n_segments;   /* immutable */
+    guint window;          /* segments; immutable */
+    GPtrArray *cached;     /* of EcfsSegment; guarded by lock */
+    GPtrArray *encodings;  /* under way; guarded by lock */
+    uint64_t next_leading; /* first segment never encoded; guarded by lock */
+    bool aborted;          /* guarded by lock */
+    GError *error;         /* first reason for aborted; guarded by lock */
+    XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */
+    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */
+    EcfsWriterLane **lanes; /* n; NULL: not wanted or left out; guarded by lock, changed by the run's thread only */
+    unsigned n_pulling;     /* lanes that may be using the job; guarded by lock */
+    int64_t settled_us;     /* when a lane was stored last, 0: none; guarded by lock */
+};
+
+EcfsWriter *ecfs_writer_ref (EcfsWriter *self);
+void ecfs_writer_unref (EcfsWriter *self);
+/** Ends the run with @error (taken), unless it is ending already. */
+void ecfs_writer_abort_locked (EcfsWriter *self, GError *error) ECFS_REQUIRES (self->lock);
+void ecfs_writer_finish_digest (XXH3_state_t *state, uint8_t digest[ECFS_STRIPE_DIGEST_BYTES]);
+
+/* writer_lane.c */
+/** Begins to send stripe @index, which has no lane, to its target. */
+void ecfs_writer_lane_start (EcfsWriter *self, unsigned index);
+/** Takes the lane of stripe @index out: what becomes of it counts no more. Returns the table's reference. */
+EcfsWriterLane *ecfs_writer_lane_cut_locked (EcfsWriter *self, unsigned index) ECFS_REQUIRES (self->lock);
+void ecfs_writer_lane_unref (EcfsWriterLane *lane); /* not with the lock held; NULL is accepted */
+
+/* writer_window.c */
+void ecfs_writer_window_init (EcfsWriter *self);
+void ecfs_writer_window_clear (EcfsWriter *self);
+/** The encoded segment @index when it is there, borrowed. */
+EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) ECFS_REQUIRES (self->lock);
+/** Lets go of what no lane needs any more, and begins to encode what they need next. */
+void ecfs_writer_advance_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
+
+#endif

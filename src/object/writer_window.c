@@ -1,0 +1,236 @@
+/* The window of encoded segments: what lanes pull from, and what encodes ahead of them or once more behind. */
+#include "object/writer_priv.h"
+
+#define WINDOW_BYTES (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
+#define WINDOW_MAX   16          /* … in segments; at least m + 2, so that slow stripes do not hold up the others */
+
+/* A segment that is being read and encoded, or waits for memory. */
+typedef struct Encoding {
+    EcfsWriter *writer;
+    uint64_t segment;
+    bool leading; /* the first time: counts for the object's digest */
+    bool granted; /* its memory is; guarded by writer lock */
+} Encoding;
+
+static bool is_running_locked (const EcfsWriter *self, unsigned index) ECFS_REQUIRES (self->lock)
+{
+    return self->lanes[index] != NULL && self->lanes[index]->state == LANE_RUNNING;
+}
+
+static bool needed_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n; i++)
+        if (is_running_locked (self, i) && self->lanes[i]->segment <= segment)
+            return true;
+    return false;
+}
+
+static bool current_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n; i++)
+        if (is_running_locked (self, i) && self->lanes[i]->segment == segment)
+            return true;
+    return false;
+}
+
+/* Whether a stripe waits for a segment that waits for memory. */
+static bool starving_locked (const EcfsWriter *self) ECFS_REQUIRES (self->lock)
+{
+    for (guint i = 0; i < self->encodings->len; i++) {
+        const Encoding *encoding = g_ptr_array_index (self->encodings, i);
+        if (!encoding->granted && current_locked (self, encoding->segment))
+            return true;
+    }
+    return false;
+}
+
+/* Where memory is short, what is kept for stripes that are still behind goes too: they might be the ones that wait. */
+static void drop_unneeded_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
+{
+    bool starving = starving_locked (self);
+    for (guint i = self->cached->len; i-- > 0;) {
+        EcfsSegment *segment = g_ptr_array_index (self->cached, i);
+        if (!needed_locked (self, segment->index) || (starving && !current_locked (self, segment->index)))
+            g_ptr_array_remove_index_fast (self->cached, i);
+    }
+}
+
+/* Lets go of the oldest cached segment that no stripe is at; those behind will have it encoded again. */
+static bool evict_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
+{
+    EcfsSegment *oldest = NULL;
+    for (guint i = 0; i < self->cached->len; i++) {
+        EcfsSegment *segment = g_ptr_array_index (self->cached, i);
+        if (!current_locked (self, segment->index) && (oldest == NULL || segment->index < oldest->index))
+            oldest = segment;
+    }
+    return oldest != NULL && g_ptr_array_remove_fast (self->cached, oldest);
+}
+
+EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index)
+{
+    for (guint i = 0; i < self->cached->len; i++) {
+        EcfsSegment *segment = g_ptr_array_index (self->cached, i);
+        if (segment->index == index)
+            return segment;
+    }
+    return NULL;
+}
+
+static void want_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock);
+
+/* Begins what waiting stripes need, and the segment after the newest, so that encoding runs ahead of the links. */
+static void kick_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
+{
+    uint64_t newest = 0;
+    for (unsigned i = 0; i < self->n; i++) {
+        if (!is_running_locked (self, i))
+            continue;
+        const EcfsWriterLane *lane = self->lanes[i];
+        newest = MAX (newest, lane->segment);
+        if (lane->waiting && lane->segment < self->n_segments)
+            want_locked (self, lane->segment);
+    }
+    if (self->next_leading <= newest + 1 && self->cached->len + self->encodings->len < self->window)
+        want_locked (self, self->next_leading);
+}
+
+static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+{
+    for (unsigned i = 0; i < self->n; i++) {
+        EcfsWriterLane *lane = self->lanes[i];
+        if (!is_running_locked (self, i) || !lane->waiting || (lane->segment != segment && !self->aborted))
+            continue;
+        lane->waiting = false;
+        ecfs_stream_wake (lane->stream);
+    }
+}
+
+static void hash_content (EcfsWriter *self, const EcfsSegment *segment)
+{
+    uint32_t left = ecfs_layout_content_bytes (&self->layout, segment->index);
+    for (unsigned packet = 0; packet < self->layout.k && left > 0; packet++) {
+        for (uint32_t block = 0; block < segment->n_blocks && left > 0; block++) {
+            uint32_t bytes = MIN (left, ecfs_layout_block_bytes (&self->layout, segment->index, block));
+            XXH3_128bits_update (self->digest, ecfs_segment_block (segment, packet, block), bytes);
+            left -= bytes;
+        }
+    }
+}
+
+/* Compares with what the content is expected to be, once all of it went by. */
+static void finish_content (EcfsWriter *self)
+{
+    uint8_t digest[ECFS_STRIPE_DIGEST_BYTES];
+    ecfs_writer_finish_digest (self->digest, digest);
+    const uint8_t *expected = self->job->expected_digest;
+    ecfs_mutex_lock (&self->lock);
+    memcpy (self->object_digest, digest, sizeof digest);
+    if (expected != NULL && memcmp (expected, digest, sizeof digest) != 0)
+        ecfs_writer_abort_locked (self,
+                                  g_error_new (ECFS_ERROR, ESTALE, "the content has changed since it was committed"));
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static EcfsSegment *encode (Encoding *encoding, GError **error)
+{
+    EcfsWriter *self = encoding->writer;
+    EcfsSegment *segment = ecfs_segment_new (self->job->transfer, &self->layout, self->n, encoding->segment);
+    if (!ecfs_segment_load (segment, &self->layout, self->job->fd, self->job->ranges, error)) {
+        ecfs_segment_unref (segment);
+        return NULL;
+    }
+    ecfs_segment_encode (segment, &self->layout, self->job->codec, &self->job->header.object);
+    if (encoding->leading)
+        hash_content (self, segment);
+    return segment;
+}
+
+static void run_encoding (void *data)
+{
+    Encoding *encoding = data;
+    EcfsWriter *self = encoding->writer;
+    GError *error = NULL;
+    ecfs_mutex_lock (&self->lock);
+    encoding->granted = true;
+    bool wanted = !self->aborted && (encoding->leading || needed_locked (self, encoding->segment));
+    ecfs_mutex_unlock (&self->lock);
+    EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
+    if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
+        ecfs_transfer_release (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, encoding->segment));
+    if (segment != NULL && encoding->leading && encoding->segment + 1 == self->n_segments)
+        finish_content (self);
+
+    ecfs_mutex_lock (&self->lock);
+    if (error != NULL)
+        ecfs_writer_abort_locked (self, error);
+    if (segment != NULL && encoding->leading)
+        self->next_leading++;
+    if (segment != NULL)
+        g_ptr_array_add (self->cached, segment);
+    uint64_t index = encoding->segment;
+    g_ptr_array_remove_fast (self->encodings, encoding);
+    wake_locked (self, index);
+    ecfs_writer_advance_locked (self);
+    ecfs_cond_broadcast (&self->changed);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static bool under_way_locked (const EcfsWriter *self, uint64_t segment, bool leading) ECFS_REQUIRES (self->lock)
+{
+    for (guint i = 0; i < self->encodings->len; i++) {
+        const Encoding *encoding = g_ptr_array_index (self->encodings, i);
+        if (encoding->segment == segment || (leading && encoding->leading))
+            return true;
+    }
+    return false;
+}
+
+static void want_locked (EcfsWriter *self, uint64_t segment)
+{
+    bool leading = segment == self->next_leading;
+    if (self->aborted || segment >= self->n_segments || segment > self->next_leading ||
+        under_way_locked (self, segment, leading) || ecfs_writer_cached_locked (self, segment) != NULL)
+        return;
+    if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self))
+        return;
+    /* Nobody waits in the queue for memory that no stripe waits for. */
+    EcfsTransfer *transfer = self->job->transfer;
+    size_t bytes = ecfs_segment_bytes (&self->layout, self->n, segment);
+    bool awaited = current_locked (self, segment);
+    if (!awaited && !ecfs_transfer_try_acquire (transfer, bytes))
+        return;
+    Encoding *encoding = g_new (Encoding, 1);
+    *encoding = (Encoding){.writer = self, .segment = segment, .leading = leading};
+    g_ptr_array_add (self->encodings, encoding);
+    if (!awaited || ecfs_transfer_acquire (transfer, bytes, run_encoding, encoding)) {
+        encoding->granted = true;
+        ecfs_transfer_run (transfer, run_encoding, encoding);
+    } else {
+        drop_unneeded_locked (self);
+    }
+}
+
+void ecfs_writer_advance_locked (EcfsWriter *self)
+{
+    drop_unneeded_locked (self);
+    kick_locked (self);
+}
+
+void ecfs_writer_window_init (EcfsWriter *self)
+{
+    size_t bytes = ecfs_segment_bytes (&self->layout, self->n, 0);
+    guint least = self->n - self->layout.k + 2;
+    self->window = (guint) MAX (least, MIN (WINDOW_MAX, WINDOW_BYTES / bytes));
+    self->cached = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_segment_unref);
+    self->encodings = g_ptr_array_new_with_free_func (g_free);
+    self->digest = XXH3_createState ();
+    XXH3_128bits_reset (self->digest);
+}
+
+void ecfs_writer_window_clear (EcfsWriter *self)
+{
+    g_ptr_array_unref (self->cached);
+    g_ptr_array_unref (self->encodings);
+    XXH3_freeState (self->digest);
+}
