@@ -2,9 +2,10 @@
 
 Every round gives each system a turn, so that all suffer alike from what else the machine does: cp into a directory;
 libfuse's passthrough_ll; sshfs on one server; the bare mover (bare_mover.c), which is the limit of the links and of
-SSH; and ecfs over sftp and over directories, through the mount and through put and get. All is in RAM, on loopback,
-and the page cache is emptied before reads. Printed are medians, ratios to sshfs and to the mover, and processor
-time of client, servers and the program that asked (cp, cat), each apart, in seconds per GiB of file.
+SSH, over libssh2 and over the ssh program; and ecfs over sftp and over directories, through the mount and through put
+and get. All is in RAM, on loopback, and the page cache is emptied before reads. Printed are medians, ratios to sshfs
+and to the mover with the transport of ecfs, and processor time of client, servers and the program that asked (cp, cat),
+each apart, in seconds per GiB of file.
 
 --rate holds each server's port to so many MB/s, 0 not at all; a list gives one table each. On slow links sshfs moves
 only an eighth of the large file; seconds in the tables are for all of it. "wire" is how many bytes went over links for
@@ -61,6 +62,8 @@ def parse_options():
                         metavar="CODE,...", help="default rs:4+2,rs:8+3")
     parser.add_argument("--systems", type=comma_list(str, KINDS), default=list(KINDS), metavar="SYSTEM,...",
                         help=f"default {','.join(KINDS)}")
+    parser.add_argument("--transport", choices=["auto", "openssh", "libssh2"], default="auto",
+                        help="of ecfs over sftp; auto, the default, is openssh here")
     parser.add_argument("--rate", dest="rates", type=comma_list(float), default=[0.0], metavar="MB/S,...",
                         help="of each server's link in each direction; default 0, no limit")
     parser.add_argument("--dead", type=int, default=0, metavar="N",

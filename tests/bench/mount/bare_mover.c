@@ -37,6 +37,8 @@ typedef struct Mover {
 
     EcfsSshTransport *ssh;
     EcfsSftpHandle handle;
+    EcfsSftpReply reply; /* the latest; of DATA and VERSION only the type */
+    size_t packet_at, packet_end;
     uint64_t begun, done;          /* bytes asked for or sent, bytes that came or were acknowledged */
     uint8_t packet[PACKET_BYTES];  /* the latest reply */
     uint8_t payload[PACKET_BYTES]; /* of every WRITE */
@@ -64,58 +66,69 @@ static void wait_for_more (Mover *self)
         fail (self, "%s", error->message);
 }
 
-static void receive (Mover *self, uint8_t *to, size_t size)
+static void parse_reply (Mover *self)
 {
-    while (size > 0) {
-        ssize_t n = self->ssh->ops->read (self->ssh, to, size);
-        if (n == -EAGAIN)
-            wait_for_more (self);
-        else if (n <= 0)
-            fail (self, "%s", self->ssh->ops->problem (self->ssh));
-        else {
-            to += n;
-            size -= (size_t) n;
-        }
-    }
-}
-
-/* The next reply into packet; of DATA only the type is looked at. */
-static EcfsSftpReply take_reply (Mover *self)
-{
-    EcfsSftpReply reply = {0};
-    size_t size;
-    receive (self, self->packet, ECFS_SFTP_HEADER_BYTES);
-    if (ecfs_sftp_parse_header (self->packet, &reply.type, &reply.id, &size) != 0 || size > sizeof self->packet)
-        fail (self, "the server does not speak SFTP");
-    receive (self, self->packet + ECFS_SFTP_HEADER_BYTES, size - ECFS_SFTP_HEADER_BYTES);
-    if (reply.type != ECFS_SFTP_DATA && ecfs_sftp_parse_reply (self->packet, size, &reply) != 0)
+    EcfsSftpReply *reply = &self->reply;
+    bool text = reply->type != ECFS_SFTP_DATA && reply->type != ECFS_SFTP_VERSION;
+    if (text && ecfs_sftp_parse_reply (self->packet, self->packet_end, reply) != 0)
         fail (self, "the server sends a reply that makes no sense");
-    if (reply.type == ECFS_SFTP_STATUS && reply.status != ECFS_SFTP_OK)
-        fail (self, "%.*s", (int) reply.text_bytes, reply.text);
-    if (reply.type == ECFS_SFTP_DATA && size != MIN (CHUNK, self->size - self->done) + ECFS_SFTP_DATA_BYTES)
+    if (reply->type == ECFS_SFTP_STATUS && reply->status != ECFS_SFTP_OK)
+        fail (self, "%.*s", (int) reply->text_bytes, reply->text);
+    if (reply->type == ECFS_SFTP_DATA &&
+        self->packet_end != MIN (CHUNK, self->size - self->done) + ECFS_SFTP_DATA_BYTES)
         fail (self, "the file is too short: push first");
-    return reply;
 }
 
-static void take_answer (Mover *self)
+/* Takes what has come. True: that makes a reply whole. */
+static bool take_some (Mover *self)
 {
-    (void) take_reply (self); /* only its coming counts */
+    if (self->packet_at == self->packet_end) {
+        self->packet_at = 0;
+        self->packet_end = ECFS_SFTP_HEADER_BYTES;
+    }
+    while (self->packet_at < self->packet_end) {
+        ssize_t n =
+            self->ssh->ops->read (self->ssh, self->packet + self->packet_at, self->packet_end - self->packet_at);
+        if (n == -EAGAIN)
+            return false;
+        if (n <= 0)
+            fail (self, "%s", self->ssh->ops->problem (self->ssh));
+        bool in_header = self->packet_at < ECFS_SFTP_HEADER_BYTES;
+        self->packet_at += (size_t) n;
+        if (in_header && self->packet_at == ECFS_SFTP_HEADER_BYTES &&
+            (ecfs_sftp_parse_header (self->packet, &self->reply.type, &self->reply.id, &self->packet_end) != 0 ||
+             self->packet_end > sizeof self->packet))
+            fail (self, "the server does not speak SFTP");
+    }
+    parse_reply (self);
+    return true;
+}
+
+static void take_reply (Mover *self)
+{
+    while (!take_some (self))
+        wait_for_more (self);
+}
+
+static void note_answer (Mover *self)
+{
     self->done += MIN (CHUNK, self->size - self->done);
 }
 
-/* Where there is no room, answers are owed: the smallest room is that of several WRITEs. */
+/* What comes while there is no room are answers to chunks. */
 static void send_bytes (Mover *self, const uint8_t *from, size_t size)
 {
     while (size > 0) {
         ssize_t n = self->ssh->ops->write (self->ssh, from, size);
-        if (n == -EAGAIN)
-            take_answer (self);
-        else if (n < 0)
-            fail (self, "%s", self->ssh->ops->problem (self->ssh));
-        else {
+        if (n >= 0) {
             from += n;
             size -= (size_t) n;
-        }
+        } else if (n != -EAGAIN)
+            fail (self, "%s", self->ssh->ops->problem (self->ssh));
+        else if (take_some (self))
+            note_answer (self);
+        else
+            wait_for_more (self);
     }
 }
 
@@ -138,23 +151,21 @@ static void move (Mover *self)
     while (self->done < self->size) {
         if (self->begun < self->size && self->begun - self->done + CHUNK <= WINDOW)
             begin_chunk (self);
-        else
-            take_answer (self);
+        else {
+            take_reply (self);
+            note_answer (self);
+        }
     }
 }
 
 static void greet (Mover *self)
 {
     g_autoptr (GByteArray) request = g_byte_array_new ();
-    uint32_t size;
     ecfs_sftp_put_init (request);
     send_bytes (self, request->data, request->len);
-    receive (self, self->packet, sizeof size);
-    memcpy (&size, self->packet, sizeof size);
-    size = GUINT32_FROM_BE (size);
-    if (size > sizeof self->packet)
+    take_reply (self);
+    if (self->reply.type != ECFS_SFTP_VERSION)
         fail (self, "the server does not speak SFTP");
-    receive (self, self->packet, size);
 }
 
 static void open_file (Mover *self, const char *directory)
@@ -165,16 +176,24 @@ static void open_file (Mover *self, const char *directory)
         self->push ? ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_TRUNCATE : ECFS_SFTP_OPEN_READ;
     ecfs_sftp_put_open (request, 1, path, flags);
     send_bytes (self, request->data, request->len);
-    EcfsSftpReply reply = take_reply (self);
-    if (reply.type != ECFS_SFTP_HANDLE)
+    take_reply (self);
+    if (self->reply.type != ECFS_SFTP_HANDLE)
         fail (self, "no answer to the opening of a file");
-    self->handle = reply.handle;
+    self->handle = self->reply.handle;
+}
+
+static EcfsSshTransport *open_transport (const EcfsSshRequest *request, bool openssh, GError **error)
+{
+    if (openssh)
+        return ecfs_ssh_openssh_open (request, error);
+    EcfsSshWait wait = {.deadline_us = ecfs_now_us () + ANSWER_US, .fd = -1};
+    g_autoptr (EcfsSshConfig) config = ecfs_ssh_config_parse (request, NULL, g_get_home_dir (), NULL, error);
+    return config == NULL ? NULL : ecfs_ssh_libssh2_open (config, &wait, error);
 }
 
 static void connect_server (Mover *self)
 {
     g_autoptr (GError) error = NULL;
-    EcfsSshWait wait = {.deadline_us = ecfs_now_us () + ANSWER_US, .fd = -1};
     g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (self->url, &error);
     if (spec == NULL)
         fail (self, "%s", error->message);
@@ -186,10 +205,8 @@ static void connect_server (Mover *self)
                               .user = g_uri_get_user (uri),
                               .identity_file = g_hash_table_lookup (spec->options, "identity_file"),
                               .known_hosts = g_hash_table_lookup (spec->options, "known_hosts")};
-    g_autoptr (EcfsSshConfig) config = ecfs_ssh_config_parse (&request, NULL, g_get_home_dir (), NULL, &error);
-    if (config == NULL)
-        fail (self, "%s", error->message);
-    self->ssh = ecfs_ssh_libssh2_open (config, &wait, &error);
+    bool openssh = g_strcmp0 (g_hash_table_lookup (spec->options, "transport"), "openssh") == 0;
+    self->ssh = open_transport (&request, openssh, &error);
     if (self->ssh == NULL)
         fail (self, "%s", error->message);
     greet (self);

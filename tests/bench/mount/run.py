@@ -10,10 +10,10 @@ import links
 import measure
 import systems
 
-KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "mover": "bare mover",
-         "sftp-mount": "sftp, mount", "sftp-put": "sftp, put/get", "file-mount": "files, mount",
-         "file-put": "files, put/get"}
-WITH_LINKS = {"sshfs", "mover", "sftp-mount", "sftp-put"}
+KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server",
+         "mover-libssh2": "bare mover, libssh2", "mover-openssh": "bare mover, openssh", "sftp-mount": "sftp, mount",
+         "sftp-put": "sftp, put/get", "file-mount": "files, mount", "file-put": "files, put/get"}
+WITH_LINKS = {"sshfs", "mover-libssh2", "mover-openssh", "sftp-mount", "sftp-put"}
 WARM = {"in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
 FIRST_BYTES = 3  # in each round
 
@@ -25,7 +25,8 @@ def make_system(kind, code, base, sources, servers):
     return {"cp": lambda: systems.Directory(label, base, sources),
             "passthrough": lambda: systems.Passthrough(label, base, sources),
             "sshfs": lambda: systems.Sshfs(label, base, sources, servers),
-            "mover": lambda: systems.Mover(label, base, sources, code, far),
+            "mover-libssh2": lambda: systems.Mover(label, base, sources, code, far),
+            "mover-openssh": lambda: systems.Mover(label, base, sources, code, far),
             "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
             "sftp-put": lambda: systems.EcfsVerbs(label, base, sources, code, far),
             "file-mount": lambda: systems.EcfsMount(label, base, sources, code, []),
@@ -40,6 +41,7 @@ def choose_systems(options, base, sources, servers):
         for code in codes:
             system = make_system(kind, code, base, sources, servers)
             system.kind = kind
+            system.transport = kind.removeprefix("mover-") if kind.startswith("mover-") else options.transport
             try:
                 system.check()
                 chosen.append(system)

@@ -49,6 +49,7 @@ class System:
     works = ["in", "out", "first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find", "out, some dead"]
     ends_with_work = False  # its clients are the programs that are run for a work
     code = None  # where a system has one, it survives dead servers
+    transport = "auto"  # what carries SFTP, as the option of endpoints
     part = 1     # of the large file is moved on slow links: 1/part
 
     def __init__(self, name, base, sources):
@@ -251,11 +252,22 @@ class EcfsVerbs(System):
         compare(self.sources, self.base / "got")
 
 
+class Place:
+    """An endpoint at a server."""
+
+    def __init__(self, server, transport):
+        self.name, self.server, self.transport = server.name, server, transport
+
+    def endpoint(self):
+        return f"{self.server.endpoint()},transport={self.transport}"
+
+
 def new_archive(system):
     _, n = split_code(system.code)
     for server in system.servers:
         empty(server.root)
-    places = system.servers or [lab.Directory(system.base / "endpoints", f"d{i}") for i in range(n)]
+    places = [Place(server, system.transport) for server in system.servers] or \
+        [lab.Directory(system.base / "endpoints", f"d{i}") for i in range(n)]
     archive = lab.Archive(system.base / "archive", places, system.code)
     archive.init()
     return archive
@@ -277,7 +289,7 @@ class Mover(System):
 
     def _move(self, verb, total, per):
         """Moves total / per bytes to or from each server that is alive."""
-        urls = " ".join(server.endpoint().partition("=")[2] for server in self.alive())
+        urls = " ".join(Place(server, self.transport).endpoint().partition("=")[2] for server in self.alive())
         return measure.run_program(f"{lab.BUILD}/tests/bench/mount/bare_mover {verb} {-(-total // per)} {urls}")
 
     def do_in(self):

@@ -44,12 +44,12 @@ def per_gib(attribute):
     return value
 
 
-def large_row(samples, work, system, n_gib):
+def large_row(samples, work, system, n_gib, limit):
     found = pick(samples, work, system)
 
     def with_ratios(attribute, factor=1):
         value = per_gib(attribute)
-        mover = base_of(samples, work, "bare mover", system, value) if ":" in system else None
+        mover = base_of(samples, work, limit, system, value) if ":" in system else None
         sshfs = base_of(samples, work.partition(",")[0], "sshfs", system, value)  # which has no servers to spare
         return [number(value(found) * factor, 2), ratio(value(found), sshfs),
                 ratio(value(found), mover)]
@@ -79,13 +79,14 @@ def show(options, rate_mb, samples):
     """The tables of one rate."""
     limit = f"each server's link held to {rate_mb:g} MB/s" if rate_mb else "links not limited"
     print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {limit}\n")
+    mover = f"bare mover, {'libssh2' if options.transport == 'libssh2' else 'openssh'}"
     titles = {"in": "copied in", "out": "read, cold", "out, some dead": f"read, cold, {options.dead} dead"}
     for work, title in titles.items():
         names = [name for name in names_in_order(samples) if pick(samples, work, name)]
         if names:
             print_rows([[title, "MB/s", "s", "/sshfs", "/mover", "CPU s/GiB: client", "servers", "program", "all",
                          "/sshfs", "/mover", "wire", "others"],
-                        *(large_row(samples, work, name, options.size / 1024) for name in names)])
+                        *(large_row(samples, work, name, options.size / 1024, mover) for name in names)])
     header = ["seconds and ratio to sshfs"]
     for work in SMALL_WORKS:
         header += [work, "/sshfs"]
