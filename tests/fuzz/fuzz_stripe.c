@@ -42,15 +42,32 @@ static void check_layout (const EcfsStripeHeader *header, uint64_t size)
     g_assert_cmpuint (ecfs_layout_area_bytes (&layout), >=, size / layout.k);
 }
 
+/* A code that the header describes, or a reason why there is none. Large graphs take long to judge: they are left out.
+ */
+static void check_codec (const EcfsStripeHeader *header, const uint8_t *bytes, size_t size)
+{
+    g_assert_true (header->parameters_bytes == 0 || (header->parameters >= bytes && header->parameters_bytes <= size &&
+                                                     header->parameters + header->parameters_bytes <= bytes + size));
+    if (header->n_written > 32)
+        return;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsCodec) codec = ecfs_stripe_codec (header, &error);
+    g_assert_true ((codec == NULL) == (error != NULL));
+    if (codec == NULL)
+        g_assert_true (error->domain == ECFS_ERROR && (error->code == EINVAL || error->code == EBADMSG));
+}
+
 static void try_header (uint8_t *bytes, size_t size)
 {
     EcfsStripeHeader header;
     for (int mended = 0; mended < 2; mended++) {
         g_autoptr (GError) error = NULL;
-        if (ecfs_stripe_header_parse (bytes, size, &header, &error))
+        if (ecfs_stripe_header_parse (bytes, size, &header, &error)) {
             check_layout (&header, 1 + header.sequence % ECFS_OBJECT_MAX_BYTES);
-        else
+            check_codec (&header, bytes, size);
+        } else {
             check_refused (error);
+        }
         if (size > ECFS_STRIPE_PREAMBLE_BYTES)
             mend_sections (bytes, ECFS_STRIPE_PREAMBLE_BYTES, size);
     }

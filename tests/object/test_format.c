@@ -77,6 +77,37 @@ static void test_header_damage (void)
     }
 }
 
+/* The graph of an ldpc code is in the header: bytes of the header itself, and the code made of them is the same. */
+static void test_parameters (void)
+{
+    EcfsStripeHeader header = sample_header (), parsed;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new ("ldpc:100+28", &error);
+    g_assert_no_error (error);
+    ecfs_stripe_header_set_code (&header, codec);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+    g_assert_true (ecfs_stripe_header_parse (bytes->data, bytes->len, &parsed, &error));
+    g_assert_cmpmem (parsed.parameters, (int) parsed.parameters_bytes, header.parameters,
+                     (int) header.parameters_bytes);
+    g_assert_true (parsed.parameters > bytes->data && parsed.parameters < bytes->data + bytes->len);
+    g_autoptr (EcfsCodec) same = ecfs_stripe_codec (&parsed, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (ecfs_codec_identity (same), ==, ecfs_codec_identity (codec));
+    parsed.parameters_bytes--;
+    g_assert_null (ecfs_stripe_codec (&parsed, &error));
+    g_assert_error (error, ECFS_ERROR, EBADMSG);
+}
+
+static void test_too_many_parameters (void)
+{
+    g_autofree uint8_t *huge = g_malloc0 (ECFS_CODEC_MAX_PARAMETERS + 1);
+    EcfsStripeHeader header = sample_header (), parsed;
+    header.parameters = huge;
+    header.parameters_bytes = ECFS_CODEC_MAX_PARAMETERS + 1;
+    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+    g_assert_cmpint (parse_header (bytes->data, bytes->len, &parsed), ==, EBADMSG);
+}
+
 static void append_section (GByteArray *to, uint16_t type, uint16_t flags)
 {
     guint start = to->len;
@@ -284,6 +315,8 @@ static void test_clear (void)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/format/a-header-carries-the-parameters-of-its-code", test_parameters);
+    g_test_add_func ("/format/parameters-beyond-all-bounds-are-refused", test_too_many_parameters);
     g_test_add_func ("/format/a-header-round-trips", test_header);
     g_test_add_func ("/format/every-damaged-or-missing-byte-of-a-header-is-noticed", test_header_damage);
     g_test_add_func ("/format/unknown-sections-of-a-header-are-skipped-unless-critical", test_unknown_in_header);
