@@ -29,13 +29,14 @@ unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, uns
 
 /**
  * How many holders (endpoints, or zones) of the stripes @present may vanish, whichever they are, with every byte still
- * recoverable; -1 when it is not decodable now. @holder: n numbers, equal for stripes that vanish together.
+ * recoverable; -1 when it is not decodable now. Never too high; exact where any k stripes do. @holder: n numbers, equal
+ * for stripes that vanish together.
  */
 int ecfs_holders_guarantee (const EcfsCodec *codec, const bool *present, const size_t *holder);
 
 /**
- * Whether a stored set may be committed: still decodable after any ⌈tolerance/2⌉ further holders are lost (@quorum 0),
- * or at least @quorum stripes and decodable.
+ * Whether a stored set may be committed: still decodable after any ⌈tolerance/2⌉ further holders are lost (@quorum 0;
+ * where holders have up to s stripes, ⌈⌊tolerance/s⌋/2⌉), or at least @quorum stripes and decodable.
  */
 bool ecfs_quorum_reached (const EcfsCodec *codec, const bool *present, const size_t *holder, unsigned quorum);
 

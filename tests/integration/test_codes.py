@@ -82,6 +82,21 @@ def test_info_tells_what_a_code_promises_and_costs(place):
     assert "1.75 times the space, f 1.0746" in text
 
 
+def test_many_stripes_lie_on_few_endpoints_where_that_is_allowed(place):
+    archive = lab.Archive(place.path / "archive", place.directories(NAMES[:10]), "ldpc:20+20")
+    assert "needs 40 endpoints and there are 10" in archive.init(check=False).stderr
+    endpoints = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("init", archive.path, "--code", "ldpc:20+20", "--set", "allow_double=yes", *endpoints)
+    source, target = place.path / "file", place.path / "got"
+    expected = lab.write_pattern(source, 3_000_001)
+    archive.put(source, "/file")
+    target.mkdir()
+    for gone in NAMES[1:3]:  # 8 stripes, which any may be
+        archive[gone].kill()
+    archive.get("/file", target)
+    assert lab.digest(target / "file") == expected
+
+
 @pytest.mark.parametrize("code, reason", [
     ("rs:0+3", "at least one data stripe"), ("basic:7+7", "even number"), ("basic:8+6", "as many parity"),
     ("ldpc:200+2", "at most 128"), ("ldpc:8+0", "at least one parity"), ("rs:30+3", "at most 32"),

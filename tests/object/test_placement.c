@@ -153,9 +153,15 @@ static void test_guarantee (gconstpointer code)
             holder[i] = (size_t) g_test_rand_int_range (0, (gint32) (round % n) + 1);
         }
         int expected = count_guarantee (codec, present, holder);
+        unsigned n_of[ECFS_CODEC_MAX_N] = {0}, most = 1;
+        for (unsigned i = 0; i < n; i++)
+            if (present[i]) {
+                n_of[holder[i]]++;
+                most = MAX (most, n_of[holder[i]]);
+            }
         g_assert_cmpint (ecfs_holders_guarantee (codec, present, holder), ==, expected);
         g_assert_true (ecfs_quorum_reached (codec, present, holder, 0) ==
-                       (expected >= (int) (ecfs_codec_tolerance (codec) + 1) / 2));
+                       (expected >= (int) (ecfs_codec_tolerance (codec) / most + 1) / 2));
     }
 }
 
@@ -179,6 +185,28 @@ static void test_quorum (void)
     g_assert_false (ecfs_quorum_reached (codec, three, apart, 1));
 }
 
+/* Many stripes on few endpoints: one holds more than may be lost for certain, and still any one may go. */
+static void test_doubled (void)
+{
+    g_autoptr (EcfsCodec) codec = codec_of ("ldpc:50+50");
+    bool present[100];
+    size_t holder[100];
+    for (unsigned i = 0; i < 100; i++) {
+        present[i] = true;
+        holder[i] = i % 5;
+    }
+    g_assert_cmpuint (ecfs_codec_tolerance (codec), <, 20);
+    g_assert_cmpint (ecfs_holders_guarantee (codec, present, holder), >=, 1);
+    g_assert_true (ecfs_quorum_reached (codec, present, holder, 0));
+    g_autoptr (EcfsCodec) rs = codec_of ("rs:4+2");
+    for (unsigned i = 0; i < 6; i++)
+        holder[i] = i % 2;
+    g_assert_cmpint (ecfs_holders_guarantee (rs, present, holder), ==, 0);
+    g_assert_true (ecfs_quorum_reached (rs, present, holder, 0)); /* nothing better is possible on two endpoints */
+    present[1] = present[3] = present[5] = false;
+    g_assert_false (ecfs_quorum_reached (rs, present, holder, 0));
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -186,11 +214,12 @@ int main (int argc, char **argv)
     g_test_add_func ("/placement/spreads-over-zones-then-endpoints", test_zones);
     g_test_add_func ("/placement/goes-round-from-object-to-object", test_rotation);
     g_test_add_func ("/placement/a-replaced-stripe-keeps-away-from-the-others", test_replacing);
-    static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:5+3"};
+    static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:5+3", "ldpc:4+4", "ldpc:5+5", "basic:4+4"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
         g_autofree char *path = g_strdup_printf ("/placement/%s/the-guarantee-is-what-every-loss-says", codes[i]);
         g_test_add_data_func (path, codes[i], test_guarantee);
     }
     g_test_add_func ("/placement/a-quorum-survives-half-the-tolerance", test_quorum);
+    g_test_add_func ("/placement/many-stripes-on-few-endpoints-can-be-committed", test_doubled);
     return g_test_run ();
 }
