@@ -8,6 +8,9 @@
 #define TIMEOUT_OWN_S  3600.0 /* nobody else changes the archive */
 #define TIMEOUT_READ_S 1.0
 
+/* As local file systems allocate: content must not look smaller when it leaves staging. */
+#define ALLOCATION_BYTES 4096
+
 static void inode_free (gpointer data)
 {
     EcfsInode *inode = data;
@@ -115,7 +118,8 @@ void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
                               .st_rdev = attr->rdev,
                               .st_size = (off_t) attr->size,
                               .st_blksize = ECFS_BLOCK_BYTES,
-                              .st_blocks = (blkcnt_t) ((attr->data_bytes + 511) / 512),
+                              .st_blocks = (blkcnt_t) ((attr->data_bytes + ALLOCATION_BYTES - 1) / ALLOCATION_BYTES *
+                                                       (ALLOCATION_BYTES / 512)),
                               .st_atim = ecfs_timespec (attr->atime_ns),
                               .st_mtim = ecfs_timespec (attr->mtime_ns),
                               .st_ctim = ecfs_timespec (attr->ctime_ns)};

@@ -57,6 +57,20 @@ def test_blocks_of_a_small_file(files):
     assert 0 < os.stat(path).st_blocks <= 64
 
 
+@pytest.mark.parametrize("size", [1, 100, 5000, 100_000])
+def test_nothing_moves_while_nobody_does_anything(files, size):
+    """Nor does removing a name change more than ctime and the number of links."""
+    path = files.make(b"x" * size)
+    before = os.stat(path)
+    with opened(path) as fd:
+        files.close()
+        os.unlink(path)
+        after = os.fstat(fd)
+    for field in FIELDS:
+        if field not in ("st_nlink", "st_ctime_ns"):
+            assert getattr(after, field) == getattr(before, field), field
+
+
 def test_statvfs(d):
     write(d / "file", b"x" * 100_000)
     found = os.statvfs(d)
