@@ -263,6 +263,18 @@ def test_a_file_open_for_writing_is_not_run(d):
     assert os.waitpid(os.posix_spawn(d / "program", ["true"], {}), 0)[1] == 0
 
 
+def test_a_handle_that_exec_closes(files):
+    """The kernel closes it in the middle of exec, while it holds what others need to look at the process."""
+    path = files.make(b"content")
+    child = os.fork()
+    if child == 0:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        os.write(fd, b"C")
+        os.execv("/bin/true", ["true"])
+    assert os.waitpid(child, 0)[1] == 0
+    assert read(path) == b"Content"
+
+
 def test_scripts_run(d):
     write(d / "script", b"#!/bin/sh\nexit 7\n", 0o755)
     assert os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(d / "script", ["script"], {}), 0)[1]) == 7
