@@ -1,13 +1,15 @@
 /*
  * The cheapest packets that determine those wanted. Finding the very cheapest set is as hard as decoding a general
- * linear code, so this looks where cheap ones are: at single equations, at sums of two (without rotations), and, where
- * these do not serve or ask for dear packets, at the cheapest basis: where all data is wanted, that is the cheapest
- * set.
+ * linear code, so this looks where cheap ones are: at single equations, at sums of them (without rotations; of all
+ * where these are few, else of two), and, where these do not serve or ask for dear packets, at the cheapest basis:
+ * where all data is wanted, that is the cheapest set.
  */
 #include "codec/solve.h"
 
 #include <math.h>
 #include <string.h>
+
+#define ALL_SUMS_M 10 /* equations of which all sums are looked at */
 
 typedef struct Choice {
     const EcfsBinary *code;
@@ -63,6 +65,31 @@ static void consider (const Choice *self, const EcfsPackets *equation, EcfsPacke
     }
 }
 
+static EcfsPackets sum_of (const EcfsPackets *a, const EcfsPackets *b)
+{
+    EcfsPackets sum;
+    for (unsigned i = 0; i < 4; i++)
+        sum.words[i] = a->words[i] ^ b->words[i];
+    return sum;
+}
+
+/* Sums of equations are equations where packets are not rotated. */
+static void consider_sums (const Choice *self, EcfsPackets *best, double *least)
+{
+    const EcfsPackets *equations = self->code->equations;
+    unsigned m = self->code->base.n - self->code->base.k;
+    EcfsPackets sum = {{0}};
+    for (uint32_t i = 1; i < 1u << m && m <= ALL_SUMS_M; i++) { /* in Gray's order: one comes or goes at a time */
+        sum = sum_of (&sum, &equations[__builtin_ctz (i)]);
+        consider (self, &sum, best, least);
+    }
+    for (unsigned i = 0; i < m && m > ALL_SUMS_M; i++)
+        for (unsigned j = 0; j < i; j++) {
+            sum = sum_of (&equations[i], &equations[j]);
+            consider (self, &sum, best, least);
+        }
+}
+
 /* Takes one of those left in the cheapest way: as it is, or by an equation. False when there is none. */
 static bool take_best (Choice *self)
 {
@@ -76,15 +103,10 @@ static bool take_best (Choice *self)
             least_direct = self->cost[i];
             direct = i;
         }
-    for (unsigned i = 0; i < n - code->base.k && least_direct > 0; i++) {
+    for (unsigned i = 0; i < n - code->base.k; i++)
         consider (self, &code->equations[i], &best, &least);
-        for (unsigned j = 0; j < i && code->parts == 1 && direct == n; j++) {
-            EcfsPackets sum;
-            for (unsigned word = 0; word < 4; word++)
-                sum.words[word] = code->equations[i].words[word] ^ code->equations[j].words[word];
-            consider (self, &sum, &best, &least);
-        }
-    }
+    if (code->parts == 1 && direct == n)
+        consider_sums (self, &best, &least);
     if (isinf (least) && direct == n)
         return false;
     if (least_direct <= least)

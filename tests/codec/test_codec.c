@@ -235,6 +235,104 @@ static void test_one_wanted (const void *data)
     }
 }
 
+static double cost_of (const bool *sources, const double *cost, unsigned n)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < n; i++)
+        sum += sources[i] ? cost[i] : 0;
+    return sum;
+}
+
+/* The least cost of a set of available packets that determines those wanted: all sets are tried. */
+static double least_cost (const EcfsCodec *codec, const bool *wanted, const bool *available, const double *cost)
+{
+    unsigned n = ecfs_codec_n (codec);
+    double least = G_MAXDOUBLE;
+    for (uint32_t mask = 0; mask < 1u << n; mask++) {
+        bool sources[ECFS_CODEC_MAX_N] = {false}, fits = true;
+        for (unsigned i = 0; i < n; i++) {
+            sources[i] = mask >> i & 1;
+            fits = fits && (available[i] || !sources[i]);
+        }
+        double sum = cost_of (sources, cost, n);
+        if (fits && sum < least && ecfs_codec_determines (codec, sources, wanted))
+            least = sum;
+    }
+    return least;
+}
+
+/* A repair reads what is available, the cheapest first, nothing without which it would do, and gives the bytes back
+ * from that alone. */
+static void check_repair (const EcfsCodec *codec, Segment *segment, const bool *lost, const bool *available,
+                          const double *cost)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsPlan) plan = ecfs_codec_plan_repair (codec, lost, available, cost, &error);
+    g_assert_no_error (error);
+    size_t n_reads;
+    const EcfsPlanRead *reads = ecfs_plan_reads (plan, &n_reads);
+    bool sources[ECFS_CODEC_MAX_N] = {false};
+    uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
+    segment_lose (segment, lost);
+    for (unsigned i = 0; i < segment->n; i++)
+        packets[i] = lost[i] ? segment->work[i] : NULL;
+    for (size_t i = 0; i < n_reads; i++) {
+        unsigned stripe = reads[i].stripe;
+        g_assert_true (available[stripe] && !sources[stripe] && ecfs_plan_sources (plan)[stripe]);
+        g_assert_true (i == 0 || cost[reads[i - 1].stripe] <= cost[stripe]);
+        g_assert_cmpuint (reads[i].offset + reads[i].size, <=, ecfs_codec_granule (codec));
+        sources[stripe] = true;
+        packets[stripe] = segment->work[stripe];
+    }
+    for (size_t i = 0; i < n_reads; i++) {
+        sources[reads[i].stripe] = false;
+        g_assert_false (ecfs_codec_determines (codec, sources, lost));
+        sources[reads[i].stripe] = true;
+    }
+    ecfs_plan_run (plan, packets, segment->packet_bytes);
+    segment_check (segment, lost);
+}
+
+static void test_repairs (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (Segment) segment = segment_new (codec, ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
+    bool any_k = row->family == ECFS_CODE_RS || row->family == ECFS_CODE_COPIES;
+    for (unsigned round = 0; round < (row->n > 64 ? 4u : 20u) && row->tolerance > 0; round++) {
+        bool lost[ECFS_CODEC_MAX_N], available[ECFS_CODEC_MAX_N], sources[ECFS_CODEC_MAX_N];
+        double cost[ECFS_CODEC_MAX_N];
+        unsigned n_lost = round % 2 == 0 ? 1 : 1 + (unsigned) g_test_rand_int_range (0, (gint32) row->tolerance);
+        segment_random_loss (row->n, n_lost, lost);
+        for (unsigned i = 0; i < row->n; i++) {
+            available[i] = !lost[i];
+            cost[i] = g_test_rand_double_range (1, 3);
+        }
+        check_repair (codec, segment, lost, available, cost);
+        if (row->n > 14)
+            continue;
+        g_assert_true (ecfs_codec_choose (codec, lost, available, cost, sources));
+        double least = least_cost (codec, lost, available, cost);
+        bool exact = any_k || (row->family == ECFS_CODE_LDPC && n_lost == 1);
+        g_assert_cmpfloat (cost_of (sources, cost, row->n), <=, least * (exact ? 1.0000001 : 2));
+    }
+}
+
+static void test_hopeless_repair (const void *data)
+{
+    const Row *row = data;
+    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    bool lost[ECFS_CODEC_MAX_N], available[ECFS_CODEC_MAX_N], sources[ECFS_CODEC_MAX_N];
+    double cost[ECFS_CODEC_MAX_N] = {0};
+    segment_random_loss (row->n, row->n - row->k + 1, lost);
+    for (unsigned i = 0; i < row->n; i++)
+        available[i] = !lost[i];
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_codec_plan_repair (codec, lost, available, NULL, &error));
+    g_assert_error (error, ECFS_ERROR, ENODATA);
+    g_assert_false (ecfs_codec_choose (codec, lost, available, cost, sources));
+}
+
 static void test_nothing_wanted (const void *data)
 {
     const Row *row = data;
@@ -440,6 +538,8 @@ static void add_row (const Row *row)
         {"gives-ranges-the-same-bytes-as-the-whole", test_ranges},
         {"encodes-only-the-parities-asked-for", test_some_parities},
         {"decodes-only-what-is-wanted-from-k-packets", test_one_wanted},
+        {"repairs-from-cheap-packets", test_repairs},
+        {"refuses-repairs-that-nothing-makes-possible", test_hopeless_repair},
         {"plans-nothing-when-nothing-is-wanted", test_nothing_wanted},
         {"is-shared-by-threads", test_threads},
     };
