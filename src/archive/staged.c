@@ -335,7 +335,7 @@ bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t si
 {
     ecfs_mutex_lock (&self->table->lock);
     self->size = MAX (self->size, size);
-    self->new_bytes += n_new_bytes;
+    self->written_bytes += n_new_bytes;
     ecfs_staged_charge_locked (self->table, self, n_new_bytes);
     moved_locked (self, mtime_ns);
     bool go_on = !self->held && !ecfs_staged_is_over_locked (self->table);
@@ -352,7 +352,7 @@ bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GE
     if (result == 0)
         self->size = size;
     if (result == 0 && size == 0) /* what comes now is all new */
-        self->new_bytes = self->committed_bytes = 0;
+        ecfs_staged_emptied_locked (self->table, self);
     if (self->charged_bytes > self->size) {
         ecfs_staged_room_made_locked (self->table, self->charged_bytes - self->size);
         self->table->staged_bytes -= self->charged_bytes - self->size;
@@ -418,6 +418,7 @@ void ecfs_staged_release (EcfsStaged *self)
     ecfs_mutex_lock (&table->lock);
     if (self->n_writers > 0)
         self->n_writers--;
+    ecfs_staged_rest_locked (table, self);
     ecfs_staged_step_locked (table, self);
     ecfs_mutex_unlock (&table->lock);
     ecfs_staged_release_fd (self);

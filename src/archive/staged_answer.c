@@ -162,7 +162,7 @@ void ecfs_staged_wait (EcfsArchive *archive, uint64_t ino, bool full, EcfsStaged
 
 static bool commits_at_flush_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
 {
-    return !ecfs_archive_config (table->archive)->commit_async && self->new_bytes >= self->committed_bytes;
+    return !ecfs_archive_config (table->archive)->commit_async && ecfs_staged_is_worth_locked (table, self);
 }
 
 /* Begins to wait for a commit of what is there now. */

@@ -242,8 +242,6 @@ static void attempt_failed_locked (EcfsStagedTable *table, EcfsStaged *self, con
 static void committed_locked (EcfsStagedTable *table, EcfsStaged *self, bool full) ECFS_REQUIRES (table->lock)
 {
     self->committed_generation = self->attempt_generation;
-    self->committed_bytes = self->attempt_size;
-    self->new_bytes -= MIN (self->new_bytes, self->attempt_new_bytes);
     self->full = full;
     self->kept = self->publishing = false;
     self->row_state = full ? ECFS_ROW_NONE : ECFS_STAGING_STORED;
@@ -304,11 +302,11 @@ static bool end_commit_locked (EcfsStagedTable *table, EcfsStaged *self, const E
     self->kept = outcome->kept;
     self->kept_full = outcome->full;
     self->publishing = outcome->kept;
+    if (outcome->error == NULL || overtaken || outcome->kept)
+        ecfs_staged_uploaded_locked (table, self);
     if (outcome->error == NULL)
         committed_locked (table, self, outcome->full);
-    else if (overtaken)
-        self->retry_us = 0;
-    else
+    else if (!overtaken)
         attempt_failed_locked (table, self, outcome->error);
     return overtaken;
 }
@@ -422,9 +420,9 @@ void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self,
                          .done = attempt_done,
                          .user = ecfs_staged_ref (self)};
     self->attempt_generation = self->generation;
-    self->attempt_new_bytes = self->new_bytes;
-    self->attempt_size = self->size;
     self->attempt_mtime_ns = self->mtime_ns;
+    if (kind == ECFS_ATTEMPT_COMMIT)
+        ecfs_staged_upload_begins_locked (table, self);
     if (kind == ECFS_ATTEMPT_COMMIT)
         ecfs_archive_commit (table->archive, &commit);
     else

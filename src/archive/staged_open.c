@@ -129,9 +129,9 @@ static bool begin_file (EcfsStaged *self, bool truncate, GError **error)
     self->ctime_ns = truncate ? self->mtime_ns : attr.ctime_ns;
     self->committed_generation = 1;
     self->generation = truncate ? 2 : 1;
-    self->committed_bytes = size;
     self->full = !truncate;
     ecfs_staged_charge_locked (self->table, self, written);
+    ecfs_staged_copied_up_locked (self->table, self);
     ecfs_mutex_unlock (&self->table->lock);
     return true;
 }

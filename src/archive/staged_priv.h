@@ -2,7 +2,7 @@
  * What the parts of staged.h share: staged.c (table, life cycle, changes), staged_file.c (name and descriptor of the
  * file in the staging directory), staged_open.c (opening and copying up), staged_flow.c (durable, commit, fill up,
  * finish), staged_answer.c (flush, fsync, wait), staged_room.c (writers wait for room), staged_queue.c (whose turn it
- * is), staged_recover.c (what an earlier mount left).
+ * is), staged_worth.c (whether an upload is worth it), staged_recover.c (what an earlier mount left).
  *
  * One staged file, the fields that say where it is:
  *   opening                        being copied up; writers queue in `openers`, readers still take committed content
@@ -121,14 +121,16 @@ struct EcfsStaged {
     uint64_t generation;
     uint64_t committed_generation;
     uint64_t durable_generation;
-    uint64_t new_bytes; /* since the last commit */
-    uint64_t committed_bytes;
-    uint64_t charged_bytes; /* part of table->staged_bytes */
+    uint64_t written_bytes;  /* since it was opened or last empty; see staged_worth.c */
+    uint64_t uploaded_bytes; /* likewise */
+    int64_t rests_since_us;  /* when a last writer left what no attempt has begun to upload; 0: none did */
+    uint64_t charged_bytes;  /* part of table->staged_bytes */
     EcfsAttempt attempt;
     bool attempt_paced;
     uint64_t attempt_generation;
-    uint64_t attempt_new_bytes;
-    uint64_t attempt_size;
+    uint64_t attempt_bytes;
+    int64_t attempt_began_us;
+    int64_t attempt_took_us; /* the last one that uploaded */
     int64_t attempt_mtime_ns;
     EcfsTurn turn;
     uint64_t turn_key;    /* its place there, ascending */
@@ -264,6 +266,19 @@ void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, Ecfs
     ECFS_REQUIRES (table->lock);
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 void *ecfs_staged_timer (void *table);
+
+/* staged_worth.c */
+/** Whether a flush commits what is there now, or leaves that to the last release. */
+bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** A writer has gone: puts off what is not worth an upload yet, if it was the last one. */
+void ecfs_staged_rest_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_upload_begins_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The attempt has read and sent all, whatever became of it. */
+void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its content was written and uploaded before. */
+void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The file has no content: what comes now is all new. */
+void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* staged_room.c */
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);

@@ -106,8 +106,6 @@ static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, c
     staged->mtime_ns = attr->mtime_ns; /* of what was flushed */
     staged->generation = staged->durable_generation = 1;
     staged->committed_generation = stored ? 1 : 0;
-    staged->new_bytes = stored ? 0 : staged->size;
-    staged->committed_bytes = stored ? staged->size : 0;
     return staged;
 }
 

@@ -53,6 +53,48 @@ static void test_small_additions (Fixture *fixture, gconstpointer data)
     wait_until_staging_is_empty (fixture);
 }
 
+/* After a copy-up what counts is how much of the content is written anew. */
+static void test_rewritten (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    uint64_t ino = store (fixture, "file", bytes, 50000);
+    EcfsStaged *staged;
+    wait_until_staging_is_empty (fixture);
+    g_assert_cmpint (open_file (fixture, ino, false, &staged), ==, 0);
+    put (staged, bytes + 50000, 50000, 0);
+    g_assert_cmpint (flush (staged), ==, 0);
+    g_assert_false (ecfs_staged_is_newer (fixture->archive, ino));
+    assert_content (fixture, ino, bytes + 50000, 50000);
+    put (staged, bytes, 20000, 0);
+    g_assert_cmpint (flush (staged), ==, 0);
+    g_assert_true (ecfs_staged_is_newer (fixture->archive, ino));
+    g_assert_true (ecfs_staged_truncate (staged, 0, 1, NULL));
+    put (staged, bytes, 100, 0);
+    g_assert_cmpint (flush (staged), ==, 0);
+    g_assert_false (ecfs_staged_is_newer (fixture->archive, ino));
+    assert_content (fixture, ino, bytes, 100);
+    ecfs_staged_release (staged);
+}
+
+/* Every appender opens and closes the file. What the last one leaves is stored without anybody asking. */
+static void test_appended_over_and_over (Fixture *fixture, gconstpointer data)
+{
+    g_autofree uint8_t *bytes = random_bytes (30000);
+    uint64_t ino = store (fixture, "file", bytes, 100);
+    for (unsigned i = 1; i < 300; i++) {
+        EcfsStaged *staged;
+        g_assert_cmpint (open_file (fixture, ino, false, &staged), ==, 0);
+        put (staged, bytes + i * 100, 100, i * 100);
+        g_assert_cmpint (flush (staged), ==, 0);
+        ecfs_staged_release (staged);
+    }
+    wait_until_staging_is_empty (fixture);
+    assert_content (fixture, ino, bytes, 30000);
+    EcfsAttr attr;
+    g_assert_true (exists (fixture, "file", &attr));
+    g_assert_cmpuint (attr.size, ==, 30000);
+}
+
 static void test_wait_with_writer (Fixture *fixture, gconstpointer data)
 {
     g_autofree uint8_t *bytes = random_bytes (1000);
@@ -353,6 +395,8 @@ int main (int argc, char **argv)
     ADD ("flush-commits-and-the-last-release-cleans-up", NULL, test_flush_commits);
     ADD ("empty-files-are-committed-too", NULL, test_empty_file);
     ADD ("small-additions-wait-for-the-last-release", NULL, test_small_additions);
+    ADD ("after-a-copy-up-flush-commits-what-is-mostly-new", NULL, test_rewritten);
+    ADD ("appenders-one-after-another-leave-all-they-wrote", NULL, test_appended_over_and_over);
     ADD ("wait-commits-what-is-flushed-although-a-writer-is-there", NULL, test_wait_with_writer);
     ADD ("files-are-reopened-at-any-moment", NULL, test_reopened);
     ADD ("attempts-are-overtaken-by-changes", NULL, test_overtaken);

@@ -12,6 +12,7 @@ from test_proxy_mount import Behind
 
 KIB, MIB = 1 << 10, 1 << 20
 EXPANSION = 6 / 4  # of rs:4+2
+COPIES = 3  # that small files are stored as with the same tolerance
 
 
 class World:
@@ -64,6 +65,35 @@ def write(world, here, script):
     lab.run("bash", "-euc", script, cwd=here, timeout=300)
     world.store()
     return world.sent() - sent, sum(world.stripes()) - stripes
+
+
+def test_lines_of_a_thousand_processes_cost_twice_their_bytes_at_most(world, here):
+    """Small files are stored as copies; what a stripe has beside its content is told apart by a file of one byte."""
+    write(world, here, "printf x > one")
+    overhead, known = max(world.stripes()), len(world.stripes())
+    _, stripes = write(world, here, "{ for i in $(seq 1000); do /bin/echo $i; done; } > file")
+    lab.drop_caches()
+    assert (here / "file").read_text() == "".join(f"{i}\n" for i in range(1, 1001))
+    n_stripes = len(world.stripes()) - known
+    assert n_stripes <= 10 * COPIES
+    assert stripes - n_stripes * overhead <= 2 * os.stat(here / "file").st_size * COPIES
+
+
+PIECE = "head -c 64K /dev/urandom | tee -a"
+
+
+@pytest.mark.parametrize("script, n_pieces", [
+    (f"{{ for i in $(seq 1000); do {PIECE} $PLAIN; done; }} > file", 1000),
+    (f"for i in $(seq 300); do {PIECE} $PLAIN >> file; done", 300)], ids=["one-opening", "each-opens"])
+def test_appending_processes_cost_twice_their_bytes_at_most(world, here, tmp_path, script, n_pieces):
+    plain = tmp_path / "plain"
+    sent, _ = write(world, here, script.replace("$PLAIN", str(plain)))
+    lab.drop_caches()
+    assert lab.digest(here / "file") == lab.digest(plain)
+    size = n_pieces * 64 * KIB
+    print(f"{sent / size / EXPANSION:.2f} times its bytes")
+    assert os.stat(here / "file").st_size == size
+    assert sent <= 2 * size * EXPANSION * 1.04  # headers and tags of stripes, and those of SSH
 
 
 ISLANDS = [3 * MIB, 500 * MIB + 12_288, 700 * MIB, 1024 * MIB - 256 * KIB]
