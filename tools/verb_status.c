@@ -102,7 +102,7 @@ static void print_staging (JsonObject *status)
     for (unsigned i = 0; i < json_array_get_length (oldest); i++)
         print_row (json_array_get_object_element (oldest, i));
     if (!json_object_get_boolean_member (status, "mounted"))
-        puts ("  the archive is not mounted: mount it to have them stored");
+        puts ("  the archive is not mounted, or for reading only: mount it for writing to have them stored");
 }
 
 static void print_interrupted (JsonObject *status)

@@ -300,8 +300,9 @@ static bool nothing_staged (Ecfs *self, bool quorum, GError **error)
     const char *directory = ecfs_archive_directory (self->archive);
     if (rows->len > 0)
         return ecfs_fail (error, ENOTCONN,
-                          "%s is not mounted and has %u files in staging: mount it to have them stored", directory,
-                          rows->len);
+                          "%s has %u files in staging and is not mounted, or for reading only: mount it for writing to "
+                          "have them stored",
+                          directory, rows->len);
     return quorum || ecfs_archive_check_full (self->archive, 0, error);
 }
 

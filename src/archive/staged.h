@@ -47,7 +47,8 @@ EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t
 /**
  * Opens an inode for writing: joins its staged file where there is one, else begins one with a copy of the committed
  * content (copy-up), or empty with @truncate. Copying up reads endpoints, so the answer comes by callback, with a
- * staged file for ecfs_staged_release () or an error: EPERM where configuration forbids it.
+ * staged file for ecfs_staged_release () or an error: EPERM where configuration forbids it, EROFS without
+ * ecfs_staged_start ().
  */
 void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
                        void (*done) (void *user, EcfsStaged *staged, const GError *error), void *user);

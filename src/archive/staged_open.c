@@ -223,9 +223,14 @@ void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
                        void (*done) (void *user, EcfsStaged *staged, const GError *error), void *user)
 {
     EcfsStagedTable *table = archive->staged;
+    g_autoptr (GError) error = NULL;
+    if (table == NULL) { /* a kernel that was told to remount asks all the same */
+        g_set_error_literal (&error, ECFS_ERROR, EROFS, "the archive is mounted for reading only");
+        done (user, NULL, error);
+        return;
+    }
     EcfsOpener *opener = g_new (EcfsOpener, 1);
     *opener = (EcfsOpener){.truncate = truncate, .done = done, .user = user};
-    g_autoptr (GError) error = NULL;
 
     ecfs_mutex_lock (&table->lock);
     EcfsStaged *self = g_hash_table_lookup (table->files, &ino);

@@ -222,7 +222,8 @@ static bool mount_and_serve (Mount *self, GError **error)
 {
     const EcfsControlOps ops = {.mountpoint = self->mountpoint, .umount = umount_unused, .user = self};
     if (fuse_session_mount (self->session, self->mountpoint) != 0)
-        return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint, fuse_said);
+        return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
+                          fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");
     ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
     if (!self->fs.readonly)
         self->control = ecfs_control_start (self->fs.archive, &ops, error);
@@ -253,6 +254,17 @@ static bool start_and_serve (Mount *self, GError **error)
     return ok;
 }
 
+/* What an earlier mount staged is for the next that may write. */
+static void tell_what_is_staged (EcfsArchive *archive)
+{
+    EcfsTotals totals;
+    if (ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) && totals.n_staged > 0)
+        g_message ("%s has %" PRIu64
+                   " %s in staging, which a mount for reading only leaves there: what is read is what "
+                   "is stored",
+                   ecfs_archive_directory (archive), totals.n_staged, totals.n_staged == 1 ? "file" : "files");
+}
+
 static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
 {
     Mount self = {.options = options, .mountpoint = mountpoint, .live_fd = live_fd};
@@ -262,6 +274,8 @@ static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_
         return false;
     ecfs_fs_init (&self.fs, archive, options->readonly);
     self.fs.connected = raise_readahead;
+    if (options->readonly)
+        tell_what_is_staged (archive);
     bool ok = make_session (&self, error) && start_and_serve (&self, error);
     if (self.session != NULL) {
         fuse_session_unmount (self.session);
@@ -319,7 +333,7 @@ static int run_in_background (const EcfsMountOptions *options, char *mountpoint,
     bool ok = serve (options, mountpoint, &fds[1], &local);
     if (!ok && fds[1] >= 0)
         tell_parent (fds[1], local);
-    if (!ok)
+    else if (!ok)
         g_critical ("%s", local->message);
     _exit (ok ? 0 : 1);
 }
