@@ -22,8 +22,8 @@ GQuark ecfs_error_quark (void);
 typedef struct Ecfs Ecfs;
 
 typedef enum EcfsOpenFlags {
-    /* Files may be put. Takes the archive's lock: EBUSY where it is mounted or another writer has it. Without this, it
-     * is opened for reading, also beside a mount. */
+    /* Files may be put. Where the archive is mounted the mount stores them; else this takes the archive's lock, EBUSY
+     * where another writer has it. Without this, it is opened for reading, also beside a mount. */
     ECFS_OPEN_WRITE = 1 << 0,
 } EcfsOpenFlags;
 
@@ -56,7 +56,7 @@ typedef struct EcfsTransfer {
 /**
  * Stores files and directories (with all below them) in an archive opened for writing: content, modes, times, symbolic
  * links, extended attributes of the user namespace, owners; hard links among @sources stay hard links. A file that is
- * there is replaced as a whole, when the new content is stored.
+ * there loses its name to the new one when that is stored; its other hard links keep what it was.
  *
  * @sources: NULL-terminated; "-" is standard input. Symbolic links named here are followed, those found below are not
  * @path:    a directory to put them in when it is one or there are several sources, else the new name; directories
@@ -88,7 +88,7 @@ typedef struct EcfsEntry {
     uint32_t gid;
     uint64_t size; /* bytes */
     int64_t mtime_ns;
-    bool staged; /* newer content waits in staging; size and time are those of the content that is stored */
+    bool staged; /* newer content waits in staging; size and time are those of what was flushed of it */
 } EcfsEntry;
 
 /**

@@ -1,5 +1,5 @@
 #include "archive/api_priv.h"
-#include "archive/control.h"
+#include "archive/control_priv.h"
 #include "archive/status.h"
 #include "util/lock.h"
 
@@ -10,15 +10,49 @@
 #define PROGRESS_US 250000
 #define PATIENCE_US 5000000 /* with endpoints that do not answer */
 
+static JsonNode *to_node (JsonObject *object)
+{
+    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    return node;
+}
+
+/* Has the mount, if there is one, write down what it did, so that it is seen here. False: there is none to ask. */
+static bool sync_mount (const char *directory)
+{
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "sync");
+    g_autoptr (JsonNode) question = to_node (request);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_call (directory, question, &error);
+    if (answer == NULL && ecfs_errno (error) != ENOTCONN)
+        g_info ("%s", error->message); /* what it has written down is told all the same */
+    return answer != NULL || ecfs_errno (error) != ENOTCONN;
+}
+
+/* An archive that is mounted is written by its mount. */
+static EcfsArchive *open_archive (const char *directory, bool writable, bool *ret_mounted, GError **error)
+{
+    g_autoptr (GError) busy = NULL;
+    EcfsArchive *archive = writable ? ecfs_archive_open (directory, 0, &busy) : NULL;
+    *ret_mounted = false;
+    if (archive != NULL)
+        return archive;
+    *ret_mounted = (busy == NULL || ecfs_errno (busy) == EBUSY) && sync_mount (directory);
+    if (busy == NULL || *ret_mounted)
+        return ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
+    g_propagate_error (error, g_steal_pointer (&busy));
+    return NULL;
+}
+
 Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error)
 {
-    bool writable = (flags & ECFS_OPEN_WRITE) != 0;
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, writable ? 0 : ECFS_ARCHIVE_READONLY, error);
+    bool writable = (flags & ECFS_OPEN_WRITE) != 0, mounted;
+    g_autoptr (EcfsArchive) archive = open_archive (directory, writable, &mounted, error);
     if (archive == NULL || !ecfs_archive_start (archive, error))
         return NULL;
     Ecfs *self = g_new0 (Ecfs, 1);
-    self->archive = g_steal_pointer (&archive);
-    self->writable = writable;
+    *self = (Ecfs){.archive = g_steal_pointer (&archive), .writable = writable, .mounted = mounted};
     return self;
 }
 
@@ -33,7 +67,7 @@ void ecfs_close (Ecfs *self)
 
 /* Transfers */
 
-static uint64_t wire_bytes (EcfsArchive *archive)
+uint64_t ecfs_archive_wire_bytes (EcfsArchive *archive)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
@@ -56,7 +90,7 @@ bool ecfs_tally_tick (EcfsTally *self)
     if (self->transfer == NULL || self->transfer->progress == NULL || now_us < self->next_us)
         return true;
     self->next_us = now_us + PROGRESS_US;
-    self->progress.wire_bytes = wire_bytes (self->archive);
+    self->progress.wire_bytes = self->wire_bytes;
     self->cancelled = !self->transfer->progress (self->transfer->user, &self->progress);
     return !self->cancelled;
 }
@@ -83,7 +117,7 @@ bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error)
 {
     g_autoptr (GError) first = g_steal_pointer (&self->first);
     if (self->transfer != NULL && self->transfer->progress != NULL) {
-        self->progress.wire_bytes = wire_bytes (self->archive);
+        self->progress.wire_bytes = self->wire_bytes;
         (void) self->transfer->progress (self->transfer->user, &self->progress); /* it is over anyway */
     }
     if (self->cancelled)
@@ -103,7 +137,7 @@ bool ecfs_xattr_travels (const char *name)
     return g_str_has_prefix (name, "user.") && !g_str_has_prefix (name, "user.ecfs.");
 }
 
-GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, bool stored_too, GError **error)
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
     if (rows == NULL)
@@ -112,7 +146,7 @@ GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, bool stored_too, GError **er
         g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, (GDestroyNotify) ecfs_staging_row_free);
     for (unsigned i = 0; i < rows->len; i++) {
         EcfsStagingRow *row = g_ptr_array_index (rows, i);
-        if (row->state == ECFS_STAGING_STORED && !stored_too)
+        if (row->state == ECFS_STAGING_STORED)
             continue;
         EcfsStagingRow *copy = g_new (EcfsStagingRow, 1);
         *copy = *row;
@@ -202,7 +236,7 @@ bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void
     EcfsAttr attr;
     if (!ecfs_catalog_resolve (catalog, path, &attr, error))
         return false;
-    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, false, error);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
     if (staged == NULL)
         return false;
     g_autofree char *full = ecfs_catalog_path (catalog, attr.ino);
@@ -214,13 +248,6 @@ bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void
 }
 
 /* Facts */
-
-static JsonNode *to_node (JsonObject *object)
-{
-    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (node, object);
-    return node;
-}
 
 static char *to_text (JsonObject *object)
 {
@@ -276,8 +303,7 @@ char *ecfs_status (Ecfs *self, GError **error)
     JsonObject *request = json_object_new ();
     json_object_set_string_member (request, "verb", "status");
     GError *failure = NULL;
-    g_autoptr (JsonNode) answer =
-        self->writable ? (json_object_unref (request), NULL) : ask_mount (self, request, &failure);
+    g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     JsonObject *status = NULL;
     if (answer != NULL)
         status = status_of_mount (answer, &failure);
@@ -306,12 +332,18 @@ static bool nothing_staged (Ecfs *self, bool quorum, GError **error)
     return quorum || ecfs_archive_check_full (self->archive, 0, error);
 }
 
+static void add_path (JsonArray *array, const char *path)
+{
+    g_autofree char *text = ecfs_control_escape (path);
+    json_array_add_string_element (array, text);
+}
+
 bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error)
 {
     JsonObject *request = json_object_new ();
     JsonArray *array = json_array_new ();
     for (size_t i = 0; paths != NULL && paths[i] != NULL; i++)
-        json_array_add_string_element (array, paths[i]);
+        add_path (array, paths[i]);
     json_object_set_string_member (request, "verb", "wait");
     json_object_set_boolean_member (request, "quorum", quorum);
     json_object_set_array_member (request, "paths", array);

@@ -1,4 +1,4 @@
-/* What api.c, put.c and get.c share. */
+/* What api.c, get.c, put.c and the stores behind it share. */
 #ifndef ECFS_ARCHIVE_API_PRIV_H
 #define ECFS_ARCHIVE_API_PRIV_H
 
@@ -10,12 +10,13 @@
 struct Ecfs {
     EcfsArchive *archive;
     bool writable;
+    bool mounted; /* somewhere, and open here for reading only: what is put goes through the mount */
 };
 
 /* Books about a transfer: counts, problems, and when to tell the caller. The caller's thread only. */
 typedef struct EcfsTally {
-    EcfsArchive *archive;
     const EcfsTransfer *transfer;
+    uint64_t wire_bytes; /* for the next report; set by who knows it */
     EcfsProgress progress;
     int64_t next_us; /* when progress is to be told again */
     bool cancelled;
@@ -31,11 +32,11 @@ void ecfs_tally_warn (EcfsTally *self, GError *error);
 /** The result of the whole transfer. Clears self. */
 bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error);
 
-/**
- * Inodes with content in staging that is newer than the stored one, or with any content there (@stored_too):
- * int64_t * → EcfsStagingRow *, or NULL.
- */
-GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, bool stored_too, GError **error);
+/** Inodes with content in staging that is newer than the stored one: int64_t * → EcfsStagingRow *, or NULL. */
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error);
+
+/** Bytes to and from all endpoints since the archive was opened. */
+uint64_t ecfs_archive_wire_bytes (EcfsArchive *archive);
 
 /** Whether an extended attribute travels with a file: the user namespace without what ecfs itself answers. */
 bool ecfs_xattr_travels (const char *name);

@@ -273,8 +273,10 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
-    if (!self->readonly)
+    if (!self->readonly) {
+        self->puts = ecfs_workers_new ("ecfs-put", COMMIT_THREADS);
         self->maintenance = ecfs_maintenance_start (self);
+    }
     return true;
 }
 
@@ -283,6 +285,7 @@ void ecfs_archive_stop (EcfsArchive *self)
     atomic_store (&self->stopping, true);
     ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
     ecfs_workers_free (g_steal_pointer (&self->commits));
+    ecfs_workers_free (g_steal_pointer (&self->puts));
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);

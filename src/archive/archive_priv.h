@@ -27,6 +27,7 @@ struct EcfsArchive {
     size_t n_endpoints;
     EcfsTransfer *transfer;       /* immutable */
     EcfsWorkers *commits;         /* between start and stop */
+    EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
     EcfsStagedTable *staged;      /* belongs to staged.c */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly */
     atomic_bool stopping;         /* attempts end with ECANCELED */

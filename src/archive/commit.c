@@ -305,6 +305,11 @@ static EcfsStripeHeader make_header (const Attempt *self)
     return header;
 }
 
+static const atomic_bool *cancelled_flag (const Attempt *self)
+{
+    return self->commit.cancelled != NULL ? self->commit.cancelled : &self->archive->stopping;
+}
+
 static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t *expected_digest,
                         EcfsWriterResult *result, GError **error)
 {
@@ -331,7 +336,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .replace = replace,
                          .possible = possible,
                          .patient = self->commit.patient,
-                         .cancelled = &self->archive->stopping,
+                         .cancelled = cancelled_flag (self),
                          .user = self};
     if (ecfs_writer_run (&job, result, error))
         return true;
@@ -617,6 +622,8 @@ static int outcome_code (const GError *error)
 
 static bool open_content (Attempt *self, GError **error)
 {
+    if (atomic_load (cancelled_flag (self)))
+        return ecfs_fail (error, ECANCELED, "cancelled");
     if (self->commit.open != NULL)
         self->commit.fd = self->commit.open (self->commit.user, error);
     self->outcome.opened = self->commit.open != NULL && self->commit.fd >= 0;
@@ -666,7 +673,7 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool backfill
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
     self->backfill = backfill;
-    ecfs_workers_push (archive->commits, run_attempt, self);
+    ecfs_workers_push (commit->is_foreign ? archive->puts : archive->commits, run_attempt, self);
 }
 
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)

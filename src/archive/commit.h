@@ -7,6 +7,8 @@
 
 #include "archive/archive.h"
 
+#include <stdatomic.h>
+
 /* How an attempt ended. */
 typedef struct EcfsOutcome {
     /* NULL: the file has this content, durably. Else it names file, endpoints and reasons; ENOSPC/EDQUOT when endpoints
@@ -31,6 +33,8 @@ typedef struct EcfsCommit {
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
     const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
+    bool is_foreign;  /* reading the content may take as long as it likes: on threads that no staged file needs */
+    const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
     bool (*unchanged) (void *user);

@@ -1,5 +1,7 @@
+/* The server behind control.sock, and the verbs that are one request and one answer. */
 #include "archive/control.h"
 
+#include "archive/control_priv.h"
 #include "archive/staged.h"
 #include "archive/status.h"
 #include "util/io.h"
@@ -7,14 +9,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
+#include <string.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define N_CLIENTS_MAX      32
-#define MAX_DEPTH          16 /* of nested JSON */
 #define REQUEST_TIMEOUT_MS 10000
+#define SEND_TIMEOUT_S     30     /* who does not listen for so long is hung up on */
 #define LOOK_AGAIN_US      500000 /* whether the client is still there */
 #define STATUS_PATIENCE_US 3000000
 
@@ -34,93 +35,9 @@ struct EcfsControl {
 
 typedef struct Client {
     EcfsControl *server;
-    int fd;
+    EcfsLines lines;
+    struct ucred peer;
 } Client;
-
-/* Lines on sockets */
-
-/* Socket addresses hold 108 bytes; a directory's path may be longer. */
-static void address_of (int dir_fd, struct sockaddr_un *ret_address)
-{
-    *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    g_snprintf (ret_address->sun_path, sizeof ret_address->sun_path, "/proc/self/fd/%d/" ECFS_CONTROL_SOCKET, dir_fd);
-}
-
-static bool send_line (int fd, const char *text, GError **error)
-{
-    g_autofree char *line = g_strconcat (text, "\n", NULL);
-    size_t size = strlen (line);
-    for (size_t sent = 0; sent < size;) {
-        ssize_t put = send (fd, line + sent, size - sent, MSG_NOSIGNAL);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return ecfs_fail_errno (error, errno, "control socket");
-        sent += (size_t) put;
-    }
-    return true;
-}
-
-/* Up to the first newline; @timeout_ms between bytes, -1: any. */
-static char *receive_line (int fd, size_t max_size, int timeout_ms, GError **error)
-{
-    g_autoptr (GString) line = g_string_new (NULL);
-    while (line->len < max_size) {
-        char part[4096];
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        int ready = poll (&wait, 1, timeout_ms);
-        ssize_t got = ready > 0 ? recv (fd, part, sizeof part, 0) : ready;
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            g_set_error_literal (error, ECFS_ERROR, EPROTO, "control socket: the other side hung up or says nothing");
-            return NULL;
-        }
-        g_string_append_len (line, part, got);
-        char *end = memchr (line->str, '\n', line->len);
-        if (end != NULL) {
-            *end = '\0';
-            return g_string_free (g_steal_pointer (&line), FALSE);
-        }
-    }
-    g_set_error (error, ECFS_ERROR, EPROTO, "control socket: a line of more than %zu bytes", max_size);
-    return NULL;
-}
-
-/* The parser recurses. */
-static bool is_shallow (const char *text)
-{
-    unsigned depth = 0;
-    bool quoted = false;
-    for (const char *c = text; *c != '\0'; c++) {
-        if (quoted && *c == '\\' && c[1] != '\0')
-            c++;
-        else if (*c == '"')
-            quoted = !quoted;
-        else if (!quoted && (*c == '[' || *c == '{') && ++depth > MAX_DEPTH)
-            return false;
-        else if (!quoted && (*c == ']' || *c == '}') && depth > 0)
-            depth--;
-    }
-    return true;
-}
-
-static JsonNode *parse_object (const char *text, GError **error)
-{
-    g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-    g_autoptr (GError) local = NULL;
-    if (!is_shallow (text) || !json_parser_load_from_data (parser, text, -1, &local)) {
-        g_set_error (error, ECFS_ERROR, EPROTO, "control socket: not JSON: %s",
-                     local != NULL ? local->message : "nested too deeply");
-        return NULL;
-    }
-    JsonNode *root = json_parser_get_root (parser);
-    if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root)) {
-        g_set_error_literal (error, ECFS_ERROR, EPROTO, "control socket: not a JSON object");
-        return NULL;
-    }
-    return json_node_ref (root);
-}
 
 /* The verb wait */
 
@@ -130,7 +47,7 @@ typedef struct Waiting {
     EcfsCond changed;
     unsigned n_refs; /* guarded by lock, as the rest */
     unsigned n_pending;
-    GError *error; /* the first */
+    GError *error; /* a line for each */
     GArray *inos;  /* of uint64_t: what is waited for; the handler's */
 } Waiting;
 
@@ -155,6 +72,8 @@ static void stored (void *user, const GError *error)
     self->n_pending--;
     if (self->error == NULL && error != NULL)
         self->error = g_error_copy (error);
+    else if (error != NULL)
+        g_prefix_error (&self->error, "%s\n", error->message);
     ecfs_cond_signal (&self->changed);
     ecfs_mutex_unlock (&self->lock);
     waiting_unref (self);
@@ -192,7 +111,7 @@ static bool wait_until_stored (Client *client, Waiting *self, GError **error)
         if (ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + LOOK_AGAIN_US))
             continue;
         ecfs_mutex_unlock (&self->lock);
-        here = !is_stopping (client->server) && !has_hung_up (client->fd);
+        here = !is_stopping (client->server) && !has_hung_up (client->lines.fd);
         ecfs_mutex_lock (&self->lock);
     }
     GError *failure = self->error == NULL ? NULL : g_error_copy (self->error);
@@ -210,12 +129,15 @@ static bool wait_for_paths (Waiting *waiting, EcfsArchive *archive, JsonArray *p
     guint n_paths = paths == NULL ? 0 : json_array_get_length (paths);
     for (guint i = 0; i < n_paths; i++) {
         JsonNode *node = json_array_get_element (paths, i);
-        const char *path = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_string (node) : NULL;
+        const char *text = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_string (node) : NULL;
+        g_autofree char *path = text == NULL ? NULL : ecfs_control_unescape (text);
         EcfsAttr attr;
         if (path == NULL)
             return ecfs_fail (error, EINVAL, "control socket: a path is no text");
         if (!ecfs_catalog_resolve (ecfs_archive_catalog (archive), path, &attr, error))
-            return ecfs_prefix (error, "%s", path);
+            return false;
+        if (S_ISREG (attr.mode) && ecfs_staged_is_unflushed (archive, attr.ino))
+            return ecfs_fail (error, EBUSY, "%s: it is being written, and nothing of it has been closed yet", path);
         wait_for (waiting, archive, S_ISREG (attr.mode) ? attr.ino : 0, full);
     }
     if (n_paths == 0)
@@ -254,8 +176,10 @@ static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
 
 /* Requests */
 
-static bool handle_status (EcfsControl *self, JsonObject *reply, GError **error)
+static bool handle_status (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
+    EcfsControl *self = client->server;
+    (void) request; /* it asks for nothing in particular */
     JsonObject *status = ecfs_archive_status (self->archive, STATUS_PATIENCE_US, error);
     if (status == NULL)
         return false;
@@ -266,12 +190,12 @@ static bool handle_status (EcfsControl *self, JsonObject *reply, GError **error)
 }
 
 /* The archive may be mounted a second time, for reading only; such mounts have no door of their own. */
-static bool handle_umount (Client *client, JsonObject *request, GError **error)
+static bool handle_umount (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     EcfsControl *self = client->server;
-    JsonNode *meant = json_object_get_member (request, "mountpoint");
-    if (meant != NULL && JSON_NODE_HOLDS_VALUE (meant) &&
-        g_strcmp0 (json_node_get_string (meant), self->ops.mountpoint) != 0)
+    const char *meant = ecfs_control_text (request, "mountpoint");
+    (void) reply; /* nothing to tell */
+    if (meant != NULL && strcmp (meant, self->ops.mountpoint) != 0)
         return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
     if (!drain (client, NULL, false, error))
         return ecfs_prefix (
@@ -279,58 +203,83 @@ static bool handle_umount (Client *client, JsonObject *request, GError **error)
     return self->ops.umount (self->ops.user, error);
 }
 
-static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
-    JsonNode *verb_node = json_object_get_member (request, "verb");
-    JsonNode *paths_node = json_object_get_member (request, "paths");
-    JsonNode *quorum_node = json_object_get_member (request, "quorum");
-    const char *verb = verb_node != NULL && JSON_NODE_HOLDS_VALUE (verb_node) ? json_node_get_string (verb_node) : NULL;
-    JsonArray *paths =
-        paths_node != NULL && JSON_NODE_HOLDS_ARRAY (paths_node) ? json_node_get_array (paths_node) : NULL;
-    bool quorum = quorum_node != NULL && JSON_NODE_HOLDS_VALUE (quorum_node) && json_node_get_boolean (quorum_node);
-    if (g_strcmp0 (verb, "wait") == 0)
-        return drain (client, paths, !quorum, error);
-    if (g_strcmp0 (verb, "status") == 0)
-        return handle_status (client->server, reply, error);
-    if (g_strcmp0 (verb, "umount") == 0)
-        return handle_umount (client, request, error);
-    return ecfs_fail (error, EINVAL, "control socket: unknown verb %s", verb != NULL ? verb : "(none)");
+    JsonNode *node = json_object_get_member (request, "paths");
+    JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+    (void) reply; /* nothing to tell */
+    return drain (client, paths, !ecfs_control_flag (request, "quorum"), error);
 }
 
-static char *answer (Client *client, const char *line)
+/* What the mount has done is to be seen by who reads the catalog itself. */
+static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
-    g_autoptr (GError) error = NULL;
-    g_autoptr (JsonObject) reply = json_object_new ();
-    g_autoptr (JsonNode) request = parse_object (line, &error);
-    if (request != NULL && handle (client, json_node_get_object (request), reply, &error)) {
-        json_object_set_boolean_member (reply, "ok", TRUE);
-    } else {
-        json_object_set_string_member (reply, "error", error->message);
-        json_object_set_int_member (reply, "errno", ecfs_errno (error));
-    }
-    g_autoptr (JsonNode) node = json_node_init_object (json_node_alloc (), reply);
-    return json_to_string (node, FALSE);
+    (void) request; /* it asks for nothing in particular */
+    (void) reply;   /* nothing to tell */
+    return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
+}
+
+static const struct {
+    const char *name;
+    bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
+} verbs[] = {{"wait", handle_wait}, {"status", handle_status}, {"sync", handle_sync}, {"umount", handle_umount}};
+
+static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *verb = ecfs_control_text (request, "verb");
+    for (size_t i = 0; i < G_N_ELEMENTS (verbs); i++)
+        if (g_strcmp0 (verb, verbs[i].name) == 0)
+            return verbs[i].handle (client, request, reply, error);
+    return ecfs_fail (error, EINVAL, "control socket: unknown verb %s", verb != NULL ? verb : "(none)");
 }
 
 /* Clients */
 
-static bool is_allowed (int fd)
+static bool ends (void *user)
 {
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    return getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid ());
+    return is_stopping (user);
+}
+
+static void serve_put (Client *client, JsonObject *request)
+{
+    EcfsControl *server = client->server;
+    const EcfsControlPut put = {
+        .archive = server->archive, .ops = &server->ops, .peer = client->peer, .is_stopping = ends, .user = server};
+    ecfs_control_put (&put, &client->lines, request);
+}
+
+static void serve_line (Client *client, const char *line)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (JsonObject) reply = json_object_new ();
+    g_autoptr (JsonNode) node = ecfs_control_parse (line, &error);
+    JsonObject *request = node == NULL ? NULL : json_node_get_object (node);
+    if (request != NULL && g_strcmp0 (ecfs_control_text (request, "verb"), "put") == 0) {
+        serve_put (client, request);
+        return;
+    }
+    if (request != NULL && handle (client, request, reply, &error))
+        json_object_set_boolean_member (reply, "ok", TRUE);
+    else
+        ecfs_control_put_error (reply, error);
+    (void) !ecfs_lines_send_object (&client->lines, reply, -1, NULL); /* who hung up does not want it */
+}
+
+static bool is_allowed (int fd, struct ucred *ret_peer)
+{
+    socklen_t size = sizeof *ret_peer;
+    return getsockopt (fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &size) == 0 &&
+           (ret_peer->uid == 0 || ret_peer->uid == geteuid ());
 }
 
 static void *serve_client (void *data)
 {
     Client *client = data;
     EcfsControl *server = client->server;
-    g_autofree char *line = receive_line (client->fd, ECFS_CONTROL_MAX_SIZE, REQUEST_TIMEOUT_MS, NULL);
-    if (line != NULL) {
-        g_autofree char *reply = answer (client, line);
-        (void) !send_line (client->fd, reply, NULL); /* who hung up does not want it */
-    }
-    (void) close (client->fd); /* nothing unsent: a socket sends what it took */
+    g_autofree char *line = ecfs_lines_wait (&client->lines, ECFS_CONTROL_MAX_SIZE, REQUEST_TIMEOUT_MS, NULL);
+    if (line != NULL)
+        serve_line (client, line);
+    ecfs_lines_clear (&client->lines);
     g_free (client);
     ecfs_mutex_lock (&server->lock);
     server->n_clients--;
@@ -341,16 +290,20 @@ static void *serve_client (void *data)
 
 static void take_client (EcfsControl *self, int fd)
 {
+    struct ucred peer;
     ecfs_mutex_lock (&self->lock);
-    bool room = self->n_clients < N_CLIENTS_MAX && is_allowed (fd);
+    bool room = self->n_clients < N_CLIENTS_MAX && is_allowed (fd, &peer);
     self->n_clients += room;
     ecfs_mutex_unlock (&self->lock);
     if (!room) {
         (void) close (fd); /* refused */
         return;
     }
+    const struct timeval patience = {.tv_sec = SEND_TIMEOUT_S};
+    (void) setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* at worst it is more patient */
     Client *client = g_new (Client, 1);
-    *client = (Client){.server = self, .fd = fd};
+    *client = (Client){.server = self, .peer = peer};
+    ecfs_lines_init (&client->lines, fd);
     pthread_t thread;
     if (pthread_create (&thread, NULL, serve_client, client) == 0)
         (void) pthread_detach (thread); /* stop waits for n_clients */
@@ -376,17 +329,12 @@ static void *serve (void *data)
 static bool listen_in (EcfsControl *self, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
-    struct sockaddr_un address;
     self->dir_fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (self->dir_fd < 0)
         return ecfs_fail_errno (error, errno, "%s", directory);
-    address_of (self->dir_fd, &address);
-    (void) unlinkat (self->dir_fd, ECFS_CONTROL_SOCKET, 0); /* of a dead mount, or none */
-    self->listen_fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (self->listen_fd < 0 || fchmod (self->listen_fd, 0600) != 0 ||
-        bind (self->listen_fd, (const struct sockaddr *) &address, sizeof address) != 0 ||
-        fchmodat (self->dir_fd, ECFS_CONTROL_SOCKET, 0600, 0) != 0 || listen (self->listen_fd, N_CLIENTS_MAX) != 0)
-        return ecfs_fail_errno (error, errno, "%s/" ECFS_CONTROL_SOCKET ": cannot listen on it", directory);
+    self->listen_fd = ecfs_control_listen (self->dir_fd, N_CLIENTS_MAX, error);
+    if (self->listen_fd < 0)
+        return ecfs_prefix (error, "%s", directory);
     if (pipe2 (self->stop_pipe, O_CLOEXEC) != 0 || pthread_create (&self->thread, NULL, serve, self) != 0)
         return ecfs_fail (error, EAGAIN, "%s/" ECFS_CONTROL_SOCKET ": no pipe or thread left", directory);
     return true;
@@ -436,39 +384,22 @@ void ecfs_control_stop (EcfsControl *self)
 
 /* The other side */
 
-static int connect_to (const char *archive_dir, GError **error)
-{
-    struct sockaddr_un address;
-    ecfs_autofd dir_fd = open (archive_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir_fd < 0)
-        return ecfs_fail_errno (error, errno, "%s", archive_dir) - 1;
-    address_of (dir_fd, &address);
-    ecfs_autofd fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect (fd, (const struct sockaddr *) &address, sizeof address) == 0)
-        return ecfs_steal_fd (&fd);
-    int code = errno;
-    bool absent = code == ENOENT || code == ECONNREFUSED;
-    return (absent ? ecfs_fail (error, ENOTCONN, "%s is not mounted", archive_dir)
-                   : ecfs_fail_errno (error, code, "%s/" ECFS_CONTROL_SOCKET, archive_dir)) -
-           1;
-}
-
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error)
 {
-    ecfs_autofd fd = connect_to (archive_dir, error);
+    EcfsLines lines;
+    int fd = ecfs_control_connect (archive_dir, error);
     if (fd < 0)
         return NULL;
+    ecfs_lines_init (&lines, fd);
     g_autofree char *text = json_to_string (request, FALSE);
-    if (!send_line (fd, text, error))
+    g_autofree char *line =
+        ecfs_lines_send (&lines, text, -1, error) ? ecfs_lines_wait (&lines, SIZE_MAX, -1, error) : NULL;
+    ecfs_lines_clear (&lines);
+    g_autoptr (JsonNode) reply = line == NULL ? NULL : ecfs_control_parse (line, error);
+    if (reply == NULL || !ecfs_control_check (json_node_get_object (reply), error))
         return NULL;
-    g_autofree char *line = receive_line (fd, SIZE_MAX, -1, error);
-    g_autoptr (JsonNode) reply = line == NULL ? NULL : parse_object (line, error);
-    if (reply == NULL)
-        return NULL;
-    JsonObject *object = json_node_get_object (reply);
-    if (json_object_has_member (object, "ok"))
-        return g_steal_pointer (&reply);
-    g_set_error (error, ECFS_ERROR, (int) json_object_get_int_member_with_default (object, "errno", EIO), "%s",
-                 json_object_get_string_member_with_default (object, "error", "the mount gave no reason"));
-    return NULL;
+    bool good =
+        json_object_has_member (json_node_get_object (reply), "ok") ||
+        ecfs_fail (error, EPROTO, "control socket: the answer makes no sense: is the mount of another version?");
+    return good ? g_steal_pointer (&reply) : NULL;
 }

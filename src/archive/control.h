@@ -5,9 +5,14 @@
  * Requests                                                     Answers
  *   {"verb":"wait","paths":["/a",...],"quorum":false}          {"ok":true}
  *   {"verb":"status"}                                          {"ok":true,"pid":N,"mountpoint":"...","status":{...}}
+ *   {"verb":"sync"}                                            {"ok":true}
+ *       what the mount did until now can be seen by who reads the catalog
  *   {"verb":"umount","mountpoint":"..."}                       {"ok":true}
  *       stores what is staged, then unmounts; ENOTCONN when the mountpoint is told and is another
- * and, when it failed, {"error":"text","errno":N}. A path of a directory, and no paths at all, stand for everything.
+ *   {"verb":"endpoint-add","endpoint":"[NAME=]URL,..."}        {"ok":true}
+ *   {"verb":"put","code":"..."}                                {"ok":true}, and a conversation follows (control_priv.h)
+ * and, when it failed, {"error":"text","errno":N}. A path of a directory, and no paths at all, stand for everything;
+ * paths are written as in URLs, since they need not be UTF-8.
  */
 #ifndef ECFS_ARCHIVE_CONTROL_H
 #define ECFS_ARCHIVE_CONTROL_H
@@ -25,6 +30,12 @@ typedef struct EcfsControlOps {
     const char *mountpoint; /* absolute; borrowed while the server runs */
     /* Unmounts; called from a server thread when everything is stored, or not possible to store. */
     bool (*umount) (void *user, GError **error);
+    /* A verb has made a name, or put another inode in its place: @lost, which then may have no name left and is the
+     * callee's to drop; its ino is 0 where the name is new. Called from a server thread without locks. May be NULL:
+     * nobody but the server uses the archive. */
+    void (*renamed) (void *user, uint64_t parent, const char *name, const EcfsAttr *lost);
+    /* A verb has changed the attributes of an inode. Likewise. */
+    void (*changed) (void *user, uint64_t ino);
     void *user;
 } EcfsControlOps;
 

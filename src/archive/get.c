@@ -22,6 +22,7 @@
 #define PIECE_BYTES   (1 << 20)
 #define DIR_BATCH     256
 #define TICK_US       200000
+#define MAX_ATTEMPTS  10 /* at a file that changes between two looks */
 
 /* A local directory being filled. When the last that holds it lets go, it gets its attributes and is closed. The
  * caller's thread only. */
@@ -57,6 +58,7 @@ typedef struct Item {
     char *name;
     char *path; /* in the archive */
     EcfsAttr attr;
+    bool is_former;  /* newer content is staged */
     GError *error;   /* result */
     GError *warning; /* result: extended attributes that cannot be set here */
 } Item;
@@ -81,9 +83,12 @@ static bool set_xattrs (Get *get, int fd, uint64_t ino, GError **error)
     return true;
 }
 
-static bool set_attributes (int fd, const EcfsAttr *attr, GError **error)
+/* @is_former: the content is that of before, and the time of what is staged since would lie about it. */
+static bool set_attributes (int fd, const EcfsAttr *attr, bool is_former, GError **error)
 {
     struct timespec times[2] = {ecfs_timespec (attr->atime_ns), ecfs_timespec (attr->mtime_ns)};
+    if (is_former)
+        times[1].tv_nsec = UTIME_NOW;
     mode_t mode = attr->mode & 07777;
     /* These give rights to an owner: not to another than was meant. */
     if (geteuid () != 0 && attr->uid != geteuid ())
@@ -108,7 +113,8 @@ static Directory *directory_ref (Directory *self)
 static void directory_dress (Directory *self)
 {
     GError *error = NULL;
-    if (set_xattrs (self->get, self->fd, self->attr.ino, &error) && set_attributes (self->fd, &self->attr, &error))
+    if (set_xattrs (self->get, self->fd, self->attr.ino, &error) &&
+        set_attributes (self->fd, &self->attr, false, &error))
         return;
     g_prefix_error (&error, "%s: ", self->path);
     ecfs_tally_warn (&self->get->tally, error);
@@ -177,16 +183,35 @@ static bool copy_content (Item *item, EcfsContent *content, int fd, GError **err
     return true;
 }
 
+/* The content with the attributes of the same moment: those of the listing may be older. */
+static EcfsContent *open_current (Item *item, GError **error)
+{
+    EcfsCatalog *catalog = item->get->catalog;
+    uint64_t ino = item->attr.ino;
+    for (unsigned attempt = 1;; attempt++) {
+        EcfsAttr before;
+        if (!ecfs_catalog_getattr (catalog, ino, &before, error))
+            return NULL;
+        EcfsContent *content = ecfs_content_open (item->get->archive, ino, error);
+        bool good = content != NULL && ecfs_catalog_getattr (catalog, ino, &item->attr, error);
+        if (good && (item->attr.ctime_ns == before.ctime_ns || attempt == MAX_ATTEMPTS))
+            return content;
+        ecfs_content_unref (content);
+        if (!good)
+            return NULL;
+    }
+}
+
 static bool fill (Item *item, int fd, GError **error)
 {
-    EcfsContent *content = ecfs_content_open (item->get->archive, item->attr.ino, error);
+    EcfsContent *content = open_current (item, error);
     if (content == NULL)
         return false;
     bool good = copy_content (item, content, fd, error);
     ecfs_content_unref (content);
     if (good)
         (void) set_xattrs (item->get, fd, item->attr.ino, &item->warning); /* told by the caller's thread */
-    return good && set_attributes (fd, &item->attr, error);
+    return good && set_attributes (fd, &item->attr, item->is_former, error);
 }
 
 static bool fetch (Item *item, GError **error)
@@ -267,6 +292,7 @@ static void reap (Get *get)
     Item *item;
     while ((item = g_queue_pop_head (&ended)) != NULL)
         conclude (get, item);
+    get->tally.wire_bytes = ecfs_archive_wire_bytes (get->archive);
     if (!ecfs_tally_tick (&get->tally))
         atomic_store (&get->cancelled, true);
 }
@@ -327,6 +353,7 @@ static bool get_file (Get *get, Directory *to, const char *name, const char *pat
     Item *item = g_new0 (Item, 1);
     *item = (Item){
         .get = get, .directory = directory_ref (to), .name = g_strdup (name), .path = g_strdup (path), .attr = *attr};
+    item->is_former = g_hash_table_contains (get->staged, &(int64_t){(int64_t) attr->ino});
     get->n_in_flight++;
     ecfs_workers_push (get->workers, fetch_job, item);
     return true;
@@ -464,17 +491,18 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     Get get = {.archive = self->archive,
                .catalog = catalog,
-               .tally = {.archive = self->archive, .transfer = transfer},
+               .tally = {.transfer = transfer},
                .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
                .ended = G_QUEUE_INIT};
     ecfs_mutex_init (&get.lock);
     ecfs_cond_init (&get.moved);
     Directory *to = NULL;
-    get.staged = ecfs_staged_rows (catalog, false, error);
+    get.staged = ecfs_staged_rows (catalog, error);
     bool good = get.staged != NULL && (to = open_destination (&get, directory, error)) != NULL;
     if (good) {
         get_all (&get, paths, to);
         directory_unref (to);
+        get.tally.wire_bytes = ecfs_archive_wire_bytes (get.archive);
         good = ecfs_tally_end (&get.tally, "were not fetched", error);
     }
     g_clear_pointer (&get.staged, g_hash_table_unref);
@@ -510,10 +538,10 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
         return false;
     if (!S_ISREG (attr.mode))
         return ecfs_fail (error, EINVAL, "%s: it is no file", path);
-    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, false, error);
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
     if (staged == NULL)
         return false;
-    Get get = {.archive = self->archive, .catalog = catalog, .tally = {.archive = self->archive}, .staged = staged};
+    Get get = {.archive = self->archive, .catalog = catalog, .staged = staged};
     if (!check_staged (&get, &attr, path, error))
         return false;
     EcfsContent *content = ecfs_content_open (self->archive, attr.ino, error);

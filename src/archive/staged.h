@@ -123,6 +123,9 @@ void ecfs_staged_drop (EcfsArchive *archive, uint64_t ino);
 /** Whether content is staged that is not committed yet. */
 bool ecfs_staged_is_newer (EcfsArchive *archive, uint64_t ino);
 
+/** Whether the only content of a new file is being written, and nothing of it was flushed. */
+bool ecfs_staged_is_unflushed (EcfsArchive *archive, uint64_t ino);
+
 /**
  * Calls done when everything that is flushed now is committed with its quorum, or in full with @full. @ino 0: all
  * files. Retries are brought forward. When attempts fail after this call, the error has a line for each of the first

@@ -117,6 +117,18 @@ static uint64_t flushed_locked (EcfsStagedTable *table, const EcfsStaged *self) 
     return self->attempt == ECFS_ATTEMPT_COMMIT ? MAX (flushed, self->attempt_generation) : flushed;
 }
 
+bool ecfs_staged_is_unflushed (EcfsArchive *archive, uint64_t ino)
+{
+    EcfsStaged *self = ecfs_staged_find (archive, ino);
+    if (self == NULL)
+        return false;
+    ecfs_mutex_lock (&self->table->lock);
+    bool unflushed = flushed_locked (self->table, self) == 0;
+    ecfs_mutex_unlock (&self->table->lock);
+    ecfs_staged_unref (self);
+    return unflushed;
+}
+
 static void wait_for_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWait *wait) ECFS_REQUIRES (table->lock)
 {
     uint64_t want = flushed_locked (table, self);

@@ -176,6 +176,29 @@ static void hang_up (Mount *self)
     (void) close (broken[1]);
 }
 
+/* Changes by verbs */
+
+/*
+ * The kernel keeps names, their absence, and listings for long. It waits here until nobody looks up in the directory;
+ * who looks up after that finds what the verb has made. Only then may the inode that lost its name go.
+ */
+static void verb_renamed (void *user, uint64_t parent, const char *name, const EcfsAttr *lost)
+{
+    Mount *self = user;
+    (void) fuse_lowlevel_notify_inval_entry (self->session, parent, name, strlen (name)); /* it may not know it */
+    (void) fuse_lowlevel_notify_inval_inode (self->session, parent, 0, 0);
+    if (lost->ino == 0)
+        return;
+    (void) fuse_lowlevel_notify_inval_inode (self->session, lost->ino, -1, 0);
+    ecfs_fs_lost_name (&self->fs, lost);
+}
+
+static void verb_changed (void *user, uint64_t ino)
+{
+    Mount *self = user;
+    (void) fuse_lowlevel_notify_inval_inode (self->session, ino, -1, 0); /* likewise */
+}
+
 /* Serving */
 
 static const int end_signals[] = {SIGTERM, SIGINT, SIGHUP};
@@ -220,7 +243,11 @@ static bool loop (Mount *self, GError **error)
 
 static bool mount_and_serve (Mount *self, GError **error)
 {
-    const EcfsControlOps ops = {.mountpoint = self->mountpoint, .umount = umount_unused, .user = self};
+    const EcfsControlOps ops = {.mountpoint = self->mountpoint,
+                                .umount = umount_unused,
+                                .renamed = verb_renamed,
+                                .changed = verb_changed,
+                                .user = self};
     if (fuse_session_mount (self->session, self->mountpoint) != 0)
         return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
                           fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");

@@ -187,6 +187,7 @@ static void test_put_over_what_is_not_full (Fixture *fixture, gconstpointer data
     g_autofree uint8_t *bytes = random_bytes (LARGE);
     g_autofree char *source = g_build_filename (fixture->base, "source", NULL);
     g_autoptr (GError) error = NULL;
+    EcfsAttr attr;
     g_assert_true (g_file_set_contents (source, (const char *) bytes, LARGE, NULL));
     hide_endpoint (fixture, 1, true);
     uint64_t ino = store (fixture, "file", zeros, LARGE);
@@ -200,7 +201,8 @@ static void test_put_over_what_is_not_full (Fixture *fixture, gconstpointer data
     reopen (fixture);
     start (fixture);
     g_assert_null (ecfs_staged_find (fixture->archive, ino));
-    assert_content (fixture, ino, bytes, LARGE);
+    g_assert_true (exists (fixture, "file", &attr));
+    assert_content (fixture, attr.ino, bytes, LARGE);
     g_assert_cmpuint (count_rows (fixture), ==, 0);
     g_assert_cmpuint (count_in (fixture, "staging"), ==, 0);
     g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 0);

@@ -79,13 +79,6 @@ def test_one_bad_file_does_not_keep_others_out(place, archive, tree):
     assert {entry["name"] for entry in archive.json("ls", "/into")} == {"size-1", "size-16385"}
 
 
-def test_put_into_a_mounted_archive_is_refused(place, archive, tree):
-    mount = place.mount(archive)
-    done = archive.put(tree, "/", check=False)
-    assert done.returncode == 1 and "mount" in done.stderr and len(done.stderr.splitlines()) == 1
-    mount.umount()
-
-
 def some(archive, number):
     """Whether this many files are committed; the archive may be busy."""
     done = lab.ecfs("ls", archive.path, "-R", check=False)

@@ -1,0 +1,88 @@
+/*
+ * What the two sides of control.sock share: lines with descriptors (control_line.c), and the conversation of `put`
+ * (control_put.c in the mount, put_mount.c in who asks).
+ *
+ * A conversation goes on after a request {"verb":"put"} and its answer, a line each way per step. Names and paths are
+ * bytes and travel as ecfs_control_escape () writes them; attributes as members mode, uid, gid, size, atime_ns,
+ * mtime_ns, rdev. (fd): a descriptor comes with the line.
+ *
+ *   Steps                                                            Answers
+ *     {"step":"resolve","path":P,"directory":false}                  {"ok":true,"parent":N} and "name" when it is free
+ *     {"step":"directory","parent":N,"name":S,ATTRIBUTES}            {"ok":true,"ino":N}
+ *     {"step":"dress","ino":N,ATTRIBUTES} (fd)                       {"ok":true}
+ *     {"step":"special","parent":N,"name":S,"target":S,ATTRIBUTES}   {"ok":true}
+ *     {"step":"link","ino":N,"parent":N,"name":S}                    {"ok":true}
+ *     {"step":"file","id":N,"parent":N,"name":S,ATTRIBUTES} (fd)     later {"file":N,"ino":N,"full":false}
+ *     {"step":"fill","id":N,"ino":N,ATTRIBUTES} (fd)                 later {"file":N,"ino":N,"full":true}
+ *     {"step":"cancel"}                                              none; files on their way fail soon
+ *     {"step":"end"}                                                 {"ok":true} when all is durable
+ *
+ * Where a step failed, its answer has "error" and "errno"; that of a file may have "warning". {"wire":N} comes now and
+ * then: bytes to and from endpoints. Who hangs up cancels.
+ */
+#ifndef ECFS_ARCHIVE_CONTROL_PRIV_H
+#define ECFS_ARCHIVE_CONTROL_PRIV_H
+
+#include "archive/control.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+/* One end of a connection. */
+typedef struct EcfsLines {
+    int fd;
+    GString *received; /* beyond the lines that were taken */
+    GQueue fds;        /* that came with them, as pointers */
+} EcfsLines;
+
+/** Takes @fd. */
+void ecfs_lines_init (EcfsLines *self, int fd);
+void ecfs_lines_clear (EcfsLines *self);
+/** A line, and a descriptor (-1: none) that is lent for the call. */
+bool ecfs_lines_send (EcfsLines *self, const char *text, int fd, GError **error);
+bool ecfs_lines_send_object (EcfsLines *self, JsonObject *object, int fd, GError **error);
+/** Receives what is there, once. False: the other side hung up, or sent more than @max_size bytes without an end. */
+bool ecfs_lines_receive (EcfsLines *self, size_t max_size, GError **error);
+/** The next whole line that was received, g_free (); NULL: none. */
+char *ecfs_lines_take (EcfsLines *self);
+/** The next descriptor that was received; -1: none. */
+int ecfs_lines_take_fd (EcfsLines *self);
+/** A line within @timeout_ms from byte to byte (-1: whenever), g_free (). */
+char *ecfs_lines_wait (EcfsLines *self, size_t max_size, int timeout_ms, GError **error);
+
+/** Parses a line that is to be a JSON object, which may be from anybody. */
+JsonNode *ecfs_control_parse (const char *text, GError **error);
+
+/** The text of bytes, which may be no UTF-8; g_free (). */
+char *ecfs_control_escape (const char *bytes);
+/** The other way round; NULL: it is no such text. */
+char *ecfs_control_unescape (const char *text);
+
+/** A member of an object that may be from anybody; the default where there is no such member of this type. */
+const char *ecfs_control_text (JsonObject *object, const char *member);
+int64_t ecfs_control_number (JsonObject *object, const char *member);
+bool ecfs_control_flag (JsonObject *object, const char *member);
+
+void ecfs_control_put_error (JsonObject *reply, const GError *error);
+/** The error that an answer tells; false when it does. */
+bool ecfs_control_check (JsonObject *reply, GError **error);
+
+void ecfs_control_put_attributes (JsonObject *object, const struct stat *st);
+void ecfs_control_get_attributes (JsonObject *object, struct stat *ret_st);
+
+/** A connection to the mount of an archive; -1: ENOTCONN when it is not mounted. */
+int ecfs_control_connect (const char *archive_dir, GError **error);
+/** Makes the socket in the open archive directory. */
+int ecfs_control_listen (int dir_fd, int backlog, GError **error);
+
+/** Serves a conversation of `put` until it ends. */
+typedef struct EcfsControlPut {
+    EcfsArchive *archive;
+    const EcfsControlOps *ops;
+    struct ucred peer;
+    bool (*is_stopping) (void *user);
+    void *user;
+} EcfsControlPut;
+void ecfs_control_put (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
+
+#endif
