@@ -41,6 +41,15 @@ static void queue_files (Fixture *fixture, unsigned n_files, const uint8_t *byte
         g_assert_cmpint (code_of (answers[i], NULL), ==, 0);
 }
 
+/* The same, one closed after the other. */
+static void queue_in_order (Fixture *fixture, const uint8_t *bytes, uint64_t *ret_inos)
+{
+    for (unsigned i = 0; i < N_FILES; i++) {
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        ret_inos[i] = store (fixture, name, bytes + i, LARGE);
+    }
+}
+
 /* Each begins at most as many places early or late as attempts run at once. */
 static void check_order (Fixture *fixture, const uint64_t *inos)
 {
@@ -57,7 +66,7 @@ static void test_oldest_first (Fixture *fixture, gconstpointer data)
 {
     g_autofree uint8_t *bytes = random_bytes (LARGE + N_FILES);
     uint64_t inos[N_FILES];
-    queue_files (fixture, N_FILES, bytes, inos);
+    queue_in_order (fixture, bytes, inos);
     wait_until_stored (fixture);
     check_order (fixture, inos);
 }
@@ -67,7 +76,7 @@ static void test_oldest_first_after_remount (Fixture *fixture, gconstpointer dat
     g_autofree uint8_t *bytes = random_bytes (LARGE + N_FILES);
     uint64_t inos[N_FILES];
     hide_three (fixture, true);
-    queue_files (fixture, N_FILES, bytes, inos);
+    queue_in_order (fixture, bytes, inos);
     g_assert_cmpuint (stop (fixture), ==, N_FILES);
     hide_three (fixture, false);
     reopen (fixture);
