@@ -181,6 +181,7 @@ void ecfs_staged_unref (EcfsStaged *self)
         (void) close (self->fd); /* what had to be durable was synced before */
     ecfs_mutex_clear (&self->row_lock);
     g_free (self->name);
+    g_free (self->aside_name);
     g_free (self->failure);
     g_free (self);
 }
@@ -302,9 +303,16 @@ bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error)
     return true;
 }
 
-bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error)
+/* Before bytes from @offset on change, and at most @size more come; the first @keep bytes stay. */
+static bool begin_change (EcfsStaged *self, uint64_t offset, uint64_t keep, uint64_t size, GError **error)
 {
     ecfs_mutex_lock (&self->table->lock);
+    while (ecfs_staged_is_promised_locked (self->table, self, offset, keep)) {
+        ecfs_mutex_unlock (&self->table->lock);
+        if (!ecfs_staged_set_apart (self, offset, keep, error))
+            return false;
+        ecfs_mutex_lock (&self->table->lock);
+    }
     bool ok = ecfs_staged_check_room_locked (self->table, size, error);
     self->n_changing += ok;
     bool has_row = self->row_state == ECFS_STAGING_OPEN || self->row_state == ECFS_STAGING_QUEUED || self->unlinked;
@@ -322,9 +330,16 @@ bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error)
     return ok;
 }
 
+bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t offset, uint64_t size, GError **error)
+{
+    return begin_change (self, offset, UINT64_MAX, size, error);
+}
+
 static void moved_locked (EcfsStaged *self, int64_t mtime_ns) ECFS_REQUIRES (self->table->lock)
 {
     self->n_changing--;
+    if (self->setting_apart)
+        ecfs_cond_broadcast (&self->table->progress);
     self->generation++;
     self->durable_failed = false;
     self->mtime_ns = mtime_ns;
@@ -345,7 +360,7 @@ bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t si
 
 bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GError **error)
 {
-    if (!ecfs_staged_change_begin (self, 0, error))
+    if (!begin_change (self, size, size, 0, error))
         return false;
     int result = ftruncate (ecfs_staged_fd (self), (off_t) size) == 0 ? 0 : errno;
     ecfs_mutex_lock (&self->table->lock);

@@ -68,11 +68,12 @@ void ecfs_staged_read_end (EcfsStaged *self); /* NULL is accepted */
 int ecfs_staged_fd (EcfsStaged *self);
 
 /**
- * Brackets every change of the file: begin says a change of up to @size more bytes follows (ENOSPC when staging has no
- * room and none is being made), end that @n_new_bytes are in and the file has at least @size bytes now. Each begin that
- * returned true needs its end. End returns false when the writer is to go on only after ecfs_staged_pause ().
+ * Brackets every change of the file: begin says a change of bytes at @offset and behind (UINT64_MAX: of none that are
+ * there) with up to @size more bytes follows (ENOSPC when staging has no room and none is being made), end that
+ * @n_new_bytes are in and the file has at least @size bytes now. Each begin that returned true needs its end. End
+ * returns false when the writer is to go on only after ecfs_staged_pause ().
  */
-bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t size, GError **error);
+bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t offset, uint64_t size, GError **error);
 bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns);
 /**
  * Calls done, without an error, when staging has room again, or nothing is stored for close_timeout: then further

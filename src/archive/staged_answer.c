@@ -188,21 +188,31 @@ static void want_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAn
     ecfs_staged_schedule_locked (table, answer->deadline_us);
 }
 
+/* What an fsync(2) has made durable is promised from now on. */
+static void promise_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    if (self->n_changing > 0)
+        return;
+    self->promised_generation = self->generation;
+    self->promised_size = self->size;
+}
+
 void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user)
 {
     EcfsStagedTable *table = self->table;
     GQueue answers = G_QUEUE_INIT;
     EcfsAnswer *flush = ecfs_answer_new (done, user);
+    flush->closes = true;
     ecfs_mutex_lock (&table->lock);
     flush->want = self->generation;
     if (self->unlinked || self->committed_generation >= flush->want)
         g_queue_push_tail (&answers, flush);
     else if (commits_at_flush_locked (table, self))
         want_commit_locked (table, self, flush);
-    else if (self->durable_generation >= flush->want)
-        g_queue_push_tail (&answers, flush);
     else
-        g_queue_push_tail (&self->durables, flush);
+        g_queue_push_tail (self->durable_generation >= flush->want ? &answers : &self->durables, flush);
+    if (self->durable_generation == self->generation)
+        promise_durable_locked (table, self);
     ecfs_staged_step_locked (table, self);
     ecfs_mutex_unlock (&table->lock);
     ecfs_answer_all (&answers);

@@ -28,6 +28,11 @@ char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino)
     return g_strdup_printf (ECFS_STAGED_COPY_PREFIX "%" PRIu64 ".%u", ino, atomic_fetch_add (&table->serial, 1));
 }
 
+char *ecfs_staged_aside_name (const char *name)
+{
+    return g_strconcat (ECFS_STAGED_ASIDE_PREFIX, name, NULL);
+}
+
 bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino)
 {
     const char *dot = strchr (name, '.');

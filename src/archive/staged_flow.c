@@ -21,6 +21,7 @@ typedef struct Durable {
     int64_t mtime_ns;
     char *failure;
     bool needed;
+    bool closes; /* somebody's close is answered by it, or everybody has closed the file */
 } Durable;
 
 static bool make_durable (EcfsStaged *self, int fd, const Durable *job, GError **error) ECFS_REQUIRES (self->row_lock)
@@ -36,7 +37,18 @@ static bool make_durable (EcfsStaged *self, int fd, const Durable *job, GError *
         g_propagate_error (error, g_steal_pointer (&local));
         return false;
     }
-    return ecfs_catalog_barrier (catalog, error);
+    if (!ecfs_catalog_barrier (catalog, error))
+        return false;
+    ecfs_staged_drop_aside (self);
+    return true;
+}
+
+static bool is_close (const EcfsStaged *self, const GQueue *batch)
+{
+    for (const GList *l = batch->head; l != NULL; l = l->next)
+        if (((const EcfsAnswer *) l->data)->closes)
+            return true;
+    return self->n_writers == 0;
 }
 
 static bool begin_durable_locked (EcfsStagedTable *table, EcfsStaged *self, Durable *job) ECFS_REQUIRES (table->lock)
@@ -46,14 +58,27 @@ static bool begin_durable_locked (EcfsStagedTable *table, EcfsStaged *self, Dura
         return false;
     }
     bool news = self->durable_generation != self->generation || self->failure != NULL;
+    /* Nobody may have asked since a writer came, who has not flushed. */
+    bool asked = self->durables.length > 0 || self->n_writers == 0 || (self->waits != NULL && self->aside_row == 0);
     *job = (Durable){.batch = self->durables,
                      .generation = self->generation,
                      .size = self->size,
                      .mtime_ns = self->mtime_ns,
                      .failure = g_strdup (self->failure),
-                     .needed = !self->unlinked && !ecfs_staged_is_clean (self) && news};
+                     .closes = is_close (self, &self->durables),
+                     .needed = asked && news && !self->unlinked && !ecfs_staged_is_clean (self)};
     g_queue_init (&self->durables);
     return true;
+}
+
+static void note_promise_locked (EcfsStagedTable *table, EcfsStaged *self, const Durable *job)
+    ECFS_REQUIRES (table->lock)
+{
+    if (self->promised_generation != job->generation)
+        self->promised_generation = job->closes ? job->generation : 0;
+    self->promised_size = job->size;
+    if (self->generation != job->generation || self->n_changing > 0) /* what changed may be in the file already */
+        self->promised_generation = 0;
 }
 
 static void end_durable_locked (EcfsStagedTable *table, EcfsStaged *self, const Durable *job, const GError *error)
@@ -62,6 +87,7 @@ static void end_durable_locked (EcfsStagedTable *table, EcfsStaged *self, const 
     self->durable_running = false;
     self->durable_failed = error != NULL;
     if (job->needed && error == NULL) {
+        note_promise_locked (table, self, job);
         self->durable_generation = job->generation;
         if (self->row_state == ECFS_STAGING_OPEN)
             self->row_state = ECFS_STAGING_QUEUED;
@@ -140,11 +166,19 @@ bool ecfs_staged_may_finish_locked (EcfsStagedTable *table, const EcfsStaged *se
 static bool may_unlink (EcfsStaged *self) ECFS_REQUIRES (self->row_lock)
 {
     g_autoptr (GError) error = NULL;
-    if (self->row_state != ECFS_STAGING_QUEUED ||
+    if ((self->row_state != ECFS_STAGING_QUEUED && self->aside_row == 0) ||
         ecfs_catalog_barrier (ecfs_archive_catalog (self->table->archive), &error))
         return true;
     g_warning ("staging/%s: stays until the next mount: %s", self->name, error->message);
     return false;
+}
+
+static void remove_row (EcfsStaged *self, int64_t row)
+{
+    g_autoptr (GError) error = NULL;
+    if (row != 0 && !ecfs_catalog_staging_remove (ecfs_archive_catalog (self->table->archive), row, &error) &&
+        !g_error_matches (error, ECFS_ERROR, ENOENT)) /* it went with its inode */
+        g_warning ("staging/%s: %s", self->name, error->message);
 }
 
 /* Removes a file that nobody needs from table, staging area and catalog. */
@@ -162,13 +196,15 @@ static void finish (EcfsStaged *self)
     ecfs_cond_broadcast (&table->progress);
     ecfs_mutex_unlock (&table->lock);
 
-    g_autoptr (GError) error = NULL;
-    if (finished && self->row != 0 &&
-        !ecfs_catalog_staging_remove (ecfs_archive_catalog (table->archive), self->row, &error) &&
-        !g_error_matches (error, ECFS_ERROR, ENOENT)) /* it went with its inode */
-        g_warning ("staging/%s: %s", self->name, error->message);
-    if (finished && may_unlink (self) && unlinkat (table->dir_fd, self->name, 0) != 0)
-        g_warning ("staging/%s: cannot be removed: %s", self->name, g_strerror (errno));
+    if (finished) {
+        remove_row (self, self->row);
+        remove_row (self, self->aside_row);
+    }
+    if (finished && may_unlink (self)) {
+        if (unlinkat (table->dir_fd, self->name, 0) != 0)
+            g_warning ("staging/%s: cannot be removed: %s", self->name, g_strerror (errno));
+        ecfs_staged_drop_aside (self);
+    }
     ecfs_mutex_unlock (&self->row_lock);
 }
 
@@ -366,6 +402,7 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
     if (kind != ECFS_ATTEMPT_BACKFILL && outcome->error == NULL) {
         settle_times (self, published_mtime_ns);
         settle_row (self);
+        ecfs_staged_drop_aside (self);
     }
 
     ecfs_mutex_lock (&table->lock);

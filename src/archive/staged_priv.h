@@ -1,14 +1,16 @@
 /*
  * What the parts of staged.h share: staged.c (table, life cycle, changes), staged_file.c (name and descriptor of the
- * file in the staging directory), staged_open.c (opening and copying up), staged_flow.c (durable, commit, fill up,
- * finish), staged_answer.c (flush, fsync, wait), staged_room.c (writers wait for room), staged_queue.c (whose turn it
- * is), staged_worth.c (whether an upload is worth it), staged_recover.c (what an earlier mount left).
+ * file in the staging directory), staged_open.c (opening and copying up), staged_apart.c (replacing what a close
+ * promised), staged_flow.c (durable, commit, fill up, finish), staged_answer.c (flush, fsync, wait), staged_room.c
+ * (writers wait for room), staged_queue.c (whose turn it is), staged_worth.c (whether an upload is worth it),
+ * staged_recover.c (what an earlier mount left).
  *
  * One staged file, the fields that say where it is:
  *   opening                        being copied up; writers queue in `openers`, readers still take committed content
  *   generation                     moved by every change; the following name generations:
  *   committed_generation           what the catalog's content is; equal to `generation`: clean
  *   durable_generation             what is on the local disk with its row QUEUED
+ *   promised_generation            that was the answer to a close(2): so many bytes are not to be lost (staged_apart.c)
  *   attempt, attempt_generation    what a commit or backfill under way reads
  *   publishing                     the attempt was told that nothing moved: the row is about to be settled, so nobody
  *                                  else writes it until the attempt has ended
@@ -27,9 +29,10 @@
 
 #include <stdatomic.h>
 
-#define ECFS_STAGED_COPY_PREFIX "copy."
-#define ECFS_STAGED_PATIENCE    16   /* failures in a row until a common reason is assumed */
-#define ECFS_ROW_NONE           (-1) /* beside EcfsStagingState */
+#define ECFS_STAGED_COPY_PREFIX  "copy."
+#define ECFS_STAGED_ASIDE_PREFIX "aside."
+#define ECFS_STAGED_PATIENCE     16   /* failures in a row until a common reason is assumed */
+#define ECFS_ROW_NONE            (-1) /* beside EcfsStagingState */
 
 typedef enum EcfsAttempt {
     ECFS_ATTEMPT_NONE,
@@ -55,6 +58,7 @@ typedef struct EcfsAnswer {
     uint64_t order;      /* of asking */
     int64_t deadline_us; /* monotonic; of flushes */
     bool insists;        /* on `want` being committed: a change that overtakes the attempt is no answer */
+    bool closes;         /* what is durable when it is answered is promised */
     GError *error;       /* owned */
     EcfsStagedDone done;
     void *user;
@@ -92,6 +96,8 @@ struct EcfsStaged {
     int64_t row; /* 0: none */
     char *name;  /* in the staging directory */
     int row_state;
+    int64_t aside_row; /* of what was promised before, and is being replaced; 0: nothing is set aside */
+    char *aside_name;
     bool name_durable; /* guarded by row_lock */
 
     /* Guarded by table->lock. */
@@ -107,6 +113,7 @@ struct EcfsStaged {
     bool kept_full; /* what `full` becomes when it is durable */
     bool durable_running;
     bool durable_failed; /* not tried again before the next change */
+    bool setting_apart;  /* the file is being exchanged: changes wait */
     bool finishing;
     bool gave_up; /* an attempt failed while stopping, or a writer had not flushed */
     bool in_table;
@@ -121,10 +128,13 @@ struct EcfsStaged {
     uint64_t generation;
     uint64_t committed_generation;
     uint64_t durable_generation;
+    uint64_t promised_generation; /* 0: the row promises nothing */
+    uint64_t promised_size;
     uint64_t written_bytes;  /* since it was opened or last empty; see staged_worth.c */
     uint64_t uploaded_bytes; /* likewise */
     int64_t rests_since_us;  /* when a last writer left what no attempt has begun to upload; 0: none did */
-    uint64_t charged_bytes;  /* part of table->staged_bytes */
+    uint64_t charged_bytes;  /* part of table->staged_bytes, as the next */
+    uint64_t aside_bytes;
     EcfsAttempt attempt;
     bool attempt_paced;
     uint64_t attempt_generation;
@@ -205,6 +215,8 @@ bool ecfs_staged_is_clean (const EcfsStaged *self);
 /* staged_file.c */
 char *ecfs_staged_row_name (int64_t row, uint64_t ino);
 char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino);
+/** The name under which a file that has the name @name of its row is set aside. */
+char *ecfs_staged_aside_name (const char *name);
 /** The inode in the name of a file that has or had a row; false: it is no such name. */
 bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino);
 /** Renames the file; the caller stores the new name, which is taken. */
@@ -219,6 +231,16 @@ void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int f
 void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
+
+/* staged_apart.c */
+/** Whether a change of the bytes from @offset on, which keeps the first @keep bytes, has to wait for set_apart (). */
+bool ecfs_staged_is_promised_locked (EcfsStagedTable *table, const EcfsStaged *self, uint64_t offset, uint64_t keep)
+    ECFS_REQUIRES (table->lock);
+/** Sets what was promised aside, or waits until others have; whether that is enough is to be asked again. Blocks for a
+ * copy of at most rewrite_max bytes on this disk. */
+bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GError **error);
+/** Something newer is durable, and the row of what is aside is gone for good. */
+void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
 /* staged_answer.c */
 EcfsAnswer *ecfs_answer_new (EcfsStagedDone done, void *user);

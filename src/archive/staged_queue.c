@@ -87,7 +87,8 @@ static EcfsTurn later_or_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsT
 static EcfsTurn behind_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t *ret_key) ECFS_REQUIRES (table->lock)
 {
     bool clean = ecfs_staged_is_clean (self);
-    bool wanted = self->n_writers == 0 || self->waits != NULL;
+    /* What is set aside was flushed, and what takes its place was not. */
+    bool wanted = self->n_writers == 0 || (self->waits != NULL && self->aside_row == 0);
     if (!wanted || self->unlinked || (table->stopping && (self->gave_up || clean)))
         return ECFS_TURN_NONE;
     if (clean && (self->row_state != ECFS_STAGING_STORED || self->full))

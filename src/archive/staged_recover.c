@@ -104,6 +104,8 @@ static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, c
     staged->name_durable = !stored; /* as only what was flushed and not stored had to be */
     staged->size = stored ? (uint64_t) st->st_size : MIN (row->size, (uint64_t) st->st_size);
     staged->mtime_ns = attr->mtime_ns; /* of what was flushed */
+    staged->promised_generation = stored ? 0 : 1;
+    staged->promised_size = staged->size;
     staged->generation = staged->durable_generation = 1;
     staged->committed_generation = stored ? 1 : 0;
     return staged;
@@ -118,29 +120,16 @@ static bool recover_torn (Recovery *self, const EcfsStagingRow *row, const char 
     return keep_interrupted (self, name, path, error) && forget_row (self, row, error);
 }
 
-static bool copy_tail (int from_fd, int to_fd, uint64_t from, uint64_t to, GError **error)
-{
-    off_t at = (off_t) from;
-    while (at < (off_t) to) {
-        ssize_t copied = copy_file_range (from_fd, &at, to_fd, NULL, to - (uint64_t) at, 0);
-        if (copied < 0 && errno != EINTR)
-            return ecfs_fail_errno (error, errno, "copying it");
-        if (copied == 0)
-            break;
-    }
-    return true;
-}
-
 /* Bytes behind those that were flushed are kept apart. Nothing was promised about them, so a full disk does not keep
  * the archive from being mounted. */
 static void keep_tail (Recovery *self, const EcfsStagingRow *row, int fd, uint64_t size, const char *name)
 {
-    g_autoptr (GError) error = NULL;
     g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
     g_autofree char *suffix = g_strdup_printf ("%s.from-%" PRIu64, name, row->size);
     g_autofree char *flat = flat_name (path, suffix);
     ecfs_autofd to_fd = openat (self->interrupted_fd, flat, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (to_fd >= 0 && copy_tail (fd, to_fd, row->size, size, &error)) {
+    int result = to_fd < 0 ? -errno : ecfs_copy_bytes (fd, row->size, to_fd, 0, size - row->size);
+    if (result == 0) {
         g_message ("%s: %" PRIu64
                    " bytes were written and not flushed when the last mount died; they are interrupted/%s",
                    path, size - row->size, flat);
@@ -149,7 +138,7 @@ static void keep_tail (Recovery *self, const EcfsStagingRow *row, int fd, uint64
     }
     g_warning ("%s: %" PRIu64 " bytes were written and not flushed when the last mount died, and cannot be kept in "
                "interrupted/: %s",
-               path, size - row->size, error != NULL ? error->message : g_strerror (errno));
+               path, size - row->size, g_strerror (-result));
     (void) unlinkat (self->interrupted_fd, flat, 0); /* a part of them would only mislead */
 }
 
@@ -189,6 +178,15 @@ static bool recover_flushed (Recovery *self, const EcfsStagingRow *row, const Ec
     return true;
 }
 
+/* What was being replaced is the file's content again. */
+static bool bring_back_aside (Recovery *self, const char *name, GError **error)
+{
+    int dir_fd = self->table->dir_fd;
+    g_autofree char *aside = ecfs_staged_aside_name (name);
+    return renameat (dir_fd, aside, dir_fd, name) == 0 || errno == ENOENT ||
+           ecfs_fail_errno (error, errno, "staging/%s: cannot be renamed to %s", aside, name);
+}
+
 static bool recover_row (Recovery *self, const EcfsStagingRow *row, GError **error)
 {
     g_autofree char *name = ecfs_staged_row_name (row->id, row->ino);
@@ -206,6 +204,8 @@ static bool recover_row (Recovery *self, const EcfsStagingRow *row, GError **err
     }
     if (row->state == ECFS_STAGING_OPEN)
         return recover_open (self, row, name, error);
+    if (!bring_back_aside (self, name, error))
+        return false;
     return recover_flushed (self, row, &attr, name, error);
 }
 
@@ -242,7 +242,8 @@ static bool recover_stray (Recovery *self, GHashTable *known, const char *name, 
     bool had_row = ecfs_staged_parse_name (name, &ino);
     if (strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || g_hash_table_contains (known, name))
         return true;
-    if (g_str_has_prefix (name, ECFS_STAGED_COPY_PREFIX) /* equal to committed content */
+    if (g_str_has_prefix (name, ECFS_STAGED_COPY_PREFIX)     /* equal to committed content */
+        || g_str_has_prefix (name, ECFS_STAGED_ASIDE_PREFIX) /* without its row: something newer was flushed */
         || (had_row && is_stored (self, name, ino)))
         return unlinkat (self->table->dir_fd, name, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", name);
     g_autofree char *path = had_row ? ecfs_catalog_path (self->catalog, ino) : g_strdup ("stray");

@@ -300,7 +300,7 @@ typedef struct EcfsPublish {
     size_t n_extents;
     uint64_t size;    /* of the file */
     int64_t mtime_ns; /* and ctime becomes now */
-    int64_t staging;  /* row that this commits; 0: none */
+    int64_t staging;  /* row that this commits; 0: none. Older rows of the inode go */
     bool full;        /* staging row goes away; otherwise its state becomes STORED */
 } EcfsPublish;
 
@@ -351,7 +351,9 @@ void ecfs_staging_row_free (EcfsStagingRow *row);
 
 /** A staging row for an inode that has content already. */
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
-/** While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. ENOENT when the row is gone.
+/**
+ * While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. What is QUEUED takes the
+ * place of older rows of the inode, which go. ENOENT when the row is gone.
  */
 bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
                                int64_t mtime_ns, const char *failure, GError **error);

@@ -92,6 +92,15 @@ static bool show_committed (EcfsCatalog *self, uint64_t ino, GError **error)
     return ecfs_inode_store (self, &inode, error);
 }
 
+/* Bytes that were staged before and stay only until others take their place. */
+static bool delete_older (EcfsCatalog *self, uint64_t ino, int64_t id, GError **error)
+{
+    if (!EXEC (self, STAGING_DELETE_OLDER, error, INT (ino), INT (id)))
+        return false;
+    self->counters.totals.n_staged -= ecfs_changes (self);
+    return true;
+}
+
 static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t size, int64_t mtime_ns,
                  const char *failure, GError **error)
 {
@@ -105,6 +114,7 @@ static bool set (EcfsCatalog *self, int64_t id, EcfsStagingState state, uint64_t
         return false;
     int64_t since_ns = state == row.state ? row.since_ns : ecfs_real_ns ();
     return EXEC (self, STAGING_UPDATE, error, INT (id), INT (state), INT (size), INT (since_ns), TEXT (failure)) &&
+           (state != ECFS_STAGING_QUEUED || delete_older (self, row.ino, id, error)) &&
            (state == ECFS_STAGING_STORED ||
             show_staged (self, row.ino, size, state == ECFS_STAGING_QUEUED ? &mtime_ns : NULL, error));
 }
@@ -149,6 +159,8 @@ bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, b
         return false;
     if (found == 0 || row.ino != ino)
         return ecfs_fail (error, ESTALE, "staging row %" PRId64 " of inode %" PRIu64 " is gone", staging, ino);
+    if (!delete_older (self, ino, staging, error))
+        return false;
     if (full)
         return delete_row (self, staging, error);
     return EXEC (self, STAGING_UPDATE, error, INT (staging), INT (ECFS_STAGING_STORED), INT (row.size),

@@ -94,6 +94,7 @@
                        "fresh = fresh AND ?2 < 2 WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
     X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
+    X (STAGING_DELETE_OLDER, "DELETE FROM staging WHERE ino = ? AND id < ?") \
     X (STAGING_DELETE_INO, "DELETE FROM staging WHERE ino = ?") \
     X (ENDPOINT_INSERT, "INSERT INTO endpoints (uuid, name, state) VALUES (?, ?, ?)") \
     X (ENDPOINT_GET, "SELECT id, uuid, name, state FROM endpoints WHERE id = ?") \

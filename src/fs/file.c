@@ -279,7 +279,7 @@ static void op_write_buf (fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *fr
         fuse_reply_err (req, EBADF);
         return;
     }
-    if (!ecfs_staged_change_begin (staged, size, &error)) {
+    if (!ecfs_staged_change_begin (staged, (uint64_t) offset, size, &error)) {
         ecfs_fs_reply_error (req, ino, "write", error);
         return;
     }
@@ -302,11 +302,12 @@ static void op_fallocate (fuse_req_t req, fuse_ino_t ino, int mode, off_t offset
     EcfsStaged *staged = ecfs_handle_of (fi)->staged;
     g_autoptr (GError) error = NULL;
     bool punches = mode & FALLOC_FL_PUNCH_HOLE;
+    uint64_t changed = mode & ~FALLOC_FL_KEEP_SIZE ? (uint64_t) offset : UINT64_MAX;
     if (staged == NULL) {
         fuse_reply_err (req, EBADF);
         return;
     }
-    if (!ecfs_staged_change_begin (staged, punches ? 0 : (uint64_t) length, &error)) {
+    if (!ecfs_staged_change_begin (staged, changed, punches ? 0 : (uint64_t) length, &error)) {
         ecfs_fs_reply_error (req, ino, "fallocate", error);
         return;
     }

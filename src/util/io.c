@@ -92,6 +92,37 @@ int ecfs_write_all (int fd, const void *from, size_t size)
     return 0;
 }
 
+static int copy_data (int from_fd, off_t from, int to_fd, off_t to, off_t end)
+{
+    while (from < end) {
+        ssize_t copied = copy_file_range (from_fd, &from, to_fd, &to, (size_t) (end - from), 0);
+        if (copied < 0 && errno != EINTR)
+            return -errno;
+        if (copied == 0)
+            break;
+    }
+    return 0;
+}
+
+int ecfs_copy_bytes (int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size)
+{
+    off_t shift = (off_t) (to_offset - from_offset), end = (off_t) (from_offset + size);
+    for (off_t at = (off_t) from_offset; at < end;) {
+        off_t data = lseek (from_fd, at, SEEK_DATA);
+        if (data < 0)
+            return errno == ENXIO ? 0 : -errno;
+        off_t hole = lseek (from_fd, data, SEEK_HOLE);
+        if (hole < 0)
+            return -errno;
+        hole = MIN (hole, end);
+        int result = copy_data (from_fd, data, to_fd, data + shift, hole);
+        if (result != 0)
+            return result;
+        at = hole;
+    }
+    return 0;
+}
+
 int ecfs_fsync_dir (int dir_fd, const char *path)
 {
     ecfs_autofd fd = openat (dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -31,6 +31,12 @@ int ecfs_pwrite_all (int fd, const void *from, size_t size, uint64_t offset);
 /** Writes all of @size bytes to a pipe, socket or file at its position. Returns 0 or -errno. */
 int ecfs_write_all (int fd, const void *from, size_t size);
 
+/**
+ * Copies @size bytes at @from_offset of one file to @to_offset of another on the same file system; holes stay holes,
+ * and what lies behind the end is left out. Returns 0 or -errno.
+ */
+int ecfs_copy_bytes (int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size);
+
 /** fsyncs the directory @path (relative to @dir_fd). Returns 0 or -errno. */
 int ecfs_fsync_dir (int dir_fd, const char *path);
 

@@ -118,7 +118,7 @@ int open_file (Fixture *fixture, uint64_t ino, bool truncate, EcfsStaged **ret_s
 void put (EcfsStaged *staged, const void *bytes, size_t size, uint64_t offset)
 {
     g_autoptr (GError) error = NULL;
-    ecfs_staged_change_begin (staged, size, &error);
+    ecfs_staged_change_begin (staged, offset, size, &error);
     g_assert_no_error (error);
     g_assert_cmpint (ecfs_pwrite_all (ecfs_staged_fd (staged), bytes, size, offset), ==, 0);
     (void) ecfs_staged_change_end (staged, size, offset + size, 1234567890123456789); /* tests do not pause */

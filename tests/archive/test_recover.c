@@ -234,6 +234,37 @@ static void test_crash_after_unlink (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_rows (fixture), ==, 0);
 }
 
+/* Half of other content in place of what was closed and is not committed yet, all of it and in its middle. */
+static void replace_what_is_queued (Fixture *fixture)
+{
+    EcfsStaged *staged;
+    hide_three (fixture, true);
+    uint64_t truncated = store (fixture, "truncated", "first content", 13);
+    uint64_t rewritten = store (fixture, "rewritten", "first content", 13);
+    g_assert_cmpint (open_file (fixture, truncated, true, &staged), ==, 0);
+    put (staged, "half", 4, 0);
+    g_assert_cmpint (open_file (fixture, rewritten, false, &staged), ==, 0);
+    put (staged, "other", 5, 0);
+    char bytes[13];
+    g_assert_cmpint (ecfs_pread_all (ecfs_staged_fd (staged), bytes, 13, 0), ==, 13);
+    g_assert_cmpmem (bytes, 13, "other content", 13);
+}
+
+static void test_crash_while_replacing (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    crash (fixture, replace_what_is_queued);
+    g_assert_cmpuint (count_in (fixture, "interrupted"), ==, 2);
+    hide_three (fixture, false);
+    wait_until_stored (fixture);
+    g_assert_true (exists (fixture, "truncated", &attr));
+    assert_content (fixture, attr.ino, (const uint8_t *) "first content", 13);
+    g_assert_true (exists (fixture, "rewritten", &attr));
+    assert_content (fixture, attr.ino, (const uint8_t *) "first content", 13);
+    wait_until_staging_is_empty (fixture);
+    g_assert_cmpuint (count_rows (fixture), ==, 0);
+}
+
 /* What takes the place of another file before it is closed. */
 static void rename_before_close (Fixture *fixture)
 {
@@ -354,6 +385,7 @@ int main (int argc, char **argv)
     ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
     ADD ("bytes-go-after-their-name-is-gone-for-good", async, test_crash_after_unlink);
     ADD ("crash-before-the-inode-is-durable-keeps-bytes-apart", NULL, test_crash_before_the_inode_is_durable);
+    ADD ("crash-while-replacing-what-was-closed-keeps-that", async, test_crash_while_replacing);
     ADD ("crash-after-a-rename-before-close-keeps-the-content", NULL, test_rename_before_close);
     ADD ("crash-with-an-open-unlinked-file-leaves-nothing", NULL, test_crash_with_open_unlinked);
     ADD ("stop-does-not-take-half-a-file-for-a-whole-one", NULL, test_stop_in_the_middle_of_a_file);

@@ -278,6 +278,34 @@ static void test_async (Fixture *fixture, gconstpointer data)
     assert_content (fixture, ino, bytes, 100000);
 }
 
+/* Until a writer closes what takes its place, what was closed before cannot be stored, and that not instead. */
+static void test_wait_while_replacing (Fixture *fixture, gconstpointer data)
+{
+    uint64_t ino;
+    EcfsStaged *staged;
+    hide_three (fixture, true);
+    ino = store (fixture, "file", "first", 5);
+    g_assert_cmpint (open_file (fixture, ino, true, &staged), ==, 0);
+    put (staged, "half", 4, 0);
+    g_assert_cmpuint (count_in (fixture, "staging"), ==, 2);
+    hide_three (fixture, false);
+    Answer *waiting = answer_new ();
+    ecfs_staged_wait (fixture->archive, ino, true, done, waiting);
+    uint64_t other = store (fixture, "other", "other", 5);
+    Answer *behind = answer_new (); /* what comes after it gets its turn */
+    ecfs_staged_wait (fixture->archive, other, true, done, behind);
+    g_assert_cmpint (code_of (behind, NULL), ==, 0);
+    assert_content (fixture, ino, (const uint8_t *) "", 0);
+    put (staged, " and half", 9, 4);
+    g_assert_cmpint (flush (staged), ==, 0);
+    g_assert_cmpuint (count_in (fixture, "staging"), ==, 1);
+    ecfs_staged_release (staged);
+    g_assert_cmpint (code_of (waiting, NULL), ==, 0);
+    assert_content (fixture, ino, (const uint8_t *) "half and half", 13);
+    wait_until_staging_is_empty (fixture);
+    g_assert_cmpuint (count_rows (fixture), ==, 0);
+}
+
 static void write_once (EcfsConfig *config)
 {
     config->rewrite_deny = true;
@@ -311,7 +339,7 @@ static void test_limits (Fixture *fixture, gconstpointer data)
     EcfsStaged *staged;
     g_assert_cmpint (open_file (fixture, ino, false, &staged), ==, EPERM);
     g_assert_cmpint (open_file (fixture, ino, true, &staged), ==, 0);
-    g_assert_false (ecfs_staged_change_begin (staged, 5001, &error));
+    g_assert_false (ecfs_staged_change_begin (staged, 0, 5001, &error));
     g_assert_cmpint (ecfs_errno (error), ==, ENOSPC);
     put (staged, bytes, 1500, 0);
     g_assert_cmpint (flush (staged), ==, 0);
@@ -407,6 +435,7 @@ int main (int argc, char **argv)
     ADD ("what-is-not-full-may-be-changed", NULL, test_change_of_what_is_not_full);
     ADD ("hurry-leaves-the-upload-behind", NULL, test_hurry);
     ADD ("async-needs-no-endpoint", async, test_async);
+    ADD ("wait-does-not-store-half-of-what-replaces-closed-content", async, test_wait_while_replacing);
     ADD ("write-once-refuses-changes", write_once, test_write_once);
     ADD ("limits-are-kept", tight, test_limits);
     ADD ("copy-up-keeps-bytes-and-holes", NULL, test_copy_up);

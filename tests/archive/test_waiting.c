@@ -28,7 +28,7 @@ static bool put_more (EcfsStaged *staged, const void *bytes, size_t size, uint64
 {
     put (staged, bytes, size, offset);
     g_autoptr (GError) error = NULL;
-    g_assert_true (ecfs_staged_change_begin (staged, 0, &error));
+    g_assert_true (ecfs_staged_change_begin (staged, offset + size, 0, &error));
     return ecfs_staged_change_end (staged, 0, 0, 1);
 }
 
@@ -42,7 +42,7 @@ static Answer *pause_writer (EcfsStaged *staged)
 static int begin_code (EcfsStaged *staged, uint64_t size)
 {
     g_autoptr (GError) error = NULL;
-    if (ecfs_staged_change_begin (staged, size, &error))
+    if (ecfs_staged_change_begin (staged, UINT64_MAX, size, &error))
         (void) ecfs_staged_change_end (staged, 0, 0, 1); /* nothing is written */
     return ecfs_errno (error);
 }
