@@ -79,7 +79,7 @@ static void consider_sums (const Choice *self, EcfsPackets *best, double *least)
     const EcfsPackets *equations = self->code->equations;
     unsigned m = self->code->base.n - self->code->base.k;
     EcfsPackets sum = {{0}};
-    for (uint32_t i = 1; i < 1u << m && m <= ALL_SUMS_M; i++) { /* in Gray's order: one comes or goes at a time */
+    for (uint32_t i = 1; m <= ALL_SUMS_M && i < 1u << m; i++) { /* in Gray's order: one comes or goes at a time */
         sum = sum_of (&sum, &equations[__builtin_ctz (i)]);
         consider (self, &sum, best, least);
     }
