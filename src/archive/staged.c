@@ -342,8 +342,9 @@ static void moved_locked (EcfsStaged *self, int64_t mtime_ns) ECFS_REQUIRES (sel
         ecfs_cond_broadcast (&self->table->progress);
     self->generation++;
     self->durable_failed = false;
+    if (mtime_ns != self->mtime_ns) /* else nothing was changed */
+        self->ctime_ns = MAX (self->ctime_ns, mtime_ns);
     self->mtime_ns = mtime_ns;
-    self->ctime_ns = MAX (self->ctime_ns, ecfs_staged_now_ns ());
 }
 
 bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns)
