@@ -69,16 +69,17 @@ static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t
 
 /* Opening */
 
-static bool may_rewrite (EcfsStaged *self, uint64_t size, bool truncate, GError **error)
+/* Holes are not copied up. */
+static bool may_rewrite (EcfsStaged *self, uint64_t size, uint64_t data_bytes, bool truncate, GError **error)
 {
     const EcfsConfig *config = ecfs_archive_config (self->table->archive);
     if (size > 0 && config->rewrite_deny)
         return ecfs_fail (error, EPERM, "inode %" PRIu64 ": this archive is write-once (rewrite = deny)", self->ino);
-    if (!truncate && size > config->rewrite_max)
+    if (!truncate && data_bytes > config->rewrite_max)
         return ecfs_fail (error, EPERM,
                           "inode %" PRIu64 ": its %" PRIu64
                           " bytes are more than may be changed in place (rewrite_max)",
-                          self->ino, size);
+                          self->ino, data_bytes);
     return true;
 }
 
@@ -114,7 +115,8 @@ static bool begin_file (EcfsStaged *self, bool truncate, GError **error)
     if (!S_ISREG (attr.mode))
         return ecfs_fail (error, S_ISDIR (attr.mode) ? EISDIR : EINVAL, "inode %" PRIu64 " is no regular file",
                           self->ino);
-    if (!may_rewrite (self, attr.size, truncate, error) || !has_room (self, truncate ? 0 : attr.size, error))
+    if (!may_rewrite (self, attr.size, attr.data_bytes, truncate, error) ||
+        !has_room (self, truncate ? 0 : attr.data_bytes, error))
         return false;
     ecfs_autofd fd = create_file (self, truncate, error);
     if (fd < 0)
@@ -241,7 +243,7 @@ void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
         ecfs_staged_insert_locked (table, self);
         ecfs_workers_push (table->copiers, open_job, self);
     }
-    bool admitted = join && (self->n_writers > 0 || may_rewrite (self, self->size, true, &error));
+    bool admitted = join && (self->n_writers > 0 || may_rewrite (self, self->size, 0, true, &error));
     if (!join)
         g_queue_push_tail (&self->openers, opener);
     if (admitted) {

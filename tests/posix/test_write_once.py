@@ -133,6 +133,11 @@ def test_rewrite_max_is_about_changing_in_place(place):
     with opened(small, os.O_WRONLY | os.O_APPEND) as fd:
         os.write(fd, b"more")
     assert read(small) == DATA[:100_000] + b"more"
+    with opened(mounted.path / "sparse", os.O_CREAT | os.O_WRONLY) as fd:  # holes are not copied up
+        os.pwrite(fd, b"far", 1 << 30)
+    with opened(mounted.path / "sparse", os.O_RDWR) as fd:
+        os.pwrite(fd, b"near", 0)
+        assert os.pread(fd, 5, 0) == b"near\0" and os.pread(fd, 5, (1 << 30) - 1) == b"\0far"
     write(path, b"all new")
     assert read(path) == b"all new"
     write(path, DATA)
