@@ -229,7 +229,7 @@ static bool is_better (const Properties *a, const Properties *b, double resoluti
     return a->n_edges < b->n_edges;
 }
 
-static void print_row (const Candidate *self)
+static void print_row (const Candidate *self, gint64 seed)
 {
     const Properties *properties = &self->properties;
     bool exact = properties->distance.at_least == properties->distance.at_most;
@@ -242,7 +242,7 @@ static void print_row (const Candidate *self)
         else
             printf ("%" G_GINT64_MODIFIER "x", self->patterns[i][0]);
     }
-    printf ("\"}, /* %u edges */\n", properties->n_edges);
+    printf ("\"}, /* %u edges, seed %" G_GINT64_FORMAT " */\n", properties->n_edges, seed);
     fflush (stdout);
 }
 
@@ -280,7 +280,7 @@ static void search (unsigned k, unsigned m, const Options *options)
         if (!is_better (&now.properties, &best.properties, resolution))
             continue;
         best = now;
-        print_row (&best);
+        print_row (&best, options->seed);
     }
 }
 
