@@ -125,6 +125,8 @@ struct EcfsEndpoint {
     Meter write_meter;
     uint64_t queued_bytes;
     int64_t rtt_us;
+    EcfsEndpointSpace space; /* as told last, … */
+    uint64_t space_written;  /* … when this had been written in all */
     Silences silences[ECFS_N_OWES];
 };
 

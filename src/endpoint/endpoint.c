@@ -247,7 +247,10 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
         .queued_bytes = self->queued_bytes,
         .read_bytes = self->read_meter.total,
         .written_bytes = self->write_meter.total,
+        .space = self->space,
     };
+    uint64_t since = self->write_meter.total - self->space_written;
+    ret_health->space.free_bytes -= MIN (since, self->space.free_bytes);
     ecfs_mutex_unlock (&self->lock);
 }
 

@@ -102,6 +102,14 @@ const char *ecfs_endpoint_url (const EcfsEndpoint *self);
 /** Protocol features; complete only after the first connect. */
 unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self);
 
+/* What an endpoint told of the file system that it is on. */
+typedef struct EcfsEndpointSpace {
+    bool asked;          /* it answered ecfs_endpoint_space () since it was started, … */
+    bool told;           /* … with figures; otherwise it cannot tell */
+    uint64_t free_bytes; /* what may still be written: as told last, less what was written since */
+    uint64_t device;     /* equal for endpoints on one file system, as far as that can be seen; 0: not known */
+} EcfsEndpointSpace;
+
 typedef struct EcfsEndpointHealth {
     bool connected;          /* at least one connection was made and works */
     bool down;               /* requests fail at once */
@@ -114,6 +122,7 @@ typedef struct EcfsEndpointHealth {
     uint64_t queued_bytes;  /* of reads begun and not yet delivered */
     uint64_t read_bytes;    /* in all since start */
     uint64_t written_bytes; /* in all since start */
+    EcfsEndpointSpace space;
 } EcfsEndpointHealth;
 
 /** A snapshot; ecfs_endpoint_health_clear () when done with it. Thread-safe. */

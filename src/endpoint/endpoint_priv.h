@@ -111,7 +111,7 @@ typedef enum EcfsRequestKind {
     ECFS_REQUEST_WRITE,   /* ecfs_request_pull () → ecfs_request_acknowledge (); commits at ECFS_PULL_END */
     ECFS_REQUEST_REMOVE,  /* a file; ENOENT when absent */
     ECFS_REQUEST_SIZE,    /* finish with the value */
-    ECFS_REQUEST_SPACE,   /* finish with the value */
+    ECFS_REQUEST_SPACE,   /* ecfs_request_finish_space (); ENOTSUP: it cannot tell */
     ECFS_REQUEST_LIST,    /* ecfs_request_listed (); a directory that is absent is an empty list */
     ECFS_REQUEST_MARK,    /* store text as ECFS_MARKER_NAME in the root: replacing, or with create EEXIST */
     ECFS_REQUEST_EXAMINE, /* read ECFS_MARKER_NAME, at most ECFS_MARKER_MAX_SIZE → ecfs_request_finish_marker () */
@@ -144,7 +144,8 @@ struct EcfsStream {
     GQueue lent;       /* chunks pulled and not yet released */
     uint64_t pulled;
     uint64_t acknowledged;
-    uint64_t delivered; /* bytes of ranges */
+    uint64_t delivered;      /* bytes of ranges */
+    uint64_t written_before; /* space: what the endpoint had been sent when it was asked */
 
     /* core, atomic */
     atomic_uint n_refs;
@@ -185,6 +186,12 @@ void ecfs_request_listed (EcfsStream *request, const char *name, uint64_t size, 
 
 /** Ends the request: NULL @error is success. @error is taken. The request must not be touched afterwards. */
 void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error);
+
+/**
+ * Ends a space request: bytes that may still be written, and a text that is the same for endpoints on the same file
+ * system and for no others (NULL: that cannot be told).
+ */
+void ecfs_request_finish_space (EcfsStream *request, uint64_t free_bytes, const char *device);
 
 /** Ends an examine request with what the marker file holds; the core parses it. */
 void ecfs_request_finish_marker (EcfsStream *request, const char *text, size_t size);

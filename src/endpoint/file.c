@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -466,10 +467,13 @@ static void serve_size (FileConnection *self, EcfsStream *request)
 static void serve_space (FileConnection *self, EcfsStream *request)
 {
     struct statvfs status;
-    if (fstatvfs (self->root_fd, &status) != 0)
+    struct stat root;
+    if (fstatvfs (self->root_fd, &status) != 0 || fstat (self->root_fd, &root) != 0) {
         ecfs_request_fail (request, errno, "%s: %s", self->root, g_strerror (errno));
-    else
-        ecfs_request_finish (request, (uint64_t) status.f_bavail * status.f_frsize, NULL);
+        return;
+    }
+    g_autofree char *device = g_strdup_printf ("device %" PRIu64, (uint64_t) root.st_dev);
+    ecfs_request_finish_space (request, (uint64_t) status.f_bavail * status.f_frsize, device);
 }
 
 /* Lists what is in @dir_fd (taken), whose name is @prefix. Returns 0 or an errno. */

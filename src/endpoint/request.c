@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <xxhash.h>
 
 /* Bytes lent by a source. */
 typedef struct Chunk {
@@ -107,6 +108,7 @@ void ecfs_request_submit (EcfsStream *request)
     if (error != NULL) {
         ecfs_request_end_locked (self, request, error);
     } else {
+        request->written_before = self->write_meter.total;
         self->queued_bytes += ecfs_request_range_bytes (request);
         request->holder = &self->queue;
         g_queue_push_tail_link (&self->queue, &request->link);
@@ -315,6 +317,24 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
     g_clear_error (&error);
 }
 
+static void note_space (EcfsStream *request, const EcfsEndpointSpace *space)
+{
+    EcfsEndpoint *self = request->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    self->space = *space;
+    self->space_written = request->written_before;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_request_finish_space (EcfsStream *request, uint64_t free_bytes, const char *device)
+{
+    EcfsEndpointSpace space = {.asked = true, .told = true, .free_bytes = free_bytes};
+    if (device != NULL)
+        space.device = MAX (XXH3_64bits (device, strlen (device)), 1); /* 0 means none */
+    note_space (request, &space);
+    ecfs_request_finish (request, free_bytes, NULL);
+}
+
 void ecfs_request_finish_marker (EcfsStream *request, const char *text, size_t size)
 {
     GError *error = NULL;
@@ -343,5 +363,7 @@ void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...)
     va_start (args, format);
     GError *error = g_error_new_valist (ECFS_ERROR, code, format, args);
     va_end (args);
+    if (request->kind == ECFS_REQUEST_SPACE && code == ENOTSUP) /* what cannot be had now stays as it was */
+        note_space (request, &(EcfsEndpointSpace){.asked = true});
     ecfs_request_finish (request, 0, error);
 }

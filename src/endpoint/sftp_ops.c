@@ -1,6 +1,7 @@
 /* The operations over SFTP that move no stripes: remove, size, space, list, examine. */
 #include "endpoint/sftp_priv.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -66,18 +67,31 @@ void ecfs_sftp_size_begin (EcfsSftp *self, EcfsStream *request)
     ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, op, on_size, op), path);
 }
 
+/* Accounts on one host may share a file system; its identity and size together are rarely those of another. */
+static void finish_space (EcfsSftp *self, EcfsSftpOp *op, const EcfsSftpSpace *space)
+{
+    EcfsStream *request = g_steal_pointer (&op->request);
+    if (request == NULL)
+        return;
+    request->driver_data = NULL;
+    g_autofree char *device = g_strdup_printf ("host %s, file system %" PRIx64 " of %" PRIu64 " bytes",
+                                               self->config->host, space->fsid, space->total_bytes);
+    ecfs_request_finish_space (request, space->free_bytes, space->fsid != 0 ? device : NULL);
+}
+
 static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
-    uint64_t free_bytes = 0;
-    GError *error = NULL;
-    if (reply->type != ECFS_SFTP_EXTENDED_REPLY)
-        error = ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, self->config->root);
-    else if (ecfs_sftp_parse_statvfs (reply, &free_bytes) != 0)
+    EcfsSftpOp *op = data;
+    EcfsSftpSpace space;
+    if (reply->type == ECFS_SFTP_EXTENDED_REPLY && ecfs_sftp_parse_statvfs (reply, &space) == 0) {
+        finish_space (self, op, &space);
+    } else if (reply->type == ECFS_SFTP_EXTENDED_REPLY) {
         ecfs_sftp_break (self, EPROTO, "the server's answer to statvfs makes no sense");
-    if (self->broken == NULL)
-        ecfs_sftp_op_finish (self, data, free_bytes, error);
-    else
-        g_clear_error (&error);
+    } else if (op->request != NULL) {
+        EcfsStream *request = g_steal_pointer (&op->request);
+        request->driver_data = NULL;
+        ecfs_request_fail (request, ENOTSUP, "%s: the server does not tell its free space", self->config->root);
+    }
 }
 
 void ecfs_sftp_space_begin (EcfsSftp *self, EcfsStream *request)

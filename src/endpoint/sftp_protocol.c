@@ -351,18 +351,28 @@ int ecfs_sftp_parse_limits (const EcfsSftpReply *reply, EcfsSftpLimits *ret_limi
     return 0;
 }
 
-int ecfs_sftp_parse_statvfs (const EcfsSftpReply *reply, uint64_t *ret_free_bytes)
+static uint64_t bytes_of (uint64_t n_fragments, uint64_t fragment_bytes)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow (n_fragments, fragment_bytes, &bytes) ? UINT64_MAX : bytes;
+}
+
+int ecfs_sftp_parse_statvfs (const EcfsSftpReply *reply, EcfsSftpSpace *ret_space)
 {
     Input in = {.at = reply->rest, .left = reply->rest_bytes};
     (void) take (&in, 8); /* f_bsize */
     uint64_t fragment_bytes = take_number (&in, 8);
-    (void) take (&in, 16); /* f_blocks, f_bfree */
+    uint64_t n_blocks = take_number (&in, 8);
+    (void) take (&in, 8); /* f_bfree */
     uint64_t n_available = take_number (&in, 8);
-    (void) take (&in, 48);
+    (void) take (&in, 24); /* f_files, f_ffree, f_favail */
+    uint64_t fsid = take_number (&in, 8);
+    (void) take (&in, 16); /* f_flag, f_namemax */
     if (in.bad || reply->type != ECFS_SFTP_EXTENDED_REPLY)
         return -EPROTO;
-    if (__builtin_mul_overflow (fragment_bytes, n_available, ret_free_bytes))
-        *ret_free_bytes = UINT64_MAX;
+    *ret_space = (EcfsSftpSpace){.free_bytes = bytes_of (n_available, fragment_bytes),
+                                 .total_bytes = bytes_of (n_blocks, fragment_bytes),
+                                 .fsid = fsid};
     return 0;
 }
 

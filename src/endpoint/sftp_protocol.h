@@ -141,8 +141,14 @@ int ecfs_sftp_parse_reply (const uint8_t *packet, size_t packet_bytes, EcfsSftpR
 int ecfs_sftp_next_name (EcfsSftpReply *reply, EcfsSftpName *ret_name);
 /** The body of an EXTENDED_REPLY to limits@openssh.com. */
 int ecfs_sftp_parse_limits (const EcfsSftpReply *reply, EcfsSftpLimits *ret_limits);
-/** The body of an EXTENDED_REPLY to statvfs@openssh.com: bytes that the account may still use. */
-int ecfs_sftp_parse_statvfs (const EcfsSftpReply *reply, uint64_t *ret_free_bytes);
+typedef struct EcfsSftpSpace {
+    uint64_t free_bytes; /* that the account may still use */
+    uint64_t total_bytes;
+    uint64_t fsid; /* 0: the server's system has none */
+} EcfsSftpSpace;
+
+/** The body of an EXTENDED_REPLY to statvfs@openssh.com. */
+int ecfs_sftp_parse_statvfs (const EcfsSftpReply *reply, EcfsSftpSpace *ret_space);
 
 /* What was asked, for ecfs_sftp_errno (): OpenSSH answers most failures with a plain "failure". */
 typedef enum EcfsSftpOperation {

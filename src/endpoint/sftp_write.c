@@ -250,9 +250,9 @@ static void is_not_full (SftpWrite *write)
 
 static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
-    uint64_t free_bytes;
-    if (reply->type != ECFS_SFTP_EXTENDED_REPLY || ecfs_sftp_parse_statvfs (reply, &free_bytes) != 0 ||
-        free_bytes >= FULL_BELOW)
+    EcfsSftpSpace space;
+    if (reply->type != ECFS_SFTP_EXTENDED_REPLY || ecfs_sftp_parse_statvfs (reply, &space) != 0 ||
+        space.free_bytes >= FULL_BELOW)
         is_not_full (data);
 }
 

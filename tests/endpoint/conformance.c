@@ -507,6 +507,16 @@ static void test_space (Fixture *self, gconstpointer row)
     ecfs_endpoint_space_wait (self->endpoint, &bytes, &error);
     g_assert_no_error (error);
     g_assert_cmpuint (bytes, >, MIB);
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (self->endpoint, &health);
+    g_assert_true (health.space.asked && health.space.told);
+    g_assert_cmpuint (health.space.free_bytes, ==, bytes);
+    ecfs_endpoint_health_clear (&health);
+    g_autofree uint8_t *content = test_bytes (MIB, 11);
+    store (self, "ab/space", content, MIB);
+    ecfs_endpoint_health (self->endpoint, &health); /* what was written since is gone */
+    g_assert_cmpuint (health.space.free_bytes, ==, bytes - MIB);
+    ecfs_endpoint_health_clear (&health);
 }
 
 static void test_health (Fixture *self, gconstpointer row)

@@ -209,7 +209,7 @@ static void begin (Store *self, EcfsStream *request)
             finish (request, 0, errno);
         break;
     case ECFS_REQUEST_SPACE:
-        finish (request, UINT64_C (1) << 40, 0);
+        ecfs_request_finish_space (request, UINT64_C (1) << 40, NULL);
         break;
     case ECFS_REQUEST_LIST:
         list_below (request, path, request->name);

@@ -143,6 +143,30 @@ static void finds_extensions (void)
     g_assert_cmpint (ecfs_sftp_parse_version (old->data, old->len, &extensions), ==, -EPROTO);
 }
 
+static void parses_what_statvfs_tells (void)
+{
+    uint8_t packet[9 + 88] = {0, 0, 0, 5 + 88, ECFS_SFTP_EXTENDED_REPLY, 0, 0, 0, 7};
+    uint8_t *body = packet + 9; /* 11 numbers of 8 bytes, big-endian */
+    body[8 + 6] = 16;           /* f_frsize 4096 */
+    body[16 + 7] = 200;         /* f_blocks */
+    body[24 + 7] = 150;         /* f_bfree */
+    body[32 + 7] = 100;         /* f_bavail */
+    body[64] = 1;               /* f_fsid */
+    body[64 + 7] = 2;
+    EcfsSftpReply reply;
+    EcfsSftpSpace space;
+    g_assert_cmpint (ecfs_sftp_parse_reply (packet, sizeof packet, &reply), ==, 0);
+    g_assert_cmpint (ecfs_sftp_parse_statvfs (&reply, &space), ==, 0);
+    g_assert_cmpuint (space.free_bytes, ==, 100 * 4096);
+    g_assert_cmpuint (space.total_bytes, ==, 200 * 4096);
+    g_assert_cmpuint (space.fsid, ==, UINT64_C (0x0100000000000002));
+    body[32] = 0xff; /* more than 64 bits of bytes */
+    g_assert_cmpint (ecfs_sftp_parse_statvfs (&reply, &space), ==, 0);
+    g_assert_cmpuint (space.free_bytes, ==, UINT64_MAX);
+    reply.rest_bytes--;
+    g_assert_cmpint (ecfs_sftp_parse_statvfs (&reply, &space), ==, -EPROTO);
+}
+
 static void turns_status_into_errno_by_operation (void)
 {
     g_assert_cmpint (ecfs_sftp_errno (ECFS_SFTP_FAILURE, ECFS_SFTP_ON_WRITE), ==, ENOSPC);
@@ -165,6 +189,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/sftp-protocol/refuses-what-makes-no-sense", refuses_what_makes_no_sense);
     g_test_add_func ("/sftp-protocol/bounds-packets", bounds_packets);
     g_test_add_func ("/sftp-protocol/finds-extensions", finds_extensions);
+    g_test_add_func ("/sftp-protocol/parses-what-statvfs-tells", parses_what_statvfs_tells);
     g_test_add_func ("/sftp-protocol/turns-status-into-errno-by-operation", turns_status_into_errno_by_operation);
     return g_test_run ();
 }

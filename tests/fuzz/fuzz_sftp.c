@@ -15,11 +15,11 @@ static void parse_reply (const uint8_t *bytes, size_t size)
         return;
     EcfsSftpName name;
     EcfsSftpLimits limits;
-    uint64_t free_bytes;
+    EcfsSftpSpace space;
     if (reply.handle.size > ECFS_SFTP_MAX_HANDLE || reply.rest_bytes > size || reply.text_bytes > size)
         abort ();
     (void) ecfs_sftp_parse_limits (&reply, &limits);
-    (void) ecfs_sftp_parse_statvfs (&reply, &free_bytes);
+    (void) ecfs_sftp_parse_statvfs (&reply, &space);
     while (ecfs_sftp_next_name (&reply, &name) == 0)
         if (name.name < (const char *) bytes || name.name + name.name_bytes > (const char *) bytes + size)
             abort ();
