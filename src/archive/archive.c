@@ -280,6 +280,12 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     return true;
 }
 
+void ecfs_archive_keep_space (EcfsArchive *self)
+{
+    if (self->maintenance == NULL)
+        self->maintenance = ecfs_maintenance_start (self);
+}
+
 void ecfs_archive_stop (EcfsArchive *self)
 {
     atomic_store (&self->stopping, true);
@@ -459,11 +465,4 @@ bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLa
                           object->id);
     *ret_layout = layout;
     return true;
-}
-
-void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space)
-{
-    ecfs_mutex_lock (&self->lock);
-    *ret_space = self->space;
-    ecfs_mutex_unlock (&self->lock);
 }

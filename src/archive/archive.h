@@ -116,11 +116,19 @@ char *ecfs_file_state_text (const EcfsFileState *state);
 char *ecfs_archive_brief (EcfsArchive *self);
 
 typedef struct EcfsArchiveSpace {
-    uint64_t total; /* bytes of user data that the archive could hold: what placements allow, times k/n */
-    uint64_t free;
+    uint64_t total; /* bytes of content: what is stored and what is free */
+    uint64_t free;  /* bytes of content that fit with the archive's code, as stripes are placed now */
+    uint64_t n_inodes;
+    uint64_t free_inodes; /* that the catalog has room for on the local disk, at least about */
 } EcfsArchiveSpace;
 
-/** From figures that are at most a minute old; never waits for an endpoint. Zeros until the first are in. */
+/**
+ * From figures that are asked for behind four times a minute, less what was written since; never waits for an
+ * endpoint. Nothing is free until the first are in.
+ */
 void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space);
+
+/** Has these figures kept for an archive that is open READONLY, too. After start; stop ends it. */
+void ecfs_archive_keep_space (EcfsArchive *self);
 
 #endif

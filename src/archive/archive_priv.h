@@ -29,15 +29,16 @@ struct EcfsArchive {
     EcfsWorkers *commits;         /* between start and stop */
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
     EcfsStagedTable *staged;      /* belongs to staged.c */
-    EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly */
+    EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
     atomic_bool stopping;         /* attempts end with ECANCELED */
 
     EcfsMutex lock;
-    GHashTable *codecs;     /* code → EcfsCodec, kept until free; guarded by lock */
-    GHashTable *pins;       /* EcfsUuid of objects that are open → number of times; guarded by lock */
-    EcfsArchiveSpace space; /* guarded by lock */
-    EcfsRevival *revival;   /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
-    int64_t revived_us;     /* when that was done last; guarded by lock */
+    GHashTable *codecs;        /* code → EcfsCodec, kept until free; guarded by lock */
+    GHashTable *pins;          /* EcfsUuid of objects that are open → number of times; guarded by lock */
+    uint64_t foretold_bytes;   /* of content that fits, … ; guarded by lock */
+    uint64_t foretold_content; /* … when this much was stored; guarded by lock */
+    EcfsRevival *revival;      /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
+    int64_t revived_us;        /* when that was done last; guarded by lock */
 };
 
 #define ECFS_LOCK_NAME "lock"
@@ -63,6 +64,17 @@ bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLa
  * already; not when that was done within the last second. Blocks for three seconds at most.
  */
 void ecfs_archive_revive_endpoints (EcfsArchive *self);
+
+/** Small numbers, equal for endpoints in one zone. */
+unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position);
+/** Stripes of one object that an endpoint may hold. */
+unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, unsigned n);
+/** What each endpoint has free for itself, as placement wants it; n_endpoints numbers. */
+void ecfs_archive_rooms (const EcfsArchive *self, uint64_t *ret_rooms);
+/** A number that changes when other endpoints take stripes than before, or have other room. */
+uint64_t ecfs_archive_space_state (const EcfsArchive *self);
+/** Finds out from what endpoints told how much content fits. */
+void ecfs_archive_foretell (EcfsArchive *self);
 
 /** Deletes what is due and keeps the figures of free space, behind. */
 EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);

@@ -6,8 +6,9 @@
 
 #include <unistd.h>
 
-#define HOLE_MIN_BYTES 65536 /* shorter holes are stored as zeros: an extent costs more */
-#define EXTENTS_MAX    4096
+#define HOLE_MIN_BYTES    65536 /* shorter holes are stored as zeros: an extent costs more */
+#define EXTENTS_MAX       4096
+#define STRIPE_MORE_BYTES 65536 /* header, tags and footer of a stripe, and what its file takes beside */
 
 /* One object of an attempt. */
 typedef struct Part {
@@ -116,23 +117,19 @@ static const EcfsCodec *choose_codec (Attempt *self, uint64_t bytes, GError **er
     return ecfs_archive_codec (archive, small, error);
 }
 
-static unsigned zone_number (const EcfsArchive *archive, size_t position)
-{
-    unsigned zone = 0;
-    while (strcmp (archive->endpoints[zone].zone, archive->endpoints[position].zone) != 0)
-        zone++;
-    return zone;
-}
-
 /* The archive's endpoints as placement sees them, with what this object already has there. Endpoints that may well
  * fail are places only with @doubtful. */
 static EcfsPlace *make_places (const Attempt *self, bool doubtful)
 {
     const EcfsArchive *archive = self->archive;
     EcfsPlace *places = g_new0 (EcfsPlace, MAX (archive->n_endpoints, 1));
+    g_autofree uint64_t *rooms = g_new0 (uint64_t, archive->n_endpoints + 1);
+    uint64_t needed = self->part->row->size / ecfs_codec_k (self->codec) + STRIPE_MORE_BYTES;
+    ecfs_archive_rooms (archive, rooms);
     for (size_t i = 0; i < archive->n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
-        places[i].zone = zone_number (archive, i);
+        places[i].room = rooms[i] < needed ? 0 : rooms[i];
+        places[i].zone = ecfs_archive_zone_number (archive, i);
         if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE ||
             (i < ECFS_CODEC_MAX_N && self->tried[i]))
             continue;
@@ -153,15 +150,6 @@ static uint64_t random_u64 (void)
     uint64_t value;
     memcpy (&value, uuid.bytes, sizeof value);
     return value >> 1; /* SQLite's integers are signed */
-}
-
-static unsigned most_per_endpoint (const Attempt *self)
-{
-    const EcfsArchive *archive = self->archive;
-    if (!archive->config->allow_double || archive->n_endpoints == 0)
-        return 1;
-    unsigned n = ecfs_codec_n (self->codec);
-    return (unsigned) ((n + archive->n_endpoints - 1) / archive->n_endpoints);
 }
 
 /* Whether what was @found is enough to go on with; @n_without stripes found no place. */
@@ -185,10 +173,11 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
     unsigned n = ecfs_codec_n (self->codec);
     size_t found[ECFS_CODEC_MAX_N];
     size_t n_places = self->archive->n_endpoints;
-    uint64_t rotation = random_u64 ();
+    unsigned most = ecfs_archive_most_per_endpoint (self->archive, n);
+    uint64_t lot = random_u64 ();
     for (int doubtful = 0; doubtful <= (int) doubtful_too; doubtful++) {
         g_autofree EcfsPlace *places = make_places (self, doubtful);
-        unsigned n_without = ecfs_place (places, n_places, wanted, n, most_per_endpoint (self), rotation, found);
+        unsigned n_without = ecfs_place (places, n_places, wanted, n, most, lot, found);
         if (found_suffices (self, found, n_without))
             break;
     }

@@ -12,29 +12,22 @@ struct EcfsMaintenance {
     EcfsArchive *archive;
     pthread_t thread;
     EcfsMutex lock;
-    EcfsCond wake;        /* guarded by lock */
-    bool stopping;        /* guarded by lock */
-    unsigned n_asked;     /* space requests under way; guarded by lock */
-    bool space_moved;     /* answers came that are not counted yet; guarded by lock */
-    uint64_t *free_bytes; /* per endpoint, UINT64_MAX unknown; guarded by lock */
+    EcfsCond wake;
+    bool stopping;         /* guarded by lock */
+    unsigned n_asked;      /* space requests under way; guarded by lock */
+    int64_t next_space_us; /* the thread's, as the next */
+    uint64_t space_state;
 };
-
-typedef struct SpaceAsked {
-    EcfsMaintenance *maintenance;
-    size_t position;
-} SpaceAsked;
 
 static void space_answered (void *user, uint64_t value, const GError *error)
 {
-    SpaceAsked *asked = user;
-    EcfsMaintenance *self = asked->maintenance;
+    EcfsMaintenance *self = user;
+    (void) value;
+    (void) error; /* the endpoint's health tells both */
     ecfs_mutex_lock (&self->lock);
-    self->free_bytes[asked->position] = error == NULL ? value : UINT64_MAX; /* no space figure is no failure */
     self->n_asked--;
-    self->space_moved = true;
     ecfs_cond_broadcast (&self->wake);
     ecfs_mutex_unlock (&self->lock);
-    g_free (asked);
 }
 
 static void ask_space (EcfsMaintenance *self)
@@ -43,53 +36,24 @@ static void ask_space (EcfsMaintenance *self)
     for (size_t i = 0; i < archive->n_endpoints; i++) {
         if (archive->endpoints[i].endpoint == NULL || archive->endpoints[i].state != ECFS_ENDPOINT_ACTIVE)
             continue;
-        SpaceAsked *asked = g_new (SpaceAsked, 1);
-        *asked = (SpaceAsked){.maintenance = self, .position = i};
         ecfs_mutex_lock (&self->lock);
         self->n_asked++;
         ecfs_mutex_unlock (&self->lock);
-        ecfs_endpoint_space (archive->endpoints[i].endpoint, space_answered, asked);
+        ecfs_endpoint_space (archive->endpoints[i].endpoint, space_answered, self);
     }
 }
 
-/* Whether `each` bytes can be put on n of the places at once, over and over, until they are used up. */
-static bool placeable (const uint64_t *free_bytes, size_t n_places, unsigned n, uint64_t each)
+/* Asks when it is time, and counts anew when something moved. */
+static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 {
-    uint64_t room = 0;
-    for (size_t i = 0; i < n_places; i++)
-        if (free_bytes[i] != UINT64_MAX)
-            room += MIN (free_bytes[i], each);
-    return room / n >= each;
-}
-
-/* The most bytes of user data that fit: the largest stripe total x with Σ min (free, x) ≥ n·x, times k. */
-static uint64_t usable_bytes (const uint64_t *free_bytes, size_t n_places, unsigned k, unsigned n)
-{
-    uint64_t low = 0, high = UINT64_C (1) << 55;
-    while (low < high) {
-        uint64_t middle = low + (high - low + 1) / 2;
-        if (placeable (free_bytes, n_places, n, middle))
-            low = middle;
-        else
-            high = middle - 1;
+    if (nobody_owes && ecfs_now_us () >= self->next_space_us) {
+        self->next_space_us = ecfs_now_us () + SPACE_PERIOD_US;
+        ask_space (self);
     }
-    return low * k;
-}
-
-static void update_space (EcfsMaintenance *self)
-{
-    EcfsArchive *archive = self->archive;
-    EcfsTotals totals = {0};
-    const EcfsCodec *codec = ecfs_archive_codec (archive, archive->config->code, NULL);
-    if (codec == NULL || !ecfs_catalog_totals (archive->catalog, &totals, NULL))
-        return; /* the figures stay as they were: whoever uses the catalog meets and tells the error */
-    ecfs_mutex_lock (&self->lock);
-    uint64_t free_bytes =
-        usable_bytes (self->free_bytes, archive->n_endpoints, ecfs_codec_k (codec), ecfs_codec_n (codec));
-    ecfs_mutex_unlock (&self->lock);
-    ecfs_mutex_lock (&archive->lock);
-    archive->space = (EcfsArchiveSpace){.free = free_bytes, .total = free_bytes + totals.content_bytes};
-    ecfs_mutex_unlock (&archive->lock);
+    uint64_t state = ecfs_archive_space_state (self->archive);
+    if (state != self->space_state)
+        ecfs_archive_foretell (self->archive);
+    self->space_state = state;
 }
 
 static bool is_up (const EcfsArchiveEndpoint *endpoint)
@@ -177,27 +141,25 @@ static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoin
     return n_deleted == DELETIONS_AT_ONCE;
 }
 
+static bool delete_all_due (EcfsArchive *archive)
+{
+    bool more = false;
+    for (size_t i = 0; i < archive->n_endpoints && !archive->readonly; i++)
+        more |= delete_due (archive, &archive->endpoints[i]);
+    return more;
+}
+
 static void *run (void *data)
 {
     EcfsMaintenance *self = data;
-    int64_t next_space_us = 0;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
-        bool idle = self->n_asked == 0;
-        bool space_moved = idle && self->space_moved;
-        self->space_moved = self->space_moved && !space_moved;
+        unsigned n_asked = self->n_asked;
         ecfs_mutex_unlock (&self->lock);
-        if (idle && ecfs_now_us () >= next_space_us) {
-            ask_space (self);
-            next_space_us = ecfs_now_us () + SPACE_PERIOD_US;
-        }
-        if (space_moved)
-            update_space (self);
-        bool more = false;
-        for (size_t i = 0; i < self->archive->n_endpoints; i++)
-            more |= delete_due (self->archive, &self->archive->endpoints[i]);
+        keep_space (self, n_asked == 0);
+        bool more = delete_all_due (self->archive);
         ecfs_mutex_lock (&self->lock);
-        bool answered = self->space_moved && self->n_asked == 0;
+        bool answered = self->n_asked < n_asked;
         if (!self->stopping && !more && !answered)
             (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + PAUSE_US);
     }
@@ -211,9 +173,6 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
     self->archive = archive;
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
-    self->free_bytes = g_new (uint64_t, MAX (archive->n_endpoints, 1));
-    for (size_t i = 0; i < archive->n_endpoints; i++)
-        self->free_bytes[i] = UINT64_MAX;
     int result = pthread_create (&self->thread, NULL, run, self);
     if (result != 0)
         g_error ("cannot start the maintenance thread: %s", g_strerror (result));
@@ -235,6 +194,5 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     ecfs_mutex_unlock (&self->lock);
     ecfs_cond_clear (&self->wake);
     ecfs_mutex_clear (&self->lock);
-    g_free (self->free_bytes);
     g_free (self);
 }

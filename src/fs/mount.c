@@ -252,6 +252,7 @@ static bool mount_and_serve (Mount *self, GError **error)
         return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
                           fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");
     ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
+    ecfs_archive_keep_space (self->fs.archive);
     if (!self->fs.readonly)
         self->control = ecfs_control_start (self->fs.archive, &ops, error);
     bool ok = (self->control != NULL || self->fs.readonly) && loop (self, error);

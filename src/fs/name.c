@@ -303,6 +303,9 @@ static void op_statfs (fuse_req_t req, fuse_ino_t ino)
                            .f_blocks = space.total / 4096,
                            .f_bfree = space.free / 4096,
                            .f_bavail = space.free / 4096,
+                           .f_files = space.n_inodes + space.free_inodes,
+                           .f_ffree = space.free_inodes,
+                           .f_favail = space.free_inodes,
                            .f_namemax = ECFS_NAME_MAX};
     fuse_reply_statfs (req, &disk);
 }

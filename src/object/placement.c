@@ -2,51 +2,162 @@
 
 #include <string.h>
 
-static unsigned held_in_zone (const EcfsPlace *places, size_t n_places, unsigned zone)
+#define N_BISECTIONS 50
+#define MAX_WEIGHT   1e9 /* of those that should have a stripe of every object */
+
+/* The places of one object, and by lot which of equals is taken. */
+typedef struct Placing {
+    EcfsPlace *places;
+    size_t n_places;
+    unsigned max_per_endpoint;
+    unsigned *zone_held; /* per place: stripes of the object in its zone */
+    double *weight;      /* per place: how it is drawn among equals */
+    uint64_t lot;
+} Placing;
+
+static void count_zones (Placing *self)
 {
-    unsigned n_held = 0;
-    for (size_t i = 0; i < n_places; i++)
-        if (places[i].zone == zone)
-            n_held += places[i].n_held;
-    return n_held;
+    for (size_t i = 0; i < self->n_places; i++) {
+        self->zone_held[i] = 0;
+        for (size_t j = 0; j < self->n_places; j++)
+            if (self->places[j].zone == self->places[i].zone)
+                self->zone_held[i] += self->places[j].n_held;
+    }
 }
 
-/* The place for one more stripe: least full zone, then least full endpoint, then the first from `start` on. */
-static size_t best_place (const EcfsPlace *places, size_t n_places, unsigned max_per_endpoint, size_t start)
+static void take (Placing *self, size_t place)
+{
+    self->places[place].n_held++;
+    for (size_t i = 0; i < self->n_places; i++)
+        self->zone_held[i] += self->places[i].zone == self->places[place].zone;
+}
+
+/* The next of the numbers that follow from a lot (splitmix64), in [0, 1). */
+static double draw (uint64_t *lot)
+{
+    uint64_t z = *lot += UINT64_C (0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C (0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C (0x94d049bb133111eb);
+    return (double) ((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+/* What an endpoint counts whose room is not known. */
+static double average_room (const EcfsPlace *places, size_t n_places)
+{
+    double sum = 0;
+    unsigned n_known = 0;
+    for (size_t i = 0; i < n_places; i++) {
+        if (!places[i].usable || places[i].room == ECFS_ROOM_UNKNOWN || places[i].room == 0)
+            continue;
+        sum += (double) places[i].room;
+        n_known++;
+    }
+    return n_known == 0 ? 1 : sum / n_known;
+}
+
+static double room_of (const EcfsPlace *place, double average)
+{
+    if (!place->usable)
+        return 0;
+    return place->room == ECFS_ROOM_UNKNOWN ? average : (double) place->room;
+}
+
+/* The largest x with Σ min (room, x) ≥ n·x: the room that every stripe of all objects can have together. */
+static double largest_share (const EcfsPlace *places, size_t n_places, unsigned n, double average)
+{
+    double low = 0, high = 0;
+    for (size_t i = 0; i < n_places; i++)
+        high += room_of (&places[i], average);
+    for (unsigned step = 0; step < N_BISECTIONS; step++) {
+        double middle = (low + high) / 2, sum = 0;
+        for (size_t i = 0; i < n_places; i++)
+            sum += MIN (room_of (&places[i], average), middle);
+        *(sum >= n * middle ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/*
+ * So that all become full together, an endpoint has to get a stripe of every object with the probability room / share.
+ * Its odds as weights of draws without putting back give very nearly that.
+ */
+static void weigh (Placing *self, unsigned n)
+{
+    double average = average_room (self->places, self->n_places);
+    double share = largest_share (self->places, self->n_places, n, average);
+    for (size_t i = 0; i < self->n_places; i++) {
+        double room = room_of (&self->places[i], average);
+        self->weight[i] = MIN (MAX (room, 1e-6 * average) / MAX (share - room, 1e-9 * average), MAX_WEIGHT);
+    }
+}
+
+/* < 0 where @a is better for one more stripe than @b, 0 where they are equal: not full, least full zone, endpoint. */
+static int compare (const Placing *self, size_t a, size_t b)
+{
+    const EcfsPlace *first = &self->places[a], *second = &self->places[b];
+    if ((first->room == 0) != (second->room == 0))
+        return first->room == 0 ? 1 : -1;
+    if (self->zone_held[a] != self->zone_held[b])
+        return self->zone_held[a] < self->zone_held[b] ? -1 : 1;
+    return (int) first->n_held - (int) second->n_held;
+}
+
+/* One of the best places, by lot; SIZE_MAX: there is none. */
+static size_t best_place (Placing *self)
 {
     size_t best = SIZE_MAX;
-    unsigned best_zone_held = 0;
-    for (size_t step = 0; step < n_places; step++) {
-        size_t i = (start + step) % n_places;
-        if (!places[i].usable || places[i].n_held >= max_per_endpoint)
+    double sum = 0;
+    for (size_t i = 0; i < self->n_places; i++) {
+        if (!self->places[i].usable || self->places[i].n_held >= self->max_per_endpoint)
             continue;
-        unsigned zone_held = held_in_zone (places, n_places, places[i].zone);
-        if (best != SIZE_MAX &&
-            (zone_held > best_zone_held || (zone_held == best_zone_held && places[i].n_held >= places[best].n_held)))
+        int order = best == SIZE_MAX ? -1 : compare (self, i, best);
+        if (order > 0)
             continue;
-        best = i;
-        best_zone_held = zone_held;
+        double weight = self->weight[i];
+        sum = order < 0 ? weight : sum + weight;
+        if (order < 0 || draw (&self->lot) * sum < weight) /* each stays with the probability that its weight gives */
+            best = i;
     }
     return best;
 }
 
-unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, unsigned n, unsigned max_per_endpoint,
-                     uint64_t rotation, size_t *ret_places)
+/* Moves what was found on by some stripes: else the first stripes, which hold data, went where most room is. */
+static void turn (size_t *found, unsigned n_found, uint64_t *lot)
 {
-    unsigned n_without = 0;
+    size_t turned[ECFS_CODEC_MAX_N];
+    unsigned by = n_found == 0 ? 0 : (unsigned) (draw (lot) * n_found);
+    for (unsigned i = 0; i < n_found; i++)
+        turned[(i + by) % n_found] = found[i];
+    memcpy (found, turned, n_found * sizeof found[0]);
+}
+
+unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, unsigned n, unsigned max_per_endpoint,
+                     uint64_t lot, size_t *ret_places)
+{
+    size_t found[ECFS_CODEC_MAX_N];
+    unsigned n_found = 0, n_wanted = 0, next = 0;
+    g_autofree unsigned *zone_held = g_new0 (unsigned, n_places + 1);
+    g_autofree double *weight = g_new0 (double, n_places + 1);
+    Placing self = {.places = places,
+                    .n_places = n_places,
+                    .max_per_endpoint = max_per_endpoint,
+                    .zone_held = zone_held,
+                    .weight = weight,
+                    .lot = lot};
+    count_zones (&self);
+    weigh (&self, n);
     for (unsigned stripe = 0; stripe < n; stripe++) {
-        ret_places[stripe] = SIZE_MAX;
-        if (!wanted[stripe])
-            continue;
-        size_t start = n_places == 0 ? 0 : (size_t) ((rotation + stripe) % n_places);
-        size_t place = best_place (places, n_places, max_per_endpoint, start);
-        ret_places[stripe] = place;
+        size_t place = wanted[stripe] ? best_place (&self) : SIZE_MAX;
+        n_wanted += wanted[stripe];
         if (place == SIZE_MAX)
-            n_without++;
-        else
-            places[place].n_held++;
+            continue;
+        take (&self, place);
+        found[n_found++] = place;
     }
-    return n_without;
+    turn (found, n_found, &self.lot);
+    for (unsigned stripe = 0; stripe < n; stripe++)
+        ret_places[stripe] = wanted[stripe] && next < n_found ? found[next++] : SIZE_MAX;
+    return n_wanted - n_found;
 }
 
 static unsigned stripes_of (const bool *present, const size_t *holder, unsigned n, size_t of)

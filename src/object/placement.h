@@ -11,21 +11,26 @@ typedef struct EcfsPlace {
     unsigned zone;
     bool usable;     /* active and not known to be down */
     unsigned n_held; /* stripes of this object that it holds already */
+    uint64_t room;   /* bytes that it has free; 0: it is full, ECFS_ROOM_UNKNOWN: as much as others on average */
 } EcfsPlace;
+
+#define ECFS_ROOM_UNKNOWN UINT64_MAX
 
 /**
  * Places @n stripes: keeps the largest number of stripes per zone as small as possible, then per endpoint; among equals
- * goes round from @rotation, so that load spreads over objects.
+ * by lot, where room counts, so that endpoints of different sizes become full together. Who is full gets something only
+ * when nobody else is left.
  *
  * @places:     n_places; n_held is counted up
  * @wanted:     n flags: stripes to place
  * @max_per_endpoint: 1, or more where doubling up is allowed
+ * @lot:        a random number; the same gives the same places
  * @ret_places: n positions in @places; SIZE_MAX for stripes not wanted or with no place left
  *
  * Returns the number of wanted stripes without a place.
  */
 unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, unsigned n, unsigned max_per_endpoint,
-                     uint64_t rotation, size_t *ret_places);
+                     uint64_t lot, size_t *ret_places);
 
 /**
  * How many holders (endpoints, or zones) of the stripes @present may vanish, whichever they are, with every byte still

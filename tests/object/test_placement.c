@@ -50,8 +50,9 @@ static void test_random (void)
         size_t n_places = (size_t) g_test_rand_int_range (1, 13), found[16];
         unsigned n = (unsigned) g_test_rand_int_range (1, 12), per = (unsigned) g_test_rand_int_range (1, 4), room = 0;
         for (size_t i = 0; i < n_places; i++) {
-            places[i] =
-                (EcfsPlace){.zone = (unsigned) g_test_rand_int_range (0, 8), .usable = g_test_rand_int () % 4 != 0};
+            places[i] = (EcfsPlace){.zone = (unsigned) g_test_rand_int_range (0, 8),
+                                    .usable = g_test_rand_int () % 4 != 0,
+                                    .room = ECFS_ROOM_UNKNOWN};
             room += places[i].usable ? per : 0;
         }
         unsigned without = ecfs_place (places, n_places, wanted, n, per, (guint32) g_test_rand_int (), found);
@@ -78,30 +79,82 @@ static void test_zones (void)
     size_t found[6];
     for (uint64_t rotation = 0; rotation < 20; rotation++) {
         for (unsigned i = 0; i < 9; i++)
-            places[i] = (EcfsPlace){.zone = i / 3, .usable = true};
+            places[i] = (EcfsPlace){.zone = i / 3, .usable = true, .room = 1 + i};
         g_assert_cmpuint (ecfs_place (places, 9, wanted, 6, 2, rotation, found), ==, 0);
         g_assert_cmpuint (most (places, 9, true), ==, 2);
         g_assert_cmpuint (most (places, 9, false), ==, 1);
     }
 }
 
-static void test_rotation (void)
+static void test_lots (void)
 {
-    bool wanted[3] = {true, true, true};
+    const bool wanted[3] = {true, true, true};
     unsigned n_first[7] = {0}, n_any[7] = {0};
-    for (uint64_t rotation = 0; rotation < 70; rotation++) {
+    for (uint64_t lot = 0; lot < 7000; lot++) {
         EcfsPlace places[7];
-        size_t found[3];
+        size_t found[3], again[3];
         for (unsigned i = 0; i < 7; i++)
-            places[i] = (EcfsPlace){.zone = i, .usable = true};
-        g_assert_cmpuint (ecfs_place (places, 7, wanted, 3, 1, rotation, found), ==, 0);
+            places[i] = (EcfsPlace){.zone = i, .usable = true, .room = 1000 + i};
+        g_assert_cmpuint (ecfs_place (places, 7, wanted, 3, 1, lot, found), ==, 0);
+        for (unsigned i = 0; i < 7; i++)
+            places[i].n_held = 0;
+        g_assert_cmpuint (ecfs_place (places, 7, wanted, 3, 1, lot, again), ==, 0);
+        g_assert_cmpmem (found, sizeof found, again, sizeof again);
         n_first[found[0]]++;
         for (unsigned i = 0; i < 3; i++)
             n_any[found[i]]++;
     }
     for (unsigned i = 0; i < 7; i++) {
-        g_assert_cmpuint (n_first[i], ==, 10);
-        g_assert_cmpuint (n_any[i], ==, 30);
+        g_assert_cmpuint (n_first[i], >, 850);
+        g_assert_cmpuint (n_first[i], <, 1150);
+        g_assert_cmpuint (n_any[i], >, 2800);
+        g_assert_cmpuint (n_any[i], <, 3200);
+    }
+}
+
+/* Who has twice the room gets more, but not of the data stripes in particular; whose room is not known gets its part.
+ */
+static void test_room (void)
+{
+    const bool wanted[3] = {true, true, true};
+    unsigned n_first[5] = {0}, n_any[5] = {0};
+    for (uint64_t lot = 0; lot < 6000; lot++) {
+        EcfsPlace places[5];
+        size_t found[3];
+        for (unsigned i = 0; i < 5; i++)
+            places[i] = (EcfsPlace){.zone = i,
+                                    .usable = true,
+                                    .room = i == 0   ? 2000
+                                            : i == 1 ? ECFS_ROOM_UNKNOWN
+                                                     : 1000};
+        g_assert_cmpuint (ecfs_place (places, 5, wanted, 3, 1, lot, found), ==, 0);
+        n_first[found[0]]++;
+        for (unsigned i = 0; i < 3; i++)
+            n_any[found[i]]++;
+    }
+    g_assert_cmpuint (n_any[0], >, 5000);
+    g_assert_cmpuint (n_any[2], <, 3600);
+    g_assert_cmpuint (n_any[1], >, n_any[2]);
+    for (unsigned i = 0; i < 5; i++)
+        g_assert_cmpfloat (ABS (3.0 * n_first[i] / n_any[i] - 1), <, 0.1);
+}
+
+/* A full endpoint in a zone of its own is the last choice, and still one. */
+static void test_full (void)
+{
+    const bool wanted[3] = {true, true, true};
+    for (uint64_t lot = 0; lot < 100; lot++) {
+        EcfsPlace places[] = {{.zone = 0, .usable = true, .room = 0},
+                              {.zone = 1, .usable = true, .room = 9},
+                              {.zone = 1, .usable = true, .room = ECFS_ROOM_UNKNOWN},
+                              {.zone = 1, .usable = true, .room = 1}};
+        size_t found[3];
+        g_assert_cmpuint (ecfs_place (places, 4, wanted, 3, 1, lot, found), ==, 0);
+        g_assert_cmpuint (places[0].n_held, ==, 0);
+        places[1].usable = false;
+        places[2].n_held = places[3].n_held = 0;
+        g_assert_cmpuint (ecfs_place (places, 4, wanted, 3, 1, lot, found), ==, 0);
+        g_assert_cmpuint (places[0].n_held, ==, 1);
     }
 }
 
@@ -212,7 +265,9 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/placement/keeps-the-fullest-zone-as-empty-as-possible", test_random);
     g_test_add_func ("/placement/spreads-over-zones-then-endpoints", test_zones);
-    g_test_add_func ("/placement/goes-round-from-object-to-object", test_rotation);
+    g_test_add_func ("/placement/draws-lots-among-equals", test_lots);
+    g_test_add_func ("/placement/gives-more-where-there-is-more-room", test_room);
+    g_test_add_func ("/placement/takes-full-endpoints-last", test_full);
     g_test_add_func ("/placement/a-replaced-stripe-keeps-away-from-the-others", test_replacing);
     static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:5+3", "ldpc:4+4", "ldpc:5+5", "basic:4+4"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
