@@ -179,6 +179,9 @@ static void reap (Put *put)
 static void fill_up (Put *put)
 {
     Item *item;
+    put->tally.next_us = 0; /* what is stored is told before */
+    if (!put->tally.cancelled && !g_queue_is_empty (&put->kept) && !tick (put))
+        put->store->ops->cancel (put->store);
     while ((item = g_queue_pop_head (&put->kept)) != NULL) {
         if (put->tally.cancelled) {
             item_free (put, item);
