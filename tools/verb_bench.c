@@ -255,14 +255,14 @@ static bool bench_codes (const BenchArguments *arguments, const char *const *cod
 int verb_bench (const Verb *verb, int argc, char **argv)
 {
     BenchArguments arguments = {.round_ms = DEFAULT_MS};
+    g_auto (GStrv) packets = NULL;
     const GOptionEntry options[] = {
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON array with an object per row", NULL},
-        {"packet", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &arguments.packets, "Bytes of a packet (4K, 32K, 256K, 1M, 4M)",
-         "SIZE"},
+        {"packet", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &packets, "Bytes of a packet (4K, 32K, 256K, 1M, 4M)", "SIZE"},
         {"round-ms", 0, 0, G_OPTION_ARG_INT, &arguments.round_ms, "Milliseconds of a round (10)", "MS"},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
-    g_auto (GStrv) packets = arguments.packets;
+    arguments.packets = packets;
     GError *error = NULL;
     if (strcmp (argv[1], "codec") != 0) {
         tool_say (verb->name, "\"%s\" is nothing to measure; codec is", argv[1]);
