@@ -265,15 +265,16 @@ static bool on_unchanged (void *user)
                               same_time (&now.st_mtim, &file->st.st_mtim));
 }
 
+/* Who takes the last job may free all of it as soon as the lock is free. */
 static void give_back (Job *job)
 {
     Here *self = job->here;
     ecfs_mutex_lock (&self->lock);
     g_queue_push_tail (&self->ended, job);
     ecfs_cond_broadcast (&self->moved);
-    ecfs_mutex_unlock (&self->lock);
     if (self->options.wake_fd >= 0)
-        (void) eventfd_write (self->options.wake_fd, 1); /* cannot fail: its count stays small */
+        (void) eventfd_write (self->options.wake_fd, 1); /* cannot fail, nor block: its count stays small */
+    ecfs_mutex_unlock (&self->lock);
 }
 
 static void on_done (void *user, const EcfsOutcome *outcome)
