@@ -54,12 +54,11 @@ static bool part_files (EcfsStaged *self, int old_fd, int new_fd, uint64_t keep,
            ecfs_fail_errno (error, -result, "staging/%s: cannot be copied before it is changed", self->name);
 }
 
-/* The old file gets a name that tells what it is to whoever finds it without its row. */
-static bool move_aside (EcfsStaged *self, const char *aside, GError **error)
+static bool rename_in (EcfsStaged *self, const char *from, const char *to, GError **error)
 {
     int dir_fd = self->table->dir_fd;
-    return renameat (dir_fd, self->name, dir_fd, aside) == 0 ||
-           ecfs_fail_errno (error, errno, "staging/%s: cannot be renamed to %s", self->name, aside);
+    return renameat (dir_fd, from, dir_fd, to) == 0 ||
+           ecfs_fail_errno (error, errno, "staging/%s: cannot be renamed to %s", from, to);
 }
 
 /* The descriptor keeps its number: nobody who uses it notices. */
@@ -86,25 +85,41 @@ static void take_over (EcfsStaged *self, int fd, int64_t row, char *name, char *
     ecfs_mutex_unlock (&table->lock);
 }
 
-static bool exchange (EcfsStaged *self, uint64_t keep, GError **error) ECFS_REQUIRES (self->row_lock)
+/* Until it is whole the new file has the name of what is thrown away after a crash; the old one gets a name that tells
+ * what it is to whoever finds it without its row. */
+static bool make_files (EcfsStaged *self, const char *name, const char *aside, uint64_t keep, int *ret_fd,
+                        GError **error) ECFS_REQUIRES (self->row_lock)
 {
     EcfsStagedTable *table = self->table;
-    EcfsCatalog *catalog = ecfs_archive_catalog (table->archive);
+    g_autofree char *copy = ecfs_staged_copy_name (table, self->ino);
+    ecfs_autofd fd = openat (table->dir_fd, copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "staging/%s", copy);
+    if (part_files (self, ecfs_staged_fd (self), fd, keep, error) && rename_in (self, self->name, aside, error)) {
+        if (rename_in (self, copy, name, error)) {
+            *ret_fd = ecfs_steal_fd (&fd);
+            return true;
+        }
+        (void) renameat (table->dir_fd, aside, table->dir_fd, self->name); /* the next mount finds it there too */
+    }
+    (void) unlinkat (table->dir_fd, copy, 0); /* likewise */
+    return false;
+}
+
+static bool exchange (EcfsStaged *self, uint64_t keep, GError **error) ECFS_REQUIRES (self->row_lock)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->table->archive);
     int64_t row;
     if (!ecfs_catalog_staging_add (catalog, self->ino, &row, error))
         return false;
     g_autofree char *name = ecfs_staged_row_name (row, self->ino);
     g_autofree char *aside = ecfs_staged_aside_name (self->name);
-    ecfs_autofd fd = openat (table->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 ? part_files (self, ecfs_staged_fd (self), fd, keep, error)
-                      : ecfs_fail_errno (error, errno, "staging/%s", name);
-    if (ok && move_aside (self, aside, error)) {
+    ecfs_autofd fd = -1;
+    if (make_files (self, name, aside, keep, &fd, error)) {
         take_over (self, fd, row, g_steal_pointer (&name), g_steal_pointer (&aside), keep);
         return true;
     }
-    if (fd >= 0)
-        (void) unlinkat (table->dir_fd, name, 0);            /* the next mount would find nothing to keep in it */
-    (void) ecfs_catalog_staging_remove (catalog, row, NULL); /* likewise */
+    (void) ecfs_catalog_staging_remove (catalog, row, NULL); /* the next mount finds nothing for it */
     return false;
 }
 
