@@ -112,21 +112,19 @@ def test_mount_of_a_user_is_closed_to_root_and_unmounted_by_umount(users, theirs
 
 
 @needs_root
-def test_allow_other_is_not_for_every_user(users, theirs, place):
+def test_allow_other_is_not_for_every_user(users, theirs):
     mnt = users.home / "mnt"
     done = as_user(users, users.program, "mount", "-o", "allow_other", theirs.path, mnt, check=False)
     assert done.returncode == 1 and "user_allow_other" in done.stderr and users.mounted(mnt) is None
-    (place.path / "fuse.conf").write_text("user_allow_other\n")
-    users.run("mount", "--bind", place.path / "fuse.conf", "/etc/fuse.conf")
+    users.cover("/etc/fuse.conf", "user_allow_other\n")
     as_user(users, users.program, "mount", "-o", "allow_other", theirs.path, mnt)
     assert users.run("ls", mnt).stdout == ""
 
 
 @needs_root
-def test_fstab_lets_a_user_mount(users, theirs, place):
+def test_fstab_lets_a_user_mount(users, theirs):
     mnt = users.home / "mnt"
-    (place.path / "fstab").write_text(f"{theirs.path} {mnt} ecfs noauto,user,_netdev 0 0\n")
-    users.run("mount", "--bind", place.path / "fstab", "/etc/fstab")
+    users.cover("/etc/fstab", f"{theirs.path} {mnt} ecfs noauto,user,_netdev 0 0\n")
     as_user(users, "mount", mnt)
     assert {"nosuid", "nodev", "noexec", f"user_id={OTHER}"} <= set(users.mounted(mnt)[3].split(","))
     as_user(users, "sh", "-c", f"echo x > {mnt}/file")

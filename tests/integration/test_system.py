@@ -2,7 +2,6 @@
 import os
 import re
 import signal
-import stat
 from pathlib import Path
 
 import lab
@@ -202,27 +201,17 @@ def test_what_was_mounted_for_reading_only_stays_so(space, archive, mnt, mount_e
     lab.until(lambda: not daemons(space, archive), 30, "the process ends")
 
 
-FSTAB = "{archive} {mnt} ecfs {options} 0 0\n"
-
-
-def fstab(space, place, archive, mnt, options):
-    """A file in place of /etc/fstab, in the namespace only."""
-    path = place.path / "fstab"
-    path.write_text(FSTAB.format(archive=archive.path, mnt=mnt, options=options))
-    path.chmod(0o644)
-    if not Path("/etc/fstab").exists():
-        pytest.skip("there is no /etc/fstab to put another over")
-    space.run("mount", "--bind", path, "/etc/fstab")
-
-
 @pytest.fixture
 def own_fstab(space):
-    yield lambda *arguments: fstab(space, *arguments)
+    """Puts one line in place of /etc/fstab, in the namespace only."""
+    def write(archive, mnt, options):
+        space.cover("/etc/fstab", f"{archive.path} {mnt} ecfs {options} 0 0\n")
+    yield write
     space.run("umount", "/etc/fstab", check=False)
 
 
-def test_fstab_mounts_by_name_and_mount_a_mounts_once(space, place, archive, mnt, mount_ecfs, own_fstab):
-    own_fstab(place, archive, mnt, "_netdev,nofail,allow_other,noatime,x-systemd.mount-timeout=90")
+def test_fstab_mounts_by_name_and_mount_a_mounts_once(space, archive, mnt, mount_ecfs, own_fstab):
+    own_fstab(archive, mnt, "_netdev,nofail,allow_other,noatime,x-systemd.mount-timeout=90")
     space.run("mount", mnt)
     assert {"allow_other", "noatime"} <= options_of(space, mnt)
     space.run("mount", "-a", "-t", "ecfs")  # what is mounted is not mounted again
@@ -236,7 +225,7 @@ def test_fstab_mounts_by_name_and_mount_a_mounts_once(space, place, archive, mnt
 def test_symbolic_link_as_source_is_known_again(space, place, archive, mnt, mount_ecfs, own_fstab):
     (place.path / "link").symlink_to(archive.path)
     link = lab.Archive(place.path / "link", archive.endpoints)
-    own_fstab(place, link, mnt, "nofail")
+    own_fstab(link, mnt, "nofail")
     space.run("mount", "-a", "-t", "ecfs")
     space.run("mount", "-a", "-t", "ecfs")
     assert space.mounted(mnt)[0] == str(archive.path)

@@ -51,6 +51,15 @@ class MountNamespace:
     def shell(self, script, *arguments, **options):
         return self.run("sh", "-ec", script, "sh", *arguments, **options)
 
+    def cover(self, path, text):
+        """Puts a file with this text over one of the system, inside the namespace only."""
+        if not Path(path).exists():
+            pytest.skip(f"there is no {path} to put another over")
+        file = self.place / path.replace("/", "_")
+        file.write_text(text)
+        file.chmod(0o644)
+        self.run("mount", "--bind", file, path)
+
     def mounted(self, path):
         """The fields of the topmost mount on path in /proc/mounts, source first; None without one."""
         lines = Path(f"/proc/{self.process.pid}/mounts").read_text().splitlines()
