@@ -96,6 +96,11 @@ def check_machine(options):
         raise systems.Missing(f"{MEMORY} has {free_mib} MiB free and {COPIES * options.size} are needed: lower --size")
 
 
+def print_object(sample):
+    row = dataclasses.asdict(sample)
+    print(json.dumps(row | row.pop("cost")), flush=True)
+
+
 def main():
     options = parse_options()
     try:
@@ -105,14 +110,11 @@ def main():
     links.enter_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("tests/bench/mount: terminated"))  # servers and mounts too
     base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir=MEMORY))
-    run = Run(options, base)
+    run = Run(options, base, print_object if options.json else None)
     try:
         run.measure(lambda rate_mb, samples: options.json or tables.show(options, rate_mb, samples))
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    for sample in run.samples if options.json else []:
-        row = dataclasses.asdict(sample)
-        print(json.dumps(row | row.pop("cost")))
     sys.exit(1 if run.n_failed else 0)
 
 

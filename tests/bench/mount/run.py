@@ -89,10 +89,13 @@ def some_dead(system, servers, n_dead):
 
 
 class Run:
-    """sshds: as many as the largest code needs, and before them one for sshfs; samples: what was measured so far."""
+    """sshds: as many as the largest code needs, and before them one for sshfs; samples: what was measured so far.
 
-    def __init__(self, options, base):
-        self.options, self.base = options, base
+    note: called with each sample at once; may be None.
+    """
+
+    def __init__(self, options, base, note):
+        self.options, self.base, self.note = options, base, note
         self.samples, self.n_failed = [], 0
         keys = lab.Keys(base / "keys")
         n_servers = max(systems.split_code(code)[1] for code in options.codes) + 1
@@ -154,6 +157,8 @@ class Run:
         large = work.startswith(("in", "out"))
         n_bytes = system.sources.large.stat().st_size if large else 8192 * self.options.files
         self.samples.append(measure.Sample(rate_mb, number, system.name, work, n_bytes, cost))
+        if self.note is not None:
+            self.note(self.samples[-1])
 
     @staticmethod
     def _progress(text):
