@@ -1,0 +1,28 @@
+/* Does a script's operations on an archive as src/fs does them for a kernel, but without one. */
+#ifndef ECFS_TESTS_CRASH_ACTOR_H
+#define ECFS_TESTS_CRASH_ACTOR_H
+
+#include "../archive/staged_fixture.h"
+#include "script.h"
+
+typedef struct Actor {
+    Fixture fixture;
+    GHashTable *handles; /* path when it was opened → EcfsStaged */
+    GHashTable *answers; /* the same → Answer, of a flush that was begun */
+} Actor;
+
+/** The archive in BASE/archive, over BASE/e0 and so on: opened and recovered. */
+void actor_open (Actor *self, const char *base);
+/** Drains and closes it. */
+void actor_close (Actor *self);
+
+/** 0 or an errno. */
+int actor_do (Actor *self, const Op *op);
+
+/** All that is there: path → Found. */
+GHashTable *actor_tree (Actor *self);
+
+/** Brings back the endpoints that a script has hidden; needs no open archive. */
+void actor_show_endpoints (const char *base);
+
+#endif

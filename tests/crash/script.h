@@ -1,0 +1,69 @@
+/*
+ * What a crash interrupts: a script of operations on an archive, one line each (or several, separated by ';'). Files
+ * and handles are named by paths below the root, a handle by the path that it was opened with.
+ *
+ *   create P          a new file, open for writing          open P       the same of one that is there
+ *   truncate P        open it with O_TRUNC                   write P O N  N bytes of this operation's own at offset O
+ *   resize P N        ftruncate                              flush P      close(2) of one of several descriptors
+ *   fsync P                                                  close P      flush, and the last one
+ *   begin P           a flush whose answer nobody awaits     await P      until that answer
+ *   link P Q          rename P Q     unlink P                mkdir P      rmdir P      symlink P T
+ *   setxattr P V      removexattr P  (of user.note)          mtime P S    seconds
+ *   hide I            the root of endpoint I goes away       show I
+ *   wait              until all is stored in full            remount      drain, close, open
+ *   put P N           ecfs put of N bytes, without a mount   sync         fsync(2) of a directory
+ *   drain             until all deletions are worked off     end          of the mount, with what is open; the last
+ */
+#ifndef ECFS_TESTS_CRASH_SCRIPT_H
+#define ECFS_TESTS_CRASH_SCRIPT_H
+
+#include <glib.h>
+#include <stdint.h>
+
+typedef enum OpKind {
+    OP_CREATE,
+    OP_OPEN,
+    OP_TRUNCATE,
+    OP_WRITE,
+    OP_RESIZE,
+    OP_FLUSH,
+    OP_FSYNC,
+    OP_CLOSE,
+    OP_BEGIN,
+    OP_AWAIT,
+    OP_LINK,
+    OP_RENAME,
+    OP_UNLINK,
+    OP_MKDIR,
+    OP_RMDIR,
+    OP_SYMLINK,
+    OP_SETXATTR,
+    OP_REMOVEXATTR,
+    OP_MTIME,
+    OP_HIDE,
+    OP_SHOW,
+    OP_WAIT,
+    OP_REMOUNT,
+    OP_PUT,
+    OP_SYNC,
+    OP_DRAIN,
+    OP_END,
+} OpKind;
+
+typedef struct Op {
+    OpKind kind;
+    char *path;    /* or NULL */
+    char *other;   /* second path, value, target; or NULL */
+    uint64_t a, b; /* numbers in the order in which they are written */
+    unsigned seed; /* of the bytes that it writes */
+} Op;
+
+typedef GPtrArray Script; /* of Op */
+
+/** Aborts on what it does not understand. @first_seed: different bytes for each script. */
+Script *script_new (const char *text, unsigned first_seed);
+
+/** @size bytes that only @seed has. */
+GBytes *script_bytes (unsigned seed, size_t size);
+
+#endif

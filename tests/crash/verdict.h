@@ -1,0 +1,34 @@
+/*
+ * Looks at what a crash has left of an archive, as the next mount finds it: whether the tree is one that the script may
+ * leave, whether interrupted/ has what was not flushed and nothing else, and, when everything is stored and the
+ * deletions are worked off, whether the endpoints hold exactly the stripes that the catalog names.
+ */
+#ifndef ECFS_TESTS_CRASH_VERDICT_H
+#define ECFS_TESTS_CRASH_VERDICT_H
+
+#include "script.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define MAX_OPS 256
+
+/* How far a script came: in memory that it shares with who judges. */
+typedef struct Progress {
+    unsigned n_begun;
+    unsigned n_done;
+    int codes[MAX_OPS]; /* of those that are done */
+    char verdict[1024]; /* what is wrong; empty: nothing */
+} Progress;
+
+typedef struct Case {
+    const char *base;
+    const Script *script;
+    bool power;            /* not only the process: bytes that were not flushed may be gone */
+    bool may_lack_stripes; /* what fills them up may have been replaced before the crash */
+} Case;
+
+/** Opens the archive, judges, and leaves it closed; the verdict goes to @progress. In a process of its own. */
+void verdict_find (const Case *self, Progress *progress);
+
+#endif
