@@ -591,12 +591,14 @@ void *ecfs_keeper_main (void *data)
             ecfs_mutex_lock (&self->lock);
             continue;
         }
-        if (self->slots_joined)
-            break;
-        if (self->stopping) {
+        /* What is queued ends first: a keeper that was busy may find the slots joined already. */
+        if (self->stopping && !g_queue_is_empty (&self->queue)) {
             g_autofree char *text = g_strdup_printf ("endpoint %s: is being closed", self->name);
             fail_queue_locked (self, ECANCELED, text, false);
+            continue;
         }
+        if (self->slots_joined)
+            break;
         int64_t now_us = ecfs_now_us ();
         if (now_us - next_us > OVERSLEPT_US)
             excuse_all_locked (self, now_us);

@@ -318,6 +318,44 @@ static void test_back_off (void)
     g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
 }
 
+/* Holds the keeper while the endpoint stops, until the last of its slots has ended. */
+static void hold_keeper (void *user, const GError *error)
+{
+    atomic_store ((atomic_bool *) user, true);
+    g_usleep (50000); /* the stop has begun */
+    set_bool (&script.released, true);
+    g_usleep (50000); /* the slots have ended */
+}
+
+static void count_answer (void *user, uint64_t value, const GError *error)
+{
+    g_assert_cmpint (ecfs_errno (error), ==, ECANCELED);
+    atomic_fetch_add ((atomic_uint *) user, 1);
+}
+
+static void test_stop_while_the_keeper_is_busy (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=1");
+    Transfer stuck;
+    atomic_bool held = false;
+    atomic_uint n_answers = 0;
+    EcfsSink sink = {.done = hold_keeper, .user = &held};
+    EcfsRange range = {.size = 1, .to = (uint8_t[1]){0}};
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    EcfsStream *cancelled = ecfs_endpoint_read (endpoint, "x", &range, 1, 0, &sink);
+    ecfs_endpoint_remove (endpoint, "x", count_answer, &n_answers);
+    ecfs_endpoint_remove (endpoint, "y", count_answer, &n_answers);
+    ecfs_stream_cancel (cancelled);
+    ecfs_stream_unref (cancelled);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (!atomic_load (&held))
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+    ecfs_endpoint_stop (endpoint);
+    g_assert_cmpuint (atomic_load (&n_answers), ==, 2);
+    (void) transfer_finish (&stuck); /* whatever its answer was */
+}
+
 int main (int argc, char **argv)
 {
     static const char *const keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
@@ -345,6 +383,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
+    g_test_add_func ("/core/a-stop-leaves-no-request-unanswered", test_stop_while_the_keeper_is_busy);
     g_test_add_func ("/core/probes-with-back-off-and-comes-up", test_back_off);
     return g_test_run ();
 }
