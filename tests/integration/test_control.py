@@ -178,7 +178,8 @@ def test_put_beside_a_mount_tells_what_is_not_full(archive, mount, source):
 
 def test_two_puts_without_a_mount_do_not_meet(archive, source):
     first = begin("put", archive.path, "-", "/first", stdin=subprocess.PIPE)
-    lab.until(lambda: archive.put(source, "/second", check=False).returncode == 1, 30, "the first has the archive")
+    holder = archive.path / "lock"
+    lab.until(lambda: holder.exists() and holder.read_text().startswith(f"{first.pid}\n"), 30, "the first has the archive")
     done = archive.put(source, "/second", check=False)
     assert done.returncode == 1 and str(first.pid) in done.stderr
     first.stdin.write(b"content")
