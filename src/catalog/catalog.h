@@ -325,6 +325,24 @@ bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *
 bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
                               uint64_t old_instance, int64_t intent, GError **error);
 
+/**
+ * Durable compare-and-set for another code: one transaction puts @object, which has the same bytes, in the place of the
+ * object @old in every file that names it, and queues the stripes of @old for deletion; @intent ends as by
+ * ecfs_catalog_publish (). Nothing of the files changes but where their bytes are. ESTALE when @old or the intent is
+ * gone, EINVAL when the two differ or a stripe was not announced; then nothing has changed.
+ */
+bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,
+                            GError **error);
+
+/**
+ * Durable compare-and-set for another code whose stripes are the same bytes as far as both codes have them: an object
+ * that still has the code @old_code gets @code and, with the ending of @intent (0: there are none), the @stripes that
+ * it announced; those that @code does not have go to the deletion queue. ESTALE when the object or the intent is gone,
+ * the code is another or there is a stripe at an index of one of @stripes. Then nothing has changed.
+ */
+bool ecfs_catalog_set_object_code (EcfsCatalog *self, const EcfsUuid *object, const char *old_code, const char *code,
+                                   const GArray *stripes, int64_t intent, GError **error);
+
 /** Durable intent to add stripes to an object that exists already. */
 bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
                                size_t n_stripes, int64_t *ret_intent, GError **error);

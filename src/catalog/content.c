@@ -317,6 +317,17 @@ static bool insert_stripe (EcfsCatalog *self, int64_t object, const EcfsStripeRo
                  INT (stripe->endpoint), INT (stripe->size), BLOB (stripe->digest, sizeof stripe->digest));
 }
 
+static bool journal_object (EcfsCatalog *self, const EcfsObjectRow *object, GError **error)
+{
+    g_autofree EcfsUuid *endpoints = g_new (EcfsUuid, object->stripes->len);
+    for (guint i = 0; i < object->stripes->len; i++)
+        if (!ecfs_endpoint_uuid (self, g_array_index (object->stripes, EcfsStripeRow, i).endpoint, &endpoints[i],
+                                 error))
+            return false;
+    ecfs_journal_put_object (self->record, object, endpoints);
+    return true;
+}
+
 static bool insert_object (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error)
 {
     EcfsTotals *totals = &self->counters.totals;
@@ -328,15 +339,10 @@ static bool insert_object (EcfsCatalog *self, const EcfsObjectRow *object, int64
     totals->n_objects++;
     totals->content_bytes += object->size;
     totals->n_not_full += is_full (object->code, object->stripes->len) ? 0 : 1;
-    g_autofree EcfsUuid *endpoints = g_new (EcfsUuid, object->stripes->len);
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (!ecfs_endpoint_uuid (self, stripe->endpoint, &endpoints[i], error) ||
-            !insert_stripe (self, *ret_id, stripe, error))
+    for (guint i = 0; i < object->stripes->len; i++)
+        if (!insert_stripe (self, *ret_id, &g_array_index (object->stripes, EcfsStripeRow, i), error))
             return false;
-    }
-    ecfs_journal_put_object (self->record, object, endpoints);
-    return true;
+    return journal_object (self, object, error);
 }
 
 /* The object's intent must stand, and have announced each of its stripes: else they may be deleted already. */
@@ -496,7 +502,8 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
     if (object == NULL)
         return ecfs_intent_end (self, id, &intent, NULL, error);
     const EcfsStripeRow *old = stripe_at (object, stripe->index);
-    if ((old == NULL ? 0 : old->instance) != old_instance)
+    bool has_place = stripe->index < code_n (object->code); /* it may have got a smaller code */
+    if ((old == NULL ? 0 : old->instance) != old_instance || !has_place)
         return end_index (self, id, &intent, stripe->index, NULL, error);
     *ret_stale = false;
     return swap_stripe (self, object, stripe, old, error) &&
@@ -512,4 +519,121 @@ bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const E
         return false;
     return !stale ||
            ecfs_fail (error, ESTALE, "stripe %u: the object or its stripe has changed meanwhile", stripe->index);
+}
+
+/* Another code for an object */
+
+static GArray *inodes_of (EcfsCatalog *self, int64_t object, GError **error)
+{
+    g_autoptr (GArray) inodes = g_array_new (false, true, sizeof (uint64_t));
+    autoquery *query = QUERY (self, EXTENT_INODES, error, INT (object));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        g_array_append_val (inodes, ino);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&inodes);
+}
+
+static bool journal_contents_of (EcfsCatalog *self, int64_t object, GError **error)
+{
+    g_autoptr (GArray) inodes = inodes_of (self, object, error);
+    for (guint i = 0; inodes != NULL && i < inodes->len; i++) {
+        Inode inode;
+        if (!ecfs_inode_get (self, g_array_index (inodes, uint64_t, i), &inode, error) ||
+            !journal_content (self, &inode, error))
+            return false;
+    }
+    return inodes != NULL;
+}
+
+static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectRow *object, int64_t intent,
+                      GError **error)
+{
+    int found;
+    int64_t id;
+    g_autoptr (EcfsObjectRow) old = find_object (self, uuid, &found, error);
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
+    if (found == 1 && (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0))
+        return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
+    return found == 1 && publish_object (self, object, intent, &id, error) &&
+           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) && delete_object (self, old->id, error) &&
+           journal_contents_of (self, id, error);
+}
+
+bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,
+                            GError **error)
+{
+    return check_object (object, error) && CHANGE_DURABLE (self, error, exchange (self, old, object, intent, error));
+}
+
+/* Takes the stripes from index @n on out of the object, and its row. */
+static bool drop_stripes_from (EcfsCatalog *self, EcfsObjectRow *object, guint n, GError **error)
+{
+    for (guint i = object->stripes->len; i-- > 0;) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < n)
+            break;
+        self->counters.totals.stripe_bytes -= stripe->size;
+        if (!EXEC (self, STRIPE_DELETE, error, INT (object->id), INT (stripe->index)) ||
+            !ecfs_deletion_queue (self, &object->uuid, stripe, false, error))
+            return false;
+        g_array_set_size (object->stripes, i);
+    }
+    return true;
+}
+
+static int by_index (const void *a, const void *b)
+{
+    return ((const EcfsStripeRow *) a)->index - ((const EcfsStripeRow *) b)->index;
+}
+
+static bool add_stripes (EcfsCatalog *self, EcfsObjectRow *object, const GArray *stripes, int64_t id, GError **error)
+{
+    g_auto (Intent) intent = {.stripes = NULL};
+    int found = ecfs_intent_get (self, id, &intent, error);
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", id);
+    for (guint i = 0; found == 1 && i < stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (stripes, EcfsStripeRow, i);
+        if (stripe_at (object, stripe->index) != NULL)
+            return ecfs_fail (error, ESTALE, "stripe %u was stored meanwhile", stripe->index);
+        if (!ecfs_uuid_equal (&intent.object, &object->uuid) || !ecfs_stripes_have (intent.stripes, stripe))
+            return ecfs_fail (error, EINVAL, "stripe %u was not announced by intent %" PRId64, stripe->index, id);
+        if (!ecfs_stripe_check (stripe, error) || !insert_stripe (self, object->id, stripe, error))
+            return false;
+        g_array_append_val (object->stripes, *stripe);
+        g_array_sort (object->stripes, by_index);
+    }
+    return found == 1 && ecfs_intent_end (self, id, &intent, stripes, error);
+}
+
+static bool set_object_code (EcfsCatalog *self, const EcfsUuid *uuid, const char *old_code, const char *code,
+                             const GArray *stripes, int64_t intent, GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) object = find_object (self, uuid, &found, error);
+    if (found < 0)
+        return false;
+    if (found == 0 || strcmp (object->code, old_code) != 0)
+        return ecfs_fail (error, ESTALE, "the object is no longer in the catalog, or has another code");
+    bool was_full = is_full (object->code, object->stripes->len);
+    g_free (object->code);
+    object->code = g_strdup (code);
+    if (!drop_stripes_from (self, object, code_n (code), error) ||
+        (intent != 0 && !add_stripes (self, object, stripes, intent, error)))
+        return false;
+    self->counters.totals.n_not_full -= was_full ? 0 : 1;
+    self->counters.totals.n_not_full += is_full (code, object->stripes->len) ? 0 : 1;
+    return EXEC (self, OBJECT_SET_CODE, error, INT (object->id), TEXT (code)) && journal_object (self, object, error);
+}
+
+bool ecfs_catalog_set_object_code (EcfsCatalog *self, const EcfsUuid *object, const char *old_code, const char *code,
+                                   const GArray *stripes, int64_t intent, GError **error)
+{
+    size_t size = strlen (code);
+    if (size == 0 || size > ECFS_CODE_MAX)
+        return ecfs_fail (error, EINVAL, "a code has 1 to %d bytes, not %zu", ECFS_CODE_MAX, size);
+    return CHANGE_DURABLE (self, error, set_object_code (self, object, old_code, code, stripes, intent, error));
 }

@@ -19,12 +19,15 @@
  *     6 TOUCH          u64 ino, u32 nlink, i64 mtime, i64 ctime
  *     7 XATTR_SET      u64 ino, u8 size of name, name, value (the rest)
  *     8 XATTR_REMOVED  u64 ino, name (the rest)
- *     9 OBJECT         16 UUID, u32 epoch, u64 sequence, u64 size, u32 segment bytes, u32 block bytes, u32 header
- * bytes, 16 digest, u8 size of code, code, u16 number of stripes, stripes 10 CONTENT        u64 ino, u64 size, i64
- * mtime, i64 ctime, u32 number of extents, each: u64 offset in the file, u64 length, 16 UUID of the object, u64 offset
- * in the object; in place of all it had 11 STRIPE         16 UUID of the object, stripe; in place of the one with its
- * index 12 INODE_DROPPED  u64 ino; with its extents and attributes 13 INTENT         16 UUID of the object, u64 ino:
- * stripes of this object may exist from here on 14 ENDPOINT       16 UUID, u8 state, name (the rest)
+ *     9 OBJECT         16 UUID, u32 epoch, u64 sequence, u64 size, u32 segment bytes, u32 block bytes,
+ *                      u32 header bytes, 16 digest, u8 size of code, code, u16 number of stripes, stripes;
+ *                      in place of what was known of it: its code may become another, and stripes come and go with that
+ *    10 CONTENT        u64 ino, u64 size, i64 mtime, i64 ctime, u32 number of extents, each: u64 offset in the file,
+ *                      u64 length, 16 UUID of the object, u64 offset in the object; in place of all it had
+ *    11 STRIPE         16 UUID of the object, stripe; in place of the one with its index
+ *    12 INODE_DROPPED  u64 ino; with its extents and attributes
+ *    13 INTENT         16 UUID of the object, u64 ino: stripes of this object may exist from here on
+ *    14 ENDPOINT       16 UUID, u8 state, name (the rest)
  *    15 CODE           u8 size of code, code, its parameters (the rest)
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255

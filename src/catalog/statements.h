@@ -62,11 +62,14 @@
     X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \
     X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
     X (EXTENT_OF_OBJECT, "SELECT 1 FROM extents WHERE object = ? LIMIT 1") \
+    X (EXTENT_INODES, "SELECT DISTINCT ino FROM extents WHERE object = ? ORDER BY ino") \
+    X (EXTENT_SET_OBJECT, "UPDATE extents SET object = ?2 WHERE object = ?1") \
     X (OBJECT_GET, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id = ?") \
     X (OBJECT_LIST, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id > ? ORDER BY id LIMIT ?") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
     X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
        "header_bytes, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (OBJECT_SET_CODE, "UPDATE objects SET code = ?2 WHERE id = ?1") \
     X (OBJECT_DELETE, "DELETE FROM objects WHERE id = ?") \
     X (STRIPE_LIST, "SELECT idx, instance, endpoint, size, digest FROM stripes WHERE object = ? ORDER BY idx") \
     X (STRIPE_INSERT, "INSERT INTO stripes (object, idx, instance, endpoint, size, digest) VALUES (?, ?, ?, ?, ?, ?)") \

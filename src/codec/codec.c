@@ -172,6 +172,12 @@ unsigned ecfs_codec_n (const EcfsCodec *self)
     return self->n;
 }
 
+bool ecfs_codec_shares_stripes (const EcfsCodec *self, const EcfsCodec *other)
+{
+    bool extended = self->ops == other->ops && self->ops->extensible && self->k == other->k;
+    return extended || strcmp (self->identity, other->identity) == 0;
+}
+
 unsigned ecfs_codec_tolerance (const EcfsCodec *self)
 {
     return self->tolerance;

@@ -85,6 +85,10 @@ EcfsCodeFamily ecfs_codec_family (const EcfsCodec *self);
 unsigned ecfs_codec_k (const EcfsCodec *self);
 unsigned ecfs_codec_n (const EcfsCodec *self);
 
+/** Whether an object of one becomes one of the other by adding stripes, or leaving the last out: those that both have
+ * are the same bytes. */
+bool ecfs_codec_shares_stripes (const EcfsCodec *self, const EcfsCodec *other);
+
 /** Stripes of which any set may be lost; proven for the code, not assumed from m. */
 unsigned ecfs_codec_tolerance (const EcfsCodec *self);
 

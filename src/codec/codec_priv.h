@@ -17,6 +17,7 @@ typedef struct EcfsCodecOps {
     /* Why there is no such code, as the end of a sentence; NULL when there is one. Takes any numbers. */
     const char *(*refuse) (unsigned k, unsigned n);
     char *(*text) (unsigned k, unsigned n);
+    bool extensible; /* a stripe is the same whatever m is: parity can be added and taken away */
 
     /* Numbers have passed refuse. @parameters: what a descriptor says beside them; NULL: nothing is stored yet, the
      * family chooses. Fills what is the family's own; codec.c fills the base and clears it. */

@@ -70,6 +70,7 @@ const EcfsCodecOps ecfs_copies_ops = {
     .parse = parse,
     .refuse = refuse,
     .text = text,
+    .extensible = true,
     .new = new,
     .encode = encode,
     .determines = ecfs_mds_determines,

@@ -183,6 +183,7 @@ const EcfsCodecOps ecfs_rs_ops = {
     .parse = ecfs_codec_parse_sum,
     .refuse = refuse,
     .text = text,
+    .extensible = true,
     .new = new,
     .encode = encode,
     .determines = ecfs_mds_determines,

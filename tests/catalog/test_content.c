@@ -1,5 +1,13 @@
+#include "catalog/journal.h"
 #include "check_db.h"
 #include "fixture.h"
+
+static unsigned n_of (const char *code)
+{
+    unsigned k = 0, m = 0;
+    g_assert_cmpint (sscanf (code, "%*[^:]:%u+%u", &k, &m), >=, 1);
+    return k + m;
+}
 
 /* The numbers that the catalog keeps must be what counting gives. */
 static void check_totals (Fixture *f)
@@ -13,7 +21,7 @@ static void check_totals (Fixture *f)
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
         n_objects++;
         content += object->size;
-        not_full += object->stripes->len < 6;
+        not_full += object->stripes->len < n_of (object->code);
         for (guint s = 0; s < object->stripes->len; s++)
             stripes += g_array_index (object->stripes, EcfsStripeRow, s).size;
     }
@@ -354,6 +362,129 @@ static void test_stripe_set (void)
     fixture_clear (&f);
 }
 
+static EcfsObjectRow *object_of (Fixture *f, uint64_t ino)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f->catalog, ino, &error);
+    g_assert_cmpuint (extents->len, ==, 1);
+    EcfsObjectRow *row = ecfs_catalog_object (f->catalog, g_array_index (extents, EcfsExtent, 0).object, &error);
+    g_assert_no_error (error);
+    return row;
+}
+
+/* What the newest record of the journal, which the item points into, tells of a type. */
+static EcfsJournalItem last_of (Fixture *f, EcfsJournalType type, GPtrArray **ret_rows)
+{
+    g_autoptr (GError) error = NULL;
+    GPtrArray *rows = *ret_rows = ecfs_catalog_journal (f->catalog, ecfs_catalog_sequence (f->catalog) - 1, 1, &error);
+    g_assert_cmpuint (rows->len, ==, 1);
+    const EcfsJournalRow *row = g_ptr_array_index (rows, 0);
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    g_assert_cmpint (ecfs_journal_open (&cursor, row->record->data, row->record->len), ==, 0);
+    do
+        g_assert_cmpint (ecfs_journal_next (&cursor, &item), ==, 1);
+    while (item.type != type);
+    return item;
+}
+
+static void test_exchange (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) old = new_object (&f, "rs:4+2", 1000, 5), new = new_object (&f, "copies:3", 1000, 3);
+    publish_one (&f, ino, old);
+    EcfsAttr before = get_attr (&f, ino);
+    int64_t intent;
+#define EXCHANGE(new) CODE (e, ecfs_catalog_exchange (f.catalog, &old->uuid, new, intent, &e))
+    OK (e, ecfs_catalog_intent_begin (f.catalog, new, ino, &intent, &e));
+    new->digest[0]++;
+    g_assert_cmpint (EXCHANGE (new), ==, EINVAL); /* other content */
+    new->digest[0]--;
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 0);
+    g_assert_cmpint (EXCHANGE (new), ==, 0);
+    fixture_reopen (&f);
+    EcfsAttr after = get_attr (&f, ino);
+    g_assert_cmpmem (&before, sizeof before, &after, sizeof after); /* nobody's times move */
+    g_autoptr (EcfsObjectRow) got = object_of (&f, ino);
+    g_assert_true (ecfs_uuid_equal (&got->uuid, &new->uuid));
+    g_assert_cmpstr (got->code, ==, "copies:3");
+    g_assert_cmpuint (got->stripes->len, ==, 3);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 5);
+    g_assert_cmpuint (n_due (&f, 0, HOUR_NS), ==, 0); /* its time of grace runs */
+    g_autoptr (GPtrArray) record = NULL;
+    EcfsJournalItem told = last_of (&f, ECFS_JOURNAL_CONTENT, &record);
+    g_assert_cmpuint (told.attr.ino, ==, ino);
+    EcfsJournalExtent extent = ecfs_journal_extent (&told, 0);
+    g_assert_true (ecfs_uuid_equal (&extent.object, &new->uuid));
+    check_totals (&f);
+    g_assert_cmpint (EXCHANGE (new), ==, ESTALE); /* the old object is gone */
+    /* What was replaced meanwhile keeps what replaced it. */
+    g_autoptr (EcfsObjectRow) newer = new_object (&f, "rs:4+2", 7, 6), late = new_object (&f, "rs:4+2", 1000, 6);
+    OK (e, ecfs_catalog_intent_begin (f.catalog, late, ino, &intent, &e));
+    publish_one (&f, ino, newer);
+    g_assert_cmpint (CODE (e, ecfs_catalog_exchange (f.catalog, &new->uuid, late, intent, &e)), ==, ESTALE);
+    OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e));
+    g_autoptr (EcfsObjectRow) kept = object_of (&f, ino);
+    g_assert_true (ecfs_uuid_equal (&kept->uuid, &newer->uuid));
+#undef EXCHANGE
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
+static void test_set_object_code (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 6);
+    publish_one (&f, ino, object);
+    EcfsStripeRow stripe = {.index = 6, .instance = 70, .endpoint = f.endpoints[6], .size = 9};
+    g_autoptr (GArray) stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
+    int64_t intent;
+#define SET(from, to, intent)                                                                                          \
+    CODE (e, ecfs_catalog_set_object_code (f.catalog, &object->uuid, from, to, stripes, intent, &e))
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &stripe, 1, &intent, &e));
+    stripe.instance = 71;
+    g_array_append_val (stripes, stripe);
+    g_assert_cmpint (SET ("rs:4+2", "rs:4+3", intent), ==, EINVAL); /* not the one that was announced */
+    g_array_index (stripes, EcfsStripeRow, 0).instance = 70;
+    g_assert_cmpint (SET ("rs:4+1", "rs:4+3", intent), ==, ESTALE);
+    g_assert_cmpint (SET ("rs:4+2", "rs:4+3", intent), ==, 0);
+    g_assert_cmpint (SET ("rs:4+2", "rs:4+3", intent), ==, ESTALE);
+    fixture_reopen (&f);
+    g_autoptr (EcfsObjectRow) grown = object_of (&f, ino);
+    g_assert_cmpstr (grown->code, ==, "rs:4+3");
+    g_assert_cmpuint (grown->stripes->len, ==, 7);
+    g_assert_cmpmem (grown->stripes->data, 6 * sizeof stripe, object->stripes->data, 6 * sizeof stripe);
+    g_assert_cmpuint (g_array_index (grown->stripes, EcfsStripeRow, 6).instance, ==, 70);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 0);
+    g_autoptr (GPtrArray) record = NULL;
+    EcfsJournalItem told = last_of (&f, ECFS_JOURNAL_OBJECT, &record);
+    g_assert_cmpmem (told.code.bytes, (int) told.code.size, "rs:4+3", 6);
+    g_assert_cmpuint (told.n_parts, ==, 7);
+    check_totals (&f);
+    /* Someone who fills up the larger code comes too late. */
+    EcfsStripeRow late = {.index = 6, .instance = 72, .endpoint = f.endpoints[7], .size = 9};
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &late, 1, &intent, &e));
+    g_assert_cmpint (SET ("rs:4+3", "rs:4+1", 0), ==, 0);
+    g_assert_cmpint (CODE (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &late, 0, intent, &e)), ==, ESTALE);
+    g_assert_cmpuint (n_due (&f, 7, HOUR_NS), ==, 1); /* at once */
+    g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 0);
+    g_assert_cmpuint (n_due (&f, 6, 0), ==, 1);
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 1);
+    g_assert_cmpuint (n_due (&f, 4, 0), ==, 0);
+    g_autoptr (EcfsObjectRow) shrunk = object_of (&f, ino);
+    g_assert_cmpuint (shrunk->stripes->len, ==, 5);
+    /* Growing again with nothing new is an object that is not full. */
+    g_assert_cmpint (SET ("rs:4+1", "rs:4+2", 0), ==, 0);
+    g_assert_cmpuint (get_totals (&f).n_not_full, ==, 1);
+#undef SET
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
 static EcfsStagingRow get_staging (Fixture *f, guint i, guint n)
 {
     g_autoptr (GError) error = NULL;
@@ -469,6 +600,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/intents-left-by-a-crash-are-deleted-at-once", test_intents);
     g_test_add_func ("/content/publish-keeps-spares-and-deletes-what-it-leaves-out", test_spare_in_publish);
     g_test_add_func ("/content/stripe-set-is-a-compare-and-set", test_stripe_set);
+    g_test_add_func ("/content/exchange-changes-where-bytes-are-and-nothing-else", test_exchange);
+    g_test_add_func ("/content/an-object-gets-more-or-fewer-stripes", test_set_object_code);
     g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
     g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);

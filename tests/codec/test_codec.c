@@ -520,6 +520,34 @@ static void test_bad_numbers (void)
     }
 }
 
+/* What adding parity to stored stripes relies on. */
+static void test_shared_stripes (void)
+{
+    static const struct {
+        const char *one, *other;
+        bool shared;
+    } pairs[] = {
+        {"rs:4+2", "rs:4+3", true},     {"rs:8+1", "rs:8+24", true},    {"copies:1", "copies:5", true},
+        {"ldpc:8+6", "ldpc:8+6", true}, {"rs:4+2", "rs:5+2", false},    {"ldpc:8+6", "ldpc:8+5", false},
+        {"rs:1+2", "copies:3", false},  {"basic:4+4", "rs:4+4", false}, {"basic:4+4", "basic:4+4", true},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (pairs); i++) {
+        g_autoptr (EcfsCodec) one = segment_codec (pairs[i].one), other = segment_codec (pairs[i].other);
+        g_assert_true (ecfs_codec_shares_stripes (one, other) == pairs[i].shared);
+        g_assert_true (ecfs_codec_shares_stripes (other, one) == pairs[i].shared);
+        if (!pairs[i].shared)
+            continue;
+        g_autoptr (Segment) segment = segment_new (other, 64 * ecfs_codec_granule (other), SEGMENT_AT_END, 0);
+        bool lost[ECFS_CODEC_MAX_N] = {0};
+        for (unsigned s = ecfs_codec_k (one); s < ecfs_codec_n (one); s++)
+            lost[s] = true;
+        segment_lose (segment, lost);
+        ecfs_codec_encode (one, (const uint8_t *const *) segment->work, segment->work + ecfs_codec_k (one),
+                           segment->packet_bytes);
+        segment_check (segment, lost);
+    }
+}
+
 static void test_null_frees (void)
 {
     ecfs_codec_free (NULL);
@@ -555,6 +583,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/codec/threads-may-make-codecs-at-once", test_threads_make_codecs);
     g_test_add_func ("/codec/texts-that-are-no-code-are-refused-in-a-sentence", test_bad_texts);
     g_test_add_func ("/codec/numbers-that-are-no-code-are-refused", test_bad_numbers);
+    g_test_add_func ("/codec/parity-is-added-without-touching-what-is-stored", test_shared_stripes);
     g_test_add_func ("/codec/null-may-be-freed", test_null_frees);
     for (size_t i = 0; i < G_N_ELEMENTS (rows); i++)
         add_row (&rows[i]);
