@@ -1,15 +1,15 @@
 /* endpoint list, add, test */
 #include "tool.h"
 
-#include "archive/archive.h"
+#include "archive/control.h"
 #include "endpoint_test.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const Verb list_verb = {"endpoint list", "ARCHIVE", "Lists the endpoints of an archive", NULL};
-static const Verb add_verb = {"endpoint add", "ARCHIVE [NAME=]URL[,KEY=VALUE...]...",
-                              "Adds endpoints to an archive that is not mounted", NULL};
+static const Verb add_verb = {"endpoint add", "ARCHIVE [NAME=]URL[,KEY=VALUE...]...", "Adds endpoints to an archive",
+                              NULL};
 static const Verb test_verb = {"endpoint test", "ARCHIVE [NAME...] | URL[,KEY=VALUE...]...",
                                "Connects to endpoints and writes, reads and deletes a few MiB", NULL};
 
@@ -83,24 +83,12 @@ static int list (int argc, char **argv)
     return TOOL_DONE;
 }
 
-/* One at a time: the archive is to be opened anew after each. */
-static bool add_one (const char *directory, const char *text, GError **error)
-{
-    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
-    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
-    if (endpoint == NULL)
-        return false;
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, 0, error);
-    return archive != NULL && ecfs_archive_start (archive, error) &&
-           ecfs_archive_endpoint_add (archive, endpoint, error);
-}
-
 static int add (int argc, char **argv)
 {
     argc = tool_parse (&add_verb, NULL, argc, argv, 2, G_MAXINT);
     for (int i = 2; i < argc; i++) {
         GError *error = NULL;
-        if (!add_one (argv[1], argv[i], &error))
+        if (!ecfs_control_endpoint_add (argv[1], argv[i], &error))
             return tool_fail (add_verb.name, error, TOOL_FAILED);
     }
     return TOOL_DONE;

@@ -96,16 +96,18 @@ static void unmark_endpoint (const EcfsEndpointSpec *spec)
         g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
 }
 
-static bool add_to_catalog (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, GError **error)
+/* Marks it and writes its row, which *ret_row is to hold no name of. */
+static bool add_to_catalog (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, EcfsEndpointRow *ret_row,
+                            GError **error)
 {
     EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
                          .endpoint = ecfs_uuid_new (),
                          .epoch = ecfs_catalog_epoch (catalog),
                          .sequence = ecfs_catalog_sequence (catalog)};
+    *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
     if (!mark_endpoint (spec, &marker, error))
         return false;
-    int64_t id;
-    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &id, error))
+    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &ret_row->id, error))
         return true;
     unmark_endpoint (spec);
     return false;
@@ -130,7 +132,8 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, gui
     bool fine = true;
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
-        fine = add_to_catalog (catalog, endpoint->spec, error);
+        EcfsEndpointRow row;
+        fine = add_to_catalog (catalog, endpoint->spec, &row, error);
     }
     fine = fine && write_config (directory, config, error);
     return ecfs_catalog_close (catalog, fine ? error : NULL) && fine;
@@ -162,24 +165,30 @@ static const EcfsConfigEndpoint *config_endpoint (const EcfsConfig *config, cons
     return NULL;
 }
 
-static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, GError **error)
+/* The next endpoint; @config NULL: it is in the catalog only. It counts when it is complete. */
+static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const char *name,
+                           const EcfsConfigEndpoint *config, GError **error)
 {
-    EcfsArchiveEndpoint *endpoint = &self->endpoints[self->n_endpoints];
-    const EcfsConfigEndpoint *config = config_endpoint (self->config, row->name);
-    *endpoint = (EcfsArchiveEndpoint){.id = row->id,
-                                      .uuid = row->uuid,
-                                      .name = g_strdup (row->name),
-                                      .zone = g_strdup (config != NULL ? config->zone : row->name),
-                                      .state = row->state};
-    self->n_endpoints++;
-    if (config == NULL)
-        return true;
-    EcfsMarker expected = {.archive = *ecfs_catalog_archive (self->catalog),
-                           .endpoint = row->uuid,
-                           .epoch = ecfs_catalog_epoch (self->catalog),
-                           .sequence = ecfs_catalog_sequence (self->catalog)};
-    endpoint->endpoint = ecfs_endpoint_new (config->spec, &expected, error);
-    return endpoint->endpoint != NULL;
+    size_t position = self->n_endpoints;
+    EcfsEndpoint *endpoint = NULL;
+    if (position == ECFS_ENDPOINTS_MAX)
+        return ecfs_fail (error, ENOSPC, "%s: it has %d endpoints already", self->directory, ECFS_ENDPOINTS_MAX);
+    if (config != NULL) {
+        EcfsMarker expected = {.archive = *ecfs_catalog_archive (self->catalog),
+                               .endpoint = row->uuid,
+                               .epoch = ecfs_catalog_epoch (self->catalog),
+                               .sequence = ecfs_catalog_sequence (self->catalog)};
+        endpoint = ecfs_endpoint_new (config->spec, &expected, error);
+        if (endpoint == NULL)
+            return false;
+    }
+    self->endpoints[position] = (EcfsArchiveEndpoint){.id = row->id,
+                                                      .uuid = row->uuid,
+                                                      .name = g_strdup (name),
+                                                      .zone = g_strdup (config != NULL ? config->zone : name),
+                                                      .state = row->state,
+                                                      .endpoint = endpoint};
+    return true;
 }
 
 static bool open_endpoints (EcfsArchive *self, GError **error)
@@ -187,10 +196,13 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
     if (rows == NULL)
         return false;
-    self->endpoints = g_new0 (EcfsArchiveEndpoint, MAX (rows->len, 1));
-    for (guint i = 0; i < rows->len; i++)
-        if (!open_endpoint (self, g_ptr_array_index (rows, i), error))
+    self->endpoints = g_new0 (EcfsArchiveEndpoint, ECFS_ENDPOINTS_MAX);
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        if (!open_endpoint (self, row, row->name, config_endpoint (self->config, row->name), error))
             return false;
+        self->n_endpoints++;
+    }
     for (guint i = 0; i < self->config->endpoints->len; i++) {
         const EcfsConfigEndpoint *config = g_ptr_array_index (self->config->endpoints, i);
         bool known = false;
@@ -254,7 +266,9 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     self->directory = g_canonicalize_filename (directory, NULL);
     self->readonly = (flags & ECFS_ARCHIVE_READONLY) != 0;
     self->lock_fd = -1;
+    ecfs_mutex_init (&self->adding);
     ecfs_mutex_init (&self->lock);
+    atomic_init (&self->n_endpoints, 0);
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (uuid_hash, uuid_equal, g_free, NULL);
@@ -321,6 +335,7 @@ void ecfs_archive_free (EcfsArchive *self)
     if (self->lock_fd >= 0)
         (void) close (self->lock_fd); /* gives the lock back */
     ecfs_mutex_clear (&self->lock);
+    ecfs_mutex_clear (&self->adding);
     g_free (self->directory);
     g_free (self);
 }
@@ -358,22 +373,44 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self,
     return NULL;
 }
 
+/* The text of ecfs.conf as it is now with one more section, checked; g_free (). */
+static char *extended_config (const char *path, const EcfsConfigEndpoint *endpoint, GError **error)
+{
+    g_autofree char *text = NULL;
+    if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, error))
+        return NULL;
+    g_autofree char *section = ecfs_config_format_endpoint (endpoint);
+    g_autofree char *extended = g_strconcat (text, g_str_has_suffix (text, "\n") ? "\n" : "\n\n", section, NULL);
+    g_autoptr (EcfsConfig) now = ecfs_config_parse (text, path, error); /* its own faults first */
+    if (now == NULL)
+        return NULL;
+    g_autoptr (EcfsConfig) then = ecfs_config_parse (extended, path, error); /* name or URL used twice */
+    return then == NULL ? NULL : g_steal_pointer (&extended);
+}
+
+static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
+{
+    EcfsEndpointRow row;
+    const char *name = endpoint->spec->name;
+    g_autofree char *path = path_in (self->directory, CONFIG_NAME);
+    g_autofree char *text = extended_config (path, endpoint, error);
+    if (text == NULL || !add_to_catalog (self->catalog, endpoint->spec, &row, error))
+        return false;
+    if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
+        return ecfs_prefix (error, "the catalog has endpoint %s now, add its section to the file by hand", name);
+    if (!open_endpoint (self, &row, name, endpoint, error))
+        return ecfs_prefix (error, "endpoint %s is used from the next mount on", name);
+    ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
+    self->n_endpoints++;
+    return true;
+}
+
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
 {
-    g_autofree char *path = path_in (self->directory, CONFIG_NAME);
-    g_autofree char *text = ecfs_config_format (self->config);
-    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
-    if (config == NULL)
-        return false;
-    EcfsConfigEndpoint *added = g_new0 (EcfsConfigEndpoint, 1);
-    added->spec = ecfs_endpoint_spec_copy (endpoint->spec);
-    added->zone = g_strdup (endpoint->zone);
-    g_ptr_array_add (config->endpoints, added);
-    g_autofree char *new_text = ecfs_config_format (config);
-    g_autoptr (EcfsConfig) checked = ecfs_config_parse (new_text, path, error); /* name or URL used twice */
-    if (checked == NULL)
-        return false;
-    return add_to_catalog (self->catalog, endpoint->spec, error) && write_config (self->directory, config, error);
+    ecfs_mutex_lock (&self->adding);
+    bool added = add_endpoint (self, endpoint, error);
+    ecfs_mutex_unlock (&self->adding);
+    return added;
 }
 
 /* The catalog has kept what makes a code that this ecfs would make another way. */

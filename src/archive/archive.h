@@ -73,14 +73,16 @@ typedef struct EcfsArchiveEndpoint {
     EcfsEndpoint *endpoint; /* NULL: in the catalog, but not in the configuration any more */
 } EcfsArchiveEndpoint;
 
-/** Endpoints by position, 0 to n - 1, fixed while the archive is open. */
+/** Endpoints by position, 0 to n - 1; n grows when one is added, and what is there stays. */
 size_t ecfs_archive_n_endpoints (const EcfsArchive *self);
 const EcfsArchiveEndpoint *ecfs_archive_endpoint (const EcfsArchive *self, size_t position);
 /** By catalog row; NULL when there is none. */
 const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self, int64_t id);
 
-/** Adds an endpoint to catalog and ecfs.conf and marks it. The archive must be open, not READONLY, and is to be
- * reopened. */
+/**
+ * Marks an endpoint, adds it to catalog and ecfs.conf, whose text stays as it is otherwise, and begins to use it. The
+ * archive must be started and not READONLY. Thread-safe; blocks until the endpoint has answered.
+ */
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error);
 
 /**

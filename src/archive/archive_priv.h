@@ -13,18 +13,22 @@
 /* At content that is replaced between two looks at the catalog: extents first, then their objects. */
 #define ECFS_CONTENT_ATTEMPTS 20
 
+#define ECFS_ENDPOINTS_MAX 1024
+
 typedef struct EcfsStagedTable EcfsStagedTable;
 typedef struct EcfsMaintenance EcfsMaintenance;
 typedef struct EcfsRevival EcfsRevival;
 
 struct EcfsArchive {
-    char *directory;                /* absolute; immutable */
-    EcfsConfig *config;             /* immutable */
-    EcfsCatalog *catalog;           /* immutable */
-    bool readonly;                  /* immutable */
-    int lock_fd;                    /* -1 when readonly; immutable */
-    EcfsArchiveEndpoint *endpoints; /* n_endpoints; immutable after open */
-    size_t n_endpoints;
+    char *directory;      /* absolute; immutable */
+    EcfsConfig *config;   /* immutable */
+    EcfsCatalog *catalog; /* immutable */
+    bool readonly;        /* immutable */
+    int lock_fd;          /* -1 when readonly; immutable */
+    /* Room for ECFS_ENDPOINTS_MAX, filled up to n_endpoints, which grows while the archive is open: what needs the same
+     * number twice takes it once. Immutable below that. */
+    EcfsArchiveEndpoint *endpoints;
+    atomic_size_t n_endpoints;
     EcfsTransfer *transfer;       /* immutable */
     EcfsWorkers *commits;         /* between start and stop */
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
@@ -32,6 +36,7 @@ struct EcfsArchive {
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
     atomic_bool stopping;         /* attempts end with ECANCELED */
 
+    EcfsMutex adding; /* one endpoint at a time; outer to lock */
     EcfsMutex lock;
     GHashTable *codecs;        /* code → EcfsCodec, kept until free; guarded by lock */
     GHashTable *pins;          /* EcfsUuid of objects that are open → number of times; guarded by lock */
@@ -67,10 +72,10 @@ void ecfs_archive_revive_endpoints (EcfsArchive *self);
 
 /** Small numbers, equal for endpoints in one zone. */
 unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position);
-/** Stripes of one object that an endpoint may hold. */
-unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, unsigned n);
-/** What each endpoint has free for itself, as placement wants it; n_endpoints numbers. */
-void ecfs_archive_rooms (const EcfsArchive *self, uint64_t *ret_rooms);
+/** Stripes of one object, of @n in all, that one of the first @n_endpoints endpoints may hold. */
+unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpoints, unsigned n);
+/** What each of the first @n_endpoints endpoints has free for itself, as placement wants it. */
+void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *ret_rooms);
 /** A number that changes when other endpoints take stripes than before, or have other room. */
 uint64_t ecfs_archive_space_state (const EcfsArchive *self);
 /** Finds out from what endpoints told how much content fits. */

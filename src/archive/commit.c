@@ -25,7 +25,8 @@ typedef struct Attempt {
     bool backfill;
     char *path; /* for messages */
     EcfsAttr attr;
-    GPtrArray *parts; /* of Part */
+    GPtrArray *parts;   /* of Part */
+    size_t n_endpoints; /* when it began: those that are added later are not for it */
     /* Of the object that is being stored: */
     Part *part;
     const EcfsCodec *codec;
@@ -122,11 +123,11 @@ static const EcfsCodec *choose_codec (Attempt *self, uint64_t bytes, GError **er
 static EcfsPlace *make_places (const Attempt *self, bool doubtful)
 {
     const EcfsArchive *archive = self->archive;
-    EcfsPlace *places = g_new0 (EcfsPlace, MAX (archive->n_endpoints, 1));
-    g_autofree uint64_t *rooms = g_new0 (uint64_t, archive->n_endpoints + 1);
+    EcfsPlace *places = g_new0 (EcfsPlace, MAX (self->n_endpoints, 1));
+    g_autofree uint64_t *rooms = g_new0 (uint64_t, self->n_endpoints + 1);
     uint64_t needed = self->part->row->size / ecfs_codec_k (self->codec) + STRIPE_MORE_BYTES;
-    ecfs_archive_rooms (archive, rooms);
-    for (size_t i = 0; i < archive->n_endpoints; i++) {
+    ecfs_archive_rooms (archive, self->n_endpoints, rooms);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         places[i].room = rooms[i] < needed ? 0 : rooms[i];
         places[i].zone = ecfs_archive_zone_number (archive, i);
@@ -172,12 +173,11 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
 {
     unsigned n = ecfs_codec_n (self->codec);
     size_t found[ECFS_CODEC_MAX_N];
-    size_t n_places = self->archive->n_endpoints;
-    unsigned most = ecfs_archive_most_per_endpoint (self->archive, n);
+    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->n_endpoints, n);
     uint64_t lot = random_u64 ();
     for (int doubtful = 0; doubtful <= (int) doubtful_too; doubtful++) {
         g_autofree EcfsPlace *places = make_places (self, doubtful);
-        unsigned n_without = ecfs_place (places, n_places, wanted, n, most, lot, found);
+        unsigned n_without = ecfs_place (places, self->n_endpoints, wanted, n, most, lot, found);
         if (found_suffices (self, found, n_without))
             break;
     }
@@ -265,7 +265,7 @@ static EcfsStripeRow stored_stripe (const Attempt *self, unsigned index, const E
 static char *unusable_endpoints (const Attempt *self)
 {
     GString *text = g_string_new (NULL);
-    for (size_t i = 0; i < self->archive->n_endpoints; i++) {
+    for (size_t i = 0; i < self->n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
         EcfsEndpointHealth health = {0};
         if (endpoint->endpoint != NULL)
@@ -506,7 +506,7 @@ static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         self->stored_before[stripe->index] = true;
-        for (size_t j = 0; j < self->archive->n_endpoints; j++)
+        for (size_t j = 0; j < self->n_endpoints; j++)
             if (self->archive->endpoints[j].id == stripe->endpoint)
                 self->position[stripe->index] = j;
     }
@@ -644,6 +644,7 @@ static void run_attempt (void *data)
     Attempt *self = data;
     GError *error = NULL;
     EcfsCatalog *catalog = self->archive->catalog;
+    self->n_endpoints = ecfs_archive_n_endpoints (self->archive);
     self->parts = g_ptr_array_new_with_free_func (part_free);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);

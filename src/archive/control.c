@@ -219,10 +219,26 @@ static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply,
     return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
 }
 
+static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *text = ecfs_control_text (request, "endpoint");
+    g_autofree char *plain = text == NULL ? NULL : ecfs_control_unescape (text);
+    (void) reply; /* nothing to tell */
+    if (plain == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (plain, error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    return endpoint != NULL && ecfs_archive_endpoint_add (client->server->archive, endpoint, error);
+}
+
 static const struct {
     const char *name;
     bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
-} verbs[] = {{"wait", handle_wait}, {"status", handle_status}, {"sync", handle_sync}, {"umount", handle_umount}};
+} verbs[] = {{"wait", handle_wait},
+             {"status", handle_status},
+             {"sync", handle_sync},
+             {"umount", handle_umount},
+             {"endpoint-add", handle_endpoint_add}};
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
@@ -402,4 +418,32 @@ JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError 
         json_object_has_member (json_node_get_object (reply), "ok") ||
         ecfs_fail (error, EPROTO, "control socket: the answer makes no sense: is the mount of another version?");
     return good ? g_steal_pointer (&reply) : NULL;
+}
+
+/* Without a mount this process is the one that may. */
+static bool add_here (const char *archive_dir, const char *text, GError **error)
+{
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    g_autoptr (EcfsArchive) archive = endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
+    return archive != NULL && ecfs_archive_start (archive, error) &&
+           ecfs_archive_endpoint_add (archive, endpoint, error);
+}
+
+bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error)
+{
+    JsonObject *object = json_object_new ();
+    g_autofree char *text = ecfs_control_escape (endpoint);
+    json_object_set_string_member (object, "verb", "endpoint-add");
+    json_object_set_string_member (object, "endpoint", text);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    GError *reason = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, request, &reason);
+    if (answer == NULL && ecfs_errno (reason) != ENOTCONN) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_clear_error (&reason);
+    return answer != NULL || add_here (archive_dir, endpoint, error);
 }

@@ -50,4 +50,7 @@ void ecfs_control_stop (EcfsControl *self);
  */
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error);
 
+/** Adds an endpoint as `ecfs init --endpoint` takes it, by the mount where the archive is mounted. */
+bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error);
+
 #endif

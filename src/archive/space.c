@@ -17,11 +17,11 @@ unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position)
     return zone;
 }
 
-unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, unsigned n)
+unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpoints, unsigned n)
 {
-    if (!self->config->allow_double || self->n_endpoints == 0)
+    if (!self->config->allow_double || n_endpoints == 0)
         return 1;
-    return (unsigned) ((n + self->n_endpoints - 1) / self->n_endpoints);
+    return (unsigned) ((n + n_endpoints - 1) / n_endpoints);
 }
 
 /* An endpoint that takes stripes now, and what it told. */
@@ -41,10 +41,10 @@ static unsigned device_of (const Taker *takers, unsigned index)
 }
 
 /* Fills @takers, of which there is one per endpoint at most; returns how many there are. */
-static unsigned find_takers (const EcfsArchive *self, Taker *takers)
+static unsigned find_takers (const EcfsArchive *self, size_t n_endpoints, Taker *takers)
 {
     unsigned n_takers = 0;
-    for (size_t i = 0; i < self->n_endpoints; i++) {
+    for (size_t i = 0; i < n_endpoints; i++) {
         EcfsEndpointHealth health = {0};
         if (self->endpoints[i].endpoint == NULL || self->endpoints[i].state != ECFS_ENDPOINT_ACTIVE)
             continue;
@@ -57,11 +57,11 @@ static unsigned find_takers (const EcfsArchive *self, Taker *takers)
     return n_takers;
 }
 
-void ecfs_archive_rooms (const EcfsArchive *self, uint64_t *ret_rooms)
+void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *ret_rooms)
 {
-    g_autofree Taker *takers = g_new0 (Taker, self->n_endpoints + 1);
-    unsigned n_takers = find_takers (self, takers);
-    for (size_t i = 0; i < self->n_endpoints; i++)
+    g_autofree Taker *takers = g_new0 (Taker, n_endpoints + 1);
+    unsigned n_takers = find_takers (self, n_endpoints, takers);
+    for (size_t i = 0; i < n_endpoints; i++)
         ret_rooms[i] = ECFS_ROOM_UNKNOWN;
     for (unsigned i = 0; i < n_takers; i++) {
         unsigned n_users = 0;
@@ -89,12 +89,13 @@ static unsigned stripes_placed (const EcfsArchive *self, const EcfsCodec *codec,
 
 static uint64_t free_content_bytes (EcfsArchive *self, const EcfsCodec *codec)
 {
-    g_autofree Taker *takers = g_new0 (Taker, self->n_endpoints + 1);
-    g_autofree EcfsRoom *rooms = g_new0 (EcfsRoom, self->n_endpoints + 1);
-    unsigned n_takers = find_takers (self, takers);
-    unsigned most = ecfs_archive_most_per_endpoint (self, ecfs_codec_n (codec));
+    size_t n_endpoints = ecfs_archive_n_endpoints (self);
+    g_autofree Taker *takers = g_new0 (Taker, n_endpoints + 1);
+    g_autofree EcfsRoom *rooms = g_new0 (EcfsRoom, n_endpoints + 1);
+    unsigned n_takers = find_takers (self, n_endpoints, takers);
+    unsigned most = ecfs_archive_most_per_endpoint (self, n_endpoints, ecfs_codec_n (codec));
     /* Zones are numbered by endpoints, of which there may be more than takers: those that take nothing have no room. */
-    for (size_t i = 0; i < self->n_endpoints; i++)
+    for (size_t i = 0; i < n_endpoints; i++)
         rooms[i] = (EcfsRoom){.zone = ecfs_archive_zone_number (self, i), .device = (unsigned) i};
     for (unsigned i = 0; i < n_takers; i++) {
         const EcfsEndpointSpace *space = &takers[i].space;
@@ -102,14 +103,15 @@ static uint64_t free_content_bytes (EcfsArchive *self, const EcfsCodec *codec)
         room->device = (unsigned) takers[takers[i].device].position;
         room->free_bytes = space->told ? space->free_bytes : space->asked ? UNTOLD_BYTES : 0;
     }
-    uint64_t x = ecfs_capacity (rooms, self->n_endpoints, stripes_placed (self, codec, n_takers, most), most);
+    uint64_t x = ecfs_capacity (rooms, n_endpoints, stripes_placed (self, codec, n_takers, most), most);
     return x > MAX_TOTAL_BYTES / ecfs_codec_k (codec) ? MAX_TOTAL_BYTES : x * ecfs_codec_k (codec);
 }
 
 uint64_t ecfs_archive_space_state (const EcfsArchive *self)
 {
-    g_autofree Taker *takers = g_new0 (Taker, self->n_endpoints + 1);
-    unsigned n_takers = find_takers (self, takers);
+    size_t n_endpoints = ecfs_archive_n_endpoints (self);
+    g_autofree Taker *takers = g_new0 (Taker, n_endpoints + 1);
+    unsigned n_takers = find_takers (self, n_endpoints, takers);
     uint64_t sum = n_takers;
     for (unsigned i = 0; i < n_takers; i++)
         sum = sum * 31 + takers[i].position + takers[i].space.free_bytes + takers[i].space.asked;

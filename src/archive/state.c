@@ -137,17 +137,18 @@ char *ecfs_archive_brief (EcfsArchive *self)
     unsigned n_down = 0;
     g_autoptr (GString) down = g_string_new (NULL);
     g_autoptr (GString) text = g_string_new (NULL);
-    for (size_t i = 0; i < self->n_endpoints; i++) {
+    size_t n_endpoints = ecfs_archive_n_endpoints (self);
+    for (size_t i = 0; i < n_endpoints; i++) {
         if (is_reachable (&self->endpoints[i]))
             continue;
         g_string_append_printf (down, "%s%s", n_down > 0 ? ", " : "", self->endpoints[i].name);
         n_down++;
     }
     if (n_down > 0)
-        g_string_append_printf (text, "degraded: %u of %zu endpoints %s down: %s", n_down, self->n_endpoints,
+        g_string_append_printf (text, "degraded: %u of %zu endpoints %s down: %s", n_down, n_endpoints,
                                 n_down == 1 ? "is" : "are", down->str);
     else
-        g_string_append_printf (text, "all %zu endpoints are up", self->n_endpoints);
+        g_string_append_printf (text, "all %zu endpoints are up", n_endpoints);
     (void) ecfs_catalog_totals (self->catalog, &totals, NULL); /* zeros: whoever changes something is told the error */
     if (totals.n_staged > 0)
         g_string_append_printf (text, "; %" PRIu64 " %s staged", totals.n_staged,

@@ -30,6 +30,11 @@ def end(process, timeout=60):
     return process.returncode, (messages or b"").decode(errors="replace")
 
 
+def wait_until_stored(archive):
+    """Endpoints that come back are found out about within a while."""
+    lab.until(lambda: lab.ecfs("wait", archive.path, timeout=60, check=False).returncode == 0, 60, "all is stored")
+
+
 def sent_bytes(archive):
     """What lies on the endpoints, committed or on its way."""
     return sum(path.stat().st_size for endpoint in archive.endpoints for path in lab.stripe_files(endpoint))
@@ -185,3 +190,29 @@ def test_two_puts_without_a_mount_do_not_meet(archive, source):
     first.stdin.write(b"content")
     assert end(first) == (0, "")
     assert {entry["name"]: entry["size"] for entry in archive.json("ls", "/")}["first"] == 7
+
+
+# endpoint add
+
+
+def test_an_endpoint_that_is_added_is_used_at_once(place, archive, mount):
+    config = archive.path / "ecfs.conf"
+    config.write_text(config.read_text() + "\n# ours, and to stay\n")
+    extra = lab.Directory(place.path / "more", "grove")
+    lab.ecfs("endpoint", "add", archive.path, extra.endpoint())
+    text = config.read_text()
+    assert "# ours, and to stay" in text and "[endpoint grove]" in text
+    names = [entry["name"] for entry in archive.json("status")["endpoints"]]
+    assert names == [*lab.NAMES, "grove"]
+    archive["birch"].kill()
+    expected = lab.write_pattern(mount.path / "file", 3 * MIB, 5)
+    wait_until_stored(archive)
+    assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"full 6/6")
+    assert lab.stripe_files(extra)
+    for bad in [extra.endpoint(), "amber=file:///nowhere", "gopher://x", "x=file:///nowhere/at/all"]:
+        done = lab.ecfs("endpoint", "add", archive.path, bad, check=False)
+        assert done.returncode == 1 and done.stderr, bad
+    assert config.read_text() == text
+    mount.umount()
+    mount.start()
+    assert lab.digest(mount.path / "file") == expected
