@@ -317,19 +317,45 @@ char *ecfs_status (Ecfs *self, GError **error)
     return to_text (status);
 }
 
-/* Without a mount nothing moves: all is stored, or it waits for one. */
-static bool nothing_staged (Ecfs *self, bool quorum, GError **error)
+/* The inode that a path given to wait stands for: 0 is everything. */
+static bool waited_for (EcfsCatalog *catalog, const char *path, uint64_t *ret_ino, GError **error)
 {
-    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (ecfs_archive_catalog (self->archive), error);
-    if (rows == NULL)
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (catalog, path, &attr, error))
         return false;
-    const char *directory = ecfs_archive_directory (self->archive);
-    if (rows->len > 0)
+    *ret_ino = S_ISREG (attr.mode) ? attr.ino : 0;
+    return true;
+}
+
+/* Without a mount nothing moves: all is stored, or it waits for one. @ino 0: everything. */
+static bool is_stored (Ecfs *self, const GPtrArray *rows, uint64_t ino, bool quorum, GError **error)
+{
+    unsigned n_staged = 0;
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        bool committed = row->state == ECFS_STAGING_STORED;
+        n_staged += (ino == 0 || row->ino == ino) && !(quorum && committed);
+    }
+    if (n_staged > 0)
         return ecfs_fail (error, ENOTCONN,
                           "%s has %u files in staging and is not mounted, or for reading only: mount it for writing to "
                           "have them stored",
-                          directory, rows->len);
-    return quorum || ecfs_archive_check_full (self->archive, 0, error);
+                          ecfs_archive_directory (self->archive), n_staged);
+    return quorum || ecfs_archive_check_full (self->archive, ino, error);
+}
+
+static bool nothing_staged (Ecfs *self, const char *const *paths, bool quorum, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
+    bool good = rows != NULL;
+    if (good && (paths == NULL || paths[0] == NULL))
+        return is_stored (self, rows, 0, quorum, error);
+    for (size_t i = 0; good && paths[i] != NULL; i++) {
+        uint64_t ino;
+        good = waited_for (catalog, paths[i], &ino, error) && is_stored (self, rows, ino, quorum, error);
+    }
+    return good;
 }
 
 static void add_path (JsonArray *array, const char *path)
@@ -351,5 +377,5 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **erro
     g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     if (failure != NULL)
         g_propagate_error (error, failure);
-    return answer != NULL || (failure == NULL && nothing_staged (self, quorum, error));
+    return answer != NULL || (failure == NULL && nothing_staged (self, paths, quorum, error));
 }

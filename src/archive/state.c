@@ -3,6 +3,9 @@
 
 #include <inttypes.h>
 
+#define FILES_NAMED     10 /* that lack stripes */
+#define OBJECTS_AT_ONCE 256
+
 /* What is stored of an object and where, in the arrays that placement takes. */
 typedef struct Stored {
     bool stored[ECFS_CODEC_MAX_N];
@@ -94,27 +97,77 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
     EcfsFileState state;
     if (!ecfs_archive_file_state (self, ino, &state, error))
         return false;
+    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
     return state.n_stored == state.n_stripes ||
-           ecfs_fail (error, EIO, "inode %" PRIu64 " is stored with %u of %u stripes: write it again", ino,
-                      state.n_stored, state.n_stripes);
+           ecfs_fail (error, EIO, "%s: it has %u of %u stripes, and nothing is staged to fill it up: write it again",
+                      path, state.n_stored, state.n_stripes);
+}
+
+/* What is to be filled up from staging: set of inodes as int64_t. */
+static GHashTable *coming_files (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self->catalog, error);
+    if (rows == NULL)
+        return NULL;
+    GHashTable *coming = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsStagingRow *row = rows->pdata[i];
+        int64_t ino = (int64_t) row->ino;
+        if (row->state == ECFS_STAGING_STORED)
+            g_hash_table_add (coming, g_memdup2 (&ino, sizeof ino));
+    }
+    return coming;
+}
+
+/* Adds a line about the file of an object to @lines when it is one that nothing fills up. */
+static void name_file (EcfsArchive *self, const EcfsObjectRow *object, GHashTable *coming, GPtrArray *lines)
+{
+    uint64_t ino;
+    g_autoptr (GError) why = NULL;
+    const EcfsCodec *codec = ecfs_archive_codec (self, object->code, NULL);
+    if ((codec != NULL && object->stripes->len >= ecfs_codec_n (codec)) ||
+        !ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL))
+        return;
+    int64_t key = (int64_t) ino;
+    if (!g_hash_table_contains (coming, &key) && !is_file_full (self, ino, &why))
+        g_ptr_array_add (lines, g_strdup (why->message));
+}
+
+/* A line for each of the first files that lack stripes for good; all objects are looked at for that. */
+static bool name_files (EcfsArchive *self, GHashTable *coming, uint64_t n_objects, GError **error)
+{
+    g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
+    int64_t after = 0;
+    for (bool more = true; more && lines->len < FILES_NAMED;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->catalog, after, OBJECTS_AT_ONCE, error);
+        if (objects == NULL)
+            return false;
+        for (guint i = 0; i < objects->len && lines->len < FILES_NAMED; i++) {
+            const EcfsObjectRow *object = objects->pdata[i];
+            name_file (self, object, coming, lines);
+            after = object->id;
+        }
+        more = objects->len == OBJECTS_AT_ONCE;
+    }
+    if (lines->len == 0)
+        return true; /* filled up, replaced or deleted since */
+    if (n_objects > lines->len)
+        g_ptr_array_add (lines, g_strdup_printf ("and so with %" PRIu64 " more objects", n_objects - lines->len));
+    g_ptr_array_add (lines, NULL);
+    g_autofree char *text = g_strjoinv ("\n", (char **) lines->pdata);
+    return ecfs_fail (error, EIO, "%s", text);
 }
 
 bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
 {
     if (ino != 0)
         return is_file_full (self, ino, error);
-    uint64_t n_coming = 0; /* stored since, and to be filled up from staging */
     EcfsTotals totals;
-    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self->catalog, error);
-    if (rows == NULL || !ecfs_catalog_totals (self->catalog, &totals, error))
+    g_autoptr (GHashTable) coming = coming_files (self, error);
+    if (coming == NULL || !ecfs_catalog_totals (self->catalog, &totals, error))
         return false;
-    for (guint i = 0; i < rows->len; i++)
-        n_coming += ((const EcfsStagingRow *) rows->pdata[i])->state == ECFS_STAGING_STORED;
-    return totals.n_not_full <= n_coming ||
-           ecfs_fail (error, EIO,
-                      "%" PRIu64 " objects are stored with fewer stripes than their code has, and nothing is staged "
-                      "to fill them up: write their files again ('ecfs status' and 'ecfs info' tell more)",
-                      totals.n_not_full - n_coming);
+    uint64_t n_coming = g_hash_table_size (coming);
+    return totals.n_not_full <= n_coming || name_files (self, coming, totals.n_not_full - n_coming, error);
 }
 
 char *ecfs_file_state_text (const EcfsFileState *state)

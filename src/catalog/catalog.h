@@ -275,6 +275,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsObjectRow, ecfs_object_row_free)
 
 EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **error);
 
+/** A file whose content is in an object, one of them; ENOENT. */
+bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error);
+
 /** Up to @max objects with id above @after, by id: how walkers go over all. GPtrArray with free function. */
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error);
 

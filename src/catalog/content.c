@@ -127,6 +127,20 @@ GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, G
     return READ (self, list_objects (self, after, max, error));
 }
 
+static bool find_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error)
+{
+    int64_t ino;
+    int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (object));
+    if (found == 1)
+        *ret_ino = (uint64_t) ino;
+    return found == 1 || (found == 0 && ecfs_fail (error, ENOENT, "no file has object row %" PRId64, object));
+}
+
+bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error)
+{
+    return READ (self, find_file (self, object, ret_ino, error));
+}
+
 static GArray *list_extents (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GArray) extents = g_array_new (false, true, sizeof (EcfsExtent));
@@ -198,10 +212,10 @@ static bool release_objects (EcfsCatalog *self, const GArray *extents, GError **
     g_autoptr (GHashTable) seen = g_hash_table_new (g_int64_hash, g_int64_equal);
     for (guint i = 0; i < extents->len; i++) {
         int64_t *object = &g_array_index (extents, EcfsExtent, i).object;
-        int64_t one;
+        int64_t ino;
         if (!g_hash_table_add (seen, object))
             continue;
-        int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &one, error, INT (*object));
+        int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (*object));
         if (found < 0 || (found == 0 && !delete_object (self, *object, error)))
             return false;
     }

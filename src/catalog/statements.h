@@ -61,7 +61,7 @@
     X (EXTENT_DELETE_ALL, "DELETE FROM extents WHERE ino = ?") \
     X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \
     X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
-    X (EXTENT_OF_OBJECT, "SELECT 1 FROM extents WHERE object = ? LIMIT 1") \
+    X (EXTENT_OF_OBJECT, "SELECT ino FROM extents WHERE object = ? LIMIT 1") \
     X (EXTENT_INODES, "SELECT DISTINCT ino FROM extents WHERE object = ? ORDER BY ino") \
     X (EXTENT_SET_OBJECT, "UPDATE extents SET object = ?2 WHERE object = ?1") \
     X (OBJECT_GET, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id = ?") \

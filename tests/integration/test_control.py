@@ -1,8 +1,11 @@
 """Verbs beside a mount: what they change the mount does, what they tell is true, and who waits is told why."""
+import contextlib
 import os
 import pty
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import lab
 import pytest
@@ -30,9 +33,9 @@ def end(process, timeout=60):
     return process.returncode, (messages or b"").decode(errors="replace")
 
 
-def wait_until_stored(archive):
-    """Endpoints that come back are found out about within a while."""
-    lab.until(lambda: lab.ecfs("wait", archive.path, timeout=60, check=False).returncode == 0, 60, "all is stored")
+def wait_until_stored(archive, *arguments):
+    """Endpoints that come back, or are slow on a busy machine, are found out about within a while."""
+    lab.until(lambda: lab.ecfs("wait", archive.path, *arguments, check=False).returncode == 0, 120, "all is stored")
 
 
 def sent_bytes(archive):
@@ -216,3 +219,259 @@ def test_an_endpoint_that_is_added_is_used_at_once(place, archive, mount):
     mount.umount()
     mount.start()
     assert lab.digest(mount.path / "file") == expected
+
+
+# Verbs that tell
+
+
+def test_what_is_told_beside_a_mount_is_as_of_now(place, archive, mount):
+    target = place.path / "target"
+    for i in range(20):  # each within the time that changes may take to be written down
+        path = mount.path / f"file-{i}"
+        expected = lab.write_pattern(path, 100_000 + i, i)
+        os.utime(path, ns=(i, 10**18 + i))
+        archive.get(f"/file-{i}", target)
+        assert lab.digest(target / f"file-{i}") == expected
+        assert (target / f"file-{i}").stat().st_mtime_ns == 10**18 + i
+    os.rename(mount.path / "file-0", mount.path / "moved")
+    os.unlink(mount.path / "file-1")
+    told = {entry["name"]: entry for entry in archive.json("ls", "/")}
+    assert "moved" in told and "file-0" not in told and "file-1" not in told
+    assert told["file-19"]["size"] == 100_019 and told["file-19"]["mtime_ns"] == 10**18 + 19
+
+
+def test_what_is_staged_is_told_and_not_taken_for_stored(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    old = lab.write_pattern(mount.path / "old", MIB, 1)
+    wait_until_stored(archive)
+    hide(archive, 3)
+    lab.write_pattern(mount.path / "fresh", MIB, 2)
+    lab.write_pattern(mount.path / "old", 2 * MIB, 3)
+    told = {entry["name"]: entry for entry in archive.json("ls", "/")}
+    assert told["fresh"]["staged"] and told["old"]["staged"] and told["fresh"]["size"] == MIB
+    done = archive.get("/fresh", place.path / "target", check=False)
+    assert done.returncode == 1 and "staging" in done.stderr and "ecfs wait" in done.stderr
+    assert not (place.path / "target/fresh").exists()
+    assert archive.json("status")["staging"]["files"] == 2
+    show(archive)
+    done = archive.get("/old", place.path / "target", check=False)
+    if done.stderr:  # it was not stored meanwhile
+        assert "newer content is in staging" in done.stderr
+        assert lab.digest(place.path / "target/old") == old
+    wait_until_stored(archive)
+    assert archive.get("/old", place.path / "target").stderr == ""
+    assert lab.digest(place.path / "target/old") == lab.digest(mount.path / "old")
+
+
+# wait
+
+
+def hide(archive, count):
+    for endpoint in archive.endpoints[:count]:
+        endpoint.kill()
+
+
+def show(archive):
+    for endpoint in archive.endpoints:
+        endpoint.start()
+
+
+@pytest.mark.parametrize("commit", ["sync", "async"])
+def test_wait_is_for_all_that_was_closed_and_for_nothing_else(place, archive, commit):
+    archive.configure("archive", commit=commit)
+    mount = place.mount(archive)
+    for i in range(30):
+        lab.write_pattern(mount.path / f"file-{i}", i * 50_000, i)
+    program = "import os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); os.write(f, b'x' * 100000); input()"
+    writer = subprocess.Popen(["python3", "-c", program, mount.path / "open"], stdin=subprocess.PIPE)
+    lab.until(lambda: (mount.path / "open").exists() and (mount.path / "open").stat().st_size, 30, "it is written to")
+    wait_until_stored(archive)
+    for i in range(1, 30):
+        assert os.getxattr(mount.path / f"file-{i}", "user.ecfs.state").startswith(b"full")
+    assert os.getxattr(mount.path / "open", "user.ecfs.state") == b"staged"
+    done = lab.ecfs("wait", archive.path, "/open", check=False, timeout=60)
+    assert done.returncode == 1 and "/open" in done.stderr  # who names it wants it stored
+    writer.communicate(b"\n")
+    wait_until_stored(archive, "/open", "/file-3")
+    done = lab.ecfs("wait", archive.path, "/absent", check=False, timeout=60)
+    assert done.returncode == 1 and "absent" in done.stderr
+    archive["amber"].kill()
+    archive["fjord"].kill()
+    lab.drop_caches()
+    for i in range(30):
+        expected = lab.write_pattern(place.path / "plain", i * 50_000, i)
+        assert lab.digest(mount.path / f"file-{i}") == expected
+
+
+def test_wait_names_the_files_and_the_endpoint_that_they_lack(archive, mount):
+    name = os.fsdecode(b"odd \xe9 % name")
+    archive["cedar"].kill()
+    lab.write_pattern(mount.path / name, MIB, 1)
+    lab.write_pattern(mount.path / "other", MIB, 2)
+    wait_until_stored(archive, "--quorum")
+    done = lab.ecfs("wait", archive.path, check=False, timeout=60)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 2, done.stderr
+    assert all(word in done.stderr for word in ["/other", "odd ", "endpoint cedar"])
+    done = lab.ecfs("wait", archive.path, f"/{name}", check=False, timeout=60)
+    assert done.returncode == 1 and "endpoint cedar" in done.stderr and "/other" not in done.stderr
+    archive["cedar"].start()
+    wait_until_stored(archive)
+
+
+def is_connected(process):
+    return any(os.readlink(path).startswith("socket:") for path in Path(f"/proc/{process.pid}/fd").iterdir())
+
+
+def test_wait_is_ended_by_a_signal(place):
+    servers = place.archive([place.sshd(name) for name in lab.NAMES])
+    servers.configure("archive", commit="async")
+    mount = place.mount(servers)
+    for endpoint in servers.endpoints[:3]:
+        endpoint.suspend()
+    lab.write_pattern(mount.path / "file", MIB, 1)
+    process = begin("wait", servers.path)
+    lab.until(lambda: is_connected(process), 30, "it waits")
+    process.terminate()
+    assert end(process)[0] == -signal.SIGTERM
+    for endpoint in servers.endpoints[:3]:
+        endpoint.resume()
+    wait_until_stored(servers)
+
+
+def test_wait_without_a_mount_tells_what_waits_for_one(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "stored", MIB, 1)
+    wait_until_stored(archive)
+    hide(archive, 3)
+    lab.write_pattern(mount.path / "staged", MIB, 2)
+    mount.kill()
+    done = lab.ecfs("wait", archive.path, check=False, timeout=60)
+    assert done.returncode == 1 and "1 file" in done.stderr and "mount" in done.stderr
+    assert lab.ecfs("wait", archive.path, "/stored", timeout=60).returncode == 0
+    assert lab.ecfs("wait", archive.path, "/staged", check=False, timeout=60).returncode == 1
+    show(archive)
+    mount.start()
+    wait_until_stored(archive)
+    assert os.getxattr(mount.path / "staged", "user.ecfs.state").startswith(b"full")
+
+
+# commit = async
+
+
+def test_queue_of_closed_files_survives_kill_9(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    source = place.path / "source"
+    lab.real_tree(source, 80)
+    lab.settle(source)
+    hide(archive, 6)  # so that all of it waits
+    lab.run("cp", "-a", source, mount.path / "cp")
+    lab.run("rsync", "-aHX", f"{source}/", f"{mount.path}/rsync/")
+    fsync_directory(mount.path)
+    mount.kill()
+    mount.start()
+    expected = lab.describe_tree(source)
+    for copy in ["cp", "rsync"]:  # from staging, with the times that came behind close
+        lab.assert_same_tree(expected, lab.describe_tree(mount.path / copy))
+    show(archive)
+    wait_until_stored(archive)
+    archive["delta"].kill()
+    archive["ember"].kill()
+    lab.drop_caches()
+    for copy in ["cp", "rsync"]:
+        lab.assert_same_tree(expected, lab.describe_tree(mount.path / copy))
+    assert os.listdir(archive.path / "interrupted") == []
+    assert rsync_finds_nothing_to_do(source, mount.path / "rsync")
+
+
+def fsync_directory(path):
+    """The last times that were set are durable then."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def rsync_finds_nothing_to_do(source, copy):
+    text = lab.run("rsync", "-aHX", "--stats", f"{source}/", f"{copy}/").stdout
+    return "Number of regular files transferred: 0\n" in text
+
+
+def test_writers_wait_for_room_and_go_on(place, archive):
+    archive.configure("archive", commit="async", staging_max="8M")
+    mount = place.mount(archive)
+    hide(archive, 3)
+    lab.write_pattern(mount.path / "first", 7 * MIB, 1)
+    plain = place.path / "plain"
+    expected = lab.write_pattern(plain, 600_000, 2)  # all of them do not fit beside the first
+    writers = [subprocess.Popen(["dd", f"if={plain}", f"of={mount.path}/copy-{i}", "bs=64K", "status=none"])
+               for i in range(12)]  # more than FUSE has workers
+    lab.until(lambda: staged_bytes(archive) > 8 * MIB, 30, "the limit is reached")
+    lab.until(lambda: len(os.listdir(mount.path)) == 13, 30, "names are made all the same")
+    assert (mount.path / "first").read_bytes()[:8] == plain.read_bytes()[:8]  # reading goes on
+    waiting = [writer for writer in writers if writer.poll() is None]
+    assert len(waiting) > 2
+    waiting[0].terminate()
+    waiting[1].kill()
+    assert waiting[0].wait(60) == -signal.SIGTERM and waiting[1].wait(60) == -signal.SIGKILL
+    assert staged_bytes(archive) <= (8 + 12) * MIB
+    show(archive)
+    assert all(writer.wait(120) == 0 for writer in writers if writer not in waiting[:2])
+    wait_until_stored(archive)
+    for i, writer in enumerate(writers):
+        assert writer in waiting[:2] or lab.digest(mount.path / f"copy-{i}") == expected
+
+
+def staged_bytes(archive):
+    return sum(path.stat().st_size for path in (archive.path / "staging").iterdir())
+
+
+# fsync = remote
+
+
+def test_fsync_remote_returns_when_content_is_stored(place, archive):
+    archive.configure("archive", fsync="remote")
+    mount = place.mount(archive)
+    with open(mount.path / "file", "wb", buffering=0) as file:
+        file.write(b"first" * 20_000)
+        os.fsync(file.fileno())
+        archive.get("/file", place.path)
+        assert (place.path / "file").read_bytes() == b"first" * 20_000
+        file.write(b"x")  # which close alone would leave to the last one
+        os.fdatasync(file.fileno())
+        archive.get("/file", place.path)
+        assert (place.path / "file").stat().st_size == 100_001
+        hide(archive, 3)
+        file.write(b"second" * 20_000)
+        with pytest.raises(OSError):
+            os.fsync(file.fileno())
+        with contextlib.suppress(OSError):  # closing tries once more
+            file.close()
+    show(archive)
+    wait_until_stored(archive)
+    assert (mount.path / "file").read_bytes() == b"first" * 20_000 + b"x" + b"second" * 20_000
+
+
+def test_fsync_remote_holds_no_worker(place):
+    archive = place.archive([place.sshd(name) for name in lab.NAMES])
+    archive.configure("archive", fsync="remote")
+    for name in lab.NAMES:
+        archive.configure(f"endpoint {name}", stall_timeout="60s")
+    mount = place.mount(archive)
+    program = ("import os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); os.write(f, b'y' * 200000); "
+               "os.fsync(f); os._exit(0)")
+    for endpoint in archive.endpoints[:3]:
+        endpoint.suspend()
+    callers = [subprocess.Popen(["python3", "-c", program, mount.path / f"file-{i}"]) for i in range(15)]
+    lab.until(lambda: len(os.listdir(mount.path)) == 15, 30, "all have begun")
+    begun = time.monotonic()
+    (mount.path / "directory").mkdir()
+    assert len(os.listdir(mount.path)) == 16
+    assert time.monotonic() - begun < 20
+    assert all(caller.poll() is None for caller in callers)
+    callers[0].kill()  # not held up either
+    callers[0].wait(30)
+    for endpoint in archive.endpoints[:3]:
+        endpoint.resume()
+    assert [caller.wait(90) for caller in callers[1:]] == [0] * 14
