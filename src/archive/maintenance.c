@@ -143,8 +143,14 @@ static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoin
 
 static bool delete_all_due (EcfsArchive *archive)
 {
+    g_autoptr (GError) error = NULL;
+    EcfsTotals totals;
     bool more = false;
-    for (size_t i = 0; i < archive->n_endpoints && !archive->readonly; i++)
+    if (archive->readonly || !ecfs_catalog_totals (archive->catalog, &totals, NULL) || totals.n_deletions == 0)
+        return false;
+    if (!ecfs_catalog_note_age (archive->catalog, &error))
+        g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+    for (size_t i = 0; i < archive->n_endpoints; i++)
         more |= delete_due (archive, &archive->endpoints[i]);
     return more;
 }

@@ -378,7 +378,7 @@ static bool check_start (EcfsCatalog *self, GError **error)
     Counters counters;
     int64_t max_ino, max_seq;
     Inode root;
-    if (!load_meta (self, error) || !load_counters (self, &counters, error) ||
+    if (!load_meta (self, error) || !load_counters (self, &counters, error) || !ecfs_age_load (self, error) ||
         ecfs_query_number (self, STMT_INODE_MAX, NULL, 0, &max_ino, error) < 0 ||
         ecfs_query_number (self, STMT_JOURNAL_MAX, NULL, 0, &max_seq, error) < 0)
         return false;

@@ -394,9 +394,11 @@ typedef struct EcfsDeletion {
 
 /**
  * Up to @max stripes of endpoint @endpoint (row id) that were queued at least @grace_ns ago (or are due at once).
- * GArray of EcfsDeletion.
+ * GArray of EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
  */
 GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error);
+/** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
+bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
 

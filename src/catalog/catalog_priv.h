@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        3
+#define ECFS_CATALOG_VERSION        4
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 #define ECFS_PARAMETERS_MAX         16512
 
@@ -43,6 +43,14 @@ typedef struct Counters {
     EcfsTotals totals;
 } Counters;
 
+/* Readings of the clocks at one moment, and how old the catalog was then; see age.c. */
+typedef struct CatalogAge {
+    EcfsUuid boot;
+    int64_t boot_ns; /* since that boot */
+    int64_t real_ns; /* the time of day, since 1970 */
+    int64_t age_ns;
+} CatalogAge;
+
 struct EcfsCatalog {
     EcfsMutex lock;
     atomic_uint n_entering; /* durable callers that are about to take the lock; atomic */
@@ -51,11 +59,13 @@ struct EcfsCatalog {
     bool readonly;
     EcfsUuid archive;
     uint32_t epoch;
+    CatalogAge age; /* when it was opened */
     pthread_t flusher;
     /* guarded by lock */
     sqlite3 *db;
     sqlite3_stmt *statements[N_STATEMENTS];
     Counters counters;    /* valid in open and failing */
+    int64_t noted_age_ns; /* in the database; negative: noted in another boot */
     GByteArray *redo;     /* statements since BEGIN */
     GByteArray *record;   /* journal record of the operation that runs */
     bool in_txn;          /* open or failing */
@@ -183,6 +193,16 @@ bool ecfs_column_u64 (sqlite3_stmt *query, int column, uint64_t max, uint64_t *r
 bool ecfs_column_bytes (sqlite3_stmt *query, int column, void *to, size_t size); /* exactly size */
 
 int64_t ecfs_real_ns (void);
+
+/* age.c */
+
+/** How old the catalog is @now, whose own age is not looked at; never less than @noted. */
+int64_t ecfs_age_since (const CatalogAge *noted, const CatalogAge *now);
+/** Sets self->age from the database and the clocks. */
+bool ecfs_age_load (EcfsCatalog *self, GError **error);
+int64_t ecfs_age_ns (const EcfsCatalog *self);
+/** Within an operation: writes down how old the catalog is, once a minute. */
+bool ecfs_age_note (EcfsCatalog *self, GError **error);
 
 /* schema.c */
 

@@ -39,8 +39,9 @@ bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
     /* The record of the running operation, if it writes one, is the one that no longer names the stripe. */
     uint64_t sequence = self->counters.sequence + 1;
     self->counters.totals.n_deletions++;
-    return EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
-                 INT (stripe->endpoint), INT (ecfs_real_ns ()), INT (at_once), INT (sequence));
+    return ecfs_age_note (self, error) &&
+           EXEC (self, DELETION_INSERT, error, UUID (object), INT (stripe->index), INT (stripe->instance),
+                 INT (stripe->endpoint), INT (ecfs_age_ns (self)), INT (at_once), INT (sequence));
 }
 
 static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommitted, GArray *deletions, GError **error)
@@ -63,7 +64,7 @@ static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grac
     autoquery *at_once = QUERY (self, DELETION_AT_ONCE, error, INT (endpoint), INT (limit));
     if (!add_deletions (self, at_once, true, deletions, error))
         return NULL;
-    autoquery *due = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_real_ns () - grace_ns),
+    autoquery *due = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_age_ns (self) - grace_ns),
                             INT (limit - (int64_t) deletions->len));
     return add_deletions (self, due, false, deletions, error) ? g_steal_pointer (&deletions) : NULL;
 }

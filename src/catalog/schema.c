@@ -61,8 +61,16 @@ static const char schema_2[] =
 static const char schema_3[] =
     "CREATE TABLE codes (code TEXT PRIMARY KEY, parameters BLOB NOT NULL) STRICT, WITHOUT ROWID;";
 
+/* Deletions wait by a clock that nobody sets; those that there are begin to wait anew. */
+static const char schema_4[] =
+    "CREATE TABLE age (id INTEGER PRIMARY KEY CHECK (id = 1), boot BLOB NOT NULL, boot_ns INTEGER NOT NULL, "
+    "  real_ns INTEGER NOT NULL, age_ns INTEGER NOT NULL) STRICT;"
+    "INSERT INTO age VALUES (1, zeroblob (16), 0, 9223372036854775807, 0);" /* as if noted later than now */
+    "ALTER TABLE deletions RENAME COLUMN queued_ns TO queued_age_ns;"
+    "UPDATE deletions SET queued_age_ns = 0;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

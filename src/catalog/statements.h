@@ -27,6 +27,8 @@
     X (COUNTERS_SET, "UPDATE counters SET next_ino = ?, next_position = ?, sequence = ?, n_inodes = ?, n_files = ?, " \
        "n_objects = ?, content_bytes = ?, stripe_bytes = ?, n_staged = ?, n_not_full = ?, n_deletions = ?, " \
        "journal_records = ? WHERE id = 1") \
+    X (AGE_GET, "SELECT boot, boot_ns, real_ns, age_ns FROM age WHERE id = 1") \
+    X (AGE_SET, "UPDATE age SET boot = ?, boot_ns = ?, real_ns = ?, age_ns = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
     X (INODE_INSERT, "INSERT INTO inodes (ino, mode, nlink, uid, gid, rdev, size, atime_ns, mtime_ns, ctime_ns, " \
        "btime_ns, committed_size, code, data_bytes, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
@@ -84,11 +86,11 @@
        "ORDER BY idx, instance") \
     X (INTENT_STRIPE_DELETE_INDEX, "DELETE FROM intent_stripes WHERE intent = ? AND idx = ?") \
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
-    X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_ns, at_once, sequence) " \
+    X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence) " \
        "VALUES (?, ?, ?, ?, ?, ?, ?)") \
     X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 LIMIT ?") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \
-       "AND queued_ns <= ? ORDER BY queued_ns LIMIT ?") \
+       "AND queued_age_ns <= ? ORDER BY queued_age_ns LIMIT ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \

@@ -174,16 +174,21 @@ static void test_first_version (void)
     Fixture f;
     init (&f);
     uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file"), empty = make_file (&f, ECFS_ROOT_INO, "empty");
-    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
+    g_autoptr (EcfsObjectRow) replaced = new_object (&f, "rs:4+2", 10, 6), object = new_object (&f, "rs:4+2", 1000, 6);
+    publish_one (&f, ino, replaced);
     publish_one (&f, ino, object);
     fixture_close (&f);
-    run_sql (f.path, "DROP TABLE codes; ALTER TABLE inodes DROP COLUMN data_bytes; PRAGMA user_version = 1");
+    run_sql (f.path, "DROP TABLE codes; ALTER TABLE inodes DROP COLUMN data_bytes; DROP TABLE age;"
+                     "ALTER TABLE deletions RENAME COLUMN queued_age_ns TO queued_ns;"
+                     "UPDATE deletions SET queued_ns = 1700000000000000000; PRAGMA user_version = 1");
     g_autoptr (GError) error = NULL;
     g_assert_null (ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error));
     g_assert_cmpint (ecfs_errno (error), ==, ENOTSUP); /* reading must not change it */
     fixture_open (&f, 0);
     g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
     g_assert_cmpuint (get_attr (&f, empty).data_bytes, ==, 0);
+    g_assert_cmpuint (n_due (&f, 0, HOUR_NS), ==, 0); /* its time of grace begins anew */
+    g_assert_cmpuint (n_due (&f, 0, 0), ==, 1);
     fixture_close (&f);
     fixture_open (&f, ECFS_CATALOG_READONLY);
     g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
