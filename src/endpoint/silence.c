@@ -60,7 +60,7 @@ int64_t ecfs_silences_gone_us (const Silences *self, EcfsOwes owes, int64_t stal
 static void end_silence (StallClock *self, int64_t since_us, int64_t now_us)
 {
     EcfsOwes owed = (EcfsOwes) atomic_load (&self->owes);
-    self->longest_us[owed] = MAX (self->longest_us[owed], now_us - since_us);
+    self->longest_us[owed] = MAX (self->longest_us[owed], MAX (now_us - since_us, 1)); /* 0: there was none */
 }
 
 void ecfs_clock_restart (StallClock *self, int64_t now_us)

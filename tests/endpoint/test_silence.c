@@ -113,6 +113,19 @@ static void test_excuse (void)
     g_assert_cmpint (ecfs_clock_silent_us (&clock, now_us + SECOND + MS, &owes), ==, MS);
 }
 
+/* An answer within the same microsecond is experience too. */
+static void test_no_time_at_all (void)
+{
+    StallClock clock = {.since_us = 0};
+    Silences silences[ECFS_N_OWES] = {{.n_noted = 0}};
+    int64_t now_us = 1000 * SECOND;
+    g_assert_false (ecfs_clock_set (&clock, ECFS_OWES_ANSWER, now_us));
+    g_assert_true (ecfs_clock_set (&clock, ECFS_OWES_NOTHING, now_us));
+    ecfs_clock_note (&clock, silences, now_us);
+    g_assert_cmpuint (silences[ECFS_OWES_ANSWER].n_noted, ==, 1);
+    g_assert_cmpuint (silences[ECFS_OWES_SYNC].n_noted, ==, 0);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -123,6 +136,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/silence/who-was-given-up-gets-more-time", test_patience);
     g_test_add_func ("/silence/samples-are-the-longest-silences-of-busy-moments", test_moments);
     g_test_add_func ("/silence/a-moment-that-lasts-is-several", test_long_moment);
+    g_test_add_func ("/silence/answers-that-take-no-time-count", test_no_time_at_all);
     g_test_add_func ("/silence/our-own-absence-is-nobodys-silence", test_excuse);
     return g_test_run ();
 }
