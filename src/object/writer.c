@@ -15,6 +15,7 @@ typedef struct Survey {
     int failed; /* the first that failed; -1: none */
     bool stored[ECFS_CODEC_MAX_N];
     bool running[ECFS_CODEC_MAX_N];
+    bool hanging[ECFS_CODEC_MAX_N]; /* of the running */
     int64_t settled_us;
     bool aborted;
     bool idle; /* nothing is being encoded, and no lane is about to be */
@@ -44,6 +45,7 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
     self->n = ecfs_codec_n (job->codec);
     self->n_segments = ecfs_layout_n_segments (&layout);
     self->lanes = g_new0 (EcfsWriterLane *, self->n);
+    self->began_us = ecfs_now_us ();
     ecfs_writer_window_init (self);
     return self;
 }
@@ -113,22 +115,35 @@ static void settle_failed (EcfsWriter *self, const Survey *survey, GString *fail
         cut_lane (self, index);
 }
 
-static bool is_late (const EcfsWriter *self, unsigned index, const Survey *survey, int64_t began_us)
+static bool hangs (const EcfsWriter *self, unsigned index)
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (self->job->targets[index].endpoint, &health);
-    int64_t now_us = ecfs_now_us ();
-    bool hangs = health.suspect || (health.down && now_us - health.down_since_us > STUCK_US);
+    bool result = health.suspect || (health.down && ecfs_now_us () - health.down_since_us > STUCK_US);
     ecfs_endpoint_health_clear (&health);
-    int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - began_us);
-    return hangs || (survey->settled_us != 0 && now_us - survey->settled_us > patience_us);
+    return result;
+}
+
+/* Asks the endpoints, without the lock, and lets go of what was kept for those that hang. */
+static void find_hanging (EcfsWriter *self, Survey *survey)
+{
+    for (unsigned i = 0; i < self->n; i++)
+        survey->hanging[i] = survey->running[i] && hangs (self, i);
+    ecfs_mutex_lock (&self->lock);
+    for (unsigned i = 0; i < self->n; i++)
+        if (self->lanes[i] != NULL)
+            self->lanes[i]->hangs = survey->hanging[i];
+    ecfs_writer_advance_locked (self);
+    ecfs_mutex_unlock (&self->lock);
 }
 
 /* Whether all that is still running is late. */
-static bool only_late_left (const EcfsWriter *self, const Survey *survey, int64_t began_us)
+static bool only_late_left (const EcfsWriter *self, const Survey *survey)
 {
+    int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->began_us);
+    bool all_late = survey->settled_us != 0 && ecfs_now_us () - survey->settled_us > patience_us;
     for (unsigned i = 0; i < self->n; i++)
-        if (survey->running[i] && !is_late (self, i, survey, began_us))
+        if (survey->running[i] && !all_late && !survey->hanging[i])
             return false;
     return survey->n_running > 0;
 }
@@ -197,7 +212,6 @@ static void look (EcfsWriter *self, Survey *survey)
 
 static void run_lanes (EcfsWriter *self, GString *failures)
 {
-    int64_t began_us = ecfs_now_us ();
     unsigned n_late_looks = 0;
     for (;;) {
         Survey survey;
@@ -209,7 +223,8 @@ static void run_lanes (EcfsWriter *self, GString *failures)
         check_possible (self, &survey, failures);
         if (survey.n_running == 0 && survey.idle)
             return;
-        n_late_looks = only_late_left (self, &survey, began_us) ? n_late_looks + 1 : 0;
+        find_hanging (self, &survey);
+        n_late_looks = only_late_left (self, &survey) ? n_late_looks + 1 : 0;
         if (n_late_looks >= LATE_LOOKS)
             overtake_late (self, &survey);
     }
@@ -227,6 +242,8 @@ static void collect (EcfsWriter *self, EcfsWriterResult *result)
     }
     memcpy (result->object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
     result->header_bytes = self->layout.header_bytes;
+    result->n_encoded = self->n_encoded;
+    result->encoding_us = self->encoding_us;
 }
 
 bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError **error)

@@ -4,6 +4,10 @@
 #define WINDOW_BYTES (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
 #define WINDOW_MAX   16          /* … in segments; at least m + 2, so that slow stripes do not hold up the others */
 
+/* What stripes that are behind still need is let go of only as long as encoding it again takes at most this part of the
+ * time that passed: where processors are the limit, stripes wait for each other; where links are, they need not. */
+#define REPEATED_PART 0.02
+
 /* A segment that is being read and encoded, or waits for memory. */
 typedef struct Encoding {
     EcfsWriter *writer;
@@ -23,6 +27,16 @@ static bool needed_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIR
         if (is_running_locked (self, i) && self->lanes[i]->segment <= segment)
             return true;
     return false;
+}
+
+/* How many segments the next stripe to need it is away from it; UINT64_MAX: none needs it whose endpoint answers. */
+static uint64_t distance_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+{
+    uint64_t distance = UINT64_MAX;
+    for (unsigned i = 0; i < self->n; i++)
+        if (is_running_locked (self, i) && !self->lanes[i]->hangs && self->lanes[i]->segment <= segment)
+            distance = MIN (distance, segment - self->lanes[i]->segment);
+    return distance;
 }
 
 static bool current_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
@@ -55,16 +69,32 @@ static void drop_unneeded_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     }
 }
 
-/* Lets go of the oldest cached segment that no stripe is at; those behind will have it encoded again. */
-static bool evict_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
+static bool may_repeat_locked (const EcfsWriter *self) ECFS_REQUIRES (self->lock)
 {
-    EcfsSegment *oldest = NULL;
+    if (self->n_encoded == 0)
+        return true;
+    double each_us = (double) self->encoding_us / self->n_encoded;
+    return (self->n_repeated + 1) * each_us <= REPEATED_PART * (double) (ecfs_now_us () - self->began_us);
+}
+
+/* Lets go of the segment that is needed last, unless a stripe is at it. */
+static bool evict_locked (EcfsWriter *self, bool for_leading) ECFS_REQUIRES (self->lock)
+{
+    EcfsSegment *last = NULL;
+    uint64_t last_distance = 0;
     for (guint i = 0; i < self->cached->len; i++) {
         EcfsSegment *segment = g_ptr_array_index (self->cached, i);
-        if (!current_locked (self, segment->index) && (oldest == NULL || segment->index < oldest->index))
-            oldest = segment;
+        uint64_t distance = distance_locked (self, segment->index);
+        if (distance > last_distance && !current_locked (self, segment->index)) {
+            last = segment;
+            last_distance = distance;
+        }
     }
-    return oldest != NULL && g_ptr_array_remove_fast (self->cached, oldest);
+    bool repeated = last_distance < UINT64_MAX;
+    if (last == NULL || (repeated && for_leading && !may_repeat_locked (self)))
+        return false;
+    self->n_repeated += repeated;
+    return g_ptr_array_remove_fast (self->cached, last);
 }
 
 EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index)
@@ -155,6 +185,7 @@ static void run_encoding (void *data)
     encoding->granted = true;
     bool wanted = !self->aborted && (encoding->leading || needed_locked (self, encoding->segment));
     ecfs_mutex_unlock (&self->lock);
+    int64_t began_us = ecfs_now_us ();
     EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
     if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
         ecfs_transfer_release (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, encoding->segment));
@@ -166,8 +197,11 @@ static void run_encoding (void *data)
         ecfs_writer_abort_locked (self, error);
     if (segment != NULL && encoding->leading)
         self->next_leading++;
-    if (segment != NULL)
+    if (segment != NULL) {
         g_ptr_array_add (self->cached, segment);
+        self->encoding_us += ecfs_now_us () - began_us;
+        self->n_encoded++;
+    }
     uint64_t index = encoding->segment;
     g_ptr_array_remove_fast (self->encodings, encoding);
     wake_locked (self, index);
@@ -192,7 +226,7 @@ static void want_locked (EcfsWriter *self, uint64_t segment)
     if (self->aborted || segment >= self->n_segments || segment > self->next_leading ||
         under_way_locked (self, segment, leading) || ecfs_writer_cached_locked (self, segment) != NULL)
         return;
-    if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self))
+    if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
         return;
     /* Nobody waits in the queue for memory that no stripe waits for. */
     EcfsTransfer *transfer = self->job->transfer;
