@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <string.h>
 
-#define MAX_ACTIVE    16 /* requests of one connection */
+#define MAX_ACTIVE    32 /* requests of one connection */
 #define KEEP_ALIVE_US (15 * G_USEC_PER_SEC)
 #define IDLE_CLOSE_US (300 * G_USEC_PER_SEC)
 
