@@ -129,6 +129,8 @@ static void print_status (JsonObject *status)
         g_autofree char *free_bytes = tool_bytes ((double) tool_number (status, "free_bytes"));
         printf ("room       for %s more\n", free_bytes);
     }
+    if (json_object_has_member (status, "catalog_error"))
+        printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
     print_staging (status);

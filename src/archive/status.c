@@ -352,6 +352,9 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
     json_object_set_int_member (status, "sequence", (int64_t) ecfs_catalog_sequence (catalog));
     json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
+    g_autofree char *trouble = ecfs_catalog_trouble (catalog);
+    if (trouble != NULL)
+        add_text (status, "catalog_error", trouble);
     add_endpoints (status, self, patience_us);
     add_space (status, self);
     add_interrupted (status, self);

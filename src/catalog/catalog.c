@@ -606,6 +606,16 @@ bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **er
     return true;
 }
 
+char *ecfs_catalog_trouble (EcfsCatalog *self)
+{
+    g_autoptr (GError) error = NULL;
+    ecfs_mutex_lock (&self->lock);
+    if (self->broken || self->failure != NULL)
+        told (fail_state (self, &error));
+    ecfs_mutex_unlock (&self->lock);
+    return error == NULL ? NULL : g_strdup (error->message);
+}
+
 void ecfs_journal_row_free (EcfsJournalRow *row)
 {
     if (row == NULL)

@@ -219,6 +219,9 @@ typedef struct EcfsTotals {
 
 bool ecfs_catalog_totals (EcfsCatalog *self, EcfsTotals *ret_totals, GError **error);
 
+/** Why changes are refused now: COMMIT fails, or changes were lost; NULL: they are not. g_free (). */
+char *ecfs_catalog_trouble (EcfsCatalog *self);
+
 /* One record of the journal, for journal.h. */
 typedef struct EcfsJournalRow {
     uint64_t sequence;
