@@ -14,11 +14,11 @@
 #define FREE_FIGURE_AGE_US 100000
 #define LOOK_US            100000 /* again whether there is room, while somebody waits */
 
-static uint64_t free_bytes_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
+static uint64_t free_bytes_locked (EcfsStagedTable *table, int64_t max_age_us) ECFS_REQUIRES (table->lock)
 {
     int64_t now_us = ecfs_now_us ();
     struct statvfs disk;
-    if (now_us - table->free_us > FREE_FIGURE_AGE_US && fstatvfs (table->dir_fd, &disk) == 0) {
+    if (now_us - table->free_us > max_age_us && fstatvfs (table->dir_fd, &disk) == 0) {
         table->free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
         table->free_us = now_us;
     }
@@ -31,12 +31,12 @@ static bool is_over_max_locked (EcfsStagedTable *table, uint64_t size) ECFS_REQU
     return max != 0 && table->staged_bytes + size > max;
 }
 
-/* Whether less than @reserve stays free when @size more bytes are taken. */
+/* Whether less than @reserve stays free when @size more bytes are taken. Nobody is refused on an old figure. */
 static bool is_short_of_disk_locked (EcfsStagedTable *table, uint64_t size, uint64_t reserve)
     ECFS_REQUIRES (table->lock)
 {
-    uint64_t left = free_bytes_locked (table);
-    return left < reserve || left - reserve < size;
+    uint64_t needed = reserve + MIN (size, UINT64_MAX - reserve);
+    return free_bytes_locked (table, FREE_FIGURE_AGE_US) < needed && free_bytes_locked (table, 0) < needed;
 }
 
 bool ecfs_staged_is_over_locked (EcfsStagedTable *table)
