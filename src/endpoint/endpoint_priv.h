@@ -82,6 +82,10 @@ bool ecfs_slot_check (EcfsSlot *slot, GError **error);
 /** Blocks until ecfs_slot_fd () is readable or @deadline_us (monotonic) has passed, which returns false. */
 bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us);
 
+/** Whether no other connection of the endpoint serves: one that is kept finds out about the line before it is needed.
+ */
+bool ecfs_slot_is_last (const EcfsSlot *slot);
+
 /**
  * The next request, or NULL when there is none for this slot now: then the fd becomes readable once there is. The
  * request is the driver's until it calls ecfs_request_finish () on it or returns from serve (). Slot's thread.

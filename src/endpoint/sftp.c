@@ -264,7 +264,8 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         }
         if (self->ops.length > 0)
             busy_us = ecfs_now_us ();
-        idle = owed == ECFS_OWES_NOTHING && self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US;
+        idle = owed == ECFS_OWES_NOTHING && self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US &&
+               !ecfs_slot_is_last (slot);
         if (idle)
             break;
         wait_for_events (self);

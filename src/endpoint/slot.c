@@ -97,6 +97,17 @@ bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us)
     }
 }
 
+bool ecfs_slot_is_last (const EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    bool last = true;
+    ecfs_mutex_lock (&self->lock);
+    for (unsigned i = 0; i < self->n_slots; i++)
+        last = last && (&self->slots[i] == slot || self->slots[i].state != SLOT_SERVING);
+    ecfs_mutex_unlock (&self->lock);
+    return last;
+}
+
 static bool is_for_markers (const EcfsStream *request)
 {
     return request->kind == ECFS_REQUEST_EXAMINE || (request->kind == ECFS_REQUEST_MARK && request->create);
