@@ -391,6 +391,11 @@ static int write_finish (FileConnection *self, EcfsStream *request)
     ecfs_slot_owed (self->slot, ECFS_OWES_SYNC);
     if (fsync (write->fd) != 0)
         return errno;
+    struct stat status;
+    if (fstat (write->fd, &status) != 0)
+        return errno;
+    if ((uint64_t) status.st_size != write->offset) /* a disk that lies */
+        return EIO;
     return commit (self, write->temporary, request->name, false);
 }
 

@@ -7,7 +7,8 @@
  *   STREAMING   WRITEs                                           the source's end → COMMITTING (once all are
  *                                                                acknowledged, unless the file is small); an error or
  *                                                                a cancel → CLEANING when the last reply is there
- *   COMMITTING  the rest of the WRITEs, fsync, CLOSE, RENAME      the last of them → finished, RENAMING or CLEANING
+ *   COMMITTING  the rest of the WRITEs, fsync, FSTAT, CLOSE,      the last of them → finished, RENAMING or CLEANING
+ *               RENAME
  *   RENAMING    directories that had vanished, RENAME            the last of them → finished or CLEANING
  *   CLEANING    why it failed; CLOSE, REMOVE                     the last of them → finished with the error
  *
@@ -15,6 +16,7 @@
  */
 #include "endpoint/sftp_priv.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define SMALL_BYTES (256 * 1024)       /* up to here a file is committed without waiting for its WRITEs */
@@ -221,10 +223,29 @@ static void put_close (EcfsSftp *self, SftpWrite *write, EcfsSftpReplyFunc func)
     write->handle.size = 0;
 }
 
+/* A server that acknowledges what it does not keep is found out before anybody relies on the file. */
+static void on_size (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWrite *write = data;
+    if (reply->type != ECFS_SFTP_ATTRS || !reply->attrs.has_size || reply->attrs.size == write->sent)
+        return;
+    note_error (write, g_error_new (ECFS_ERROR, EIO,
+                                    "%s: the server keeps %" PRIu64 " of the %" PRIu64
+                                    " bytes that it acknowledged: check its disk",
+                                    write->name, reply->attrs.size, write->sent));
+}
+
+static void put_size (EcfsSftp *self, SftpWrite *write)
+{
+    ecfs_sftp_put_handle (ecfs_sftp_out (self), ECFS_SFTP_FSTAT, ecfs_sftp_expect (self, &write->op, on_size, write),
+                          &write->handle);
+}
+
 static void commit (EcfsSftp *self, SftpWrite *write)
 {
     write->state = WRITE_COMMITTING;
     put_sync (self, write);
+    put_size (self, write);
     put_close (self, write, on_commit);
     put_rename (self, write);
 }
@@ -250,10 +271,14 @@ static void is_not_full (SftpWrite *write)
 
 static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
+    SftpWrite *write = data;
     EcfsSftpSpace space;
-    if (reply->type != ECFS_SFTP_EXTENDED_REPLY || ecfs_sftp_parse_statvfs (reply, &space) != 0 ||
-        space.free_bytes >= FULL_BELOW)
-        is_not_full (data);
+    bool full = reply->type == ECFS_SFTP_EXTENDED_REPLY && ecfs_sftp_parse_statvfs (reply, &space) == 0 &&
+                space.free_bytes < FULL_BELOW;
+    if (full)
+        write->error->code = ENOSPC;
+    else if (write->failed != ECFS_SFTP_ON_OPEN)
+        is_not_full (write);
 }
 
 /* The reason of a plain failure is asked for before the cleaning changes it. */
@@ -265,11 +290,11 @@ static void clean (EcfsSftp *self, SftpWrite *write)
         g_autofree char *path = ecfs_sftp_path (self, write->name);
         ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_target, write),
                             path);
-    } else if (write->failed == ECFS_SFTP_ON_WRITE || write->failed == ECFS_SFTP_ON_COMMIT) {
+    } else if (write->failed != ECFS_SFTP_ON_OTHER) {
         if ((self->extensions & ECFS_SFTP_HAS_STATVFS) != 0)
             ecfs_sftp_put_statvfs (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_space, write),
                                    self->config->root);
-        else
+        else if (write->failed != ECFS_SFTP_ON_OPEN)
             is_not_full (write);
     }
     if (write->handle.size > 0)
