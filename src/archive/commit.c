@@ -1,14 +1,14 @@
 #include "archive/commit.h"
 
 #include "archive/archive_priv.h"
-#include "object/placement.h"
+#include "archive/places.h"
 #include "object/writer.h"
 
 #include <unistd.h>
 
-#define HOLE_MIN_BYTES    65536 /* shorter holes are stored as zeros: an extent costs more */
-#define EXTENTS_MAX       4096
-#define STRIPE_MORE_BYTES 65536 /* header, tags and footer of a stripe, and what its file takes beside */
+#define HOLE_MIN_BYTES 65536 /* shorter holes are stored as zeros: an extent costs more */
+#define TAGS_SHARE     1000  /* a stripe is larger than its packets by less than one in so many */
+#define EXTENTS_MAX    4096
 
 /* One object of an attempt. */
 typedef struct Part {
@@ -25,13 +25,10 @@ typedef struct Attempt {
     bool backfill;
     char *path; /* for messages */
     EcfsAttr attr;
-    GPtrArray *parts;   /* of Part */
-    size_t n_endpoints; /* when it began: those that are added later are not for it */
+    GPtrArray *parts; /* of Part */
     /* Of the object that is being stored: */
     Part *part;
-    const EcfsCodec *codec;
-    size_t position[ECFS_CODEC_MAX_N]; /* of the endpoint of each stripe; SIZE_MAX none */
-    bool tried[ECFS_CODEC_MAX_N];      /* endpoints by position that failed in this attempt, as far as they fit */
+    EcfsObjectPlaces places; /* with its codec */
     bool stored_before[ECFS_CODEC_MAX_N];
     GError *spare_error; /* the catalog refused the intent of a spare */
     GString *missing;    /* why a backfill leaves stripes out; NULL: it does not */
@@ -118,33 +115,6 @@ static const EcfsCodec *choose_codec (Attempt *self, uint64_t bytes, GError **er
     return ecfs_archive_codec (archive, small, error);
 }
 
-/* The archive's endpoints as placement sees them, with what this object already has there. Endpoints that may well
- * fail are places only with @doubtful. */
-static EcfsPlace *make_places (const Attempt *self, bool doubtful)
-{
-    const EcfsArchive *archive = self->archive;
-    EcfsPlace *places = g_new0 (EcfsPlace, MAX (self->n_endpoints, 1));
-    g_autofree uint64_t *rooms = g_new0 (uint64_t, self->n_endpoints + 1);
-    uint64_t needed = self->part->row->size / ecfs_codec_k (self->codec) + STRIPE_MORE_BYTES;
-    ecfs_archive_rooms (archive, self->n_endpoints, rooms);
-    for (size_t i = 0; i < self->n_endpoints; i++) {
-        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
-        places[i].room = rooms[i] < needed ? 0 : rooms[i];
-        places[i].zone = ecfs_archive_zone_number (archive, i);
-        if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE ||
-            (i < ECFS_CODEC_MAX_N && self->tried[i]))
-            continue;
-        EcfsEndpointHealth health;
-        ecfs_endpoint_health (endpoint->endpoint, &health);
-        places[i].usable = !health.down && (doubtful || !health.suspect);
-        ecfs_endpoint_health_clear (&health);
-    }
-    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
-        if (self->position[i] != SIZE_MAX)
-            places[self->position[i]].n_held++;
-    return places;
-}
-
 static uint64_t random_u64 (void)
 {
     EcfsUuid uuid = ecfs_uuid_new ();
@@ -160,31 +130,31 @@ static bool found_suffices (const Attempt *self, const size_t *found, unsigned n
     if (self->backfill || self->commit.patient)
         return n_without == 0;
     size_t holder[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++) {
-        holder[i] = found[i] != SIZE_MAX ? found[i] : self->position[i];
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
+        holder[i] = found[i] != SIZE_MAX ? found[i] : self->places.position[i];
         stripes[i] = holder[i] != SIZE_MAX;
     }
-    return ecfs_quorum_reached (self->codec, stripes, holder, self->archive->config->write_quorum);
+    return ecfs_quorum_reached (self->places.codec, stripes, holder, self->archive->config->write_quorum);
 }
 
 /* Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
  * others do not suffice. */
 static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets)
 {
-    unsigned n = ecfs_codec_n (self->codec);
+    unsigned n = ecfs_codec_n (self->places.codec);
     size_t found[ECFS_CODEC_MAX_N];
-    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->n_endpoints, n);
+    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
     uint64_t lot = random_u64 ();
     for (int doubtful = 0; doubtful <= (int) doubtful_too; doubtful++) {
-        g_autofree EcfsPlace *places = make_places (self, doubtful);
-        unsigned n_without = ecfs_place (places, self->n_endpoints, wanted, n, most, lot, found);
+        g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubtful);
+        unsigned n_without = ecfs_place (places, self->places.n_endpoints, wanted, n, most, lot, found);
         if (found_suffices (self, found, n_without))
             break;
     }
     for (unsigned i = 0; i < n; i++) {
         if (!wanted[i] || found[i] == SIZE_MAX)
             continue;
-        self->position[i] = found[i];
+        self->places.position[i] = found[i];
         targets[i] =
             (EcfsWriterTarget){.endpoint = self->archive->endpoints[found[i]].endpoint, .instance = random_u64 ()};
     }
@@ -192,7 +162,8 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
 
 static bool is_backed_by_quorum (Attempt *self, const bool *stripes)
 {
-    return ecfs_quorum_reached (self->codec, stripes, self->position, self->archive->config->write_quorum);
+    return ecfs_quorum_reached (self->places.codec, stripes, self->places.position,
+                                self->archive->config->write_quorum);
 }
 
 static bool possible (void *user, const bool *stripes)
@@ -210,11 +181,11 @@ static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriter
     wanted[index] = true;
     if (self->spare_error == NULL)
         place (self, wanted, doubtful, targets);
-    if (self->position[index] == SIZE_MAX)
+    if (self->places.position[index] == SIZE_MAX)
         return false;
     EcfsStripeRow stripe = {.index = (uint16_t) index,
                             .instance = targets[index].instance,
-                            .endpoint = archive->endpoints[self->position[index]].id};
+                            .endpoint = archive->endpoints[self->places.position[index]].id};
     *ret_target = targets[index];
     return ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error);
 }
@@ -222,29 +193,29 @@ static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriter
 static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
 {
     Attempt *self = user;
-    size_t before = self->position[index];
+    size_t before = self->places.position[index];
     if (before < ECFS_CODEC_MAX_N)
-        self->tried[before] = true;
-    self->position[index] = SIZE_MAX;
+        self->places.tried[before] = true;
+    self->places.position[index] = SIZE_MAX;
     if (find_spare (self, index, error != NULL, target)) {
         g_info ("%s: stripe %u: %s", self->path, index, error != NULL ? error->message : "its endpoint is silent");
         return true;
     }
-    self->position[index] = error == NULL ? before : SIZE_MAX;
+    self->places.position[index] = error == NULL ? before : SIZE_MAX;
     if (before < ECFS_CODEC_MAX_N)
-        self->tried[before] = error != NULL; /* what is only late may still come */
+        self->places.tried[before] = error != NULL; /* what is only late may still come */
     return false;
 }
 
 static GArray *intended_stripes (const Attempt *self, const EcfsWriterTarget *targets)
 {
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
-    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++) {
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
         if (targets[i].endpoint == NULL)
             continue;
         EcfsStripeRow stripe = {.index = (uint16_t) i,
                                 .instance = targets[i].instance,
-                                .endpoint = self->archive->endpoints[self->position[i]].id};
+                                .endpoint = self->archive->endpoints[self->places.position[i]].id};
         g_array_append_val (stripes, stripe);
     }
     return stripes;
@@ -255,30 +226,19 @@ static EcfsStripeRow stored_stripe (const Attempt *self, unsigned index, const E
 {
     EcfsStripeRow stripe = {.index = (uint16_t) index,
                             .instance = targets[index].instance,
-                            .endpoint = self->archive->endpoints[self->position[index]].id,
+                            .endpoint = self->archive->endpoints[self->places.position[index]].id,
                             .size = result->stripe_bytes[index]};
     memcpy (stripe.digest, result->stripe_digest[index], ECFS_DIGEST_SIZE);
     return stripe;
 }
 
-/* Why endpoints take nothing, for the message of an attempt that found too few. */
-static char *unusable_endpoints (const Attempt *self)
+/* Too few endpoints took stripes: with @text, and what is known of each; ENOSPC where room is all that is missing. */
+static bool fail_too_few (const Attempt *self, const char *text, GError **error)
 {
-    GString *text = g_string_new (NULL);
-    for (size_t i = 0; i < self->n_endpoints; i++) {
-        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
-        EcfsEndpointHealth health = {0};
-        if (endpoint->endpoint != NULL)
-            ecfs_endpoint_health (endpoint->endpoint, &health);
-        if (health.down)
-            g_string_append_printf (text, "; %s", health.reason);
-        else if (endpoint->endpoint == NULL || endpoint->state != ECFS_ENDPOINT_ACTIVE)
-            g_string_append_printf (text, "; endpoint %s takes no new stripes", endpoint->name);
-        else if (health.suspect)
-            g_string_append_printf (text, "; endpoint %s does not answer just now", endpoint->name);
-        ecfs_endpoint_health_clear (&health);
-    }
-    return g_string_free (text, FALSE);
+    g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
+    bool room = ecfs_only_room_is_missing (self->archive, &self->places);
+    return ecfs_fail (error, room ? ENOSPC : EIO, "%s%s%s", text, unusable,
+                      room ? "; make room there or add endpoints" : "");
 }
 
 static EcfsStripeHeader make_header (const Attempt *self)
@@ -290,7 +250,7 @@ static EcfsStripeHeader make_header (const Attempt *self)
                                .epoch = row->epoch,
                                .segment_bytes = row->segment_bytes,
                                .block_bytes = row->block_bytes};
-    ecfs_stripe_header_set_code (&header, self->codec);
+    ecfs_stripe_header_set_code (&header, self->places.codec);
     return header;
 }
 
@@ -314,7 +274,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
     g_autoptr (GPtrArray) records = g_ptr_array_new ();
     g_ptr_array_add (records, &record);
     EcfsWriterJob job = {.transfer = self->archive->transfer,
-                         .codec = self->codec,
+                         .codec = self->places.codec,
                          .header = make_header (self),
                          .size = self->part->row->size,
                          .fd = self->commit.fd,
@@ -330,10 +290,9 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
     if (ecfs_writer_run (&job, result, error))
         return true;
     if (error != NULL && *error != NULL && (*error)->code == EIO) {
-        g_autofree char *unusable = unusable_endpoints (self);
-        g_autofree char *text = g_strconcat ((*error)->message, unusable, NULL);
+        g_autofree char *text = g_strdup ((*error)->message);
         g_clear_error (error);
-        return ecfs_fail (error, EIO, "%s", text);
+        return fail_too_few (self, text, error);
     }
     return false;
 }
@@ -341,26 +300,25 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
 static void begin_object (Attempt *self, Part *part, const EcfsCodec *codec)
 {
     self->part = part;
-    self->codec = codec;
-    memset (self->tried, 0, sizeof self->tried);
+    uint64_t packet_bytes = part->row->size / ecfs_codec_k (codec);
+    self->places = (EcfsObjectPlaces){.codec = codec,
+                                      .stripe_bytes = packet_bytes + packet_bytes / TAGS_SHARE,
+                                      .n_endpoints = ecfs_archive_n_endpoints (self->archive)};
     memset (self->stored_before, 0, sizeof self->stored_before);
-    for (size_t i = 0; i < G_N_ELEMENTS (self->position); i++)
-        self->position[i] = SIZE_MAX;
+    for (size_t i = 0; i < G_N_ELEMENTS (self->places.position); i++)
+        self->places.position[i] = SIZE_MAX;
 }
 
 /* Endpoints for all stripes of a new object; false where those that are up cannot be enough. */
 static bool place_all (Attempt *self, EcfsWriterTarget *targets, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, placed[ECFS_CODEC_MAX_N] = {0};
-    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         wanted[i] = true;
     place (self, wanted, true, targets);
-    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         placed[i] = targets[i].endpoint != NULL;
-    if (is_backed_by_quorum (self, placed))
-        return true;
-    g_autofree char *unusable = unusable_endpoints (self);
-    return ecfs_fail (error, EIO, "too few endpoints take its stripes%s", unusable);
+    return is_backed_by_quorum (self, placed) || fail_too_few (self, "too few endpoints take its stripes", error);
 }
 
 /* Objects name their code by its identity; what that takes is in the catalog before them. */
@@ -410,10 +368,12 @@ static bool store_object (Attempt *self, Part *part, GError **error)
     memcpy (row->digest, result.object_digest, ECFS_DIGEST_SIZE);
     bool fine = is_backed_by_quorum (self, result.stored);
     if (!part->full && fine)
-        g_log (G_LOG_DOMAIN, result.failures->len > 0 ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO,
-               "%s: stored with %u of %u stripes, the others follow; %s", self->path, row->stripes->len, n,
-               result.failures->str);
-    fine = fine || ecfs_fail (error, EIO, "too few endpoints took its stripes: %s", result.failures->str);
+        g_info ("%s: stored with %u of %u stripes, the others follow; %s", self->path, row->stripes->len, n,
+                result.failures->str);
+    if (!fine) {
+        g_string_prepend (result.failures, "too few endpoints took its stripes: ");
+        fine = fail_too_few (self, result.failures->str, error);
+    }
     g_string_free (result.failures, TRUE);
     return fine;
 }
@@ -506,9 +466,9 @@ static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         self->stored_before[stripe->index] = true;
-        for (size_t j = 0; j < self->n_endpoints; j++)
+        for (size_t j = 0; j < self->places.n_endpoints; j++)
             if (self->archive->endpoints[j].id == stripe->endpoint)
-                self->position[stripe->index] = j;
+                self->places.position[stripe->index] = j;
     }
 }
 
@@ -522,7 +482,7 @@ static void note_missing (Attempt *self, const char *reason)
 
 static void note_unusable (Attempt *self)
 {
-    g_autofree char *unusable = unusable_endpoints (self);
+    g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
     note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
 }
 
@@ -644,7 +604,6 @@ static void run_attempt (void *data)
     Attempt *self = data;
     GError *error = NULL;
     EcfsCatalog *catalog = self->archive->catalog;
-    self->n_endpoints = ecfs_archive_n_endpoints (self->archive);
     self->parts = g_ptr_array_new_with_free_func (part_free);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);

@@ -13,9 +13,9 @@ struct EcfsMaintenance {
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
-    bool stopping;         /* guarded by lock */
-    unsigned n_asked;      /* space requests under way; guarded by lock */
-    int64_t next_space_us; /* the thread's, as the next */
+    bool stopping;    /* guarded by lock */
+    unsigned n_asked; /* space requests under way; guarded by lock */
+    int64_t asked_us; /* the thread's, as the next */
     uint64_t space_state;
 };
 
@@ -43,11 +43,27 @@ static void ask_space (EcfsMaintenance *self)
     }
 }
 
+/* Whether some endpoint takes nothing before its space figure says that it can. */
+static bool any_full (const EcfsArchive *archive)
+{
+    for (size_t i = 0; i < archive->n_endpoints; i++) {
+        EcfsEndpointHealth health = {0};
+        if (archive->endpoints[i].endpoint != NULL)
+            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+        bool full = health.full;
+        ecfs_endpoint_health_clear (&health);
+        if (full)
+            return true;
+    }
+    return false;
+}
+
 /* Asks when it is time, and counts anew when something moved. */
 static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 {
-    if (nobody_owes && ecfs_now_us () >= self->next_space_us) {
-        self->next_space_us = ecfs_now_us () + SPACE_PERIOD_US;
+    int64_t period_us = any_full (self->archive) ? PAUSE_US : SPACE_PERIOD_US;
+    if (nobody_owes && ecfs_now_us () - self->asked_us >= period_us) {
+        self->asked_us = ecfs_now_us ();
         ask_space (self);
     }
     uint64_t state = ecfs_archive_space_state (self->archive);
@@ -177,6 +193,7 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
 {
     EcfsMaintenance *self = g_new0 (EcfsMaintenance, 1);
     self->archive = archive;
+    self->asked_us = INT64_MIN / 2;
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
     int result = pthread_create (&self->thread, NULL, run, self);

@@ -187,7 +187,7 @@ struct EcfsStagedTable {
     unsigned n_busy;     /* files that stop waits for */
     uint64_t last_order;
     GQueue idle;          /* of EcfsStaged: open and not in use, oldest first; borrowed */
-    GByteArray *was_down; /* endpoints by position, when the timer looked last */
+    GByteArray *was_out;  /* endpoints by position, when the timer looked last */
     EcfsWorkers *workers; /* local work only; NULL once stopped */
     EcfsWorkers *copiers; /* copying up: waits for endpoints */
     pthread_t timer;

@@ -23,7 +23,7 @@ void ecfs_staged_queues_init (EcfsStagedTable *table)
     for (int i = 0; i < ECFS_N_TURNS; i++)
         table->turns[i] = g_sequence_new (NULL);
     table->flushing = g_hash_table_new (NULL, NULL);
-    table->was_down = g_byte_array_new ();
+    table->was_out = g_byte_array_new ();
 }
 
 void ecfs_staged_queues_clear (EcfsStagedTable *table)
@@ -31,7 +31,7 @@ void ecfs_staged_queues_clear (EcfsStagedTable *table)
     for (int i = 0; i < ECFS_N_TURNS; i++)
         g_sequence_free (table->turns[i]);
     g_hash_table_destroy (table->flushing);
-    g_byte_array_unref (table->was_down);
+    g_byte_array_unref (table->was_out);
 }
 
 /* Queues */
@@ -248,29 +248,30 @@ void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us)
     ecfs_cond_signal (&table->timer_wake);
 }
 
-static bool is_down (const EcfsArchiveEndpoint *endpoint)
+/* Whether it is down or takes nothing. */
+static bool is_out (const EcfsArchiveEndpoint *endpoint)
 {
     EcfsEndpointHealth health = {.down = true};
     if (endpoint->endpoint != NULL)
         ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool down = health.down;
+    bool out = health.down || health.refuses || health.full;
     ecfs_endpoint_health_clear (&health);
-    return down;
+    return out;
 }
 
-/* Whether an endpoint is up that was not when this was last asked. */
+/* Whether an endpoint takes stripes that did not when this was last asked. */
 static bool came_back_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
 {
     bool came_back = false;
     size_t n = ecfs_archive_n_endpoints (table->archive);
     for (size_t i = 0; i < n; i++) {
-        uint8_t down = is_down (ecfs_archive_endpoint (table->archive, i));
-        bool known = i < table->was_down->len;
-        came_back = came_back || (known && table->was_down->data[i] && !down);
+        uint8_t out = is_out (ecfs_archive_endpoint (table->archive, i));
+        bool known = i < table->was_out->len;
+        came_back = came_back || (known && table->was_out->data[i] && !out);
         if (known)
-            table->was_down->data[i] = down;
+            table->was_out->data[i] = out;
         else
-            g_byte_array_append (table->was_down, &down, 1);
+            g_byte_array_append (table->was_out, &out, 1);
     }
     return came_back;
 }

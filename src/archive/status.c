@@ -105,6 +105,8 @@ static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEn
     };
     if (endpoint->endpoint == NULL)
         return "unconfigured";
+    if (endpoint->state == ECFS_ENDPOINT_ACTIVE && !health->down && (health->full || health->refuses))
+        return health->full ? "full" : "refusing";
     if (endpoint->state == ECFS_ENDPOINT_FAILED || !health->down)
         return (unsigned) endpoint->state < G_N_ELEMENTS (words) ? words[endpoint->state] : "unknown";
     return "down";

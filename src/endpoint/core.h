@@ -1,6 +1,6 @@
 /*
  * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), request.c
- * (requests and their callbacks) and silence.c (how long is too long).
+ * (requests and their callbacks), silence.c (how long is too long) and refusal.c (who takes nothing).
  *
  * Slots:
  *
@@ -88,6 +88,16 @@ typedef struct Meter {
     uint64_t window_bytes;
 } Meter;
 
+/* The last write that failed for a reason of the endpoint's own. */
+typedef struct Refusal {
+    int code; /* 0: none, it takes what it is given */
+    char *text;
+    bool hidden;                /* no space figure tells when that is over */
+    int64_t pause_us, retry_us; /* until it is tried again, where no figure decides */
+    int64_t ended_us;           /* when it was last over; 0: never */
+    uint64_t needs_bytes;       /* what it refused, and a little */
+} Refusal;
+
 struct EcfsEndpoint {
     EcfsMutex lock;
     EcfsCond slots_cond;  /* a slot is WANTED, or stop */
@@ -128,6 +138,7 @@ struct EcfsEndpoint {
     EcfsEndpointSpace space; /* as told last, … */
     uint64_t space_written;  /* … when this had been written in all */
     Silences silences[ECFS_N_OWES];
+    Refusal refusal;
 };
 
 /* slot.c */
@@ -164,6 +175,17 @@ void ecfs_endpoint_unref (EcfsEndpoint *self);
 void ecfs_meter_begin (Meter *self, int64_t now_us);
 void ecfs_meter_add (Meter *self, uint64_t bytes, int64_t now_us);
 void ecfs_meter_end (Meter *self, int64_t now_us);
+
+/* refusal.c */
+/** Whether new files should go elsewhere. */
+bool ecfs_core_refuses_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+/** Whether what it refused last did not fit. */
+bool ecfs_core_full_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+/** A write ended; @error NULL: it is stored. */
+void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request, const GError *error)
+    ECFS_REQUIRES (self->lock);
+/** It told a new figure of its space. */
+void ecfs_core_note_space_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 
 /* silence.c */
 void ecfs_silences_note (Silences *self, int64_t silence_us);

@@ -169,6 +169,7 @@ void ecfs_endpoint_unref (EcfsEndpoint *self)
     g_free (self->name);
     g_free (self->url);
     g_free (self->reason);
+    g_free (self->refusal.text);
     g_free (self);
 }
 
@@ -238,8 +239,10 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
     *ret_health = (EcfsEndpointHealth){
         .connected = ecfs_core_connected_locked (self),
         .down = self->down,
+        .refuses = ecfs_core_refuses_locked (self),
+        .full = ecfs_core_full_locked (self),
         .suspect = !self->down && ecfs_core_suspect_locked (self),
-        .reason = g_strdup (self->reason),
+        .reason = g_strdup (self->down ? self->reason : self->refusal.text),
         .down_since_us = self->down ? self->down_since_us : 0,
         .rtt_us = self->rtt_us,
         .read_bytes_per_s = self->read_meter.rate,

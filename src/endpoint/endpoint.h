@@ -22,7 +22,8 @@
  * probed behind with back-off (1 s doubling to 30 s) and is up again by itself. A connection that timed out or broke in
  * the middle of anything is closed, never reused; its other requests fail, no request is retried here: the caller knows
  * better. Long before that, after a silence that is out of the usual for it, an endpoint is suspect: still asked and
- * answered, but nobody should wait for it who can do without.
+ * answered, but nobody should wait for it who can do without. An endpoint that fails to store what it is given, since
+ * it is full or its disk is bad, says so once in the log, and in its health until it takes that much again.
  *
  * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
  * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server talks nonsense. Texts
@@ -114,7 +115,9 @@ typedef struct EcfsEndpointHealth {
     bool connected;          /* at least one connection was made and works */
     bool down;               /* requests fail at once */
     bool suspect;            /* it owes an answer for longer than usual: what can go elsewhere should */
-    char *reason;            /* why it is down, a sentence with what to do; NULL otherwise */
+    bool refuses;            /* it failed to store what it was given: new files should go elsewhere for now */
+    bool full;               /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */
+    char *reason;            /* why it is down, or what it refused last; NULL otherwise */
     int64_t down_since_us;   /* monotonic */
     int64_t rtt_us;          /* smoothed time to the first byte of an answer; 0 unknown */
     double read_bytes_per_s; /* smoothed while busy; 0 unknown */
@@ -128,6 +131,10 @@ typedef struct EcfsEndpointHealth {
 /** A snapshot; ecfs_endpoint_health_clear () when done with it. Thread-safe. */
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health);
 void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
+
+/** Whether @bytes more fit, as far as is known. Where they do not, the endpoint is full until they would. Thread-safe.
+ */
+bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes);
 
 /** How long it would take until @bytes that were asked for now are here, behind what is queued. Thread-safe. */
 int64_t ecfs_endpoint_forecast_us (EcfsEndpoint *self, uint64_t bytes);
@@ -179,6 +186,7 @@ typedef struct EcfsSource {
      * name; an incomplete temporary file may be, and is known to `list`. */
     void (*done) (void *user, const GError *error);
     void *user;
+    uint64_t size; /* bytes that will come, about; 0: not known */
 } EcfsSource;
 
 /**

@@ -311,6 +311,8 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
         g_prefix_error (&error, "endpoint %s: ", self->name);
     release_up_to (request, UINT64_MAX);
     ecfs_mutex_lock (&self->lock);
+    if (request->kind == ECFS_REQUEST_WRITE)
+        ecfs_core_note_write_locked (self, request, error);
     detach_locked (self, request, error == NULL);
     ecfs_mutex_unlock (&self->lock);
     ecfs_request_deliver (request, value, error);
@@ -323,6 +325,7 @@ static void note_space (EcfsStream *request, const EcfsEndpointSpace *space)
     ecfs_mutex_lock (&self->lock);
     self->space = *space;
     self->space_written = request->written_before;
+    ecfs_core_note_space_locked (self);
     ecfs_mutex_unlock (&self->lock);
 }
 

@@ -163,7 +163,11 @@ void ecfs_writer_lane_start (EcfsWriter *self, unsigned index)
     EcfsWriterLane *lane = lane_new (self, index, &header);
     char name[ECFS_STRIPE_NAME_SIZE];
     ecfs_stripe_name (&header.object, header.index, header.instance, name);
-    EcfsSource source = {.pull = pull, .release = released, .done = lane_done, .user = lane};
+    EcfsSource source = {.pull = pull,
+                         .release = released,
+                         .done = lane_done,
+                         .user = lane,
+                         .size = self->layout.header_bytes + ecfs_layout_area_bytes (&self->layout)};
     ecfs_mutex_lock (&self->lock);
     self->lanes[index] = lane;
     lane->stream = ecfs_endpoint_write (target->endpoint, name, &source);

@@ -16,6 +16,8 @@ static struct {
     unsigned n_connects;
     unsigned n_stuck;
     int64_t connected_us[64];
+    int write_code; /* writes fail with it; 0: they succeed */
+    uint64_t free_bytes;
 } script;
 
 static void *new_config (const EcfsEndpointSpec *spec, GError **error)
@@ -34,7 +36,7 @@ static void *scripted_connect (EcfsSlot *slot, bool make_root, GError **error)
     bool refuse = script.refuse || (script.refuse_from != 0 && script.n_connects >= script.refuse_from);
     ecfs_cond_broadcast (&script.cond);
     ecfs_mutex_unlock (&script.lock);
-    ecfs_slot_capabilities (slot, 0);
+    ecfs_slot_capabilities (slot, ECFS_CAN_SPACE);
     if (!refuse)
         return g_strdup ("connection");
     g_set_error (error, ECFS_ERROR, ECONNREFUSED, "nobody listens");
@@ -52,6 +54,25 @@ static void be_stuck (void)
         g_assert_true (ecfs_cond_wait_until (&script.cond, &script.lock, deadline_us));
     script.n_stuck--;
     ecfs_mutex_unlock (&script.lock);
+}
+
+static void end_request (EcfsStream *request)
+{
+    ecfs_mutex_lock (&script.lock);
+    int code = request->kind == ECFS_REQUEST_WRITE ? script.write_code : 0;
+    uint64_t value = script.free_bytes;
+    ecfs_mutex_unlock (&script.lock);
+    const uint8_t *bytes;
+    size_t size, sum = 0;
+    while (request->kind == ECFS_REQUEST_WRITE && code == 0 &&
+           ecfs_request_pull (request, &bytes, &size) == ECFS_PULL_BYTES)
+        ecfs_request_acknowledge (request, sum += size);
+    if (code == 0 && request->kind == ECFS_REQUEST_SPACE)
+        ecfs_request_finish_space (request, value, NULL);
+    else if (code == 0)
+        ecfs_request_finish (request, 0, NULL);
+    else
+        ecfs_request_fail (request, code, "%s: %s", request->name, g_strerror (code));
 }
 
 static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
@@ -72,7 +93,7 @@ static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
                 return false;
         }
         ecfs_slot_owed (slot, ECFS_OWES_NOTHING);
-        ecfs_request_finish (request, 0, NULL);
+        end_request (request);
     }
     return false;
 }
@@ -124,7 +145,7 @@ static bool is_down (EcfsEndpoint *endpoint)
     EcfsEndpointHealth health;
     ecfs_endpoint_health (endpoint, &health);
     bool down = health.down;
-    g_assert_true (down == (health.reason != NULL));
+    g_assert_true (!down || health.reason != NULL);
     ecfs_endpoint_health_clear (&health);
     return down;
 }
@@ -256,6 +277,105 @@ static void test_gone_before_its_time (void)
     g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
 }
 
+static void set_store (int write_code, uint64_t free_bytes)
+{
+    ecfs_mutex_lock (&script.lock);
+    script.write_code = write_code;
+    script.free_bytes = free_bytes;
+    ecfs_mutex_unlock (&script.lock);
+}
+
+static int try_write (EcfsEndpoint *endpoint, size_t size)
+{
+    static uint8_t bytes[1 << 20];
+    g_autoptr (GError) error = NULL;
+    g_assert_cmpuint (size, <=, sizeof bytes);
+    (void) !ecfs_endpoint_write_wait (endpoint, "other", bytes, size, &error); /* error says it */
+    return ecfs_errno (error);
+}
+
+static void ask_space (EcfsEndpoint *endpoint)
+{
+    uint64_t free_bytes;
+    g_autoptr (GError) error = NULL;
+    g_assert_true (ecfs_endpoint_space_wait (endpoint, &free_bytes, &error));
+}
+
+static void check_refusal (EcfsEndpoint *endpoint, bool refuses, bool full)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    g_assert_true (health.refuses == refuses);
+    g_assert_true (health.full == full);
+    g_assert_true ((health.reason != NULL) == (refuses || full));
+    ecfs_endpoint_health_clear (&health);
+}
+
+static void test_full (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    set_store (0, 10000000);
+    g_assert_true (ecfs_endpoint_has_room (endpoint, 1000000000)); /* it has not said anything yet */
+    ask_space (endpoint);
+    g_assert_true (ecfs_endpoint_has_room (endpoint, 9000000));
+    check_refusal (endpoint, false, false);
+    g_assert_false (ecfs_endpoint_has_room (endpoint, 9900000));
+    check_refusal (endpoint, false, true);
+    g_assert_true (ecfs_endpoint_has_room (endpoint, 1000000)); /* a smaller one fits all the same */
+    g_assert_cmpint (try_write (endpoint, 1000000), ==, 0);
+    check_refusal (endpoint, false, true);
+    g_assert_false (ecfs_endpoint_has_room (endpoint, 9000000)); /* less what was written */
+    set_store (0, 20000000);
+    ask_space (endpoint);
+    check_refusal (endpoint, false, false);
+}
+
+static void test_filled_by_others (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    set_store (ENOSPC, 100000000);
+    ask_space (endpoint);
+    g_assert_cmpint (try_write (endpoint, 1000), ==, ENOSPC);
+    check_refusal (endpoint, false, true);
+    g_assert_false (ecfs_endpoint_has_room (endpoint, 1)); /* the figure was wrong */
+    set_store (0, 100000000);
+    ask_space (endpoint);
+    check_refusal (endpoint, false, false);
+    g_assert_true (ecfs_endpoint_has_room (endpoint, 1000));
+}
+
+/* Figures that say there is room say nothing then. */
+static void test_quota (gconstpointer code)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    set_store (GPOINTER_TO_INT (code), 100000000);
+    for (unsigned i = 0; i < 2; i++) {
+        ask_space (endpoint);
+        g_assert_cmpint (try_write (endpoint, 1000), ==, GPOINTER_TO_INT (code));
+    }
+    check_refusal (endpoint, true, true);
+    ask_space (endpoint);
+    check_refusal (endpoint, true, true);
+    set_store (0, 100000000);
+    g_assert_cmpint (try_write (endpoint, 1000), ==, 0);
+    check_refusal (endpoint, false, false);
+}
+
+static void test_bad_disk (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    set_store (EIO, 100000000);
+    g_assert_cmpint (try_write (endpoint, 1000), ==, EIO);
+    check_refusal (endpoint, true, false);
+    g_assert_false (is_down (endpoint));
+    set_store (EEXIST, 100000000); /* says nothing about the endpoint */
+    g_assert_cmpint (try_write (endpoint, 1000), ==, EEXIST);
+    check_refusal (endpoint, true, false);
+    set_store (0, 100000000);
+    g_assert_cmpint (try_write (endpoint, 1000), ==, 0);
+    check_refusal (endpoint, false, false);
+}
+
 static void test_broken (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
@@ -380,6 +500,12 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/cancels-what-is-queued-behind-a-stuck-call", test_cancel_in_the_queue);
     g_test_add_func ("/core/is-suspect-after-an-unusual-silence", test_suspect);
     g_test_add_func ("/core/is-gone-sooner-than-stall-timeout-where-it-was-always-quick", test_gone_before_its_time);
+    g_test_add_func ("/core/is-full-until-what-did-not-fit-would", test_full);
+    g_test_add_func ("/core/is-full-whatever-it-said-before", test_filled_by_others);
+    g_test_add_data_func ("/core/full-by-quota-is-tried-again-after-a-while", GINT_TO_POINTER (EDQUOT), test_quota);
+    g_test_add_data_func ("/core/full-against-its-own-figures-is-as-with-a-quota", GINT_TO_POINTER (ENOSPC),
+                          test_quota);
+    g_test_add_func ("/core/a-bad-disk-refuses-until-a-write-succeeds", test_bad_disk);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);

@@ -1,0 +1,97 @@
+#include "archive/places.h"
+
+#include "archive/archive_priv.h"
+
+#define STRIPE_MORE_BYTES 65536 /* header and footer of a stripe, and what its file takes beside */
+
+static bool takes_new (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->endpoint != NULL && endpoint->state == ECFS_ENDPOINT_ACTIVE;
+}
+
+static bool is_usable (const EcfsArchiveEndpoint *endpoint, const EcfsObjectPlaces *self, bool doubtful)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    bool usable = !health.down && (doubtful || (!health.suspect && !health.refuses));
+    ecfs_endpoint_health_clear (&health);
+    return usable && ecfs_endpoint_has_room (endpoint->endpoint, self->stripe_bytes);
+}
+
+static EcfsPlace *empty_places (const EcfsArchive *archive, const EcfsObjectPlaces *self)
+{
+    EcfsPlace *places = g_new0 (EcfsPlace, MAX (self->n_endpoints, 1));
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        places[i].zone = ecfs_archive_zone_number (archive, i);
+    return places;
+}
+
+EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, bool doubtful)
+{
+    EcfsPlace *places = empty_places (archive, self);
+    g_autofree uint64_t *rooms = g_new0 (uint64_t, self->n_endpoints + 1);
+    ecfs_archive_rooms (archive, self->n_endpoints, rooms);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        places[i].room = rooms[i] < self->stripe_bytes + STRIPE_MORE_BYTES ? 0 : rooms[i];
+        places[i].usable = takes_new (&archive->endpoints[i]) && !(i < ECFS_CODEC_MAX_N && self->tried[i]) &&
+                           is_usable (&archive->endpoints[i], self, doubtful);
+    }
+    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
+        if (self->position[i] != SIZE_MAX)
+            places[self->position[i]].n_held++;
+    return places;
+}
+
+/* Why the endpoint takes nothing, "; " before it; NULL: it does. */
+static char *why_unusable (const EcfsArchiveEndpoint *endpoint)
+{
+    if (!takes_new (endpoint))
+        return g_strdup_printf ("; endpoint %s takes no new stripes", endpoint->name);
+    EcfsEndpointHealth health;
+    char *why = NULL;
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    if (health.full && !health.down)
+        why = g_strdup_printf ("; endpoint %s is full", endpoint->name);
+    else if (health.down || health.refuses)
+        why = g_strconcat ("; ", health.reason, NULL);
+    else if (health.suspect)
+        why = g_strdup_printf ("; endpoint %s does not answer just now", endpoint->name);
+    ecfs_endpoint_health_clear (&health);
+    return why;
+}
+
+char *ecfs_unusable_endpoints (const EcfsArchive *archive, const EcfsObjectPlaces *self)
+{
+    GString *text = g_string_new (NULL);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        g_autofree char *why = why_unusable (&archive->endpoints[i]);
+        if (why != NULL)
+            g_string_append (text, why);
+    }
+    return g_string_free (text, FALSE);
+}
+
+bool ecfs_only_room_is_missing (const EcfsArchive *archive, const EcfsObjectPlaces *self)
+{
+    g_autofree EcfsPlace *places = empty_places (archive, self);
+    bool any_full = false;
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        if (!takes_new (&archive->endpoints[i]))
+            continue;
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+        places[i].usable = !health.down && (health.full || !health.refuses);
+        any_full = any_full || health.full;
+        ecfs_endpoint_health_clear (&health);
+    }
+    bool all[ECFS_CODEC_MAX_N], placed[ECFS_CODEC_MAX_N];
+    size_t found[ECFS_CODEC_MAX_N];
+    unsigned n = ecfs_codec_n (self->codec);
+    for (unsigned i = 0; i < n; i++)
+        all[i] = true;
+    unsigned most = ecfs_archive_most_per_endpoint (archive, self->n_endpoints, n);
+    (void) ecfs_place (places, self->n_endpoints, all, n, most, 0, found);
+    for (unsigned i = 0; i < n; i++)
+        placed[i] = found[i] != SIZE_MAX;
+    return any_full && ecfs_quorum_reached (self->codec, placed, found, archive->config->write_quorum);
+}

@@ -1,0 +1,31 @@
+/*
+ * The archive's endpoints as an attempt to store an object sees them: which take stripes now, and why others do not.
+ */
+#ifndef ECFS_ARCHIVE_PLACES_H
+#define ECFS_ARCHIVE_PLACES_H
+
+#include "archive/archive.h"
+#include "codec/codec.h"
+#include "object/placement.h"
+
+typedef struct EcfsObjectPlaces {
+    const EcfsCodec *codec;            /* borrowed */
+    uint64_t stripe_bytes;             /* of one stripe, about */
+    size_t n_endpoints;                /* when it began: those that are added later are not for it */
+    size_t position[ECFS_CODEC_MAX_N]; /* of the endpoint of each stripe; SIZE_MAX none */
+    bool tried[ECFS_CODEC_MAX_N];      /* endpoints by position that failed in this attempt, as far as they fit */
+} EcfsObjectPlaces;
+
+/**
+ * The endpoints for ecfs_place (), with what the object already has there; g_free (). Without @doubtful, those that are
+ * silent or refused what they were given last are no places; those that are known to have no room never are.
+ */
+EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, bool doubtful);
+
+/** Why endpoints take nothing, each as "; why": for the message of an attempt that found too few; g_free (). */
+char *ecfs_unusable_endpoints (const EcfsArchive *archive, const EcfsObjectPlaces *self);
+
+/** Whether there would be enough endpoints if those that are full had room. */
+bool ecfs_only_room_is_missing (const EcfsArchive *archive, const EcfsObjectPlaces *self);
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * Endpoints that answer and take nothing: full ones, read-only ones, bad disks. Told once when it begins and once when
+ * it ends.
+ *
+ * Where an endpoint gives figures of its space, these decide for each file whether it fits, and being full is what is
+ * told of it, from the first that does not fit until that would fit. Otherwise it is tried again after a while.
+ */
+#include "endpoint/core.h"
+
+#include <inttypes.h>
+
+#define RETRY_MIN_US (5 * G_USEC_PER_SEC)
+#define RETRY_MAX_US (60 * G_USEC_PER_SEC)
+#define MARGIN_BYTES (256 * 1024) /* what is left is never known exactly */
+
+static bool is_full (int code)
+{
+    return code == ENOSPC || code == EDQUOT;
+}
+
+/* Whether the failure of a write says something about the endpoint, and not about a line or a file. */
+static bool tells (int code)
+{
+    return code != ECANCELED && code != ENOTCONN && code != ETIMEDOUT && code != EEXIST && code != EINVAL;
+}
+
+static bool figures_decide_locked (const EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    return self->refusal.code == ENOSPC && !self->refusal.hidden && self->space.told;
+}
+
+bool ecfs_core_refuses_locked (EcfsEndpoint *self)
+{
+    return self->refusal.code != 0 && !figures_decide_locked (self) && ecfs_now_us () < self->refusal.retry_us;
+}
+
+bool ecfs_core_full_locked (EcfsEndpoint *self)
+{
+    return is_full (self->refusal.code);
+}
+
+/* The last figure of free space less what was written since; UINT64_MAX: not known. */
+static uint64_t free_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    uint64_t written = self->write_meter.total - self->space_written;
+    return self->space.told ? self->space.free_bytes - MIN (self->space.free_bytes, written) : UINT64_MAX;
+}
+
+static void end_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    if (self->refusal.code == 0)
+        return;
+    g_message ("endpoint %s %s again", self->name, ecfs_core_full_locked (self) ? "has room" : "takes stripes");
+    g_clear_pointer (&self->refusal.text, g_free);
+    self->refusal = (Refusal){.code = 0, .ended_us = ecfs_now_us ()};
+}
+
+/* @text is taken. */
+static void begin_locked (EcfsEndpoint *self, int code, char *text, uint64_t bytes) ECFS_REQUIRES (self->lock)
+{
+    Refusal *refusal = &self->refusal;
+    int64_t now_us = ecfs_now_us ();
+    bool full = is_full (code);
+    bool news = refusal->code == 0 || full != is_full (refusal->code);
+    int64_t pause_us = news ? RETRY_MIN_US : MIN (2 * refusal->pause_us, RETRY_MAX_US);
+    g_free (refusal->text);
+    refusal->code = code;
+    refusal->text = text;
+    refusal->pause_us = pause_us;
+    refusal->retry_us = now_us + pause_us;
+    refusal->needs_bytes = MAX (news ? 0 : refusal->needs_bytes, bytes + MARGIN_BYTES);
+    if (news && full)
+        g_message ("endpoint %s is full: what does not fit goes to others; make room there or add an endpoint (%s)",
+                   self->name, text);
+    else if (news)
+        g_message ("endpoint %s takes no stripes, others get them; check its disk and permissions (%s)", self->name,
+                   text);
+}
+
+void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request, const GError *error)
+{
+    Refusal *refusal = &self->refusal;
+    if (error == NULL) {
+        /* A small file that fits says nothing about what did not. */
+        if (request->pulled + MARGIN_BYTES >= refusal->needs_bytes)
+            end_locked (self);
+        return;
+    }
+    if (!tells (error->code))
+        return;
+    /* Quotas and inodes are in no figure: so is what fails again although there was room just now. */
+    bool again = refusal->ended_us != 0 && ecfs_now_us () - refusal->ended_us < RETRY_MAX_US;
+    refusal->hidden = is_full (error->code) && (refusal->hidden || again || error->code == EDQUOT);
+    if (error->code == ENOSPC && self->space.told)
+        self->space.free_bytes = 0; /* the next figure will tell */
+    begin_locked (self, error->code, g_strdup (error->message), MAX (request->source.size, request->pulled));
+}
+
+void ecfs_core_note_space_locked (EcfsEndpoint *self)
+{
+    if (figures_decide_locked (self) && self->space.free_bytes >= self->refusal.needs_bytes)
+        end_locked (self);
+}
+
+bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes)
+{
+    ecfs_mutex_lock (&self->lock);
+    uint64_t free_bytes = free_locked (self);
+    bool fits = free_bytes == UINT64_MAX || free_bytes >= bytes + MARGIN_BYTES;
+    if (!fits && (self->refusal.code == 0 || self->refusal.needs_bytes < bytes))
+        begin_locked (self, ENOSPC,
+                      g_strdup_printf ("endpoint %s: %" PRIu64 " bytes do not fit into the %" PRIu64 " that are left",
+                                       self->name, bytes, free_bytes),
+                      bytes);
+    ecfs_mutex_unlock (&self->lock);
+    return fits;
+}
