@@ -38,7 +38,7 @@ class Place:
 
     def __init__(self, factory, keep_on_disk=False):
         self.path = new_place(factory, keep_on_disk)
-        self.mounts, self.servers, self.proxies = [], [], []
+        self.mounts, self.servers, self.proxies, self.disks = [], [], [], []
         self.numbers = itertools.count()
         self.known = set(lab.logs)
         self.keys = None
@@ -64,6 +64,11 @@ class Place:
         archive.init()
         return archive
 
+    def disk(self, path, size_bytes):
+        disk = lab.Disk(path, size_bytes)
+        self.disks.append(disk)
+        return disk
+
     def mount(self, archive, *options):
         mount = lab.Mount(archive, self.path / f"mnt-{next(self.numbers)}", *options)
         self.mounts.append(mount)
@@ -77,6 +82,8 @@ class Place:
             proxy.close()
         for server in self.servers:
             server.kill()
+        for disk in self.disks:
+            disk.remove()
         for name in set(lab.logs) - self.known:
             del lab.logs[name]
         shutil.rmtree(self.path, ignore_errors=True)

@@ -4,6 +4,7 @@ Everything started here is ended here, by its process id. Whatever writes a log 
 test shows the ends of all of them (see conftest.py).
 """
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -248,6 +249,37 @@ class Directory:
     def start(self):
         if self.away.exists():
             self.away.rename(self.root)
+
+
+class Disk:
+    """A disk of a known size, mounted on a directory: a tmpfs."""
+
+    def __init__(self, path, size_bytes):
+        if not ROOT:
+            pytest.skip("only root can mount a small disk")
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "ecfs-lab", path)
+
+    def free_bytes(self):
+        found = os.statvfs(self.path)
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, leave_bytes=0):
+        """Somebody else takes all but so much."""
+        with open(self.path / "filler", "ab", buffering=0) as file:
+            while (left := self.free_bytes() - leave_bytes) > 0:
+                try:
+                    file.write(bytes(min(left, 1 << 20)))
+                except OSError as error:
+                    assert error.errno == errno.ENOSPC
+                    break
+
+    def empty(self):
+        (self.path / "filler").unlink()
+
+    def remove(self):
+        run("umount", "-l", self.path, check=False)
 
 
 def stripe_files(endpoint):
