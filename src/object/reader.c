@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-#define READAHEAD_BYTES  (32u << 20) /* of content; reaches over stall detection and refetch on a 100 MB/s reader */
-#define SEQUENTIAL_SLACK (4u << 20)  /* the kernel's own readahead asks a little out of order */
+#define READAHEAD_BYTES  (32u << 20)  /* of content; reaches over stall detection and refetch on a 100 MB/s reader */
+#define SEQUENTIAL_SLACK (4u << 20)   /* the kernel's own readahead asks a little out of order */
+#define RUN_BYTES        (256u << 10) /* in the middle of a file: one read of a program may come as several */
 #define IDLE_DROP_US     3000000
 #define PRESSURE_DROP_US 100000
 #define STALL_RETRY_US   5000000
@@ -337,15 +338,29 @@ static void split_segment_locked (Request *request, uint64_t segment, uint32_t f
     }
 }
 
+/* Whether what was read since the last jump is the content's beginning, or most of a stretch that is worth more. */
+static bool is_run_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock)
+{
+    return self->run_from == 0 ||
+           (self->run_bytes >= RUN_BYTES && self->run_bytes >= (self->next_offset - self->run_from) / 2);
+}
+
 /* Notes the read and returns whether it continues sequential reading. */
 static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_REQUIRES (self->lock)
 {
     uint64_t next = self->next_offset;
-    bool sequential =
+    bool near =
         next != UINT64_MAX && offset <= next + SEQUENTIAL_SLACK && offset + SEQUENTIAL_SLACK >= next && offset > 0;
-    if (!sequential) {
+    if (!near) {
         self->window = 0;
+        self->run_from = offset;
+        self->run_bytes = size;
         self->next_offset = offset + size;
+        return false;
+    }
+    self->run_bytes += size;
+    if (!is_run_locked (self)) {
+        self->next_offset = MAX (next, offset + size);
         return false;
     }
     uint64_t segment_bytes = self->params.layout.segment_bytes;

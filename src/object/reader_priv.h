@@ -101,6 +101,8 @@ struct EcfsReader {
     GHashTable *plans;    /* loss pattern (n flags as bytes) → EcfsPlan; guarded by lock, plans are kept to the end */
     bool closed;          /* guarded by lock */
     uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
+    uint64_t run_from;    /* where reading jumped to last; guarded by lock */
+    uint64_t run_bytes;   /* read since then; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
 };
 

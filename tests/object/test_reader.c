@@ -110,6 +110,36 @@ static void test_random_is_cheap (void)
     end (&self);
 }
 
+/* The kernel may ask for it in two parts: the second is no reason to fetch all around it. */
+static void test_random_in_parts_is_cheap (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 32 * MIB, 2 * MIB);
+    uint64_t before = bytes_read (&self);
+    for (unsigned i = 0; i < 30; i++) {
+        uint64_t offset = (i * 7 % 30 + 1) * MIB;
+        g_assert_cmpint (read_at (&self, offset, 32 * KIB), ==, 0);
+        g_assert_cmpint (read_at (&self, offset + 32 * KIB, 32 * KIB), ==, 0);
+    }
+    g_assert_cmpuint (bytes_read (&self) - before, <=,
+                      UINT64_C (30) * 2 * (ECFS_BLOCK_BYTES + ECFS_TAG_BYTES) * 11 / 10);
+    end (&self);
+}
+
+/* Reading on from the middle soon fetches ahead: whole segments, each once. */
+static void test_run_from_the_middle (void)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 32 * MIB, 2 * MIB);
+    uint64_t before = bytes_read (&self);
+    for (uint64_t at = 9 * MIB; at < 25 * MIB; at += 64 * KIB)
+        g_assert_cmpint (read_at (&self, at, 64 * KIB), ==, 0);
+    g_assert_cmpuint (bytes_read (&self) - before, <, 25 * MIB);
+    for (unsigned i = 0; i < self.store.n; i++)
+        g_assert_cmpuint (atomic_load (&self.store.faults[i]->n_reads), <, 40);
+    end (&self);
+}
+
 /* Removes stripes, or puts them back from copies. A rename would leave them to whoever has them open. */
 static void hide (Fixture *self, unsigned mask, bool hidden)
 {
@@ -532,6 +562,8 @@ int main (int argc, char **argv)
         g_test_add_data_func (described, codes[i], test_described);
     }
     g_test_add_func ("/reader/a-part-of-a-lost-stripe-costs-what-its-code-takes", test_lost_part);
+    g_test_add_func ("/reader/random-reads-in-parts-are-cheap", test_random_in_parts_is_cheap);
+    g_test_add_func ("/reader/a-run-from-the-middle-reads-ahead", test_run_from_the_middle);
     g_test_add_data_func ("/reader/sequential-128-kib-read-ahead", GSIZE_TO_POINTER (128 * KIB), test_sequential);
     g_test_add_data_func ("/reader/sequential-odd-steps-read-ahead", GSIZE_TO_POINTER (1000003), test_sequential);
     g_test_add_func ("/reader/a-random-read-costs-what-it-touches", test_random_is_cheap);
