@@ -15,7 +15,6 @@ typedef struct Survey {
     int failed; /* the first that failed; -1: none */
     bool stored[ECFS_CODEC_MAX_N];
     bool running[ECFS_CODEC_MAX_N];
-    bool hanging[ECFS_CODEC_MAX_N]; /* of the running */
     int64_t settled_us;
     bool aborted;
     bool idle; /* nothing is being encoded, and no lane is about to be */
@@ -115,35 +114,22 @@ static void settle_failed (EcfsWriter *self, const Survey *survey, GString *fail
         cut_lane (self, index);
 }
 
-static bool hangs (const EcfsWriter *self, unsigned index)
+static bool is_late (const EcfsWriter *self, unsigned index, const Survey *survey)
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (self->job->targets[index].endpoint, &health);
-    bool result = health.suspect || (health.down && ecfs_now_us () - health.down_since_us > STUCK_US);
+    int64_t now_us = ecfs_now_us ();
+    bool hangs = health.suspect || (health.down && now_us - health.down_since_us > STUCK_US);
     ecfs_endpoint_health_clear (&health);
-    return result;
-}
-
-/* Asks the endpoints, without the lock, and lets go of what was kept for those that hang. */
-static void find_hanging (EcfsWriter *self, Survey *survey)
-{
-    for (unsigned i = 0; i < self->n; i++)
-        survey->hanging[i] = survey->running[i] && hangs (self, i);
-    ecfs_mutex_lock (&self->lock);
-    for (unsigned i = 0; i < self->n; i++)
-        if (self->lanes[i] != NULL)
-            self->lanes[i]->hangs = survey->hanging[i];
-    ecfs_writer_advance_locked (self);
-    ecfs_mutex_unlock (&self->lock);
+    int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->began_us);
+    return hangs || (survey->settled_us != 0 && now_us - survey->settled_us > patience_us);
 }
 
 /* Whether all that is still running is late. */
 static bool only_late_left (const EcfsWriter *self, const Survey *survey)
 {
-    int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->began_us);
-    bool all_late = survey->settled_us != 0 && ecfs_now_us () - survey->settled_us > patience_us;
     for (unsigned i = 0; i < self->n; i++)
-        if (survey->running[i] && !all_late && !survey->hanging[i])
+        if (survey->running[i] && !is_late (self, i, survey))
             return false;
     return survey->n_running > 0;
 }
@@ -203,6 +189,7 @@ static void look (EcfsWriter *self, Survey *survey)
     if (survey->failed < 0 && (survey->n_running > 0 || !survey->idle)) {
         int64_t pause_us = survey->settled_us != 0 || survey->n_running == 1 ? LOOK_US : CANCEL_LOOK_US;
         (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + pause_us);
+        ecfs_writer_advance_locked (self); /* some may be waited for no longer */
         survey_locked (self, survey);
     }
     if (!self->aborted && self->job->cancelled != NULL && atomic_load (self->job->cancelled))
@@ -223,7 +210,6 @@ static void run_lanes (EcfsWriter *self, GString *failures)
         check_possible (self, &survey, failures);
         if (survey.n_running == 0 && survey.idle)
             return;
-        find_hanging (self, &survey);
         n_late_looks = only_late_left (self, &survey) ? n_late_looks + 1 : 0;
         if (n_late_looks >= LATE_LOOKS)
             overtake_late (self, &survey);

@@ -27,8 +27,10 @@ static EcfsSegment *next_segment (EcfsWriterLane *lane)
     if (!lane->cut && !self->aborted) {
         segment = ecfs_writer_cached_locked (self, lane->segment);
         lane->waiting = segment == NULL;
-        if (segment != NULL)
+        if (segment != NULL) {
             lane->segment = ecfs_segment_ref (segment)->index + 1;
+            lane->pulled_us = ecfs_now_us ();
+        }
         ecfs_writer_advance_locked (self);
     }
     ecfs_mutex_unlock (&self->lock);

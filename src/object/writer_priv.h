@@ -28,8 +28,8 @@ typedef struct EcfsWriterLane {
     EcfsLaneState state;    /* guarded by writer lock */
     bool cut;               /* guarded by writer lock */
     bool waiting;           /* was told LATER; guarded by writer lock */
-    bool hangs;             /* its endpoint did, when it was last looked at; guarded by writer lock */
     uint64_t segment;       /* the next it pulls; guarded by writer lock */
+    int64_t pulled_us;      /* when it pulled the one before; guarded by writer lock */
     EcfsStream *stream;     /* guarded by writer lock */
     GError *error;          /* guarded by writer lock */
     /* The rest is touched by the endpoint's thread only while running. */
@@ -57,7 +57,6 @@ struct EcfsWriter {
     int64_t began_us;      /* immutable */
     int64_t encoding_us;   /* that n_encoded segments took; guarded by lock */
     unsigned n_encoded;    /* guarded by lock */
-    unsigned n_repeated;   /* segments let go of that are encoded again; guarded by lock */
     bool aborted;          /* guarded by lock */
     GError *error;         /* first reason for aborted; guarded by lock */
     XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */

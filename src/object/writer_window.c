@@ -4,9 +4,10 @@
 #define WINDOW_BYTES (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
 #define WINDOW_MAX   16          /* … in segments; at least m + 2, so that slow stripes do not hold up the others */
 
-/* What stripes that are behind still need is let go of only as long as encoding it again takes at most this part of the
- * time that passed: where processors are the limit, stripes wait for each other; where links are, they need not. */
-#define REPEATED_PART 0.02
+/* Where processors are the limit, stripes wait for those behind, for whom all would be encoded again; but not for one
+ * so slow that encoding for it takes no more than this part of the time. */
+#define REPEATED_PART 0.05
+#define CONNECT_US    G_USEC_PER_SEC /* one that has not begun is waited for so long */
 
 /* A segment that is being read and encoded, or waits for memory. */
 typedef struct Encoding {
@@ -29,13 +30,25 @@ static bool needed_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIR
     return false;
 }
 
-/* How many segments the next stripe to need it is away from it; UINT64_MAX: none needs it whose endpoint answers. */
-static uint64_t distance_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+/* Whether the others wait for a stripe that is behind. */
+static bool keeps_up_locked (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us)
+    ECFS_REQUIRES (self->lock)
+{
+    int64_t pause_us = now_us - (lane->segment > 0 ? lane->pulled_us : self->began_us);
+    if (lane->segment == 0)
+        return pause_us < CONNECT_US;
+    return (double) pause_us * REPEATED_PART * self->n_encoded < (double) self->encoding_us;
+}
+
+/* How many segments the next stripe to need it, of those that keep up, is away from it; UINT64_MAX: there is none. */
+static uint64_t distance_locked (const EcfsWriter *self, uint64_t segment, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
     uint64_t distance = UINT64_MAX;
-    for (unsigned i = 0; i < self->n; i++)
-        if (is_running_locked (self, i) && !self->lanes[i]->hangs && self->lanes[i]->segment <= segment)
-            distance = MIN (distance, segment - self->lanes[i]->segment);
+    for (unsigned i = 0; i < self->n; i++) {
+        const EcfsWriterLane *lane = self->lanes[i];
+        if (is_running_locked (self, i) && lane->segment <= segment && keeps_up_locked (self, lane, now_us))
+            distance = MIN (distance, segment - lane->segment);
+    }
     return distance;
 }
 
@@ -69,32 +82,22 @@ static void drop_unneeded_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     }
 }
 
-static bool may_repeat_locked (const EcfsWriter *self) ECFS_REQUIRES (self->lock)
-{
-    if (self->n_encoded == 0)
-        return true;
-    double each_us = (double) self->encoding_us / self->n_encoded;
-    return (self->n_repeated + 1) * each_us <= REPEATED_PART * (double) (ecfs_now_us () - self->began_us);
-}
-
-/* Lets go of the segment that is needed last, unless a stripe is at it. */
+/* Lets go of the segment that is needed last, unless a stripe is at it; @for_leading: only of one that nobody who keeps
+ * up needs. */
 static bool evict_locked (EcfsWriter *self, bool for_leading) ECFS_REQUIRES (self->lock)
 {
     EcfsSegment *last = NULL;
-    uint64_t last_distance = 0;
+    uint64_t last_distance = for_leading ? UINT64_MAX - 1 : 0;
+    int64_t now_us = ecfs_now_us ();
     for (guint i = 0; i < self->cached->len; i++) {
         EcfsSegment *segment = g_ptr_array_index (self->cached, i);
-        uint64_t distance = distance_locked (self, segment->index);
+        uint64_t distance = distance_locked (self, segment->index, now_us);
         if (distance > last_distance && !current_locked (self, segment->index)) {
             last = segment;
             last_distance = distance;
         }
     }
-    bool repeated = last_distance < UINT64_MAX;
-    if (last == NULL || (repeated && for_leading && !may_repeat_locked (self)))
-        return false;
-    self->n_repeated += repeated;
-    return g_ptr_array_remove_fast (self->cached, last);
+    return last != NULL && g_ptr_array_remove_fast (self->cached, last);
 }
 
 EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index)
