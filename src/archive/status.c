@@ -515,8 +515,9 @@ static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *c
     json_object_set_array_member (info, "stripes", listing.stripes);
     const GArray *rows = ecfs_content_extents (content);
     for (unsigned i = 0; i < rows->len; i++) {
-        const EcfsObjectRow *object = ecfs_content_object (content, i);
-        json_array_add_object_element (extents, extent_facts (&g_array_index (rows, EcfsExtent, i), object));
+        const EcfsExtent *extent = &g_array_index (rows, EcfsExtent, i);
+        const EcfsObjectRow *object = ecfs_content_object (content, (size_t) extent->object);
+        json_array_add_object_element (extents, extent_facts (extent, object));
         if (!list_object (&listing, object, error))
             return false;
     }
