@@ -22,6 +22,7 @@ const Verb tool_verbs[] = {
     {"status", "ARCHIVE", "Tells the state of endpoints, objects and staging", verb_status},
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
     {"endpoint", "list|add|test ARCHIVE ...", "Lists, adds and tests endpoints", verb_endpoint},
+    {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
     {"bench", "codec [CODE...]", "Measures how fast codes are on this machine", verb_bench},
     {NULL, NULL, NULL, NULL},
 };

@@ -76,6 +76,17 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
 /** Writes the content of one file to @fd from its position on, without seeking. */
 bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error);
 
+/**
+ * Moves the stored file @path, or all files below a directory, to @code: content is read, stored anew and put in the
+ * place of the old, object by object; where both codes share stripes these stay. A file that is replaced or written
+ * meanwhile is left alone and told. Can be repeated after whatever ended it. The archive is open for writing; where it
+ * is mounted, the mount does it. Errors as ecfs_put (); EINVAL when @code is impossible here.
+ */
+bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransfer *transfer, GError **error);
+
+/** What ecfs_recode () would read, write and free as a JSON object (ecfs-recode(1) lists the members), g_free (). */
+char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error);
+
 /* A name in the archive; all borrowed for the call. */
 typedef struct EcfsEntry {
     const char *path;   /* from the root, "/a/b" */

@@ -453,6 +453,15 @@ EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **err
     return codec;
 }
 
+const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code, uint64_t bytes, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
+    if (codec == NULL || bytes > self->config->small_file)
+        return codec;
+    g_autofree char *small = ecfs_codec_small_code (codec);
+    return ecfs_archive_codec (self, small, error);
+}
+
 bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);

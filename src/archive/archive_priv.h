@@ -56,6 +56,15 @@ void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint);
 /** The codec of a code's text or of an object's code, kept until the archive is freed. */
 EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error);
 
+/** The codec for an object of @bytes bytes of a file with the code @code: small ones are copies with the same
+ * tolerance.
+ */
+const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code, uint64_t bytes, GError **error);
+
+/** The ranges of a file of @size bytes that hold data, as SEEK_DATA tells: GArray of EcfsFileRange without object
+ * offsets; all of it where that is not supported. Short holes count as data. */
+GArray *ecfs_data_ranges (int fd, uint64_t size);
+
 /** While pinned, an object's stripes are not deleted by this process. */
 void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object);
 void ecfs_archive_unpin (EcfsArchive *self, const EcfsUuid *object);

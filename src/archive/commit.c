@@ -4,16 +4,13 @@
 #include "archive/places.h"
 #include "object/writer.h"
 
-#include <unistd.h>
-
-#define HOLE_MIN_BYTES 65536 /* shorter holes are stored as zeros: an extent costs more */
-#define TAGS_SHARE     1000  /* a stripe is larger than its packets by less than one in so many */
-#define EXTENTS_MAX    4096
+#define TAGS_SHARE 1000 /* a stripe is larger than its packets by less than one in so many */
 
 /* One object of an attempt. */
 typedef struct Part {
     EcfsObjectRow *row;
     GArray *ranges; /* of EcfsFileRange */
+    GArray *whole;  /* where the content has all of the object, in place of ranges; NULL: it is the file's */
     int64_t intent;
     bool full;
 } Part;
@@ -22,8 +19,9 @@ typedef struct Part {
 typedef struct Attempt {
     EcfsArchive *archive;
     EcfsCommit commit;
-    bool backfill;
-    char *path; /* for messages */
+    bool (*run) (struct Attempt *self, GError **error);
+    bool backfill; /* stripes that are stored already count */
+    char *path;    /* for messages */
     EcfsAttr attr;
     GPtrArray *parts; /* of Part */
     /* Of the object that is being stored: */
@@ -41,33 +39,9 @@ static void part_free (gpointer data)
     ecfs_object_row_free (part->row);
     if (part->ranges != NULL)
         g_array_unref (part->ranges);
+    if (part->whole != NULL)
+        g_array_unref (part->whole);
     g_free (part);
-}
-
-/* The ranges of the file that hold data, as SEEK_DATA tells; all of it where that is not supported. */
-static GArray *data_ranges (int fd, uint64_t size)
-{
-    GArray *ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
-    uint64_t at = 0;
-    while (at < size) {
-        off_t data = lseek (fd, (off_t) at, SEEK_DATA);
-        if (data < 0 && errno == ENXIO)
-            break;
-        off_t hole = data < 0 || ranges->len >= EXTENTS_MAX ? (off_t) size : lseek (fd, data, SEEK_HOLE);
-        EcfsFileRange range = {.file_offset = data < 0 ? at : (uint64_t) data};
-        uint64_t end = hole < 0 ? size : MIN ((uint64_t) hole, size);
-        if (range.file_offset >= size)
-            break;
-        EcfsFileRange *last = ranges->len == 0 ? NULL : &g_array_index (ranges, EcfsFileRange, ranges->len - 1);
-        if (last != NULL && range.file_offset - (last->file_offset + last->length) < HOLE_MIN_BYTES) {
-            last->length = end - last->file_offset;
-        } else {
-            range.length = end - range.file_offset;
-            g_array_append_val (ranges, range);
-        }
-        at = end;
-    }
-    return ranges;
 }
 
 static Part *new_part (Attempt *self)
@@ -83,7 +57,7 @@ static Part *new_part (Attempt *self)
 /* Divides the data of the file into objects. */
 static void divide (Attempt *self)
 {
-    g_autoptr (GArray) data = data_ranges (self->commit.fd, self->commit.size);
+    g_autoptr (GArray) data = ecfs_data_ranges (self->commit.fd, self->commit.size);
     Part *part = NULL;
     for (guint i = 0; i < data->len; i++) {
         EcfsFileRange range = g_array_index (data, EcfsFileRange, i);
@@ -101,18 +75,13 @@ static void divide (Attempt *self)
     }
 }
 
-/* The code for an object of this file: small ones are copies with the same tolerance. */
 static const EcfsCodec *choose_codec (Attempt *self, uint64_t bytes, GError **error)
 {
     EcfsArchive *archive = self->archive;
     g_autofree char *code = g_strdup (self->commit.code);
     if (code == NULL && !ecfs_catalog_get_code (archive->catalog, self->commit.ino, &code, error))
         return NULL;
-    const EcfsCodec *codec = ecfs_archive_codec (archive, code != NULL ? code : archive->config->code, error);
-    if (codec == NULL || bytes > archive->config->small_file)
-        return codec;
-    g_autofree char *small = ecfs_codec_small_code (codec);
-    return ecfs_archive_codec (archive, small, error);
+    return ecfs_archive_object_codec (archive, code != NULL ? code : archive->config->code, bytes, error);
 }
 
 static uint64_t random_u64 (void)
@@ -162,8 +131,9 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
 
 static bool is_backed_by_quorum (Attempt *self, const bool *stripes)
 {
-    return ecfs_quorum_reached (self->places.codec, stripes, self->places.position,
-                                self->archive->config->write_quorum);
+    const EcfsCodec *codec = self->places.codec;
+    unsigned wanted = self->commit.object == 0 ? self->archive->config->write_quorum : ecfs_codec_n (codec);
+    return ecfs_quorum_reached (codec, stripes, self->places.position, wanted);
 }
 
 static bool possible (void *user, const bool *stripes)
@@ -278,7 +248,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .header = make_header (self),
                          .size = self->part->row->size,
                          .fd = self->commit.fd,
-                         .ranges = self->part->ranges,
+                         .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
                          .records = records,
                          .expected_digest = expected_digest,
                          .targets = targets,
@@ -486,44 +456,66 @@ static void note_unusable (Attempt *self)
     note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
 }
 
-/* Stores the stripes that an object lacks, each made known by compare-and-set. Returns false on errors only. */
-static bool fill_object (Attempt *self, Part *part, GError **error)
+/* Those of the wanted stripes that were stored; what was not is noted as missing. */
+static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, const EcfsWriterResult *result)
 {
-    EcfsCatalog *catalog = self->archive->catalog;
-    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
-    if (codec == NULL)
-        return false;
+    GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
+        if (targets[i].endpoint != NULL && !result->stored[i] && result->failures->len == 0) /* it was late */
+            note_unusable (self);
+        if (!result->stored[i])
+            continue;
+        EcfsStripeRow stripe = stored_stripe (self, i, targets, result);
+        g_array_append_val (stripes, stripe);
+    }
+    if (result->failures->len > 0)
+        note_missing (self, result->failures->str);
+    g_string_free (result->failures, TRUE);
+    return stripes;
+}
+
+/* Stores the stripes that an object lacks in @codec, as far as there are places; NULL on errors only. */
+static GArray *store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
+{
+    unsigned n_wanted = 0;
+    bool wanted[ECFS_CODEC_MAX_N];
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     begin_object (self, part, codec);
     note_stored_stripes (self, part->row);
-    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
-    bool wanted[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
         wanted[i] = !self->stored_before[i];
+        n_wanted += wanted[i];
+    }
     place (self, wanted, self->commit.patient, targets);
     g_autoptr (GArray) stripes = intended_stripes (self, targets);
-    if (part->row->stripes->len + stripes->len < ecfs_codec_n (codec))
+    if (stripes->len < n_wanted)
         note_unusable (self);
     if (stripes->len == 0)
-        return true;
+        return g_steal_pointer (&stripes);
     EcfsWriterResult result;
-    if (!ecfs_catalog_intent_more (catalog, part->row, (const EcfsStripeRow *) (void *) stripes->data, stripes->len,
-                                   &part->intent, error) ||
+    if (!ecfs_catalog_intent_more (self->archive->catalog, part->row, (const EcfsStripeRow *) (void *) stripes->data,
+                                   stripes->len, &part->intent, error) ||
         !run_writer (self, targets, part->row->digest, &result, error))
-        return false;
+        return NULL;
+    return stored_stripes (self, targets, &result);
+}
+
+/* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
+static bool fill_object (Attempt *self, Part *part, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
+    g_autoptr (GArray) stripes = codec == NULL ? NULL : store_missing (self, part, codec, error);
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
-    bool fine = check_unchanged (self, error);
-    for (unsigned i = 0; fine && i < ecfs_codec_n (codec); i++) {
-        if (targets[i].endpoint != NULL && !result.stored[i] && result.failures->len == 0) /* it was late */
-            note_unusable (self);
-        if (!wanted[i] || !result.stored[i])
-            continue;
-        EcfsStripeRow stripe = stored_stripe (self, i, targets, &result);
-        fine = ecfs_catalog_stripe_set (catalog, &part->row->uuid, &stripe, 0, part->intent, error);
-    }
-    if (result.failures->len > 0)
-        note_missing (self, result.failures->str);
-    g_string_free (result.failures, TRUE);
+    bool fine = stripes != NULL && (stripes->len == 0 || check_unchanged (self, error));
+    for (unsigned i = 0; fine && i < stripes->len; i++)
+        fine = ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid,
+                                        &g_array_index (stripes, EcfsStripeRow, i), 0, part->intent, error);
     return fine;
+}
+
+static bool fail_missing (const Attempt *self, GError **error)
+{
+    return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
 }
 
 static bool fill_up (Attempt *self, GError **error)
@@ -537,9 +529,61 @@ static bool fill_up (Attempt *self, GError **error)
             return false;
     }
     if (self->missing != NULL)
-        return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
+        return fail_missing (self, error);
     self->outcome.full = true;
     return true;
+}
+
+/* The stripes that both codes have stay; those behind the last of the new one go. */
+static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
+{
+    self->backfill = true;
+    g_autoptr (GArray) stripes = store_missing (self, part, codec, error);
+    if (stripes == NULL || (self->missing != NULL && !fail_missing (self, error)))
+        return false;
+    return ecfs_catalog_set_object_code (self->archive->catalog, &part->row->uuid, part->row->code,
+                                         ecfs_codec_identity (codec), stripes, part->intent, error);
+}
+
+static bool recode_anew (Attempt *self, const Part *old, GError **error)
+{
+    Part *part = new_part (self);
+    part->row->size = old->row->size;
+    part->whole = g_array_ref (old->whole);
+    g_array_unref (part->ranges);
+    part->ranges = g_array_ref (old->ranges);
+    if (!store_object (self, part, error))
+        return false;
+    bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0;
+    return (same || ecfs_fail (error, EBADMSG, "what was read of it is not what its digest says: repair it first")) &&
+           ecfs_catalog_exchange (self->archive->catalog, &old->row->uuid, part->row, part->intent, error);
+}
+
+static bool recode (Attempt *self, GError **error)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
+    if (extents == NULL)
+        return false;
+    guint next = 0;
+    while (next < extents->len && g_array_index (extents, EcfsExtent, next).object != self->commit.object)
+        next++;
+    if (next == extents->len)
+        return ecfs_fail (error, ESTALE, "it was replaced meanwhile");
+    GError *why = NULL;
+    Part *part = committed_part (self, extents, &next, &why);
+    if (part == NULL) {
+        why->code = why->code == ENOENT ? ESTALE : why->code; /* deleted since */
+        g_propagate_error (error, why);
+        return false;
+    }
+    EcfsFileRange all = {.length = part->row->size};
+    part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
+    const EcfsCodec *before = ecfs_archive_codec (self->archive, part->row->code, error);
+    const EcfsCodec *codec = before == NULL ? NULL : choose_codec (self, part->row->size, error);
+    if (codec == NULL)
+        return false;
+    return ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, codec, error)
+                                                     : recode_anew (self, part, error);
 }
 
 /* Stripes of an attempt that came to nothing, or that no stripe_set took, are queued for deletion. */
@@ -584,7 +628,7 @@ static void end_attempt (Attempt *self, GError *error)
     abort_intents (self);
     if (error != NULL) {
         error->code = outcome_code (error);
-        g_prefix_error (&error, self->backfill ? "%s: " : "%s: cannot be stored: ", self->path);
+        g_prefix_error (&error, self->run == store ? "%s: cannot be stored: " : "%s: ", self->path);
     }
     self->outcome.error = error;
     self->commit.done (self->commit.user, &self->outcome);
@@ -610,27 +654,33 @@ static void run_attempt (void *data)
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
     if (ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error) && open_content (self, &error))
-        (void) (self->backfill ? fill_up (self, &error) : store (self, &error)); /* error says it */
+        (void) self->run (self, &error); /* error says it */
     end_attempt (self, error);
 }
 
-static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool backfill)
+static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (Attempt *self, GError **error))
 {
     Attempt *self = g_new0 (Attempt, 1);
     self->archive = archive;
     self->commit = *commit;
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
-    self->backfill = backfill;
+    self->run = run;
+    self->backfill = run == fill_up;
     ecfs_workers_push (commit->is_foreign ? archive->puts : archive->commits, run_attempt, self);
 }
 
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)
 {
-    queue (self, commit, false);
+    queue (self, commit, store);
 }
 
 void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit)
 {
-    queue (self, commit, true);
+    queue (self, commit, fill_up);
+}
+
+void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit)
+{
+    queue (self, commit, recode);
 }

@@ -32,6 +32,7 @@ typedef struct EcfsCommit {
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
+    int64_t object;   /* of a recode: the row of the object that is to get the code */
     const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
     bool is_foreign;  /* reading the content may take as long as it likes: on threads that no staged file needs */
     const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
@@ -51,5 +52,12 @@ void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit);
  * missing still, the error says why. A file that has been replaced meanwhile ends with ESTALE.
  */
 void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit);
+
+/**
+ * Queues one attempt to give the object commit->object of a file, whose bytes are all that the content holds, the code
+ * commit->code, all stripes of it or none. Where the old and the new code share stripes these stay, and the missing
+ * ones are added. ESTALE: the file has been replaced meanwhile.
+ */
+void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit);
 
 #endif

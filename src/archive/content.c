@@ -91,7 +91,7 @@ static void content_free (EcfsContent *self)
     g_free (self);
 }
 
-static EcfsContent *open_once (EcfsArchive *archive, uint64_t ino, GError **error)
+static EcfsContent *content_new (EcfsArchive *archive, uint64_t ino)
 {
     EcfsContent *self = g_new0 (EcfsContent, 1);
     atomic_init (&self->references, 1);
@@ -99,6 +99,12 @@ static EcfsContent *open_once (EcfsArchive *archive, uint64_t ino, GError **erro
     self->archive = archive;
     self->ino = ino;
     self->parts = g_array_new (FALSE, FALSE, sizeof (Part));
+    return self;
+}
+
+static EcfsContent *open_once (EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    EcfsContent *self = content_new (archive, ino);
     if (load (self, error))
         return self;
     content_free (self);
@@ -117,6 +123,19 @@ EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **err
             return NULL;
         }
     }
+}
+
+EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GError **error)
+{
+    EcfsContent *self = content_new (archive, 0);
+    EcfsExtent all = {.object = 0};
+    if (!part_index (self, object, &all.object, error)) {
+        content_free (self);
+        return NULL;
+    }
+    all.length = self->size = ecfs_content_object (self, 0)->size;
+    self->extents = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
+    return self;
 }
 
 EcfsContent *ecfs_content_ref (EcfsContent *self)

@@ -18,6 +18,8 @@ typedef struct EcfsContent EcfsContent;
 /** Opens what the catalog says of @ino now. Never waits for an endpoint. Returns a reference for ecfs_content_unref ().
  */
 EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **error);
+/** Opens one object, from its first to its last byte, as the catalog has it now. */
+EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GError **error);
 EcfsContent *ecfs_content_ref (EcfsContent *self);
 /** NULL is accepted. Reads under way keep their own reference. */
 void ecfs_content_unref (EcfsContent *self);

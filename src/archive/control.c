@@ -256,12 +256,23 @@ static bool ends (void *user)
     return is_stopping (user);
 }
 
-static void serve_put (Client *client, JsonObject *request)
+/* Verbs that are more than one request and one answer. */
+static bool converse (Client *client, JsonObject *request)
 {
+    static const struct {
+        const char *verb;
+        void (*serve) (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request);
+    } conversations[] = {{"put", ecfs_control_put}, {"recode", ecfs_control_recode}};
     EcfsControl *server = client->server;
-    const EcfsControlPut put = {
+    const EcfsControlPut asking = {
         .archive = server->archive, .ops = &server->ops, .peer = client->peer, .is_stopping = ends, .user = server};
-    ecfs_control_put (&put, &client->lines, request);
+    for (size_t i = 0; i < G_N_ELEMENTS (conversations); i++) {
+        if (g_strcmp0 (ecfs_control_text (request, "verb"), conversations[i].verb) != 0)
+            continue;
+        conversations[i].serve (&asking, &client->lines, request);
+        return true;
+    }
+    return false;
 }
 
 static void serve_line (Client *client, const char *line)
@@ -270,10 +281,8 @@ static void serve_line (Client *client, const char *line)
     g_autoptr (JsonObject) reply = json_object_new ();
     g_autoptr (JsonNode) node = ecfs_control_parse (line, &error);
     JsonObject *request = node == NULL ? NULL : json_node_get_object (node);
-    if (request != NULL && g_strcmp0 (ecfs_control_text (request, "verb"), "put") == 0) {
-        serve_put (client, request);
+    if (request != NULL && converse (client, request))
         return;
-    }
     if (request != NULL && handle (client, request, reply, &error))
         json_object_set_boolean_member (reply, "ok", TRUE);
     else

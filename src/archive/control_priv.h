@@ -19,6 +19,10 @@
  *
  * Where a step failed, its answer has "error" and "errno"; that of a file may have "warning". {"wire":N} comes now and
  * then: bytes to and from endpoints. Who hangs up cancels.
+ *
+ * That of `recode` (control_recode.c has both sides) has lines from the mount only: {"found":N,"done":N,"bytes":N,
+ * "wire":N} as files are found and done, {"problem":true,"error":"text","errno":N} for each that cannot be, and last
+ * the answer. Who hangs up cancels here, too.
  */
 #ifndef ECFS_ARCHIVE_CONTROL_PRIV_H
 #define ECFS_ARCHIVE_CONTROL_PRIV_H
@@ -75,7 +79,7 @@ int ecfs_control_connect (const char *archive_dir, GError **error);
 /** Makes the socket in the open archive directory. */
 int ecfs_control_listen (int dir_fd, int backlog, GError **error);
 
-/** Serves a conversation of `put` until it ends. */
+/* Who asks for a conversation. */
 typedef struct EcfsControlPut {
     EcfsArchive *archive;
     const EcfsControlOps *ops;
@@ -83,6 +87,8 @@ typedef struct EcfsControlPut {
     bool (*is_stopping) (void *user);
     void *user;
 } EcfsControlPut;
+/** Serve a conversation until it ends. */
 void ecfs_control_put (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
+void ecfs_control_recode (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 
 #endif

@@ -370,10 +370,10 @@ static bool spool_input (Put *put, int fd, const char *spool, GError **error)
 static bool put_input (Put *put, const EcfsPutPlace *to, GError **error)
 {
     static const Source input = {.path = "standard input"};
-    g_autofree char *spool = g_build_filename (put->directory, "staging", "put-XXXXXX", NULL);
-    ecfs_autofd fd = mkostemp (spool, O_CLOEXEC);
-    if (fd < 0 || unlink (spool) != 0)
-        return ecfs_fail_errno (error, errno, "%s", spool);
+    g_autofree char *spool = g_build_filename (put->directory, "staging", NULL);
+    ecfs_autofd fd = ecfs_nameless_file (spool, error);
+    if (fd < 0)
+        return false;
     if (!spool_input (put, fd, spool, error))
         return put->tally.cancelled;
     struct stat st;

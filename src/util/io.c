@@ -123,6 +123,21 @@ int ecfs_copy_bytes (int from_fd, uint64_t from_offset, int to_fd, uint64_t to_o
     return 0;
 }
 
+int ecfs_nameless_file (const char *directory, GError **error)
+{
+    int fd = open (directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        return fd;
+    if (errno != EOPNOTSUPP && errno != EISDIR)
+        return ecfs_fail_errno (error, errno, "%s", directory) - 1;
+    /* A file system that has none: a name for a moment. */
+    g_autofree char *path = g_build_filename (directory, "nameless-XXXXXX", NULL);
+    ecfs_autofd named = mkostemp (path, O_CLOEXEC);
+    if (named < 0 || unlink (path) != 0)
+        return ecfs_fail_errno (error, errno, "%s", path) - 1;
+    return ecfs_steal_fd (&named);
+}
+
 int ecfs_fsync_dir (int dir_fd, const char *path)
 {
     ecfs_autofd fd = openat (dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

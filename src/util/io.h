@@ -37,6 +37,10 @@ int ecfs_write_all (int fd, const void *from, size_t size);
  */
 int ecfs_copy_bytes (int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size);
 
+/** A new file in @directory that has no name, and so is gone with its last descriptor, whatever ends the process. -1.
+ */
+int ecfs_nameless_file (const char *directory, GError **error);
+
 /** fsyncs the directory @path (relative to @dir_fd). Returns 0 or -errno. */
 int ecfs_fsync_dir (int dir_fd, const char *path);
 

@@ -1,6 +1,6 @@
 #include "actor.h"
 
-#include "ecfs/ecfs.h"
+#include "archive/recode_priv.h"
 #include "model.h"
 #include "util/io.h"
 
@@ -326,6 +326,13 @@ static int put_it (Actor *self, const Op *op)
     return ok ? 0 : ecfs_errno (error);
 }
 
+static int recode_it (Actor *self, const Op *op)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsRecodeHere what = {.path = op->path, .code = op->other};
+    return ecfs_recode_here (self->fixture.archive, &what, &error) ? 0 : ecfs_errno (error);
+}
+
 static void wait_until_drained (Actor *self)
 {
     EcfsTotals totals;
@@ -365,6 +372,8 @@ int actor_do (Actor *self, const Op *op)
         return 0;
     case OP_PUT:
         return put_it (self, op);
+    case OP_RECODE:
+        return recode_it (self, op);
     case OP_END:
         actor_close (self);
         return 0;

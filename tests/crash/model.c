@@ -369,6 +369,7 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_REMOUNT:
     case OP_SYNC:
     case OP_DRAIN:
+    case OP_RECODE:
         break;
     case OP_END:
         end_all (self);
@@ -394,6 +395,7 @@ bool model_makes_durable (const Model *self, const Op *op)
     case OP_REMOUNT:
     case OP_SYNC:
     case OP_PUT:
+    case OP_RECODE:
     case OP_FSYNC:
     case OP_AWAIT:
         return true;

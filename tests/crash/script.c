@@ -15,7 +15,8 @@ static const Word words[] = {
     {"symlink", OP_SYMLINK, "po"}, {"setxattr", OP_SETXATTR, "po"}, {"removexattr", OP_REMOVEXATTR, "p"},
     {"mtime", OP_MTIME, "pn"},     {"hide", OP_HIDE, "n"},          {"show", OP_SHOW, "n"},
     {"wait", OP_WAIT, ""},         {"remount", OP_REMOUNT, ""},     {"put", OP_PUT, "pn"},
-    {"sync", OP_SYNC, ""},         {"drain", OP_DRAIN, ""},         {"end", OP_END, ""},
+    {"recode", OP_RECODE, "po"},   {"sync", OP_SYNC, ""},           {"drain", OP_DRAIN, ""},
+    {"end", OP_END, ""},
 };
 
 static void op_free (gpointer data)

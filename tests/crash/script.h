@@ -11,6 +11,7 @@
  *   setxattr P V      removexattr P  (of user.note)          mtime P S    seconds
  *   hide I            the root of endpoint I goes away       show I
  *   wait              until all is stored in full            remount      drain, close, open
+ *   recode P CODE     of a file or of all below a directory
  *   put P N           ecfs put of N bytes, without a mount   sync         fsync(2) of a directory
  *   drain             until all deletions are worked off     end          of the mount, with what is open; the last
  */
@@ -45,6 +46,7 @@ typedef enum OpKind {
     OP_WAIT,
     OP_REMOUNT,
     OP_PUT,
+    OP_RECODE,
     OP_SYNC,
     OP_DRAIN,
     OP_END,

@@ -94,6 +94,8 @@ typedef struct Scenario {
     "sync"
 #define BIG "create big; write big 0 300000; close big; truncate big; write big 0 250000; close big"
 #define PUT "put new 60000; put d/y 100; put small 200; put old 70000; sync"
+#define RECODE                                                                                                         \
+    "recode old rs:4+1; recode old rs:4+2; recode small copies:2; recode d ldpc:3+3; recode old copies:2; sync"
 
 static const Scenario scenarios[] = {
     {"new-files", NULL, BEFORE, NEW_FILES, 0},
@@ -111,6 +113,7 @@ static const Scenario scenarios[] = {
     {"missing-remount", NULL, BEFORE, MISSING_REMOUNT, MAY_LACK_STRIPES},
     {"big", NULL, BEFORE, BIG, 0},
     {"put", NULL, BEFORE, PUT, 0},
+    {"recode", NULL, BEFORE, RECODE, 0},
     {"async-new-files", async, BEFORE, NEW_FILES, 0},
     {"async-replace", async, BEFORE, REPLACE, 0},
     {"async-rename-before-close", async, BEFORE, RENAME_EARLY, 0},

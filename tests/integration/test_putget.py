@@ -8,7 +8,7 @@ import pytest
 
 MIB = 1 << 20
 SIZES = [0, 1, 16 << 10, (16 << 10) + 1, 2 * MIB - 1, 2 * MIB, 5 * MIB + 77]
-VERBS = ["init", "mount", "umount", "put", "get", "ls", "info", "status", "wait", "endpoint"]
+VERBS = ["init", "mount", "umount", "put", "get", "ls", "info", "status", "wait", "recode", "endpoint"]
 
 
 @pytest.fixture

@@ -1,0 +1,84 @@
+/* recode: files to another code */
+#include "tool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void add_cost (GPtrArray *cells, const char *name, JsonObject *cost)
+{
+    static const char *const members[] = {"read_bytes", "written_bytes", "freed_bytes"};
+    tool_cell (cells, g_strdup (name));
+    for (size_t i = 0; i < G_N_ELEMENTS (members); i++)
+        tool_cell (cells, tool_bytes ((double) tool_number (cost, members[i])));
+}
+
+static void print_cost (JsonObject *cost)
+{
+    g_autofree char *path = tool_printable (tool_text (cost, "path"));
+    g_autofree char *content = tool_bytes ((double) tool_number (cost, "content_bytes"));
+    printf ("%s to %s\n", path, tool_text (cost, "code"));
+    printf ("  files    %" PRIi64 " of %" PRIi64 " would change, with %s\n", tool_number (cost, "files_recoded"),
+            tool_number (cost, "files"), content);
+    if (tool_number (cost, "files_staged") > 0)
+        printf ("  staged   %" PRIi64 " are not stored yet and would be left alone\n",
+                tool_number (cost, "files_staged"));
+    if (tool_number (cost, "objects") == 0)
+        return;
+    printf ("  objects  %" PRIi64 ", %" PRIi64 " of them keep their stripes\n", tool_number (cost, "objects"),
+            tool_number (cost, "objects_in_place"));
+    if (tool_number (cost, "objects_unreadable") > 0)
+        printf ("  lost     %" PRIi64 " objects have too few stripes to be read\n",
+                tool_number (cost, "objects_unreadable"));
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    const char *const titles[] = {"", "read", "written", "freed later"};
+    for (size_t i = 0; i < G_N_ELEMENTS (titles); i++)
+        tool_cell (cells, g_strdup (titles[i]));
+    JsonArray *endpoints = json_object_get_array_member (cost, "endpoints");
+    for (unsigned i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        add_cost (cells, tool_text (endpoint, "name"), endpoint);
+    }
+    add_cost (cells, "all", cost);
+    tool_table (cells, G_N_ELEMENTS (titles), "  ");
+}
+
+static int tell_cost (const Verb *verb, Ecfs *ecfs, const char *path, const char *code, bool json)
+{
+    GError *error = NULL;
+    g_autofree char *text = ecfs_recode_cost (ecfs, path, code, &error);
+    if (text == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    g_autoptr (JsonObject) cost = tool_json_object (text);
+    if (json)
+        puts (text);
+    else
+        print_cost (cost);
+    return TOOL_DONE;
+}
+
+int verb_recode (const Verb *verb, int argc, char **argv)
+{
+    g_autofree char *code = NULL;
+    gboolean dry_run = FALSE, json = FALSE;
+    const GOptionEntry options[] = {
+        {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "Code that the files are to have", "CODE"},
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only tell what would be read, written and freed", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "With --dry-run: print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 2, 2);
+    if (code == NULL || (json && !dry_run)) {
+        tool_say (verb->name, code == NULL ? "--code says which code the files are to have; it is missing"
+                                           : "--json is for --dry-run");
+        return TOOL_USAGE;
+    }
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (dry_run)
+        return tell_cost (verb, ecfs, argv[2], code, json);
+    ToolTransfer transfer;
+    tool_transfer_begin (&transfer, verb->name);
+    (void) ecfs_recode (ecfs, argv[2], code, &transfer.transfer, &error); /* the error says it */
+    return tool_transfer_end (&transfer, error);
+}
