@@ -102,7 +102,7 @@ bool ecfs_catalog_getattr (EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr, 
 bool ecfs_catalog_setattr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, unsigned mask, EcfsAttr *ret_attr,
                            GError **error);
 
-/* What a new inode starts with. Its times are now; its code is its parent's. */
+/* What a new inode starts with. Its times are now; a file's code is that of the nearest directory above. */
 typedef struct EcfsNewInode {
     uint32_t mode; /* with type; set-group-id inheritance is done by the catalog as in a Linux directory */
     uint32_t uid;
@@ -190,9 +190,12 @@ GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *
 GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error);
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 
-/** The code chosen for an inode (own or, at creation, inherited from its directory); NULL: the archive's default. */
+/**
+ * The code chosen for an inode, NULL: the archive's default. A directory has its own or that of the nearest above it
+ * that has one, now; a file the one that its directory had when it was made, unless it was set since.
+ */
 bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GError **error);
-/** @code NULL: back to the archive's default. Checked by the caller. */
+/** @code NULL: a directory has none of its own any more; a file the archive's default. Checked by the caller. */
 bool ecfs_catalog_set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error);
 
 /**

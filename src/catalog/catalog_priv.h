@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        4
+#define ECFS_CATALOG_VERSION        5
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 #define ECFS_PARAMETERS_MAX         16512
 
@@ -225,6 +225,9 @@ bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GEr
 /** ENOENT when there is none. */
 bool ecfs_inode_get (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
 /** The same for a directory that still has its name: ENOTDIR, ENOENT. */
+/** The inode from which what is made in a directory has its code: itself, or the nearest above it that has one; else
+ * with has_code false. */
+bool ecfs_code_above (EcfsCatalog *self, const Inode *dir, Inode *ret_holder, GError **error);
 bool ecfs_inode_get_dir (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
 /** Adds and journals a new inode; @target is that of a symlink, else NULL. */
 bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *target, GError **error);

@@ -108,13 +108,40 @@ static bool check_new (const EcfsNewInode *new, GError **error)
     return true;
 }
 
+bool ecfs_code_above (EcfsCatalog *self, const Inode *dir, Inode *ret_holder, GError **error)
+{
+    int64_t one;
+    *ret_holder = *dir;
+    int any = dir->has_code ? 0 : QUERY_NUMBER (self, INODE_ANY_CODED, &one, error);
+    for (int depth = 0; any == 1 && !ret_holder->has_code && depth < DEPTH_MAX; depth++) {
+        uint64_t parent;
+        any = ret_holder->attr.ino == ECFS_ROOT_INO
+                  ? 0
+                  : ecfs_entry_of (self, ret_holder->attr.ino, &parent, NULL, error); /* 0: it was removed */
+        if (any == 1 && !ecfs_inode_get_dir (self, parent, ret_holder, error))
+            return false;
+    }
+    return any >= 0;
+}
+
+/* Only files: what a directory says is looked up when it is needed. */
+static bool inherit_code (EcfsCatalog *self, const Inode *dir, Inode *inode, GError **error)
+{
+    Inode holder;
+    if (!S_ISREG (inode->attr.mode))
+        return true;
+    if (!ecfs_code_above (self, dir, &holder, error))
+        return false;
+    inode->has_code = holder.has_code;
+    memcpy (inode->code, holder.code, sizeof inode->code);
+    return true;
+}
+
 static Inode first_state (EcfsCatalog *self, const Inode *dir, const EcfsNewInode *new, int64_t now_ns)
 {
     bool is_dir = S_ISDIR (new->mode);
     bool inherits = (dir->attr.mode & S_ISGID) != 0;
-    Inode inode = {.has_code = dir->has_code && (is_dir || S_ISREG (new->mode))};
-    if (inode.has_code)
-        memcpy (inode.code, dir->code, sizeof inode.code);
+    Inode inode = {.has_code = false};
     inode.attr = (EcfsAttr){.ino = self->counters.next_ino,
                             .mode = new->mode | (inherits && is_dir ? S_ISGID : 0),
                             .nlink = is_dir ? 2 : 1,
@@ -140,7 +167,8 @@ static bool make_nameless (EcfsCatalog *self, uint64_t parent, const EcfsNewInod
         return ecfs_fail (error, EINVAL, "an inode of mode %o needs a name", new->mode);
     Inode inode = first_state (self, &dir, new, ecfs_real_ns ());
     inode.attr.nlink = 0;
-    return ecfs_inode_insert (self, &inode, new->target, error) && ecfs_attr_out (&inode, ret_attr);
+    return inherit_code (self, &dir, &inode, error) && ecfs_inode_insert (self, &inode, new->target, error) &&
+           ecfs_attr_out (&inode, ret_attr);
 }
 
 static bool make (EcfsCatalog *self, uint64_t parent, const char *name, const EcfsNewInode *new, EcfsAttr *ret_attr,
@@ -154,7 +182,7 @@ static bool make (EcfsCatalog *self, uint64_t parent, const char *name, const Ec
         return ecfs_fail (error, EMLINK, "the directory has too many subdirectories for '%s'", name);
     int64_t now_ns = ecfs_real_ns ();
     Inode inode = first_state (self, &dir, new, now_ns);
-    return ecfs_inode_insert (self, &inode, new->target, error) &&
+    return inherit_code (self, &dir, &inode, error) && ecfs_inode_insert (self, &inode, new->target, error) &&
            insert_entry (self, parent, name, inode.attr.ino, error) &&
            ecfs_inode_touch_dir (self, &dir, is_dir ? 1 : 0, now_ns, error) &&
            (!new->staged || ecfs_staging_insert (self, inode.attr.ino, true, ret_staging, error)) &&

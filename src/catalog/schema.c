@@ -69,8 +69,12 @@ static const char schema_4[] =
     "ALTER TABLE deletions RENAME COLUMN queued_ns TO queued_age_ns;"
     "UPDATE deletions SET queued_age_ns = 0;";
 
+/* Most archives have no such directory, and then none is looked for above what is made. */
+static const char schema_5[] =
+    "CREATE INDEX directories_with_code ON inodes (ino) WHERE code IS NOT NULL AND mode & 61440 = 16384;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4, schema_5};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

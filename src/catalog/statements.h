@@ -39,6 +39,7 @@
     X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
     X (INODE_TARGET, "SELECT target FROM inodes WHERE ino = ?") \
     X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 ORDER BY ino LIMIT ?") \
+    X (INODE_ANY_CODED, "SELECT 1 FROM inodes WHERE code IS NOT NULL AND mode & 61440 = 16384 LIMIT 1") \
     X (INODE_MAX, "SELECT ifnull (max (ino), 0) FROM inodes") \
     X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \
        "WHERE e.parent = ? AND e.name = ?") \

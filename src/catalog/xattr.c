@@ -1,6 +1,7 @@
 /* Extended attributes and the code of an inode. */
 #include "catalog/catalog_priv.h"
 
+#include <sys/stat.h>
 #include <sys/xattr.h>
 
 #define VALUE_MAX 65536 /* bytes of a value, as XATTR_SIZE_MAX */
@@ -125,10 +126,21 @@ bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name
     return CHANGE (self, error, remove_one (self, ino, name, error));
 }
 
+static bool get_code (EcfsCatalog *self, uint64_t ino, Inode *ret_holder, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    if (S_ISDIR (inode.attr.mode))
+        return ecfs_code_above (self, &inode, ret_holder, error);
+    *ret_holder = inode;
+    return true;
+}
+
 bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GError **error)
 {
     Inode inode;
-    if (!READ (self, ecfs_inode_get (self, ino, &inode, error)))
+    if (!READ (self, get_code (self, ino, &inode, error)))
         return false;
     *ret_code = inode.has_code ? g_strdup (inode.code) : NULL;
     return true;

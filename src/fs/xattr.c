@@ -117,8 +117,8 @@ static GByteArray *get_made_up (EcfsFs *self, uint64_t ino, const char *name, GE
     return no_data (error, name);
 }
 
-/* @code NULL: removed. */
-static bool set_code (EcfsFs *self, uint64_t ino, const char *code, GError **error)
+/* @value NULL: removed. */
+static bool set_code (EcfsFs *self, uint64_t ino, const char *value, size_t size, GError **error)
 {
     EcfsAttr attr;
     if (!ecfs_catalog_getattr (self->catalog, ino, &attr, error))
@@ -126,7 +126,11 @@ static bool set_code (EcfsFs *self, uint64_t ino, const char *code, GError **err
     if (!S_ISDIR (attr.mode))
         return ecfs_fail (error, EPERM,
                           "a code is chosen for a directory's new files; stored files need `ecfs recode`");
-    return (code == NULL || ecfs_archive_check_code (self->archive, code, error)) &&
+    if (value == NULL)
+        return ecfs_catalog_set_code (self->catalog, ino, NULL, error);
+    g_autofree char *code = g_strndup (value, size);
+    return (strlen (code) == size || ecfs_fail (error, EINVAL, "a code has no NUL")) &&
+           ecfs_archive_check_code (self->archive, g_strstrip (code), error) &&
            ecfs_catalog_set_code (self->catalog, ino, code, error);
 }
 
@@ -135,8 +139,11 @@ static bool change_made_up (EcfsFs *self, uint64_t ino, const char *name, const 
 {
     if (strcmp (name, VIRTUAL_PREFIX "code") != 0)
         return ecfs_fail (error, EPERM, "%s can only be read", name);
-    g_autofree char *code = value == NULL ? NULL : g_strndup (value, size);
-    return set_code (self, ino, code == NULL ? NULL : g_strstrip (code), error);
+    if (set_code (self, ino, value, size, error))
+        return true;
+    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    g_warning ("%s: %s was not set: %s", path, name, (*error)->message); /* setfattr(1) tells the number alone */
+    return false;
 }
 
 /* Operations */

@@ -178,9 +178,11 @@ static void test_first_version (void)
     publish_one (&f, ino, replaced);
     publish_one (&f, ino, object);
     fixture_close (&f);
-    run_sql (f.path, "DROP TABLE codes; ALTER TABLE inodes DROP COLUMN data_bytes; DROP TABLE age;"
-                     "ALTER TABLE deletions RENAME COLUMN queued_age_ns TO queued_ns;"
-                     "UPDATE deletions SET queued_ns = 1700000000000000000; PRAGMA user_version = 1");
+    run_sql (
+        f.path,
+        "DROP INDEX directories_with_code; DROP TABLE codes; ALTER TABLE inodes DROP COLUMN data_bytes; DROP TABLE age;"
+        "ALTER TABLE deletions RENAME COLUMN queued_age_ns TO queued_ns;"
+        "UPDATE deletions SET queued_ns = 1700000000000000000; PRAGMA user_version = 1");
     g_autoptr (GError) error = NULL;
     g_assert_null (ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error));
     g_assert_cmpint (ecfs_errno (error), ==, ENOTSUP); /* reading must not change it */

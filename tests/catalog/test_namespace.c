@@ -403,6 +403,51 @@ static void test_xattrs (void)
     fixture_clear (&f);
 }
 
+static const char *code_of (Fixture *f, uint64_t ino)
+{
+    char *code;
+    OK (e, ecfs_catalog_get_code (f->catalog, ino, &code, &e));
+    const char *interned = g_intern_string (code);
+    g_free (code);
+    return interned;
+}
+
+static void test_code_above (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    uint64_t top = make_dir (&f, ECFS_ROOT_INO, "top"), sub = make_dir (&f, top, "sub"),
+             low = make_dir (&f, sub, "low");
+    uint64_t before = make_file (&f, low, "before");
+    OK (e, ecfs_catalog_set_code (f.catalog, top, "copies:2", &e));
+    fixture_reopen (&f);
+    g_assert_cmpstr (code_of (&f, low), ==, "copies:2");
+    g_assert_null (code_of (&f, before)); /* it was made under another rule */
+    g_assert_null (code_of (&f, ECFS_ROOT_INO));
+    uint64_t first = make_file (&f, low, "first"), other = make_file (&f, ECFS_ROOT_INO, "other");
+    OK (e, ecfs_catalog_set_code (f.catalog, sub, "rs:4+2", &e)); /* nearer */
+    uint64_t second = make_file (&f, low, "second");
+    OK (e, ecfs_catalog_set_code (f.catalog, sub, NULL, &e));
+    uint64_t third = make_file (&f, low, "third");
+    EcfsAttr replaced;
+    OK (e, ecfs_catalog_rename (f.catalog, sub, "low", ECFS_ROOT_INO, "low", 0, &replaced, &e));
+    uint64_t fourth = make_file (&f, low, "fourth");
+    OK (e, ecfs_catalog_set_code (f.catalog, ECFS_ROOT_INO, "copies:3", &e));
+    uint64_t fifth = make_file (&f, low, "fifth");
+    g_assert_cmpstr (code_of (&f, first), ==, "copies:2");
+    g_assert_cmpstr (code_of (&f, second), ==, "rs:4+2");
+    g_assert_cmpstr (code_of (&f, third), ==, "copies:2");
+    g_assert_null (code_of (&f, other));
+    g_assert_null (code_of (&f, fourth));
+    g_assert_cmpstr (code_of (&f, fifth), ==, "copies:3");
+    /* A directory that was removed and is still open. */
+    uint64_t gone = make_dir (&f, sub, "gone");
+    EcfsAttr attr;
+    OK (e, ecfs_catalog_rmdir (f.catalog, sub, "gone", &attr, &e));
+    g_assert_null (code_of (&f, gone));
+    fixture_clear (&f);
+}
+
 static void test_code (void)
 {
     Fixture f;
@@ -493,6 +538,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/namespace/paths-are-found-and-resolved", test_paths);
     g_test_add_func ("/namespace/xattrs-are-set-listed-and-removed", test_xattrs);
     g_test_add_func ("/namespace/codes-are-inherited", test_code);
+    g_test_add_func ("/namespace/a-file-has-the-code-of-the-nearest-directory-that-has-one", test_code_above);
     g_test_add_func ("/namespace/an-inode-without-a-name-gets-one-in-place-of-what-has-it", test_nameless);
     g_test_add_func ("/namespace/an-inode-that-never-got-a-name-is-dropped", test_nameless_dropped);
     return g_test_run ();

@@ -362,18 +362,41 @@ def test_state_and_digest_tell_about_a_file(mount, archive):
 
 def test_code_of_a_directory_is_for_new_files_below_it(mount):
     (mount.path / "safe").mkdir()
+    (mount.path / "safe/earlier").mkdir()
     os.setxattr(mount.path / "safe", "user.ecfs.code", b"copies:3")
     (mount.path / "safe/below").mkdir()
-    lab.write_pattern(mount.path / "safe/below/file", 100_000)
-    lab.write_pattern(mount.path / "other", 100_000)
+    for name in ["safe/below/file", "safe/earlier/file", "other"]:
+        lab.write_pattern(mount.path / name, 100_000)
     assert attribute(mount.path / "safe/below/file", "code") == "copies:3"
+    assert attribute(mount.path / "safe/earlier/file", "code") == "copies:3"
+    assert attribute(mount.path / "safe/earlier", "code") == "copies:3"
     assert attribute(mount.path / "other", "code") == "rs:4+2"
-    with pytest.raises(OSError):
-        os.setxattr(mount.path / "safe", "user.ecfs.code", b"rs:nonsense")
+    assert os.listxattr(mount.path / "safe") == []
     remount(mount)
     assert attribute(mount.path / "safe", "code") == "copies:3"
     lab.write_pattern(mount.path / "safe/more", 100_000)
     assert attribute(mount.path / "safe/more", "code") == "copies:3"
+    os.removexattr(mount.path / "safe", "user.ecfs.code")
+    lab.write_pattern(mount.path / "safe/most", 100_000)
+    assert attribute(mount.path / "safe/most", "code") == "rs:4+2"
+    assert attribute(mount.path / "safe/more", "code") == "copies:3"  # what is stored keeps its code
+    lab.ecfs("wait", mount.archive.path)
+    assert mount.archive.json("info", "/safe/most")["code"] == "rs:4+2"
+    assert mount.archive.json("info", "/safe/earlier/file")["code"] == "copies:3"
+
+
+@pytest.mark.parametrize("code, reason", [
+    (b"rs:nonsense", "is no code"), (b"", "is no code"), (b"rs:0+3", "at least one data stripe"),
+    (b"basic:7+7", "even number"), (b"rs:6+6", "12 stripes"), (b"copies:7", "7 stripes"),
+    (b"ldpc:4+2\0", "NUL"), (b"rs:4+2\nrs:4+2", "is no code"), (b"x" * 60_000, "is no code")])
+def test_impossible_code_of_a_directory_is_refused_and_logged(mount, code, reason):
+    (mount.path / "directory").mkdir()
+    with pytest.raises(OSError) as refused:
+        os.setxattr(mount.path / "directory", "user.ecfs.code", code)
+    assert refused.value.errno == errno.EINVAL
+    lines = [line for line in mount.text().splitlines() if reason in line]
+    assert len(lines) == 1 and "directory" in lines[0] and len(lines[0]) < 1000
+    assert attribute(mount.path / "directory", "code") == "rs:4+2"
 
 
 def test_attributes_of_users_are_set_listed_and_removed(mount):
