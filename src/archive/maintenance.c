@@ -126,14 +126,20 @@ static bool delete_stripe (EcfsArchive *archive, const EcfsArchiveEndpoint *endp
     return true;
 }
 
-/* Works off one batch; returns whether there may be more that can be deleted now. */
-static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
+/* Whether an open handle may still read the stripe; none knows one that never was in an object. */
+static bool is_needed (EcfsArchive *archive, const EcfsDeletion *deletion)
+{
+    return !deletion->uncommitted && ecfs_archive_pinned (archive, &deletion->object);
+}
+
+/* Works off what is due behind the first *n_needed, to which it adds those that have to stay for now. Returns whether
+ * there may be more that can be deleted. */
+static bool delete_batch (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, size_t *n_needed)
 {
     g_autoptr (GError) error = NULL;
-    if (!is_up (endpoint))
-        return false;
-    g_autoptr (GArray) due = ecfs_catalog_deletions (
-        archive->catalog, endpoint->id, archive->config->deletion_grace_us * 1000, DELETIONS_AT_ONCE, &error);
+    int64_t grace_ns = archive->config->deletion_grace_us * 1000;
+    g_autoptr (GArray) due =
+        ecfs_catalog_deletions (archive->catalog, endpoint->id, grace_ns, *n_needed, DELETIONS_AT_ONCE, &error);
     if (due == NULL) {
         g_warning ("%s", error->message);
         return false;
@@ -145,16 +151,28 @@ static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoin
     }
     if (!remove_unfinished (endpoint, due))
         return false;
-    unsigned n_deleted = 0;
     for (guint i = 0; i < due->len && !atomic_load (&archive->stopping); i++) {
         const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
-        if (ecfs_archive_pinned (archive, &deletion->object))
-            continue;
-        if (!delete_stripe (archive, endpoint, deletion))
+        if (is_needed (archive, deletion))
+            (*n_needed)++;
+        else if (!delete_stripe (archive, endpoint, deletion))
             return false;
-        n_deleted++;
     }
-    return n_deleted == DELETIONS_AT_ONCE;
+    return due->len == DELETIONS_AT_ONCE && !atomic_load (&archive->stopping);
+}
+
+/* Returns whether there may be more that can be deleted now. */
+static bool delete_due (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
+{
+    if (!is_up (endpoint))
+        return false;
+    size_t n_needed = 0, n_before;
+    bool more;
+    do {
+        n_before = n_needed;
+        more = delete_batch (archive, endpoint, &n_needed);
+    } while (more && n_needed > n_before);
+    return more;
 }
 
 static bool delete_all_due (EcfsArchive *archive)

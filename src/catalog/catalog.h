@@ -399,10 +399,12 @@ typedef struct EcfsDeletion {
 } EcfsDeletion;
 
 /**
- * Up to @max stripes of endpoint @endpoint (row id) that were queued at least @grace_ns ago (or are due at once).
- * GArray of EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
+ * Up to @max stripes of endpoint @endpoint (row id) that are due at once or, behind the first @skip of these, were
+ * queued at least @grace_ns ago. GArray of EcfsDeletion. Changes of the time of day do not matter; time in which the
+ * machine was off may not count.
  */
-GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error);
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t skip, size_t max,
+                                GError **error);
 /** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */

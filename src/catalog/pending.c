@@ -57,7 +57,8 @@ static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommit
     return found == 0;
 }
 
-static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error)
+static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t skip, size_t max,
+                               GError **error)
 {
     g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
     int64_t limit = (int64_t) MIN (max, INT_MAX);
@@ -65,13 +66,14 @@ static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grac
     if (!add_deletions (self, at_once, true, deletions, error))
         return NULL;
     autoquery *due = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_age_ns (self) - grace_ns),
-                            INT (limit - (int64_t) deletions->len));
+                            INT (limit - (int64_t) deletions->len), INT (skip));
     return add_deletions (self, due, false, deletions, error) ? g_steal_pointer (&deletions) : NULL;
 }
 
-GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t max, GError **error)
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t skip, size_t max,
+                                GError **error)
 {
-    return READ (self, list_deletions (self, endpoint, grace_ns, max, error));
+    return READ (self, list_deletions (self, endpoint, grace_ns, skip, max, error));
 }
 
 static bool deletion_done (EcfsCatalog *self, int64_t id, GError **error)

@@ -91,7 +91,7 @@
        "VALUES (?, ?, ?, ?, ?, ?, ?)") \
     X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 LIMIT ?") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \
-       "AND queued_age_ns <= ? ORDER BY queued_age_ns LIMIT ?") \
+       "AND queued_age_ns <= ? ORDER BY queued_age_ns, id LIMIT ? OFFSET ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \

@@ -255,18 +255,19 @@ static void commit (EcfsSftp *self, SftpWrite *write)
 static void on_target (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     SftpWrite *write = data;
-    if (reply->type == ECFS_SFTP_ATTRS) {
-        g_clear_error (&write->error);
+    g_clear_error (&write->error);
+    if (reply->type == ECFS_SFTP_ATTRS)
         g_set_error (&write->error, ECFS_ERROR, EEXIST, "%s: exists already", write->name);
-    } else {
-        write->error->code = EIO;
-    }
+    else
+        g_set_error (&write->error, ECFS_ERROR, EIO, "%s: the server could not rename it there (does its disk work?)",
+                     write->name);
 }
 
 static void is_not_full (SftpWrite *write)
 {
     g_clear_error (&write->error);
-    g_set_error (&write->error, ECFS_ERROR, EIO, "%s: the server could not write (is there a quota?)", write->name);
+    g_set_error (&write->error, ECFS_ERROR, EIO,
+                 "%s: the server could not write (is there a quota, does its disk work?)", write->name);
 }
 
 static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)

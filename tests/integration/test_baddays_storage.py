@@ -1,0 +1,176 @@
+"""Bad days: endpoints that take every byte and then fail, lie, or lose what they had."""
+import errno
+import os
+from pathlib import Path
+
+import lab
+import pytest
+
+MIB = 1 << 20
+SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
+
+
+class World:
+    """Six sshd whose sftp-server fails as it is told, and a mount."""
+
+    def __init__(self, place):
+        if not SFTP_SERVER.exists():
+            pytest.skip(f"there is no {SFTP_SERVER}: install openssh-sftp-server")
+        self.place, self.wanted = place, {}
+        self.servers = {name: place.sshd(name) for name in lab.NAMES}
+        for server in self.servers.values():
+            server.subsystem = (f"/usr/bin/env LD_PRELOAD={lab.BUILD}/tests/lab/lab-fault.so "
+                                f"ECFS_LAB_FAULT={self.fault_file(server.name)} {SFTP_SERVER}")
+            server.restart()
+        self.archive = place.archive(list(self.servers.values()))
+        self.archive.configure("archive", deletion_grace="0")
+        self.mount = place.mount(self.archive)
+
+    def fault_file(self, name):
+        return self.place.path / f"fault-{name}"
+
+    def fail(self, names, *words):
+        for name in names:
+            self.fault_file(name).write_text(" ".join(map(str, words)))
+
+    def write(self, name, size):
+        self.wanted[name] = os.urandom(size)
+        (self.mount.path / name).write_bytes(self.wanted[name])
+
+    def state(self, name):
+        return os.getxattr(self.mount.path / name, "user.ecfs.state").decode()
+
+    def stripe(self, endpoint, name):
+        """The file at an endpoint that holds its stripe of a file."""
+        info = self.archive.json("info", f"/{name}")
+        instance = next(stripe["instance"] for stripe in info["stripes"] if stripe.get("endpoint") == endpoint)
+        return next(path for path in lab.stripe_files(self.servers[endpoint]) if path.name.endswith(instance))
+
+    def cut(self, good, endpoint, name):
+        """Takes bytes away from a stripe, as the name of the file says, and keeps the stripe in good."""
+        stripe = self.stripe(endpoint, name)
+        good[stripe] = stripe.read_bytes()
+        size = len(good[stripe])
+        os.truncate(stripe, {"later-all": 0, "later-half": size // 2, "later-end": size - 5000}[name])
+
+    def wait(self):
+        return lab.ecfs("wait", self.archive.path, check=False, timeout=120)
+
+    def check(self):
+        """Everything is read from the endpoints as it was written."""
+        lab.drop_caches()
+        for name, data in self.wanted.items():
+            assert (self.mount.path / name).read_bytes() == data, name
+
+    def has_no_more(self, endpoint):
+        """Nothing lies at an endpoint but a stripe of each file, whatever its failures left there."""
+        root = self.servers[endpoint].root
+        unfinished = [path for path in (root / "incoming").rglob("*") if path.is_file()]
+        return len(lab.stripe_files(self.servers[endpoint])) == len(self.wanted) and not unfinished
+
+
+@pytest.fixture(scope="module")
+def world(module_place):
+    return World(module_place)
+
+
+@pytest.fixture(autouse=True)
+def good_servers_after(world):
+    yield
+    world.fail(lab.NAMES)
+    lab.until(lambda: all(endpoint["state"] == "active" for endpoint in world.archive.json("status")["endpoints"]), 90,
+              "all endpoints work again")
+
+
+FAULTS = [("fsync", errno.EIO), ("fsync", errno.ENOSPC), ("link", errno.EIO), ("link", errno.EACCES), ("exit-before",),
+          ("exit-after",)]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: "-".join(map(str, fault)))
+def test_one_server_that_fails_at_the_end_is_named_and_made_up_for(world, fault):
+    name = "-".join(map(str, fault))
+    world.fail(["amber"], *fault)
+    world.write(name, 3 * MIB)
+    assert world.state(name).startswith("quorum 5/6")
+    said = world.wait()
+    assert said.returncode == 1 and "endpoint amber" in said.stderr and name in said.stderr, said
+    assert "exists" not in said.stderr, "nothing did"
+    world.check()
+    world.fail(["amber"])
+    lab.until(lambda: world.wait().returncode == 0, 90, "the missing stripe is stored")
+    assert world.state(name).startswith("full 6/6")
+    world.check()
+    with open(world.mount.path / name, "rb"):  # which reads other stripes
+        lab.until(lambda: world.has_no_more("amber"), 60, "what the failures left is removed")
+
+
+def test_close_fails_where_all_servers_fail_and_nothing_is_lost(world):
+    world.fail(lab.NAMES, "fsync", errno.EIO)
+    with pytest.raises(OSError) as caught:
+        world.write("failed", 3 * MIB)
+    assert caught.value.errno == errno.EIO
+    last = next(line for line in reversed(world.mount.text().splitlines()) if "/failed" in line)
+    assert "cannot be stored" in last and sum(f"endpoint {name}: " in last for name in lab.NAMES) >= 2, last
+    assert world.state("failed").startswith("staged")
+    world.check()
+    world.fail(lab.NAMES)
+    lab.until(lambda: world.wait().returncode == 0, 90, "it is stored")
+    assert world.state("failed").startswith("full 6/6")
+    world.check()
+
+
+@pytest.mark.parametrize("lie", ["truncate", "corrupt"])
+def test_servers_that_lie_are_found_out_by_readers(world, lie):
+    """Two of six, whether close notices or not; who has the wrong bytes is named."""
+    world.fail(["birch", "ember"], lie)
+    world.write(lie, 3 * MIB)
+    world.fail(["birch", "ember"])
+    world.check()
+    for name in ["birch", "ember"]:
+        assert any(f"endpoint {name}: " in line for line in world.mount.text().splitlines()), f"{name} is not named"
+
+
+def test_stripes_that_lose_bytes_later_are_read_around(world):
+    """All, half or the end of two stripes of a file each; with a third it is an error that names them, no wrong bytes."""
+    names = ["later-all", "later-half", "later-end"]
+    for name in names:
+        world.write(name, 3 * MIB)
+    assert world.wait().returncode == 0
+    good = {}
+    for endpoint in ["cedar", "delta"]:
+        for name in names:
+            world.cut(good, endpoint, name)
+    world.check()
+    text = world.mount.text()
+    assert "endpoint cedar: " in text and "endpoint delta: " in text
+    for name in names:
+        world.cut(good, "fjord", name)
+        done = world.archive.get(f"/{name}", world.place.path, check=False)
+        assert done.returncode == 1 and name in done.stderr, done
+        assert all(f"endpoint {endpoint}: " in done.stderr for endpoint in ["cedar", "delta", "fjord"]), done
+        assert not (world.place.path / name).exists()
+    for stripe, data in good.items():
+        stripe.write_bytes(data)
+    world.check()
+
+
+def test_deleted_files_that_are_open_keep_only_their_own_stripes(place, archive):
+    """More of them than maintenance takes at a time."""
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    data = os.urandom(20_000)
+    files = []
+    for number in range(70):
+        path = mount.path / f"open-{number}"
+        path.write_bytes(data)
+        files.append(open(path, "rb"))
+        os.unlink(path)
+    (mount.path / "closed").write_bytes(data)
+    os.unlink(mount.path / "closed")
+    amber = archive["amber"]
+    lab.until(lambda: len(lab.stripe_files(amber)) == 70, 30, "the stripe of the closed file is gone")
+    lab.drop_caches()
+    assert all(file.read() == data for file in files)
+    for file in files:
+        file.close()
+    lab.until(lambda: not lab.stripe_files(amber), 30, "all stripes are gone")

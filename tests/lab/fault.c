@@ -1,0 +1,94 @@
+/*
+ * lab-fault, to be preloaded into an sftp-server: what it does to stripes goes wrong as the file named by
+ * ECFS_LAB_FAULT says. The file holds a word, and a number where one is needed; it is read anew each time, empty or
+ * absent is no fault.
+ *
+ *     fsync ERRNO    fsync fails with this error
+ *     link ERRNO     giving a stripe its final name fails with this error
+ *     exit-before    the server ends where it should give a stripe its final name
+ *     exit-after     the same, after it did
+ *     truncate       a stripe that has its final name loses its second half, and the server says that all is well
+ *     corrupt        the same with a bit in the middle
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct Fault {
+    char word[32];
+    int number;
+} Fault;
+
+static Fault current_fault (void)
+{
+    Fault fault = {.word = ""};
+    const char *path = getenv ("ECFS_LAB_FAULT");
+    FILE *file = path != NULL ? fopen (path, "re") : NULL;
+    if (file == NULL)
+        return fault;
+    if (fscanf (file, "%31s %d", fault.word, &fault.number) < 1)
+        fault.word[0] = '\0';
+    (void) fclose (file); /* only read */
+    return fault;
+}
+
+static bool is (const Fault *fault, const char *word)
+{
+    return strcmp (fault->word, word) == 0;
+}
+
+int fsync (int fd)
+{
+    Fault fault = current_fault ();
+    if (is (&fault, "fsync")) {
+        errno = fault.number;
+        return -1;
+    }
+    int (*real) (int) = (int (*) (int)) dlsym (RTLD_NEXT, "fsync");
+    return real (fd);
+}
+
+/* What the tests look at is what follows: that the damage could be done is not checked here. */
+static void spoil (const char *path, const Fault *fault)
+{
+    struct stat st;
+    if (stat (path, &st) != 0)
+        abort ();
+    if (is (fault, "truncate") && truncate (path, st.st_size / 2) != 0)
+        abort ();
+    if (!is (fault, "corrupt"))
+        return;
+    unsigned char byte;
+    int fd = open (path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || pread (fd, &byte, 1, st.st_size / 2) != 1)
+        abort ();
+    byte ^= 0x10;
+    if (pwrite (fd, &byte, 1, st.st_size / 2) != 1 || close (fd) != 0)
+        abort ();
+}
+
+int link (const char *from, const char *to)
+{
+    Fault fault = current_fault ();
+    if (strstr (to, "/stripes/") == NULL)
+        fault.word[0] = '\0';
+    if (is (&fault, "link")) {
+        errno = fault.number;
+        return -1;
+    }
+    if (is (&fault, "exit-before"))
+        _exit (1);
+    int (*real) (const char *, const char *) = (int (*) (const char *, const char *)) dlsym (RTLD_NEXT, "link");
+    int result = real (from, to);
+    if (is (&fault, "exit-after"))
+        _exit (1);
+    if (result == 0)
+        spoil (to, &fault);
+    return result;
+}
