@@ -10,159 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CONFIG_NAME     "ecfs.conf"
-#define CATALOG_NAME    "catalog.sqlite"
 #define CONFIG_MAX_SIZE (1u << 20)
 #define COMMIT_THREADS  16
 
 static char *path_in (const char *directory, const char *name)
 {
     return g_build_filename (directory, name, NULL);
-}
-
-/* The number of endpoints that a code's stripes need. */
-static bool enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error)
-{
-    unsigned n = ecfs_codec_n (codec);
-    if (n <= n_endpoints || (allow_double && n_endpoints > 0))
-        return true;
-    return ecfs_fail (error, EINVAL,
-                      "%s makes %u stripes, each for an endpoint of its own, but there are %zu endpoints: add some, "
-                      "choose a smaller code, or set allow_double = yes",
-                      ecfs_codec_code (codec), n, n_endpoints);
-}
-
-static bool make_directories (const char *directory, GError **error)
-{
-    static const char *const names[] = {"staging", "interrupted"};
-    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
-        g_autofree char *path = path_in (directory, names[i]);
-        if (mkdir (path, 0700) != 0)
-            return ecfs_fail_errno (error, errno, "%s: cannot make it", path);
-    }
-    return true;
-}
-
-/* Makes the archive directory or finds it empty; *ret_made tells which. */
-static bool claim_directory (const char *directory, bool *ret_made, GError **error)
-{
-    *ret_made = mkdir (directory, 0700) == 0;
-    if (*ret_made)
-        return true;
-    if (errno != EEXIST)
-        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
-    g_autoptr (GError) reason = NULL;
-    g_autoptr (GDir) listing = g_dir_open (directory, 0, &reason);
-    if (listing == NULL)
-        return ecfs_fail (error, ENOTDIR, "%s: %s", directory, reason->message);
-    if (g_dir_read_name (listing) != NULL)
-        return ecfs_fail (error, ENOTEMPTY, "%s is not empty: an archive begins in a new or empty directory",
-                          directory);
-    return true;
-}
-
-static void remove_files (const char *directory, bool made)
-{
-    static const char *const names[] = {CONFIG_NAME,    CATALOG_NAME, CATALOG_NAME "-wal", CATALOG_NAME "-shm",
-                                        ECFS_LOCK_NAME, "staging",    "interrupted"};
-    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
-        g_autofree char *path = path_in (directory, names[i]);
-        (void) remove (path); /* cleaning up after an error that is already known */
-    }
-    if (made)
-        (void) rmdir (directory);
-}
-
-/* Marks the endpoint as ours. The nil archive in what is expected lets the connection be made without a marker. */
-static bool mark_endpoint (const EcfsEndpointSpec *spec, const EcfsMarker *marker, GError **error)
-{
-    EcfsMarker expected = {0};
-    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &expected, error);
-    if (endpoint == NULL)
-        return false;
-    ecfs_endpoint_start (endpoint);
-    return ecfs_endpoint_mark_wait (endpoint, marker, true, error);
-}
-
-static void unmark_endpoint (const EcfsEndpointSpec *spec)
-{
-    EcfsMarker expected = {0};
-    g_autoptr (GError) error = NULL;
-    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &expected, NULL);
-    if (endpoint == NULL)
-        return;
-    ecfs_endpoint_start (endpoint);
-    if (!ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, &error))
-        g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
-}
-
-/* Marks it and writes its row, which *ret_row is to hold no name of. */
-static bool add_to_catalog (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, EcfsEndpointRow *ret_row,
-                            GError **error)
-{
-    EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
-                         .endpoint = ecfs_uuid_new (),
-                         .epoch = ecfs_catalog_epoch (catalog),
-                         .sequence = ecfs_catalog_sequence (catalog)};
-    *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
-    if (!mark_endpoint (spec, &marker, error))
-        return false;
-    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &ret_row->id, error))
-        return true;
-    unmark_endpoint (spec);
-    return false;
-}
-
-static bool write_config (const char *directory, const EcfsConfig *config, GError **error)
-{
-    g_autofree char *path = path_in (directory, CONFIG_NAME);
-    g_autofree char *text = ecfs_config_format (config);
-    return ecfs_replace_file (path, text, strlen (text), 0600, error);
-}
-
-static bool fill_directory (const char *directory, const EcfsConfig *config, guint *n_marked, GError **error)
-{
-    g_autofree char *catalog_path = path_in (directory, CATALOG_NAME);
-    EcfsUuid archive = ecfs_uuid_new ();
-    if (!make_directories (directory, error) || !ecfs_catalog_create (catalog_path, &archive, error))
-        return false;
-    EcfsCatalog *catalog = ecfs_catalog_open (catalog_path, 0, error);
-    if (catalog == NULL)
-        return false;
-    bool fine = true;
-    for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
-        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
-        EcfsEndpointRow row;
-        fine = add_to_catalog (catalog, endpoint->spec, &row, error);
-    }
-    fine = fine && write_config (directory, config, error);
-    return ecfs_catalog_close (catalog, fine ? error : NULL) && fine;
-}
-
-bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error)
-{
-    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
-    bool made;
-    if (codec == NULL || !enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
-        !claim_directory (directory, &made, error))
-        return false;
-    guint n_marked = 0;
-    if (fill_directory (directory, config, &n_marked, error))
-        return true;
-    for (guint i = 0; i < n_marked; i++)
-        unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
-    remove_files (directory, made);
-    return false;
-}
-
-static const EcfsConfigEndpoint *config_endpoint (const EcfsConfig *config, const char *name)
-{
-    for (guint i = 0; i < config->endpoints->len; i++) {
-        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
-        if (strcmp (endpoint->spec->name, name) == 0)
-            return endpoint;
-    }
-    return NULL;
 }
 
 /* The next endpoint; @config NULL: it is in the catalog only. It counts when it is complete. */
@@ -199,7 +52,7 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
     self->endpoints = g_new0 (EcfsArchiveEndpoint, ECFS_ENDPOINTS_MAX);
     for (guint i = 0; i < rows->len; i++) {
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
-        if (!open_endpoint (self, row, row->name, config_endpoint (self->config, row->name), error))
+        if (!open_endpoint (self, row, row->name, ecfs_config_endpoint (self->config, row->name), error))
             return false;
         self->n_endpoints++;
     }
@@ -210,7 +63,7 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
             known |= strcmp (self->endpoints[j].name, config->spec->name) == 0;
         if (!known)
             return ecfs_fail (error, EINVAL,
-                              "%s/" CONFIG_NAME
+                              "%s/" ECFS_CONFIG_NAME
                               ": [endpoint %s] is not one of the archive's endpoints: take the section "
                               "out and add it with 'ecfs endpoint add'",
                               self->directory, config->spec->name);
@@ -220,13 +73,13 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
 
 static bool open_config (EcfsArchive *self, GError **error)
 {
-    g_autofree char *path = path_in (self->directory, CONFIG_NAME);
+    g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = NULL;
     g_autoptr (GError) reason = NULL;
     if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, &reason)) {
         if (reason->code == ENOENT)
             return ecfs_fail (error, ENOENT,
-                              "%s is no archive directory: it has no " CONFIG_NAME "; ecfs init makes one",
+                              "%s is no archive directory: it has no " ECFS_CONFIG_NAME "; ecfs init makes one",
                               self->directory);
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
@@ -237,7 +90,7 @@ static bool open_config (EcfsArchive *self, GError **error)
 
 static bool open_parts (EcfsArchive *self, GError **error)
 {
-    g_autofree char *catalog_path = path_in (self->directory, CATALOG_NAME);
+    g_autofree char *catalog_path = path_in (self->directory, ECFS_CATALOG_NAME);
     if (!open_config (self, error) || (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
@@ -373,7 +226,8 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self,
     return NULL;
 }
 
-/* The text of ecfs.conf as it is now with one more section, checked; g_free (). */
+/* The text of ecfs.conf as it is now with one more section, checked; g_free (). As it is where it has this
+ * section: what was added may be added again, as by somebody whose first try was killed. */
 static char *extended_config (const char *path, const EcfsConfigEndpoint *endpoint, GError **error)
 {
     g_autofree char *text = NULL;
@@ -384,6 +238,10 @@ static char *extended_config (const char *path, const EcfsConfigEndpoint *endpoi
     g_autoptr (EcfsConfig) now = ecfs_config_parse (text, path, error); /* its own faults first */
     if (now == NULL)
         return NULL;
+    const EcfsConfigEndpoint *there = ecfs_config_endpoint (now, endpoint->spec->name);
+    g_autofree char *same = there == NULL ? NULL : ecfs_config_format_endpoint (there);
+    if (g_strcmp0 (same, section) == 0)
+        return g_steal_pointer (&text);
     g_autoptr (EcfsConfig) then = ecfs_config_parse (extended, path, error); /* name or URL used twice */
     return then == NULL ? NULL : g_steal_pointer (&extended);
 }
@@ -392,12 +250,18 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
 {
     EcfsEndpointRow row;
     const char *name = endpoint->spec->name;
-    g_autofree char *path = path_in (self->directory, CONFIG_NAME);
+    g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = extended_config (path, endpoint, error);
-    if (text == NULL || !add_to_catalog (self->catalog, endpoint->spec, &row, error))
+    if (text == NULL || !ecfs_archive_register (self->catalog, endpoint->spec, false, &row, error))
         return false;
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
         return ecfs_prefix (error, "the catalog has endpoint %s now, add its section to the file by hand", name);
+    const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row.id);
+    if (known != NULL) {
+        if (known->endpoint == NULL)
+            g_message ("endpoint %s, whose adding had not ended, is used from the next mount on", name);
+        return true;
+    }
     if (!open_endpoint (self, &row, name, endpoint, error))
         return ecfs_prefix (error, "endpoint %s is used from the next mount on", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
@@ -465,7 +329,7 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
 bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
-    return codec != NULL && enough_endpoints (codec, self->n_endpoints, self->config->allow_double, error);
+    return codec != NULL && ecfs_archive_enough_endpoints (codec, self->n_endpoints, self->config->allow_double, error);
 }
 
 void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object)

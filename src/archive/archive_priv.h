@@ -46,7 +46,18 @@ struct EcfsArchive {
     int64_t revived_us;        /* when that was done last; guarded by lock */
 };
 
-#define ECFS_LOCK_NAME "lock"
+#define ECFS_LOCK_NAME    "lock"
+#define ECFS_CONFIG_NAME  "ecfs.conf"
+#define ECFS_CATALOG_NAME "catalog.sqlite"
+
+/** Whether so many endpoints can hold a code's stripes. */
+bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error);
+/**
+ * Marks an endpoint and writes its row, which *ret_row then holds but for its name; or ends what was begun and not
+ * finished with the endpoint. @new: the archive never had content, so an endpoint without marker lost nothing.
+ */
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
+                            GError **error);
 
 /** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);

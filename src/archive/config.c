@@ -396,6 +396,16 @@ static bool same_url (const char *a, const char *b)
     return a_length == b_length && memcmp (a, b, a_length) == 0;
 }
 
+const EcfsConfigEndpoint *ecfs_config_endpoint (const EcfsConfig *self, const char *name)
+{
+    for (guint i = 0; i < self->endpoints->len; i++) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (self->endpoints, i);
+        if (strcmp (endpoint->spec->name, name) == 0)
+            return endpoint;
+    }
+    return NULL;
+}
+
 bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, GError **error)
 {
     g_autoptr (EcfsConfigEndpoint) taken = endpoint;

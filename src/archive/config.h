@@ -64,6 +64,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsConfigEndpoint, ecfs_config_endpoint_free)
 /** Adds @endpoint (taken, also on failure). EINVAL when its name or URL is there already. */
 bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, GError **error);
 
+/** The section of the endpoint with this name, or NULL. */
+const EcfsConfigEndpoint *ecfs_config_endpoint (const EcfsConfig *self, const char *name);
+
 /** What no key can tell alone: the quorum fits the code. EINVAL. */
 bool ecfs_config_check (const EcfsConfig *self, GError **error);
 

@@ -212,7 +212,8 @@ def test_an_endpoint_that_is_added_is_used_at_once(place, archive, mount):
     wait_until_stored(archive)
     assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"full 6/6")
     assert lab.stripe_files(extra)
-    for bad in [extra.endpoint(), "amber=file:///nowhere", "gopher://x", "x=file:///nowhere/at/all"]:
+    lab.ecfs("endpoint", "add", archive.path, extra.endpoint())  # is there already, which is what was asked for
+    for bad in [f"{extra.endpoint()},zone=other", "amber=file:///nowhere", "gopher://x", "x=file:///nowhere/at/all"]:
         done = lab.ecfs("endpoint", "add", archive.path, bad, check=False)
         assert done.returncode == 1 and done.stderr, bad
     assert config.read_text() == text

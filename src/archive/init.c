@@ -1,0 +1,278 @@
+/*
+ * How an archive and its endpoints begin, so that whatever is killed half-way can be done again. The order:
+ * directories, catalog (which has the archive's identity), then for each endpoint its marker and its row in the
+ * catalog, and ecfs.conf last. So a directory without ecfs.conf, whose catalog never had a file, is what an init has
+ * left that did not end; a marker of this archive that no row names, and a row that no section names, are what an add
+ * has left.
+ */
+#include "archive/archive_priv.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NO_INO (ECFS_ROOT_INO + 1) /* the first that a file gets */
+
+static const char *const directories[] = {"staging", "interrupted"};
+
+bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error)
+{
+    unsigned n = ecfs_codec_n (codec);
+    if (n <= n_endpoints || (allow_double && n_endpoints > 0))
+        return true;
+    return ecfs_fail (error, EINVAL,
+                      "%s makes %u stripes, each for an endpoint of its own, but there are %zu endpoints: add some, "
+                      "choose a smaller code, or set allow_double = yes",
+                      ecfs_codec_code (codec), n, n_endpoints);
+}
+
+/* Endpoints */
+
+static EcfsEndpoint *open_any (const EcfsEndpointSpec *spec, GError **error)
+{
+    EcfsMarker any = {0}; /* lets the connection be made whatever marker there is */
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &any, error);
+    if (endpoint != NULL)
+        ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static void unmark_endpoint (const EcfsEndpointSpec *spec)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, NULL);
+    if (endpoint != NULL && !ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, &error) && error->code != ENOENT)
+        g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
+}
+
+/* The row with this name, or else with this identity. @ret_row gets no name. */
+static bool find_row (EcfsCatalog *catalog, const char *name, const EcfsUuid *uuid, EcfsEndpointRow *ret_row)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (catalog, NULL); /* adding the row finds what is wrong */
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        if (name != NULL ? strcmp (row->name, name) == 0 : ecfs_uuid_equal (&row->uuid, uuid)) {
+            *ret_row = *row;
+            ret_row->name = NULL;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Writes *marker, or takes the one that is there into it where an add has left it that was killed before its row. */
+static bool mark_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, EcfsMarker *marker, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsMarker there;
+    EcfsEndpointRow row;
+    if (ecfs_endpoint_mark_wait (endpoint, marker, true, &reason))
+        return true;
+    if (reason->code == EEXIST && ecfs_endpoint_examine_wait (endpoint, &there, NULL) &&
+        ecfs_uuid_equal (&there.archive, &marker->archive) && there.epoch == marker->epoch &&
+        there.sequence <= marker->sequence && !find_row (catalog, NULL, &there.endpoint, &row)) {
+        *marker = there;
+        return true;
+    }
+    g_propagate_error (error, g_steal_pointer (&reason));
+    return false;
+}
+
+/* Whether the endpoint is the one of a row: its marker says so, or the archive is @new and it has none. */
+static bool is_that_of_row (EcfsEndpoint *endpoint, const EcfsMarker *marker, bool new)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsMarker there;
+    if (ecfs_endpoint_examine_wait (endpoint, &there, &reason))
+        return ecfs_uuid_equal (&there.archive, &marker->archive) &&
+               ecfs_uuid_equal (&there.endpoint, &marker->endpoint);
+    return new && reason->code == ENOENT &&ecfs_endpoint_mark_wait (endpoint, marker, true, NULL);
+}
+
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
+                            GError **error)
+{
+    EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
+                         .endpoint = ecfs_uuid_new (),
+                         .epoch = ecfs_catalog_epoch (catalog),
+                         .sequence = ecfs_catalog_sequence (catalog)};
+    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
+    if (endpoint == NULL)
+        return false;
+    if (find_row (catalog, spec->name, NULL, ret_row)) {
+        marker.endpoint = ret_row->uuid;
+        return is_that_of_row (endpoint, &marker, new) ||
+               ecfs_fail (error, EEXIST,
+                          "there is an endpoint %s already, and it is not the one at %s; give this one another name",
+                          spec->name, spec->url);
+    }
+    if (!mark_endpoint (catalog, endpoint, &marker, error))
+        return false;
+    *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
+    if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &ret_row->id, error))
+        return true;
+    unmark_endpoint (spec);
+    return false;
+}
+
+/* The archive directory */
+
+/* What init makes before ecfs.conf; the beginnings of names too, where they end at random. */
+static bool is_of_init (const char *name)
+{
+    static const char *const names[] = {ECFS_CATALOG_NAME, ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm",
+                                        ECFS_LOCK_NAME};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++)
+        if (strcmp (name, names[i]) == 0)
+            return true;
+    for (size_t i = 0; i < G_N_ELEMENTS (directories); i++)
+        if (strcmp (name, directories[i]) == 0)
+            return true;
+    return g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".");
+}
+
+/* Removes what init makes: all, or only what has a name that ends at random. */
+static void remove_files (const char *directory, bool all)
+{
+    g_autoptr (GDir) listing = g_dir_open (directory, 0, NULL);
+    const char *name;
+    while (listing != NULL && (name = g_dir_read_name (listing)) != NULL) {
+        bool random =
+            g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".");
+        g_autofree char *path = g_build_filename (directory, name, NULL);
+        if (random || (all && (is_of_init (name) || strcmp (name, ECFS_CONFIG_NAME) == 0)))
+            (void) remove (path); /* what stays does no harm, or the error is known already */
+    }
+}
+
+static bool has_config (const char *directory)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
+    return access (path, F_OK) == 0;
+}
+
+typedef enum DirectoryState { DIRECTORY_MADE, DIRECTORY_EMPTY, DIRECTORY_BEGUN } DirectoryState;
+
+/* Makes the archive directory, finds it empty, or as an init left it that was killed. */
+static bool claim_directory (const char *directory, DirectoryState *ret_state, GError **error)
+{
+    *ret_state = mkdir (directory, 0700) == 0 ? DIRECTORY_MADE : DIRECTORY_EMPTY;
+    if (*ret_state == DIRECTORY_MADE)
+        return true;
+    if (errno != EEXIST)
+        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    g_autoptr (GError) reason = NULL;
+    g_autoptr (GDir) listing = g_dir_open (directory, 0, &reason);
+    if (listing == NULL)
+        return ecfs_fail (error, ENOTDIR, "%s: %s", directory, reason->message);
+    const char *name;
+    while ((name = g_dir_read_name (listing)) != NULL) {
+        if (!is_of_init (name))
+            return has_config (directory)
+                       ? ecfs_fail (error, ENOTEMPTY, "%s is an archive already: ecfs status tells about it", directory)
+                       : ecfs_fail (error, ENOTEMPTY, "%s is not empty: an archive begins in a new or empty directory",
+                                    directory);
+        *ret_state = DIRECTORY_BEGUN;
+    }
+    return true;
+}
+
+static bool make_directories (const char *directory, GError **error)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS (directories); i++) {
+        g_autofree char *path = g_build_filename (directory, directories[i], NULL);
+        if (mkdir (path, 0700) != 0 && errno != EEXIST)
+            return ecfs_fail_errno (error, errno, "%s: cannot make it", path);
+    }
+    return true;
+}
+
+/* A new catalog, or the one that an init has begun, which must have nothing but endpoints that @config has too. */
+static EcfsCatalog *open_new_catalog (const char *directory, const EcfsConfig *config, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
+    EcfsUuid archive = ecfs_uuid_new ();
+    if (access (path, F_OK) != 0 && !ecfs_catalog_create (path, &archive, error))
+        return NULL;
+    EcfsCatalog *catalog = ecfs_catalog_open (path, 0, error);
+    uint64_t next_ino = 0;
+    g_autoptr (GPtrArray) rows = catalog == NULL ? NULL : ecfs_catalog_endpoints (catalog, error);
+    bool fine = rows != NULL && ecfs_catalog_next_ino (catalog, &next_ino, error);
+    if (fine && next_ino != NO_INO)
+        fine = ecfs_fail (error, ENOTEMPTY,
+                          "%s holds the catalog of an archive that has lost its " ECFS_CONFIG_NAME
+                          ": restore that file from a backup",
+                          directory);
+    for (guint i = 0; fine && i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        if (ecfs_config_endpoint (config, row->name) == NULL)
+            fine = ecfs_fail (error, ENOTEMPTY,
+                              "%s: an init that did not end had begun with an endpoint %s: give the same endpoints "
+                              "again; or remove the directory, and the file " ECFS_MARKER_NAME
+                              " at the endpoints that it was given",
+                              directory, row->name);
+    }
+    if (fine)
+        return catalog;
+    (void) ecfs_catalog_close (catalog, NULL); /* the first error is the one to tell */
+    return NULL;
+}
+
+static bool write_config (const char *directory, const EcfsConfig *config, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *text = ecfs_config_format (config);
+    return ecfs_replace_file (path, text, strlen (text), 0600, error);
+}
+
+static bool fill_directory (const char *directory, const EcfsConfig *config, guint *n_marked, GError **error)
+{
+    if (!make_directories (directory, error))
+        return false;
+    EcfsCatalog *catalog = open_new_catalog (directory, config, error);
+    if (catalog == NULL)
+        return false;
+    bool fine = true;
+    for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
+        EcfsEndpointRow row;
+        fine = ecfs_archive_register (catalog, endpoint->spec, true, &row, error);
+    }
+    fine = fine && write_config (directory, config, error);
+    return ecfs_catalog_close (catalog, fine ? error : NULL) && fine;
+}
+
+static bool lock_directory (const char *directory, int *ret_fd, GError **error)
+{
+    *ret_fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret_fd >= 0 && flock (*ret_fd, LOCK_EX | LOCK_NB) == 0)
+        return true;
+    if (*ret_fd >= 0 && errno == EWOULDBLOCK)
+        return ecfs_fail (error, EBUSY, "%s: another ecfs init is at work there", directory);
+    return ecfs_fail_errno (error, errno, "%s: cannot lock it", directory);
+}
+
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error)
+{
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
+    DirectoryState state;
+    ecfs_autofd lock = -1;
+    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
+        !claim_directory (directory, &state, error) || !lock_directory (directory, &lock, error))
+        return false;
+    remove_files (directory, false);
+    guint n_marked = 0;
+    if (fill_directory (directory, config, &n_marked, error))
+        return true;
+    if (state == DIRECTORY_BEGUN) /* it may have marked more endpoints than this one came to: to be done again */
+        return false;
+    for (guint i = 0; i < n_marked; i++)
+        unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
+    remove_files (directory, true);
+    if (state == DIRECTORY_MADE)
+        (void) rmdir (directory); /* the error is known already */
+    return false;
+}
