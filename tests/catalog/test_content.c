@@ -464,8 +464,15 @@ static void test_set_object_code (void)
     g_autoptr (EcfsObjectRow) grown = object_of (&f, ino);
     g_assert_cmpstr (grown->code, ==, "rs:4+3");
     g_assert_cmpuint (grown->stripes->len, ==, 7);
-    g_assert_cmpmem (grown->stripes->data, 6 * sizeof stripe, object->stripes->data, 6 * sizeof stripe);
-    g_assert_cmpuint (g_array_index (grown->stripes, EcfsStripeRow, 6).instance, ==, 70);
+    for (guint i = 0; i < 7; i++) {
+        const EcfsStripeRow *now = &g_array_index (grown->stripes, EcfsStripeRow, i);
+        const EcfsStripeRow *before = i < 6 ? &g_array_index (object->stripes, EcfsStripeRow, i) : &stripe;
+        g_assert_cmpuint (now->index, ==, i);
+        g_assert_cmpuint (now->instance, ==, i < 6 ? before->instance : 70);
+        g_assert_cmpint (now->endpoint, ==, before->endpoint);
+        g_assert_cmpuint (now->size, ==, before->size);
+        g_assert_cmpmem (now->digest, sizeof now->digest, before->digest, sizeof before->digest);
+    }
     g_assert_cmpuint (get_totals (&f).n_deletions, ==, 0);
     g_autoptr (GPtrArray) record = NULL;
     EcfsJournalItem told = last_of (&f, ECFS_JOURNAL_OBJECT, &record);
