@@ -15,21 +15,25 @@
 #define GONE_TIMES       20
 #define GONE_MIN_SYNC_US (5 * G_USEC_PER_SEC) /* a disk may have much to write */
 
-static int compare (const void *a, const void *b)
+/* Puts @us where it belongs among the longest, which are in falling order; the last of them falls out. */
+static void rank (int64_t longest[N_OUTLIERS + 1], int64_t us)
 {
-    int64_t x = *(const int64_t *) a, y = *(const int64_t *) b;
-    return x < y ? 1 : x > y ? -1 : 0;
+    for (unsigned i = 0; i <= N_OUTLIERS; i++) {
+        int64_t other = longest[i];
+        longest[i] = MAX (us, other);
+        us = MIN (us, other);
+    }
 }
 
 void ecfs_silences_note (Silences *self, int64_t silence_us)
 {
+    int64_t longest[N_OUTLIERS + 1] = {0};
     self->us[self->n_noted++ % ECFS_N_SILENCES] = silence_us;
     unsigned n = MIN (self->n_noted, ECFS_N_SILENCES);
-    int64_t sorted[ECFS_N_SILENCES];
-    memcpy (sorted, self->us, n * sizeof sorted[0]);
-    qsort (sorted, n, sizeof sorted[0], compare);
-    self->longest_us = sorted[0];
-    self->usual_us = sorted[n > 1 ? MAX (1, n * N_OUTLIERS / ECFS_N_SILENCES) : 0];
+    for (unsigned i = 0; i < n; i++)
+        rank (longest, self->us[i]);
+    self->longest_us = longest[0];
+    self->usual_us = longest[n > 1 ? MAX (1, n * N_OUTLIERS / ECFS_N_SILENCES) : 0];
 }
 
 int64_t ecfs_silences_suspect_us (const Silences *self)
