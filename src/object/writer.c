@@ -45,6 +45,7 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
     self->n_segments = ecfs_layout_n_segments (&layout);
     self->lanes = g_new0 (EcfsWriterLane *, self->n);
     self->began_us = ecfs_now_us ();
+    self->beginning = true;
     ecfs_writer_window_init (self);
     return self;
 }
@@ -228,8 +229,21 @@ static void collect (EcfsWriter *self, EcfsWriterResult *result)
     }
     memcpy (result->object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
     result->header_bytes = self->layout.header_bytes;
-    result->n_encoded = self->n_encoded;
-    result->encoding_us = self->encoding_us;
+}
+
+static void start_lanes (EcfsWriter *self)
+{
+    ecfs_writer_encode_only (self);
+    ecfs_mutex_lock (&self->lock);
+    bool aborted = self->aborted;
+    ecfs_mutex_unlock (&self->lock);
+    for (unsigned i = 0; i < self->n && !aborted; i++)
+        if (self->job->targets[i].endpoint != NULL)
+            ecfs_writer_lane_start (self, i);
+    ecfs_mutex_lock (&self->lock);
+    self->beginning = false;
+    ecfs_writer_advance_locked (self);
+    ecfs_mutex_unlock (&self->lock);
 }
 
 bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError **error)
@@ -238,9 +252,7 @@ bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError *
     if (self == NULL)
         return false;
     GString *failures = g_string_new (NULL);
-    for (unsigned i = 0; i < self->n; i++)
-        if (job->targets[i].endpoint != NULL)
-            ecfs_writer_lane_start (self, i);
+    start_lanes (self);
     run_lanes (self, failures);
     bool fine = self->error == NULL;
     if (fine) {

@@ -61,9 +61,7 @@ typedef struct EcfsWriterResult {
     uint8_t stripe_digest[ECFS_CODEC_MAX_N][ECFS_STRIPE_DIGEST_BYTES];
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES];
     uint32_t header_bytes;
-    unsigned n_encoded;  /* segments, those that were encoded again for late stripes included, … */
-    int64_t encoding_us; /* … and what that took, reading included */
-    GString *failures;   /* "endpoint a: why; endpoint b: why", empty when all were stored; g_string_free () */
+    GString *failures; /* "endpoint a: why; endpoint b: why", empty when all were stored; g_string_free () */
 } EcfsWriterResult;
 
 /**

@@ -57,6 +57,7 @@ struct EcfsWriter {
     int64_t began_us;      /* immutable */
     int64_t encoding_us;   /* that n_encoded segments took; guarded by lock */
     unsigned n_encoded;    /* guarded by lock */
+    bool beginning;        /* not all lanes are there, so nothing is let go of; guarded by lock */
     bool aborted;          /* guarded by lock */
     GError *error;         /* first reason for aborted; guarded by lock */
     XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */
@@ -84,6 +85,10 @@ void ecfs_writer_window_init (EcfsWriter *self);
 void ecfs_writer_window_clear (EcfsWriter *self);
 /** The encoded segment @index when it is there, borrowed. */
 EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) ECFS_REQUIRES (self->lock);
+/** Whether the others wait for a lane that is behind; with the lock held, or where there is one thread. */
+bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us);
+/** Encodes the segment of a small object right here, before there are lanes, which would wait for it. */
+void ecfs_writer_encode_only (EcfsWriter *self);
 /** Lets go of what no lane needs any more, and begins to encode what they need next. */
 void ecfs_writer_advance_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
 

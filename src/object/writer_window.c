@@ -7,6 +7,7 @@
 /* Where processors are the limit, stripes wait for those behind, for whom all would be encoded again; but not for one
  * so slow that encoding for it takes no more than this part of the time. */
 #define REPEATED_PART 0.05
+#define AT_ONCE_BYTES (256u << 10)   /* of content that takes less time to encode than to have somebody else do it */
 #define CONNECT_US    G_USEC_PER_SEC /* one that has not begun is waited for so long */
 
 /* A segment that is being read and encoded, or waits for memory. */
@@ -30,14 +31,11 @@ static bool needed_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIR
     return false;
 }
 
-/* Whether the others wait for a stripe that is behind. */
-static bool keeps_up_locked (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us)
-    ECFS_REQUIRES (self->lock)
+bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us)
 {
-    int64_t pause_us = now_us - (lane->segment > 0 ? lane->pulled_us : self->began_us);
     if (lane->segment == 0)
-        return pause_us < CONNECT_US;
-    return (double) pause_us * REPEATED_PART * self->n_encoded < (double) self->encoding_us;
+        return now_us - self->began_us < CONNECT_US;
+    return (double) (now_us - lane->pulled_us) * REPEATED_PART * self->n_encoded < (double) self->encoding_us;
 }
 
 /* How many segments the next stripe to need it, of those that keep up, is away from it; UINT64_MAX: there is none. */
@@ -46,7 +44,7 @@ static uint64_t distance_locked (const EcfsWriter *self, uint64_t segment, int64
     uint64_t distance = UINT64_MAX;
     for (unsigned i = 0; i < self->n; i++) {
         const EcfsWriterLane *lane = self->lanes[i];
-        if (is_running_locked (self, i) && lane->segment <= segment && keeps_up_locked (self, lane, now_us))
+        if (is_running_locked (self, i) && lane->segment <= segment && ecfs_writer_keeps_up (self, lane, now_us))
             distance = MIN (distance, segment - lane->segment);
     }
     return distance;
@@ -74,6 +72,8 @@ static bool starving_locked (const EcfsWriter *self) ECFS_REQUIRES (self->lock)
 /* Where memory is short, what is kept for stripes that are still behind goes too: they might be the ones that wait. */
 static void drop_unneeded_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
 {
+    if (self->beginning)
+        return;
     bool starving = starving_locked (self);
     for (guint i = self->cached->len; i-- > 0;) {
         EcfsSegment *segment = g_ptr_array_index (self->cached, i);
@@ -252,6 +252,19 @@ void ecfs_writer_advance_locked (EcfsWriter *self)
 {
     drop_unneeded_locked (self);
     kick_locked (self);
+}
+
+void ecfs_writer_encode_only (EcfsWriter *self)
+{
+    if (self->n_segments != 1 || ecfs_layout_content_bytes (&self->layout, 0) > AT_ONCE_BYTES ||
+        !ecfs_transfer_try_acquire (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, 0)))
+        return;
+    Encoding *encoding = g_new (Encoding, 1);
+    *encoding = (Encoding){.writer = self, .leading = true};
+    ecfs_mutex_lock (&self->lock);
+    g_ptr_array_add (self->encodings, encoding);
+    ecfs_mutex_unlock (&self->lock);
+    run_encoding (encoding);
 }
 
 void ecfs_writer_window_init (EcfsWriter *self)
