@@ -139,12 +139,10 @@ class Run:
         """Works of the system with their costs, as they are done."""
         system.setup()
         try:
-            for work in system.works:
-                dead = work == "out, some dead"
-                if dead and not (self.options.dead and system.code and system.servers):
-                    continue
+            survived = self.options.dead if system.code and system.servers else []
+            for work, n_dead in [*((work, 0) for work in system.works), *((f"out, {n} dead", n) for n in survived)]:
                 for _ in range(FIRST_BYTES if work == "first byte" else 1):
-                    with some_dead(system, self.servers, self.options.dead) if dead else contextlib.nullcontext():
+                    with some_dead(system, self.servers, n_dead) if n_dead else contextlib.nullcontext():
                         if work not in WARM:
                             lab.drop_caches()
                         yield work, measure.measured(system, work, self.servers)

@@ -46,7 +46,7 @@ def compare(sources, path):
 
 class System:
     """name: of rows; servers: sshd processes it uses; base: a directory of its own; sources: what to copy."""
-    works = ["in", "out", "first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find", "out, some dead"]
+    works = ["in", "out", "first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find"]
     ends_with_work = False  # its clients are the programs that are run for a work
     code = None  # where a system has one, it survives dead servers
     transport = "auto"  # what carries SFTP, as the option of endpoints
@@ -221,7 +221,7 @@ class EcfsMount(Directory):
 
 class EcfsVerbs(System):
     """The same through ecfs put and ecfs get, which are the clients and connect anew each time."""
-    works = ["in", "out", "cp -r", "small out", "out, some dead"]
+    works = ["in", "out", "cp -r", "small out"]
     ends_with_work = True
 
     def __init__(self, name, base, sources, code, servers):
@@ -275,7 +275,7 @@ def new_archive(system):
 
 class Mover(System):
     """The limit: the same bytes over as many connections, and nothing else. See bare_mover.c."""
-    works = ["in", "out", "out, some dead"]
+    works = ["in", "out"]
     ends_with_work = True
 
     def __init__(self, name, base, sources, code, servers):

@@ -2,6 +2,7 @@
 import measure
 
 GIB = 1 << 30
+PUBLISHED_LOSSES = {1: "0.92", 2: "0.84", 3: "0.74"}  # Gaidioz et al. 2006, 500 MB
 SMALL_WORKS = ["first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find"]
 
 
@@ -75,12 +76,24 @@ def small_row(samples, system):
     return row
 
 
+def show_losses(options, samples):
+    """What is left of the rate of reading with servers dead."""
+    rows = [["rate of reading, of that with none dead", "0 dead", *(f"{n} dead" for n in options.dead)]]
+    for name in names_in_order(samples):
+        whole = seconds_of(pick(samples, "out", name))
+        left = [seconds_of(pick(samples, f"out, {n} dead", name)) for n in options.dead]
+        if whole and all(left):
+            rows.append([name, "1.00", *(number(whole / seconds, 2) for seconds in left)])
+    rows.append(["published: 8+6 with chunks missing", "1.00", *(PUBLISHED_LOSSES.get(n, "-") for n in options.dead)])
+    print_rows(rows)
+
+
 def show(options, rate_mb, samples):
     """The tables of one rate."""
     limit = f"each server's link held to {rate_mb:g} MB/s" if rate_mb else "links not limited"
     print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {limit}\n")
     mover = f"bare mover, {'libssh2' if options.transport == 'libssh2' else 'openssh'}"
-    titles = {"in": "copied in", "out": "read, cold", "out, some dead": f"read, cold, {options.dead} dead"}
+    titles = {"in": "copied in", "out": "read, cold", **{f"out, {n} dead": f"read, cold, {n} dead" for n in options.dead}}
     for work, title in titles.items():
         names = [name for name in names_in_order(samples) if pick(samples, work, name)]
         if names:
@@ -93,3 +106,5 @@ def show(options, rate_mb, samples):
     names = [name for name in names_in_order(samples) if pick(samples, "cp -r", name)]
     if names:
         print_rows([header, *(small_row(samples, name) for name in names)])
+    if options.dead:
+        show_losses(options, samples)
