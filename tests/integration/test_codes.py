@@ -8,7 +8,7 @@ import lab
 import pytest
 
 NAMES = [f"e{number:02}" for number in range(16)]
-CODES = {"ldpc:8+6": 3, "basic:8+8": 4}
+CODES = {"ldpc:8+6": 3, "basic:8+8": 4, "rs:8+6": 6, "copies:5": 4}
 
 
 def fresh_digest(mount, path):
@@ -95,6 +95,21 @@ def test_many_stripes_lie_on_few_endpoints_where_that_is_allowed(place):
         archive[gone].kill()
     archive.get("/file", target)
     assert lab.digest(target / "file") == expected
+
+
+def test_put_takes_every_kind_of_code_and_refuses_what_is_impossible(place):
+    archive = place.archive(place.directories(NAMES[:8]))
+    source, target = place.path / "source", place.path / "target"
+    expected = lab.write_pattern(source, 400_000, 1)
+    target.mkdir()
+    for code in ["rs:6+2", "ldpc:4+4", "basic:4+4", "copies:2"]:
+        archive.put("--code", code, source, f"/{code}")
+        archive.get(f"/{code}", target)
+        assert lab.digest(target / code) == expected and archive.json("info", f"/{code}")["code"] == code
+    for code, reason in {"rs:8+1": "9 stripes", "basic:3+3": "even number", "xor": "no code"}.items():
+        done = archive.put("--code", code, source, "/refused", check=False)
+        assert done.returncode == 1 and reason in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert "refused" not in lab.ecfs("ls", archive.path).stdout
 
 
 @pytest.mark.parametrize("code, reason", [
