@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define MAX_IN_FLIGHT 8
@@ -76,8 +77,25 @@ static bool is_gone (const GError *error)
     return g_error_matches (error, ECFS_ERROR, ENOENT);
 }
 
+/* The catalog needs some of the disk, whatever the staging area would take. */
+static bool check_room (const Job *job, int fd, GError **error)
+{
+    struct statvfs disk;
+    uint64_t reserve = job->recode->archive->config->staging_reserve;
+    if (fstatvfs (fd, &disk) != 0)
+        return true; /* who cannot tell says so when it is full */
+    uint64_t free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
+    return (free_bytes > reserve && free_bytes - reserve >= job->size) ||
+           ecfs_fail (error, ENOSPC,
+                      "the disk of %s/staging has %" PRIu64 " bytes left, of which %" PRIu64
+                      " are needed on the way and staging_reserve is %" PRIu64 ": make room there",
+                      job->recode->archive->directory, free_bytes, job->size, reserve);
+}
+
 static bool fill_spool (Job *job, int fd, GError **error)
 {
+    if (!check_room (job, fd, error))
+        return false;
     int result = posix_fallocate (fd, 0, (off_t) job->size); /* else it is full only when most was read */
     if (result != 0 && result != EOPNOTSUPP && result != EINVAL)
         return ecfs_fail_errno (error, result, "%" PRIu64 " bytes in the staging area", job->size);

@@ -169,6 +169,20 @@ def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
     assert_no_leak(place, archive, FILES)
 
 
+def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
+    top = tree(place)
+    archive.put(top, "/")
+    before = stripes_of(archive)
+    archive.configure("archive", staging_reserve="1000T")
+    done = recode(archive, "/tree/odd", "ldpc:4+4", check=False)
+    assert done.returncode == 1 and all(word in done.stderr for word in ["/tree/odd", "/staging", "staging_reserve"])
+    assert stripes_of(archive) == before
+    recode(archive, "/tree/odd", "rs:4+1")  # which takes no room
+    archive.configure("archive", staging_reserve="1M")
+    recode(archive, "/tree/odd", "ldpc:4+4")
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
 @pytest.mark.parametrize("path, code, reason", [
     ("/tree", "rs:9+9", "18 stripes"), ("/tree", "nonsense", "no code"), ("/nowhere", "rs:4+3", "nowhere"),
     ("/tree/link", "rs:4+3", "neither a file nor a directory")])
