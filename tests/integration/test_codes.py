@@ -64,6 +64,12 @@ def test_codes_of_several_kinds_live_in_one_tree(place):
         lose(mount, gone)
         assert {code: fresh_digest(mount, f"{code}/file") for code in expected} == expected, gone
         bring_back(mount, gone)
+    choose = random.Random(6)
+    for code in expected:
+        gone = choose.sample(NAMES, archive.json("info", f"/{code}/file")["tolerance"])
+        lose(mount, gone)
+        assert fresh_digest(mount, f"{code}/file") == expected[code], (code, gone)
+        bring_back(mount, gone)
 
 
 def test_info_tells_what_a_code_promises_and_costs(place):

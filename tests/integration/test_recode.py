@@ -260,6 +260,24 @@ def test_beside_a_mount(place, archive):
     mount.umount()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_who_asks_a_mount_and_goes_ends_it_there_too(place, archive, number):
+    mount = place.mount(archive)
+    paths = [f"/file-{i:02}" for i in range(30)]
+    expected = {path: lab.write_pattern(mount.path / path[1:], 500_000, i) for i, path in enumerate(paths)}
+    lab.ecfs("wait", archive.path)
+    running = subprocess.Popen([lab.BUILD / "tools/ecfs", "recode", archive.path, "/", "--code", "ldpc:4+4"])
+    lab.until(lambda: archive.json("info", paths[0])["code"] == "ldpc:4+4", 60, "the first has its code")
+    running.send_signal(number)
+    running.wait(60)
+    lab.until(lambda: recode(archive, "/", "rs:4+3", check=False).returncode == 0, 60, "what was under way is over")
+    lab.drop_caches()
+    assert {path: lab.digest(mount.path / path[1:]) for path in paths} == expected
+    assert {archive.json("info", path)["code"] for path in paths} == {"rs:4+3"}
+    lab.until(lambda: len(stripes_of(archive)) == named_stripes(archive, paths), 60, "old stripes are deleted")
+    mount.umount()
+
+
 def test_files_replaced_meanwhile_keep_what_replaced_them(place, archive):
     mount = place.mount(archive)
     for number in range(40):
