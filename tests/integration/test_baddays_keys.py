@@ -4,7 +4,6 @@ import pwd
 import sys
 
 import lab
-import pytest
 
 MIB = 1 << 20
 
@@ -56,8 +55,7 @@ while block := line.recv(65536):
 """
 
 
-@pytest.mark.parametrize("transport", ["libssh2", "openssh"])
-def test_aliases_and_proxy_commands_of_ssh_config_are_used(place, transport):
+def test_aliases_and_proxy_commands_of_ssh_config_are_used(place):
     """Names that only this file knows, behind a command that is the only way there."""
     servers = [place.sshd(name) for name in lab.NAMES[:3]]
     relay, uses, config = place.path / "relay.py", place.path / "uses", place.path / "ssh_config"
@@ -67,7 +65,7 @@ def test_aliases_and_proxy_commands_of_ssh_config_are_used(place, transport):
         f"  IdentityFile {place.keys.identity}\n  UserKnownHostsFile {place.keys.known_hosts}\n"
         f"  ProxyCommand {sys.executable} {relay} %h %p {uses}\n" for server in servers))
     endpoints = [word for server in servers for word in (
-        "--endpoint", f"{server.name}=sftp://far-{server.name}{server.root},ssh_config={config},transport={transport}")]
+        "--endpoint", f"{server.name}=sftp://far-{server.name}{server.root},ssh_config={config},transport=openssh")]
     archive = lab.Archive(place.path / "archive", servers, "rs:2+1")
     lab.ecfs("init", archive.path, "--code", archive.code, *endpoints)
     assert uses.stat().st_size >= 3, "the command was not used"
