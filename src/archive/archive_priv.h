@@ -16,6 +16,7 @@
 #define ECFS_ENDPOINTS_MAX 1024
 
 typedef struct EcfsStagedTable EcfsStagedTable;
+typedef struct EcfsDeletions EcfsDeletions;
 typedef struct EcfsMaintenance EcfsMaintenance;
 typedef struct EcfsRevival EcfsRevival;
 
@@ -100,6 +101,13 @@ void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *
 uint64_t ecfs_archive_space_state (const EcfsArchive *self);
 /** Finds out from what endpoints told how much content fits. */
 void ecfs_archive_foretell (EcfsArchive *self);
+
+/** Deletes stripes that nothing needs any more. */
+EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive);
+/** Begins what is due and not under way, at each endpoint that is up; never waits for one. By one thread. */
+void ecfs_deletions_begin (EcfsDeletions *self);
+/** Waits for the deletions that are under way. NULL is accepted. */
+void ecfs_deletions_free (EcfsDeletions *self);
 
 /** Deletes what is due and keeps the figures of free space, behind. */
 EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);

@@ -393,18 +393,19 @@ GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
 
 typedef struct EcfsDeletion {
     int64_t id;
+    int64_t queued_age_ns;
     EcfsUuid object;
     EcfsStripeRow stripe; /* index, instance, endpoint */
     bool uncommitted;     /* announced by an intent, and never in an object: its upload may be half done */
 } EcfsDeletion;
 
 /**
- * Up to @max stripes of endpoint @endpoint (row id) that are due at once or, behind the first @skip of these, were
- * queued at least @grace_ns ago. GArray of EcfsDeletion. Changes of the time of day do not matter; time in which the
- * machine was off may not count.
+ * Up to @max stripes of endpoint @endpoint (row id) that are due at once or were queued at least @grace_ns ago, in an
+ * order that does not change; @after NULL: the first, else those behind it, which may be gone itself. GArray of
+ * EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
  */
-GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t skip, size_t max,
-                                GError **error);
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
+                                size_t max, GError **error);
 /** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */

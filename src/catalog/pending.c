@@ -48,7 +48,9 @@ static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommit
 {
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0), .uncommitted = uncommitted};
+        EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0),
+                                 .queued_age_ns = sqlite3_column_int64 (query, 5),
+                                 .uncommitted = uncommitted};
         if (!ecfs_column_bytes (query, 1, deletion.object.bytes, sizeof deletion.object.bytes) ||
             !read_place (query, 2, &deletion.stripe))
             return ecfs_bad_row (error, "deletions", deletion.id, "its stripe is impossible");
@@ -57,23 +59,42 @@ static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommit
     return found == 0;
 }
 
-static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t skip, size_t max,
-                               GError **error)
+static bool list_at_once (EcfsCatalog *self, int64_t endpoint, const EcfsDeletion *after, int64_t max,
+                          GArray *deletions, GError **error)
 {
-    g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
-    int64_t limit = (int64_t) MIN (max, INT_MAX);
-    autoquery *at_once = QUERY (self, DELETION_AT_ONCE, error, INT (endpoint), INT (limit));
-    if (!add_deletions (self, at_once, true, deletions, error))
-        return NULL;
-    autoquery *due = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_age_ns (self) - grace_ns),
-                            INT (limit - (int64_t) deletions->len), INT (skip));
-    return add_deletions (self, due, false, deletions, error) ? g_steal_pointer (&deletions) : NULL;
+    autoquery *query =
+        QUERY (self, DELETION_AT_ONCE, error, INT (endpoint), INT (after->queued_age_ns), INT (after->id), INT (max));
+    return add_deletions (self, query, true, deletions, error);
 }
 
-GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, size_t skip, size_t max,
-                                GError **error)
+static bool list_due (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after, int64_t max,
+                      GArray *deletions, GError **error)
 {
-    return READ (self, list_deletions (self, endpoint, grace_ns, skip, max, error));
+    autoquery *query = QUERY (self, DELETION_DUE, error, INT (endpoint), INT (ecfs_age_ns (self) - grace_ns),
+                              INT (after->queued_age_ns), INT (after->id), INT (max));
+    return add_deletions (self, query, false, deletions, error);
+}
+
+/* Those that are due at once come first. */
+static GArray *list_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
+                               size_t max, GError **error)
+{
+    static const EcfsDeletion first = {.queued_age_ns = INT64_MIN};
+    g_autoptr (GArray) deletions = g_array_new (false, true, sizeof (EcfsDeletion));
+    int64_t limit = (int64_t) MIN (max, INT_MAX);
+    bool among_due = after != NULL && !after->uncommitted;
+    if (!among_due && !list_at_once (self, endpoint, after != NULL ? after : &first, limit, deletions, error))
+        return NULL;
+    if (!list_due (self, endpoint, grace_ns, among_due ? after : &first, limit - (int64_t) deletions->len, deletions,
+                   error))
+        return NULL;
+    return g_steal_pointer (&deletions);
+}
+
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
+                                size_t max, GError **error)
+{
+    return READ (self, list_deletions (self, endpoint, grace_ns, after, max, error));
 }
 
 static bool deletion_done (EcfsCatalog *self, int64_t id, GError **error)

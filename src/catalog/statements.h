@@ -10,7 +10,7 @@
     "i.committed_size, i.code, i.data_bytes"
 #define OBJECT_COLUMNS   "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest"
 #define STAGING_COLUMNS  "id, ino, state, fresh, size, since_ns, error"
-#define DELETION_COLUMNS "id, object, idx, instance, endpoint"
+#define DELETION_COLUMNS "id, object, idx, instance, endpoint, queued_age_ns"
 
 /* clang-format off */
 #define ECFS_STATEMENTS(X) \
@@ -89,9 +89,10 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence) " \
        "VALUES (?, ?, ?, ?, ?, ?, ?)") \
-    X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 LIMIT ?") \
+    X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 " \
+       "AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \
-       "AND queued_age_ns <= ? ORDER BY queued_age_ns, id LIMIT ? OFFSET ?") \
+       "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \

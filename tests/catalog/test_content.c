@@ -26,7 +26,7 @@ static void check_totals (Fixture *f)
             stripes += g_array_index (object->stripes, EcfsStripeRow, s).size;
     }
     for (size_t i = 0; i < G_N_ELEMENTS (f->endpoints); i++) {
-        g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[i], 0, 0, 1000, &error);
+        g_autoptr (GArray) due = ecfs_catalog_deletions (f->catalog, f->endpoints[i], 0, NULL, 1000, &error);
         g_assert_no_error (error);
         deletions += due->len;
     }
@@ -48,7 +48,7 @@ static void init (Fixture *f)
 static GArray *due (Fixture *f, unsigned endpoint, int64_t grace_ns)
 {
     g_autoptr (GError) error = NULL;
-    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint], grace_ns, 0, 100, &error);
+    GArray *deletions = ecfs_catalog_deletions (f->catalog, f->endpoints[endpoint], grace_ns, NULL, 100, &error);
     g_assert_no_error (error);
     return deletions;
 }

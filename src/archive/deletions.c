@@ -1,0 +1,194 @@
+/*
+ * Deleting stripes that nothing needs any more (DESIGN.md decision 10). An endpoint with something to delete has a
+ * thread for that until it is done or fails: one that hangs holds up nobody else.
+ */
+#include "archive/archive_priv.h"
+
+#define DELETIONS_AT_ONCE 64
+
+/* All that is due at an endpoint, once. One that fails is passed over until the others had their turn. */
+typedef struct Sweep {
+    EcfsArchive *archive;
+    const EcfsArchiveEndpoint *endpoint;
+    pthread_t thread;
+    bool running;       /* until its thread is joined */
+    atomic_bool ended;  /* its thread has nothing left to do */
+    EcfsDeletion after; /* where it goes on; the thread's while running */
+    bool goes_on;       /* else it begins with the first; likewise */
+} Sweep;
+
+struct EcfsDeletions {
+    EcfsArchive *archive;
+    GPtrArray *sweeps; /* of Sweep, by position of the endpoint */
+};
+
+static bool is_up (const EcfsArchiveEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        return false;
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    bool up = !health.down;
+    ecfs_endpoint_health_clear (&health);
+    return up;
+}
+
+static void deletion_name (const EcfsDeletion *deletion, char name[ECFS_STRIPE_NAME_SIZE])
+{
+    ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
+}
+
+/* Uploads that came to nothing may have left the beginning of a stripe under a temporary name. */
+static bool remove_unfinished (const EcfsArchiveEndpoint *endpoint, const GArray *due)
+{
+    char names[DELETIONS_AT_ONCE][ECFS_STRIPE_NAME_SIZE];
+    const char *pointers[DELETIONS_AT_ONCE];
+    g_autoptr (GError) error = NULL;
+    size_t n_names = 0;
+    for (guint i = 0; i < due->len && n_names < DELETIONS_AT_ONCE; i++) {
+        const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
+        if (!deletion->uncommitted)
+            continue;
+        deletion_name (deletion, names[n_names]);
+        pointers[n_names] = names[n_names];
+        n_names++;
+    }
+    if (n_names == 0 || ecfs_endpoint_remove_unfinished_wait (endpoint->endpoint, pointers, n_names, &error))
+        return true;
+    g_info ("removing unfinished uploads has to wait: %s", error->message);
+    return false;
+}
+
+static bool delete_stripe (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsDeletion *deletion)
+{
+    g_autoptr (GError) error = NULL;
+    char name[ECFS_STRIPE_NAME_SIZE];
+    deletion_name (deletion, name);
+    if (!ecfs_endpoint_remove_wait (endpoint->endpoint, name, &error) && error->code != ENOENT) {
+        g_info ("deleting %s has to wait: %s", name, error->message);
+        return false;
+    }
+    g_clear_error (&error);
+    if (!ecfs_catalog_deletion_done (archive->catalog, deletion->id, &error)) {
+        g_warning ("%s", error->message);
+        return false;
+    }
+    return true;
+}
+
+/* The next batch; NULL: there is none, or an error, which is told. */
+static GArray *next_batch (const Sweep *self)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsArchive *archive = self->archive;
+    g_autoptr (GArray) due =
+        ecfs_catalog_deletions (archive->catalog, self->endpoint->id, archive->config->deletion_grace_us * 1000,
+                                self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
+    if (due == NULL)
+        g_warning ("%s", error->message);
+    return due == NULL || due->len == 0 ? NULL : g_steal_pointer (&due);
+}
+
+/* Whether an open handle may still read the stripe; none knows one that never was in an object. */
+static bool is_needed (EcfsArchive *archive, const EcfsDeletion *deletion)
+{
+    return !deletion->uncommitted && ecfs_archive_pinned (archive, &deletion->object);
+}
+
+/* Returns whether to go on behind it. */
+static bool delete_batch (Sweep *self, const GArray *due)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsArchive *archive = self->archive;
+    /* What is queued may not be durable: a crash would bring the object back, and not its stripes. */
+    if (!ecfs_catalog_barrier (archive->catalog, &error)) {
+        g_info ("deletions have to wait: %s", error->message);
+        return false;
+    }
+    if (!remove_unfinished (self->endpoint, due))
+        return false;
+    for (guint i = 0; i < due->len; i++) {
+        if (atomic_load (&archive->stopping))
+            return false;
+        self->after = g_array_index (due, EcfsDeletion, i);
+        self->goes_on = true;
+        if (!is_needed (archive, &self->after) && !delete_stripe (archive, self->endpoint, &self->after))
+            return false;
+    }
+    return true;
+}
+
+static void *sweep (void *data)
+{
+    Sweep *self = data;
+    for (bool fine = true; fine;) {
+        g_autoptr (GArray) due = next_batch (self);
+        if (due == NULL)
+            self->goes_on = false;
+        fine = due != NULL && delete_batch (self, due);
+    }
+    atomic_store (&self->ended, true);
+    return NULL;
+}
+
+static void sweep_join (Sweep *self)
+{
+    (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    self->running = false;
+}
+
+static void sweep_free (gpointer data)
+{
+    Sweep *self = data;
+    if (self->running)
+        sweep_join (self);
+    g_free (self);
+}
+
+static Sweep *sweep_of (EcfsDeletions *self, size_t position)
+{
+    while (self->sweeps->len <= position) {
+        Sweep *sweep = g_new0 (Sweep, 1);
+        sweep->archive = self->archive;
+        sweep->endpoint = &self->archive->endpoints[self->sweeps->len];
+        g_ptr_array_add (self->sweeps, sweep);
+    }
+    return g_ptr_array_index (self->sweeps, position);
+}
+
+static bool has_due (const Sweep *self)
+{
+    const Sweep from_the_first = {.archive = self->archive, .endpoint = self->endpoint};
+    g_autoptr (GArray) due = next_batch (&from_the_first);
+    return due != NULL;
+}
+
+EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive)
+{
+    EcfsDeletions *self = g_new0 (EcfsDeletions, 1);
+    self->archive = archive;
+    self->sweeps = g_ptr_array_new_with_free_func (sweep_free);
+    return self;
+}
+
+void ecfs_deletions_begin (EcfsDeletions *self)
+{
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        Sweep *one = sweep_of (self, i);
+        if (one->running && atomic_load (&one->ended))
+            sweep_join (one);
+        if (one->running || !is_up (one->endpoint) || !has_due (one))
+            continue;
+        atomic_store (&one->ended, false);
+        one->running = pthread_create (&one->thread, NULL, sweep, one) == 0; /* else it is tried again */
+    }
+}
+
+void ecfs_deletions_free (EcfsDeletions *self)
+{
+    if (self == NULL)
+        return;
+    g_ptr_array_unref (self->sweeps);
+    g_free (self);
+}
