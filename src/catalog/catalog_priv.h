@@ -264,6 +264,11 @@ bool ecfs_inode_lose_name (EcfsCatalog *self, Inode *inode, int64_t now_ns, GErr
 
 /** Removes extents (all, or what lies above @size) and queues objects that lose their last one. */
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error);
+/**
+ * @inode takes the place of @replaced with content that is not stored yet: what @replaced has is its content until
+ * then. Nothing happens where @inode has stored content of its own.
+ */
+bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error);
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error);
 
 /* pending.c */

@@ -267,6 +267,20 @@ static bool count_data (EcfsCatalog *self, Inode *inode, GError **error)
     return true;
 }
 
+bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error)
+{
+    g_autoptr (GArray) own = list_extents (self, inode->attr.ino, error);
+    g_autoptr (GArray) theirs = own == NULL ? NULL : list_extents (self, replaced->attr.ino, error);
+    if (theirs == NULL)
+        return false;
+    if (own->len > 0 || theirs->len == 0)
+        return true;
+    inode->committed_size = replaced->committed_size;
+    return EXEC (self, EXTENT_COPY, error, INT (inode->attr.ino), INT (replaced->attr.ino)) &&
+           EXEC (self, STAGING_NOT_FRESH, error, INT (inode->attr.ino)) && count_data (self, inode, error) &&
+           ecfs_inode_store (self, inode, error) && journal_content (self, inode, error);
+}
+
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error)
 {
     uint64_t ino = inode->attr.ino;

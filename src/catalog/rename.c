@@ -57,13 +57,23 @@ static bool touch_dirs (EcfsCatalog *self, Move *move, int links, int new_links,
            ecfs_inode_touch_dir (self, &move->new_dir, new_links, move->now_ns, error);
 }
 
+/* What has its last name replaced by a file that is not stored yet goes on to exist as that file's content. */
+static bool keep_until_stored (EcfsCatalog *self, Move *move, GError **error)
+{
+    if (!S_ISREG (move->inode.attr.mode) || !S_ISREG (move->target.attr.mode) || move->target.attr.nlink > 0)
+        return true;
+    int unstored = ecfs_staging_unstored (self, move->inode.attr.ino, error);
+    return unstored == 0 || (unstored == 1 && ecfs_content_adopt (self, &move->inode, &move->target, error));
+}
+
 static bool replace (EcfsCatalog *self, Move *move, EcfsAttr *ret_replaced, GError **error)
 {
     bool is_dir = S_ISDIR (move->inode.attr.mode);
     uint64_t parent = move->dir.attr.ino, new_parent = move->new_dir.attr.ino;
-    if (move->has_target && !(check_target (self, move, error) &&
-                              EXEC (self, ENTRY_DELETE, error, INT (new_parent), NAME (move->new_name)) &&
-                              ecfs_inode_lose_name (self, &move->target, move->now_ns, error)))
+    if (move->has_target &&
+        !(check_target (self, move, error) &&
+          EXEC (self, ENTRY_DELETE, error, INT (new_parent), NAME (move->new_name)) &&
+          ecfs_inode_lose_name (self, &move->target, move->now_ns, error) && keep_until_stored (self, move, error)))
         return false;
     ecfs_journal_put_name_removed (self->record, parent, move->name);
     ecfs_journal_put_name_added (self->record, new_parent, move->new_name, move->inode.attr.ino);

@@ -61,6 +61,8 @@
     X (EXTENT_LIST, "SELECT start, length, object, object_start FROM extents WHERE ino = ? ORDER BY start") \
     X (EXTENT_SUM, "SELECT ifnull (sum (length), 0) FROM extents WHERE ino = ?") \
     X (EXTENT_INSERT, "INSERT INTO extents (ino, start, length, object, object_start) VALUES (?, ?, ?, ?, ?)") \
+    X (EXTENT_COPY, "INSERT INTO extents (ino, start, length, object, object_start) " \
+       "SELECT ?1, start, length, object, object_start FROM extents WHERE ino = ?2") \
     X (EXTENT_DELETE_ALL, "DELETE FROM extents WHERE ino = ?") \
     X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \
     X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
@@ -100,6 +102,7 @@
     X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
                        "fresh = fresh AND ?2 < 2 WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
+    X (STAGING_NOT_FRESH, "UPDATE staging SET fresh = 0 WHERE ino = ?") \
     X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
     X (STAGING_DELETE_OLDER, "DELETE FROM staging WHERE ino = ? AND id < ?") \
     X (STAGING_DELETE_INO, "DELETE FROM staging WHERE ino = ?") \

@@ -510,6 +510,64 @@ static EcfsStagingRow get_staging (Fixture *f, guint i, guint n)
     return row;
 }
 
+/* A new file of 1234 bytes, flushed and not stored. */
+static uint64_t make_queued (Fixture *f, const char *name)
+{
+    EcfsNewInode new = {.mode = S_IFREG | 0600, .staged = true};
+    EcfsAttr attr;
+    int64_t staging;
+    OK (e, ecfs_catalog_make (f->catalog, ECFS_ROOT_INO, name, &new, &attr, &staging, &e));
+    OK (e, ecfs_catalog_staging_set (f->catalog, staging, ECFS_STAGING_QUEUED, 1234, 4711, NULL, &e));
+    return attr.ino;
+}
+
+static void replace_file (Fixture *f, const char *name)
+{
+    EcfsAttr replaced;
+    OK (e, ecfs_catalog_rename (f->catalog, ECFS_ROOT_INO, name, ECFS_ROOT_INO, "file", 0, &replaced, &e));
+    g_assert_cmpuint (replaced.nlink, ==, 0);
+    OK (e, ecfs_catalog_drop (f->catalog, replaced.ino, &e));
+    fixture_reopen (f);
+    check_totals (f);
+}
+
+static void assert_content_is (Fixture *f, uint64_t ino, const EcfsObjectRow *object)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (f->catalog, ino, &error);
+    g_assert_cmpuint (extents->len, ==, 1);
+    g_autoptr (EcfsObjectRow) got =
+        ecfs_catalog_object (f->catalog, g_array_index (extents, EcfsExtent, 0).object, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_uuid_equal (&got->uuid, &object->uuid));
+}
+
+/* What is only staged may burn with the machine. */
+static void test_replaced_by_staged (void)
+{
+    Fixture f;
+    init (&f);
+    g_autoptr (EcfsObjectRow) old = new_object (&f, "rs:4+2", 1000, 6), new = new_object (&f, "rs:4+2", 1234, 6);
+    publish_one (&f, make_file (&f, ECFS_ROOT_INO, "file"), old);
+    uint64_t ino = make_queued (&f, "first");
+    replace_file (&f, "first");
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 0);
+    assert_content_is (&f, ino, old);
+    g_assert_cmpuint (get_attr (&f, ino).size, ==, 1234);
+    g_assert_false (get_staging (&f, 0, 1).fresh);
+    ino = make_queued (&f, "second");
+    replace_file (&f, "second");
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 0);
+    assert_content_is (&f, ino, old);
+    OK (e, ecfs_catalog_staging_remove (f.catalog, get_staging (&f, 0, 1).id, &e));
+    g_assert_cmpuint (get_attr (&f, ino).size, ==, 1000); /* without what was staged it is what it was */
+    publish_one (&f, ino, new);
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 1);
+    assert_content_is (&f, ino, new);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
 static void test_staging (void)
 {
     Fixture f;
@@ -607,6 +665,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/content/publish-makes-an-object-the-content", test_publish);
     g_test_add_func ("/content/what-is-replaced-waits-for-deletion", test_replace);
+    g_test_add_func ("/content/what-is-replaced-stays-until-what-replaces-it-is-stored", test_replaced_by_staged);
     g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
     g_test_add_func ("/content/parameters-of-codes-are-kept", test_codes);
     g_test_add_func ("/content/a-catalog-of-the-first-version-learns-what-files-have", test_first_version);

@@ -399,6 +399,27 @@ def rsync_finds_nothing_to_do(source, copy):
     return "Number of regular files transferred: 0\n" in text
 
 
+def test_what_a_rename_replaces_stays_until_the_new_content_is_stored(place, archive):
+    archive.configure("archive", commit="async", deletion_grace="0")
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", MIB, 1)
+    lab.write_pattern(mount.path / "other", MIB, 2)
+    wait_until_stored(archive)
+    hide(archive, 3)
+    lab.write_pattern(mount.path / "new", MIB, 3)
+    os.rename(mount.path / "new", mount.path / "file")
+    os.unlink(mount.path / "other")  # queued behind what was replaced
+    lab.until(lambda: all(len(lab.stripe_files(endpoint)) == 1 for endpoint in archive.endpoints[3:]), 60,
+              "what can be deleted is")
+    mount.kill()
+    for path in (archive.path / "staging").iterdir():  # it is gone with its disk
+        path.unlink()
+    show(archive)
+    mount.start()
+    assert lab.digest(mount.path / "file") == expected
+    assert "its former content stays" in mount.text()
+
+
 def test_writers_wait_for_room_and_go_on(place, archive):
     archive.configure("archive", commit="async", staging_max="8M")
     mount = place.mount(archive)
