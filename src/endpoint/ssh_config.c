@@ -292,8 +292,9 @@ static bool ask_ssh (const EcfsSshRequest *request, char **ret_text, GError **er
     g_autofree char *complaint = NULL;
     g_autoptr (GError) problem = NULL;
     int status = 0;
-    if (!g_spawn_sync (NULL, (char **) words->pdata, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &complaint, &status,
-                       &problem)) {
+    /* A proxy command that another thread starts now would inherit the pipes, and their end would never come. */
+    if (!g_spawn_sync (NULL, (char **) words->pdata, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_CLOEXEC_PIPES, NULL, NULL,
+                       &out, &complaint, &status, &problem)) {
         if (!g_error_matches (problem, G_SPAWN_ERROR, G_SPAWN_ERROR_NOENT))
             return ecfs_fail (error, EIO, "ssh -G: %s", problem->message);
         *ret_text = NULL;
