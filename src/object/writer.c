@@ -81,6 +81,16 @@ void ecfs_writer_abort_locked (EcfsWriter *self, GError *error)
     ecfs_cond_broadcast (&self->changed);
 }
 
+void ecfs_writer_idle_locked (EcfsWriter *self)
+{
+    if (self->n_pulling > 0 || self->encodings->len > 0)
+        return;
+    for (unsigned i = 0; i < self->n; i++)
+        if (self->lanes[i] != NULL && self->lanes[i]->state == LANE_RUNNING)
+            return;
+    ecfs_cond_broadcast (&self->changed);
+}
+
 /* Lanes that fail or are late */
 
 static void cut_lane (EcfsWriter *self, unsigned index)

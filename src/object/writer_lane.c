@@ -110,8 +110,8 @@ static EcfsPull pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
         return ECFS_PULL_ABORT;
     EcfsPull answer = pull_next (lane, ret_bytes, ret_size);
     ecfs_mutex_lock (&self->lock);
-    if (--self->n_pulling == 0)
-        ecfs_cond_broadcast (&self->changed);
+    self->n_pulling--;
+    ecfs_writer_idle_locked (self);
     ecfs_mutex_unlock (&self->lock);
     return answer;
 }
@@ -133,10 +133,14 @@ static void lane_done (void *user, const GError *error)
     lane->waiting = false;
     if (!lane->cut) {
         lane->error = error == NULL ? NULL : g_error_copy (error);
+        bool first = self->settled_us == 0;
         if (error == NULL)
             self->settled_us = ecfs_now_us ();
         ecfs_writer_advance_locked (self);
-        ecfs_cond_broadcast (&self->changed);
+        if (error != NULL || first) /* from the first on, the run looks for late ones */
+            ecfs_cond_broadcast (&self->changed);
+        else
+            ecfs_writer_idle_locked (self);
     }
     ecfs_mutex_unlock (&self->lock);
     ecfs_writer_lane_unref (lane);

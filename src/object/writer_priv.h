@@ -71,6 +71,8 @@ EcfsWriter *ecfs_writer_ref (EcfsWriter *self);
 void ecfs_writer_unref (EcfsWriter *self);
 /** Ends the run with @error (taken), unless it is ending already. */
 void ecfs_writer_abort_locked (EcfsWriter *self, GError *error) ECFS_REQUIRES (self->lock);
+/** Wakes the run when there is nothing left to wait for: it need not look at every step of every lane. */
+void ecfs_writer_idle_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
 void ecfs_writer_finish_digest (XXH3_state_t *state, uint8_t digest[ECFS_STRIPE_DIGEST_BYTES]);
 
 /* writer_lane.c */

@@ -209,7 +209,7 @@ static void run_encoding (void *data)
     g_ptr_array_remove_fast (self->encodings, encoding);
     wake_locked (self, index);
     ecfs_writer_advance_locked (self);
-    ecfs_cond_broadcast (&self->changed);
+    ecfs_writer_idle_locked (self);
     ecfs_mutex_unlock (&self->lock);
 }
 
