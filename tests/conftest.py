@@ -1,6 +1,7 @@
 import itertools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -12,6 +13,11 @@ import lab  # noqa: E402
 
 SHM_NEEDED = 4 << 30
 LOG_LINES = 30
+
+
+def pytest_configure():
+    """What a shell runs in the background ignores SIGINT, and so would all that tests begin and interrupt."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(hookwrapper=True)

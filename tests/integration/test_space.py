@@ -160,7 +160,7 @@ def test_who_cannot_take_stripes_does_not_count(place, disks):
     lab.until(lambda: free_bytes(mount) == 0, 30, "with four no file is taken")
     for name in ["disk1", "disk2"]:
         archive[name].start()
-    lab.ecfs("wait", archive.path)
+    lab.until(lambda: lab.ecfs("wait", archive.path, check=False).returncode == 0, 90, "what lacked stripes is stored")
     lab.until(lambda: free_bytes(mount) > whole - 12 * MIB, 60, "they are back")
 
 
