@@ -179,6 +179,8 @@ void ecfs_meter_end (Meter *self, int64_t now_us);
 /* refusal.c */
 /** Whether new files should go elsewhere. */
 bool ecfs_core_refuses_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+/** The last figure of free space less what was written since; means something where space.told. */
+uint64_t ecfs_core_free_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** Whether what it refused last did not fit. */
 bool ecfs_core_full_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** A write ended; @error NULL: it is stored. */

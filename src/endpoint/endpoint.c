@@ -252,8 +252,7 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
         .written_bytes = self->write_meter.total,
         .space = self->space,
     };
-    uint64_t since = self->write_meter.total - self->space_written;
-    ret_health->space.free_bytes -= MIN (since, self->space.free_bytes);
+    ret_health->space.free_bytes = ecfs_core_free_locked (self);
     ecfs_mutex_unlock (&self->lock);
 }
 

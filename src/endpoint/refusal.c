@@ -39,11 +39,9 @@ bool ecfs_core_full_locked (EcfsEndpoint *self)
     return is_full (self->refusal.code);
 }
 
-/* The last figure of free space less what was written since; UINT64_MAX: not known. */
-static uint64_t free_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+uint64_t ecfs_core_free_locked (EcfsEndpoint *self)
 {
-    uint64_t written = self->write_meter.total - self->space_written;
-    return self->space.told ? self->space.free_bytes - MIN (self->space.free_bytes, written) : UINT64_MAX;
+    return self->space.free_bytes - MIN (self->space.free_bytes, self->write_meter.total - self->space_written);
 }
 
 static void end_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
@@ -105,8 +103,8 @@ void ecfs_core_note_space_locked (EcfsEndpoint *self)
 bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
-    uint64_t free_bytes = free_locked (self);
-    bool fits = free_bytes == UINT64_MAX || free_bytes >= bytes + MARGIN_BYTES;
+    uint64_t free_bytes = ecfs_core_free_locked (self);
+    bool fits = !self->space.told || free_bytes >= bytes + MARGIN_BYTES;
     if (!fits && (self->refusal.code == 0 || self->refusal.needs_bytes < bytes))
         begin_locked (self, ENOSPC,
                       g_strdup_printf ("endpoint %s: %" PRIu64 " bytes do not fit into the %" PRIu64 " that are left",

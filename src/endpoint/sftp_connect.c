@@ -70,21 +70,6 @@ static bool look_around (EcfsSftp *self, bool with_root, const EcfsSshWait *wait
     return done;
 }
 
-/* Measures the round trip again as long as it seems long, but for a line that says the same twice. */
-static bool measure_line (EcfsSftp *self, const EcfsSshWait *wait, GError **error)
-{
-    bool settled = false;
-    for (unsigned i = 0; i < MAX_ECHOES && self->rtt_us > LONG_LINE_US && !settled; i++) {
-        int64_t before_us = self->rtt_us, began_us = ecfs_now_us ();
-        ecfs_sftp_put_path (self->out, ECFS_SFTP_STAT, ecfs_sftp_expect (self, NULL, ecfs_sftp_ignore, NULL),
-                            self->config->root);
-        if (!ecfs_sftp_drain (self, wait, error))
-            return false;
-        settled = ecfs_now_us () - began_us < before_us + before_us / 8 && self->rtt_us > before_us - before_us / 8;
-    }
-    return true;
-}
-
 static bool check_slot (void *slot, GError **error)
 {
     return ecfs_slot_check (slot, error);
@@ -101,8 +86,7 @@ static EcfsSftp *speak (EcfsSlot *slot, EcfsSshTransport *transport, bool with_r
     self->config = ecfs_slot_config (slot);
     self->transport = transport;
     ecfs_sftp_engine_init (self);
-    if (ecfs_sftp_greet (self, wait, error) && look_around (self, with_root, wait, error) &&
-        measure_line (self, wait, error))
+    if (ecfs_sftp_greet (self, wait, error) && look_around (self, with_root, wait, error))
         return self;
     ecfs_sftp_disconnect (self);
     return NULL;
@@ -142,6 +126,21 @@ static EcfsSftp *prefer_libssh2 (EcfsSftpShared *shared, EcfsSftp *connection)
     return connection;
 }
 
+/* Whether the round trip stays long when it is measured again, until it is short once or twice the same. */
+static bool is_long (EcfsSftp *self, const EcfsSshWait *wait)
+{
+    bool settled = false;
+    for (unsigned i = 0; i < MAX_ECHOES && self->rtt_us > LONG_LINE_US && !settled; i++) {
+        int64_t before_us = self->rtt_us, began_us = ecfs_now_us ();
+        ecfs_sftp_put_path (self->out, ECFS_SFTP_STAT, ecfs_sftp_expect (self, NULL, ecfs_sftp_ignore, NULL),
+                            self->config->root);
+        if (!ecfs_sftp_drain (self, wait, NULL)) /* then libssh2 tells what is wrong */
+            return true;
+        settled = ecfs_now_us () - began_us < before_us + before_us / 8 && self->rtt_us > before_us - before_us / 8;
+    }
+    return self->rtt_us > LONG_LINE_US;
+}
+
 /* The ssh program where it can be used, for it takes half the processor time; libssh2 on lines that are long for its
  * window, and where ssh does not come through, for it may, and else says best what is wrong. */
 static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
@@ -151,7 +150,7 @@ static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWa
         return connect_libssh2 (slot, with_root, wait, error);
     g_autoptr (GError) problem = NULL;
     EcfsSftp *self = connect_openssh (slot, with_root, wait, &problem);
-    if (self != NULL && self->rtt_us <= LONG_LINE_US)
+    if (self != NULL && !is_long (self, wait))
         return self;
     if (self == NULL && problem->code != ENOTCONN && problem->code != EINVAL) {
         g_propagate_error (error, g_steal_pointer (&problem));

@@ -243,7 +243,7 @@ static void collect (EcfsWriter *self, EcfsWriterResult *result)
 
 static void start_lanes (EcfsWriter *self)
 {
-    ecfs_writer_encode_only (self);
+    ecfs_writer_encode_small (self);
     ecfs_mutex_lock (&self->lock);
     bool aborted = self->aborted;
     ecfs_mutex_unlock (&self->lock);

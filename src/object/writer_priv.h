@@ -90,7 +90,7 @@ EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) 
 /** Whether the others wait for a lane that is behind; with the lock held, or where there is one thread. */
 bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us);
 /** Encodes the segment of a small object right here, before there are lanes, which would wait for it. */
-void ecfs_writer_encode_only (EcfsWriter *self);
+void ecfs_writer_encode_small (EcfsWriter *self);
 /** Lets go of what no lane needs any more, and begins to encode what they need next. */
 void ecfs_writer_advance_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
 

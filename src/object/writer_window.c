@@ -116,15 +116,19 @@ static void want_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self
 static void kick_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
 {
     uint64_t newest = 0;
+    bool awaited = false;
     for (unsigned i = 0; i < self->n; i++) {
         if (!is_running_locked (self, i))
             continue;
         const EcfsWriterLane *lane = self->lanes[i];
         newest = MAX (newest, lane->segment);
-        if (lane->waiting && lane->segment < self->n_segments)
+        if (lane->waiting && lane->segment < self->next_leading)
             want_locked (self, lane->segment);
+        else if (lane->waiting)
+            awaited = true;
     }
-    if (self->next_leading <= newest + 1 && self->cached->len + self->encodings->len < self->window)
+    bool ahead = self->next_leading <= newest + 1 && self->cached->len + self->encodings->len < self->window;
+    if (awaited || ahead)
         want_locked (self, self->next_leading);
 }
 
@@ -254,7 +258,7 @@ void ecfs_writer_advance_locked (EcfsWriter *self)
     kick_locked (self);
 }
 
-void ecfs_writer_encode_only (EcfsWriter *self)
+void ecfs_writer_encode_small (EcfsWriter *self)
 {
     if (self->n_segments != 1 || ecfs_layout_content_bytes (&self->layout, 0) > AT_ONCE_BYTES ||
         !ecfs_transfer_try_acquire (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, 0)))
