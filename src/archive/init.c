@@ -82,14 +82,23 @@ static bool mark_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, EcfsMar
 }
 
 /* Whether the endpoint is the one of a row: its marker says so, or the archive is @new and it has none. */
-static bool is_that_of_row (EcfsEndpoint *endpoint, const EcfsMarker *marker, bool new)
+static bool check_that_of_row (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, const EcfsMarker *marker, bool new,
+                               GError **error)
 {
-    g_autoptr (GError) reason = NULL;
+    GError *reason = NULL;
     EcfsMarker there;
     if (ecfs_endpoint_examine_wait (endpoint, &there, &reason))
-        return ecfs_uuid_equal (&there.archive, &marker->archive) &&
-               ecfs_uuid_equal (&there.endpoint, &marker->endpoint);
-    return new && reason->code == ENOENT &&ecfs_endpoint_mark_wait (endpoint, marker, true, NULL);
+        return (ecfs_uuid_equal (&there.archive, &marker->archive) &&
+                ecfs_uuid_equal (&there.endpoint, &marker->endpoint)) ||
+               ecfs_fail (error, EEXIST,
+                          "there is an endpoint %s already, and it is not the one at %s; give this one another name",
+                          spec->name, spec->url);
+    if (!new || reason->code != ENOENT) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_error_free (reason);
+    return ecfs_endpoint_mark_wait (endpoint, marker, true, error);
 }
 
 bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
@@ -104,10 +113,7 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, 
         return false;
     if (find_row (catalog, spec->name, NULL, ret_row)) {
         marker.endpoint = ret_row->uuid;
-        return is_that_of_row (endpoint, &marker, new) ||
-               ecfs_fail (error, EEXIST,
-                          "there is an endpoint %s already, and it is not the one at %s; give this one another name",
-                          spec->name, spec->url);
+        return check_that_of_row (endpoint, spec, &marker, new, error);
     }
     if (!mark_endpoint (catalog, endpoint, &marker, error))
         return false;
@@ -120,7 +126,13 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, 
 
 /* The archive directory */
 
-/* What init makes before ecfs.conf; the beginnings of names too, where they end at random. */
+/* Made to be renamed at once: what is left of it is of no use. */
+static bool is_temporary (const char *name)
+{
+    return g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".new-");
+}
+
+/* What init makes before ecfs.conf. */
 static bool is_of_init (const char *name)
 {
     static const char *const names[] = {ECFS_CATALOG_NAME, ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm",
@@ -131,19 +143,17 @@ static bool is_of_init (const char *name)
     for (size_t i = 0; i < G_N_ELEMENTS (directories); i++)
         if (strcmp (name, directories[i]) == 0)
             return true;
-    return g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".");
+    return is_temporary (name);
 }
 
-/* Removes what init makes: all, or only what has a name that ends at random. */
+/* Removes what init makes: all, or only what is temporary. */
 static void remove_files (const char *directory, bool all)
 {
     g_autoptr (GDir) listing = g_dir_open (directory, 0, NULL);
     const char *name;
     while (listing != NULL && (name = g_dir_read_name (listing)) != NULL) {
-        bool random =
-            g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".");
         g_autofree char *path = g_build_filename (directory, name, NULL);
-        if (random || (all && (is_of_init (name) || strcmp (name, ECFS_CONFIG_NAME) == 0)))
+        if (is_temporary (name) || (all && (is_of_init (name) || strcmp (name, ECFS_CONFIG_NAME) == 0)))
             (void) remove (path); /* what stays does no harm, or the error is known already */
     }
 }
@@ -154,16 +164,10 @@ static bool has_config (const char *directory)
     return access (path, F_OK) == 0;
 }
 
-typedef enum DirectoryState { DIRECTORY_MADE, DIRECTORY_EMPTY, DIRECTORY_BEGUN } DirectoryState;
-
-/* Makes the archive directory, finds it empty, or as an init left it that was killed. */
-static bool claim_directory (const char *directory, DirectoryState *ret_state, GError **error)
+/* Whether the directory is empty, or as an init left it that was killed; with its lock held. */
+static bool examine_directory (const char *directory, bool *ret_begun, GError **error)
 {
-    *ret_state = mkdir (directory, 0700) == 0 ? DIRECTORY_MADE : DIRECTORY_EMPTY;
-    if (*ret_state == DIRECTORY_MADE)
-        return true;
-    if (errno != EEXIST)
-        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    *ret_begun = false;
     g_autoptr (GError) reason = NULL;
     g_autoptr (GDir) listing = g_dir_open (directory, 0, &reason);
     if (listing == NULL)
@@ -175,7 +179,7 @@ static bool claim_directory (const char *directory, DirectoryState *ret_state, G
                        ? ecfs_fail (error, ENOTEMPTY, "%s is an archive already: ecfs status tells about it", directory)
                        : ecfs_fail (error, ENOTEMPTY, "%s is not empty: an archive begins in a new or empty directory",
                                     directory);
-        *ret_state = DIRECTORY_BEGUN;
+        *ret_begun = true;
     }
     return true;
 }
@@ -235,6 +239,7 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, gui
     EcfsCatalog *catalog = open_new_catalog (directory, config, error);
     if (catalog == NULL)
         return false;
+    remove_files (directory, false);
     bool fine = true;
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
@@ -258,21 +263,23 @@ static bool lock_directory (const char *directory, int *ret_fd, GError **error)
 bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error)
 {
     g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
-    DirectoryState state;
-    ecfs_autofd lock = -1;
-    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
-        !claim_directory (directory, &state, error) || !lock_directory (directory, &lock, error))
+    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error))
         return false;
-    remove_files (directory, false);
+    bool made = mkdir (directory, 0700) == 0, begun;
+    if (!made && errno != EEXIST)
+        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    ecfs_autofd lock = -1;
+    if (!lock_directory (directory, &lock, error) || !examine_directory (directory, &begun, error))
+        return false;
     guint n_marked = 0;
     if (fill_directory (directory, config, &n_marked, error))
         return true;
-    if (state == DIRECTORY_BEGUN) /* it may have marked more endpoints than this one came to: to be done again */
+    if (begun) /* it may have marked more endpoints than this one came to: to be done again */
         return false;
     for (guint i = 0; i < n_marked; i++)
         unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
     remove_files (directory, true);
-    if (state == DIRECTORY_MADE)
+    if (made)
         (void) rmdir (directory); /* the error is known already */
     return false;
 }

@@ -18,12 +18,19 @@
 
 #define SLEEP_US G_USEC_PER_SEC /* bounds one sleep; whatever is waited for ends by itself */
 
+/* Bytes that a copy of the first @keep takes at most: holes stay holes. */
+static uint64_t copied_bytes_locked (const EcfsStaged *self, uint64_t keep) ECFS_REQUIRES (self->table->lock)
+{
+    return MIN (keep, self->charged_bytes);
+}
+
 bool ecfs_staged_is_promised_locked (EcfsStagedTable *table, const EcfsStaged *self, uint64_t offset, uint64_t keep)
 {
     if (self->setting_apart)
         return true;
     return self->promised_generation != 0 && self->row_state == ECFS_STAGING_QUEUED && !self->unlinked &&
-           offset < self->promised_size && MIN (keep, self->size) <= ecfs_archive_config (table->archive)->rewrite_max;
+           offset < self->promised_size &&
+           copied_bytes_locked (self, keep) <= ecfs_archive_config (table->archive)->rewrite_max;
 }
 
 static bool is_publishing_locked (const EcfsStaged *self)
@@ -41,14 +48,10 @@ static void wait_until_published (EcfsStaged *self)
     ecfs_mutex_unlock (&table->lock);
 }
 
-/* The new file gets the first @keep bytes; the old one loses what was added behind the promised ones. */
-static bool part_files (EcfsStaged *self, int old_fd, int new_fd, uint64_t keep, GError **error)
+static bool copy_file (EcfsStaged *self, int new_fd, uint64_t keep, GError **error)
 {
-    ecfs_mutex_lock (&self->table->lock);
-    uint64_t promised_size = self->promised_size;
-    ecfs_mutex_unlock (&self->table->lock);
-    int result = ecfs_copy_bytes (old_fd, 0, new_fd, 0, keep);
-    if (result == 0 && (ftruncate (new_fd, (off_t) keep) != 0 || ftruncate (old_fd, (off_t) promised_size) != 0))
+    int result = ecfs_copy_bytes (ecfs_staged_fd (self), 0, new_fd, 0, keep);
+    if (result == 0 && ftruncate (new_fd, (off_t) keep) != 0)
         result = -errno;
     return result == 0 ||
            ecfs_fail_errno (error, -result, "staging/%s: cannot be copied before it is changed", self->name);
@@ -59,6 +62,17 @@ static bool rename_in (EcfsStaged *self, const char *from, const char *to, GErro
     int dir_fd = self->table->dir_fd;
     return renameat (dir_fd, from, dir_fd, to) == 0 ||
            ecfs_fail_errno (error, errno, "staging/%s: cannot be renamed to %s", from, to);
+}
+
+/* The old file, which nobody reads any more, loses what was added behind the promised bytes. Where that fails it is
+ * told by the row, after a crash. */
+static void cut_aside (EcfsStaged *self, int old_fd)
+{
+    ecfs_mutex_lock (&self->table->lock);
+    uint64_t promised_size = self->promised_size;
+    ecfs_mutex_unlock (&self->table->lock);
+    if (ftruncate (old_fd, (off_t) promised_size) != 0)
+        g_info ("staging/%s: %s", self->aside_name, g_strerror (errno));
 }
 
 /* The descriptor keeps its number: nobody who uses it notices. */
@@ -81,7 +95,7 @@ static void take_over (EcfsStaged *self, int fd, int64_t row, char *name, char *
     self->generation++; /* an attempt that reads the file may have seen both */
     self->size = keep;
     self->charged_bytes = 0;
-    ecfs_staged_charge_locked (table, self, keep);
+    ecfs_staged_charge_locked (table, self, MIN (keep, self->aside_bytes));
     ecfs_mutex_unlock (&table->lock);
 }
 
@@ -95,7 +109,7 @@ static bool make_files (EcfsStaged *self, const char *name, const char *aside, u
     ecfs_autofd fd = openat (table->dir_fd, copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "staging/%s", copy);
-    if (part_files (self, ecfs_staged_fd (self), fd, keep, error) && rename_in (self, self->name, aside, error)) {
+    if (copy_file (self, fd, keep, error) && rename_in (self, self->name, aside, error)) {
         if (rename_in (self, copy, name, error)) {
             *ret_fd = ecfs_steal_fd (&fd);
             return true;
@@ -115,8 +129,12 @@ static bool exchange (EcfsStaged *self, uint64_t keep, GError **error) ECFS_REQU
     g_autofree char *name = ecfs_staged_row_name (row, self->ino);
     g_autofree char *aside = ecfs_staged_aside_name (self->name);
     ecfs_autofd fd = -1;
-    if (make_files (self, name, aside, keep, &fd, error)) {
+    ecfs_autofd old_fd = fcntl (ecfs_staged_fd (self), F_DUPFD_CLOEXEC, 0);
+    if (old_fd < 0)
+        (void) !ecfs_fail_errno (error, errno, "staging/%s", self->name);
+    else if (make_files (self, name, aside, keep, &fd, error)) {
         take_over (self, fd, row, g_steal_pointer (&name), g_steal_pointer (&aside), keep);
+        cut_aside (self, old_fd);
         return true;
     }
     (void) ecfs_catalog_staging_remove (catalog, row, NULL); /* the next mount finds nothing for it */
@@ -130,7 +148,7 @@ bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GE
     ecfs_mutex_lock (&self->row_lock);
     ecfs_mutex_lock (&table->lock);
     bool needed = !is_publishing_locked (self) && ecfs_staged_is_promised_locked (table, self, offset, keep);
-    bool ok = !needed || ecfs_staged_check_room_locked (table, MIN (keep, self->size), error);
+    bool ok = !needed || ecfs_staged_check_room_locked (table, copied_bytes_locked (self, keep), error);
     self->setting_apart = needed && ok;
     while (self->setting_apart && self->n_changing > 0)
         (void) ecfs_cond_wait_until (&table->progress, &table->lock, ecfs_now_us () + SLEEP_US);

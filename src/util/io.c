@@ -158,7 +158,7 @@ static int write_new_file (int fd, const void *bytes, size_t size, mode_t mode)
 
 bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t mode, GError **error)
 {
-    g_autofree char *temporary = g_strconcat (path, ".XXXXXX", NULL);
+    g_autofree char *temporary = g_strconcat (path, ".new-XXXXXX", NULL);
     ecfs_autofd fd = g_mkstemp_full (temporary, O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "%s: cannot create a temporary file beside it", path);
