@@ -227,6 +227,18 @@ static bool under_way_locked (const EcfsWriter *self, uint64_t segment, bool lea
     return false;
 }
 
+/* Whether what is kept is kept for a stripe that is behind and keeps up. */
+static bool waits_locked (const EcfsWriter *self) ECFS_REQUIRES (self->lock)
+{
+    int64_t now_us = ecfs_now_us ();
+    for (guint i = 0; i < self->cached->len; i++) {
+        const EcfsSegment *segment = g_ptr_array_index (self->cached, i);
+        if (distance_locked (self, segment->index, now_us) != UINT64_MAX)
+            return true;
+    }
+    return false;
+}
+
 static void want_locked (EcfsWriter *self, uint64_t segment)
 {
     bool leading = segment == self->next_leading;
@@ -235,16 +247,17 @@ static void want_locked (EcfsWriter *self, uint64_t segment)
         return;
     if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
         return;
-    /* Nobody waits in the queue for memory that no stripe waits for. */
     EcfsTransfer *transfer = self->job->transfer;
     size_t bytes = ecfs_segment_bytes (&self->layout, self->n, segment);
-    bool awaited = current_locked (self, segment);
-    if (!awaited && !ecfs_transfer_try_acquire (transfer, bytes))
+    bool granted = ecfs_transfer_try_acquire (transfer, bytes);
+    /* In the queue for memory is only what a stripe waits for, and nothing for which others would lose what they need.
+     */
+    if (!granted && (!current_locked (self, segment) || (leading && waits_locked (self))))
         return;
     Encoding *encoding = g_new (Encoding, 1);
     *encoding = (Encoding){.writer = self, .segment = segment, .leading = leading};
     g_ptr_array_add (self->encodings, encoding);
-    if (!awaited || ecfs_transfer_acquire (transfer, bytes, run_encoding, encoding)) {
+    if (granted || ecfs_transfer_acquire (transfer, bytes, run_encoding, encoding)) {
         encoding->granted = true;
         ecfs_transfer_run (transfer, run_encoding, encoding);
     } else {
