@@ -15,6 +15,7 @@ typedef struct Sweep {
     atomic_bool ended;  /* its thread has nothing left to do */
     EcfsDeletion after; /* where it goes on; the thread's while running */
     bool goes_on;       /* else it begins with the first; likewise */
+    bool told;          /* that something cannot be removed, once; likewise */
 } Sweep;
 
 struct EcfsDeletions {
@@ -38,8 +39,18 @@ static void deletion_name (const EcfsDeletion *deletion, char name[ECFS_STRIPE_N
     ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
 }
 
+/* An endpoint that is down says so itself. */
+static void tell_stuck (Sweep *self, const char *what, const GError *error)
+{
+    if (self->told || !is_up (self->endpoint))
+        g_info ("%s cannot be deleted yet: %s", what, error->message);
+    else
+        g_warning ("%s cannot be deleted and takes room there until it can: %s", what, error->message);
+    self->told = self->told || is_up (self->endpoint);
+}
+
 /* Uploads that came to nothing may have left the beginning of a stripe under a temporary name. */
-static bool remove_unfinished (const EcfsArchiveEndpoint *endpoint, const GArray *due)
+static bool remove_unfinished (Sweep *self, const GArray *due)
 {
     char names[DELETIONS_AT_ONCE][ECFS_STRIPE_NAME_SIZE];
     const char *pointers[DELETIONS_AT_ONCE];
@@ -53,23 +64,23 @@ static bool remove_unfinished (const EcfsArchiveEndpoint *endpoint, const GArray
         pointers[n_names] = names[n_names];
         n_names++;
     }
-    if (n_names == 0 || ecfs_endpoint_remove_unfinished_wait (endpoint->endpoint, pointers, n_names, &error))
+    if (n_names == 0 || ecfs_endpoint_remove_unfinished_wait (self->endpoint->endpoint, pointers, n_names, &error))
         return true;
-    g_info ("removing unfinished uploads has to wait: %s", error->message);
+    tell_stuck (self, "what unfinished uploads left", error);
     return false;
 }
 
-static bool delete_stripe (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsDeletion *deletion)
+static bool delete_stripe (Sweep *self, const EcfsDeletion *deletion)
 {
     g_autoptr (GError) error = NULL;
     char name[ECFS_STRIPE_NAME_SIZE];
     deletion_name (deletion, name);
-    if (!ecfs_endpoint_remove_wait (endpoint->endpoint, name, &error) && error->code != ENOENT) {
-        g_info ("deleting %s has to wait: %s", name, error->message);
+    if (!ecfs_endpoint_remove_wait (self->endpoint->endpoint, name, &error) && error->code != ENOENT) {
+        tell_stuck (self, name, error);
         return false;
     }
     g_clear_error (&error);
-    if (!ecfs_catalog_deletion_done (archive->catalog, deletion->id, &error)) {
+    if (!ecfs_catalog_deletion_done (self->archive->catalog, deletion->id, &error)) {
         g_warning ("%s", error->message);
         return false;
     }
@@ -105,14 +116,16 @@ static bool delete_batch (Sweep *self, const GArray *due)
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
-    if (!remove_unfinished (self->endpoint, due))
+    bool clean = remove_unfinished (self, due);
+    if (!clean && !is_up (self->endpoint))
         return false;
     for (guint i = 0; i < due->len; i++) {
         if (atomic_load (&archive->stopping))
             return false;
         self->after = g_array_index (due, EcfsDeletion, i);
         self->goes_on = true;
-        if (!is_needed (archive, &self->after) && !delete_stripe (archive, self->endpoint, &self->after))
+        bool waits = is_needed (archive, &self->after) || (self->after.uncommitted && !clean);
+        if (!waits && !delete_stripe (self, &self->after))
             return false;
     }
     return true;
