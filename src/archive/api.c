@@ -222,9 +222,15 @@ static bool walk_directory (Walk *walk, const char *path, uint64_t ino, GError *
     for (unsigned i = 0; i < entries->len; i++) {
         const EcfsDirent *entry = g_ptr_array_index (entries, i);
         g_autofree char *below = g_build_filename (path, entry->name, NULL);
-        if (!tell (walk, below, entry->name, &entry->attr, error) ||
-            (walk->recursive && S_ISDIR (entry->attr.mode) && !walk_directory (walk, below, entry->attr.ino, error)))
+        GError *why = NULL;
+        if (tell (walk, below, entry->name, &entry->attr, &why) &&
+            (!walk->recursive || !S_ISDIR (entry->attr.mode) || walk_directory (walk, below, entry->attr.ino, &why)))
+            continue;
+        if (why->code != ENOENT) {
+            g_propagate_error (error, why);
             return false;
+        }
+        g_error_free (why); /* removed since it was listed */
     }
     return true;
 }

@@ -4,7 +4,8 @@
 #include "archive/places.h"
 #include "object/writer.h"
 
-#define TAGS_SHARE 1000 /* a stripe is larger than its packets by less than one in so many */
+#define FILL_ATTEMPTS 3
+#define TAGS_SHARE    1000 /* a stripe is larger than its packets by less than one in so many */
 
 /* One object of an attempt. */
 typedef struct Part {
@@ -474,7 +475,8 @@ static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, c
     return stripes;
 }
 
-/* Stores the stripes that an object lacks in @codec, as far as there are places; NULL on errors only. */
+/* Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
+ * on errors only. */
 static GArray *store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
 {
     unsigned n_wanted = 0;
@@ -490,6 +492,8 @@ static GArray *store_missing (Attempt *self, Part *part, const EcfsCodec *codec,
     g_autoptr (GArray) stripes = intended_stripes (self, targets);
     if (stripes->len < n_wanted)
         note_unusable (self);
+    if (stripes->len < n_wanted && self->commit.object != 0)
+        g_array_set_size (stripes, 0);
     if (stripes->len == 0)
         return g_steal_pointer (&stripes);
     EcfsWriterResult result;
@@ -518,7 +522,7 @@ static bool fail_missing (const Attempt *self, GError **error)
     return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
 }
 
-static bool fill_up (Attempt *self, GError **error)
+static bool fill_objects (Attempt *self, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
     if (extents == NULL)
@@ -528,18 +532,60 @@ static bool fill_up (Attempt *self, GError **error)
         if (part == NULL || !fill_object (self, part, error))
             return false;
     }
+    return true;
+}
+
+/* An object that is another meanwhile may have been recoded; then the others still need what they lack. */
+static bool fill_up (Attempt *self, GError **error)
+{
+    for (unsigned attempt = 1;; attempt++) {
+        g_autoptr (GError) why = NULL;
+        if (fill_objects (self, &why))
+            break;
+        if ((why->code != ESTALE && why->code != ENOENT) || attempt == FILL_ATTEMPTS) {
+            g_propagate_error (error, g_steal_pointer (&why));
+            return false;
+        }
+    }
     if (self->missing != NULL)
         return fail_missing (self, error);
     self->outcome.full = true;
     return true;
 }
 
+static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe, GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    uint64_t size;
+    size_t position = self->places.position[stripe->index];
+    ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
+    const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : &self->archive->endpoints[position];
+    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        return ecfs_fail (error, EIO, "%s is on an endpoint that is given up", name);
+    return ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error) &&
+           (size == stripe->size || ecfs_fail (error, EIO, "endpoint %s: %s has not its size", endpoint->name, name));
+}
+
+/* What would go may be all that is left: whether what stays is really there. */
+static bool check_kept (const Attempt *self, const EcfsObjectRow *row, unsigned n, GError **error)
+{
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        if (stripe->index < n && !check_stripe (self, row, stripe, error))
+            return ecfs_prefix (error, "no stripe is dropped, for one that would stay is not there");
+    }
+    return true;
+}
+
 /* The stripes that both codes have stay; those behind the last of the new one go. */
-static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
+static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *before, const EcfsCodec *codec, GError **error)
 {
     self->backfill = true;
     g_autoptr (GArray) stripes = store_missing (self, part, codec, error);
     if (stripes == NULL || (self->missing != NULL && !fail_missing (self, error)))
+        return false;
+    unsigned n = ecfs_codec_n (codec);
+    if (n < ecfs_codec_n (before) && !check_kept (self, part->row, n, error))
         return false;
     return ecfs_catalog_set_object_code (self->archive->catalog, &part->row->uuid, part->row->code,
                                          ecfs_codec_identity (codec), stripes, part->intent, error);
@@ -582,7 +628,7 @@ static bool recode (Attempt *self, GError **error)
     const EcfsCodec *codec = before == NULL ? NULL : choose_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
-    return ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, codec, error)
+    return ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
                                                      : recode_anew (self, part, error);
 }
 

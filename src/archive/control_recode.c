@@ -96,8 +96,7 @@ static bool hear_line (Asking *self, const char *text, GError **error)
         hear_progress (self, line);
     else
         self->ended = true;
-    /* That files failed is known from each of them. */
-    if (!self->ended || good || self->tally.first != NULL)
+    if (!self->ended || good)
         return true;
     g_propagate_error (error, g_steal_pointer (&told));
     return false;

@@ -77,7 +77,8 @@ static bool is_gone (const GError *error)
     return g_error_matches (error, ECFS_ERROR, ENOENT);
 }
 
-/* The catalog needs some of the disk, whatever the staging area would take. */
+/* The catalog needs some of the disk, whatever the staging area would take. Asked with the space taken: of several at
+ * once, each sees what the others have. */
 static bool check_room (const Job *job, int fd, GError **error)
 {
     struct statvfs disk;
@@ -85,20 +86,20 @@ static bool check_room (const Job *job, int fd, GError **error)
     if (fstatvfs (fd, &disk) != 0)
         return true; /* who cannot tell says so when it is full */
     uint64_t free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
-    return (free_bytes > reserve && free_bytes - reserve >= job->size) ||
+    return free_bytes >= reserve ||
            ecfs_fail (error, ENOSPC,
-                      "the disk of %s/staging has %" PRIu64 " bytes left, of which %" PRIu64
-                      " are needed on the way and staging_reserve is %" PRIu64 ": make room there",
-                      job->recode->archive->directory, free_bytes, job->size, reserve);
+                      "with %" PRIu64 " bytes that are needed on the way the disk of %s/staging would have %" PRIu64
+                      " left, and staging_reserve is %" PRIu64 ": make room there",
+                      job->size, job->recode->archive->directory, free_bytes, reserve);
 }
 
 static bool fill_spool (Job *job, int fd, GError **error)
 {
-    if (!check_room (job, fd, error))
-        return false;
     int result = posix_fallocate (fd, 0, (off_t) job->size); /* else it is full only when most was read */
     if (result != 0 && result != EOPNOTSUPP && result != EINVAL)
         return ecfs_fail_errno (error, result, "%" PRIu64 " bytes in the staging area", job->size);
+    if (!check_room (job, fd, error))
+        return false;
     EcfsContent *content = ecfs_content_open_object (job->recode->archive, job->object, error);
     bool good = content != NULL && copy_content (job, content, fd, error);
     if (content == NULL && is_gone (*error))
@@ -269,7 +270,10 @@ static void begin_file (void *user, const EcfsEntry *entry)
     self->tally.progress.n_found++;
     File *file = g_new (File, 1);
     *file = (File){.n_refs = 1, .ino = entry->inode, .path = g_strdup (entry->path), .size = entry->size};
-    if (entry->staged)
+    bool staged = true;
+    if (!ecfs_catalog_is_staged (self->archive->catalog, entry->inode, &staged, &file->error))
+        ; /* told with the file */
+    else if (staged)
         file->error = g_error_new_literal (ECFS_ERROR, EBUSY, "what was written to it is not stored yet; left alone");
     else
         (void) begin_objects (self, file, &file->error); /* told with the file */

@@ -388,6 +388,8 @@ bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingSt
 bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error);
 /** All rows, oldest first; GPtrArray of EcfsStagingRow with free function. */
 GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
+/** Whether content of the inode is staged that is not stored. */
+bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, GError **error);
 
 /* Deletions */
 

@@ -28,6 +28,13 @@ bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_sta
     return CHANGE (self, error, add (self, ino, ret_staging, error));
 }
 
+bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, GError **error)
+{
+    int found = READ (self, ecfs_staging_unstored (self, ino, error));
+    *ret_staged = found > 0;
+    return found >= 0;
+}
+
 int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     int64_t one;
