@@ -19,7 +19,7 @@
 #define SLEEP_US G_USEC_PER_SEC /* bounds one sleep; whatever is waited for ends by itself */
 
 /* Bytes that a copy of the first @keep takes at most: holes stay holes. */
-static uint64_t copied_bytes_locked (const EcfsStaged *self, uint64_t keep) ECFS_REQUIRES (self->table->lock)
+static uint64_t copied_bytes_locked (const EcfsStaged *self, uint64_t keep)
 {
     return MIN (keep, self->charged_bytes);
 }
