@@ -18,10 +18,22 @@ static bool is_full (int code)
     return code == ENOSPC || code == EDQUOT;
 }
 
-/* Whether the failure of a write says something about the endpoint, and not about a line or a file. */
+/* Whether the failure of a write says something about the endpoint, and not about a line, a file or this machine. */
 static bool tells (int code)
 {
-    return code != ECANCELED && code != ENOTCONN && code != ETIMEDOUT && code != EEXIST && code != EINVAL;
+    switch (code) {
+    case ECANCELED:
+    case ENOTCONN:
+    case ETIMEDOUT:
+    case EEXIST:
+    case EINVAL:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+        return false;
+    default:
+        return true;
+    }
 }
 
 static bool figures_decide_locked (const EcfsEndpoint *self) ECFS_REQUIRES (self->lock)

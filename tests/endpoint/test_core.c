@@ -376,6 +376,18 @@ static void test_bad_disk (void)
     check_refusal (endpoint, false, false);
 }
 
+/* What this program or its machine lacks is not the endpoint's. */
+static void test_own_limits (void)
+{
+    static const int codes[] = {EMFILE, ENFILE, ENOMEM};
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
+        set_store (codes[i], 100000000);
+        g_assert_cmpint (try_write (endpoint, 1000), ==, codes[i]);
+        check_refusal (endpoint, false, false);
+    }
+}
+
 static void test_broken (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
@@ -506,6 +518,7 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/core/full-against-its-own-figures-is-as-with-a-quota", GINT_TO_POINTER (ENOSPC),
                           test_quota);
     g_test_add_func ("/core/a-bad-disk-refuses-until-a-write-succeeds", test_bad_disk);
+    g_test_add_func ("/core/own-limits-say-nothing-about-an-endpoint", test_own_limits);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
