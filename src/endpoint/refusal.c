@@ -92,7 +92,7 @@ void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request,
     Refusal *refusal = &self->refusal;
     if (error == NULL) {
         /* A small file that fits says nothing about what did not. */
-        if (request->pulled + MARGIN_BYTES >= refusal->needs_bytes)
+        if (!is_full (refusal->code) || request->pulled + MARGIN_BYTES >= refusal->needs_bytes)
             end_locked (self);
         return;
     }
@@ -117,7 +117,9 @@ bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes)
     ecfs_mutex_lock (&self->lock);
     uint64_t free_bytes = ecfs_core_free_locked (self);
     bool fits = !self->space.told || free_bytes >= bytes + MARGIN_BYTES;
-    if (!fits && (self->refusal.code == 0 || self->refusal.needs_bytes < bytes))
+    if (!fits && figures_decide_locked (self))
+        self->refusal.needs_bytes = MAX (self->refusal.needs_bytes, bytes + MARGIN_BYTES);
+    else if (!fits && self->refusal.code == 0)
         begin_locked (self, ENOSPC,
                       g_strdup_printf ("endpoint %s: %" PRIu64 " bytes do not fit into the %" PRIu64 " that are left",
                                        self->name, bytes, free_bytes),

@@ -376,6 +376,22 @@ static void test_bad_disk (void)
     check_refusal (endpoint, false, false);
 }
 
+/* It is not about space, whatever figures say meanwhile. */
+static void test_bad_disk_with_figures (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    set_store (EACCES, 10000000);
+    ask_space (endpoint);
+    g_assert_cmpint (try_write (endpoint, 1000000), ==, EACCES);
+    g_assert_false (ecfs_endpoint_has_room (endpoint, 100000000));
+    check_refusal (endpoint, true, false);
+    set_store (0, 1000000000);
+    ask_space (endpoint);
+    check_refusal (endpoint, true, false);
+    g_assert_cmpint (try_write (endpoint, 1), ==, 0); /* the smallest is enough */
+    check_refusal (endpoint, false, false);
+}
+
 /* What this program or its machine lacks is not the endpoint's. */
 static void test_own_limits (void)
 {
@@ -518,6 +534,7 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/core/full-against-its-own-figures-is-as-with-a-quota", GINT_TO_POINTER (ENOSPC),
                           test_quota);
     g_test_add_func ("/core/a-bad-disk-refuses-until-a-write-succeeds", test_bad_disk);
+    g_test_add_func ("/core/a-bad-disk-is-not-mended-by-figures-of-space", test_bad_disk_with_figures);
     g_test_add_func ("/core/own-limits-say-nothing-about-an-endpoint", test_own_limits);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
