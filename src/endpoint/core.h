@@ -93,8 +93,10 @@ typedef struct Refusal {
     int code; /* 0: none, it takes what it is given */
     char *text;
     bool hidden;                /* no space figure tells when that is over */
+    bool doubted;               /* the last figure that said there is room was wrong: so is the next that does */
+    int64_t failed_us;          /* only figures that were asked for later know of it; 0: no write failed */
     int64_t pause_us, retry_us; /* until it is tried again, where no figure decides */
-    int64_t ended_us;           /* when it was last over; 0: never */
+    int64_t roomy_us;           /* when a figure contradicted the failure before; 0: none did */
     uint64_t needs_bytes;       /* what it refused, and a little */
 } Refusal;
 
@@ -186,8 +188,9 @@ bool ecfs_core_full_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** A write ended; @error NULL: it is stored. */
 void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request, const GError *error)
     ECFS_REQUIRES (self->lock);
-/** It told a new figure of its space. */
-void ecfs_core_note_space_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+/** What it told of its space, answering @request. */
+void ecfs_core_note_space_locked (EcfsEndpoint *self, const EcfsStream *request, const EcfsEndpointSpace *space)
+    ECFS_REQUIRES (self->lock);
 
 /* silence.c */
 void ecfs_silences_note (Silences *self, int64_t silence_us);

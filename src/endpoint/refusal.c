@@ -3,7 +3,9 @@
  * it ends.
  *
  * Where an endpoint gives figures of its space, these decide for each file whether it fits, and being full is what is
- * told of it, from the first that does not fit until that would fit. Otherwise it is tried again after a while.
+ * told of it, from the first that does not fit until that would fit. A figure that was asked for before a write failed
+ * knows nothing of that; one that says afterwards that there is room is believed once. Otherwise, and where it is not
+ * about space, it is tried again after a while.
  */
 #include "endpoint/core.h"
 
@@ -62,7 +64,7 @@ static void end_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
         return;
     g_message ("endpoint %s %s again", self->name, ecfs_core_full_locked (self) ? "has room" : "takes stripes");
     g_clear_pointer (&self->refusal.text, g_free);
-    self->refusal = (Refusal){.code = 0, .ended_us = ecfs_now_us ()};
+    self->refusal = (Refusal){.code = 0, .roomy_us = self->refusal.roomy_us};
 }
 
 /* @text is taken. */
@@ -98,18 +100,39 @@ void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request,
     }
     if (!tells (error->code))
         return;
-    /* Quotas and inodes are in no figure: so is what fails again although there was room just now. */
-    bool again = refusal->ended_us != 0 && ecfs_now_us () - refusal->ended_us < RETRY_MAX_US;
-    refusal->hidden = is_full (error->code) && (refusal->hidden || again || error->code == EDQUOT);
+    int64_t now_us = ecfs_now_us ();
+    refusal->hidden = error->code == EDQUOT || (error->code == ENOSPC && refusal->hidden);
+    refusal->doubted =
+        refusal->roomy_us != 0 && refusal->roomy_us <= request->taken_us && now_us - refusal->roomy_us < RETRY_MAX_US;
+    refusal->failed_us = now_us;
     if (error->code == ENOSPC && self->space.told)
         self->space.free_bytes = 0; /* the next figure will tell */
     begin_locked (self, error->code, g_strdup (error->message), MAX (request->source.size, request->pulled));
 }
 
-void ecfs_core_note_space_locked (EcfsEndpoint *self)
+/* Quotas and inodes are in no figure: so is what fails again where figures say that there is room, before and after. */
+static void weigh_figure_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
 {
-    if (figures_decide_locked (self) && self->space.free_bytes >= self->refusal.needs_bytes)
+    Refusal *refusal = &self->refusal;
+    if (self->space.free_bytes < refusal->needs_bytes) {
+        refusal->hidden = refusal->doubted = false;
+    } else if (refusal->doubted) {
+        refusal->hidden = true;
+    } else if (!refusal->hidden) {
+        refusal->roomy_us = refusal->failed_us != 0 ? ecfs_now_us () : 0;
         end_locked (self);
+    }
+}
+
+void ecfs_core_note_space_locked (EcfsEndpoint *self, const EcfsStream *request, const EcfsEndpointSpace *space)
+{
+    bool full = self->refusal.code == ENOSPC;
+    if (full && space->told && request->taken_us < self->refusal.failed_us)
+        return;
+    self->space = *space;
+    self->space_written = request->written_before;
+    if (full && space->told)
+        weigh_figure_locked (self);
 }
 
 bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes)

@@ -323,9 +323,7 @@ static void note_space (EcfsStream *request, const EcfsEndpointSpace *space)
 {
     EcfsEndpoint *self = request->endpoint;
     ecfs_mutex_lock (&self->lock);
-    self->space = *space;
-    self->space_written = request->written_before;
-    ecfs_core_note_space_locked (self);
+    ecfs_core_note_space_locked (self, request, space);
     ecfs_mutex_unlock (&self->lock);
 }
 

@@ -18,6 +18,7 @@ static struct {
     int64_t connected_us[64];
     int write_code; /* writes fail with it; 0: they succeed */
     uint64_t free_bytes;
+    bool hold_space; /* space requests are stuck */
 } script;
 
 static void *new_config (const EcfsEndpointSpec *spec, GError **error)
@@ -56,6 +57,14 @@ static void be_stuck (void)
     ecfs_mutex_unlock (&script.lock);
 }
 
+static bool is_stuck (const EcfsStream *request)
+{
+    ecfs_mutex_lock (&script.lock);
+    bool hold = request->kind == ECFS_REQUEST_SPACE && script.hold_space;
+    ecfs_mutex_unlock (&script.lock);
+    return hold || g_strcmp0 (request->name, "stuck") == 0;
+}
+
 static void end_request (EcfsStream *request)
 {
     ecfs_mutex_lock (&script.lock);
@@ -87,7 +96,7 @@ static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
         if (g_strcmp0 (request->name, "break") == 0)
             return ecfs_fail (error, ECONNRESET, "broken on demand");
         ecfs_slot_owed (slot, ECFS_OWES_ANSWER);
-        if (g_strcmp0 (request->name, "stuck") == 0) {
+        if (is_stuck (request)) {
             be_stuck ();
             if (!ecfs_slot_check (slot, error))
                 return false;
@@ -102,7 +111,7 @@ static EcfsEndpoint *start (const char *options)
 {
     static const EcfsMarker nothing;
     ecfs_mutex_lock (&script.lock);
-    script.refuse = script.released = false;
+    script.refuse = script.released = script.hold_space = false;
     script.refuse_from = script.n_connects = script.n_stuck = 0;
     ecfs_mutex_unlock (&script.lock);
     g_autofree char *text = g_strconcat ("x=scripted://x/", options, NULL);
@@ -344,14 +353,70 @@ static void test_filled_by_others (void)
     g_assert_true (ecfs_endpoint_has_room (endpoint, 1000));
 }
 
+static void be_full (EcfsEndpoint *endpoint, uint64_t says)
+{
+    set_store (ENOSPC, says);
+    g_assert_cmpint (try_write (endpoint, 1000), ==, ENOSPC);
+    check_refusal (endpoint, false, true);
+}
+
+/* A disk that fills up right after there was room again is no quota. */
+static void test_filled_again (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
+    set_store (0, 100000000);
+    ask_space (endpoint);
+    be_full (endpoint, 100000000);
+    ask_space (endpoint); /* as it says it has room, it is tried again at once */
+    check_refusal (endpoint, false, false);
+    be_full (endpoint, 0);
+    ask_space (endpoint);
+    check_refusal (endpoint, false, true);
+    set_store (0, 100000000);
+    ask_space (endpoint);
+    check_refusal (endpoint, false, false);
+}
+
+static void note_done (void *user, uint64_t value, const GError *error)
+{
+    (void) value;
+    g_assert_no_error (error);
+    ecfs_mutex_lock (&script.lock);
+    ++*(unsigned *) user;
+    ecfs_cond_broadcast (&script.cond);
+    ecfs_mutex_unlock (&script.lock);
+}
+
+/* What was asked for before it was full does not end that. */
+static void test_old_figure (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2,stall_timeout=60s");
+    unsigned n_done = 0;
+    set_store (0, 100000000);
+    ask_space (endpoint);
+    set_bool (&script.hold_space, true);
+    ecfs_endpoint_space (endpoint, note_done, &n_done);
+    wait_count (&script.n_stuck, 1);
+    be_full (endpoint, 100000000);
+    set_bool (&script.hold_space, false);
+    set_bool (&script.released, true);
+    wait_count (&n_done, 1);
+    check_refusal (endpoint, false, true);
+    g_assert_false (ecfs_endpoint_has_room (endpoint, 1));
+    ask_space (endpoint);
+    check_refusal (endpoint, false, false);
+    g_assert_true (ecfs_endpoint_has_room (endpoint, 1));
+}
+
 /* Figures that say there is room say nothing then. */
 static void test_quota (gconstpointer code)
 {
     g_autoptr (EcfsEndpoint) endpoint = start ("");
     set_store (GPOINTER_TO_INT (code), 100000000);
+    ask_space (endpoint);
     for (unsigned i = 0; i < 2; i++) {
-        ask_space (endpoint);
         g_assert_cmpint (try_write (endpoint, 1000), ==, GPOINTER_TO_INT (code));
+        ask_space (endpoint);
     }
     check_refusal (endpoint, true, true);
     ask_space (endpoint);
@@ -533,6 +598,8 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/core/full-by-quota-is-tried-again-after-a-while", GINT_TO_POINTER (EDQUOT), test_quota);
     g_test_add_data_func ("/core/full-against-its-own-figures-is-as-with-a-quota", GINT_TO_POINTER (ENOSPC),
                           test_quota);
+    g_test_add_func ("/core/full-again-after-there-was-room-is-no-quota", test_filled_again);
+    g_test_add_func ("/core/is-full-whatever-it-was-asked-before", test_old_figure);
     g_test_add_func ("/core/a-bad-disk-refuses-until-a-write-succeeds", test_bad_disk);
     g_test_add_func ("/core/a-bad-disk-is-not-mended-by-figures-of-space", test_bad_disk_with_figures);
     g_test_add_func ("/core/own-limits-say-nothing-about-an-endpoint", test_own_limits);
