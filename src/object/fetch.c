@@ -3,6 +3,8 @@
 #include "util/bytes.h"
 #include "util/error.h"
 
+#include <string.h>
+
 #define MAX_ATTEMPTS 4
 #define AT_ONCE      2       /* attempts without a pause */
 #define LONG_DOWN_US 3000000 /* nobody waits for an endpoint that has been down for longer */
@@ -20,7 +22,7 @@ size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole,
     return (size_t) slot * n_slots;
 }
 
-Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
+static Fetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t block_lo, uint32_t block_hi)
 {
     const EcfsLayout *layout = &reader->params.layout;
     Fetch *self = g_new0 (Fetch, 1);
@@ -29,13 +31,9 @@ Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_
     self->segment = segment;
     self->block_lo = block_lo;
     self->block_hi = block_hi;
-    self->whole = packet < 0;
     self->slot_bytes = (size_t) (ecfs_layout_block_offset (layout, segment, block_hi) -
                                  ecfs_layout_block_offset (layout, segment, block_lo));
-    self->granted_bytes = ecfs_fetch_bytes (reader, segment, self->whole, block_lo, block_hi);
     self->wanted = g_new0 (bool, reader->n);
-    for (unsigned i = 0; i < layout->k; i++)
-        self->wanted[i] = self->whole || (int) i == packet;
     self->slots = g_new0 (Slot, reader->n);
     for (unsigned i = 0; i < reader->n; i++) {
         self->slots[i].fetch = self;
@@ -46,6 +44,25 @@ Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_
     self->waiting = g_ptr_array_new ();
     self->failures = g_string_new (NULL);
     self->used_us = ecfs_now_us ();
+    return self;
+}
+
+Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
+{
+    Fetch *self = fetch_new (reader, segment, block_lo, block_hi);
+    self->whole = packet < 0;
+    self->granted_bytes = ecfs_fetch_bytes (reader, segment, self->whole, block_lo, block_hi);
+    for (unsigned i = 0; i < reader->params.layout.k; i++)
+        self->wanted[i] = self->whole || (int) i == packet;
+    return self;
+}
+
+Fetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const bool *wanted)
+{
+    Fetch *self = fetch_new (reader, segment, 0, ecfs_layout_n_blocks (&reader->params.layout, segment));
+    self->patient = true;
+    self->granted_bytes = ecfs_reader_rebuild_bytes (reader, segment);
+    memcpy (self->wanted, wanted, reader->n * sizeof *wanted);
     return self;
 }
 
@@ -272,10 +289,10 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
     for (unsigned i = 0; i < reader->n; i++) {
         const LaneHealth *health = &reader->lanes[i];
         const Slot *slot = &self->slots[i];
-        EcfsEndpoint *endpoint = reader->stripes[i].endpoint;
-        bool silent = health->stalled || health->suspect;
+        EcfsEndpoint *endpoint = self->patient ? NULL : reader->stripes[i].endpoint;
+        bool silent = !self->patient && (health->stalled || health->suspect);
         lanes[i] =
-            (EcfsLane){.stored = endpoint != NULL,
+            (EcfsLane){.stored = reader->stripes[i].endpoint != NULL,
                        .arrived = slot->arrived,
                        .asked = slot->asked,
                        .late = slot->asked && silent,
@@ -403,9 +420,10 @@ static void slot_done (void *user, const GError *given)
     ecfs_mutex_is_held (&fetch->reader->lock);
     ecfs_mutex_is_held (&slot->fetch->reader->lock);
     slot->asked = false;
-    if (error == NULL)
+    if (error == NULL) {
         slot->arrived = fetch->state == FETCH_RUNNING || slot->arrived;
-    else
+        reader->received_bytes += fetch->slot_bytes;
+    } else
         slot_failed_locked (slot, error);
     bool trouble = tell_trouble_locked (reader, index, error);
     ecfs_fetch_schedule_locked (fetch, finished);

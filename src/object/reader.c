@@ -226,6 +226,11 @@ static void request_part (const Request *request, const Fetch *fetch, uint32_t *
 
 static void answer (Request *request)
 {
+    if (request->rebuilt != NULL) {
+        const Fetch *fetch = g_ptr_array_index (request->fetches, 0);
+        request->rebuilt (request->user, fetch->out, request->error);
+        return;
+    }
     if (request->error != NULL) {
         request->done (request->user, NULL, 0, request->error);
         return;
@@ -282,13 +287,28 @@ static Fetch *covering_locked (const EcfsReader *self, uint64_t segment, int pac
     return NULL;
 }
 
+static void list_locked (EcfsReader *self, Fetch *fetch) ECFS_REQUIRES (self->lock)
+{
+    fetch->listed = true;
+    g_ptr_array_add (self->fetches, fetch);
+}
+
 static Fetch *list_new_locked (EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
     ECFS_REQUIRES (self->lock)
 {
     Fetch *fetch = ecfs_fetch_new (self, segment, packet, block_lo, block_hi);
-    fetch->listed = true;
-    g_ptr_array_add (self->fetches, fetch);
+    list_locked (self, fetch);
     return fetch;
+}
+
+static void wait_for_locked (Request *request, Fetch *fetch) ECFS_REQUIRES (fetch->reader->lock)
+{
+    ecfs_fetch_ref_locked (fetch);
+    g_ptr_array_add (request->fetches, fetch);
+    if (fetch->state != FETCH_READY) {
+        g_ptr_array_add (fetch->waiting, request);
+        request->n_waiting++;
+    }
 }
 
 /* Makes the request use a fetch that covers the blocks; a new one takes its part of the grant and goes to @begin. */
@@ -304,12 +324,7 @@ static void use_locked (Request *request, uint64_t segment, int packet, uint32_t
         g_ptr_array_add (begin, fetch);
     }
     ecfs_mutex_is_held (&fetch->reader->lock);
-    ecfs_fetch_ref_locked (fetch);
-    g_ptr_array_add (request->fetches, fetch);
-    if (fetch->state != FETCH_READY) {
-        g_ptr_array_add (fetch->waiting, request);
-        request->n_waiting++;
-    }
+    wait_for_locked (request, fetch);
 }
 
 /* Called with what one fetch is to cover; packet -1 is the whole segment. */
@@ -491,15 +506,21 @@ static bool acquire_locked (Request *request) ECFS_REQUIRES (request->reader->lo
     return ecfs_transfer_acquire (transfer, need.all_bytes, request_granted, request);
 }
 
-void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
+static Request *request_new (EcfsReader *self, void *user)
 {
     Request *request = g_new0 (Request, 1);
     request->reader = ecfs_reader_ref_priv (self);
+    request->user = user;
+    request->fetches = g_ptr_array_new ();
+    return request;
+}
+
+void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
+{
+    Request *request = request_new (self, user);
     request->offset = offset;
     request->size = size;
     request->done = done;
-    request->user = user;
-    request->fetches = g_ptr_array_new ();
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&self->lock);
     ecfs_mutex_is_held (&request->reader->lock);
@@ -508,4 +529,32 @@ void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReade
         serve_locked (request, finished);
     ecfs_mutex_unlock (&self->lock);
     ecfs_requests_finish (finished);
+}
+
+size_t ecfs_reader_rebuild_bytes (const EcfsReader *self, uint64_t segment)
+{
+    return ecfs_fetch_bytes (self, segment, true, 0, ecfs_layout_n_blocks (&self->params.layout, segment));
+}
+
+void ecfs_reader_rebuild (EcfsReader *self, uint64_t segment, const bool *wanted, EcfsReaderRebuilt done, void *user)
+{
+    Request *request = request_new (self, user);
+    request->rebuilt = done;
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    Fetch *fetch = ecfs_fetch_new_rebuild (self, segment, wanted);
+    list_locked (self, fetch);
+    ecfs_mutex_is_held (&fetch->reader->lock);
+    wait_for_locked (request, fetch);
+    begin_locked (fetch, finished);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_requests_finish (finished);
+}
+
+uint64_t ecfs_reader_received_bytes (EcfsReader *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    uint64_t bytes = self->received_bytes;
+    ecfs_mutex_unlock (&self->lock);
+    return bytes;
 }

@@ -48,4 +48,24 @@ typedef void (*EcfsReaderDone) (void *user, const struct iovec *iov, int n_iov, 
 /** Reads content bytes [offset, offset + size), which must lie within the object. */
 void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user);
 
+/**
+ * Called once per ecfs_reader_rebuild (), from any thread, possibly before that returned; must not block. @packets: n
+ * pointers, valid for the wanted stripes and lent for the call: check blocks with room for their tags, which are not
+ * there. Errors as EcfsReaderDone.
+ */
+typedef void (*EcfsReaderRebuilt) (void *user, uint8_t *const *packets, const GError *error);
+
+/** Memory that rebuilding a segment takes. */
+size_t ecfs_reader_rebuild_bytes (const EcfsReader *self, uint64_t segment);
+
+/**
+ * Gives a segment's packets of the stripes @wanted (n flags), data and parity: each as it is stored where it can be
+ * read, else from as few other packets as its code takes; nothing is read twice to save time. Takes over a grant of
+ * ecfs_reader_rebuild_bytes ().
+ */
+void ecfs_reader_rebuild (EcfsReader *self, uint64_t segment, const bool *wanted, EcfsReaderRebuilt done, void *user);
+
+/** Bytes of the packets that were received until now. */
+uint64_t ecfs_reader_received_bytes (EcfsReader *self);
+
 #endif

@@ -50,6 +50,7 @@ struct Fetch {
     uint32_t block_lo;   /* immutable */
     uint32_t block_hi;   /* immutable */
     bool whole;          /* all packets, all blocks; immutable */
+    bool patient;        /* traffic counts, not time: nothing is asked for because something else is late; immutable */
     bool listed;         /* on the reader's list */
     FetchState state;
     size_t slot_bytes;    /* immutable */
@@ -70,8 +71,9 @@ typedef struct Request {
     uint64_t offset;
     size_t size;
     bool sequential;
-    size_t granted_bytes; /* memory that no fetch has taken over yet */
-    EcfsReaderDone done;
+    size_t granted_bytes;      /* memory that no fetch has taken over yet */
+    EcfsReaderDone done;       /* or */
+    EcfsReaderRebuilt rebuilt; /* for packets, from one fetch */
     void *user;
     unsigned n_waiting; /* fetches; guarded by reader lock */
     GPtrArray *fetches; /* references */
@@ -104,6 +106,7 @@ struct EcfsReader {
     uint64_t run_from;    /* where reading jumped to last; guarded by lock */
     uint64_t run_bytes;   /* read since then; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
+    uint64_t received_bytes; /* in slots that arrived; guarded by lock */
 };
 
 EcfsReader *ecfs_reader_ref_priv (EcfsReader *self);
@@ -111,6 +114,9 @@ void ecfs_reader_unref_priv (EcfsReader *self);
 
 /* A running fetch with one reference for the list; takes over a grant of ecfs_fetch_bytes (). Nothing is asked yet. */
 Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi);
+/* The same for the packets of the stripes @wanted (n flags), whole; takes over a grant of ecfs_reader_rebuild_bytes ().
+ */
+Fetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const bool *wanted);
 size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole, uint32_t block_lo, uint32_t block_hi);
 
 /* Looks at all lanes again, asks what the scheduler says; requests that are complete go to @finished. */

@@ -100,6 +100,23 @@ bool ecfs_segment_load (EcfsSegment *self, const EcfsLayout *layout, int fd, con
     return true;
 }
 
+static void put_tag (EcfsSegment *self, const EcfsLayout *layout, const EcfsUuid *object, unsigned packet,
+                     uint32_t block)
+{
+    uint32_t bytes = ecfs_layout_block_bytes (layout, self->index, block);
+    uint64_t number = ecfs_layout_block_number (layout, self->index, block);
+    uint8_t *at = ecfs_segment_block (self, packet, block);
+    ecfs_put_le (at + bytes, ecfs_tag (object, (uint16_t) packet, number, at, bytes), ECFS_TAG_BYTES);
+}
+
+void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsUuid *object, unsigned packet,
+                              const uint8_t *bytes)
+{
+    memcpy (ecfs_segment_packet (self, packet), bytes, self->stored_bytes);
+    for (uint32_t block = 0; block < self->n_blocks; block++)
+        put_tag (self, layout, object, packet, block);
+}
+
 void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsUuid *object)
 {
     unsigned n = ecfs_codec_n (codec);
@@ -114,10 +131,7 @@ void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const Ecf
                 parity[i - layout->k] = ecfs_segment_block (self, i, block);
         }
         ecfs_codec_encode (codec, data, parity, bytes);
-        uint64_t number = ecfs_layout_block_number (layout, self->index, block);
-        for (unsigned i = 0; i < n; i++) {
-            uint8_t *at = ecfs_segment_block (self, i, block);
-            ecfs_put_le (at + bytes, ecfs_tag (object, (uint16_t) i, number, at, bytes), ECFS_TAG_BYTES);
-        }
+        for (unsigned i = 0; i < n; i++)
+            put_tag (self, layout, object, i, block);
     }
 }

@@ -47,6 +47,10 @@ static inline uint8_t *ecfs_segment_block (const EcfsSegment *self, unsigned pac
  */
 bool ecfs_segment_load (EcfsSegment *self, const EcfsLayout *layout, int fd, const GArray *ranges, GError **error);
 
+/** Takes a packet as ecfs_reader_rebuild () gives it, and computes its tags. */
+void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsUuid *object, unsigned packet,
+                              const uint8_t *bytes);
+
 /** Computes parity and all tags. */
 void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsUuid *object);
 

@@ -46,6 +46,8 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
     self->lanes = g_new0 (EcfsWriterLane *, self->n);
     self->began_us = ecfs_now_us ();
     self->beginning = true;
+    if (job->packets != NULL)
+        memcpy (self->object_digest, job->expected_digest, sizeof self->object_digest);
     ecfs_writer_window_init (self);
     return self;
 }

@@ -23,7 +23,7 @@
 #include "codec/codec.h"
 #include "endpoint/endpoint.h"
 #include "object/format.h"
-#include "object/transfer.h"
+#include "object/segment.h"
 
 #include <stdatomic.h>
 
@@ -31,6 +31,16 @@ typedef struct EcfsWriterTarget {
     EcfsEndpoint *endpoint; /* NULL: this stripe is not wanted, or has no endpoint */
     uint64_t instance;
 } EcfsWriterTarget;
+
+/* Where packets come from that are not encoded from content: stripes that are rebuilt from others. */
+typedef struct EcfsPacketSource {
+    /* Memory that loading takes beside the segment: granted with that, and taken over by `load`. */
+    size_t (*bytes) (void *user, uint64_t segment);
+    /* Fills those packets of a segment that are wanted, with their tags; then calls done once, from any thread. Must
+     * not block. */
+    void (*load) (void *user, EcfsSegment *segment, void (*done) (void *data, const GError *error), void *data);
+    void *user;
+} EcfsPacketSource;
 
 /* All pointers are borrowed until ecfs_writer_run () returns. */
 typedef struct EcfsWriterJob {
@@ -41,8 +51,10 @@ typedef struct EcfsWriterJob {
     int fd;                  /* content; read with preadv at any time, some ranges more than once */
     const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
     GPtrArray *records;      /* of EcfsFileRecord, for the footers */
-    const uint8_t *expected_digest; /* of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet */
-    EcfsWriterTarget *targets;      /* n; replaced ones are updated */
+    const EcfsPacketSource *packets; /* of the wanted stripes, in place of fd and ranges; NULL: they are encoded */
+    /* Of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet. With packets it is believed, and must be given. */
+    const uint8_t *expected_digest;
+    EcfsWriterTarget *targets; /* n; replaced ones are updated */
 
     /* A stripe failed with @error, or is only late (NULL): puts another endpoint and a fresh instance into *target and
      * returns true, or returns false: there is none. Called by the caller's own thread; may block. */

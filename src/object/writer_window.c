@@ -14,9 +14,19 @@
 typedef struct Encoding {
     EcfsWriter *writer;
     uint64_t segment;
-    bool leading; /* the first time: counts for the object's digest */
-    bool granted; /* its memory is; guarded by writer lock */
+    bool leading;         /* the first time: counts for the object's digest */
+    bool granted;         /* its memory is; guarded by writer lock */
+    EcfsSegment *loading; /* where packets are put that come from elsewhere */
+    int64_t began_us;
 } Encoding;
+
+/* Memory that it takes to make a segment, which keeps its own part. */
+static size_t grant_bytes (const EcfsWriter *self, uint64_t segment)
+{
+    const EcfsPacketSource *packets = self->job->packets;
+    return ecfs_segment_bytes (&self->layout, self->n, segment) +
+           (packets == NULL ? 0 : packets->bytes (packets->user, segment));
+}
 
 static bool is_running_locked (const EcfsWriter *self, unsigned index) ECFS_REQUIRES (self->lock)
 {
@@ -183,22 +193,10 @@ static EcfsSegment *encode (Encoding *encoding, GError **error)
     return segment;
 }
 
-static void run_encoding (void *data)
+/* Puts what came of it into the window; @error is taken, with it @segment is NULL. */
+static void end_encoding (Encoding *encoding, EcfsSegment *segment, GError *error)
 {
-    Encoding *encoding = data;
     EcfsWriter *self = encoding->writer;
-    GError *error = NULL;
-    ecfs_mutex_lock (&self->lock);
-    encoding->granted = true;
-    bool wanted = !self->aborted && (encoding->leading || needed_locked (self, encoding->segment));
-    ecfs_mutex_unlock (&self->lock);
-    int64_t began_us = ecfs_now_us ();
-    EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
-    if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
-        ecfs_transfer_release (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, encoding->segment));
-    if (segment != NULL && encoding->leading && encoding->segment + 1 == self->n_segments)
-        finish_content (self);
-
     ecfs_mutex_lock (&self->lock);
     if (error != NULL)
         ecfs_writer_abort_locked (self, error);
@@ -206,7 +204,7 @@ static void run_encoding (void *data)
         self->next_leading++;
     if (segment != NULL) {
         g_ptr_array_add (self->cached, segment);
-        self->encoding_us += ecfs_now_us () - began_us;
+        self->encoding_us += ecfs_now_us () - encoding->began_us;
         self->n_encoded++;
     }
     uint64_t index = encoding->segment;
@@ -215,6 +213,39 @@ static void run_encoding (void *data)
     ecfs_writer_advance_locked (self);
     ecfs_writer_idle_locked (self);
     ecfs_mutex_unlock (&self->lock);
+}
+
+static void loaded (void *data, const GError *error)
+{
+    Encoding *encoding = data;
+    EcfsSegment *segment = g_steal_pointer (&encoding->loading);
+    if (error != NULL)
+        g_clear_pointer (&segment, ecfs_segment_unref);
+    end_encoding (encoding, segment, error == NULL ? NULL : g_error_copy (error));
+}
+
+static void run_encoding (void *data)
+{
+    Encoding *encoding = data;
+    EcfsWriter *self = encoding->writer;
+    const EcfsPacketSource *packets = self->job->packets;
+    GError *error = NULL;
+    ecfs_mutex_lock (&self->lock);
+    encoding->granted = true;
+    bool wanted = !self->aborted && (encoding->leading || needed_locked (self, encoding->segment));
+    ecfs_mutex_unlock (&self->lock);
+    encoding->began_us = ecfs_now_us ();
+    if (wanted && packets != NULL) {
+        encoding->loading = ecfs_segment_new (self->job->transfer, &self->layout, self->n, encoding->segment);
+        packets->load (packets->user, encoding->loading, loaded, encoding);
+        return;
+    }
+    EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
+    if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
+        ecfs_transfer_release (self->job->transfer, grant_bytes (self, encoding->segment));
+    if (segment != NULL && encoding->leading && encoding->segment + 1 == self->n_segments)
+        finish_content (self);
+    end_encoding (encoding, segment, error);
 }
 
 static bool under_way_locked (const EcfsWriter *self, uint64_t segment, bool leading) ECFS_REQUIRES (self->lock)
@@ -248,7 +279,7 @@ static void want_locked (EcfsWriter *self, uint64_t segment)
     if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
         return;
     EcfsTransfer *transfer = self->job->transfer;
-    size_t bytes = ecfs_segment_bytes (&self->layout, self->n, segment);
+    size_t bytes = grant_bytes (self, segment);
     bool granted = ecfs_transfer_try_acquire (transfer, bytes);
     /* In the queue for memory is only what a stripe waits for, and nothing for which others would lose what they need.
      */
@@ -273,7 +304,8 @@ void ecfs_writer_advance_locked (EcfsWriter *self)
 
 void ecfs_writer_encode_small (EcfsWriter *self)
 {
-    if (self->n_segments != 1 || ecfs_layout_content_bytes (&self->layout, 0) > AT_ONCE_BYTES ||
+    if (self->job->packets != NULL || self->n_segments != 1 ||
+        ecfs_layout_content_bytes (&self->layout, 0) > AT_ONCE_BYTES ||
         !ecfs_transfer_try_acquire (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, 0)))
         return;
     Encoding *encoding = g_new (Encoding, 1);

@@ -1,0 +1,27 @@
+/*
+ * Repair is a reader plugged into a writer: the packets of lost stripes, rebuilt from those that are there, as the
+ * writer pulls them. What is read is what the code's plan for these stripes takes, segment by segment.
+ */
+#ifndef ECFS_OBJECT_REPAIR_H
+#define ECFS_OBJECT_REPAIR_H
+
+#include "object/reader.h"
+#include "object/writer.h"
+
+typedef struct EcfsRepair EcfsRepair;
+
+/**
+ * For the stripes @wanted (n flags; copied). @reader is taken: a wanted stripe that it has is damaged, and serves as
+ * far as its check blocks are right; one that is gone it must not have.
+ */
+EcfsRepair *ecfs_repair_new (EcfsReader *reader, const bool *wanted);
+/** Only when no writer uses it any more. NULL is accepted. */
+void ecfs_repair_free (EcfsRepair *self);
+
+/** What a writer's job for these stripes takes; valid while self lives. */
+const EcfsPacketSource *ecfs_repair_packets (const EcfsRepair *self);
+
+/** Bytes of packets that were read for it until now. */
+uint64_t ecfs_repair_read_bytes (const EcfsRepair *self);
+
+#endif
