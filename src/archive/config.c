@@ -66,7 +66,7 @@ const EcfsConfigOption ecfs_config_options[] = {
     {.key = "rewrite_max",
      .values = "a size",
      .preset = "64M",
-     .help = "larger stored files are not copied up: writing into them is refused",
+     .help = "stored files with more content are not copied up: writing into them is refused",
      .kind = ECFS_OPTION_SIZE,
      FIELD (rewrite_max),
      .max = INT64_MAX},
