@@ -205,7 +205,7 @@ def test_reading_only_changes_nothing_anywhere(place, archive):
     assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"full 6/6")
     assert os.statvfs(mount.path).f_flag & os.ST_RDONLY
     lab.ecfs("status", archive.path)
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     assert checksums(archive) == before
     lab.ecfs("umount", mount.path)
     assert mount.process.wait(60) == 0
@@ -232,7 +232,7 @@ def test_what_is_staged_is_left_alone_by_a_mount_for_reading_only(place):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
     (mount.path / "file").write_text("old")
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     for server in servers:
         server.suspend()
     (mount.path / "file").write_text("newer")
@@ -254,7 +254,7 @@ def test_what_is_staged_is_left_alone_by_a_mount_for_reading_only(place):
     mount.umount()
     mount.options = ()
     mount.start()
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     assert (mount.path / "file").read_text() == "newer" and (mount.path / "fresh").read_text() == "fresh"
 
 

@@ -79,7 +79,7 @@ def test_a_stopped_server_holds_nobody_up(servers, mount):
         print(f"{kind}: median {usual * 1e3:.1f} ms, stopped {now * 1e3:.1f} ms, longest {max(times) * 1e3:.1f} ms")
         assert now <= 2 * usual + MEDIAN_MORE, f"{kind}: {now:.3f} s, {usual:.3f} s before"
         assert max(times) < LONGEST, f"{kind}: {max(times):.3f} s"
-    lab.ecfs("wait", mount.archive.path, timeout=120)
+    mount.archive.await_stored()
     states = {name: os.getxattr(mount.path / name, "user.ecfs.state") for name in work.wanted}
     assert all(state.startswith(b"full 6/6") for state in states.values()), states
     work.check()

@@ -1,6 +1,7 @@
 """Bad days: the time of day is set ten years forward and back under a mount; nothing is deleted early, nothing hangs."""
 import os
 import struct
+import subprocess
 import time
 
 import lab
@@ -8,7 +9,7 @@ import pytest
 
 YEARS_10 = 10 * 31_557_600
 LOOKS = 5  # seconds in which maintenance, which looks every 2 s, has looked for what it may delete
-SLOWEST = 30  # seconds that no close or wait may take
+HANGS = 120  # seconds, even on a busy machine
 
 
 class Clock:
@@ -35,9 +36,7 @@ def stripes(archive):
 
 
 def write(path, data):
-    begin = time.monotonic()
-    path.write_bytes(data)
-    assert time.monotonic() - begin < SLOWEST
+    subprocess.run(["tee", path], input=data, stdout=subprocess.DEVNULL, check=True, timeout=HANGS)
 
 
 def test_jumps_of_the_clock_neither_hang_nor_lose(place, archive, clock):
@@ -50,10 +49,8 @@ def test_jumps_of_the_clock_neither_hang_nor_lose(place, archive, clock):
         write(mount.path / name, wanted[name])
         seen = os.stat(mount.path / name).st_mtime
         assert abs(seen - time.time() - jump) < 3600, "the mount did not see the clock jump"
-        begin = time.monotonic()
-        lab.ecfs("wait", archive.path)
-        lab.ecfs("status", archive.path)
-        assert time.monotonic() - begin < SLOWEST
+        archive.await_stored()
+        lab.ecfs("status", archive.path, timeout=HANGS)
         lab.drop_caches()
         assert all((mount.path / name).read_bytes() == data for name, data in wanted.items())
     mount.umount()
@@ -64,9 +61,11 @@ def test_a_clock_set_forward_deletes_nothing_early(place, archive, clock):
     archive.configure("archive", deletion_grace="1h")
     mount = place.mount(archive)
     write(mount.path / "file", os.urandom(300_000))
+    archive.await_stored()
     kept = stripes(archive)
     assert len(kept) == 6
     os.unlink(mount.path / "file")
+    lab.until(lambda: archive.json("status")["deletions"] == 6, 60, "they are to be deleted")
     clock.set(YEARS_10)
     time.sleep(LOOKS)
     assert stripes(archive) == kept
@@ -81,7 +80,8 @@ def test_a_clock_set_back_does_not_keep_what_is_deleted(place, archive, clock):
     archive.configure("archive", deletion_grace="2s")
     mount = place.mount(archive)
     write(mount.path / "file", os.urandom(300_000))
+    archive.await_stored()
     os.unlink(mount.path / "file")
-    lab.until(lambda: archive.json("status")["deletions"] or not stripes(archive), 30, "its stripes are to be deleted")
+    lab.until(lambda: archive.json("status")["deletions"] or not stripes(archive), 60, "its stripes are to be deleted")
     clock.set(-YEARS_10)
     lab.until(lambda: not stripes(archive), 60, "the stripes of a deleted file are gone")

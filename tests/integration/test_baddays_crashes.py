@@ -15,7 +15,6 @@ import pytest
 
 CRASHES = int(os.environ.get("ECFS_CRASHES", 20))
 BOARD = struct.Struct("<II256s")
-MIB = 1 << 20
 
 
 class Steps:
@@ -208,7 +207,7 @@ def work_and_umount(script, place, monkeypatch, at, moment):
     mount.start()
     try:
         load.check(mount)
-        lab.ecfs("wait", script.archive.path)
+        script.archive.await_stored()
         lab.detach(mount.path)
         mount.process.wait(60)
         mount.start()

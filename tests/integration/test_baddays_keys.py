@@ -14,7 +14,7 @@ def test_a_host_key_that_changed_between_two_mounts_is_refused(place):
     archive = place.archive(list(servers.values()))
     mount = place.mount(archive)
     expected = lab.write_pattern(mount.path / "file", 3 * MIB, 1)
-    lab.until(lambda: lab.ecfs("wait", archive.path, check=False).returncode == 0, 90, "it is stored in full")
+    archive.await_stored()
     mount.umount()
 
     amber = servers["amber"]
@@ -32,7 +32,8 @@ def test_a_host_key_that_changed_between_two_mounts_is_refused(place):
     assert lab.digest(mount.path / "file") == expected, "five of six are enough"
     (mount.path / "more").write_bytes(b"x" * MIB)
     assert os.getxattr(mount.path / "more", "user.ecfs.state").startswith(b"quorum 5/6")
-    told = [text for text in mount.text().splitlines() if "endpoint amber is down" in text]
+    told = lab.until(lambda: [text for text in mount.text().splitlines() if "endpoint amber is down" in text], 60,
+                     "it is said that amber is down")
     assert len(told) == 1 and "SHA256:" in told[0] and f"{place.keys.known_hosts} line {line}" in told[0], mount.text()
     assert "replace that line" in told[0], "it does not say what to do"
     reason = next(endpoint["reason"] for endpoint in archive.json("status")["endpoints"] if endpoint["name"] == "amber")
@@ -40,7 +41,7 @@ def test_a_host_key_that_changed_between_two_mounts_is_refused(place):
     assert lab.stripe_files(amber) == stripes, "it got another stripe"
 
     amber.know()
-    lab.until(lambda: lab.ecfs("wait", archive.path, check=False).returncode == 0, 90, "amber is trusted and filled up")
+    archive.await_stored()  # amber is trusted and filled up
     assert os.getxattr(mount.path / "more", "user.ecfs.state").startswith(b"full 6/6")
 
 

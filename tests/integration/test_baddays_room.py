@@ -25,10 +25,6 @@ def await_state(path, expected):
     lab.until(lambda: state(path) == expected, PATIENCE, f"{path.name} is {expected}")
 
 
-def await_stored(archive):
-    lab.until(lambda: lab.ecfs("wait", archive.path, check=False).returncode == 0, PATIENCE, "all is stored")
-
-
 def endpoint_state(archive, name):
     return next(facts for facts in archive.json("status")["endpoints"] if facts["name"] == name)
 
@@ -101,7 +97,7 @@ def test_staging_filled_up_by_others_loses_nothing_that_was_closed(cramped):
     lab.until(lambda: fill_file(cramped.path / f"more-{next(number)}", MIB)[1] == errno.ENOSPC, PATIENCE, "no room")
     for endpoint in away:
         endpoint.start()
-    await_stored(cramped.archive)
+    cramped.archive.await_stored()
     cramped.disk.empty()
     lab.drop_caches()
     for i in range(3):
@@ -111,7 +107,7 @@ def test_staging_filled_up_by_others_loses_nothing_that_was_closed(cramped):
 
 def test_catalog_without_any_room_refuses_changes_and_goes_on(cramped):
     (cramped.path / "file").write_bytes(content(1, 100_000))
-    await_stored(cramped.archive)  # so that nothing gives room back
+    cramped.archive.await_stored()  # so that nothing gives room back
     cramped.disk.fill()
     made = []
 
@@ -188,7 +184,7 @@ def test_endpoint_that_others_fill_up_in_the_middle_of_a_stripe(place, endpoints
     amber.disk.fill(leave_bytes=700_000)
     (mount.path / "file").write_bytes(content(1, 20 * MIB))
     assert state(mount.path / "file") == "quorum 5/6"
-    assert endpoint_state(archive, "amber")["state"] == "full"
+    lab.until(lambda: endpoint_state(archive, "amber")["state"] == "full", PATIENCE, "amber is known to be full")
     lab.until(lambda: partial_files(amber) == [], PATIENCE, "what was begun there is removed")
     lab.until(lambda: amber.disk.free_bytes() > 500_000, PATIENCE, "its room is given back")
     amber.disk.empty()

@@ -53,6 +53,10 @@ class World:
         size = len(good[stripe])
         os.truncate(stripe, {"later-all": 0, "later-end": size - 5000}.get(name, size // 2))
 
+    def said_last(self, name):
+        """What the mount last said about a file."""
+        return next((line for line in reversed(self.mount.text().splitlines()) if f"/{name}" in line), "")
+
     def wait(self):
         return lab.ecfs("wait", self.archive.path, check=False, timeout=120)
 
@@ -97,7 +101,7 @@ def test_one_server_that_fails_at_the_end_is_named_and_made_up_for(world, fault)
     assert "exists" not in said.stderr, "nothing did"
     world.check()
     world.fail(["amber"])
-    lab.until(lambda: world.wait().returncode == 0, 90, "the missing stripe is stored")
+    world.archive.await_stored()
     assert world.state(name).startswith("full 6/6")
     world.check()
     with open(world.mount.path / name, "rb"):  # which reads other stripes
@@ -109,12 +113,12 @@ def test_close_fails_where_all_servers_fail_and_nothing_is_lost(world):
     with pytest.raises(OSError) as caught:
         world.write("failed", 3 * MIB)
     assert caught.value.errno == errno.EIO
-    last = next(line for line in reversed(world.mount.text().splitlines()) if "/failed" in line)
+    last = lab.until(lambda: world.said_last("failed"), 30, "the mount says so")
     assert "cannot be stored" in last and sum(f"endpoint {name}: " in last for name in lab.NAMES) >= 2, last
     assert world.state("failed").startswith("staged")
     world.check()
     world.fail(lab.NAMES)
-    lab.until(lambda: world.wait().returncode == 0, 90, "it is stored")
+    world.archive.await_stored()
     assert world.state("failed").startswith("full 6/6")
     world.check()
 
@@ -125,7 +129,7 @@ def test_a_server_that_lies_is_found_out_by_readers(world, lie):
     world.fail(["birch"], lie)
     world.write(lie, 3 * MIB)
     world.fail(["birch"])
-    lab.until(lambda: world.wait().returncode == 0, 90, "it is stored")
+    world.archive.await_stored()
     world.check()
     good = {}
     for endpoint in ["ember", "fjord"]:
@@ -145,7 +149,7 @@ def test_stripes_that_lose_bytes_later_are_read_around(world):
     names = ["later-all", "later-half", "later-end"]
     for name in names:
         world.write(name, 3 * MIB)
-    assert world.wait().returncode == 0
+    world.archive.await_stored()
     good = {}
     for endpoint in ["cedar", "delta"]:
         for name in names:
@@ -167,18 +171,18 @@ def test_deleted_files_that_are_open_keep_only_their_own_stripes(place, archive)
     archive.configure("archive", deletion_grace="0")
     mount = place.mount(archive)
     data = os.urandom(20_000)
-    files = []
-    for number in range(70):
-        path = mount.path / f"open-{number}"
+    paths = [mount.path / name for name in ["closed", *(f"open-{number}" for number in range(70))]]
+    for path in paths:
         path.write_bytes(data)
-        files.append(open(path, "rb"))
-        os.unlink(path)
-    (mount.path / "closed").write_bytes(data)
-    os.unlink(mount.path / "closed")
+    archive.await_stored()
     amber = archive["amber"]
-    lab.until(lambda: len(lab.stripe_files(amber)) == 70, 30, "the stripe of the closed file is gone")
+    assert len(lab.stripe_files(amber)) == 71
+    files = [open(path, "rb") for path in paths[1:]]
+    for path in paths:
+        path.unlink()
+    lab.until(lambda: len(lab.stripe_files(amber)) == 70, 60, "the stripe of the closed file is gone")
     lab.drop_caches()
     assert all(file.read() == data for file in files)
     for file in files:
         file.close()
-    lab.until(lambda: not lab.stripe_files(amber), 30, "all stripes are gone")
+    lab.until(lambda: not lab.stripe_files(amber), 60, "all stripes are gone")

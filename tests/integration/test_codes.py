@@ -34,7 +34,7 @@ def test_mount_reads_with_tolerance_endpoints_gone(place, code):
     mount = place.mount(archive)
     sizes = {"small": 9_000, "odd": 300_001, "large": 9 << 20}
     expected = {name: lab.write_pattern(mount.path / name, size, size) for name, size in sizes.items()}
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     mount.umount()
     choose = random.Random(5)
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_codes_of_several_kinds_live_in_one_tree(place):
         directory.mkdir()
         os.setxattr(directory, "user.ecfs.code", code.encode())
         expected[code] = lab.write_pattern(directory / "file", 1_234_567, len(expected))
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     for code in expected:
         assert archive.json("info", f"/{code}/file")["code"] == code
     mount.umount()

@@ -84,7 +84,7 @@ def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
         check(mount, wanted, closed)
     lab.drop_caches()
     check(mount, wanted, closed)
-    assert lab.ecfs("wait", archive.path, timeout=120).returncode == 0
+    archive.await_stored()
     archive["amber"].kill()
     archive["fjord"].kill()
     lab.drop_caches()

@@ -38,7 +38,7 @@ def exercise_mount(place, archive, operations, *options):
     exercise(mount.path, operations, "--direct", f"--save={model}", *drop, *options)
     expected = lab.digest(model)
     assert lab.digest(only_file(mount)) == expected
-    lab.ecfs("wait", archive.path, timeout=120)
+    archive.await_stored()
     mount.umount()
     mount.start()
     archive.endpoints[1].kill()

@@ -431,7 +431,7 @@ def test_mount_does_what_a_plain_directory_does(place, archive, tmp_path):
     print(*sorted(world.model.outcomes.items()), sep="\n")
     world.all_back()
     world.remount()
-    lab.ecfs("wait", archive.path, timeout=120)
+    archive.await_stored()
     for endpoint in world.numbers.sample(archive.endpoints, 2):
         endpoint.kill()
     lab.drop_caches()

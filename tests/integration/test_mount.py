@@ -295,7 +295,7 @@ def test_verbs_work_beside_the_mount(mount, place):
     expected = lab.write_pattern(mount.path / "file", 300_000, 1)
     archive = mount.archive
     assert [entry["name"] for entry in archive.json("ls", "/")] == ["file"]
-    assert lab.ecfs("wait", archive.path, timeout=60).returncode == 0
+    archive.await_stored()
     info = archive.json("info", "/file")
     info = info[0] if isinstance(info, list) else info
     assert info["guarantee"] == 2
@@ -346,7 +346,7 @@ def test_mount_goes_to_the_background_without_f(place, archive):
 
 def test_state_and_digest_tell_about_a_file(mount, archive):
     lab.write_pattern(mount.path / "file", 5 * MIB, 1)
-    lab.ecfs("wait", archive.path, timeout=60)
+    archive.await_stored()
     state = attribute(mount.path / "file", "state")
     assert state.startswith("full 6/6") and "2" in state.partition("/6")[2]
     lab.write_pattern(mount.path / "same", 5 * MIB, 1)
@@ -380,7 +380,7 @@ def test_code_of_a_directory_is_for_new_files_below_it(mount):
     lab.write_pattern(mount.path / "safe/most", 100_000)
     assert attribute(mount.path / "safe/most", "code") == "rs:4+2"
     assert attribute(mount.path / "safe/more", "code") == "copies:3"  # what is stored keeps its code
-    lab.ecfs("wait", mount.archive.path)
+    mount.archive.await_stored()
     assert mount.archive.json("info", "/safe/most")["code"] == "rs:4+2"
     assert mount.archive.json("info", "/safe/earlier/file")["code"] == "copies:3"
 
@@ -502,7 +502,7 @@ def test_failed_commit_is_an_error_of_close_and_the_bytes_are_kept(mount, archiv
     assert caught.value.errno in (errno.EIO, errno.ENOSPC)
     for name in ["amber", "birch", "cedar"]:
         archive[name].start()
-    assert lab.ecfs("wait", archive.path, timeout=120).returncode == 0
+    archive.await_stored()
     assert attribute(mount.path / "file", "state").startswith("full 6/6")
     remount(mount)
     expected = lab.write_pattern(archive.path.parent / "plain", MIB, 4)

@@ -140,7 +140,7 @@ def test_sqlite_keeps_a_database(world, here, mode):
     for connection in first, second:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         connection.close()
-    lab.ecfs("wait", world.archive.path)
+    world.archive.await_stored()
     lab.drop_caches()
     again = sqlite3.connect(path)
     assert again.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -498,7 +498,7 @@ def test_mapping_written_after_close_arrives(world, here):
     for offset in 0, 1_000_000, len(expected) - 4:
         mapped[offset:offset + 4] = expected[offset:offset + 4] = b"late"
     mapped.close()
-    lab.ecfs("wait", world.archive.path)
+    world.archive.await_stored()
     lab.drop_caches()
     assert path.read_bytes() == expected
 
@@ -516,7 +516,7 @@ def test_mapping_written_by_a_process_that_just_ends_arrives(world, here):
         os._exit(0)
     """, path)
     expected[500_000:500_004] = b"late"
-    lab.ecfs("wait", world.archive.path)
+    world.archive.await_stored()
     lab.drop_caches()
     assert path.read_bytes() == expected
 

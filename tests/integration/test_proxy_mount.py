@@ -17,11 +17,11 @@ class World:
             proxy = place.proxy(server.port)
             server.know(proxy.port)
             self.proxies[name], self.servers[name] = proxy, server
-            endpoints.append(Behind(server, proxy))
+            endpoints.append(lab.Behind(server, proxy))
         self.archive = place.archive(endpoints)
         self.mount = place.mount(self.archive)
         self.expected = lab.write_pattern(self.mount.path / "file", 40 * MIB, 1)
-        lab.ecfs("wait", self.archive.path, timeout=120)
+        self.archive.await_stored()
 
     def tell(self, names, *words):
         for name in names:
@@ -32,16 +32,6 @@ class World:
         begin = time.monotonic()
         assert lab.digest(self.mount.path / "file") == self.expected
         return time.monotonic() - begin
-
-
-class Behind:
-    """An sshd that is reached through a proxy."""
-
-    def __init__(self, server, proxy):
-        self.server, self.proxy, self.name = server, proxy, server.name
-
-    def endpoint(self):
-        return self.server.endpoint(port=self.proxy.port)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import lab
 import pytest
@@ -255,26 +256,47 @@ def test_beside_a_mount(place, archive):
     # What is written into a file from now on has its new code.
     with open(mount.path / "tree/odd", "wb") as file:
         file.write(b"z" * 100_000)
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     assert archive.json("info", "/tree/odd")["code"] == "rs:4+3"
     mount.umount()
 
 
+def code_of(path):
+    return os.getxattr(path, "user.ecfs.code")
+
+
+def sends_nothing(proxy):
+    """For a while in which a line that is throttled would always be seen to send something."""
+    before = proxy.status()["up"]
+    time.sleep(2)
+    return proxy.status()["up"] == before
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_who_asks_a_mount_and_goes_ends_it_there_too(place, archive, number):
+def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
+    """One endpoint is so slow that all files take half a minute, and the first is waited for."""
+    server = place.sshd(NAMES[8])
+    proxy = place.proxy(server.port)
+    server.know(proxy.port)
+    archive = place.archive([*place.directories(NAMES[:8]), lab.Behind(server, proxy)])
+    archive.configure("archive", deletion_grace="0")
     mount = place.mount(archive)
-    paths = [f"/file-{i:02}" for i in range(30)]
-    expected = {path: lab.write_pattern(mount.path / path[1:], 500_000, i) for i, path in enumerate(paths)}
-    lab.ecfs("wait", archive.path)
-    running = subprocess.Popen([lab.BUILD / "tools/ecfs", "recode", archive.path, "/", "--code", "ldpc:4+4"])
-    lab.until(lambda: archive.json("info", paths[0])["code"] == "ldpc:4+4", 60, "the first has its code")
+    paths = [mount.path / f"file-{i:02}" for i in range(60)]
+    expected = {path: lab.write_pattern(path, 1_000_000, i) for i, path in enumerate(paths)}
+    archive.await_stored()
+    proxy.tell("throttle", 500_000)
+    running = subprocess.Popen([lab.BUILD / "tools/ecfs", "recode", archive.path, "/", "--code", "ldpc:5+4"])
+    lab.until(lambda: code_of(paths[0]) == b"ldpc:5+4", 60, "the first has its code")
     running.send_signal(number)
     running.wait(60)
+    lab.until(lambda: sends_nothing(proxy), 60, "the mount stops")
+    assert code_of(paths[-1]) == b"rs:4+2", "it went on when nobody asked any more"
+    proxy.tell("throttle", 0)
     lab.until(lambda: recode(archive, "/", "rs:4+3", check=False).returncode == 0, 60, "what was under way is over")
     lab.drop_caches()
-    assert {path: lab.digest(mount.path / path[1:]) for path in paths} == expected
-    assert {archive.json("info", path)["code"] for path in paths} == {"rs:4+3"}
-    lab.until(lambda: len(stripes_of(archive)) == named_stripes(archive, paths), 60, "old stripes are deleted")
+    assert {path: lab.digest(path) for path in paths} == expected
+    assert {code_of(path) for path in paths} == {b"rs:4+3"}
+    lab.until(lambda: len(stripes_of(archive)) == 7 * len(paths), 60, "old stripes are deleted")
     mount.umount()
 
 
@@ -282,7 +304,7 @@ def test_files_replaced_meanwhile_keep_what_replaced_them(place, archive):
     mount = place.mount(archive)
     for number in range(40):
         lab.write_pattern(mount.path / f"file-{number:02}", 400_000, number)
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     running = subprocess.Popen([lab.BUILD / "tools/ecfs", "recode", archive.path, "/", "--code", "ldpc:4+4"],
                                stderr=subprocess.PIPE, text=True)
     expected = {}
@@ -292,7 +314,7 @@ def test_files_replaced_meanwhile_keep_what_replaced_them(place, archive):
     told = running.communicate(timeout=120)[1]
     assert running.returncode == (1 if told else 0)
     assert all("left alone" in line or "files were not recoded" in line for line in told.splitlines()), told
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     recode(archive, "/", "ldpc:4+4")
     lab.drop_caches()
     assert {name: lab.digest(mount.path / name) for name in expected} == expected

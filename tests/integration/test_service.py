@@ -92,7 +92,7 @@ def test_degraded_state_is_told_and_taken_back(manager, archive, service):
     lab.until(lambda: manager.says("^STATUS=.*degraded: 1 of 6 endpoints is down: birch; 1 file is staged; "
                                    "1 object lacks stripes$"), 30, "it tells what is missing")
     archive["birch"].start()
-    lab.ecfs("wait", archive.path)
+    archive.await_stored()
     lab.until(lambda: manager.says("^STATUS=")[-1].endswith("all 6 endpoints are up"), 30, "all is well again")
 
 
@@ -207,7 +207,7 @@ def test_second_sigterm_leaves_what_is_staged_to_the_next_mount(place, distant):
     distant.configure("archive", commit="async")
     mount = place.mount(distant)
     (mount.path / "first").write_bytes(b"x")
-    lab.ecfs("wait", distant.path)
+    distant.await_stored()
     for server in distant.servers:
         server.suspend()
     try:
@@ -226,7 +226,7 @@ def test_second_sigterm_leaves_what_is_staged_to_the_next_mount(place, distant):
             server.resume()
     assert distant.json("status")["staging"]["files"] == 1
     mount.start()
-    lab.ecfs("wait", distant.path)
+    distant.await_stored()
     lab.drop_caches()
     assert lab.digest(mount.path / "file") == expected
 
@@ -249,7 +249,7 @@ def test_close_answers_after_close_timeout_and_the_upload_goes_on(place, distant
     finally:
         for server in distant.servers:
             server.resume()
-    lab.ecfs("wait", distant.path)
+    distant.await_stored()
     assert lab.digest(mount.path / "file") == lab.write_pattern(place.path / "same", 3 * MIB, 1)
     assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"full 6/6")
 

@@ -175,7 +175,7 @@ def test_writing_goes_on_with_one_server_gone(world):
     lab.drop_caches()
     assert lab.digest(world.mount.path / "written") == expected
     world.start("amber")
-    lab.ecfs("wait", world.archive.path, timeout=120)
+    world.archive.await_stored()
     lab.until(world.all_active, 90, "amber is back")
     assert os.getxattr(world.mount.path / "written", "user.ecfs.state").startswith(b"full 6/6")
 

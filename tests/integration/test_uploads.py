@@ -8,7 +8,6 @@ from pathlib import Path
 
 import lab
 import pytest
-from test_proxy_mount import Behind
 
 KIB, MIB = 1 << 10, 1 << 20
 EXPANSION = 6 / 4  # of rs:4+2
@@ -25,7 +24,7 @@ class World:
             proxy = place.proxy(server.port)
             server.know(proxy.port)
             self.proxies.append(proxy)
-            endpoints.append(Behind(server, proxy))
+            endpoints.append(lab.Behind(server, proxy))
         self.archive = place.archive(endpoints)
         # Every upload is a file of its own, and with this they all stay.
         self.archive.configure("archive", deletion_grace="365d")
@@ -44,7 +43,7 @@ class World:
         return [path.stat().st_size for proxied in self.archive.endpoints for path in lab.stripe_files(proxied.server)]
 
     def store(self):
-        lab.ecfs("wait", self.archive.path, timeout=120)
+        self.archive.await_stored()
 
 
 @pytest.fixture(scope="module")

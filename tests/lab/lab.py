@@ -27,8 +27,8 @@ ROOT = os.geteuid() == 0
 logs = {}  # what wrote it -> Path
 
 
-def until(condition, timeout, what):
-    """Waits until condition() is true and returns its value; fails after timeout seconds."""
+def until(condition, timeout, what, pause=0.02):
+    """Waits until condition() is true and returns its value; fails after timeout seconds. pause: between two looks."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -36,7 +36,7 @@ def until(condition, timeout, what):
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 def run(*command, timeout=120, check=True, **options):
@@ -230,6 +230,17 @@ class Proxy:
         self.process.stdout.close()
 
 
+class Behind:
+    """An sshd that is reached through a proxy."""
+
+    def __init__(self, server, proxy):
+        self.server, self.proxy, self.name = server, proxy, server.name
+        self.root = server.root
+
+    def endpoint(self):
+        return self.server.endpoint(port=self.proxy.port)
+
+
 class Directory:
     """A file:// endpoint; kill() moves its root away, start() brings it back."""
 
@@ -312,6 +323,10 @@ class Archive:
 
     def get(self, *arguments, **options):
         return ecfs("get", self.path, *arguments, **options)
+
+    def await_stored(self, *arguments):
+        """Until `ecfs wait` succeeds: it fails where it meets an endpoint that is still thought down, or is slow today."""
+        until(lambda: ecfs("wait", self.path, *arguments, check=False).returncode == 0, 180, "all is stored", pause=0.2)
 
     def json(self, verb, *arguments):
         return json.loads(ecfs(verb, self.path, *arguments, "--json").stdout)
