@@ -39,14 +39,15 @@ static void deletion_name (const EcfsDeletion *deletion, char name[ECFS_STRIPE_N
     ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
 }
 
-/* An endpoint that is down says so itself. */
+/* Somebody has to do something about what is forbidden; an endpoint that is down says so itself. */
 static void tell_stuck (Sweep *self, const char *what, const GError *error)
 {
-    if (self->told || !is_up (self->endpoint))
-        g_info ("%s cannot be deleted yet: %s", what, error->message);
-    else
+    bool forbidden = error->code == EACCES || error->code == EPERM || error->code == EROFS;
+    if (forbidden && !self->told)
         g_warning ("%s cannot be deleted and takes room there until it can: %s", what, error->message);
-    self->told = self->told || is_up (self->endpoint);
+    else
+        g_info ("%s cannot be deleted yet: %s", what, error->message);
+    self->told = self->told || forbidden;
 }
 
 /* Uploads that came to nothing may have left the beginning of a stripe under a temporary name. */

@@ -56,7 +56,10 @@ unsigned stop (Fixture *fixture);
 void set_up_staged (Fixture *fixture, gconstpointer adjust);
 void tear_down_staged (Fixture *fixture, gconstpointer adjust);
 /* Lets a child that dies without a word work on the archive, and opens it again. */
+/* Lets a child that is killed at the end of @work work on the archive, and opens it again. */
 void crash (Fixture *fixture, void (*work) (Fixture *fixture));
+/* The same, with something done while nobody has the archive open. */
+void crash_and (Fixture *fixture, void (*work) (Fixture *fixture), void (*meanwhile) (Fixture *fixture));
 
 void async (EcfsConfig *config);
 /* Too many endpoints for any commit. */
