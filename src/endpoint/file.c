@@ -319,14 +319,19 @@ static void write_free (FileWrite *write)
     g_free (write);
 }
 
-/* Ends a write; what it left is removed unless it was committed. */
-static void write_end (FileConnection *self, EcfsStream *request, int code)
+/* Lets go of a write; what it left is removed unless it was committed. */
+static void write_clear (FileConnection *self, EcfsStream *request, bool committed)
 {
     FileWrite *write = g_steal_pointer (&request->driver_data);
     g_queue_remove (&self->writes, request);
-    if (code != 0)
+    if (!committed)
         (void) unlink_stored (self, write->temporary); /* best effort: list shows what stays */
     write_free (write);
+}
+
+static void write_end (FileConnection *self, EcfsStream *request, int code)
+{
+    write_clear (self, request, code == 0);
     if (code == 0)
         ecfs_request_finish (request, 0, NULL);
     else
@@ -382,21 +387,34 @@ static int write_some (FileWrite *write)
     return 0;
 }
 
-static int write_finish (FileConnection *self, EcfsStream *request)
+/* Brings what was written to the disk. Returns 0 or an errno. */
+static int write_sync (FileConnection *self, FileWrite *write, uint64_t *ret_kept)
 {
-    FileWrite *write = request->driver_data;
+    struct stat status;
     g_autoptr (GError) moved = NULL;
     if (!check_root (self, &moved))
         return ENOTCONN;
     ecfs_slot_owed (self->slot, ECFS_OWES_SYNC);
-    if (fsync (write->fd) != 0)
+    if (fsync (write->fd) != 0 || fstat (write->fd, &status) != 0)
         return errno;
-    struct stat status;
-    if (fstat (write->fd, &status) != 0)
-        return errno;
-    if ((uint64_t) status.st_size != write->offset) /* a disk that lies */
-        return EIO;
-    return commit (self, write->temporary, request->name, false);
+    *ret_kept = (uint64_t) status.st_size;
+    return 0;
+}
+
+static void write_finish (FileConnection *self, EcfsStream *request)
+{
+    FileWrite *write = request->driver_data;
+    uint64_t kept = 0, written = write->offset;
+    int code = write_sync (self, write, &kept);
+    if (code == 0 && kept != written) { /* a disk that lies */
+        write_clear (self, request, false);
+        ecfs_request_fail (request, EIO,
+                           "%s: the file system of %s keeps %" PRIu64 " of the %" PRIu64
+                           " bytes that were written: check its disk",
+                           request->name, self->root, kept, written);
+        return;
+    }
+    write_end (self, request, code != 0 ? code : commit (self, write->temporary, request->name, false));
 }
 
 /* Moves a write on by one step. Returns false when its source has nothing. */
@@ -413,7 +431,10 @@ static bool write_step (FileConnection *self, EcfsStream *request)
             return false;
         if (answer != ECFS_PULL_BYTES) {
             ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
-            write_end (self, request, answer == ECFS_PULL_END ? write_finish (self, request) : ECANCELED);
+            if (answer == ECFS_PULL_END)
+                write_finish (self, request);
+            else
+                write_end (self, request, ECANCELED);
             return true;
         }
     }

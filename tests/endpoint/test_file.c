@@ -4,7 +4,10 @@
 #include "transfer.h"
 #include "util/log.h"
 
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +17,18 @@ typedef struct Fixture {
     EcfsMarker marker;
     EcfsEndpoint *endpoint;
 } Fixture;
+
+/* How much smaller the calls below say that files of 7 bytes are. */
+static atomic_int n_lost;
+
+/* In place of libc's, for the endpoint as well. */
+int fstat (int fd, struct stat *status)
+{
+    int result = fstatat (fd, "", status, AT_EMPTY_PATH);
+    if (result == 0 && status->st_size == 7)
+        status->st_size -= atomic_load (&n_lost);
+    return result;
+}
 
 static EcfsEndpoint *start (const char *url, const EcfsMarker *expected)
 {
@@ -172,6 +187,21 @@ static void test_read_only (Fixture *self, gconstpointer options)
     g_assert_cmpint (try_store (self, "a"), ==, 0);
 }
 
+/* The file is not committed, and who reads of it is told both sizes. */
+static void test_lost_bytes (Fixture *self, gconstpointer options)
+{
+    atomic_store (&n_lost, 3);
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_endpoint_write_wait (self->endpoint, "a", "content", 7, &error));
+    atomic_store (&n_lost, 0);
+    g_assert_error (error, ECFS_ERROR, EIO);
+    g_assert_nonnull (strstr (error->message, " 4 of the 7 bytes"));
+    g_autofree char *incoming = in_root (self, "incoming");
+    g_assert_cmpuint (count_entries (incoming), ==, 0);
+    g_assert_cmpint (try_read (self, "a"), ==, ENOENT);
+    g_assert_cmpint (try_store (self, "a"), ==, 0);
+}
+
 static void test_idle_upload (Fixture *self, gconstpointer options)
 {
     g_autofree uint8_t *bytes = test_bytes (100000, 1);
@@ -197,6 +227,7 @@ int main (int argc, char **argv)
     ADD ("file/an-upload-is-incoming-until-committed", "file", test_incoming);
     ADD ("file/waiting-for-the-source-is-no-stall", "file", test_waiting_is_no_stall);
     ADD ("file/a-read-only-root-is-told", "file", test_read_only);
+    ADD ("file/what-lost-bytes-is-not-committed", "file", test_lost_bytes);
     ADD ("objectstore/an-idle-upload-is-dropped-and-can-be-repeated", "objectstore", test_idle_upload);
     return g_test_run ();
 }
