@@ -24,7 +24,6 @@ typedef enum EcfsSftpType {
     ECFS_SFTP_CLOSE = 4,
     ECFS_SFTP_READ = 5,
     ECFS_SFTP_WRITE = 6,
-    ECFS_SFTP_FSTAT = 8,
     ECFS_SFTP_OPENDIR = 11,
     ECFS_SFTP_READDIR = 12,
     ECFS_SFTP_REMOVE = 13,

@@ -7,10 +7,14 @@
  *   STREAMING   WRITEs                                           the source's end → COMMITTING (once all are
  *                                                                acknowledged, unless the file is small); an error or
  *                                                                a cancel → CLEANING when the last reply is there
- *   COMMITTING  the rest of the WRITEs, fsync, FSTAT, CLOSE,      the last of them → finished, RENAMING or CLEANING
- *               RENAME
- *   RENAMING    directories that had vanished, RENAME            the last of them → finished or CLEANING
+ *   COMMITTING  the rest of the WRITEs, fsync, CLOSE, STAT,      the last of them → finished, RENAMING, CHECKING or
+ *               RENAME                                           CLEANING
+ *   RENAMING    directories that had vanished, RENAME            the last of them → finished, CHECKING or CLEANING
+ *   CHECKING    STAT, as the first told another size             its → finished or CLEANING
  *   CLEANING    why it failed; CLOSE, REMOVE                     the last of them → finished with the error
+ *
+ * Servers may serve WRITEs to an open file side by side with what is asked about it (Go's do), but none closes a file
+ * before they are done: so the size is asked for behind CLOSE, by path.
  *
  * Markers go the same way, with their text for a source.
  */
@@ -28,6 +32,7 @@ typedef enum WriteState {
     WRITE_STREAMING,
     WRITE_COMMITTING,
     WRITE_RENAMING,
+    WRITE_CHECKING,
     WRITE_CLEANING,
 } WriteState;
 
@@ -41,7 +46,8 @@ typedef struct SftpWrite {
     bool retried;          /* the open or the rename, after making directories */
     bool ended;            /* the source has no more */
     bool renamed;
-    bool missing; /* a reply said that a directory is missing */
+    bool missing;  /* a reply said that a directory is missing */
+    bool doubtful; /* the size told last is not what was sent */
     GError *error;
     EcfsSftpOperation failed; /* what gave the error, where it was a plain failure */
 
@@ -223,30 +229,34 @@ static void put_close (EcfsSftp *self, SftpWrite *write, EcfsSftpReplyFunc func)
     write->handle.size = 0;
 }
 
-/* A server that acknowledges what it does not keep is found out before anybody relies on the file. */
+/* A server that acknowledges what it does not keep is found out before anybody relies on the file. One that told the
+ * size too early, before it had served what was sent before, is asked again when nothing is under way. */
 static void on_size (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     SftpWrite *write = data;
-    if (reply->type != ECFS_SFTP_ATTRS || !reply->attrs.has_size || reply->attrs.size == write->sent)
-        return;
-    note_error (write, g_error_new (ECFS_ERROR, EIO,
-                                    "%s: the server keeps %" PRIu64 " of the %" PRIu64
-                                    " bytes that it acknowledged: check its disk",
-                                    write->name, reply->attrs.size, write->sent));
+    bool gone = reply->type == ECFS_SFTP_STATUS && reply->status == ECFS_SFTP_NO_SUCH_FILE;
+    bool differs = reply->type == ECFS_SFTP_ATTRS && reply->attrs.has_size && reply->attrs.size != write->sent;
+    write->doubtful = gone || differs;
+    if (write->doubtful && write->state == WRITE_CHECKING)
+        note_error (write, g_error_new (ECFS_ERROR, EIO,
+                                        "%s: the server keeps %" PRIu64 " of the %" PRIu64
+                                        " bytes that it acknowledged: check its disk",
+                                        write->name, gone ? 0 : reply->attrs.size, write->sent));
 }
 
-static void put_size (EcfsSftp *self, SftpWrite *write)
+static void put_size (EcfsSftp *self, SftpWrite *write, const char *name)
 {
-    ecfs_sftp_put_handle (ecfs_sftp_out (self), ECFS_SFTP_FSTAT, ecfs_sftp_expect (self, &write->op, on_size, write),
-                          &write->handle);
+    g_autofree char *path = ecfs_sftp_path (self, name);
+    ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_size, write),
+                        path);
 }
 
 static void commit (EcfsSftp *self, SftpWrite *write)
 {
     write->state = WRITE_COMMITTING;
     put_sync (self, write);
-    put_size (self, write);
     put_close (self, write, on_commit);
+    put_size (self, write, write->temporary);
     put_rename (self, write);
 }
 
@@ -356,12 +366,16 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
         break;
     case WRITE_COMMITTING:
     case WRITE_RENAMING:
+    case WRITE_CHECKING:
         if (write->missing) {
             write->retried = true;
             write->state = WRITE_RENAMING;
             each_parent (self, write, write->name, set_unknown);
             each_parent (self, write, write->name, make_unknown);
             put_rename (self, write);
+        } else if (write->doubtful) {
+            write->state = WRITE_CHECKING;
+            put_size (self, write, write->name);
         } else {
             each_parent (self, write, write->name, set_known);
             write_finish (self, write);

@@ -9,6 +9,8 @@
  *     exit-after     the same, after it did
  *     truncate       a stripe that has its final name loses its second half, and the server says that all is well
  *     corrupt        the same with a bit in the middle
+ *     less N         files are said to be half as large as they are: with N = 1 open ones, 2 those without their final
+ *                    name too, 3 all
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -91,4 +93,27 @@ int link (const char *from, const char *to)
     if (result == 0)
         spoil (to, &fault);
     return result;
+}
+
+/* Under the names that the server calls, whatever size of numbers this here is compiled for. */
+int told_fstat (int fd, struct stat *st) __asm__("fstat");
+int told_stat (const char *path, struct stat *st) __asm__("stat");
+
+static int tell (int fd, const char *path, struct stat *st, int least)
+{
+    Fault fault = current_fault ();
+    int result = fstatat (fd, path, st, fd >= 0 ? AT_EMPTY_PATH : 0);
+    if (result == 0 && S_ISREG (st->st_mode) && is (&fault, "less") && fault.number >= least)
+        st->st_size /= 2;
+    return result;
+}
+
+int told_fstat (int fd, struct stat *st)
+{
+    return tell (fd, "", st, 1);
+}
+
+int told_stat (const char *path, struct stat *st)
+{
+    return tell (AT_FDCWD, path, st, strstr (path, "/incoming/") != NULL ? 2 : 3);
 }

@@ -1,0 +1,119 @@
+/* Servers that are not as OpenSSH's: its sftp-server, with lab-fault to make it so. */
+#include "endpoint/endpoint.h"
+#include "sshd_fixture.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SFTP_SERVER "/usr/lib/openssh/sftp-server"
+
+typedef struct Fixture {
+    Sshd *sshd;
+    char *fault;
+    EcfsEndpoint *endpoint;
+} Fixture;
+
+static void fail (Fixture *f, const char *word, int number)
+{
+    g_autofree char *words = g_strdup_printf ("%s %d", word, number);
+    g_assert_true (g_file_set_contents (f->fault, words, -1, NULL));
+}
+
+static EcfsEndpoint *start (const Sshd *sshd)
+{
+    static const EcfsMarker nothing;
+    g_autoptr (GError) error = NULL;
+    g_autofree char *url = sshd_url (sshd, sshd->root), *options = sshd_options (sshd);
+    g_autofree char *text = g_strdup_printf ("x=%s,%s", url, options);
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
+    g_assert_no_error (error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+    g_assert_no_error (error);
+    ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+/* False: skipped. */
+static bool set_up (Fixture *f)
+{
+    *f = (Fixture){.sshd = NULL};
+    if (access (SFTP_SERVER, X_OK) != 0) {
+        g_test_skip ("SKIPPED: there is no " SFTP_SERVER ": install openssh-sftp-server to run this test");
+        return false;
+    }
+    g_autofree char *dir = g_dir_make_tmp ("ecfs-fault-XXXXXX", NULL);
+    g_assert_nonnull (dir);
+    f->fault = g_build_filename (dir, "fault", NULL);
+    g_autofree char *extra =
+        g_strdup_printf ("ForceCommand /usr/bin/env LD_PRELOAD=%s ECFS_LAB_FAULT=%s " SFTP_SERVER, LAB_FAULT, f->fault);
+    f->sshd = sshd_new (extra);
+    if (f->sshd != NULL)
+        f->endpoint = start (f->sshd);
+    return f->sshd != NULL;
+}
+
+static void tear_down (Fixture *f)
+{
+    ecfs_endpoint_free (f->endpoint);
+    sshd_free (f->sshd);
+    g_autofree char *dir = g_path_get_dirname (f->fault);
+    (void) unlink (f->fault); /* not every test makes it */
+    g_assert_cmpint (rmdir (dir), ==, 0);
+    g_free (f->fault);
+}
+
+/* A small file, which is committed in one go with its WRITEs, and one whose WRITEs are waited for. */
+static const size_t sizes[] = {1000, 1000000};
+
+static void try_write (Fixture *f, size_t size, const char *name, int code)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *bytes = g_strnfill (size, 'x'), *kept = NULL;
+    g_autofree char *path = g_build_filename (f->sshd->root, name, NULL);
+    gsize n_kept;
+    (void) !ecfs_endpoint_write_wait (f->endpoint, name, bytes, size, &error); /* error says it */
+    g_test_message ("%s", error != NULL ? error->message : "no error");
+    g_assert_cmpint (ecfs_errno (error), ==, code);
+    g_assert_true (g_file_get_contents (path, &kept, &n_kept, NULL) == (code == 0));
+    if (code == 0)
+        g_assert_true (n_kept == size && memcmp (kept, bytes, size) == 0);
+}
+
+/* As servers do that look before they have written what was sent before: it does not count. */
+static void tells_the_size_too_early (void)
+{
+    Fixture f;
+    if (!set_up (&f))
+        return;
+    for (int level = 1; level <= 2; level++) {
+        fail (&f, "less", level);
+        for (size_t i = 0; i < G_N_ELEMENTS (sizes); i++) {
+            g_autofree char *name = g_strdup_printf ("some/where%d/%zu", level, sizes[i]);
+            try_write (&f, sizes[i], name, 0);
+        }
+    }
+    tear_down (&f);
+}
+
+static void keeps_less_than_it_acknowledges (void)
+{
+    Fixture f;
+    if (!set_up (&f))
+        return;
+    fail (&f, "less", 3);
+    for (size_t i = 0; i < G_N_ELEMENTS (sizes); i++)
+        try_write (&f, sizes[i], "file", EIO);
+    tear_down (&f);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
+    g_test_add_func ("/sftp-server/tells-the-size-too-early", tells_the_size_too_early);
+    g_test_add_func ("/sftp-server/keeps-less-than-it-acknowledges", keeps_less_than_it_acknowledges);
+    return g_test_run ();
+}
