@@ -87,10 +87,12 @@ static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
         finish_space (self, op, &space);
     } else if (reply->type == ECFS_SFTP_EXTENDED_REPLY) {
         ecfs_sftp_break (self, EPROTO, "the server's answer to statvfs makes no sense");
-    } else if (op->request != NULL) {
+    } else if (op->request != NULL && reply->type == ECFS_SFTP_STATUS && reply->status == ECFS_SFTP_OP_UNSUPPORTED) {
         EcfsStream *request = g_steal_pointer (&op->request);
         request->driver_data = NULL;
         ecfs_request_fail (request, ENOTSUP, "%s: the server does not tell its free space", self->config->root);
+    } else {
+        ecfs_sftp_op_finish (self, op, 0, ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, self->config->root));
     }
 }
 

@@ -108,6 +108,35 @@ static void keeps_less_than_it_acknowledges (void)
     tear_down (&f);
 }
 
+static void check_space (Fixture *f, int code)
+{
+    uint64_t free_bytes;
+    g_autoptr (GError) error = NULL;
+    (void) !ecfs_endpoint_space_wait (f->endpoint, &free_bytes, &error); /* error says it */
+    g_assert_cmpint (ecfs_errno (error), ==, code);
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (f->endpoint, &health);
+    g_assert_true (health.space.asked);
+    g_assert_true (health.space.told == (code != ENOTSUP));
+    ecfs_endpoint_health_clear (&health);
+}
+
+/* What it cannot tell now does not mean that it never can. */
+static void fails_to_tell_its_space (void)
+{
+    Fixture f;
+    if (!set_up (&f))
+        return;
+    check_space (&f, 0);
+    fail (&f, "statvfs", EIO);
+    check_space (&f, EIO);
+    fail (&f, "statvfs", EACCES);
+    check_space (&f, EACCES);
+    fail (&f, "statvfs", ENOSYS);
+    check_space (&f, ENOTSUP);
+    tear_down (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -115,5 +144,6 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add_func ("/sftp-server/tells-the-size-too-early", tells_the_size_too_early);
     g_test_add_func ("/sftp-server/keeps-less-than-it-acknowledges", keeps_less_than_it_acknowledges);
+    g_test_add_func ("/sftp-server/fails-to-tell-its-space", fails_to_tell_its_space);
     return g_test_run ();
 }

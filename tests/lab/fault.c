@@ -11,6 +11,7 @@
  *     corrupt        the same with a bit in the middle
  *     less N         files are said to be half as large as they are: with N = 1 open ones, 2 those without their final
  *                    name too, 3 all
+ *     statvfs ERRNO  asking for the space fails with this error
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 typedef struct Fault {
@@ -98,6 +100,7 @@ int link (const char *from, const char *to)
 /* Under the names that the server calls, whatever size of numbers this here is compiled for. */
 int told_fstat (int fd, struct stat *st) __asm__("fstat");
 int told_stat (const char *path, struct stat *st) __asm__("stat");
+int told_statvfs (const char *path, struct statvfs *st) __asm__("statvfs");
 
 static int tell (int fd, const char *path, struct stat *st, int least)
 {
@@ -116,4 +119,16 @@ int told_fstat (int fd, struct stat *st)
 int told_stat (const char *path, struct stat *st)
 {
     return tell (AT_FDCWD, path, st, strstr (path, "/incoming/") != NULL ? 2 : 3);
+}
+
+int told_statvfs (const char *path, struct statvfs *st)
+{
+    Fault fault = current_fault ();
+    if (is (&fault, "statvfs")) {
+        errno = fault.number;
+        return -1;
+    }
+    int (*real) (const char *, struct statvfs *) =
+        (int (*) (const char *, struct statvfs *)) dlsym (RTLD_NEXT, "statvfs");
+    return real (path, st);
 }
