@@ -147,10 +147,11 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     return true;
 }
 
-void ecfs_archive_keep_space (EcfsArchive *self)
+void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
 {
     if (self->maintenance == NULL)
         self->maintenance = ecfs_maintenance_start (self);
+    ecfs_maintenance_await_space (self->maintenance, deadline_us);
 }
 
 void ecfs_archive_stop (EcfsArchive *self)

@@ -130,7 +130,10 @@ typedef struct EcfsArchiveSpace {
  */
 void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space);
 
-/** Has these figures kept for an archive that is open READONLY, too. After start; stop ends it. */
-void ecfs_archive_keep_space (EcfsArchive *self);
+/**
+ * Has these figures kept for an archive that is open READONLY, too, and waits for the first of all endpoints, at most
+ * until @deadline_us (ecfs_now_us ()). After start; stop ends it.
+ */
+void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us);
 
 #endif

@@ -111,6 +111,8 @@ void ecfs_deletions_free (EcfsDeletions *self);
 
 /** Deletes what is due and keeps the figures of free space, behind. */
 EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);
+/* Returns when all endpoints have said once what room they have, or that they cannot, or at the deadline. */
+void ecfs_maintenance_await_space (EcfsMaintenance *self, int64_t deadline_us);
 void ecfs_maintenance_stop (EcfsMaintenance *self);
 
 #endif

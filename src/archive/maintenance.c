@@ -10,9 +10,11 @@ struct EcfsMaintenance {
     pthread_t thread;
     EcfsMutex lock;
     EcfsCond wake;
-    bool stopping;    /* guarded by lock */
-    unsigned n_asked; /* space requests under way; guarded by lock */
-    int64_t asked_us; /* the thread's, as the next */
+    bool stopping;      /* guarded by lock, as the next three */
+    bool space_known;   /* every endpoint has answered once, if only that it cannot */
+    unsigned n_asked;   /* space requests under way */
+    unsigned n_answers; /* wraps around */
+    int64_t asked_us;   /* the thread's, as the next; 0: never */
     uint64_t space_state;
 };
 
@@ -23,6 +25,7 @@ static void space_answered (void *user, uint64_t value, const GError *error)
     (void) error; /* the endpoint's health tells both */
     ecfs_mutex_lock (&self->lock);
     self->n_asked--;
+    self->n_answers++;
     ecfs_cond_broadcast (&self->wake);
     ecfs_mutex_unlock (&self->lock);
 }
@@ -59,7 +62,7 @@ static bool any_full (const EcfsArchive *archive)
 static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 {
     int64_t period_us = any_full (self->archive) ? PAUSE_US : SPACE_PERIOD_US;
-    if (nobody_owes && ecfs_now_us () - self->asked_us >= period_us) {
+    if (nobody_owes && (self->asked_us == 0 || ecfs_now_us () - self->asked_us >= period_us)) {
         self->asked_us = ecfs_now_us ();
         ask_space (self);
     }
@@ -87,13 +90,17 @@ static void *run (void *data)
     EcfsMaintenance *self = data;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
-        unsigned n_asked = self->n_asked;
+        unsigned n_answers = self->n_answers;
+        bool nobody_owes = self->n_asked == 0;
+        bool known = nobody_owes && self->asked_us != 0;
         ecfs_mutex_unlock (&self->lock);
-        keep_space (self, n_asked == 0);
+        keep_space (self, nobody_owes);
         keep_deleting (self);
         ecfs_mutex_lock (&self->lock);
-        bool answered = self->n_asked < n_asked;
-        if (!self->stopping && !answered)
+        if (known && !self->space_known)
+            ecfs_cond_broadcast (&self->wake);
+        self->space_known = self->space_known || known;
+        if (!self->stopping && self->n_answers == n_answers)
             (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + PAUSE_US);
     }
     ecfs_mutex_unlock (&self->lock);
@@ -104,7 +111,6 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
 {
     EcfsMaintenance *self = g_new0 (EcfsMaintenance, 1);
     self->archive = archive;
-    self->asked_us = INT64_MIN / 2;
     self->deletions = ecfs_deletions_new (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
@@ -112,6 +118,14 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
     if (result != 0)
         g_error ("cannot start the maintenance thread: %s", g_strerror (result));
     return self;
+}
+
+void ecfs_maintenance_await_space (EcfsMaintenance *self, int64_t deadline_us)
+{
+    ecfs_mutex_lock (&self->lock);
+    while (!self->space_known && !self->stopping && ecfs_cond_wait_until (&self->wake, &self->lock, deadline_us))
+        ;
+    ecfs_mutex_unlock (&self->lock);
 }
 
 void ecfs_maintenance_stop (EcfsMaintenance *self)

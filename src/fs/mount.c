@@ -19,6 +19,7 @@
 
 #define MAX_BACKGROUND    64 /* readahead requests that the kernel may have under way */
 #define DRAIN_DEADLINE_US ((int64_t) 24 * 3600 * G_USEC_PER_SEC)
+#define SPACE_DEADLINE_US G_USEC_PER_SEC
 #define LIVE              'L' /* what the child says on the pipe; an error's text begins with 'E' */
 
 typedef struct Mount {
@@ -252,7 +253,7 @@ static bool mount_and_serve (Mount *self, GError **error)
         return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
                           fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");
     ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
-    ecfs_archive_keep_space (self->fs.archive);
+    ecfs_archive_keep_space (self->fs.archive, ecfs_now_us () + SPACE_DEADLINE_US); /* df right after it tells */
     if (!self->fs.readonly)
         self->control = ecfs_control_start (self->fs.archive, &ops, error);
     bool ok = (self->control != NULL || self->fs.readonly) && loop (self, error);
