@@ -169,34 +169,6 @@ static void test_holes_and_several_objects (void)
     fixture_clear (&f);
 }
 
-static void test_first_version (void)
-{
-    Fixture f;
-    init (&f);
-    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file"), empty = make_file (&f, ECFS_ROOT_INO, "empty");
-    g_autoptr (EcfsObjectRow) replaced = new_object (&f, "rs:4+2", 10, 6), object = new_object (&f, "rs:4+2", 1000, 6);
-    publish_one (&f, ino, replaced);
-    publish_one (&f, ino, object);
-    fixture_close (&f);
-    run_sql (
-        f.path,
-        "DROP INDEX directories_with_code; DROP TABLE codes; ALTER TABLE inodes DROP COLUMN data_bytes; DROP TABLE age;"
-        "ALTER TABLE deletions RENAME COLUMN queued_age_ns TO queued_ns;"
-        "UPDATE deletions SET queued_ns = 1700000000000000000; PRAGMA user_version = 1");
-    g_autoptr (GError) error = NULL;
-    g_assert_null (ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error));
-    g_assert_cmpint (ecfs_errno (error), ==, ENOTSUP); /* reading must not change it */
-    fixture_open (&f, 0);
-    g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
-    g_assert_cmpuint (get_attr (&f, empty).data_bytes, ==, 0);
-    g_assert_cmpuint (n_due (&f, 0, HOUR_NS), ==, 0); /* its time of grace begins anew */
-    g_assert_cmpuint (n_due (&f, 0, 0), ==, 1);
-    fixture_close (&f);
-    fixture_open (&f, ECFS_CATALOG_READONLY);
-    g_assert_cmpuint (get_attr (&f, ino).data_bytes, ==, 1000);
-    fixture_clear (&f);
-}
-
 static void test_codes (void)
 {
     static const uint8_t graph[] = {1, 0}, other[] = {2, 0, 1};
@@ -668,7 +640,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/what-is-replaced-stays-until-what-replaces-it-is-stored", test_replaced_by_staged);
     g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
     g_test_add_func ("/content/parameters-of-codes-are-kept", test_codes);
-    g_test_add_func ("/content/a-catalog-of-the-first-version-learns-what-files-have", test_first_version);
     g_test_add_func ("/content/a-failed-publish-changes-nothing", test_publish_errors);
     g_test_add_func ("/content/intents-left-by-a-crash-are-deleted-at-once", test_intents);
     g_test_add_func ("/content/publish-keeps-spares-and-deletes-what-it-leaves-out", test_spare_in_publish);
