@@ -244,7 +244,7 @@ def test_what_is_staged_is_left_alone_by_a_mount_for_reading_only(place):
     mount.options = ("-o", "ro")
     before = checksum(archive.path, ignored)
     mount.start()
-    assert "2 files" in mount.text() and "staging" in mount.text()
+    lab.until(lambda: "2 files" in mount.text() and "staging" in mount.text(), 60, "it says what it leaves alone")
     assert (mount.path / "file").read_text() == "old"
     assert checksum(archive.path, ignored) == before
     status = archive.json("status")
@@ -264,7 +264,7 @@ def test_mount_for_reading_only_beside_another(place, archive):
     reader = place.mount(archive, "-o", "ro")
     assert lab.digest(reader.path / "file") == lab.digest(mount.path / "file")
     (mount.path / "later").write_text("later")
-    lab.until(lambda: (reader.path / "later").exists() and (reader.path / "later").read_text() == "later", 10,
+    lab.until(lambda: (reader.path / "later").exists() and (reader.path / "later").read_text() == "later", 60,
               "it is seen")
     lab.ecfs("umount", reader.path)
     assert reader.process.wait(60) == 0 and mount.process.poll() is None and mount.mounted()

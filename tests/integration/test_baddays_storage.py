@@ -69,8 +69,7 @@ class World:
     def has_no_more(self, endpoint):
         """Nothing lies at an endpoint but a stripe of each file, whatever its failures left there."""
         root = self.servers[endpoint].root
-        unfinished = [path for path in (root / "incoming").rglob("*") if path.is_file()]
-        return len(lab.stripe_files(self.servers[endpoint])) == len(self.wanted) and not unfinished
+        return len(lab.stripe_files(self.servers[endpoint])) == len(self.wanted) and not lab.files_below(root / "incoming")
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,7 @@ def test_file_of_many_gigabytes_needs_little_memory(disk_place):
         print(f"written: the mount had {watch.peak >> 20} MiB at most")
         lab.drop_caches()
         assert lab.digest(path) == expected
+        archive.await_stored()
         archive["birch"].kill()
         archive["cedar"].kill()
         lab.drop_caches()

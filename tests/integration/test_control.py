@@ -35,7 +35,7 @@ def end(process, timeout=60):
 
 def sent_bytes(archive):
     """What lies on the endpoints, committed or on its way."""
-    return sum(path.stat().st_size for endpoint in archive.endpoints for path in lab.stripe_files(endpoint))
+    return sum(lab.size_of(path) for endpoint in archive.endpoints for path in lab.stripe_files(endpoint))
 
 
 # put
@@ -445,7 +445,7 @@ def test_writers_wait_for_room_and_go_on(place, archive):
 
 
 def staged_bytes(archive):
-    return sum(path.stat().st_size for path in (archive.path / "staging").iterdir())
+    return sum(lab.size_of(path) for path in lab.files_below(archive.path / "staging"))
 
 
 # fsync = remote

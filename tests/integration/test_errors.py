@@ -202,7 +202,7 @@ def test_unknown_key_in_the_configuration_is_told_with_its_line(place, local, ve
     config.write_text(good.replace("[archive]", "[archive]\nno_such_key = 7", 1))
     line = config.read_text().splitlines().index("no_such_key = 7") + 1
     arguments = {"mount": [place.path, "-f"], "put": [place.path / "source", "/again"]}.get(verb, [])
-    done = lab.ecfs(verb, local.path, *arguments, check=False, timeout=30)
+    done = lab.ecfs(verb, local.path, *arguments, check=False, timeout=120)
     one_message(done, "no_such_key", f":{line}", "ecfs.conf")
     config.write_text(good)
     assert_whole(place, local)
@@ -233,7 +233,7 @@ def test_damaged_catalog_is_refused_and_left_alone(place, local, damage):
     bad = {"garbage": os.urandom(len(good)), "emptied": b"", "truncated": good[:len(good) // 2],
            "page": good[:4096] + os.urandom(len(good) - 4096)}[damage]
     catalog(local).write_bytes(bad)
-    one_message(lab.ecfs("mount", local.path, place.path, "-f", check=False, timeout=30), "catalog")
+    one_message(lab.ecfs("mount", local.path, place.path, "-f", check=False, timeout=120), "catalog")
     one_message(local.put(place.path / "source", "/again", check=False), "catalog")
     assert catalog(local).read_bytes() == bad
     remove_log_files(local)
@@ -286,18 +286,18 @@ def test_garbage_in_three_stripes_is_an_error_that_names_them(place, local, part
 
 
 def test_archive_directory_that_is_none(place):
-    one_message(lab.ecfs("mount", place.path / "nothing", place.path, "-f", check=False, timeout=30), "nothing")
+    one_message(lab.ecfs("mount", place.path / "nothing", place.path, "-f", check=False, timeout=120), "nothing")
     (place.path / "empty").mkdir()
     one_message(lab.ecfs("status", place.path / "empty", check=False), "empty", "ecfs init")
 
 
 def test_mountpoint_that_is_none(place, local):
-    one_message(lab.ecfs("mount", local.path, place.path / "absent", "-f", check=False, timeout=30), "absent")
+    one_message(lab.ecfs("mount", local.path, place.path / "absent", "-f", check=False, timeout=120), "absent")
     assert_whole(place, local)
 
 
 def test_umount_of_what_is_no_mount(place):
-    one_message(lab.ecfs("umount", place.path, check=False, timeout=30), place.path)
+    one_message(lab.ecfs("umount", place.path, check=False, timeout=120), place.path)
 
 
 def test_mount_comes_up_without_endpoints_and_says_so(place, local):

@@ -394,7 +394,7 @@ class World:
         """One endpoint goes, or comes back: more than one loss would keep new content from being stored."""
         if self.down:
             self.down.start()
-            lab.until(self.is_up, 30, f"{self.down.name} is up again")
+            lab.until(self.is_up, 90, f"{self.down.name} is up again")
             self.down = None
         else:
             self.down = self.numbers.choice(self.archive.endpoints)

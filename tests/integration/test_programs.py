@@ -32,6 +32,7 @@ class World:
 
     def look_again(self):
         """From the endpoints that are left, with nothing in memory."""
+        self.archive.await_stored()
         self.mount.umount()
         self.mount.start()
         for endpoint in self.archive.endpoints[2:4]:

@@ -211,21 +211,21 @@ def test_endpoint_list_add_and_test(place, archive, source):
 
 def test_wait_returns_when_everything_is_stored(archive, source):
     archive.put(source, "/file")
-    assert lab.ecfs("wait", archive.path, timeout=30).returncode == 0
+    assert lab.ecfs("wait", archive.path, timeout=120).returncode == 0
 
 
 def test_wait_fails_while_a_file_lacks_stripes_that_nothing_fills_up(place, archive, source):
     archive["birch"].kill()
     archive.put(source, "/file")
     archive["birch"].start()
-    assert lab.ecfs("wait", "--quorum", archive.path, timeout=30).returncode == 0
-    done = lab.ecfs("wait", archive.path, timeout=30, check=False)
+    assert lab.ecfs("wait", "--quorum", archive.path, timeout=120).returncode == 0
+    done = lab.ecfs("wait", archive.path, timeout=120, check=False)
     assert done.returncode == 1 and "stripes" in done.stderr
     place.mount(archive)
     for paths in [[], ["/file"]]:
-        done = lab.ecfs("wait", archive.path, *paths, timeout=30, check=False)
+        done = lab.ecfs("wait", archive.path, *paths, timeout=120, check=False)
         assert done.returncode == 1 and "stripes" in done.stderr
-    assert lab.ecfs("wait", "--quorum", archive.path, "/file", timeout=30).returncode == 0
+    assert lab.ecfs("wait", "--quorum", archive.path, "/file", timeout=120).returncode == 0
 
 
 def test_stripes_take_little_more_than_their_share(archive, source):

@@ -160,7 +160,7 @@ def test_umount_of_a_busy_mount(space, mnt, mount_ecfs):
 def test_lazy_umount_lets_who_uses_it_go_on(space, archive, mnt, mount_ecfs):
     mount_ecfs()
     space.shell('exec 3> "$1/file"; umount -l "$1"; grep -q " $1 " /proc/self/mounts && exit 1; echo late >&3', mnt)
-    lab.until(lambda: not daemons(space, archive), 30, "the mount ends with its last user")
+    lab.until(lambda: not daemons(space, archive), 60, "the mount ends with its last user")
     mount_ecfs()
     assert read_in(space, mnt / "file") == "late\n"
 
@@ -169,7 +169,7 @@ def test_umount_and_mount_clear_away_what_a_dead_mount_left(space, archive, mnt,
     for clear in [lambda: space.run("umount", mnt), lambda: None]:
         mount_ecfs()
         lab.signal_all(daemons(space, archive), signal.SIGKILL)
-        lab.until(lambda: space.run("ls", mnt, check=False).returncode != 0, 10, "the mount is dead")
+        lab.until(lambda: space.run("ls", mnt, check=False).returncode != 0, 60, "the mount is dead")
         clear()
     mount_ecfs()  # without clearing by hand
     assert sum(str(mnt) in line for line in Path(f"/proc/{space.process.pid}/mounts").read_text().splitlines()) == 1
@@ -198,7 +198,7 @@ def test_what_was_mounted_for_reading_only_stays_so(space, archive, mnt, mount_e
         done = space.shell(change, mnt, check=False)
         assert done.returncode != 0 and "Read-only" in done.stderr, (change, done.stderr)
     space.run("umount", mnt)
-    lab.until(lambda: not daemons(space, archive), 30, "the process ends")
+    lab.until(lambda: not daemons(space, archive), 60, "the process ends")
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ class Proxy:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process.stdout.close()
 
 
@@ -293,9 +293,21 @@ class Disk:
         run("umount", "-l", self.path, check=False)
 
 
+def files_below(root):
+    """All files there; what a mount moves or removes meanwhile may be missing."""
+    return sorted(Path(directory, name) for directory, _, names in os.walk(root) for name in names)
+
+
+def size_of(path):
+    """In bytes; 0: it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
+
+
 def stripe_files(endpoint):
     """The files below an endpoint's root that hold stripes."""
-    return sorted(path for path in endpoint.root.rglob("*") if path.is_file() and path.name != "ecfs-endpoint")
+    return [path for path in files_below(endpoint.root) if path.name != "ecfs-endpoint"]
 
 
 def ecfs(*arguments, **options):

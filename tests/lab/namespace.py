@@ -83,10 +83,10 @@ class MountNamespace:
             if line.split()[2] == "fuse.ecfs":
                 self.run("umount", "-i", "-l", line.split()[1], check=False)
         try:
-            lab.until(lambda: not self.inside(), 30, "what was mounted in the namespace ends")
+            lab.until(lambda: not self.inside(), 60, "what was mounted in the namespace ends")
         finally:
             lab.signal_all(self.inside(), signal.SIGKILL)
             self.process.stdin.close()
-            self.process.wait(10)
+            self.process.wait(60)
             self.process.stdout.close()
             self.process.stderr.close()
