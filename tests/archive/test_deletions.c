@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "object/format.h"
 #include "util/lock.h"
+#include "util/log.h"
 
 #include <unistd.h>
 
@@ -181,6 +182,8 @@ static void test_hanging (Fixture *fixture, gconstpointer code)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add ("/deletions/what-fails-is-in-the-way-of-nothing", Fixture, "copies:2", set_up, test_failing, tear_down);
     g_test_add ("/deletions/an-endpoint-that-hangs-holds-up-no-other", Fixture, "copies:2", set_up_deaf, test_hanging,
                 tear_down);
