@@ -286,6 +286,8 @@ bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_
 
 /** Up to @max objects with id above @after, by id: how walkers go over all. GPtrArray with free function. */
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error);
+/** The same by UUID, which is the order in which endpoints have them. */
+GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error);
 
 /**
  * Durable: writes down which stripes are about to be stored, before their first byte leaves. Gives the object its epoch
@@ -412,6 +414,17 @@ GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t gra
 bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
+
+/* Check */
+
+/**
+ * Looks for what cannot be in a whole catalog: SQLite's own check, references to nothing, extents outside of their
+ * object or file, objects that no file has, names and counters that are wrong. Tells each, and of each kind the first
+ * hundred; @ino is the inode that it is about, 0: none. Holds the catalog for as long as it takes: it is to be one that
+ * was opened READONLY for this. False when it could not be read.
+ */
+bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
+                         GError **error);
 
 /* Endpoints */
 

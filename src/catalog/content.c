@@ -108,10 +108,9 @@ EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **
     return READ (self, get_object (self, object, error));
 }
 
-static GPtrArray *list_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
+static GPtrArray *load_objects (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
 {
     g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
-    autoquery *query = QUERY (self, OBJECT_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         EcfsObjectRow *row = load_object (self, query, error);
@@ -122,9 +121,26 @@ static GPtrArray *list_objects (EcfsCatalog *self, int64_t after, size_t max, GE
     return found < 0 ? NULL : g_steal_pointer (&rows);
 }
 
+static GPtrArray *list_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
+{
+    autoquery *query = QUERY (self, OBJECT_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
+    return load_objects (self, query, error);
+}
+
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
 {
     return READ (self, list_objects (self, after, max, error));
+}
+
+static GPtrArray *list_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)
+{
+    autoquery *query = QUERY (self, OBJECT_LIST_BY_UUID, error, UUID (after), INT (MIN (max, INT_MAX)));
+    return load_objects (self, query, error);
+}
+
+GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)
+{
+    return READ (self, list_objects_by_uuid (self, after, max, error));
 }
 
 static bool find_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error)

@@ -71,6 +71,7 @@
     X (EXTENT_SET_OBJECT, "UPDATE extents SET object = ?2 WHERE object = ?1") \
     X (OBJECT_GET, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id = ?") \
     X (OBJECT_LIST, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id > ? ORDER BY id LIMIT ?") \
+    X (OBJECT_LIST_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid > ? ORDER BY uuid LIMIT ?") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
     X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
        "header_bytes, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)") \

@@ -1,0 +1,95 @@
+/* What cannot be in a whole catalog. */
+#include "catalog/catalog_priv.h"
+
+#define MOST "100" /* of one kind are told */
+
+/* Each row that a query gives is a problem: an inode (0: none), then text that follows the first words. */
+static const struct {
+    const char *sql;
+    const char *words;
+} checks[] = {
+    {"SELECT 0, message FROM (SELECT integrity_check AS message FROM pragma_integrity_check (" MOST ")) "
+     "WHERE message <> 'ok'",
+     "SQLite finds: "},
+    {"SELECT 0, printf ('table %s, row %s, about table %s', \"table\", ifnull (rowid, '?'), parent) "
+     "FROM pragma_foreign_key_check LIMIT " MOST,
+     "a row names another that is not there: "},
+    {"SELECT e.ino, printf ('%d', e.start) FROM extents e JOIN objects o ON o.id = e.object "
+     "WHERE e.start < 0 OR e.length <= 0 OR e.object_start < 0 OR e.object_start > o.size - e.length LIMIT " MOST,
+     "an extent is not within its object: the one at byte "},
+    {"SELECT e.ino, printf ('%d', e.start) FROM extents e JOIN inodes i ON i.ino = e.ino "
+     "WHERE e.start > i.committed_size - e.length LIMIT " MOST,
+     "an extent ends behind the file: the one at byte "},
+    {"SELECT ino, printf ('%d', start) FROM (SELECT ino, start, length, "
+     "lead (start) OVER (PARTITION BY ino ORDER BY start) AS next FROM extents) WHERE next < start + length "
+     "LIMIT " MOST,
+     "two extents are about the same bytes: the one at byte "},
+    {"SELECT 0, printf ('row %d', id) FROM objects o "
+     "WHERE NOT EXISTS (SELECT 1 FROM extents e WHERE e.object = o.id) LIMIT " MOST,
+     "no file has an object that is kept: "},
+    {"SELECT i.ino, printf ('%d, and there are %d', i.nlink, count (e.ino)) FROM inodes i "
+     "LEFT JOIN entries e ON e.ino = i.ino WHERE i.mode & 61440 <> 16384 GROUP BY i.ino "
+     "HAVING i.nlink <> count (e.ino) LIMIT " MOST,
+     "the number of its names is wrong: "},
+    {"SELECT 0, printf ('%s, %d, and there are %d', name, kept, found) FROM ("
+     "SELECT 'inodes' AS name, n_inodes AS kept, (SELECT count (*) FROM inodes) AS found FROM counters "
+     "UNION ALL SELECT 'objects', n_objects, (SELECT count (*) FROM objects) FROM counters "
+     "UNION ALL SELECT 'staging', n_staged, (SELECT count (*) FROM staging) FROM counters "
+     "UNION ALL SELECT 'deletions', n_deletions, (SELECT count (*) FROM deletions) FROM counters) WHERE kept <> found",
+     "a counter is wrong: "},
+};
+
+typedef struct Problem {
+    uint64_t ino;
+    char *text;
+} Problem;
+
+static void problem_clear (gpointer data)
+{
+    g_free (((Problem *) data)->text);
+}
+
+static bool check_one (EcfsCatalog *self, const char *sql, const char *words, GArray *problems, GError **error)
+{
+    sqlite3_stmt *query = NULL;
+    int rc = sqlite3_prepare_v2 (self->db, sql, -1, &query, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step (query)) == SQLITE_ROW) {
+        const char *text = (const char *) sqlite3_column_text (query, 1);
+        Problem problem = {.ino = (uint64_t) sqlite3_column_int64 (query, 0), .text = g_strconcat (words, text, NULL)};
+        g_array_append_val (problems, problem);
+        rc = SQLITE_OK;
+    }
+    bool read = rc == SQLITE_DONE || ecfs_db_fail (self->db, rc, error, self->path, "checking it");
+    (void) sqlite3_finalize (query); /* repeats an error that was told */
+    return read;
+}
+
+static bool check_all (EcfsCatalog *self, GArray *problems, GError **error)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS (checks); i++) {
+        GError *why = NULL;
+        if (check_one (self, checks[i].sql, checks[i].words, problems, &why))
+            continue;
+        if (why->code != EBADMSG) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        Problem problem = {.text = g_strdup (why->message)};
+        g_array_append_val (problems, problem);
+        g_error_free (why);
+    }
+    return true;
+}
+
+bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
+                         GError **error)
+{
+    g_autoptr (GArray) problems = g_array_new (FALSE, FALSE, sizeof (Problem));
+    g_array_set_clear_func (problems, problem_clear);
+    bool read = READ (self, check_all (self, problems, error));
+    for (guint i = 0; i < problems->len; i++) {
+        const Problem *one = &g_array_index (problems, Problem, i);
+        problem (user, one->ino, one->text);
+    }
+    return read;
+}
