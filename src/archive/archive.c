@@ -100,7 +100,7 @@ static bool open_parts (EcfsArchive *self, GError **error)
     return ecfs_archive_check_code (self, self->config->code, error);
 }
 
-static guint uuid_hash (gconstpointer key)
+guint ecfs_uuid_hash (gconstpointer key)
 {
     const EcfsUuid *uuid = key;
     guint hash;
@@ -108,7 +108,7 @@ static guint uuid_hash (gconstpointer key)
     return hash;
 }
 
-static gboolean uuid_equal (gconstpointer a, gconstpointer b)
+gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b)
 {
     return ecfs_uuid_equal (a, b);
 }
@@ -124,7 +124,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->n_endpoints, 0);
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
-    self->pins = g_hash_table_new_full (uuid_hash, uuid_equal, g_free, NULL);
+    self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);
     return open_parts (self, error) ? g_steal_pointer (&self) : NULL;
 }
 

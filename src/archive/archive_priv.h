@@ -5,6 +5,7 @@
 #include "archive/archive.h"
 #include "codec/codec.h"
 #include "object/layout.h"
+#include "object/reader.h"
 #include "object/transfer.h"
 #include "util/lock.h"
 
@@ -46,6 +47,10 @@ struct EcfsArchive {
     EcfsRevival *revival;      /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
     int64_t revived_us;        /* when that was done last; guarded by lock */
 };
+
+/* For tables whose keys are EcfsUuid. */
+guint ecfs_uuid_hash (gconstpointer key);
+gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 
 #define ECFS_LOCK_NAME    "lock"
 #define ECFS_CONFIG_NAME  "ecfs.conf"
@@ -90,6 +95,10 @@ bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLa
  * already; not when that was done within the last second. Blocks for three seconds at most.
  */
 void ecfs_archive_revive_endpoints (EcfsArchive *self);
+
+/** A reader of an object, without the stripes flagged in @left_out (n flags, may be NULL). */
+EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                 GError **error);
 
 /** Small numbers, equal for endpoints in one zone. */
 unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position);

@@ -1,38 +1,10 @@
-#include "archive/commit.h"
+#include "archive/commit_priv.h"
 
 #include "archive/archive_priv.h"
-#include "archive/places.h"
 #include "object/writer.h"
 
 #define FILL_ATTEMPTS 3
 #define TAGS_SHARE    1000 /* a stripe is larger than its packets by less than one in so many */
-
-/* One object of an attempt. */
-typedef struct Part {
-    EcfsObjectRow *row;
-    GArray *ranges; /* of EcfsFileRange */
-    GArray *whole;  /* where the content has all of the object, in place of ranges; NULL: it is the file's */
-    int64_t intent;
-    bool full;
-} Part;
-
-/* One attempt, on a commit thread. */
-typedef struct Attempt {
-    EcfsArchive *archive;
-    EcfsCommit commit;
-    bool (*run) (struct Attempt *self, GError **error);
-    bool backfill; /* stripes that are stored already count */
-    char *path;    /* for messages */
-    EcfsAttr attr;
-    GPtrArray *parts; /* of Part */
-    /* Of the object that is being stored: */
-    Part *part;
-    EcfsObjectPlaces places; /* with its codec */
-    bool stored_before[ECFS_CODEC_MAX_N];
-    GError *spare_error; /* the catalog refused the intent of a spare */
-    GString *missing;    /* why a backfill leaves stripes out; NULL: it does not */
-    EcfsOutcome outcome;
-} Attempt;
 
 static void part_free (gpointer data)
 {
@@ -45,7 +17,7 @@ static void part_free (gpointer data)
     g_free (part);
 }
 
-static Part *new_part (Attempt *self)
+Part *ecfs_attempt_part (Attempt *self)
 {
     Part *part = g_new0 (Part, 1);
     part->row = ecfs_object_row_new ();
@@ -64,7 +36,7 @@ static void divide (Attempt *self)
         EcfsFileRange range = g_array_index (data, EcfsFileRange, i);
         while (range.length > 0) {
             if (part == NULL || part->row->size == ECFS_OBJECT_MAX_BYTES)
-                part = new_part (self);
+                part = ecfs_attempt_part (self);
             EcfsFileRange cut = range;
             cut.length = MIN (range.length, ECFS_OBJECT_MAX_BYTES - part->row->size);
             cut.object_offset = part->row->size;
@@ -76,7 +48,7 @@ static void divide (Attempt *self)
     }
 }
 
-static const EcfsCodec *choose_codec (Attempt *self, uint64_t bytes, GError **error)
+const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error)
 {
     EcfsArchive *archive = self->archive;
     g_autofree char *code = g_strdup (self->commit.code);
@@ -251,6 +223,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .fd = self->commit.fd,
                          .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
                          .records = records,
+                         .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
                          .expected_digest = expected_digest,
                          .targets = targets,
                          .replace = replace,
@@ -302,10 +275,10 @@ static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GErro
 }
 
 /* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
-static bool store_object (Attempt *self, Part *part, GError **error)
+bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
 {
     EcfsArchive *archive = self->archive;
-    const EcfsCodec *codec = choose_codec (self, part->row->size, error);
+    const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
     if (!keep_parameters (archive, codec, error))
@@ -406,7 +379,7 @@ static bool store (Attempt *self, GError **error)
 {
     divide (self);
     for (guint i = 0; i < self->parts->len; i++)
-        if (!store_object (self, g_ptr_array_index (self->parts, i), error))
+        if (!ecfs_attempt_store_object (self, g_ptr_array_index (self->parts, i), error))
             return false;
     return check_unchanged (self, error) && publish (self, error);
 }
@@ -418,7 +391,7 @@ static Part *committed_part (Attempt *self, const GArray *extents, guint *next, 
     EcfsObjectRow *row = ecfs_catalog_object (self->archive->catalog, object, error);
     if (row == NULL)
         return NULL;
-    Part *part = new_part (self);
+    Part *part = ecfs_attempt_part (self);
     ecfs_object_row_free (part->row);
     part->row = row;
     for (; *next < extents->len; (*next)++) {
@@ -432,14 +405,39 @@ static Part *committed_part (Attempt *self, const GArray *extents, guint *next, 
     return part;
 }
 
+static size_t position_of (const Attempt *self, int64_t endpoint)
+{
+    for (size_t i = 0; i < self->places.n_endpoints; i++)
+        if (self->archive->endpoints[i].id == endpoint)
+            return i;
+    return SIZE_MAX;
+}
+
 static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
 {
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        if (self->replaced[stripe->index].instance != 0)
+            continue;
         self->stored_before[stripe->index] = true;
-        for (size_t j = 0; j < self->places.n_endpoints; j++)
-            if (self->archive->endpoints[j].id == stripe->endpoint)
-                self->places.position[stripe->index] = j;
+        self->places.position[stripe->index] = position_of (self, stripe->endpoint);
+    }
+}
+
+/* Stripes that are stored once more stay where they are, if their endpoints take some; these are not @wanted then. */
+static void place_back (Attempt *self, bool *wanted, EcfsWriterTarget *targets)
+{
+    unsigned n = ecfs_codec_n (self->places.codec);
+    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
+    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, true);
+    for (unsigned i = 0; i < n; i++) {
+        size_t at = self->replaced[i].instance == 0 ? SIZE_MAX : position_of (self, self->replaced[i].endpoint);
+        if (!wanted[i] || at == SIZE_MAX || !places[at].usable || places[at].room == 0 || places[at].n_held >= most)
+            continue;
+        places[at].n_held++;
+        wanted[i] = false;
+        self->places.position[i] = at;
+        targets[i] = (EcfsWriterTarget){.endpoint = self->archive->endpoints[at].endpoint, .instance = random_u64 ()};
     }
 }
 
@@ -477,7 +475,7 @@ static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, c
 
 /* Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
  * on errors only. */
-static GArray *store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
+GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
 {
     unsigned n_wanted = 0;
     bool wanted[ECFS_CODEC_MAX_N];
@@ -488,11 +486,12 @@ static GArray *store_missing (Attempt *self, Part *part, const EcfsCodec *codec,
         wanted[i] = !self->stored_before[i];
         n_wanted += wanted[i];
     }
+    place_back (self, wanted, targets);
     place (self, wanted, self->commit.patient, targets);
     g_autoptr (GArray) stripes = intended_stripes (self, targets);
     if (stripes->len < n_wanted)
         note_unusable (self);
-    if (stripes->len < n_wanted && self->commit.object != 0)
+    if (stripes->len < n_wanted && self->commit.object != 0 && self->repair == NULL)
         g_array_set_size (stripes, 0);
     if (stripes->len == 0)
         return g_steal_pointer (&stripes);
@@ -504,20 +503,37 @@ static GArray *store_missing (Attempt *self, Part *part, const EcfsCodec *codec,
     return stored_stripes (self, targets, &result);
 }
 
+/* What is rebuilt must be what was stored, whatever the check blocks of the others said. */
+static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stripe, GError **error)
+{
+    return replaced->instance == 0 || memcmp (replaced->digest, stripe->digest, sizeof stripe->digest) == 0 ||
+           ecfs_fail (error, EBADMSG,
+                      "stripe %u was rebuilt to other bytes than the catalog's digest of it says: left as it was",
+                      stripe->index);
+}
+
 /* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
-static bool fill_object (Attempt *self, Part *part, GError **error)
+bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
-    g_autoptr (GArray) stripes = codec == NULL ? NULL : store_missing (self, part, codec, error);
+    g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
     bool fine = stripes != NULL && (stripes->len == 0 || check_unchanged (self, error));
-    for (unsigned i = 0; fine && i < stripes->len; i++)
-        fine = ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid,
-                                        &g_array_index (stripes, EcfsStripeRow, i), 0, part->intent, error);
+    for (unsigned i = 0; fine && i < stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (stripes, EcfsStripeRow, i);
+        const EcfsStripeRow *replaced = &self->replaced[stripe->index];
+        fine = check_same (replaced, stripe, error) &&
+               ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance,
+                                        part->intent, error);
+        if (fine && self->commit.order != NULL) {
+            self->commit.order->n_stored++;
+            self->commit.order->written_bytes += stripe->size;
+        }
+    }
     return fine;
 }
 
-static bool fail_missing (const Attempt *self, GError **error)
+bool ecfs_attempt_fail_missing (const Attempt *self, GError **error)
 {
     return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
 }
@@ -529,7 +545,7 @@ static bool fill_objects (Attempt *self, GError **error)
         return false;
     for (guint next = 0; next < extents->len;) {
         Part *part = committed_part (self, extents, &next, error);
-        if (part == NULL || !fill_object (self, part, error))
+        if (part == NULL || !ecfs_attempt_fill_object (self, part, error))
             return false;
     }
     return true;
@@ -548,88 +564,29 @@ static bool fill_up (Attempt *self, GError **error)
         }
     }
     if (self->missing != NULL)
-        return fail_missing (self, error);
+        return ecfs_attempt_fail_missing (self, error);
     self->outcome.full = true;
     return true;
 }
 
-static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe, GError **error)
-{
-    char name[ECFS_STRIPE_NAME_SIZE];
-    uint64_t size;
-    size_t position = self->places.position[stripe->index];
-    ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
-    const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : &self->archive->endpoints[position];
-    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
-        return ecfs_fail (error, EIO, "%s is on an endpoint that is given up", name);
-    return ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error) &&
-           (size == stripe->size || ecfs_fail (error, EIO, "endpoint %s: %s has not its size", endpoint->name, name));
-}
-
-/* What would go may be all that is left: whether what stays is really there. */
-static bool check_kept (const Attempt *self, const EcfsObjectRow *row, unsigned n, GError **error)
-{
-    for (guint i = 0; i < row->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
-        if (stripe->index < n && !check_stripe (self, row, stripe, error))
-            return ecfs_prefix (error, "no stripe is dropped, for one that would stay is not there");
-    }
-    return true;
-}
-
-/* The stripes that both codes have stay; those behind the last of the new one go. */
-static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *before, const EcfsCodec *codec, GError **error)
-{
-    self->backfill = true;
-    g_autoptr (GArray) stripes = store_missing (self, part, codec, error);
-    if (stripes == NULL || (self->missing != NULL && !fail_missing (self, error)))
-        return false;
-    unsigned n = ecfs_codec_n (codec);
-    if (n < ecfs_codec_n (before) && !check_kept (self, part->row, n, error))
-        return false;
-    return ecfs_catalog_set_object_code (self->archive->catalog, &part->row->uuid, part->row->code,
-                                         ecfs_codec_identity (codec), stripes, part->intent, error);
-}
-
-static bool recode_anew (Attempt *self, const Part *old, GError **error)
-{
-    Part *part = new_part (self);
-    part->row->size = old->row->size;
-    part->whole = g_array_ref (old->whole);
-    g_array_unref (part->ranges);
-    part->ranges = g_array_ref (old->ranges);
-    if (!store_object (self, part, error))
-        return false;
-    bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0;
-    return (same || ecfs_fail (error, EBADMSG, "what was read of it is not what its digest says: repair it first")) &&
-           ecfs_catalog_exchange (self->archive->catalog, &old->row->uuid, part->row, part->intent, error);
-}
-
-static bool recode (Attempt *self, GError **error)
+/* The object that the attempt is about. */
+Part *ecfs_attempt_named_part (Attempt *self, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
     if (extents == NULL)
-        return false;
+        return NULL;
     guint next = 0;
     while (next < extents->len && g_array_index (extents, EcfsExtent, next).object != self->commit.object)
         next++;
-    if (next == extents->len)
-        return ecfs_fail (error, ESTALE, "it was replaced meanwhile");
     GError *why = NULL;
-    Part *part = committed_part (self, extents, &next, &why);
+    if (next == extents->len)
+        why = g_error_new_literal (ECFS_ERROR, ESTALE, "it was replaced meanwhile");
+    Part *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
     if (part == NULL) {
         why->code = why->code == ENOENT ? ESTALE : why->code; /* deleted since */
         g_propagate_error (error, why);
-        return false;
     }
-    EcfsFileRange all = {.length = part->row->size};
-    part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
-    const EcfsCodec *before = ecfs_archive_codec (self->archive, part->row->code, error);
-    const EcfsCodec *codec = before == NULL ? NULL : choose_codec (self, part->row->size, error);
-    if (codec == NULL)
-        return false;
-    return ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
-                                                     : recode_anew (self, part, error);
+    return part;
 }
 
 /* Stripes of an attempt that came to nothing, or that no stripe_set took, are queued for deletion. */
@@ -666,7 +623,7 @@ static bool open_content (Attempt *self, GError **error)
     if (self->commit.open != NULL)
         self->commit.fd = self->commit.open (self->commit.user, error);
     self->outcome.opened = self->commit.open != NULL && self->commit.fd >= 0;
-    return self->commit.fd >= 0;
+    return self->commit.fd >= 0 || self->run == ecfs_attempt_repair;
 }
 
 static void end_attempt (Attempt *self, GError *error)
@@ -712,7 +669,7 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
     self->run = run;
-    self->backfill = run == fill_up;
+    self->backfill = run == fill_up || run == ecfs_attempt_repair;
     ecfs_workers_push (commit->is_foreign ? archive->puts : archive->commits, run_attempt, self);
 }
 
@@ -728,5 +685,10 @@ void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit)
 
 void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit)
 {
-    queue (self, commit, recode);
+    queue (self, commit, ecfs_attempt_recode);
+}
+
+void ecfs_archive_repair (EcfsArchive *self, const EcfsCommit *commit)
+{
+    queue (self, commit, ecfs_attempt_repair);
 }

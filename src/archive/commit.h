@@ -6,8 +6,18 @@
 #define ECFS_ARCHIVE_COMMIT_H
 
 #include "archive/archive.h"
+#include "codec/codec.h"
 
 #include <stdatomic.h>
+
+/* What of an object is to be stored once more, and what became of it. */
+typedef struct EcfsRepairOrder {
+    uint64_t instance[ECFS_CODEC_MAX_N]; /* of each stripe that is damaged or gone; 0: it is neither */
+    bool gone[ECFS_CODEC_MAX_N];         /* of these: nothing of it is there to read */
+    unsigned n_stored;                   /* set by the attempt, with what follows, also where it fails */
+    uint64_t read_bytes;
+    uint64_t written_bytes;
+} EcfsRepairOrder;
 
 /* How an attempt ended. */
 typedef struct EcfsOutcome {
@@ -31,10 +41,11 @@ typedef struct EcfsCommit {
     int64_t mtime_ns;
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
-    const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
-    int64_t object;   /* of a recode: the row of the object that is to get the code */
-    const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
-    bool is_foreign;  /* reading the content may take as long as it likes: on threads that no staged file needs */
+    const char *code;       /* NULL: what the catalog says for the inode, else the archive's default */
+    int64_t object;         /* of a recode or repair: the row of the object */
+    EcfsRepairOrder *order; /* of a repair; lent until done */
+    const char *path;       /* for messages and as a hint in the stripes; NULL: what the catalog says */
+    bool is_foreign;        /* reading the content may take as long as it likes: on threads that no staged file needs */
     const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
@@ -59,5 +70,13 @@ void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit);
  * ones are added. ESTALE: the file has been replaced meanwhile.
  */
 void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit);
+
+/**
+ * Queues one attempt to store the stripes of commit->object that it lacks, and those that commit->order names as long
+ * as the object still has them, from its other stripes: where they were, else at an endpoint that has none. Each is
+ * made known by compare-and-set, and the one in its place is queued for deletion. ESTALE: the file or object is another
+ * meanwhile.
+ */
+void ecfs_archive_repair (EcfsArchive *self, const EcfsCommit *commit);
 
 #endif

@@ -1,8 +1,6 @@
 #include "archive/content.h"
 
 #include "archive/archive_priv.h"
-#include "object/reader.h"
-
 #include <inttypes.h>
 #include <string.h>
 
@@ -174,9 +172,9 @@ static void tell_trouble (void *user, unsigned stripe_index, const GError *error
            error->message, stripe_index, code);
 }
 
-static EcfsReader *make_reader (EcfsContent *self, const EcfsObjectRow *object, GError **error)
+EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                 GError **error)
 {
-    EcfsArchive *archive = self->archive;
     EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
     EcfsReaderParams params = {
         .transfer = archive->transfer, .codec = codec, .object = object->uuid, .trouble = tell_trouble};
@@ -186,12 +184,15 @@ static EcfsReader *make_reader (EcfsContent *self, const EcfsObjectRow *object, 
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
-        if (stripe->index >= ecfs_codec_n (codec) || endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        if (stripe->index >= ecfs_codec_n (codec) || endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED ||
+            (left_out != NULL && left_out[stripe->index]))
             continue;
         stripes[stripe->index] = (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance};
     }
     params.stripes = stripes;
     params.user = (void *) ecfs_codec_code (codec);
+    if (left_out != NULL) /* who repairs knows what is wrong, and tells it himself */
+        params.trouble = NULL;
     return ecfs_reader_new (&params);
 }
 
@@ -200,7 +201,7 @@ static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
     ecfs_mutex_lock (&self->lock);
     Part *part = &g_array_index (self->parts, Part, index);
     if (part->reader == NULL)
-        part->reader = make_reader (self, part->object, error);
+        part->reader = ecfs_archive_reader (self->archive, part->object, NULL, error);
     EcfsReader *reader = part->reader;
     ecfs_mutex_unlock (&self->lock);
     return reader;

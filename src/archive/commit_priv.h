@@ -1,0 +1,64 @@
+/*
+ * What the attempts share that store objects: commit.c (content of files, new and filled up), commit_recode.c and
+ * commit_repair.c (objects as they are, for another code, and whole again).
+ */
+#ifndef ECFS_ARCHIVE_COMMIT_PRIV_H
+#define ECFS_ARCHIVE_COMMIT_PRIV_H
+
+#include "archive/commit.h"
+#include "archive/places.h"
+#include "object/repair.h"
+
+/* One object of an attempt. */
+typedef struct Part {
+    EcfsObjectRow *row;
+    GArray *ranges; /* of EcfsFileRange */
+    GArray *whole;  /* where the content has all of the object, in place of ranges; NULL: it is the file's */
+    int64_t intent;
+    bool full;
+} Part;
+
+/* One attempt, on a commit thread. */
+typedef struct Attempt {
+    EcfsArchive *archive;
+    EcfsCommit commit;
+    bool (*run) (struct Attempt *self, GError **error);
+    bool backfill; /* stripes that are stored already count */
+    char *path;    /* for messages */
+    EcfsAttr attr;
+    GPtrArray *parts; /* of Part */
+    /* Of the object that is being stored: */
+    Part *part;
+    EcfsObjectPlaces places; /* with its codec */
+    bool stored_before[ECFS_CODEC_MAX_N];
+    GError *spare_error; /* the catalog refused the intent of a spare */
+    GString *missing;    /* why a backfill leaves stripes out; NULL: it does not */
+    /* Of a repair: */
+    EcfsRepair *repair;
+    EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */
+    EcfsOutcome outcome;
+} Attempt;
+
+/** A new object of the attempt, with a UUID of its own. */
+Part *ecfs_attempt_part (Attempt *self);
+/** The object that the attempt is about, with the ranges of the file that it holds; ESTALE: it is the file's no more.
+ */
+Part *ecfs_attempt_named_part (Attempt *self, GError **error);
+/** The codec for an object of the file of @bytes bytes. */
+const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error);
+
+/** Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
+bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error);
+/** Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
+ * on errors only. */
+GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error);
+/** Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
+bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error);
+/** Says what store_missing () noted. */
+bool ecfs_attempt_fail_missing (const Attempt *self, GError **error);
+
+/* What attempts run. */
+bool ecfs_attempt_recode (Attempt *self, GError **error);
+bool ecfs_attempt_repair (Attempt *self, GError **error);
+
+#endif
