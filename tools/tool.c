@@ -34,7 +34,7 @@ static void usage_error (const Verb *verb, const char *text)
 }
 
 /* GLib's own --help has a character in it that ASCII has not. */
-static void print_help (GOptionContext *context)
+void tool_print_help (GOptionContext *context)
 {
     g_autofree char *help = g_option_context_get_help (context, FALSE, NULL);
     g_auto (GStrv) parts = g_strsplit (help, "\342\200\246", -1);
@@ -67,7 +67,7 @@ int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **
     if (!g_option_context_parse (context, &argc, &argv, &error))
         usage_error (verb, error->message);
     if (help) {
-        print_help (context);
+        tool_print_help (context);
         exit (TOOL_DONE);
     }
     if (argc > 1 && strcmp (argv[1], "--") == 0) {
@@ -220,10 +220,11 @@ int tool_transfer_end (ToolTransfer *self, GError *error)
 {
     clear_progress (self);
     if (self->last.n_not_full > 0)
-        tool_say (self->verb,
-                  "%" PRIu64 " of %" PRIu64 " files are stored with fewer stripes than their code has, since endpoints "
-                  "could not be reached: ecfs status and ecfs info tell how safe they are",
-                  self->last.n_not_full, self->last.n_found);
+        tool_say (
+            self->verb,
+            "%" PRIu64 " of %" PRIu64 " files are stored with fewer stripes than their code has, since endpoints "
+            "could not be reached: ecfs status and ecfs info tell how safe they are, and ecfs-fsck completes them",
+            self->last.n_not_full, self->last.n_found);
     if (error == NULL)
         return TOOL_DONE;
     /* One failed file was told already. */

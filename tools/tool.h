@@ -40,6 +40,9 @@ int verb_bench (const Verb *verb, int argc, char **argv);
  */
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max);
 
+/** Prints the help of a context to stdout. */
+void tool_print_help (GOptionContext *context);
+
 /* What mount(8) and umount(8) call, by the name of the program; they return the exit status of mount(8). */
 int tool_mount_helper (const char *name, int argc, char **argv);
 int tool_umount_helper (const char *name, int argc, char **argv);

@@ -65,6 +65,8 @@ static void print_objects (JsonObject *status)
         printf (", stored in %s, %.2f times the content", stored_text, (double) stored / (double) content);
     printf ("\nobjects    %" PRIi64 " full, %" PRIi64 " degraded, %" PRIi64 " unreadable\n",
             tool_number (objects, "full"), tool_number (objects, "degraded"), tool_number (objects, "unreadable"));
+    if (tool_number (objects, "degraded") + tool_number (objects, "unreadable") > 0)
+        puts ("           ecfs-fsck tells which lack stripes, and stores these once more");
     if (!json_object_has_member (objects, "guarantee"))
         return;
     int64_t guarantee = tool_number (objects, "guarantee");

@@ -115,6 +115,40 @@ char *ecfs_info (Ecfs *self, const char *path, GError **error);
 /** Endpoints, objects by health, backlog as a JSON object (ecfs-status(1) lists the members), g_free (). */
 char *ecfs_status (Ecfs *self, GError **error);
 
+/* Checking and repairing. */
+
+typedef enum EcfsFsckFlags {
+    ECFS_FSCK_DEEP = 1 << 0,   /* reads every stripe, not only its size */
+    ECFS_FSCK_REPAIR = 1 << 1, /* stores lost and damaged stripes once more; the archive is open for writing */
+} EcfsFsckFlags;
+
+typedef struct EcfsFsckProgress {
+    const char *phase; /* "catalog", "objects", "repair" */
+    uint64_t n_done;   /* objects of that phase */
+    uint64_t n_all;    /* about */
+    uint64_t bytes;    /* read from and written to endpoints by this process since ecfs_open () */
+} EcfsFsckProgress;
+
+typedef struct EcfsFsck {
+    unsigned flags;           /* EcfsFsckFlags */
+    const char *const *paths; /* NULL-terminated: only what is at and below these; NULL: everything */
+    uint64_t bytes_per_s;     /* that are read at most to check packets; 0: as fast as it goes */
+    /* Called a few times a second; false ends it with ECANCELED. May be NULL. */
+    bool (*progress) (void *user, const EcfsFsckProgress *progress);
+    /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */
+    bool (*confirm) (void *user, uint64_t n_objects);
+    /* Something is not as it should be, or was not until it was repaired: a JSON object (ecfs-fsck(8) lists the
+     * members), borrowed; the most endangered objects first. May be NULL. */
+    void (*found) (void *user, const char *json);
+    void *user;
+} EcfsFsck;
+
+/**
+ * Checks catalog and stripes, and repairs what flags say. Returns a summary as a JSON object (ecfs-fsck(8) lists the
+ * members), g_free (); NULL when it could not be done. Works beside a mount, which then does the repairing.
+ */
+char *ecfs_fsck (Ecfs *self, const EcfsFsck *what, GError **error);
+
 /**
  * Waits until everything staged below a mount of this archive, or the files @paths (NULL-terminated, may be NULL), is
  * stored in full, or with @quorum only committed. Without a mount: at once when nothing is staged, else ENOTCONN.

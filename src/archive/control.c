@@ -262,7 +262,7 @@ static bool converse (Client *client, JsonObject *request)
     static const struct {
         const char *verb;
         void (*serve) (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request);
-    } conversations[] = {{"put", ecfs_control_put}, {"recode", ecfs_control_recode}};
+    } conversations[] = {{"put", ecfs_control_put}, {"recode", ecfs_control_recode}, {"repair", ecfs_control_repair}};
     EcfsControl *server = client->server;
     const EcfsControlPut asking = {
         .archive = server->archive, .ops = &server->ops, .peer = client->peer, .is_stopping = ends, .user = server};

@@ -11,6 +11,7 @@
  *       stores what is staged, then unmounts; ENOTCONN when the mountpoint is told and is another
  *   {"verb":"endpoint-add","endpoint":"[NAME=]URL,..."}        {"ok":true}
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (control_priv.h)
+ *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"put","code":"..."}                                {"ok":true}, and a conversation follows (control_priv.h)
  * and, when it failed, {"error":"text","errno":N}. A path of a directory, and no paths at all, stand for everything;
  * paths are written as in URLs, since they need not be UTF-8.

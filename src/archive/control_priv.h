@@ -23,6 +23,11 @@
  * That of `recode` (control_recode.c has both sides) has lines from the mount only: {"found":N,"done":N,"bytes":N,
  * "wire":N} as files are found and done, {"problem":true,"error":"text","errno":N} for each that cannot be, and last
  * the answer. Who hangs up cancels here, too.
+ *
+ * That of `repair` (control_repair.c) has a line from the mount for each object of the request, {"object":N,"stored":N,
+ * "read":N,"written":N} and "error" and "errno" where it is not whole, and last the answer. The request names the
+ * objects by their rows, and for each the stripes that are damaged or gone as a flat array: index, instance, 1 or 0
+ * whether it is gone. Who hangs up cancels.
  */
 #ifndef ECFS_ARCHIVE_CONTROL_PRIV_H
 #define ECFS_ARCHIVE_CONTROL_PRIV_H
@@ -90,5 +95,6 @@ typedef struct EcfsControlPut {
 /** Serve a conversation until it ends. */
 void ecfs_control_put (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 void ecfs_control_recode (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
+void ecfs_control_repair (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 
 #endif

@@ -60,6 +60,12 @@ def test_page_and_help_of_the_helpers_of_mount_tell_the_same_options(tmp_path):
     assert helped == page_options("mount.ecfs.8")
 
 
+def test_page_and_help_of_fsck_tell_the_same_options():
+    assert told_options(lab.run(lab.BUILD / "tools/ecfs-fsck", "--help").stdout) == page_options("ecfs-fsck.8")
+    assert "'ecfs-fsck.8'" in (MAN / "meson.build").read_text()
+    assert ".Xr ecfs-fsck 8" in (MAN / "ecfs.1").read_text()
+
+
 @pytest.mark.parametrize("verb", [*VERBS, "endpoint"])
 def test_overview_and_page_know_every_verb(verb):
     assert f".Xr ecfs-{verb} 1" in (MAN / "ecfs.1").read_text()

@@ -1,0 +1,477 @@
+/* Checking an archive: its catalog, then its objects batch by batch; then what is damaged is repaired and told. */
+#include "archive/fsck_priv.h"
+#include "archive/recode_priv.h"
+#include "archive/status.h"
+#include "object/placement.h"
+
+#define BATCH       8192 /* objects */
+#define PATIENCE_US 5000000
+#define TICK_US     250000
+
+typedef struct Fsck {
+    Ecfs *ecfs;
+    EcfsArchive *archive;
+    const EcfsFsck *what;
+    EcfsPace pace;
+    EcfsFsckProgress progress;
+    int64_t next_us; /* when progress is to be told again */
+    bool cancelled;
+    EcfsFsckSums sums;
+    EcfsFsckEndpoint *endpoints; /* n_endpoints */
+    char **silences;             /* n_endpoints: what those said that do not answer, or NULL */
+    size_t n_endpoints;
+    GArray *named; /* of Named, by UUID: the objects of the paths; NULL: all */
+    guint next_named;
+    EcfsUuid after;     /* the last object that was looked at, where all are */
+    GPtrArray *damages; /* of EcfsDamage, the most endangered first when they are repaired */
+    guint next_damage;
+} Fsck;
+
+typedef struct Named {
+    EcfsUuid uuid;
+    int64_t id;
+} Named;
+
+static bool tick (void *user)
+{
+    Fsck *self = user;
+    int64_t now_us = ecfs_now_us ();
+    if (self->cancelled || self->what->progress == NULL || now_us < self->next_us)
+        return !self->cancelled;
+    self->next_us = now_us + TICK_US;
+    self->progress.bytes = ecfs_archive_wire_bytes (self->archive);
+    self->cancelled = !self->what->progress (self->what->user, &self->progress);
+    return !self->cancelled;
+}
+
+static void enter (Fsck *self, const char *phase, uint64_t n_all)
+{
+    self->progress = (EcfsFsckProgress){.phase = phase, .n_all = n_all};
+    self->next_us = 0;
+    (void) tick (self); /* remembers */
+}
+
+/* Takes @json. */
+static void tell (const Fsck *self, char *json)
+{
+    if (self->what->found != NULL)
+        self->what->found (self->what->user, json);
+    g_free (json);
+}
+
+/* The catalog */
+
+static void tell_problem (void *user, uint64_t ino, const char *text)
+{
+    Fsck *self = user;
+    g_autofree char *path = ino == 0 ? NULL : ecfs_catalog_path (self->archive->catalog, ino);
+    self->sums.n_problems++;
+    tell (self, ecfs_fsck_tell_catalog (path, text));
+}
+
+/* By a connection of its own: the check may take a while, and others work with the archive's. */
+static bool check_catalog (Fsck *self, GError **error)
+{
+    enter (self, "catalog", 0);
+    g_autofree char *path = g_build_filename (self->archive->directory, ECFS_CATALOG_NAME, NULL);
+    EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
+    bool good = catalog != NULL && ecfs_catalog_check (catalog, tell_problem, self, error);
+    return ecfs_catalog_close (catalog, good ? error : NULL) && good;
+}
+
+/* Objects */
+
+static int compare_named (const void *a, const void *b)
+{
+    return memcmp (a, b, sizeof (EcfsUuid)); /* it comes first */
+}
+
+typedef struct Collecting {
+    Fsck *fsck;
+    GHashTable *seen; /* of int64_t */
+    GError *error;
+} Collecting;
+
+static void collect (void *user, const EcfsEntry *entry)
+{
+    Collecting *self = user;
+    g_autoptr (GPtrArray) objects =
+        self->error != NULL ? NULL : ecfs_recode_objects (self->fsck->archive, entry->inode, &self->error);
+    for (guint i = 0; objects != NULL && i < objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+        Named named = {.uuid = object->uuid, .id = object->id};
+        if (g_hash_table_add (self->seen, g_memdup2 (&named.id, sizeof named.id)))
+            g_array_append_val (self->fsck->named, named);
+    }
+    if (g_error_matches (self->error, ECFS_ERROR, ENOENT)) /* deleted meanwhile */
+        g_clear_error (&self->error);
+}
+
+static bool collect_named (Fsck *self, GError **error)
+{
+    Collecting collecting = {.fsck = self, .seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL)};
+    self->named = g_array_new (FALSE, FALSE, sizeof (Named));
+    bool good = true;
+    for (const char *const *path = self->what->paths; good && *path != NULL; path++)
+        good = ecfs_recode_walk (self->archive, *path, collect, &collecting, error);
+    g_hash_table_unref (collecting.seen);
+    g_array_sort (self->named, compare_named);
+    if (collecting.error != NULL && good)
+        g_propagate_error (error, g_steal_pointer (&collecting.error));
+    else if (collecting.error == NULL)
+        return good;
+    g_clear_error (&collecting.error);
+    return false;
+}
+
+static GPtrArray *next_named (Fsck *self, GError **error)
+{
+    g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
+    for (; objects->len < BATCH && self->next_named < self->named->len; self->next_named++) {
+        g_autoptr (GError) why = NULL;
+        int64_t id = g_array_index (self->named, Named, self->next_named).id;
+        EcfsObjectRow *object = ecfs_catalog_object (self->archive->catalog, id, &why);
+        if (object != NULL) {
+            g_ptr_array_add (objects, object);
+        } else if (why->code != ENOENT) {
+            g_propagate_error (error, g_steal_pointer (&why));
+            return NULL;
+        }
+    }
+    return g_steal_pointer (&objects);
+}
+
+static GPtrArray *next_objects (Fsck *self, GError **error)
+{
+    if (self->named != NULL)
+        return next_named (self, error);
+    GPtrArray *objects = ecfs_catalog_objects_by_uuid (self->archive->catalog, &self->after, BATCH, error);
+    if (objects != NULL && objects->len > 0)
+        self->after = ((const EcfsObjectRow *) g_ptr_array_index (objects, objects->len - 1))->uuid;
+    return objects;
+}
+
+static size_t position_of (const Fsck *self, int64_t endpoint)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->archive->endpoints[i].id == endpoint)
+            return i;
+    return SIZE_MAX;
+}
+
+static void checked_clear (gpointer data)
+{
+    g_free (((EcfsCheckedStripe *) data)->text);
+}
+
+static GArray *stripes_of (const Fsck *self, const GPtrArray *objects)
+{
+    GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsCheckedStripe));
+    g_array_set_clear_func (stripes, checked_clear);
+    for (guint i = 0; i < objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+        for (guint j = 0; j < object->stripes->len; j++) {
+            EcfsCheckedStripe checked = {.object = object,
+                                         .stripe = &g_array_index (object->stripes, EcfsStripeRow, j)};
+            checked.position = position_of (self, checked.stripe->endpoint);
+            g_array_append_val (stripes, checked);
+        }
+    }
+    return stripes;
+}
+
+/* Damage */
+
+static void faulty_clear (gpointer data)
+{
+    g_free (((EcfsFaultyStripe *) data)->text);
+}
+
+static void damage_free (gpointer data)
+{
+    EcfsDamage *damage = data;
+    g_array_unref (damage->stripes);
+    g_free (damage);
+}
+
+static void add_fault (EcfsDamage *damage, const EcfsFaultyStripe *stripe)
+{
+    g_array_append_val (damage->stripes, *stripe);
+    damage->n_lost += stripe->fault != ECFS_STRIPE_UNKNOWN;
+}
+
+/* Whether the catalog still has the stripe that was looked at; @now NULL: the object is gone. */
+static bool is_current (const EcfsObjectRow *now, unsigned index, uint64_t instance)
+{
+    uint64_t found = 0;
+    for (guint i = 0; now != NULL && i < now->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (now->stripes, EcfsStripeRow, i);
+        if (stripe->index == index)
+            found = stripe->instance;
+    }
+    return now != NULL && found == instance;
+}
+
+/* Keeps of the faults those of stripes that are still the object's. */
+static bool keep_current (Fsck *self, EcfsDamage *damage)
+{
+    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->archive->catalog, damage->object, NULL);
+    damage->n_lost = 0;
+    for (guint i = damage->stripes->len; i-- > 0;) {
+        const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+        if (is_current (now, stripe->index, stripe->instance))
+            damage->n_lost += stripe->fault != ECFS_STRIPE_UNKNOWN;
+        else
+            g_array_remove_index (damage->stripes, i);
+    }
+    return damage->stripes->len > 0;
+}
+
+static void count (Fsck *self, const EcfsDamage *damage)
+{
+    for (guint i = 0; i < damage->stripes->len; i++) {
+        const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+        EcfsFsckEndpoint unplaced, *at = stripe->position == SIZE_MAX ? &unplaced : &self->endpoints[stripe->position];
+        bool gone = stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
+        bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED;
+        bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN;
+        self->sums.n_absent += stripe->fault == ECFS_STRIPE_ABSENT;
+        self->sums.n_gone += gone;
+        self->sums.n_damaged += damaged;
+        self->sums.n_unknown += unknown;
+        at->n_gone += gone;
+        at->n_damaged += damaged;
+        at->n_unknown += unknown;
+        if (unknown && self->silences[stripe->position] == NULL)
+            self->silences[stripe->position] = g_strdup (stripe->text);
+    }
+}
+
+/* The faults of one object, whose stripes are @checked; NULL: it has none. */
+static EcfsDamage *judge (const EcfsObjectRow *object, const EcfsCodec *codec, const EcfsCheckedStripe *checked)
+{
+    bool present[ECFS_CODEC_MAX_N] = {0}, named[ECFS_CODEC_MAX_N] = {0};
+    size_t holder[ECFS_CODEC_MAX_N] = {0};
+    EcfsDamage *damage = g_new (EcfsDamage, 1);
+    *damage = (EcfsDamage){.object = object->id, .stripes = g_array_new (FALSE, TRUE, sizeof (EcfsFaultyStripe))};
+    g_array_set_clear_func (damage->stripes, faulty_clear);
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = checked[i].stripe;
+        EcfsFaultyStripe faulty = {.index = stripe->index,
+                                   .fault = checked[i].fault,
+                                   .instance = stripe->instance,
+                                   .position = checked[i].position,
+                                   .text = g_strdup (checked[i].text)};
+        named[stripe->index] = true;
+        present[stripe->index] = faulty.fault == ECFS_STRIPE_FINE;
+        holder[stripe->index] = faulty.position;
+        if (!present[stripe->index])
+            add_fault (damage, &faulty);
+    }
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
+        EcfsFaultyStripe absent = {.index = i, .fault = ECFS_STRIPE_ABSENT, .position = SIZE_MAX};
+        if (!named[i])
+            add_fault (damage, &absent);
+    }
+    if (damage->stripes->len > 0)
+        damage->guarantee = ecfs_holders_guarantee (codec, present, holder);
+    else
+        g_clear_pointer (&damage, damage_free);
+    return damage;
+}
+
+static bool judge_batch (Fsck *self, const EcfsCheckBatch *batch, GError **error)
+{
+    const EcfsCheckedStripe *checked = (const EcfsCheckedStripe *) (void *) batch->stripes->data;
+    for (guint i = 0; i < batch->objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (batch->objects, i);
+        const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
+        if (codec == NULL)
+            return false;
+        for (guint j = 0; j < object->stripes->len; j++)
+            if (checked[j].position != SIZE_MAX)
+                self->endpoints[checked[j].position].n_stripes++;
+        self->sums.n_stripes += object->stripes->len;
+        EcfsDamage *damage = judge (object, codec, checked);
+        checked += object->stripes->len;
+        if (damage != NULL && keep_current (self, damage)) {
+            count (self, damage);
+            /* What only waits for endpoints, and can be read without them, is told with these. */
+            if (damage->n_lost > 0 || damage->guarantee < 0)
+                g_ptr_array_add (self->damages, g_steal_pointer (&damage));
+        }
+        g_clear_pointer (&damage, damage_free);
+    }
+    self->sums.n_objects += batch->objects->len;
+    self->progress.n_done += batch->objects->len;
+    return true;
+}
+
+static bool check_batch (Fsck *self, GPtrArray *objects, GError **error)
+{
+    g_autoptr (GArray) stripes = stripes_of (self, objects);
+    EcfsTotals totals = {0};
+    EcfsCheckBatch batch = {
+        .archive = self->archive, .objects = objects, .stripes = stripes, .tick = tick, .user = self};
+    bool good = ecfs_catalog_totals (self->archive->catalog, &totals, error);
+    return good && ecfs_check_presence (&batch, totals.n_objects <= 2 * (uint64_t) objects->len) &&
+           (!(self->what->flags & ECFS_FSCK_DEEP) || ecfs_check_packets (&batch, &self->pace)) &&
+           judge_batch (self, &batch, error);
+}
+
+static bool check_objects (Fsck *self, GError **error)
+{
+    EcfsTotals totals;
+    if ((self->what->paths != NULL && !collect_named (self, error)) ||
+        !ecfs_catalog_totals (self->archive->catalog, &totals, error))
+        return false;
+    enter (self, "objects", self->named != NULL ? self->named->len : totals.n_objects);
+    ecfs_archive_probe (self->archive, PATIENCE_US);
+    for (;;) {
+        g_autoptr (GPtrArray) objects = next_objects (self, error);
+        if (objects == NULL || objects->len == 0)
+            return objects != NULL;
+        if (!check_batch (self, objects, error))
+            return false;
+        if (!tick (self))
+            return ecfs_fail (error, ECANCELED, "cancelled");
+    }
+}
+
+static void tell_silences (const Fsck *self)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->silences[i] != NULL)
+            tell (self, ecfs_fsck_tell_endpoint (self->archive, i, &self->endpoints[i], self->silences[i]));
+}
+
+/* Repair */
+
+static int most_endangered_first (const void *a, const void *b)
+{
+    const EcfsDamage *const *left = a, *const *right = b;
+    int order = ((*left)->guarantee > (*right)->guarantee) - ((*left)->guarantee < (*right)->guarantee);
+    return order != 0 ? order : ((*left)->object > (*right)->object) - ((*left)->object < (*right)->object);
+}
+
+static void conclude (Fsck *self, const EcfsDamage *damage, EcfsDamageResult result, const EcfsRepairTask *task)
+{
+    self->sums.results[result]++;
+    self->progress.n_done++;
+    if (task != NULL) {
+        self->sums.n_rebuilt += task->order.n_stored;
+        self->sums.read_bytes += task->order.read_bytes;
+        self->sums.written_bytes += task->order.written_bytes;
+    }
+    tell (self, ecfs_fsck_tell_damage (self->archive, damage, result, task));
+}
+
+static EcfsRepairTask *next_task (void *user)
+{
+    Fsck *self = user;
+    while (self->next_damage < self->damages->len) {
+        EcfsDamage *damage = g_ptr_array_index (self->damages, self->next_damage++);
+        if (damage->n_lost == 0) {
+            conclude (self, damage, ECFS_DAMAGE_UNKNOWN, NULL);
+            continue;
+        }
+        EcfsRepairTask *task = g_new0 (EcfsRepairTask, 1);
+        task->object = damage->object;
+        task->data = damage;
+        for (guint i = 0; i < damage->stripes->len; i++) {
+            const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+            if (stripe->fault == ECFS_STRIPE_UNKNOWN)
+                continue;
+            task->order.instance[stripe->index] = stripe->instance;
+            task->order.gone[stripe->index] =
+                stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
+        }
+        return task;
+    }
+    return NULL;
+}
+
+static void task_done (void *user, EcfsRepairTask *task)
+{
+    Fsck *self = user;
+    EcfsDamageResult result = ECFS_DAMAGE_REPAIRED;
+    if (task->error != NULL)
+        result = task->error->code == ESTALE ? ECFS_DAMAGE_CHANGED : ECFS_DAMAGE_LEFT;
+    conclude (self, task->data, result, task);
+    g_clear_error (&task->error);
+    g_free (task);
+}
+
+static bool is_wanted (const Fsck *self)
+{
+    uint64_t n_objects = 0;
+    for (guint i = 0; i < self->damages->len; i++)
+        n_objects += ((const EcfsDamage *) g_ptr_array_index (self->damages, i))->n_lost > 0;
+    return (self->what->flags & ECFS_FSCK_REPAIR) && n_objects > 0 &&
+           (self->what->confirm == NULL || self->what->confirm (self->what->user, n_objects));
+}
+
+static bool repair (Fsck *self, GError **error)
+{
+    const EcfsRepairs repairs = {.next = next_task, .done = task_done, .tick = tick, .user = self};
+    g_ptr_array_sort (self->damages, most_endangered_first);
+    enter (self, "repair", self->damages->len);
+    if (!is_wanted (self)) {
+        for (guint i = 0; i < self->damages->len; i++) {
+            const EcfsDamage *damage = g_ptr_array_index (self->damages, i);
+            conclude (self, damage, damage->n_lost > 0 ? ECFS_DAMAGE_FOUND : ECFS_DAMAGE_UNKNOWN, NULL);
+        }
+        return true;
+    }
+    if (self->ecfs->mounted) {
+        if (!ecfs_repair_mounted (self->archive->directory, &repairs, error))
+            return false;
+    } else {
+        ecfs_repair_here (self->archive, &repairs);
+    }
+    return tick (self) || ecfs_fail (error, ECANCELED, "cancelled");
+}
+
+static bool run (Fsck *self, GError **error)
+{
+    if (!check_catalog (self, error) || !check_objects (self, error))
+        return *error != NULL ? false : ecfs_fail (error, ECANCELED, "cancelled");
+    tell_silences (self);
+    return repair (self, error);
+}
+
+static void fsck_clear (Fsck *self)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        g_free (self->silences[i]);
+    g_free (self->silences);
+    g_free (self->endpoints);
+    if (self->named != NULL)
+        g_array_unref (self->named);
+    g_ptr_array_unref (self->damages);
+    ecfs_mutex_clear (&self->pace.lock);
+}
+
+char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
+{
+    char *summary = NULL;
+    GError *why = NULL;
+    Fsck self = {.ecfs = ecfs, .archive = ecfs->archive, .what = what, .pace = {.bytes_per_s = what->bytes_per_s}};
+    if ((what->flags & ECFS_FSCK_REPAIR) && !ecfs->writable) {
+        (void) !ecfs_fail (error, EROFS, "%s is open for reading", self.archive->directory);
+        return NULL;
+    }
+    ecfs_mutex_init (&self.pace.lock);
+    self.n_endpoints = ecfs_archive_n_endpoints (self.archive);
+    self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
+    self.silences = g_new0 (char *, self.n_endpoints + 1);
+    self.damages = g_ptr_array_new_with_free_func (damage_free);
+    if (run (&self, &why)) {
+        self.sums.checked_bytes = self.pace.bytes;
+        summary = ecfs_fsck_tell_summary (self.archive, &self.sums, self.endpoints, self.n_endpoints);
+    } else {
+        g_propagate_error (error, why);
+    }
+    fsck_clear (&self);
+    return summary;
+}

@@ -1,0 +1,240 @@
+/* Reading stripes whole: header, every check block against its tag, footer and tail. */
+#include "archive/fsck_priv.h"
+#include "object/format.h"
+#include "util/bytes.h"
+
+#define THREADS      2                               /* of each endpoint */
+#define WINDOW_BYTES (ECFS_FOOTER_MAX_BYTES + 65536) /* of a stripe in memory, for each thread */
+#define TICK_US      200000
+
+typedef struct Check Check;
+
+struct Check {
+    EcfsCheckBatch *batch;
+    EcfsPace *pace;
+    EcfsMutex lock;
+    EcfsCond ended;
+    unsigned n_pending; /* stripes; guarded by lock */
+    atomic_bool cancelled;
+};
+
+typedef struct Job {
+    Check *check;
+    EcfsCheckedStripe *checked;
+} Job;
+
+/* A part of a stripe's file in memory, which moves on. */
+typedef struct Window {
+    const Job *job;
+    EcfsEndpoint *endpoint;
+    char name[ECFS_STRIPE_NAME_SIZE];
+    uint8_t *bytes;
+    uint64_t offset;
+    size_t filled;
+} Window;
+
+/* When these bytes may be read: as if all read before them had taken the time that they may. */
+static int64_t turn_us (EcfsPace *pace, size_t bytes)
+{
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&pace->lock);
+    pace->bytes += bytes;
+    int64_t at_us = MAX (pace->next_us, now_us);
+    if (pace->bytes_per_s > 0)
+        pace->next_us = at_us + (int64_t) ((double) bytes / (double) pace->bytes_per_s * 1e6);
+    ecfs_mutex_unlock (&pace->lock);
+    return at_us;
+}
+
+/* False: cancelled. */
+static bool wait_turn (Check *self, size_t bytes)
+{
+    int64_t at_us = turn_us (self->pace, bytes);
+    ecfs_mutex_lock (&self->lock);
+    while (!atomic_load (&self->cancelled) && ecfs_now_us () < at_us)
+        (void) ecfs_cond_wait_until (&self->ended, &self->lock, at_us);
+    ecfs_mutex_unlock (&self->lock);
+    return !atomic_load (&self->cancelled);
+}
+
+/* The bytes [offset, offset + size), at most a window; NULL with an error. Offsets ascend. */
+static const uint8_t *bytes_at (Window *self, uint64_t offset, size_t size, GError **error)
+{
+    uint64_t file_size = self->job->checked->stripe->size;
+    if (offset < self->offset || offset > file_size || size > file_size - offset || size > WINDOW_BYTES) {
+        (void) !ecfs_fail (error, EBADMSG, "its parts do not fit into its size");
+        return NULL;
+    }
+    size_t skipped = (size_t) MIN (offset - self->offset, self->filled);
+    if (skipped + size > self->filled) {
+        memmove (self->bytes, self->bytes + skipped, self->filled - skipped);
+        self->offset += skipped;
+        self->filled -= skipped;
+        uint64_t end = self->offset + self->filled;
+        EcfsRange range = {.offset = end,
+                           .size = (size_t) MIN (WINDOW_BYTES - self->filled, file_size - end),
+                           .to = self->bytes + self->filled};
+        if (!wait_turn (self->job->check, range.size)) {
+            (void) !ecfs_fail (error, ECANCELED, "cancelled");
+            return NULL;
+        }
+        if (!ecfs_endpoint_read_wait (self->endpoint, self->name, &range, 1, error))
+            return NULL;
+        self->filled += range.size;
+        skipped = 0;
+    }
+    return self->bytes + skipped;
+}
+
+static bool check_header (Window *self, const EcfsLayout *layout, GError **error)
+{
+    EcfsStripeHeader header;
+    const EcfsCheckedStripe *checked = self->job->checked;
+    const EcfsCatalog *catalog = self->job->check->batch->archive->catalog;
+    const uint8_t *bytes = bytes_at (self, 0, layout->header_bytes, error);
+    if (bytes == NULL || !ecfs_stripe_header_parse (bytes, layout->header_bytes, &header, error))
+        return false;
+    bool same = ecfs_uuid_equal (&header.object, &checked->object->uuid) &&
+                ecfs_uuid_equal (&header.archive, ecfs_catalog_archive (catalog)) &&
+                header.index == checked->stripe->index && header.instance == checked->stripe->instance &&
+                header.header_bytes == layout->header_bytes && header.k == layout->k &&
+                header.segment_bytes == layout->segment_bytes && header.block_bytes == layout->block_bytes;
+    return same || ecfs_fail (error, EBADMSG, "its header is that of another stripe");
+}
+
+static bool check_blocks (Window *self, const EcfsLayout *layout, GError **error)
+{
+    const EcfsCheckedStripe *checked = self->job->checked;
+    for (uint64_t segment = 0; segment < ecfs_layout_n_segments (layout); segment++) {
+        for (uint32_t block = 0; block < ecfs_layout_n_blocks (layout, segment); block++) {
+            uint32_t size = ecfs_layout_block_bytes (layout, segment, block);
+            uint64_t offset = ecfs_layout_block_offset (layout, segment, block);
+            uint64_t number = ecfs_layout_block_number (layout, segment, block);
+            const uint8_t *bytes = bytes_at (self, offset, size + ECFS_TAG_BYTES, error);
+            if (bytes == NULL)
+                return false;
+            if (ecfs_tag (&checked->object->uuid, checked->stripe->index, number, bytes, size) !=
+                ecfs_get_le (bytes + size, ECFS_TAG_BYTES))
+                return ecfs_fail (error, EBADMSG, "the check block at byte %" G_GUINT64_FORMAT " fails its checksum",
+                                  offset);
+        }
+    }
+    return true;
+}
+
+static bool check_footer (Window *self, const EcfsLayout *layout, GError **error)
+{
+    const EcfsCheckedStripe *checked = self->job->checked;
+    uint64_t file_size = checked->stripe->size, offset, hash;
+    uint64_t end = layout->header_bytes + ecfs_layout_area_bytes (layout);
+    uint32_t size;
+    EcfsStripeFooter footer;
+    const uint8_t *bytes = bytes_at (self, end, (size_t) (file_size - MIN (file_size, end)), error);
+    if (bytes == NULL)
+        return false;
+    if (file_size - end < ECFS_STRIPE_TAIL_BYTES)
+        return ecfs_fail (error, EBADMSG, "it has no tail");
+    const uint8_t *tail = bytes + (file_size - end) - ECFS_STRIPE_TAIL_BYTES;
+    if (!ecfs_stripe_tail_parse (tail, file_size, &offset, &size, &hash, error))
+        return false;
+    if (offset != end || size > file_size - end)
+        return ecfs_fail (error, EBADMSG, "its footer is not behind its packets");
+    if (!ecfs_stripe_footer_parse (bytes, size, hash, &footer, error))
+        return false;
+    bool same = footer.size == layout->size &&
+                memcmp (footer.area_digest, checked->stripe->digest, sizeof footer.area_digest) == 0 &&
+                memcmp (footer.object_digest, checked->object->digest, sizeof footer.object_digest) == 0;
+    ecfs_stripe_footer_clear (&footer);
+    return same || ecfs_fail (error, EBADMSG, "its footer is not what the catalog says");
+}
+
+static bool check_stripe (Window *window, GError **error)
+{
+    EcfsLayout layout;
+    return ecfs_archive_layout (window->job->check->batch->archive, window->job->checked->object, &layout, error) &&
+           check_header (window, &layout, error) && check_blocks (window, &layout, error) &&
+           check_footer (window, &layout, error);
+}
+
+static EcfsStripeFault fault_of (const GError *error)
+{
+    switch (error->code) {
+    case ENOENT:
+        return ECFS_STRIPE_GONE;
+    case EBADMSG:
+    case ENOTSUP:
+    case EIO:
+        return ECFS_STRIPE_DAMAGED;
+    default:
+        return ECFS_STRIPE_UNKNOWN;
+    }
+}
+
+static void run_job (void *data)
+{
+    Job *job = data;
+    Check *self = job->check;
+    EcfsCheckedStripe *checked = job->checked;
+    g_autoptr (GError) error = NULL;
+    Window window = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
+    ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, window.name);
+    window.bytes = atomic_load (&self->cancelled) ? NULL : g_malloc (WINDOW_BYTES);
+    if (window.bytes != NULL && !check_stripe (&window, &error)) {
+        checked->fault = fault_of (error);
+        checked->text = g_strdup (error->message);
+    }
+    g_free (window.bytes);
+    g_free (job);
+    ecfs_mutex_lock (&self->lock);
+    self->n_pending--;
+    ecfs_cond_broadcast (&self->ended);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void begin (Check *self, EcfsWorkers **workers)
+{
+    for (guint i = 0; i < self->batch->stripes->len; i++) {
+        EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
+        if (checked->fault != ECFS_STRIPE_FINE)
+            continue;
+        Job *job = g_new (Job, 1);
+        *job = (Job){.check = self, .checked = checked};
+        if (workers[checked->position] == NULL)
+            workers[checked->position] = ecfs_workers_new ("ecfs-check", THREADS);
+        ecfs_mutex_lock (&self->lock);
+        self->n_pending++;
+        ecfs_mutex_unlock (&self->lock);
+        ecfs_workers_push (workers[checked->position], run_job, job);
+    }
+}
+
+static void await (Check *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    while (self->n_pending > 0) {
+        int64_t tick_us = ecfs_now_us () + TICK_US;
+        while (self->n_pending > 0 && ecfs_cond_wait_until (&self->ended, &self->lock, tick_us))
+            ;
+        ecfs_mutex_unlock (&self->lock);
+        if (!self->batch->tick (self->batch->user))
+            atomic_store (&self->cancelled, true);
+        ecfs_mutex_lock (&self->lock);
+    }
+    ecfs_mutex_unlock (&self->lock);
+}
+
+bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace)
+{
+    Check self = {.batch = batch, .pace = pace};
+    size_t n_endpoints = ecfs_archive_n_endpoints (batch->archive);
+    g_autofree EcfsWorkers **workers = g_new0 (EcfsWorkers *, n_endpoints + 1);
+    ecfs_mutex_init (&self.lock);
+    ecfs_cond_init (&self.ended);
+    begin (&self, workers);
+    await (&self);
+    for (size_t i = 0; i < n_endpoints; i++)
+        ecfs_workers_free (workers[i]);
+    ecfs_cond_clear (&self.ended);
+    ecfs_mutex_clear (&self.lock);
+    return !atomic_load (&self.cancelled);
+}

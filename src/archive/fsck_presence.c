@@ -1,0 +1,178 @@
+/* Which stripes endpoints have: by listing their directories, not by asking for each. */
+#include "archive/fsck_priv.h"
+
+#define MAX_DIRECTORIES 256 /* where a batch is most of the archive, more are listed at once */
+#define TICK_US         200000
+
+typedef struct Listed {
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+    uint64_t size;
+} Listed;
+
+typedef struct Presence Presence;
+
+/* What one endpoint has of the batch. */
+typedef struct Listing {
+    Presence *presence;
+    GArray *found;      /* of Listed; guarded by lock, as all below */
+    unsigned n_pending; /* requests */
+    char *failure;      /* the first; NULL: none */
+} Listing;
+
+struct Presence {
+    EcfsCheckBatch *batch;
+    EcfsMutex lock;
+    EcfsCond answered;
+    GHashTable *objects; /* EcfsUuid of those of the batch; immutable while requests are under way */
+    Listing *listings;   /* n_endpoints */
+    size_t n_endpoints;
+};
+
+static int compare_listed (const void *a, const void *b)
+{
+    const Listed *left = a, *right = b;
+    int order = memcmp (left->object.bytes, right->object.bytes, sizeof left->object.bytes);
+    if (order == 0)
+        order = (left->index > right->index) - (left->index < right->index);
+    return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
+}
+
+static void on_listed (void *user, const EcfsListed *file)
+{
+    Listing *self = user;
+    Listed one = {.size = file->size};
+    if (!ecfs_stripe_name_parse (file->name, &one.object, &one.index, &one.instance) ||
+        !g_hash_table_contains (self->presence->objects, &one.object))
+        return;
+    ecfs_mutex_lock (&self->presence->lock);
+    g_array_append_val (self->found, one);
+    ecfs_mutex_unlock (&self->presence->lock);
+}
+
+static void on_done (void *user, uint64_t value, const GError *error)
+{
+    Listing *self = user;
+    (void) value;
+    ecfs_mutex_lock (&self->presence->lock);
+    if (error != NULL && self->failure == NULL)
+        self->failure = g_strdup (error->message);
+    self->n_pending--;
+    ecfs_cond_broadcast (&self->presence->answered);
+    ecfs_mutex_unlock (&self->presence->lock);
+}
+
+/* The directories that hold the stripes of the batch. */
+static GPtrArray *directories (const EcfsCheckBatch *batch, bool is_all)
+{
+    GPtrArray *names = g_ptr_array_new_with_free_func (g_free);
+    for (guint i = 0; i < batch->objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (batch->objects, i);
+        char name[ECFS_STRIPE_NAME_SIZE];
+        ecfs_stripe_name (&object->uuid, 0, 0, name);
+        *strrchr (name, '/') = '\0';
+        if (names->len == 0 || strcmp (g_ptr_array_index (names, names->len - 1), name) != 0)
+            g_ptr_array_add (names, g_strdup (name));
+    }
+    if (is_all && names->len > MAX_DIRECTORIES) {
+        const char *first = g_ptr_array_index (names, 0);
+        char *above = g_strndup (first, (gsize) (strchr (first, '/') - first));
+        g_ptr_array_set_size (names, 0);
+        g_ptr_array_add (names, above);
+    }
+    return names;
+}
+
+static void ask (Presence *self, size_t position, const GPtrArray *names)
+{
+    Listing *listing = &self->listings[position];
+    const EcfsArchiveEndpoint *endpoint = &self->batch->archive->endpoints[position];
+    *listing = (Listing){.presence = self, .found = g_array_new (FALSE, FALSE, sizeof (Listed))};
+    if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        return;
+    listing->n_pending = names->len;
+    for (guint i = 0; i < names->len; i++)
+        ecfs_endpoint_list (endpoint->endpoint, g_ptr_array_index (names, i), on_listed, on_done, listing);
+}
+
+static bool is_pending_locked (const Presence *self) ECFS_REQUIRES (self->lock)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->listings[i].n_pending > 0)
+            return true;
+    return false;
+}
+
+/* Answers come as endpoints have their own deadlines; who cancels waits for these, too. */
+static bool await (Presence *self)
+{
+    bool go_on = true;
+    ecfs_mutex_lock (&self->lock);
+    while (is_pending_locked (self)) {
+        if (ecfs_cond_wait_until (&self->answered, &self->lock, ecfs_now_us () + TICK_US))
+            continue;
+        ecfs_mutex_unlock (&self->lock);
+        go_on = self->batch->tick (self->batch->user) && go_on;
+        ecfs_mutex_lock (&self->lock);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return go_on;
+}
+
+static void judge (Presence *self, EcfsCheckedStripe *checked)
+{
+    const EcfsArchiveEndpoint *endpoint =
+        checked->position == SIZE_MAX ? NULL : &self->batch->archive->endpoints[checked->position];
+    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED) {
+        checked->fault = ECFS_STRIPE_GIVEN_UP;
+        return;
+    }
+    const Listing *listing = &self->listings[checked->position];
+    Listed wanted = {.object = checked->object->uuid, .index = checked->stripe->index};
+    wanted.instance = checked->stripe->instance;
+    const Listed *found = bsearch (&wanted, listing->found->data, listing->found->len, sizeof wanted, compare_listed);
+    if (listing->failure != NULL) {
+        checked->fault = ECFS_STRIPE_UNKNOWN;
+        checked->text = g_strdup (listing->failure);
+    } else if (found == NULL) {
+        checked->fault = ECFS_STRIPE_GONE;
+    } else if (found->size != checked->stripe->size) {
+        checked->fault = ECFS_STRIPE_SIZE;
+        checked->text = g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT,
+                                         found->size, checked->stripe->size);
+    }
+}
+
+static void presence_clear (Presence *self)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        g_array_unref (self->listings[i].found);
+        g_free (self->listings[i].failure);
+    }
+    g_free (self->listings);
+    g_hash_table_unref (self->objects);
+    ecfs_cond_clear (&self->answered);
+    ecfs_mutex_clear (&self->lock);
+}
+
+bool ecfs_check_presence (EcfsCheckBatch *batch, bool is_all)
+{
+    Presence self = {.batch = batch, .n_endpoints = ecfs_archive_n_endpoints (batch->archive)};
+    g_autoptr (GPtrArray) names = directories (batch, is_all);
+    ecfs_mutex_init (&self.lock);
+    ecfs_cond_init (&self.answered);
+    self.objects = g_hash_table_new (ecfs_uuid_hash, ecfs_uuid_same);
+    for (guint i = 0; i < batch->objects->len; i++)
+        g_hash_table_add (self.objects, &((EcfsObjectRow *) g_ptr_array_index (batch->objects, i))->uuid);
+    self.listings = g_new0 (Listing, self.n_endpoints);
+    for (size_t i = 0; i < self.n_endpoints; i++)
+        ask (&self, i, names);
+    bool go_on = await (&self);
+    for (size_t i = 0; i < self.n_endpoints; i++)
+        g_array_sort (self.listings[i].found, compare_listed);
+    for (guint i = 0; i < batch->stripes->len; i++)
+        judge (&self, &g_array_index (batch->stripes, EcfsCheckedStripe, i));
+    presence_clear (&self);
+    return go_on;
+}

@@ -1,0 +1,134 @@
+/*
+ * Checking an archive and making it whole: fsck.c goes over the objects and tells, fsck_presence.c lists what endpoints
+ * have, fsck_packets.c reads it, repair.c has damaged objects repaired in the archive that this process has opened for
+ * writing, control_repair.c by the mount that has.
+ *
+ * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints; so
+ * memory does not grow with the archive but for what is damaged. The catalog is asked before the endpoints, and once
+ * more before something is told: what was replaced or moved meanwhile is no damage.
+ */
+#ifndef ECFS_ARCHIVE_FSCK_PRIV_H
+#define ECFS_ARCHIVE_FSCK_PRIV_H
+
+#include "archive/api_priv.h"
+#include "archive/archive_priv.h"
+#include "archive/commit.h"
+
+typedef enum EcfsStripeFault {
+    ECFS_STRIPE_FINE,
+    ECFS_STRIPE_ABSENT,   /* the catalog has none: it never was stored */
+    ECFS_STRIPE_GONE,     /* its endpoint has no such file, … */
+    ECFS_STRIPE_GIVEN_UP, /* … or is failed, or not in the configuration any more */
+    ECFS_STRIPE_SIZE,     /* it has another size */
+    ECFS_STRIPE_DAMAGED,  /* it has other bytes */
+    ECFS_STRIPE_UNKNOWN,  /* its endpoint does not answer */
+} EcfsStripeFault;
+
+/* One stripe of a batch. */
+typedef struct EcfsCheckedStripe {
+    const EcfsObjectRow *object;
+    const EcfsStripeRow *stripe;
+    size_t position; /* of its endpoint; SIZE_MAX: it has none */
+    EcfsStripeFault fault;
+    char *text; /* what was seen; NULL: the fault says it; owned */
+} EcfsCheckedStripe;
+
+typedef struct EcfsCheckBatch {
+    EcfsArchive *archive;
+    GPtrArray *objects; /* of EcfsObjectRow, by UUID; owned */
+    GArray *stripes;    /* of EcfsCheckedStripe, in the order of the objects and their stripes */
+    /* Calls the progress function; false: it is to end. The caller's thread only. */
+    bool (*tick) (void *user);
+    void *user;
+} EcfsCheckBatch;
+
+/** Finds out which stripes are there, with their size. @is_all: the batch is most of the archive. False: cancelled. */
+bool ecfs_check_presence (EcfsCheckBatch *batch, bool is_all);
+
+/** How fast stripes are read. */
+typedef struct EcfsPace {
+    EcfsMutex lock;
+    uint64_t bytes_per_s; /* 0: no limit; immutable */
+    int64_t next_us;      /* when the next piece may be read; guarded by lock */
+    uint64_t bytes;       /* read so far; guarded by lock */
+} EcfsPace;
+
+/** Reads the stripes that are there. False: cancelled. */
+bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace);
+
+/* An object that is to be repaired. */
+typedef struct EcfsRepairTask {
+    int64_t object;
+    EcfsRepairOrder order;
+    GError *error; /* why not all of it is whole; owned */
+    void *data;    /* the caller's */
+} EcfsRepairTask;
+
+/* All is called on the caller's thread. */
+typedef struct EcfsRepairs {
+    EcfsRepairTask *(*next) (void *user);            /* NULL: there is none more; lent until done */
+    void (*done) (void *user, EcfsRepairTask *task); /* takes it back */
+    bool (*tick) (void *user);                       /* false: what is under way is to end */
+    void *user;
+} EcfsRepairs;
+
+void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs);
+/** The same through the control socket. False: the mount does not answer; what has not been told is left. */
+bool ecfs_repair_mounted (const char *archive_dir, const EcfsRepairs *repairs, GError **error);
+
+/* Telling: fsck_report.c */
+
+/* A stripe of a damaged object. */
+typedef struct EcfsFaultyStripe {
+    unsigned index;
+    EcfsStripeFault fault;
+    uint64_t instance; /* 0: the catalog has none */
+    size_t position;   /* of its endpoint; SIZE_MAX: it has none */
+    char *text;        /* may be NULL; owned */
+} EcfsFaultyStripe;
+
+typedef struct EcfsDamage {
+    int64_t object;
+    int guarantee;   /* of the stripes that are fine, in endpoints; -1: they do not determine the content */
+    unsigned n_lost; /* stripes that are to be stored once more: all that are not UNKNOWN */
+    GArray *stripes; /* of EcfsFaultyStripe */
+} EcfsDamage;
+
+/* What became of it. */
+typedef enum EcfsDamageResult {
+    ECFS_DAMAGE_FOUND,    /* nothing was tried */
+    ECFS_DAMAGE_REPAIRED, /* it has all of its stripes, but for those that are unknown */
+    ECFS_DAMAGE_LEFT,
+    ECFS_DAMAGE_UNKNOWN, /* there was nothing to try before endpoints answer */
+    ECFS_DAMAGE_CHANGED, /* the content was replaced or deleted meanwhile */
+} EcfsDamageResult;
+
+typedef struct EcfsFsckEndpoint {
+    uint64_t n_stripes;
+    uint64_t n_gone; /* also those of an endpoint that is given up */
+    uint64_t n_damaged;
+    uint64_t n_unknown;
+} EcfsFsckEndpoint;
+
+typedef struct EcfsFsckSums {
+    uint64_t n_objects, n_stripes, n_absent, n_gone, n_damaged, n_unknown;
+    uint64_t n_problems; /* of the catalog */
+    uint64_t results[ECFS_DAMAGE_CHANGED + 1];
+    uint64_t n_rebuilt; /* stripes */
+    uint64_t checked_bytes;
+    uint64_t read_bytes; /* for repairs, as are the next */
+    uint64_t written_bytes;
+} EcfsFsckSums;
+
+/** A finding about one object as JSON, g_free (). @task: what was tried; may be NULL. */
+char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, EcfsDamageResult result,
+                             const EcfsRepairTask *task);
+/** One about the catalog; @path may be NULL. */
+char *ecfs_fsck_tell_catalog (const char *path, const char *text);
+/** One about an endpoint that does not answer. */
+char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const EcfsFsckEndpoint *counts, const char *text);
+/** All in all. */
+char *ecfs_fsck_tell_summary (EcfsArchive *archive, const EcfsFsckSums *sums, const EcfsFsckEndpoint *endpoints,
+                              size_t n_endpoints);
+
+#endif

@@ -1,0 +1,149 @@
+/* What ecfs-fsck tells, as JSON; ecfs-fsck(8) lists the members. */
+#include "archive/fsck_priv.h"
+
+#include <json-glib/json-glib.h>
+
+static char *to_text (JsonObject *object)
+{
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    return json_to_string (node, FALSE);
+}
+
+static void put_bytes (JsonObject *object, const char *member, const char *bytes)
+{
+    g_autofree char *shown = g_utf8_make_valid (bytes, -1);
+    json_object_set_string_member (object, member, shown);
+}
+
+static const char *fault_word (EcfsStripeFault fault)
+{
+    static const char *const words[] = {
+        [ECFS_STRIPE_FINE] = "fine",         [ECFS_STRIPE_ABSENT] = "never stored", [ECFS_STRIPE_GONE] = "gone",
+        [ECFS_STRIPE_GIVEN_UP] = "given up", [ECFS_STRIPE_SIZE] = "wrong size",     [ECFS_STRIPE_DAMAGED] = "damaged",
+        [ECFS_STRIPE_UNKNOWN] = "unknown",
+    };
+    return words[fault];
+}
+
+static const char *endpoint_name (const EcfsArchive *archive, size_t position)
+{
+    return position == SIZE_MAX ? "" : archive->endpoints[position].name;
+}
+
+static JsonArray *faulty_stripes (const EcfsArchive *archive, const EcfsDamage *damage)
+{
+    JsonArray *stripes = json_array_new ();
+    for (guint i = 0; i < damage->stripes->len; i++) {
+        const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+        JsonObject *one = json_object_new ();
+        json_object_set_int_member (one, "index", stripe->index);
+        json_object_set_string_member (one, "endpoint", endpoint_name (archive, stripe->position));
+        json_object_set_string_member (one, "state", fault_word (stripe->fault));
+        if (stripe->text != NULL)
+            put_bytes (one, "text", stripe->text);
+        json_array_add_object_element (stripes, one);
+    }
+    return stripes;
+}
+
+/* A file that has it. */
+static char *path_of (EcfsArchive *archive, int64_t object)
+{
+    uint64_t ino;
+    if (!ecfs_catalog_object_file (archive->catalog, object, &ino, NULL))
+        return g_strdup_printf ("object row %" G_GINT64_FORMAT, object);
+    return ecfs_catalog_path (archive->catalog, ino);
+}
+
+char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, EcfsDamageResult result,
+                             const EcfsRepairTask *task)
+{
+    static const char *const results[] = {
+        [ECFS_DAMAGE_FOUND] = "found",     [ECFS_DAMAGE_REPAIRED] = "repaired", [ECFS_DAMAGE_LEFT] = "left",
+        [ECFS_DAMAGE_UNKNOWN] = "unknown", [ECFS_DAMAGE_CHANGED] = "changed",
+    };
+    JsonObject *object = json_object_new ();
+    g_autofree char *path = path_of (archive, damage->object);
+    json_object_set_string_member (object, "about", "file");
+    put_bytes (object, "path", path);
+    json_object_set_int_member (object, "object", damage->object);
+    json_object_set_int_member (object, "guarantee", damage->guarantee);
+    json_object_set_string_member (object, "result", results[result]);
+    json_object_set_array_member (object, "stripes", faulty_stripes (archive, damage));
+    if (task != NULL) {
+        json_object_set_int_member (object, "rebuilt", task->order.n_stored);
+        json_object_set_int_member (object, "read_bytes", (int64_t) task->order.read_bytes);
+        json_object_set_int_member (object, "written_bytes", (int64_t) task->order.written_bytes);
+    }
+    if (task != NULL && task->error != NULL)
+        put_bytes (object, "reason", task->error->message);
+    return to_text (object);
+}
+
+char *ecfs_fsck_tell_catalog (const char *path, const char *text)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "about", "catalog");
+    if (path != NULL)
+        put_bytes (object, "path", path);
+    put_bytes (object, "text", text);
+    return to_text (object);
+}
+
+static void put_counts (JsonObject *object, const EcfsFsckEndpoint *counts)
+{
+    json_object_set_int_member (object, "stripes", (int64_t) counts->n_stripes);
+    json_object_set_int_member (object, "gone", (int64_t) counts->n_gone);
+    json_object_set_int_member (object, "damaged", (int64_t) counts->n_damaged);
+    json_object_set_int_member (object, "unknown", (int64_t) counts->n_unknown);
+}
+
+char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const EcfsFsckEndpoint *counts, const char *text)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "about", "endpoint");
+    json_object_set_string_member (object, "name", endpoint_name (archive, position));
+    put_counts (object, counts);
+    put_bytes (object, "text", text);
+    return to_text (object);
+}
+
+char *ecfs_fsck_tell_summary (EcfsArchive *archive, const EcfsFsckSums *sums, const EcfsFsckEndpoint *endpoints,
+                              size_t n_endpoints)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } members[] = {
+        {"objects", sums->n_objects},
+        {"stripes", sums->n_stripes},
+        {"stripes_never_stored", sums->n_absent},
+        {"stripes_gone", sums->n_gone},
+        {"stripes_damaged", sums->n_damaged},
+        {"stripes_unknown", sums->n_unknown},
+        {"stripes_rebuilt", sums->n_rebuilt},
+        {"catalog_problems", sums->n_problems},
+        {"objects_found", sums->results[ECFS_DAMAGE_FOUND]},
+        {"objects_repaired", sums->results[ECFS_DAMAGE_REPAIRED]},
+        {"objects_left", sums->results[ECFS_DAMAGE_LEFT]},
+        {"objects_unknown", sums->results[ECFS_DAMAGE_UNKNOWN]},
+        {"objects_changed", sums->results[ECFS_DAMAGE_CHANGED]},
+        {"checked_bytes", sums->checked_bytes},
+        {"read_bytes", sums->read_bytes},
+        {"written_bytes", sums->written_bytes},
+    };
+    JsonObject *object = json_object_new ();
+    JsonArray *array = json_array_new ();
+    json_object_set_string_member (object, "about", "summary");
+    for (size_t i = 0; i < G_N_ELEMENTS (members); i++)
+        json_object_set_int_member (object, members[i].name, (int64_t) members[i].value);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        JsonObject *one = json_object_new ();
+        json_object_set_string_member (one, "name", endpoint_name (archive, i));
+        put_counts (one, &endpoints[i]);
+        json_array_add_object_element (array, one);
+    }
+    json_object_set_array_member (object, "endpoints", array);
+    return to_text (object);
+}

@@ -1,0 +1,104 @@
+/* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
+#include "archive/fsck_priv.h"
+
+#define MAX_IN_FLIGHT 8
+#define TICK_US       200000
+
+typedef struct Runner {
+    EcfsArchive *archive;
+    const EcfsRepairs *repairs;
+    unsigned n_in_flight;
+    atomic_bool cancelled;
+    EcfsMutex lock;
+    EcfsCond moved;
+    GQueue ended; /* of Attempt; guarded by lock */
+} Runner;
+
+typedef struct Attempt {
+    Runner *runner;
+    EcfsRepairTask *task;
+} Attempt;
+
+static void on_done (void *user, const EcfsOutcome *outcome)
+{
+    Attempt *attempt = user;
+    Runner *self = attempt->runner;
+    attempt->task->error = outcome->error == NULL ? NULL : g_error_copy (outcome->error);
+    ecfs_mutex_lock (&self->lock);
+    g_queue_push_tail (&self->ended, attempt);
+    ecfs_cond_broadcast (&self->moved);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Takes what has ended, waiting for something at most one tick. */
+static void reap (Runner *self)
+{
+    int64_t deadline_us = ecfs_now_us () + TICK_US;
+    ecfs_mutex_lock (&self->lock);
+    while (g_queue_is_empty (&self->ended) && ecfs_now_us () < deadline_us)
+        (void) ecfs_cond_wait_until (&self->moved, &self->lock, deadline_us);
+    GQueue ended = self->ended;
+    g_queue_init (&self->ended);
+    ecfs_mutex_unlock (&self->lock);
+    Attempt *attempt;
+    while ((attempt = g_queue_pop_head (&ended)) != NULL) {
+        self->n_in_flight--;
+        self->repairs->done (self->repairs->user, attempt->task);
+        g_free (attempt);
+    }
+    if (!self->repairs->tick (self->repairs->user))
+        atomic_store (&self->cancelled, true);
+}
+
+static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
+{
+    uint64_t ino;
+    EcfsAttr attr;
+    EcfsCatalog *catalog = self->archive->catalog;
+    if (!ecfs_catalog_object_file (catalog, task->object, &ino, error) ||
+        !ecfs_catalog_getattr (catalog, ino, &attr, error))
+        return false;
+    Attempt *attempt = g_new (Attempt, 1);
+    *attempt = (Attempt){.runner = self, .task = task};
+    EcfsCommit commit = {.ino = ino,
+                         .fd = -1,
+                         .size = attr.size,
+                         .mtime_ns = attr.mtime_ns,
+                         .object = task->object,
+                         .order = &task->order,
+                         .patient = true,
+                         .is_foreign = true,
+                         .cancelled = &self->cancelled,
+                         .done = on_done,
+                         .user = attempt};
+    self->n_in_flight++;
+    ecfs_archive_repair (self->archive, &commit);
+    return true;
+}
+
+static void run (Runner *self)
+{
+    EcfsRepairTask *task;
+    while (!atomic_load (&self->cancelled) && (task = self->repairs->next (self->repairs->user)) != NULL) {
+        if (!submit (self, task, &task->error)) {
+            if (task->error->code == ENOENT) /* deleted since */
+                task->error->code = ESTALE;
+            self->repairs->done (self->repairs->user, task);
+        }
+        while (self->n_in_flight >= MAX_IN_FLIGHT)
+            reap (self);
+    }
+    while (self->n_in_flight > 0)
+        reap (self);
+}
+
+void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs)
+{
+    Runner self = {.archive = archive, .repairs = repairs, .ended = G_QUEUE_INIT};
+    atomic_init (&self.cancelled, false);
+    ecfs_mutex_init (&self.lock);
+    ecfs_cond_init (&self.moved);
+    run (&self);
+    ecfs_cond_clear (&self.moved);
+    ecfs_mutex_clear (&self.lock);
+}

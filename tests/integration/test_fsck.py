@@ -1,0 +1,323 @@
+"""ecfs-fsck: what is lost or damaged on endpoints is found, told by its file, and stored once more."""
+import contextlib
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+
+import lab
+import pytest
+
+KIB, MIB = 1 << 10, 1 << 20
+CLEAN, REPAIRED, LEFT, FAILED, USAGE = 0, 1, 4, 8, 16
+TOLERANCE = {"rs:4+2": 2, "ldpc:4+4": 3, "basic:4+4": 2, "copies:3": 2}
+PROGRAM = lab.BUILD / "tools/ecfs-fsck"
+
+
+def fsck(archive, *arguments, **options):
+    """The exit status and what was printed."""
+    done = lab.run(PROGRAM, archive.path, *arguments, check=False, **options)
+    return done.returncode, done.stdout + done.stderr
+
+
+def facts(archive, *arguments):
+    """The exit status, findings and the summary."""
+    done = lab.run(PROGRAM, archive.path, "--json", *arguments, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines and lines[-1]["about"] == "summary", done.stderr
+    return done.returncode, lines[:-1], lines[-1]
+
+
+def lose(endpoint):
+    """All stripes of an endpoint, not its marker: without that it is taken for not mounted."""
+    shutil.rmtree(endpoint.root / "stripes")
+
+
+def serving(place, archive):
+    """A mount that has answered: its door is open by then."""
+    mount = place.mount(archive)
+    os.listdir(mount.path)
+    return mount
+
+
+def tree(place, n_files=24, largest=700 * KIB):
+    top = place.path / "tree"
+    (top / "below").mkdir(parents=True)
+    for number in range(n_files):
+        size = (number * 37_717) % largest if number % 3 else number * 211
+        lab.write_pattern(top / ("below" if number % 2 else ".") / f"file{number}", size, number)
+    lab.write_pattern(top / "large", 5 * MIB + 77, 99)
+    with open(top / "sparse", "wb") as sparse:
+        sparse.write(b"x" * 70_000)
+        sparse.seek(3 * MIB)
+        sparse.write(b"y" * 70_000)
+    os.link(top / "large", top / "below/again")
+    return top
+
+
+def fetched(archive, place):
+    target = place.path / "fetched"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    archive.get("/tree", target)
+    return lab.describe_tree(target / "tree")
+
+
+def everything(archive):
+    """Digests of the archive directory and of all endpoints, without what SQLite keeps beside a database for readers."""
+    roots = [archive.path, *(endpoint.root for endpoint in archive.endpoints)]
+    return {str(path): lab.digest(path) for root in roots for path in sorted(root.rglob("*"))
+            if path.is_file() and not path.name.endswith(".sqlite-shm")
+            and not (path.name.endswith(".sqlite-wal") and path.stat().st_size == 0)}
+
+
+def catalog(archive):
+    return contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite", isolation_level=None))
+
+
+def rows(archive, query, *values):
+    with catalog(archive) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def stored(archive, path=None):
+    """(endpoint, file) of every stripe that the catalog names, or of those of a file in the root directory."""
+    query = ("SELECT p.name, o.uuid, s.idx, s.instance FROM stripes s JOIN objects o ON o.id = s.object "
+             "JOIN endpoints p ON p.id = s.endpoint")
+    if path:
+        query += (" WHERE o.id IN (SELECT x.object FROM extents x JOIN entries n ON n.ino = x.ino "
+                  f"WHERE n.name = CAST ('{path}' AS BLOB)) ORDER BY s.idx")
+    return [(archive[name], archive[name].root / "stripes" / uuid.hex()[:3] / f"{uuid.hex()}-{index:02x}-{instance:016x}")
+            for name, uuid, index, instance in rows(archive, query)]
+
+
+def assert_no_leak(place, archive):
+    """What the endpoints hold is what the catalog names, once maintenance has been there."""
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    lab.until(lambda: {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+              == {path for _, path in stored(archive)}, 60, "old stripes are deleted")
+    mount.umount()
+
+
+@pytest.mark.parametrize("code", TOLERANCE)
+def test_any_tolerance_endpoints_come_back(place, code):
+    top, tolerance = tree(place), TOLERANCE[code]
+    n = sum(int(word) for word in code.partition(":")[2].split("+"))
+    archive = place.archive(place.directories([f"e{i:02}" for i in range(max(n, 2 * tolerance))]), code)
+    archive.put(top, "/")
+    expected = lab.describe_tree(top)
+    assert fsck(archive)[0] == CLEAN
+    chosen = random.Random(code)
+    for lost in chosen.sample(list(itertools.combinations(archive.endpoints, tolerance)), 2):
+        for endpoint in lost:
+            lose(endpoint)
+        status, findings, summary = facts(archive, "-y")
+        assert status == REPAIRED, findings
+        assert summary["objects_left"] == 0 and summary["stripes_rebuilt"] == summary["stripes_gone"] > 0
+        assert all(finding["result"] == "repaired" for finding in findings)
+        assert fsck(archive, "--deep")[0] == CLEAN
+        others = chosen.sample([endpoint for endpoint in archive.endpoints if endpoint not in lost], tolerance)
+        for endpoint in others:
+            endpoint.kill()
+        assert fetched(archive, place) == expected
+        for endpoint in others:
+            endpoint.start()
+
+
+def test_over_sftp_beside_a_mount(place):
+    archive = place.archive([place.sshd(name) for name in lab.NAMES])
+    top = tree(place)
+    archive.put(top, "/")
+    mount = serving(place, archive)
+    reading = open(mount.path / "tree/large", "rb")
+    assert fsck(archive)[0] == CLEAN
+    for name in ["birch", "ember"]:
+        lose(archive[name])
+    status, findings, summary = facts(archive, "-n")
+    assert status == LEFT and summary["objects_found"] == len(findings) > 0
+    assert fsck(archive, "-y")[0] == REPAIRED
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert reading.read() == (top / "large").read_bytes()
+    reading.close()
+    mount.umount()
+    for name in ["amber", "fjord"]:
+        archive[name].kill()
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
+def test_without_yes_nothing_changes(place, archive):
+    archive.put(tree(place), "/")
+    lose(archive["cedar"])
+    before = everything(archive)
+    for arguments in [("-n",), (), ("-n", "--deep"), ("-n", "--json", "/tree/below")]:
+        assert fsck(archive, *arguments)[0] == LEFT
+        assert everything(archive) == before
+
+
+def test_damage_is_found_by_reading(place, archive):
+    top = tree(place)
+    archive.put(top, "/")
+    size = (top / "large").stat().st_size
+    files = [path for _, path in stored(archive, "large")]
+    lab.flip(files[0], 40)                                  # header
+    lab.flip(files[1], files[1].stat().st_size // 2)        # packet
+    small = [path for _, path in stored(archive, "file10")]
+    lab.flip(small[2], small[2].stat().st_size - 100)       # footer
+    middle = [path for _, path in stored(archive, "file11")]
+    lab.flip(middle[3], middle[3].stat().st_size - 5)       # tail
+    assert fsck(archive)[0] == CLEAN, "sizes are what they were"
+    status, findings, summary = facts(archive, "--deep")
+    assert status == LEFT and summary["stripes_damaged"] == 4 and summary["checked_bytes"] > size
+    assert {finding["path"] for finding in findings} <= {"/tree/large", "/tree/below/again", "/tree/file10", "/tree/below/file11"}
+    assert sorted(stripe["index"] for finding in findings for stripe in finding["stripes"]) == [0, 1, 2, 3]
+    assert fsck(archive, "--deep", "-y")[0] == REPAIRED
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert_no_leak(place, archive)
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
+def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
+    """More stripes than the tolerance, but no segment has lost more."""
+    top = tree(place)
+    archive.put(top, "/")
+    files = [path for _, path in stored(archive, "large")]
+    for number, path in enumerate(files):
+        lab.flip(path, path.stat().st_size * [1, 2, 5, 6, 85, 95][number] // [10, 10, 10, 10, 100, 100][number])
+    status, findings, summary = facts(archive, "--deep", "-y")
+    assert status == REPAIRED and summary["stripes_rebuilt"] == 6 and findings[0]["guarantee"] == -1
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
+def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
+    top = tree(place)
+    archive.put(top, "/")
+    files = [path for _, path in stored(archive, "large")]
+    os.truncate(files[2], 12345)
+    os.truncate(files[3], 0)
+    status, findings, summary = facts(archive, "-y", "/tree/large")
+    assert status == REPAIRED and summary["objects"] == 1 and summary["stripes_damaged"] == 2
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
+def test_only_what_is_named_is_repaired(place, archive):
+    archive.put(tree(place), "/")
+    lose(archive["delta"])
+    assert fsck(archive, "-y", "/tree/below")[0] == REPAIRED
+    assert fsck(archive, "/tree/below")[0] == CLEAN
+    assert fsck(archive, "/tree/below", "/tree/file2")[0] == LEFT
+
+
+def test_what_cannot_be_repaired_is_told_by_its_path(place, archive):
+    archive.put(tree(place), "/")
+    for _, path in stored(archive, "large")[1:4]:
+        path.unlink()
+    before = {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+    status, text = fsck(archive, "-y")
+    assert status == LEFT and ("/tree/large" in text or "/tree/below/again" in text) and "CANNOT BE READ" in text
+    assert {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)} == before
+    stored(archive, "file16")[0][1].unlink()
+    assert fsck(archive, "-y")[0] == REPAIRED + LEFT
+
+
+def test_an_endpoint_that_does_not_answer_is_no_loss(place):
+    """Seven endpoints, so there would be a place for what it has."""
+    archive = place.archive(place.directories([*lab.NAMES, "grove"]))
+    archive.put(tree(place), "/")
+    archive["birch"].kill()
+    before = {path for _, path in stored(archive)}
+    status, findings, summary = facts(archive, "-y", "--deep")
+    assert status == LEFT and summary["stripes_unknown"] > 0 and summary["stripes_rebuilt"] == 0
+    assert [finding["name"] for finding in findings] == ["birch"]
+    assert {path for _, path in stored(archive)} == before
+    archive["birch"].start()
+    assert fsck(archive, "--deep")[0] == CLEAN
+
+
+def test_what_a_failed_endpoint_had_goes_elsewhere(place):
+    archive = place.archive(place.directories([*lab.NAMES, "grove"]))
+    top = tree(place)
+    archive.put(top, "/")
+    archive["birch"].kill()
+    rows(archive, "UPDATE endpoints SET state = 3 WHERE name = 'birch'")
+    assert fsck(archive, "-y")[0] == REPAIRED
+    assert not any(endpoint.name == "birch" for endpoint, _ in stored(archive))
+    assert fsck(archive, "--deep")[0] == CLEAN
+    for name in ["grove", "amber"]:
+        archive[name].kill()
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
+@pytest.mark.parametrize("code, expected", [("rs:8+8", 8), ("basic:8+8", 4)])
+def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
+    archive = place.archive(place.directories([f"e{i:02}" for i in range(16)]), code)
+    for number in range(4):
+        lab.write_pattern(place.path / f"file{number}", 3 * MIB + number, number)
+        archive.put(place.path / f"file{number}", "/")
+    lose(archive["e05"])
+    status, findings, summary = facts(archive, "-y")
+    assert status == REPAIRED and summary["stripes_rebuilt"] == 4
+    assert summary["read_bytes"] / summary["written_bytes"] == pytest.approx(expected, rel=0.01)
+
+
+def test_files_that_change_meanwhile_are_no_harm(place, archive):
+    top = tree(place)
+    archive.put(top, "/")
+    mount = serving(place, archive)
+    lose(archive["delta"])
+    running = subprocess.Popen([PROGRAM, archive.path, "-y", "--json"], stdout=subprocess.PIPE, text=True)
+    for number in range(2, 24, 4):
+        if number % 8 == 2:
+            os.unlink(mount.path / f"tree/file{number}")
+            os.unlink(top / f"file{number}")
+        else:
+            for where in [mount.path / "tree", top]:
+                (where / f"file{number}").write_bytes(b"new" * 40_000)
+    output, _ = running.communicate(timeout=120)
+    results = {json.loads(line).get("result") for line in output.splitlines()} - {None}
+    assert running.returncode in [REPAIRED, CLEAN] and results <= {"repaired", "changed"}, output
+    expected = {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    assert {path: (mount.path / "tree" / path).read_bytes() for path in expected} == expected
+    mount.umount()
+    assert fsck(archive, "-y")[0] in [CLEAN, REPAIRED]
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert_no_leak(place, archive)
+
+
+def test_killed_it_leaves_nothing_behind(place, archive):
+    top = tree(place)
+    archive.put(top, "/")
+    for name in ["amber", "delta"]:
+        lose(archive[name])
+    running = subprocess.Popen([PROGRAM, archive.path, "-y", "--json"], stdout=subprocess.PIPE, text=True)
+    running.stdout.readline()
+    running.send_signal(signal.SIGKILL)
+    running.communicate(timeout=60)
+    assert fsck(archive, "-y")[0] in [REPAIRED, CLEAN]
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert_no_leak(place, archive)
+    assert fetched(archive, place) == lab.describe_tree(top)
+
+
+def test_a_catalog_that_cannot_be_is_told(place, archive):
+    archive.put(tree(place), "/")
+    rows(archive, "UPDATE extents SET length = length + 1 WHERE ino = (SELECT ino FROM entries WHERE name = CAST ('large' AS BLOB))")
+    status, text = fsck(archive, "-y")
+    assert status == LEFT and "catalog: /tree/" in text and "extent" in text
+
+
+def test_usage(place, archive):
+    assert fsck(archive, "-y", "-n")[0] == USAGE
+    assert fsck(archive, "--nonsense")[0] == USAGE
+    assert fsck(archive, "--bwlimit", "fast")[0] == USAGE
+    assert lab.run(PROGRAM, check=False).returncode == USAGE
+    assert lab.run(PROGRAM, place.path, check=False).returncode == FAILED
+    status, text = fsck(archive, "/nowhere")
+    assert status == FAILED and "nowhere" in text
+    assert fsck(archive, "--help")[0] == CLEAN

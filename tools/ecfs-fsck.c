@@ -1,0 +1,291 @@
+/* The program `ecfs-fsck`: checks an archive, repairs it, and tells as fsck(8) does. */
+#include "tool.h"
+
+#include "util/log.h"
+#include "util/units.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Exit status, added up, as fsck(8) has them. */
+enum { FSCK_CLEAN = 0, FSCK_REPAIRED = 1, FSCK_LEFT = 4, FSCK_FAILED = 8, FSCK_USAGE = 16, FSCK_CANCELLED = 32 };
+
+#define ARGUMENTS "ARCHIVE [PATH...]"
+
+typedef struct Options {
+    gboolean yes, no, deep, json, help;
+    uint64_t bytes_per_s;
+} Options;
+
+typedef struct Shown {
+    Options options;
+    bool terminal;
+    bool drawn;
+    const char *phase;
+    int64_t phase_us; /* when it began */
+    uint64_t phase_bytes;
+} Shown;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal (int number)
+{
+    (void) number;
+    interrupted = 1;
+}
+
+static void usage (const char *text) G_GNUC_NORETURN;
+static void usage (const char *text)
+{
+    fprintf (stderr, "ecfs-fsck: %s\nUsage: ecfs-fsck [OPTION...] " ARGUMENTS " (see ecfs-fsck --help)\n", text);
+    exit (FSCK_USAGE);
+}
+
+/* Progress */
+
+static void clear_progress (Shown *self)
+{
+    if (self->drawn)
+        fputs ("\r\033[K", stderr);
+    self->drawn = false;
+}
+
+static void draw (Shown *self, const EcfsFsckProgress *progress, double seconds)
+{
+    g_autofree char *bytes = tool_bytes ((double) (progress->bytes - self->phase_bytes));
+    g_autofree char *rate = tool_bytes ((double) (progress->bytes - self->phase_bytes) / seconds);
+    double left = progress->n_done == 0 || progress->n_done > progress->n_all
+                      ? 0
+                      : seconds / (double) progress->n_done * (double) (progress->n_all - progress->n_done);
+    g_autofree char *rest = tool_seconds (left);
+    fprintf (stderr, "\r\033[K%s: ", progress->phase);
+    if (progress->n_all > 0)
+        fprintf (stderr, "%" PRIu64 " of %" PRIu64 " objects, %s on the wire, %s/s, ", progress->n_done,
+                 progress->n_all, bytes, rate);
+    if (left > 0)
+        fprintf (stderr, "%s left", rest);
+    else
+        fputs ("under way", stderr);
+    self->drawn = true;
+}
+
+static bool on_progress (void *user, const EcfsFsckProgress *progress)
+{
+    Shown *self = user;
+    int64_t now_us = g_get_monotonic_time ();
+    if (self->phase != progress->phase) {
+        self->phase = progress->phase;
+        self->phase_us = now_us;
+        self->phase_bytes = progress->bytes;
+    }
+    double seconds = (double) (now_us - self->phase_us) / 1e6;
+    if (self->terminal && seconds >= 1)
+        draw (self, progress, seconds);
+    return !interrupted;
+}
+
+/* Findings */
+
+static void print_stripes (JsonObject *finding)
+{
+    JsonArray *stripes = json_object_get_array_member (finding, "stripes");
+    for (guint i = 0; i < json_array_get_length (stripes); i++) {
+        JsonObject *stripe = json_array_get_object_element (stripes, i);
+        const char *endpoint = tool_text (stripe, "endpoint");
+        g_autofree char *text = tool_printable (tool_text (stripe, "text"));
+        printf ("%sstripe %" PRIi64 "%s%s: %s%s%s%s", i > 0 ? "; " : "", tool_number (stripe, "index"),
+                *endpoint == '\0' ? "" : " at ", endpoint, tool_text (stripe, "state"), *text == '\0' ? "" : " (", text,
+                *text == '\0' ? "" : ")");
+    }
+}
+
+static void print_file (JsonObject *finding)
+{
+    static const struct {
+        const char *result, *text;
+    } results[] = {{"found", "not repaired"},
+                   {"repaired", "repaired"},
+                   {"left", "LEFT"},
+                   {"unknown", "LEFT until its endpoints answer"},
+                   {"changed", "was replaced or deleted meanwhile"}};
+    const char *result = tool_text (finding, "result");
+    g_autofree char *path = tool_printable (tool_text (finding, "path"));
+    g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
+    printf ("%s: ", path);
+    print_stripes (finding);
+    for (size_t i = 0; i < G_N_ELEMENTS (results); i++)
+        if (strcmp (result, results[i].result) == 0)
+            printf (" - %s", results[i].text);
+    bool whole = strcmp (result, "repaired") == 0 || strcmp (result, "changed") == 0;
+    if (tool_number (finding, "guarantee") < 0 && !whole)
+        fputs (", CANNOT BE READ from the stripes that are fine", stdout);
+    printf ("%s%s\n", *reason == '\0' || whole ? "" : ": ", whole ? "" : reason);
+}
+
+static void on_found (void *user, const char *json)
+{
+    Shown *self = user;
+    clear_progress (self);
+    if (self->options.json) {
+        puts (json);
+        return;
+    }
+    g_autoptr (JsonObject) finding = tool_json_object (json);
+    const char *about = tool_text (finding, "about");
+    g_autofree char *text = tool_printable (tool_text (finding, "text"));
+    g_autofree char *path = tool_printable (tool_text (finding, "path"));
+    if (strcmp (about, "file") == 0)
+        print_file (finding);
+    else if (strcmp (about, "catalog") == 0)
+        printf ("catalog: %s%s%s - LEFT\n", path, *path == '\0' ? "" : ": ", text);
+    else
+        printf ("endpoint %s: %" PRIi64 " of %" PRIi64 " stripes are unknown: %s\n", tool_text (finding, "name"),
+                tool_number (finding, "unknown"), tool_number (finding, "stripes"), text);
+}
+
+static bool on_confirm (void *user, uint64_t n_objects)
+{
+    Shown *self = user;
+    char answer[16];
+    clear_progress (self);
+    fprintf (stderr, "Repair %" PRIu64 " objects? [y/N] ", n_objects);
+    return fgets (answer, sizeof answer, stdin) != NULL && (*answer == 'y' || *answer == 'Y');
+}
+
+static void print_summary (const Shown *self, const char *archive, JsonObject *summary)
+{
+    printf ("%s: %" PRIi64 " objects, %" PRIi64 " stripes, ", archive, tool_number (summary, "objects"),
+            tool_number (summary, "stripes"));
+    if (self->options.deep) {
+        g_autofree char *bytes = tool_bytes ((double) tool_number (summary, "checked_bytes"));
+        printf ("%s read and verified\n", bytes);
+    } else {
+        puts ("presence and sizes only (--deep verifies their bytes)");
+    }
+    printf ("  stripes  %" PRIi64 " gone, %" PRIi64 " damaged, %" PRIi64 " never stored, %" PRIi64 " unknown\n",
+            tool_number (summary, "stripes_gone"), tool_number (summary, "stripes_damaged"),
+            tool_number (summary, "stripes_never_stored"), tool_number (summary, "stripes_unknown"));
+    double read = (double) tool_number (summary, "read_bytes");
+    double written = (double) tool_number (summary, "written_bytes");
+    if (written > 0) {
+        g_autofree char *read_text = tool_bytes (read);
+        g_autofree char *written_text = tool_bytes (written);
+        printf ("  rebuilt  %" PRIi64 " stripes of %" PRIi64 " objects: %s written, %s read, %.2f bytes for each\n",
+                tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"), written_text,
+                read_text, read / written);
+    }
+    int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
+    if (n_left > 0)
+        printf ("  left     %" PRIi64 " objects lack stripes\n", n_left);
+}
+
+static int status_of (JsonObject *summary)
+{
+    static const char *const left[] = {"objects_found", "objects_left", "catalog_problems", "stripes_unknown"};
+    int status = tool_number (summary, "stripes_rebuilt") > 0 ? FSCK_REPAIRED : FSCK_CLEAN;
+    for (size_t i = 0; i < G_N_ELEMENTS (left); i++)
+        if (tool_number (summary, left[i]) > 0)
+            status |= FSCK_LEFT;
+    return status;
+}
+
+/* The program */
+
+static int fail (const GError *error)
+{
+    if (error->code == ECANCELED) {
+        fputs ("ecfs-fsck: cancelled; what was repaired stays so, and the next run does the rest\n", stderr);
+        return FSCK_CANCELLED;
+    }
+    fprintf (stderr, "ecfs-fsck: %s\n", error->message);
+    return FSCK_FAILED;
+}
+
+static int check (Shown *self, char **argv)
+{
+    g_autoptr (GError) error = NULL;
+    bool asks = !self->options.yes && !self->options.no && isatty (STDIN_FILENO) && isatty (STDERR_FILENO);
+    bool repairs = self->options.yes || asks;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], repairs ? ECFS_OPEN_WRITE : 0, &error);
+    if (ecfs == NULL)
+        return fail (error);
+    const EcfsFsck what = {.flags = (self->options.deep ? ECFS_FSCK_DEEP : 0) | (repairs ? ECFS_FSCK_REPAIR : 0),
+                           .paths = argv[2] == NULL ? NULL : (const char *const *) argv + 2,
+                           .bytes_per_s = self->options.bytes_per_s,
+                           .progress = on_progress,
+                           .confirm = asks ? on_confirm : NULL,
+                           .found = on_found,
+                           .user = self};
+    g_autofree char *text = ecfs_fsck (ecfs, &what, &error);
+    clear_progress (self);
+    if (text == NULL)
+        return fail (error);
+    g_autoptr (JsonObject) summary = tool_json_object (text);
+    if (self->options.json)
+        puts (text);
+    else
+        print_summary (self, argv[1], summary);
+    return status_of (summary);
+}
+
+static GOptionContext *option_context (Options *options, char **rate)
+{
+    const GOptionEntry entries[] = {
+        {"yes", 'y', 0, G_OPTION_ARG_NONE, &options->yes, "Repair without asking", NULL},
+        {"no", 'n', 0, G_OPTION_ARG_NONE, &options->no, "Change nothing, only tell", NULL},
+        {"deep", 0, 0, G_OPTION_ARG_NONE, &options->deep, "Read every stripe and verify its checksums", NULL},
+        {"bwlimit", 0, 0, G_OPTION_ARG_STRING, rate, "Read at most so many bytes per second for --deep", "RATE"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},
+        {"help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Explain this program", NULL},
+        G_OPTION_ENTRY_NULL};
+    GOptionContext *context = g_option_context_new (ARGUMENTS);
+    g_option_context_set_help_enabled (context, FALSE);
+    g_option_context_set_summary (context, "Checks an archive, and stores lost and damaged stripes once more.");
+    g_option_context_set_description (
+        context, "Exit status, added up: 0 clean, 1 repaired, 4 something is left, 8 could not run, 16 wrong usage,\n"
+                 "32 cancelled.");
+    g_option_context_add_main_entries (context, entries, NULL);
+    return context;
+}
+
+static void parse (Options *options, int *argc, char ***argv)
+{
+    g_autofree char *rate = NULL;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GOptionContext) context = option_context (options, &rate);
+    g_set_prgname ("ecfs-fsck");
+    if (!g_option_context_parse (context, argc, argv, &error))
+        usage (error->message);
+    if (options->help) {
+        tool_print_help (context);
+        exit (FSCK_CLEAN);
+    }
+    if (*argc > 1 && strcmp ((*argv)[1], "--") == 0) {
+        memmove (*argv + 1, *argv + 2, (size_t) (*argc - 1) * sizeof **argv);
+        --*argc;
+    }
+    if (*argc < 2)
+        usage ("the archive is missing");
+    if (options->yes && options->no)
+        usage ("-y and -n contradict each other");
+    if (rate != NULL && (!ecfs_parse_size (rate, &options->bytes_per_s) || options->bytes_per_s == 0))
+        usage ("--bwlimit takes bytes per second, such as 10M");
+}
+
+int main (int argc, char **argv)
+{
+    Shown self = {.terminal = isatty (STDERR_FILENO)};
+    ecfs_log_init (false, G_LOG_LEVEL_WARNING);
+    parse (&self.options, &argc, &argv);
+    (void) setvbuf (stdout, NULL, _IOLBF, 0); /* whoever reads along learns each finding at once */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+    (void) sigaction (SIGINT, &action, NULL); /* at worst it ends at once */
+    (void) sigaction (SIGTERM, &action, NULL);
+    (void) signal (SIGPIPE, SIG_IGN);
+    return check (&self, argv);
+}
