@@ -6,7 +6,7 @@
 #include "fixture.h"
 #include "util/lock.h"
 
-#define PATIENCE_US (60 * G_USEC_PER_SEC)
+#define PATIENCE_US (120 * G_USEC_PER_SEC)
 #define CODE        "rs:4+2"
 #define LARGE       100000 /* bytes; with all six stripes, so that a hidden endpoint is missed */
 

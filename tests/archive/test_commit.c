@@ -230,7 +230,7 @@ static void test_replaced_stripes_go (Fixture *fixture, gconstpointer code)
     g_assert_true (commit_fd (fixture, ino, fd, size, false, false, &error));
     g_assert_false (commit_fd (fixture, ino, fd, size, false, true, &error));
     g_assert_cmpint (ecfs_errno (error), ==, ECANCELED);
-    int64_t deadline = ecfs_now_us () + 30 * G_USEC_PER_SEC;
+    int64_t deadline = ecfs_now_us () + 60 * G_USEC_PER_SEC;
     while (count_stripes (fixture) != 6 && ecfs_now_us () < deadline)
         g_usleep (20000);
     g_assert_cmpuint (count_stripes (fixture), ==, 6);

@@ -104,7 +104,7 @@ static void test_wait_with_writer (Fixture *fixture, gconstpointer data)
     g_assert_cmpint (flush (staged), ==, 0);
     put (staged, bytes + 900, 100, 900);
     g_assert_cmpint (flush (staged), ==, 0);
-    g_assert_cmpint (wait_for_all (fixture, true), ==, 0);
+    wait_until_stored (fixture);
     assert_content (fixture, ino, bytes, 1000);
     ecfs_staged_release (staged);
 }

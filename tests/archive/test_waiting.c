@@ -20,7 +20,7 @@ static void tight (EcfsConfig *config)
 static void tight_and_impatient (EcfsConfig *config)
 {
     tight (config);
-    config->close_timeout_us = G_USEC_PER_SEC;
+    config->close_timeout_us = 4 * G_USEC_PER_SEC;
 }
 
 /* Like put (), and tells whether the writer may go on. */
@@ -246,7 +246,7 @@ static void test_wait_for_what_is_written (Fixture *fixture, gconstpointer data)
     uint64_t ino;
     begin_scribbling (&scribe, fixture, &ino);
     for (unsigned i = 0; i < 5; i++)
-        g_assert_cmpint (wait_for_all (fixture, true), ==, 0);
+        wait_until_stored (fixture);
     end_scribbling (&scribe);
 }
 
@@ -260,7 +260,7 @@ static void test_wait_past_writers (Fixture *fixture, gconstpointer data)
     put (staged, bytes, LARGE, 0);
     g_assert_cmpint (open_file (fixture, stored, true, &over), ==, 0);
     put (over, bytes, 10, 0);
-    g_assert_cmpint (wait_for_all (fixture, true), ==, 0);
+    wait_until_stored (fixture);
     g_assert_cmpint (wait_for_all (fixture, false), ==, 0);
     assert_content (fixture, stored, bytes, LARGE); /* half a file was not committed for it */
     g_assert_cmpint (flush (staged), ==, 0);

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#define TIMEOUT_US (20 * G_USEC_PER_SEC)
+#define TIMEOUT_US (60 * G_USEC_PER_SEC)
 
 static int open_code (const char *path, unsigned flags)
 {

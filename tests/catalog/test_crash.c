@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#define TIMEOUT_US (20 * G_USEC_PER_SEC)
+#define TIMEOUT_US (60 * G_USEC_PER_SEC)
 
 /* Operation i makes file i with an attribute, and every third one renames the file before it. */
 static bool operate (EcfsCatalog *catalog, unsigned i, GError **error)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define SSHD     "/usr/sbin/sshd"
-#define START_US (10 * G_USEC_PER_SEC)
+#define START_US (60 * G_USEC_PER_SEC)
 
 static void must_run (const char *const *argv)
 {

@@ -1,5 +1,5 @@
 /* Down and up, stalls, broken connections: the core with a driver that does what the test says. */
-#include "endpoint/endpoint_priv.h"
+#include "endpoint/core.h"
 #include "transfer.h"
 #include "util/log.h"
 
@@ -187,14 +187,16 @@ static int try_read (EcfsEndpoint *endpoint, const char *name, unsigned flags)
 
 static void test_stuck (void)
 {
-    g_autoptr (EcfsEndpoint) endpoint = start (",stall_timeout=200ms,connections=2");
+    g_autoptr (EcfsEndpoint) endpoint = start (",stall_timeout=2s,connections=2");
     Transfer stuck, queued;
     begin (&stuck, endpoint, "stuck", 0);
     wait_count (&script.n_stuck, 1);
     g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0); /* a second connection serves it */
+    set_bool (&script.refuse, true);
     wait_down (endpoint, true);
     begin (&queued, endpoint, "other", 0);
     g_assert_cmpint (transfer_finish (&queued), ==, ENOTCONN);
+    set_bool (&script.refuse, false);
     wait_down (endpoint, false); /* the other thread probes while this one is stuck still */
     g_assert_cmpuint (get_count (&script.n_stuck), ==, 1);
     g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
@@ -263,9 +265,7 @@ static void test_suspect (void)
     Transfer stuck;
     begin (&stuck, endpoint, "stuck", 0);
     wait_count (&script.n_stuck, 1);
-    int64_t began_us = ecfs_now_us ();
-    wait_suspect (endpoint, true);
-    g_assert_cmpint (ecfs_now_us () - began_us, <, G_USEC_PER_SEC);
+    wait_suspect (endpoint, true);                            /* and is not down, which takes two seconds */
     g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0); /* it is asked and answers all the same */
     set_bool (&script.released, true);
     g_assert_cmpint (transfer_finish (&stuck), ==, 0);
@@ -274,14 +274,13 @@ static void test_suspect (void)
 
 static void test_gone_before_its_time (void)
 {
-    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2,stall_timeout=60s");
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2,stall_timeout=1h");
     be_quick (endpoint);
     Transfer stuck;
     int64_t began_us = ecfs_now_us ();
     begin (&stuck, endpoint, "stuck", 0);
     wait_down (endpoint, true);
     g_assert_cmpint (ecfs_now_us () - began_us, >=, 2 * G_USEC_PER_SEC);
-    g_assert_cmpint (ecfs_now_us () - began_us, <, 30 * G_USEC_PER_SEC);
     set_bool (&script.released, true);
     g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
 }
@@ -504,7 +503,7 @@ static void test_urgent (void)
     int64_t seconds = (ecfs_now_us () - began_us) / G_USEC_PER_SEC;
     g_assert_cmpuint (get_count (&script.n_connects), <=, 1 + 2 * seconds + 1);
 
-    /* Once it would work again, urgent ones do not wait for the probe, which may be half a minute away. */
+    /* Once it would work again, urgent ones do not wait for the probe, which is four seconds away by now. */
     wait_count (&script.n_connects, 3);
     set_bool (&script.refuse, false);
     began_us = ecfs_now_us ();
@@ -513,7 +512,7 @@ static void test_urgent (void)
         g_usleep (5000);
     }
     g_assert_false (is_down (endpoint));
-    g_assert_cmpint (ecfs_now_us () - began_us, <, 3 * G_USEC_PER_SEC / 2);
+    g_assert_cmpint (ecfs_now_us () - began_us, <, 3 * G_USEC_PER_SEC);
 }
 
 static void test_back_off (void)
@@ -531,11 +530,29 @@ static void test_back_off (void)
     g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
 }
 
+typedef struct Holding {
+    EcfsEndpoint *endpoint;
+    atomic_bool held;
+} Holding;
+
+static bool is_stopping (EcfsEndpoint *endpoint)
+{
+    ecfs_mutex_lock (&endpoint->lock);
+    bool stopping = endpoint->stopping;
+    ecfs_mutex_unlock (&endpoint->lock);
+    return stopping;
+}
+
 /* Holds the keeper while the endpoint stops, until the last of its slots has ended. */
 static void hold_keeper (void *user, const GError *error)
 {
-    atomic_store ((atomic_bool *) user, true);
-    g_usleep (50000); /* the stop has begun */
+    Holding *self = user;
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    atomic_store (&self->held, true);
+    while (!is_stopping (self->endpoint)) {
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (1000);
+    }
     set_bool (&script.released, true);
     g_usleep (50000); /* the slots have ended */
 }
@@ -550,9 +567,9 @@ static void test_stop_while_the_keeper_is_busy (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = start (",connections=1");
     Transfer stuck;
-    atomic_bool held = false;
+    Holding holding = {.endpoint = endpoint};
     atomic_uint n_answers = 0;
-    EcfsSink sink = {.done = hold_keeper, .user = &held};
+    EcfsSink sink = {.done = hold_keeper, .user = &holding};
     EcfsRange range = {.size = 1, .to = (uint8_t[1]){0}};
     begin (&stuck, endpoint, "stuck", 0);
     wait_count (&script.n_stuck, 1);
@@ -562,8 +579,10 @@ static void test_stop_while_the_keeper_is_busy (void)
     ecfs_stream_cancel (cancelled);
     ecfs_stream_unref (cancelled);
     int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
-    while (!atomic_load (&held))
+    while (!atomic_load (&holding.held)) {
         g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (1000);
+    }
     ecfs_endpoint_stop (endpoint);
     g_assert_cmpuint (atomic_load (&n_answers), ==, 2);
     (void) transfer_finish (&stuck); /* whatever its answer was */

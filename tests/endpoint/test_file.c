@@ -53,7 +53,7 @@ static void set_up (Fixture *self, gconstpointer options)
     g_autoptr (EcfsEndpoint) maker = start (url, &nothing);
     ecfs_endpoint_mark_wait (maker, &self->marker, true, &error);
     g_assert_no_error (error);
-    g_autofree char *impatient = g_strconcat (url, ",stall_timeout=150ms", NULL);
+    g_autofree char *impatient = g_strconcat (url, ",stall_timeout=2s", NULL);
     self->endpoint = start (impatient, &self->marker);
 }
 
@@ -166,7 +166,7 @@ static void test_waiting_is_no_stall (Fixture *self, gconstpointer options)
     transfer.hold = true;
     transfer_write (&transfer, "slow", bytes, 100000);
     transfer_wait_moved (&transfer, 50000);
-    pass_time (600 * 1000); /* four times the stall timeout */
+    pass_time (3 * G_USEC_PER_SEC); /* more than the stall timeout */
     transfer_let_go (&transfer);
     g_assert_cmpint (transfer_finish (&transfer), ==, 0);
     EcfsEndpointHealth health;

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OPEN_US (10 * G_USEC_PER_SEC)
+#define OPEN_US (60 * G_USEC_PER_SEC)
 
 /* Opens a transport and closes it again; returns the errno, and the text of the error for checking what must be in it.
  */
@@ -250,7 +250,7 @@ static void fails_reads_of_a_server_that_dies_and_comes_back (Sshd *sshd)
 
     sshd_restart (sshd);
     EcfsRange range = {.offset = 0, .size = size, .to = back};
-    int64_t end_us = ecfs_now_us () + 20 * G_USEC_PER_SEC;
+    int64_t end_us = ecfs_now_us () + 60 * G_USEC_PER_SEC;
     bool ok;
     do {
         g_clear_error (&error);

@@ -5,7 +5,7 @@
 #include "endpoint/endpoint.h"
 #include "util/lock.h"
 
-#define TRANSFER_TIMEOUT_US (20 * G_USEC_PER_SEC)
+#define TRANSFER_TIMEOUT_US (60 * G_USEC_PER_SEC)
 
 typedef struct Transfer {
     EcfsMutex lock; /* also held around the begin call, so that callbacks know the stream */

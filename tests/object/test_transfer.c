@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define DEADLINE_US (20 * G_USEC_PER_SEC)
+#define DEADLINE_US (60 * G_USEC_PER_SEC)
 
 static EcfsTransfer *started (uint64_t memory_bytes)
 {
