@@ -95,7 +95,7 @@ def test_many_stripes_lie_on_few_endpoints_where_that_is_allowed(place):
     lab.ecfs("init", archive.path, "--code", "ldpc:20+20", "--set", "allow_double=yes", *endpoints)
     source, target = place.path / "file", place.path / "got"
     expected = lab.write_pattern(source, 3_000_001)
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     target.mkdir()
     for gone in NAMES[1:3]:  # 8 stripes, which any may be
         archive[gone].kill()

@@ -58,8 +58,8 @@ def test_files_of_all_sizes_come_back(place, code):
 def test_any_two_of_six_endpoints_may_vanish(place, archive, source):
     small = place.path / "small"
     lab.write_pattern(small, 1000, 2)
-    archive.put(source, "/large")
-    archive.put(small, "/small")
+    archive.put_in_full(source, "/large")
+    archive.put_in_full(small, "/small")
     for pair in itertools.combinations(archive.endpoints, 2):
         for endpoint in pair:
             endpoint.kill()
@@ -70,7 +70,7 @@ def test_any_two_of_six_endpoints_may_vanish(place, archive, source):
 
 
 def test_three_gone_is_one_clear_failure(place, archive, source):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     for name in ["amber", "cedar", "fjord"]:
         archive[name].kill()
     message = refused(archive, place, "/file")
@@ -82,7 +82,7 @@ def test_three_gone_is_one_clear_failure(place, archive, source):
 
 @pytest.mark.parametrize("n_bad", [1, 2])
 def test_flipped_bytes_anywhere_in_stripes_do_not_reach_the_reader(place, archive, source, n_bad):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     bad = [lab.stripe_files(endpoint)[0] for endpoint in archive.endpoints[:n_bad]]
     size = bad[0].stat().st_size
     places = [0, 5, 30, 100, 600, 4096, 32768, 33000, size // 3, size // 2, size - 2000, size - 300, size - 90,
@@ -97,7 +97,7 @@ def test_flipped_bytes_anywhere_in_stripes_do_not_reach_the_reader(place, archiv
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "lengthened", "garbage", "deleted"])
 def test_two_damaged_stripe_files_do_no_harm(place, archive, source, damage):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     for endpoint in archive.endpoints[1:3]:
         path = lab.stripe_files(endpoint)[0]
         stored = path.read_bytes()
@@ -110,7 +110,7 @@ def test_two_damaged_stripe_files_do_no_harm(place, archive, source, damage):
 
 
 def test_three_damaged_stripes_give_no_bytes_rather_than_wrong_ones(place, archive, source):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     for endpoint in archive.endpoints[:3]:
         path = lab.stripe_files(endpoint)[0]
         lab.flip(path, path.stat().st_size // 2)
@@ -168,7 +168,7 @@ def test_several_files_go_into_a_directory_and_come_back_together(place, archive
 
 
 def test_put_takes_a_code_of_its_own(place, archive, source):
-    archive.put("--code", "copies:3", source, "/file")
+    archive.put_in_full("--code", "copies:3", source, "/file")
     info = archive.json("info", "/file")
     info = info[0] if isinstance(info, list) else info
     assert info["code"] == "copies:3" and info["tolerance"] == 2
@@ -176,7 +176,7 @@ def test_put_takes_a_code_of_its_own(place, archive, source):
 
 
 def test_info_tells_code_tolerance_guarantee_digest_and_stripes(archive, source):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     info = archive.json("info", "/file")
     info = info[0] if isinstance(info, list) else info
     assert info["code"] == "rs:4+2" and info["tolerance"] == 2 and info["guarantee"] == 2
@@ -210,7 +210,7 @@ def test_endpoint_list_add_and_test(place, archive, source):
 
 
 def test_wait_returns_when_everything_is_stored(archive, source):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     assert lab.ecfs("wait", archive.path, timeout=120).returncode == 0
 
 
@@ -229,7 +229,7 @@ def test_wait_fails_while_a_file_lacks_stripes_that_nothing_fills_up(place, arch
 
 
 def test_stripes_take_little_more_than_their_share(archive, source):
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     size = source.stat().st_size
     for endpoint in archive.endpoints:
         paths = lab.stripe_files(endpoint)

@@ -88,7 +88,7 @@ FILES = ["/tree/small", "/tree/odd", "/tree/below/large", "/tree/below/sparse"]
 
 def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     before, expected = stripes_of(archive), lab.describe_tree(top)
     foretold = cost(archive, "/tree", "rs:4+3")
     recode(archive, "/tree", "rs:4+3")
@@ -117,7 +117,7 @@ def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
 
 def test_files_go_through_every_kind_of_code(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     expected = lab.describe_tree(top)
     for code in ["ldpc:4+4", "basic:4+4", "copies:3", "copies:2", "rs:6+3"]:
         before = stripes_of(archive)
@@ -143,7 +143,7 @@ def test_only_what_is_named_changes(place, archive):
 def test_a_degraded_object_becomes_full(place, archive):
     source = place.path / "source"
     expected = lab.write_pattern(source, 2 * MIB, 3)
-    archive.put(source, "/file")
+    archive.put_in_full(source, "/file")
     for stripe in archive.json("info", "/file")["stripes"][:2]:
         next(path for path in lab.stripe_files(archive[stripe["endpoint"]])).unlink()
     recode(archive, "/file", "ldpc:4+4")
@@ -172,7 +172,7 @@ def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
 
 def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     before = stripes_of(archive)
     archive.configure("archive", staging_reserve="1000T")
     done = recode(archive, "/tree/odd", "ldpc:4+4", check=False)

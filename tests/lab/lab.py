@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -49,9 +50,12 @@ def run(*command, timeout=120, check=True, **options):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that no connection takes for its own end, as it could take others while their server is away."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def processes():
@@ -143,15 +147,11 @@ class Sshd:
     def start(self):
         """Listens again, on the same port once it had one; another program may take a free port before us, so retry."""
         assert self.process is None
-        for _ in range(20):
-            port = self.port or free_port()
-            if self._start_on(port):
-                self.port = port
-                self.know()
-                return
-        raise AssertionError(f"sshd {self.name} does not start:\n{self.log.read_text()}")
+        self.port = until(lambda: self._start_on(self.port or free_port()), 60, f"sshd {self.name} starts", pause=0.1)
+        self.know()
 
     def _start_on(self, port):
+        """The port, or None: somebody else has it."""
         if ROOT:
             os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # its empty chroot; init would have made it
         config = self.directory / "config"
@@ -161,15 +161,20 @@ class Sshd:
             "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin yes",
             "MaxStartups 200", "MaxSessions 200", "LogLevel VERBOSE", f"Subsystem sftp {self.subsystem}", ""]))
         sshd = shutil.which("sshd") or "/usr/sbin/sshd"  # it wants to be started by its full path
+        before = size_of(self.log)
         with open(self.log, "ab") as log:
-            process = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=log)
-        self.process = process
-        until(lambda: process.poll() is not None or self._answers(port), 20, f"sshd {self.name} on port {port}")
-        if process.poll() is not None:
-            self.process = None
-            return False
-        return True
+            self.process = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log)
+        until(lambda: self.process.poll() is not None or self._listens(before) and self._answers(port), 60,
+              f"sshd {self.name} on port {port}")
+        if self.process.poll() is None:
+            return port
+        self.process = None
+        return None
+
+    def _listens(self, before):
+        """Whether it says so behind the first bytes of its log; else it may be another one that answers."""
+        return b"Server listening" in self.log.read_bytes()[before:]
 
     @staticmethod
     def _answers(port):
@@ -333,6 +338,10 @@ class Archive:
     def put(self, *arguments, **options):
         return ecfs("put", self.path, *arguments, **options)
 
+    def put_in_full(self, *arguments):
+        """Again, if some stripes are missing for once, as of an endpoint that is slow: nothing fills up what a put left."""
+        until(lambda: "fewer stripes" not in self.put(*arguments).stderr, 120, "it is stored in full")
+
     def get(self, *arguments, **options):
         return ecfs("get", self.path, *arguments, **options)
 
@@ -385,7 +394,7 @@ class Mount:
             self.process = subprocess.Popen(
                 [BUILD / "tools/ecfs", "mount", str(self.archive.path), str(self.path), "-f", *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until(lambda: self.mounted() or self.process.poll() is not None, 60, "the mount serves")
+        until(lambda: self.mounted() or self.process.poll() is not None, 120, "the mount serves")
         assert self.process.poll() is None, f"mount ended with {self.process.returncode}:\n{self.log.read_text()}"
 
     def mounted(self):

@@ -12,7 +12,7 @@ import pytest
 from excuses import DIRECTORY
 from targets import Files, Local, Mounted
 
-CASE_TIMEOUT_S = 120
+CASE_TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="session")
