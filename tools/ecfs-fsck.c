@@ -181,7 +181,10 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
     }
     int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
     if (n_left > 0)
-        printf ("  left     %" PRIi64 " objects lack stripes\n", n_left);
+        printf ("  left     %" PRIi64 " objects lack stripes%s\n", n_left,
+                tool_number (summary, "objects_left") > 0
+                    ? ": bring endpoints back or add some (ecfs endpoint add), then run this again"
+                    : "; -y stores them once more");
 }
 
 static int status_of (JsonObject *summary)

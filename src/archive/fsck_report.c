@@ -56,6 +56,14 @@ static char *path_of (EcfsArchive *archive, int64_t object)
     return ecfs_catalog_path (archive->catalog, ino);
 }
 
+/* The path is told already. */
+static const char *without_path (const char *message, const char *path)
+{
+    size_t size = strlen (path);
+    bool begins = g_str_has_prefix (message, path) && g_str_has_prefix (message + size, ": ");
+    return begins ? message + size + strlen (": ") : message;
+}
+
 char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, EcfsDamageResult result,
                              const EcfsRepairTask *task)
 {
@@ -77,7 +85,7 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
         json_object_set_int_member (object, "written_bytes", (int64_t) task->order.written_bytes);
     }
     if (task != NULL && task->error != NULL)
-        put_bytes (object, "reason", task->error->message);
+        put_bytes (object, "reason", without_path (task->error->message, path));
     return to_text (object);
 }
 

@@ -1,11 +1,14 @@
 """ecfs-fsck: what is lost or damaged on endpoints is found, told by its file, and stored once more."""
 import contextlib
+import errno
 import itertools
 import json
 import os
+import pty
 import random
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 
@@ -321,3 +324,69 @@ def test_usage(place, archive):
     status, text = fsck(archive, "/nowhere")
     assert status == FAILED and "nowhere" in text
     assert fsck(archive, "--help")[0] == CLEAN
+
+
+def test_what_is_rebuilt_to_other_bytes_is_left(place, archive):
+    archive.put(tree(place), "/")
+    endpoint, path = stored(archive, "large")[4]
+    path.unlink()
+    rows(archive, "UPDATE stripes SET digest = zeroblob (16) WHERE instance = ?", int(path.name[-16:], 16))
+    status, findings, summary = facts(archive, "-y")
+    assert status == LEFT and [finding["result"] for finding in findings] == ["left"]
+    assert "digest" in findings[0]["reason"] and stored(archive, "large")[4] == (endpoint, path)
+    mount = place.mount(archive)
+    lab.until(lambda: {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+              == {path for _, path in stored(archive)} - {path}, 60, "what was rebuilt is deleted")
+    mount.umount()
+
+
+def ask(archive, *requests):
+    """The lines that a mount answers."""
+    with socket.socket(socket.AF_UNIX) as door, contextlib.chdir(archive.path):
+        door.connect("control.sock")
+        door.sendall((json.dumps({"verb": "repair", **dict(requests)}) + "\n").encode())
+        with door.makefile() as lines:
+            return [json.loads(line) for line in lines]
+
+
+def test_the_mount_repairs_only_what_is_still_so(place, archive):
+    archive.put(tree(place), "/")
+    before = stored(archive, "large")
+    mount = serving(place, archive)
+    number = rows(archive, "SELECT object FROM stripes WHERE instance = ?", int(before[0][1].name[-16:], 16))[0][0]
+    told, last = ask(archive, ("objects", [{"object": number, "stripes": [0, 12345, 1]}]))
+    assert told["stored"] == told["read"] == 0 and "error" not in told and last == {"ok": True}
+    told, last = ask(archive, ("objects", [{"object": 987654, "stripes": []}]))
+    assert told["errno"] == errno.ESTALE and last == {"ok": True}
+    for wrong in [None, 7, [7], [{}], [{"object": number}], [{"object": number, "stripes": [1, 2]}],
+                  [{"object": number, "stripes": [256, 1, 1]}], [{"object": number, "stripes": ["a", "b", "c"]}]]:
+        assert len(ask(archive, ("objects", wrong))) <= 1
+    assert stored(archive, "large") == before
+    told, last = ask(archive, ("objects", [{"object": number, "stripes": [0, int(before[0][1].name[-16:], 16), 0]}]))
+    assert told["stored"] == 1 and stored(archive, "large")[0] != before[0] and stored(archive, "large")[1:] == before[1:]
+    assert last == {"ok": True} and mount.mounted()
+
+
+def on_terminal(archive, *arguments, answer=b""):
+    """What a terminal shows, and the exit status."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen([PROGRAM, archive.path, *arguments], stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, answer)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    return running.wait(60), shown.decode()
+
+
+def test_on_a_terminal_it_asks_and_tells_how_far_it_is(place, archive):
+    archive.put(tree(place), "/")
+    lose(archive["amber"])
+    status, shown = on_terminal(archive, answer=b"n\n")
+    assert status == LEFT and "Repair " in shown
+    status, shown = on_terminal(archive, answer=b"y\n")
+    assert status == REPAIRED
+    status, shown = on_terminal(archive, "-n", "--deep", "--bwlimit", "8M")  # which takes more than a second
+    assert status == CLEAN and "objects: " in shown and "/s" in shown and "Repair" not in shown
