@@ -81,7 +81,7 @@ def world(module_place):
 def good_servers_after(world):
     yield
     world.fail(lab.NAMES)
-    lab.until(lambda: all(endpoint["state"] == "active" for endpoint in world.archive.json("status")["endpoints"]), 90,
+    lab.until(lambda: all(endpoint["state"] == "active" for endpoint in world.archive.json("status")["endpoints"]), 180,
               "all endpoints work again")
 
 

@@ -1,6 +1,6 @@
 """kill -9 of the mount at random moments of a copy: what was closed without error is there and whole.
 
-ECFS_CRASHES says how often, ECFS_SEED repeats a run.
+ECFS_CRASHES says how often; ECFS_SEED=N for other files and moments than usual.
 """
 import os
 import random
@@ -11,7 +11,7 @@ import lab
 import pytest
 
 CRASHES = int(os.environ.get("ECFS_CRASHES", 20))
-SEED = int(os.environ.get("ECFS_SEED", random.SystemRandom().randrange(1 << 32)))
+SEED = int(os.environ.get("ECFS_SEED", 1))
 MIB = 1 << 20
 
 
@@ -75,7 +75,7 @@ def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
         copy.start()
         time.sleep(numbers.uniform(0, 1.5))  # the random moment, no wait for anything
         mount.kill()
-        copy.join(60)
+        copy.join(120)
         assert not copy.is_alive()
         wanted |= copy.wanted
         closed += copy.closed
@@ -114,7 +114,7 @@ def test_replaced_content_is_old_or_new_after_a_crash(place, archive):
         writer.start()
         time.sleep(numbers.uniform(0.05, 1))
         mount.kill()
-        writer.join(60)
+        writer.join(120)
         mount.start()
         found = path.read_bytes()
         allowed = {number: content(number, size) for number in (reached[-1], reached[-1] + 1)}

@@ -112,7 +112,7 @@ def test_any_tolerance_endpoints_come_back(place, code):
     top, tolerance = tree(place), TOLERANCE[code]
     n = sum(int(word) for word in code.partition(":")[2].split("+"))
     archive = place.archive(place.directories([f"e{i:02}" for i in range(max(n, 2 * tolerance))]), code)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     expected = lab.describe_tree(top)
     assert fsck(archive)[0] == CLEAN
     chosen = random.Random(code)
@@ -135,7 +135,7 @@ def test_any_tolerance_endpoints_come_back(place, code):
 def test_over_sftp_beside_a_mount(place):
     archive = place.archive([place.sshd(name) for name in lab.NAMES])
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     mount = serving(place, archive)
     reading = open(mount.path / "tree/large", "rb")
     assert fsck(archive)[0] == CLEAN
@@ -154,7 +154,7 @@ def test_over_sftp_beside_a_mount(place):
 
 
 def test_without_yes_nothing_changes(place, archive):
-    archive.put(tree(place), "/")
+    archive.put_in_full(tree(place), "/")
     lose(archive["cedar"])
     before = everything(archive)
     for arguments in [("-n",), (), ("-n", "--deep"), ("-n", "--json", "/tree/below")]:
@@ -164,7 +164,7 @@ def test_without_yes_nothing_changes(place, archive):
 
 def test_damage_is_found_by_reading(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     size = (top / "large").stat().st_size
     files = [path for _, path in stored(archive, "large")]
     lab.flip(files[0], 40)                                  # header
@@ -187,7 +187,7 @@ def test_damage_is_found_by_reading(place, archive):
 def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
     """More stripes than the tolerance, but no segment has lost more."""
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     files = [path for _, path in stored(archive, "large")]
     for number, path in enumerate(files):
         lab.flip(path, path.stat().st_size * [1, 2, 5, 6, 85, 95][number] // [10, 10, 10, 10, 100, 100][number])
@@ -199,7 +199,7 @@ def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
 
 def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     files = [path for _, path in stored(archive, "large")]
     os.truncate(files[2], 12345)
     os.truncate(files[3], 0)
@@ -210,7 +210,7 @@ def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
 
 
 def test_only_what_is_named_is_repaired(place, archive):
-    archive.put(tree(place), "/")
+    archive.put_in_full(tree(place), "/")
     lose(archive["delta"])
     assert fsck(archive, "-y", "/tree/below")[0] == REPAIRED
     assert fsck(archive, "/tree/below")[0] == CLEAN
@@ -218,7 +218,7 @@ def test_only_what_is_named_is_repaired(place, archive):
 
 
 def test_what_cannot_be_repaired_is_told_by_its_path(place, archive):
-    archive.put(tree(place), "/")
+    archive.put_in_full(tree(place), "/")
     for _, path in stored(archive, "large")[1:4]:
         path.unlink()
     before = {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
@@ -232,7 +232,7 @@ def test_what_cannot_be_repaired_is_told_by_its_path(place, archive):
 def test_an_endpoint_that_does_not_answer_is_no_loss(place):
     """Seven endpoints, so there would be a place for what it has."""
     archive = place.archive(place.directories([*lab.NAMES, "grove"]))
-    archive.put(tree(place), "/")
+    archive.put_in_full(tree(place), "/")
     archive["birch"].kill()
     before = {path for _, path in stored(archive)}
     status, findings, summary = facts(archive, "-y", "--deep")
@@ -246,7 +246,7 @@ def test_an_endpoint_that_does_not_answer_is_no_loss(place):
 def test_what_a_failed_endpoint_had_goes_elsewhere(place):
     archive = place.archive(place.directories([*lab.NAMES, "grove"]))
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     archive["birch"].kill()
     rows(archive, "UPDATE endpoints SET state = 3 WHERE name = 'birch'")
     assert fsck(archive, "-y")[0] == REPAIRED
@@ -262,7 +262,7 @@ def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
     archive = place.archive(place.directories([f"e{i:02}" for i in range(16)]), code)
     for number in range(4):
         lab.write_pattern(place.path / f"file{number}", 3 * MIB + number, number)
-        archive.put(place.path / f"file{number}", "/")
+        archive.put_in_full(place.path / f"file{number}", "/")
     lose(archive["e05"])
     status, findings, summary = facts(archive, "-y")
     assert status == REPAIRED and summary["stripes_rebuilt"] == 4
@@ -271,7 +271,7 @@ def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
 
 def test_files_that_change_meanwhile_are_no_harm(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     mount = serving(place, archive)
     lose(archive["delta"])
     running = subprocess.Popen([PROGRAM, archive.path, "-y", "--json"], stdout=subprocess.PIPE, text=True)
@@ -295,7 +295,7 @@ def test_files_that_change_meanwhile_are_no_harm(place, archive):
 
 def test_killed_it_leaves_nothing_behind(place, archive):
     top = tree(place)
-    archive.put(top, "/")
+    archive.put_in_full(top, "/")
     for name in ["amber", "delta"]:
         lose(archive[name])
     running = subprocess.Popen([PROGRAM, archive.path, "-y", "--json"], stdout=subprocess.PIPE, text=True)
@@ -309,7 +309,7 @@ def test_killed_it_leaves_nothing_behind(place, archive):
 
 
 def test_a_catalog_that_cannot_be_is_told(place, archive):
-    archive.put(tree(place), "/")
+    archive.put_in_full(tree(place), "/")
     rows(archive, "UPDATE extents SET length = length + 1 WHERE ino = (SELECT ino FROM entries WHERE name = CAST ('large' AS BLOB))")
     status, text = fsck(archive, "-y")
     assert status == LEFT and "catalog: /tree/" in text and "extent" in text

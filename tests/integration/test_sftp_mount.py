@@ -54,7 +54,7 @@ def world(module_place):
 def all_servers_back(world):
     yield
     world.start(*(name for name, server in world.servers.items() if server.process is None))
-    lab.until(world.all_active, 90, "the mount has found out that all servers are back")
+    lab.until(world.all_active, 180, "the mount has found out that all servers are back")
 
 
 def transferred(text):
@@ -162,13 +162,13 @@ def test_writing_goes_on_with_one_server_gone(world):
     world.kill("fjord")
     expected = lab.write_pattern(world.mount.path / "written", 10 << 20, 3)
     world.start("fjord")
-    lab.until(world.all_active, 90, "fjord is back")
+    lab.until(world.all_active, 180, "fjord is back")
     world.kill("amber")
     lab.drop_caches()
     assert lab.digest(world.mount.path / "written") == expected
     world.start("amber")
     world.archive.await_stored()
-    lab.until(world.all_active, 90, "amber is back")
+    lab.until(world.all_active, 180, "amber is back")
     assert os.getxattr(world.mount.path / "written", "user.ecfs.state").startswith(b"full 6/6")
 
 
