@@ -182,6 +182,7 @@ def make_content(mount):
     (mount.path / "directory").mkdir()
     digest = lab.write_pattern(mount.path / "file", 3 * MIB, 1)
     os.setxattr(mount.path / "file", "user.kept", b"x")
+    mount.archive.await_stored()
     return digest
 
 

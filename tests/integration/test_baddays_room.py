@@ -9,7 +9,7 @@ import lab
 import pytest
 
 MIB = 1 << 20
-PATIENCE = 60  # seconds until what waits has gone on
+PATIENCE = 120  # seconds until what waits has gone on
 
 
 def content(number, size):
@@ -161,11 +161,11 @@ def test_full_endpoint_is_left_out_until_it_has_room(place, endpoints):
     for i in range(8):
         (mount.path / f"file-{i}").write_bytes(content(i, 6 * MIB))
         await_state(mount.path / f"file-{i}", "full 6/6" if i < 5 else "quorum 5/6")  # five stripes fit
-    facts = endpoint_state(archive, "amber")
-    assert facts["state"] == "full" and "amber" in facts["reason"]
-    text = mount.text()
-    assert text.count("endpoint amber is full") == 1 + text.count("endpoint amber has room again")
-    assert "make room there" in text
+    facts = lab.until(lambda: (told := endpoint_state(archive, "amber"))["state"] == "full" and told, PATIENCE, "amber is full")
+    assert "amber" in facts["reason"]
+    lab.until(lambda: mount.text().count("endpoint amber is full") == 1 + mount.text().count("endpoint amber has room again"),
+              PATIENCE, "it is said")
+    assert "make room there" in mount.text()
     (mount.path / "small").write_bytes(content(9, 300_000))
     assert state(mount.path / "small") in ("full 6/6", "quorum 5/6")
     lab.until(lambda: partial_files(amber) == [], PATIENCE, "nothing that was begun stays")

@@ -78,7 +78,7 @@ def test_statvfs(d):
     assert 0 < found.f_blocks and found.f_bavail <= found.f_bfree <= found.f_blocks
     assert found.f_ffree <= found.f_files
     with opened(d / "file") as fd:
-        assert os.fstatvfs(fd).f_blocks == found.f_blocks
+        assert any(os.fstatvfs(fd).f_blocks == os.statvfs(d).f_blocks for _ in range(20))  # others may write meanwhile
     assert not found.f_flag & os.ST_RDONLY
 
 
