@@ -36,6 +36,7 @@ struct EcfsArchive {
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
     EcfsStagedTable *staged;      /* belongs to staged.c */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
+    atomic_uint n_objects;        /* made, from any number on */
     atomic_bool stopping;         /* attempts end with ECANCELED */
 
     EcfsMutex adding; /* one endpoint at a time; outer to lock */

@@ -21,7 +21,7 @@ Part *ecfs_attempt_part (Attempt *self)
 {
     Part *part = g_new0 (Part, 1);
     part->row = ecfs_object_row_new ();
-    part->row->uuid = ecfs_uuid_new ();
+    part->row->uuid = ecfs_object_uuid (atomic_fetch_add (&self->archive->n_objects, 1));
     part->ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
     g_ptr_array_add (self->parts, part);
     return part;
@@ -59,9 +59,8 @@ const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **err
 
 static uint64_t random_u64 (void)
 {
-    EcfsUuid uuid = ecfs_uuid_new ();
     uint64_t value;
-    memcpy (&value, uuid.bytes, sizeof value);
+    ecfs_random (&value, sizeof value);
     return value >> 1; /* SQLite's integers are signed */
 }
 

@@ -146,9 +146,8 @@ char *ecfs_incoming_prefix (const char *name)
 char *ecfs_incoming_name (const char *name)
 {
     g_autofree char *prefix = ecfs_incoming_prefix (name);
-    EcfsUuid random = ecfs_uuid_new ();
     uint64_t bits;
-    memcpy (&bits, random.bytes, sizeof bits);
+    ecfs_random (&bits, sizeof bits);
     return g_strdup_printf ("%s%0*" G_GINT64_MODIFIER "x", prefix, ECFS_INCOMING_RANDOM, bits);
 }
 

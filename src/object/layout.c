@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <xxhash.h>
 
+#define OBJECTS_IN_DIRECTORY 256 /* in a row; over all 4096 directories they spread evenly */
+
 static uint64_t divide_up (uint64_t value, uint64_t by)
 {
     return (value + by - 1) / by;
@@ -105,11 +107,22 @@ uint64_t ecfs_tag (const EcfsUuid *object, uint16_t stripe_index, uint64_t block
     return XXH3_64bits_withSeed (block, block_bytes, XXH3_64bits (position, sizeof position));
 }
 
+EcfsUuid ecfs_object_uuid (unsigned number)
+{
+    EcfsUuid uuid = ecfs_uuid_new ();
+    unsigned directory = number / OBJECTS_IN_DIRECTORY;
+    uuid.bytes[0] = (uint8_t) (directory >> 4);
+    uuid.bytes[1] = (uint8_t) (directory << 4 | (uuid.bytes[1] & 0x0f));
+    return uuid;
+}
+
 void ecfs_stripe_name (const EcfsUuid *object, uint16_t index, uint64_t instance, char name[ECFS_STRIPE_NAME_SIZE])
 {
-    char hex[ECFS_UUID_HEX_SIZE];
-    for (int i = 0; i < 16; i++)
-        snprintf (hex + 2 * i, 3, "%02x", object->bytes[i]);
+    char hex[ECFS_UUID_HEX_SIZE] = {0};
+    for (int i = 0; i < 16; i++) {
+        hex[2 * i] = "0123456789abcdef"[object->bytes[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[object->bytes[i] & 0x0f];
+    }
     snprintf (name, ECFS_STRIPE_NAME_SIZE, "stripes/%.3s/%s-%02x-%016" PRIx64, hex, hex, index, instance);
 }
 

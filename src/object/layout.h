@@ -61,6 +61,12 @@ uint64_t ecfs_layout_area_bytes (const EcfsLayout *self);
 uint64_t ecfs_tag (const EcfsUuid *object, uint16_t stripe_index, uint64_t block_number, const uint8_t *block,
                    size_t block_bytes);
 
+/**
+ * The UUID of a new object: random but for the fan-out directory of its stripes, which many @number in a row share, so
+ * that few stripes of small files need a directory made.
+ */
+EcfsUuid ecfs_object_uuid (unsigned number);
+
 #define ECFS_STRIPE_NAME_SIZE 80
 
 /** "stripes/xxx/OBJECT-INDEX-INSTANCE", all hexadecimal, xxx the first three digits of the object. */

@@ -138,6 +138,26 @@ static void test_names (void)
     }
 }
 
+static guint count_directories (unsigned from, unsigned step, unsigned n)
+{
+    g_autoptr (GHashTable) directories = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+    for (unsigned i = 0; i < n; i++) {
+        char name[ECFS_STRIPE_NAME_SIZE];
+        EcfsUuid object = ecfs_object_uuid (from + i * step), again = ecfs_object_uuid (from + i * step);
+        g_assert_false (ecfs_uuid_equal (&object, &again));
+        ecfs_stripe_name (&object, 0, 0, name);
+        name[strlen ("stripes/xxx")] = '\0';
+        g_hash_table_add (directories, g_strdup (name));
+    }
+    return g_hash_table_size (directories);
+}
+
+static void test_directories (void)
+{
+    g_assert_cmpuint (count_directories (UINT_MAX - 500, 1, 1000), <=, 6); /* those made in a row share some */
+    g_assert_cmpuint (count_directories (77, 64, 1u << 15), ==, 4096);     /* and all are used */
+}
+
 /* A valid name with one byte changed is refused or names something else; the outputs are untouched when refused. */
 static void test_hostile_names (void)
 {
@@ -185,6 +205,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/layout/numbers-that-make-no-sense-are-refused", test_invalid);
     g_test_add_func ("/layout/a-tag-depends-on-all-that-it-names", test_tags);
     g_test_add_func ("/layout/names-round-trip", test_names);
+    g_test_add_func ("/layout/objects-in-a-row-share-directories", test_directories);
     g_test_add_func ("/layout/hostile-names-are-refused", test_hostile_names);
     return g_test_run ();
 }
