@@ -170,6 +170,22 @@ def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
     assert_no_leak(place, archive, FILES)
 
 
+def test_less_parity_drops_nothing_while_what_would_stay_is_not_there(place, archive):
+    source = place.path / "source"
+    expected = lab.write_pattern(source, 2 * MIB, 3)
+    archive.put_in_full(source, "/file")
+    data = [archive[stripe["endpoint"]] for stripe in archive.json("info", "/file")["stripes"][:2]]
+    next(iter(lab.stripe_files(data[0]))).unlink()  # gone for good, with its endpoint in good health
+    data[1].kill()
+    done = recode(archive, "/file", "rs:4+1", check=False)
+    assert done.returncode == 1 and "/file" in done.stderr and "no stripe is dropped" in done.stderr
+    assert archive.json("info", "/file")["code"] == "rs:4+2"
+    target = place.path / "got"
+    target.mkdir()
+    archive.get("/file", target)
+    assert lab.digest(target / "file") == expected
+
+
 def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
