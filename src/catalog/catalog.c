@@ -390,6 +390,17 @@ static bool check_start (EcfsCatalog *self, GError **error)
     return true;
 }
 
+/* Another process may be writing: it is looked at as it is at one moment. */
+static bool check_snapshot (EcfsCatalog *self, GError **error)
+{
+    int rc = ecfs_control (self, STMT_BEGIN_READ);
+    if (rc != SQLITE_OK)
+        return ecfs_db_fail (self->db, rc, error, self->path, "reading it");
+    bool good = check_start (self, error);
+    (void) ecfs_control (self, STMT_ROLLBACK); /* nothing was written */
+    return good;
+}
+
 static EcfsCatalog *wrap_db (const char *path, sqlite3 *db, bool readonly)
 {
     EcfsCatalog *self = g_new0 (EcfsCatalog, 1);
@@ -438,7 +449,7 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
     if (db == NULL)
         return NULL;
     EcfsCatalog *self = wrap_db (path, db, readonly);
-    if (!ecfs_prepare_all (self, error) || !check_start (self, error)) {
+    if (!ecfs_prepare_all (self, error) || !check_snapshot (self, error)) {
         free_catalog (self);
         return NULL;
     }

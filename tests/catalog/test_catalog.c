@@ -300,6 +300,37 @@ static void test_concurrent (void)
     fixture_clear (&f);
 }
 
+typedef struct Busy {
+    Fixture *fixture;
+    atomic_bool stop;
+} Busy;
+
+static void make_files (void *data)
+{
+    Busy *self = data;
+    for (unsigned i = 0; !atomic_load (&self->stop); i++) {
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        (void) make_file (self->fixture, ECFS_ROOT_INO, name);
+        OK (e, ecfs_catalog_barrier (self->fixture->catalog, &e));
+    }
+}
+
+/* What an opened catalog is looked at for first is all of one moment. */
+static void test_opened_while_written (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    Busy busy = {.fixture = &f};
+    atomic_init (&busy.stop, false);
+    EcfsWorkers *workers = ecfs_workers_new ("writer", 1);
+    ecfs_workers_push (workers, make_files, &busy);
+    for (unsigned i = 0; i < 400; i++)
+        g_assert_cmpint (open_code (f.path, ECFS_CATALOG_READONLY), ==, 0);
+    atomic_store (&busy.stop, true);
+    ecfs_workers_free (workers);
+    fixture_clear (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -310,6 +341,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/catalog/damaged-pages-are-said-to-be-damaged", test_damaged_pages);
     g_test_add_func ("/catalog/impossible-rows-are-refused", test_impossible_rows);
     g_test_add_func ("/catalog/a-reader-works-beside-a-writer", test_readonly_beside_writer);
+    g_test_add_func ("/catalog/a-reader-can-begin-while-a-writer-works", test_opened_while_written);
     g_test_add_func ("/catalog/a-durable-call-commits-what-came-before", test_group_commit);
     g_test_add_func ("/catalog/a-catalog-in-a-readonly-directory-can-be-read", test_readonly_directory);
     g_test_add_func ("/catalog/many-threads-share-it", test_concurrent);
