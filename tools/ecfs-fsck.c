@@ -127,6 +127,13 @@ static void print_file (JsonObject *finding)
     printf ("%s%s\n", *reason == '\0' || whole ? "" : ": ", whole ? "" : reason);
 }
 
+static void print_orphan (JsonObject *finding)
+{
+    g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
+    printf ("endpoint %s: %s: the catalog does not know this stripe of %s\n", tool_text (finding, "endpoint"),
+            tool_text (finding, "name"), bytes);
+}
+
 static void on_found (void *user, const char *json)
 {
     Shown *self = user;
@@ -141,6 +148,8 @@ static void on_found (void *user, const char *json)
     g_autofree char *path = tool_printable (tool_text (finding, "path"));
     if (strcmp (about, "file") == 0)
         print_file (finding);
+    else if (strcmp (about, "orphan") == 0)
+        print_orphan (finding);
     else if (strcmp (about, "catalog") == 0)
         printf ("catalog: %s%s%s - LEFT\n", path, *path == '\0' ? "" : ": ", text);
     else
@@ -178,6 +187,11 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
         printf ("  rebuilt  %" PRIi64 " stripes of %" PRIi64 " objects: %s written, %s read, %.2f bytes for each\n",
                 tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"), written_text,
                 read_text, read / written);
+    }
+    if (tool_number (summary, "orphans") > 0) {
+        g_autofree char *orphans = tool_bytes ((double) tool_number (summary, "orphan_bytes"));
+        printf ("  orphans  %" PRIi64 " stripes of %s that the catalog does not know; they stay\n",
+                tool_number (summary, "orphans"), orphans);
     }
     int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
     if (n_left > 0)

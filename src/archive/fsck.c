@@ -4,9 +4,10 @@
 #include "archive/status.h"
 #include "object/placement.h"
 
-#define BATCH       8192 /* objects */
-#define PATIENCE_US 5000000
-#define TICK_US     250000
+#define BATCH        8192 /* objects */
+#define PATIENCE_US  5000000
+#define TICK_US      250000
+#define ORPHANS_TOLD 100 /* of each endpoint */
 
 typedef struct Fsck {
     Ecfs *ecfs;
@@ -307,16 +308,46 @@ static bool judge_batch (Fsck *self, const EcfsCheckBatch *batch, GError **error
     return true;
 }
 
-static bool check_batch (Fsck *self, GPtrArray *objects, GError **error)
+static void count_orphans (Fsck *self, const GArray *orphans)
 {
+    for (guint i = 0; i < orphans->len; i++) {
+        const EcfsStranger *orphan = &g_array_index (orphans, EcfsStranger, i);
+        EcfsFsckEndpoint *at = &self->endpoints[orphan->position];
+        if (at->n_orphans++ < ORPHANS_TOLD)
+            tell (self, ecfs_fsck_tell_orphan (self->archive, orphan));
+        at->orphan_bytes += orphan->size;
+        self->sums.n_orphans++;
+        self->sums.orphan_bytes += orphan->size;
+    }
+}
+
+static bool check_batch (Fsck *self, EcfsCheckBatch *batch, GError **error)
+{
+    if (!ecfs_check_presence (batch) ||
+        ((self->what->flags & ECFS_FSCK_DEEP) && !ecfs_check_packets (batch, &self->pace)) ||
+        !judge_batch (self, batch, error) || (batch->strangers != NULL && !ecfs_check_strangers (batch, error)))
+        return false;
+    if (batch->strangers != NULL)
+        count_orphans (self, batch->strangers);
+    return true;
+}
+
+/* *ret_more: there may be others. */
+static bool check_next (Fsck *self, bool *ret_more, GError **error)
+{
+    EcfsCheckBatch batch = {.archive = self->archive, .after = self->after, .tick = tick, .user = self};
+    g_autoptr (GPtrArray) objects = next_objects (self, error);
+    if (objects == NULL)
+        return false;
     g_autoptr (GArray) stripes = stripes_of (self, objects);
-    EcfsTotals totals = {0};
-    EcfsCheckBatch batch = {
-        .archive = self->archive, .objects = objects, .stripes = stripes, .tick = tick, .user = self};
-    bool good = ecfs_catalog_totals (self->archive->catalog, &totals, error);
-    return good && ecfs_check_presence (&batch, totals.n_objects <= 2 * (uint64_t) objects->len) &&
-           (!(self->what->flags & ECFS_FSCK_DEEP) || ecfs_check_packets (&batch, &self->pace)) &&
-           judge_batch (self, &batch, error);
+    g_autoptr (GArray) strangers = self->named != NULL ? NULL : g_array_new (FALSE, FALSE, sizeof (EcfsStranger));
+    batch.objects = objects;
+    batch.stripes = stripes;
+    batch.strangers = strangers;
+    batch.is_first = ecfs_uuid_is_nil (&batch.after);
+    batch.is_last = objects->len < BATCH;
+    *ret_more = !batch.is_last;
+    return check_batch (self, &batch, error);
 }
 
 static bool check_objects (Fsck *self, GError **error)
@@ -327,15 +358,13 @@ static bool check_objects (Fsck *self, GError **error)
         return false;
     enter (self, "objects", self->named != NULL ? self->named->len : totals.n_objects);
     ecfs_archive_probe (self->archive, PATIENCE_US);
-    for (;;) {
-        g_autoptr (GPtrArray) objects = next_objects (self, error);
-        if (objects == NULL || objects->len == 0)
-            return objects != NULL;
-        if (!check_batch (self, objects, error))
+    for (bool more = true; more;) {
+        if (!check_next (self, &more, error))
             return false;
         if (!tick (self))
             return ecfs_fail (error, ECANCELED, "cancelled");
     }
+    return true;
 }
 
 static void tell_silences (const Fsck *self)

@@ -3,7 +3,7 @@
 #include "object/format.h"
 #include "util/bytes.h"
 
-#define THREADS      2                               /* of each endpoint */
+#define THREADS      4                               /* of each endpoint */
 #define WINDOW_BYTES (ECFS_FOOTER_MAX_BYTES + 65536) /* of a stripe in memory, for each thread */
 #define TICK_US      200000
 
@@ -178,7 +178,7 @@ static void run_job (void *data)
     g_autoptr (GError) error = NULL;
     Window window = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
     ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, window.name);
-    window.bytes = atomic_load (&self->cancelled) ? NULL : g_malloc (WINDOW_BYTES);
+    window.bytes = atomic_load (&self->cancelled) ? NULL : g_malloc (MIN (WINDOW_BYTES, checked->stripe->size) + 1);
     if (window.bytes != NULL && !check_stripe (&window, &error)) {
         checked->fault = fault_of (error);
         checked->text = g_strdup (error->message);

@@ -1,14 +1,15 @@
 /* Which stripes endpoints have: by listing their directories, not by asking for each. */
 #include "archive/fsck_priv.h"
 
-#define MAX_DIRECTORIES 256 /* where a batch is most of the archive, more are listed at once */
-#define TICK_US         200000
+#define LAST_DIRECTORY 0xfff
+#define TICK_US        200000
 
 typedef struct Listed {
     EcfsUuid object;
     uint16_t index;
     uint64_t instance;
     uint64_t size;
+    bool is_known;
 } Listed;
 
 typedef struct Presence Presence;
@@ -26,6 +27,7 @@ struct Presence {
     EcfsMutex lock;
     EcfsCond answered;
     GHashTable *objects; /* EcfsUuid of those of the batch; immutable while requests are under way */
+    EcfsUuid last;       /* the last of them; immutable */
     Listing *listings;   /* n_endpoints */
     size_t n_endpoints;
 };
@@ -39,12 +41,22 @@ static int compare_listed (const void *a, const void *b)
     return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
 }
 
+/* Whether a stripe of this object is looked for, or would be a stranger. */
+static bool is_looked_at (const Presence *self, const EcfsUuid *object)
+{
+    const EcfsCheckBatch *batch = self->batch;
+    if (g_hash_table_contains (self->objects, object))
+        return true;
+    return batch->strangers != NULL && memcmp (object, &batch->after, sizeof *object) > 0 &&
+           (batch->is_last || memcmp (object, &self->last, sizeof *object) <= 0);
+}
+
 static void on_listed (void *user, const EcfsListed *file)
 {
     Listing *self = user;
     Listed one = {.size = file->size};
     if (!ecfs_stripe_name_parse (file->name, &one.object, &one.index, &one.instance) ||
-        !g_hash_table_contains (self->presence->objects, &one.object))
+        !is_looked_at (self->presence, &one.object))
         return;
     ecfs_mutex_lock (&self->presence->lock);
     g_array_append_val (self->found, one);
@@ -63,24 +75,47 @@ static void on_done (void *user, uint64_t value, const GError *error)
     ecfs_mutex_unlock (&self->presence->lock);
 }
 
-/* The directories that hold the stripes of the batch. */
-static GPtrArray *directories (const EcfsCheckBatch *batch, bool is_all)
+/* The number of the directory that has an object's stripes; they are in the order of UUIDs. */
+static unsigned directory_number (const EcfsUuid *object)
+{
+    return (unsigned) object->bytes[0] << 4 | object->bytes[1] >> 4;
+}
+
+static char *directory_name (unsigned number)
+{
+    EcfsUuid object = {.bytes = {(uint8_t) (number >> 4), (uint8_t) (number << 4)}};
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (&object, 0, 0, name);
+    *strrchr (name, '/') = '\0';
+    return g_strdup (name);
+}
+
+static const EcfsUuid *uuid_at (const EcfsCheckBatch *batch, guint i)
+{
+    return &((const EcfsObjectRow *) g_ptr_array_index (batch->objects, i))->uuid;
+}
+
+/* The directories that hold the stripes of the batch, and perhaps those between them. */
+static GPtrArray *directories (const EcfsCheckBatch *batch)
 {
     GPtrArray *names = g_ptr_array_new_with_free_func (g_free);
+    bool all = batch->strangers != NULL;
+    if (all && batch->is_first && batch->is_last) {
+        char *any = directory_name (0);
+        *strrchr (any, '/') = '\0';
+        g_ptr_array_add (names, any);
+        return names;
+    }
+    unsigned next = all && !batch->is_first ? directory_number (&batch->after) : 0;
     for (guint i = 0; i < batch->objects->len; i++) {
-        const EcfsObjectRow *object = g_ptr_array_index (batch->objects, i);
-        char name[ECFS_STRIPE_NAME_SIZE];
-        ecfs_stripe_name (&object->uuid, 0, 0, name);
-        *strrchr (name, '/') = '\0';
-        if (names->len == 0 || strcmp (g_ptr_array_index (names, names->len - 1), name) != 0)
-            g_ptr_array_add (names, g_strdup (name));
+        unsigned number = directory_number (uuid_at (batch, i));
+        if (!all)
+            next = MAX (next, number);
+        for (; next <= number; next++)
+            g_ptr_array_add (names, directory_name (next));
     }
-    if (is_all && names->len > MAX_DIRECTORIES) {
-        const char *first = g_ptr_array_index (names, 0);
-        char *above = g_strndup (first, (gsize) (strchr (first, '/') - first));
-        g_ptr_array_set_size (names, 0);
-        g_ptr_array_add (names, above);
-    }
+    for (; all && batch->is_last && next <= LAST_DIRECTORY; next++)
+        g_ptr_array_add (names, directory_name (next));
     return names;
 }
 
@@ -120,7 +155,15 @@ static bool await (Presence *self)
     return go_on;
 }
 
-static void judge (Presence *self, EcfsCheckedStripe *checked)
+static Listed *find (const Presence *self, const EcfsCheckedStripe *checked)
+{
+    const GArray *found = self->listings[checked->position].found;
+    Listed wanted = {.object = checked->object->uuid, .index = checked->stripe->index};
+    wanted.instance = checked->stripe->instance;
+    return found->len == 0 ? NULL : bsearch (&wanted, found->data, found->len, sizeof wanted, compare_listed);
+}
+
+static void judge (const Presence *self, EcfsCheckedStripe *checked)
 {
     const EcfsArchiveEndpoint *endpoint =
         checked->position == SIZE_MAX ? NULL : &self->batch->archive->endpoints[checked->position];
@@ -129,9 +172,9 @@ static void judge (Presence *self, EcfsCheckedStripe *checked)
         return;
     }
     const Listing *listing = &self->listings[checked->position];
-    Listed wanted = {.object = checked->object->uuid, .index = checked->stripe->index};
-    wanted.instance = checked->stripe->instance;
-    const Listed *found = bsearch (&wanted, listing->found->data, listing->found->len, sizeof wanted, compare_listed);
+    Listed *found = find (self, checked);
+    if (found != NULL)
+        found->is_known = true;
     if (listing->failure != NULL) {
         checked->fault = ECFS_STRIPE_UNKNOWN;
         checked->text = g_strdup (listing->failure);
@@ -141,6 +184,21 @@ static void judge (Presence *self, EcfsCheckedStripe *checked)
         checked->fault = ECFS_STRIPE_SIZE;
         checked->text = g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT,
                                          found->size, checked->stripe->size);
+    }
+}
+
+static void note_strangers (const Presence *self, size_t position)
+{
+    const GArray *found = self->listings[position].found;
+    for (guint i = 0; self->batch->strangers != NULL && i < found->len; i++) {
+        const Listed *one = &g_array_index (found, Listed, i);
+        EcfsStranger stranger = {.position = position,
+                                 .object = one->object,
+                                 .index = one->index,
+                                 .instance = one->instance,
+                                 .size = one->size};
+        if (!one->is_known)
+            g_array_append_val (self->batch->strangers, stranger);
     }
 }
 
@@ -156,15 +214,17 @@ static void presence_clear (Presence *self)
     ecfs_mutex_clear (&self->lock);
 }
 
-bool ecfs_check_presence (EcfsCheckBatch *batch, bool is_all)
+bool ecfs_check_presence (EcfsCheckBatch *batch)
 {
     Presence self = {.batch = batch, .n_endpoints = ecfs_archive_n_endpoints (batch->archive)};
-    g_autoptr (GPtrArray) names = directories (batch, is_all);
+    g_autoptr (GPtrArray) names = directories (batch);
+    if (batch->objects->len > 0)
+        self.last = *uuid_at (batch, batch->objects->len - 1);
     ecfs_mutex_init (&self.lock);
     ecfs_cond_init (&self.answered);
     self.objects = g_hash_table_new (ecfs_uuid_hash, ecfs_uuid_same);
     for (guint i = 0; i < batch->objects->len; i++)
-        g_hash_table_add (self.objects, &((EcfsObjectRow *) g_ptr_array_index (batch->objects, i))->uuid);
+        g_hash_table_add (self.objects, (gpointer) uuid_at (batch, i));
     self.listings = g_new0 (Listing, self.n_endpoints);
     for (size_t i = 0; i < self.n_endpoints; i++)
         ask (&self, i, names);
@@ -173,6 +233,8 @@ bool ecfs_check_presence (EcfsCheckBatch *batch, bool is_all)
         g_array_sort (self.listings[i].found, compare_listed);
     for (guint i = 0; i < batch->stripes->len; i++)
         judge (&self, &g_array_index (batch->stripes, EcfsCheckedStripe, i));
+    for (size_t i = 0; i < self.n_endpoints; i++)
+        note_strangers (&self, i);
     presence_clear (&self);
     return go_on;
 }

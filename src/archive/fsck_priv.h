@@ -24,6 +24,15 @@ typedef enum EcfsStripeFault {
     ECFS_STRIPE_UNKNOWN,  /* its endpoint does not answer */
 } EcfsStripeFault;
 
+/* A stripe at an endpoint that is not one of a batch. */
+typedef struct EcfsStranger {
+    size_t position; /* of the endpoint */
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+    uint64_t size;
+} EcfsStranger;
+
 /* One stripe of a batch. */
 typedef struct EcfsCheckedStripe {
     const EcfsObjectRow *object;
@@ -37,13 +46,22 @@ typedef struct EcfsCheckBatch {
     EcfsArchive *archive;
     GPtrArray *objects; /* of EcfsObjectRow, by UUID; owned */
     GArray *stripes;    /* of EcfsCheckedStripe, in the order of the objects and their stripes */
+    /* Where all objects are checked: of EcfsStranger, what else there is of objects behind `after` and, but for the
+     * last batch, up to those of this one. NULL: just the directories of the objects are listed. */
+    GArray *strangers;
+    EcfsUuid after;
+    bool is_first;
+    bool is_last;
     /* Calls the progress function; false: it is to end. The caller's thread only. */
     bool (*tick) (void *user);
     void *user;
 } EcfsCheckBatch;
 
-/** Finds out which stripes are there, with their size. @is_all: the batch is most of the archive. False: cancelled. */
-bool ecfs_check_presence (EcfsCheckBatch *batch, bool is_all);
+/** Finds out which stripes are there, with their size. False: cancelled. */
+bool ecfs_check_presence (EcfsCheckBatch *batch);
+
+/** Takes out those strangers that the catalog knows after all, or that are gone. */
+bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error);
 
 /** How fast stripes are read. */
 typedef struct EcfsPace {
@@ -108,11 +126,14 @@ typedef struct EcfsFsckEndpoint {
     uint64_t n_gone; /* also those of an endpoint that is given up */
     uint64_t n_damaged;
     uint64_t n_unknown;
+    uint64_t n_orphans; /* stripes that the catalog does not know, and … */
+    uint64_t orphan_bytes;
 } EcfsFsckEndpoint;
 
 typedef struct EcfsFsckSums {
     uint64_t n_objects, n_stripes, n_absent, n_gone, n_damaged, n_unknown;
     uint64_t n_problems; /* of the catalog */
+    uint64_t n_orphans, orphan_bytes;
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
     uint64_t n_rebuilt; /* stripes */
     uint64_t checked_bytes;
@@ -125,6 +146,8 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
                              const EcfsRepairTask *task);
 /** One about the catalog; @path may be NULL. */
 char *ecfs_fsck_tell_catalog (const char *path, const char *text);
+/** One about a stripe that the catalog does not know. */
+char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan);
 /** One about an endpoint that does not answer. */
 char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const EcfsFsckEndpoint *counts, const char *text);
 /** All in all. */

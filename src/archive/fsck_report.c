@@ -105,6 +105,20 @@ static void put_counts (JsonObject *object, const EcfsFsckEndpoint *counts)
     json_object_set_int_member (object, "gone", (int64_t) counts->n_gone);
     json_object_set_int_member (object, "damaged", (int64_t) counts->n_damaged);
     json_object_set_int_member (object, "unknown", (int64_t) counts->n_unknown);
+    json_object_set_int_member (object, "orphans", (int64_t) counts->n_orphans);
+    json_object_set_int_member (object, "orphan_bytes", (int64_t) counts->orphan_bytes);
+}
+
+char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan)
+{
+    JsonObject *object = json_object_new ();
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (&orphan->object, orphan->index, orphan->instance, name);
+    json_object_set_string_member (object, "about", "orphan");
+    json_object_set_string_member (object, "endpoint", endpoint_name (archive, orphan->position));
+    json_object_set_string_member (object, "name", name);
+    json_object_set_int_member (object, "bytes", (int64_t) orphan->size);
+    return to_text (object);
 }
 
 char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const EcfsFsckEndpoint *counts, const char *text)
@@ -131,6 +145,8 @@ char *ecfs_fsck_tell_summary (EcfsArchive *archive, const EcfsFsckSums *sums, co
         {"stripes_damaged", sums->n_damaged},
         {"stripes_unknown", sums->n_unknown},
         {"stripes_rebuilt", sums->n_rebuilt},
+        {"orphans", sums->n_orphans},
+        {"orphan_bytes", sums->orphan_bytes},
         {"catalog_problems", sums->n_problems},
         {"objects_found", sums->results[ECFS_DAMAGE_FOUND]},
         {"objects_repaired", sums->results[ECFS_DAMAGE_REPAIRED]},

@@ -426,6 +426,10 @@ bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **e
 bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
                          GError **error);
 
+/** Whether an object has the stripe (index, instance, endpoint), or an intent announces it. */
+bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,
+                                GError **error);
+
 /* Endpoints */
 
 typedef enum EcfsEndpointState {

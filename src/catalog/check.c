@@ -93,3 +93,19 @@ bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_
     }
     return read;
 }
+
+static bool stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,
+                          GError **error)
+{
+    int64_t known = 0;
+    int found = QUERY_NUMBER (self, STRIPE_KNOWN, &known, error, UUID (object), INT (stripe->index),
+                              INT (stripe->instance), INT (stripe->endpoint));
+    *ret_known = known != 0;
+    return found >= 0;
+}
+
+bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,
+                                GError **error)
+{
+    return READ (self, stripe_known (self, object, stripe, ret_known, error));
+}

@@ -390,3 +390,37 @@ def test_on_a_terminal_it_asks_and_tells_how_far_it_is(place, archive):
     assert status == REPAIRED
     status, shown = on_terminal(archive, "-n", "--deep", "--bwlimit", "8M")  # which takes more than a second
     assert status == CLEAN and "objects: " in shown and "/s" in shown and "Repair" not in shown
+
+
+def test_stripes_that_the_catalog_does_not_know_are_told_and_stay(place, archive):
+    top = tree(place)
+    archive.put(top, "/")
+    endpoint, path = stored(archive, "large")[2]
+    other = path.with_name(path.name[:-16] + "0123456789abcdef")
+    unknown = endpoint.root / "stripes/fff/ffffffffffffffffffffffffffffffff-00-0123456789abcdef"
+    unknown.parent.mkdir(exist_ok=True)
+    for copy in [other, unknown]:
+        shutil.copy(path, copy)
+    for arguments in [("-n",), ("-y", "--deep")]:
+        status, findings, summary = facts(archive, *arguments)
+        assert status == CLEAN and summary["orphans"] == 2 and summary["orphan_bytes"] == 2 * path.stat().st_size
+        assert {(finding["endpoint"], finding["name"]) for finding in findings} == {
+            (endpoint.name, str(copy.relative_to(endpoint.root))) for copy in [other, unknown]}
+    assert other.exists() and unknown.exists()
+    assert facts(archive, "/tree")[2]["orphans"] == 0, "only where all is checked"
+
+
+def test_what_is_written_and_deleted_meanwhile_is_neither_lost_nor_unknown(place, archive):
+    """The grace for what was deleted is longer than the test."""
+    top = tree(place)
+    archive.put(top, "/")
+    mount = serving(place, archive)
+    for number in range(2, 24, 2):
+        running = subprocess.Popen([PROGRAM, archive.path, "--deep", "--json"], stdout=subprocess.PIPE, text=True)
+        os.unlink(mount.path / f"tree/file{number}")
+        for copy in range(3):
+            shutil.copy(top / "file16", mount.path / f"new{copy}")
+        output, _ = running.communicate(timeout=120)
+        summary = json.loads(output.splitlines()[-1])
+        assert summary["orphans"] == summary["stripes_gone"] == summary["stripes_damaged"] == 0, output
+    mount.umount()

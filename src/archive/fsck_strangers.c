@@ -1,0 +1,83 @@
+/* Stripes that are at endpoints and not in the objects that were looked at: which of them does the catalog not know? */
+#include "archive/fsck_priv.h"
+
+#define DELETIONS_AT_ONCE 1000
+#define CONFIRMED         1000 /* so many of a batch are asked for once more; the rest was not just being deleted */
+
+static guint stranger_hash (gconstpointer key)
+{
+    const EcfsStranger *self = key;
+    return ecfs_uuid_hash (&self->object) ^ (guint) self->instance;
+}
+
+static gboolean stranger_same (gconstpointer a, gconstpointer b)
+{
+    const EcfsStranger *left = a, *right = b;
+    return left->position == right->position && left->index == right->index && left->instance == right->instance &&
+           ecfs_uuid_equal (&left->object, &right->object);
+}
+
+/* Takes out what waits for deletion at one endpoint. */
+static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHashTable *strangers, GError **error)
+{
+    EcfsDeletion last;
+    EcfsCatalog *catalog = batch->archive->catalog;
+    int64_t endpoint = batch->archive->endpoints[position].id;
+    for (const EcfsDeletion *after = NULL; batch->tick (batch->user); after = &last) {
+        g_autoptr (GArray) some = ecfs_catalog_deletions (catalog, endpoint, 0, after, DELETIONS_AT_ONCE, error);
+        if (some == NULL || some->len == 0)
+            return some != NULL;
+        for (guint i = 0; i < some->len; i++) {
+            last = g_array_index (some, EcfsDeletion, i);
+            const EcfsStranger key = {.position = position,
+                                      .object = last.object,
+                                      .index = last.stripe.index,
+                                      .instance = last.stripe.instance};
+            (void) g_hash_table_remove (strangers, &key);
+        }
+    }
+    return false;
+}
+
+/* Whether it is no stranger after all: it became part of an object, is on its way, or has been deleted meanwhile. */
+static bool is_explained (const EcfsCheckBatch *batch, const EcfsStranger *stranger, bool confirms, bool *ret_explained,
+                          GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    uint64_t size;
+    const EcfsArchiveEndpoint *endpoint = &batch->archive->endpoints[stranger->position];
+    const EcfsStripeRow stripe = {.index = stranger->index, .instance = stranger->instance, .endpoint = endpoint->id};
+    if (!ecfs_catalog_stripe_known (batch->archive->catalog, &stranger->object, &stripe, ret_explained, error))
+        return false;
+    ecfs_stripe_name (&stranger->object, stranger->index, stranger->instance, name);
+    if (!*ret_explained && confirms)
+        *ret_explained = !ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, NULL);
+    return true;
+}
+
+bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error)
+{
+    g_autoptr (GHashTable) left = g_hash_table_new (stranger_hash, stranger_same);
+    g_autoptr (GArray) kept = g_array_new (FALSE, FALSE, sizeof (EcfsStranger));
+    g_autofree bool *has_some = g_new0 (bool, ecfs_archive_n_endpoints (batch->archive) + 1);
+    for (guint i = 0; i < batch->strangers->len; i++) {
+        EcfsStranger *stranger = &g_array_index (batch->strangers, EcfsStranger, i);
+        (void) g_hash_table_add (left, stranger);
+        has_some[stranger->position] = true;
+    }
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (batch->archive); i++)
+        if (has_some[i] && !strike_deletions (batch, i, left, error))
+            return false;
+    for (guint i = 0; i < batch->strangers->len; i++) {
+        EcfsStranger *stranger = &g_array_index (batch->strangers, EcfsStranger, i);
+        bool explained = !g_hash_table_contains (left, stranger);
+        if (!batch->tick (batch->user) ||
+            (!explained && !is_explained (batch, stranger, kept->len < CONFIRMED, &explained, error)))
+            return false;
+        if (!explained)
+            g_array_append_val (kept, *stranger);
+    }
+    g_array_set_size (batch->strangers, 0);
+    g_array_append_vals (batch->strangers, kept->data, kept->len);
+    return true;
+}
