@@ -424,3 +424,27 @@ def test_what_is_written_and_deleted_meanwhile_is_neither_lost_nor_unknown(place
         summary = json.loads(output.splitlines()[-1])
         assert summary["orphans"] == summary["stripes_gone"] == summary["stripes_damaged"] == 0, output
     mount.umount()
+
+
+def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
+    """Its marker is gone, too, so it is no endpoint of the archive any more."""
+    top = tree(place)
+    archive.put(top, "/")
+    shutil.rmtree(archive["cedar"].root)
+    archive["cedar"].root.mkdir()
+    status, findings, summary = facts(archive, "-y")
+    assert status == LEFT and summary["stripes_unknown"] > 0 and summary["stripes_rebuilt"] == 0
+    config = (archive.path / "ecfs.conf").read_text()
+    start = config.index("[endpoint cedar]")
+    end = config.find("[", start + 1)
+    (archive.path / "ecfs.conf").write_text(config[:start] + (config[end:] if end > 0 else ""))
+    assert fsck(archive, "-y")[0] == LEFT + REPAIRED, "five places are enough for small files only"
+    lab.ecfs("endpoint", "add", archive.path, f"cedar2=file://{archive['cedar'].root}")
+    status, text = fsck(archive, "-y")
+    assert status == REPAIRED, text
+    assert not any(name == "cedar" for name, in rows(
+        archive, "SELECT p.name FROM stripes s JOIN endpoints p ON p.id = s.endpoint"))
+    assert fsck(archive, "--deep")[0] == CLEAN
+    for name in ["amber", "fjord"]:
+        archive[name].kill()
+    assert fetched(archive, place) == lab.describe_tree(top)
