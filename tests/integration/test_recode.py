@@ -296,6 +296,7 @@ def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
     server.know(proxy.port)
     archive = place.archive([*place.directories(NAMES[:8]), lab.Behind(server, proxy)])
     archive.configure("archive", deletion_grace="0")
+    archive.configure(f"endpoint {NAMES[8]}", stall_timeout="10m", connections="1")
     mount = place.mount(archive)
     paths = [mount.path / f"file-{i:02}" for i in range(60)]
     expected = {path: lab.write_pattern(path, 1_000_000, i) for i, path in enumerate(paths)}
