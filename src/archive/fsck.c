@@ -445,6 +445,8 @@ static bool repair (Fsck *self, GError **error)
     const EcfsRepairs repairs = {.next = next_task, .done = task_done, .tick = tick, .user = self};
     g_ptr_array_sort (self->damages, most_endangered_first);
     enter (self, "repair", self->damages->len);
+    if (!tick (self))
+        return ecfs_fail (error, ECANCELED, "cancelled");
     if (!is_wanted (self)) {
         for (guint i = 0; i < self->damages->len; i++) {
             const EcfsDamage *damage = g_ptr_array_index (self->damages, i);

@@ -1,0 +1,263 @@
+/* Checking and repairing an archive through the library: what is told, in which order, and what is left alone. */
+#include "ecfs/ecfs.h"
+#include "fixture.h"
+#include "util/error.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <json-glib/json-glib.h>
+#include <stdio.h>
+#include <string.h>
+
+#define N_FILES 12
+
+typedef struct Heard {
+    GPtrArray *findings; /* of JsonObject */
+    unsigned n_progress;
+    unsigned cancel_at; /* which call of progress cancels; 0: none */
+    unsigned n_asked;
+    bool answer;
+} Heard;
+
+typedef struct Checked {
+    Fixture fixture;
+    Ecfs *ecfs;
+    Heard heard;
+} Checked;
+
+static JsonObject *parse (const char *text)
+{
+    g_autoptr (JsonNode) node = json_from_string (text, NULL);
+    g_assert_nonnull (node);
+    return json_node_dup_object (node);
+}
+
+static bool on_progress (void *user, const EcfsFsckProgress *progress)
+{
+    Heard *self = user;
+    g_assert_nonnull (progress->phase);
+    return ++self->n_progress != self->cancel_at;
+}
+
+static bool on_confirm (void *user, uint64_t n_objects)
+{
+    Heard *self = user;
+    g_assert_cmpuint (n_objects, >, 0);
+    self->n_asked++;
+    return self->answer;
+}
+
+static void on_found (void *user, const char *json)
+{
+    g_ptr_array_add (((Heard *) user)->findings, parse (json));
+}
+
+static void begin (Checked *self, const char *code)
+{
+    g_autoptr (GError) error = NULL;
+    *self = (Checked){.ecfs = NULL};
+    set_up (&self->fixture, code);
+    g_clear_pointer (&self->fixture.archive, ecfs_archive_free);
+    self->ecfs = ecfs_open (self->fixture.directory, ECFS_OPEN_WRITE, &error);
+    g_assert_no_error (error);
+    for (unsigned i = 0; i < N_FILES; i++) {
+        g_autofree char *path = g_strdup_printf ("%s/file%u", self->fixture.base, i);
+        size_t size = i == 0 ? 5 << 20 : 9000 * i;
+        g_autofree uint8_t *bytes = random_bytes (size);
+        g_assert_true (g_file_set_contents (path, (const char *) bytes, (gssize) size, NULL));
+        const char *const sources[] = {path, NULL};
+        ecfs_put (self->ecfs, sources, "/", NULL, &error);
+        g_assert_no_error (error);
+    }
+    self->heard.findings = g_ptr_array_new_with_free_func ((GDestroyNotify) json_object_unref);
+}
+
+static void end (Checked *self)
+{
+    ecfs_close (self->ecfs);
+    g_ptr_array_unref (self->heard.findings);
+    tear_down (&self->fixture, NULL);
+}
+
+/* The summary; NULL: it failed with @ret_code. */
+static JsonObject *check (Checked *self, unsigned flags, const char *const *paths, int *ret_code)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsFsck what = {.flags = flags,
+                     .paths = paths,
+                     .progress = on_progress,
+                     .confirm = on_confirm,
+                     .found = on_found,
+                     .user = &self->heard};
+    g_ptr_array_set_size (self->heard.findings, 0);
+    self->heard.n_progress = 0;
+    g_autofree char *text = ecfs_fsck (self->ecfs, &what, &error);
+    g_assert_true ((text == NULL) == (error != NULL));
+    if (ret_code != NULL)
+        *ret_code = ecfs_errno (error);
+    return text == NULL ? NULL : parse (text);
+}
+
+static int64_t number (JsonObject *object, const char *member)
+{
+    g_assert_true (json_object_has_member (object, member));
+    return json_object_get_int_member (object, member);
+}
+
+static void assert_clean (Checked *self)
+{
+    g_autoptr (JsonObject) summary = check (self, ECFS_FSCK_DEEP, NULL, NULL);
+    g_assert_cmpuint (self->heard.findings->len, ==, 0);
+    g_assert_cmpint (number (summary, "objects"), ==, N_FILES);
+    g_assert_cmpint (number (summary, "checked_bytes"), >, 5 << 20);
+}
+
+static void lose_stripes (const Checked *self, unsigned endpoint)
+{
+    g_autofree char *root = endpoint_path (&self->fixture, endpoint);
+    g_autofree char *stripes = g_build_filename (root, "stripes", NULL);
+    remove_tree (stripes);
+}
+
+/* Some stripe file of an endpoint; the largest, which is one of file0; g_free (). */
+static char *largest_file (const char *directory, size_t *ret_size)
+{
+    char *largest = NULL;
+    g_autoptr (GDir) dir = g_dir_open (directory, 0, NULL);
+    const char *name;
+    while ((name = g_dir_read_name (dir)) != NULL) {
+        g_autofree char *path = g_build_filename (directory, name, NULL);
+        size_t size = 0;
+        g_autofree char *below = NULL;
+        if (g_file_test (path, G_FILE_TEST_IS_DIR))
+            below = largest_file (path, &size);
+        else {
+            g_autofree char *bytes = NULL;
+            g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+            below = g_strdup (path);
+        }
+        if (below != NULL && size > *ret_size) {
+            *ret_size = size;
+            g_free (largest);
+            largest = g_steal_pointer (&below);
+        }
+    }
+    return largest;
+}
+
+static void flip_in_largest (const Checked *self, unsigned endpoint)
+{
+    g_autofree char *root = endpoint_path (&self->fixture, endpoint);
+    size_t size = 0;
+    g_autofree char *path = largest_file (root, &size);
+    g_autofree char *bytes = NULL;
+    g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+    bytes[size / 2] ^= 1;
+    g_assert_true (g_file_set_contents (path, bytes, (gssize) size, NULL));
+}
+
+static void test_repair (gconstpointer code)
+{
+    Checked self;
+    begin (&self, code);
+    assert_clean (&self);
+    self.heard.answer = true;
+    for (unsigned round = 0; round < 3; round++) {
+        lose_stripes (&self, round);
+        lose_stripes (&self, round + 3);
+        g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+        g_assert_cmpint (number (summary, "stripes_gone"), >, 0);
+        g_assert_cmpint (number (summary, "stripes_rebuilt"), ==, number (summary, "stripes_gone"));
+        g_assert_cmpint (number (summary, "objects_repaired"), ==, self.heard.findings->len);
+        g_assert_cmpuint (self.heard.n_asked, ==, round + 1);
+        assert_clean (&self);
+    }
+    end (&self);
+}
+
+static void test_order (void)
+{
+    Checked self;
+    begin (&self, "rs:4+2");
+    lose_stripes (&self, 4);
+    flip_in_largest (&self, 1);
+    g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_DEEP, NULL, NULL);
+    g_assert_cmpint (number (summary, "stripes_damaged"), ==, 1);
+    g_assert_cmpint (number (summary, "objects_found"), ==, self.heard.findings->len);
+    JsonObject *first = g_ptr_array_index (self.heard.findings, 0);
+    g_assert_cmpstr (json_object_get_string_member (first, "path"), ==, "/file0");
+    int64_t guarantee = number (first, "guarantee");
+    g_assert_cmpint (guarantee, ==, 0);
+    for (guint i = 1; i < self.heard.findings->len; i++) {
+        int64_t next = number (g_ptr_array_index (self.heard.findings, i), "guarantee");
+        g_assert_cmpint (next, >=, guarantee);
+        guarantee = next;
+    }
+    end (&self);
+}
+
+/* Who says no, and who cancels, finds everything as it was. */
+static void test_refused_and_cancelled (void)
+{
+    Checked self;
+    int code;
+    begin (&self, "rs:4+2");
+    lose_stripes (&self, 2);
+    g_autoptr (JsonObject) refused = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_assert_cmpint (number (refused, "stripes_rebuilt"), ==, 0);
+    g_assert_cmpint (number (refused, "objects_found"), ==, self.heard.findings->len);
+    for (self.heard.cancel_at = 1; self.heard.cancel_at <= 3; self.heard.cancel_at++) {
+        g_autoptr (JsonObject) none = check (&self, ECFS_FSCK_DEEP, NULL, &code);
+        g_assert_null (none);
+        g_assert_cmpint (code, ==, ECANCELED);
+    }
+    self.heard.cancel_at = 0;
+    self.heard.answer = true;
+    g_autoptr (JsonObject) repaired = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_assert_cmpint (number (repaired, "stripes_rebuilt"), ==, number (refused, "stripes_gone"));
+    assert_clean (&self);
+    end (&self);
+}
+
+static void test_paths (void)
+{
+    Checked self;
+    int code;
+    begin (&self, "rs:4+2");
+    lose_stripes (&self, 0);
+    lose_stripes (&self, 5);
+    self.heard.answer = true;
+    const char *const some[] = {"/file0", "/file7", "/file0", NULL}, *const none[] = {"/none", NULL};
+    g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_REPAIR, some, NULL);
+    g_assert_cmpint (number (summary, "objects"), ==, 2);
+    g_assert_cmpint (number (summary, "stripes_rebuilt"), ==, 4);
+    g_assert_null (check (&self, 0, none, &code));
+    g_assert_cmpint (code, ==, ENOENT);
+    end (&self);
+}
+
+static void test_open_for_reading (void)
+{
+    Checked self;
+    int code;
+    begin (&self, "rs:4+2");
+    ecfs_close (self.ecfs);
+    self.ecfs = ecfs_open (self.fixture.directory, 0, NULL);
+    assert_clean (&self);
+    g_assert_null (check (&self, ECFS_FSCK_REPAIR, NULL, &code));
+    g_assert_cmpint (code, ==, EROFS);
+    end (&self);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* notices are what these tests provoke */
+    g_test_add_data_func ("/fsck/rs/what-two-endpoints-lost-comes-back", "rs:4+2", test_repair);
+    g_test_add_data_func ("/fsck/copies/what-two-endpoints-lost-comes-back", "copies:3", test_repair);
+    g_test_add_func ("/fsck/the-most-endangered-come-first", test_order);
+    g_test_add_func ("/fsck/who-refuses-or-cancels-finds-all-as-it-was", test_refused_and_cancelled);
+    g_test_add_func ("/fsck/only-what-is-named-is-looked-at", test_paths);
+    g_test_add_func ("/fsck/an-archive-open-for-reading-is-only-checked", test_open_for_reading);
+    return g_test_run ();
+}
