@@ -97,7 +97,8 @@ static void print_stripes (JsonObject *finding)
     for (guint i = 0; i < json_array_get_length (stripes); i++) {
         JsonObject *stripe = json_array_get_object_element (stripes, i);
         const char *endpoint = tool_text (stripe, "endpoint");
-        g_autofree char *text = tool_printable (tool_text (stripe, "text"));
+        bool unknown = strcmp (tool_text (stripe, "state"), "unknown") == 0; /* its endpoint was told */
+        g_autofree char *text = tool_printable (unknown ? "" : tool_text (stripe, "text"));
         printf ("%sstripe %" PRIi64 "%s%s: %s%s%s%s", i > 0 ? "; " : "", tool_number (stripe, "index"),
                 *endpoint == '\0' ? "" : " at ", endpoint, tool_text (stripe, "state"), *text == '\0' ? "" : " (", text,
                 *text == '\0' ? "" : ")");

@@ -232,7 +232,8 @@ static void count (Fsck *self, const EcfsDamage *damage)
 {
     for (guint i = 0; i < damage->stripes->len; i++) {
         const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
-        EcfsFsckEndpoint unplaced, *at = stripe->position == SIZE_MAX ? &unplaced : &self->endpoints[stripe->position];
+        EcfsFsckEndpoint nowhere = {0};
+        EcfsFsckEndpoint *at = stripe->position == SIZE_MAX ? &nowhere : &self->endpoints[stripe->position];
         bool gone = stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
         bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED;
         bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN;
