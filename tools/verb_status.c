@@ -66,7 +66,7 @@ static void print_objects (JsonObject *status)
     printf ("\nobjects    %" PRIi64 " full, %" PRIi64 " degraded, %" PRIi64 " unreadable\n",
             tool_number (objects, "full"), tool_number (objects, "degraded"), tool_number (objects, "unreadable"));
     if (tool_number (objects, "degraded") + tool_number (objects, "unreadable") > 0)
-        puts ("           ecfs-fsck tells which lack stripes, and stores these once more");
+        puts ("           ecfs-fsck tells what is lost, and stores it once more");
     if (!json_object_has_member (objects, "guarantee"))
         return;
     int64_t guarantee = tool_number (objects, "guarantee");
