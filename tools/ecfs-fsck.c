@@ -195,11 +195,13 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
                 tool_number (summary, "orphans"), orphans);
     }
     int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
+    const char *advice = "; -y stores them once more";
+    if (tool_number (summary, "objects_left") > 0)
+        advice = ": bring endpoints back or add some (ecfs endpoint add), then run this again";
+    else if (tool_number (summary, "catalog_problems") > 0)
+        advice = "; first see to the catalog";
     if (n_left > 0)
-        printf ("  left     %" PRIi64 " objects lack stripes%s\n", n_left,
-                tool_number (summary, "objects_left") > 0
-                    ? ": bring endpoints back or add some (ecfs endpoint add), then run this again"
-                    : "; -y stores them once more");
+        printf ("  left     %" PRIi64 " objects lack stripes%s\n", n_left, advice);
 }
 
 static int status_of (JsonObject *summary)

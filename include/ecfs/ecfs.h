@@ -118,8 +118,10 @@ char *ecfs_status (Ecfs *self, GError **error);
 /* Checking and repairing. */
 
 typedef enum EcfsFsckFlags {
-    ECFS_FSCK_DEEP = 1 << 0,   /* reads every stripe, not only its size */
-    ECFS_FSCK_REPAIR = 1 << 1, /* stores lost and damaged stripes once more; the archive is open for writing */
+    ECFS_FSCK_DEEP = 1 << 0, /* reads every stripe, not only its size */
+    /* Stores lost and damaged stripes once more; the archive is open for writing. Not where SQLite finds that the
+     * catalog is damaged. */
+    ECFS_FSCK_REPAIR = 1 << 1,
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {

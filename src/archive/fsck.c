@@ -17,6 +17,7 @@ typedef struct Fsck {
     EcfsFsckProgress progress;
     int64_t next_us; /* when progress is to be told again */
     bool cancelled;
+    bool is_sound; /* the catalog can be written */
     EcfsFsckSums sums;
     EcfsFsckEndpoint *endpoints; /* n_endpoints */
     char **silences;             /* n_endpoints: what those said that do not answer, or NULL */
@@ -76,7 +77,7 @@ static bool check_catalog (Fsck *self, GError **error)
     enter (self, "catalog", 0);
     g_autofree char *path = g_build_filename (self->archive->directory, ECFS_CATALOG_NAME, NULL);
     EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
-    bool good = catalog != NULL && ecfs_catalog_check (catalog, tell_problem, self, error);
+    bool good = catalog != NULL && ecfs_catalog_check (catalog, tell_problem, self, &self->is_sound, error);
     return ecfs_catalog_close (catalog, good ? error : NULL) && good;
 }
 
@@ -437,7 +438,7 @@ static bool is_wanted (const Fsck *self)
     uint64_t n_objects = 0;
     for (guint i = 0; i < self->damages->len; i++)
         n_objects += ((const EcfsDamage *) g_ptr_array_index (self->damages, i))->n_lost > 0;
-    return (self->what->flags & ECFS_FSCK_REPAIR) && n_objects > 0 &&
+    return (self->what->flags & ECFS_FSCK_REPAIR) && self->is_sound && n_objects > 0 &&
            (self->what->confirm == NULL || self->what->confirm (self->what->user, n_objects));
 }
 

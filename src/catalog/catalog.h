@@ -421,10 +421,11 @@ bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **e
  * Looks for what cannot be in a whole catalog: SQLite's own check, references to nothing, extents outside of their
  * object or file, objects that no file has, names and counters that are wrong. Tells each, and of each kind the first
  * hundred; @ino is the inode that it is about, 0: none. Holds the catalog for as long as it takes: it is to be one that
- * was opened READONLY for this. False when it could not be read.
+ * was opened READONLY for this. *ret_sound: SQLite finds nothing, so it can be written. False when it could not be
+ * read.
  */
 bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
-                         GError **error);
+                         bool *ret_sound, GError **error);
 
 /** Whether an object has the stripe (index, instance, endpoint), or an intent announces it. */
 bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,

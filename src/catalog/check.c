@@ -64,11 +64,15 @@ static bool check_one (EcfsCatalog *self, const char *sql, const char *words, GA
     return read;
 }
 
-static bool check_all (EcfsCatalog *self, GArray *problems, GError **error)
+/* The first is SQLite's own check, before all that relies on it. */
+static bool check_all (EcfsCatalog *self, GArray *problems, bool *ret_sound, GError **error)
 {
+    *ret_sound = true;
     for (size_t i = 0; i < G_N_ELEMENTS (checks); i++) {
         GError *why = NULL;
-        if (check_one (self, checks[i].sql, checks[i].words, problems, &why))
+        bool read = check_one (self, checks[i].sql, checks[i].words, problems, &why);
+        *ret_sound = *ret_sound && read && (i > 0 || problems->len == 0);
+        if (read)
             continue;
         if (why->code != EBADMSG) {
             g_propagate_error (error, why);
@@ -82,11 +86,11 @@ static bool check_all (EcfsCatalog *self, GArray *problems, GError **error)
 }
 
 bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
-                         GError **error)
+                         bool *ret_sound, GError **error)
 {
     g_autoptr (GArray) problems = g_array_new (FALSE, FALSE, sizeof (Problem));
     g_array_set_clear_func (problems, problem_clear);
-    bool read = READ (self, check_all (self, problems, error));
+    bool read = READ (self, check_all (self, problems, ret_sound, error));
     for (guint i = 0; i < problems->len; i++) {
         const Problem *one = &g_array_index (problems, Problem, i);
         problem (user, one->ino, one->text);

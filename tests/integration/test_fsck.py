@@ -448,3 +448,23 @@ def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
     for name in ["amber", "fjord"]:
         archive[name].kill()
     assert fetched(archive, place) == lab.describe_tree(top)
+
+
+def test_nothing_is_repaired_by_a_catalog_that_is_damaged(place, archive):
+    """An index that lacks what its table has."""
+    archive.put(tree(place), "/")
+    schema = "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema WHERE name = 'extents_by_object'"
+    with catalog(archive) as connection:
+        index = connection.execute(schema).fetchone()
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'extents_by_object'")
+    with catalog(archive) as connection:
+        connection.execute("UPDATE extents SET object = (SELECT max (object) FROM extents) "
+                           "WHERE object = (SELECT min (object) FROM extents)")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)
+    lose(archive["ember"])
+    before = {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+    status, text = fsck(archive, "-y")
+    assert status == LEFT and "SQLite finds" in text and "first see to the catalog" in text
+    assert {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)} == before
