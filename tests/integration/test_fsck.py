@@ -109,7 +109,7 @@ def assert_no_leak(place, archive):
 
 @pytest.mark.parametrize("code", TOLERANCE)
 def test_any_tolerance_endpoints_come_back(place, code):
-    top, tolerance = tree(place), TOLERANCE[code]
+    top, tolerance = tree(place, 200, 200 * KIB), TOLERANCE[code]
     n = sum(int(word) for word in code.partition(":")[2].split("+"))
     archive = place.archive(place.directories([f"e{i:02}" for i in range(max(n, 2 * tolerance))]), code)
     archive.put_in_full(top, "/")
