@@ -209,6 +209,10 @@ void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...) 
 #define ECFS_INCOMING        "incoming"
 #define ECFS_INCOMING_RANDOM 16 /* digits at the end of a temporary file's name */
 
+/** A name for a temporary file that is not yet anybody's; it tells the process. g_free (). */
+char *ecfs_ahead_name (void);
+/** Whether a file below the root has such a name, from another process. */
+bool ecfs_is_left_ahead (const char *file);
 /** A name for a temporary file of @name (NULL for the marker) below the root: "incoming/...", g_free (). */
 char *ecfs_incoming_name (const char *name);
 /** What stands before the random digits in all such names; g_free (). */

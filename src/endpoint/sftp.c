@@ -251,6 +251,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         cancel_requests (self);
         if (owed == ECFS_OWES_NOTHING) {
             ecfs_sftp_read_tidy (self);
+            ecfs_sftp_ahead_tidy (self);
             keep_alive (self, &heard_us);
         }
         if (!move (self, &any)) {
@@ -270,6 +271,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
             break;
         wait_for_events (self);
     }
+    ecfs_sftp_ahead_end (self);
     if (self->broken == NULL)
         ecfs_sftp_break (self, ENOTCONN, "closed");
     abandon (self);

@@ -85,6 +85,14 @@ uint32_t ecfs_sftp_expect_data (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFun
     return expect (self, (EcfsSftpPending){.op = op, .func = func, .data = part, .part = part});
 }
 
+void ecfs_sftp_redirect (EcfsSftp *self, uint32_t id, EcfsSftpOp *op, EcfsSftpReplyFunc func, void *data)
+{
+    EcfsSftpPending *pending = g_hash_table_lookup (self->pending, GUINT_TO_POINTER (id));
+    g_assert (pending->op == NULL);
+    *pending = (EcfsSftpPending){.op = op, .func = func, .data = data};
+    op->n_pending++;
+}
+
 void ecfs_sftp_ignore (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
 }

@@ -1,6 +1,7 @@
 /*
  * The inside of the sftp:// driver: sftp.c (options, the event loop), sftp_connect.c, sftp_engine.c (packets in and
- * out), sftp_read.c, sftp_write.c, sftp_ops.c (operations).
+ * out), sftp_read.c, sftp_write.c, sftp_ops.c (operations), sftp_ahead.c (files that are opened before they are
+ * needed).
  *
  * A connection belongs to its slot's thread. An operation serves one request of the core and waits for any number of
  * replies at once; each reply finds its function through the packet's id. An operation lives until its request is
@@ -75,6 +76,15 @@ typedef struct EcfsSftpWindow {
     bool full;        /* more would have been asked for since since_us */
 } EcfsSftpWindow;
 
+/* The temporary file of the next small write. */
+typedef struct EcfsSftpAhead {
+    char *temporary;       /* NULL: none */
+    uint32_t id;           /* of the packet that opens it; 0: it is answered */
+    EcfsSftpHandle handle; /* size 0: not open yet */
+    int64_t noted_us;      /* when a file was stored last */
+    unsigned n_small;      /* stored in a row */
+} EcfsSftpAhead;
+
 struct EcfsSftp {
     EcfsSlot *slot;
     const EcfsSftpConfig *config;
@@ -108,6 +118,7 @@ struct EcfsSftp {
     GQueue reads;  /* those with a request, in the order in which they came */
     GQueue writes; /* those with a request */
     GQueue files;  /* open for reading, latest first */
+    EcfsSftpAhead ahead;
     uint64_t n_removed_seen;
 
     int64_t rtt_us; /* the least that was seen */
@@ -132,6 +143,8 @@ void ecfs_sftp_break (EcfsSftp *self, int code, const char *format, ...) G_GNUC_
 uint32_t ecfs_sftp_expect (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFunc func, void *data);
 /** The same for a READ whose data goes to @part. */
 uint32_t ecfs_sftp_expect_data (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFunc func, EcfsSftpPart *part);
+/** Has the reply to packet @id, which no operation waited for, wait for @op. */
+void ecfs_sftp_redirect (EcfsSftp *self, uint32_t id, EcfsSftpOp *op, EcfsSftpReplyFunc func, void *data);
 /** For replies that tell nothing. */
 void ecfs_sftp_ignore (EcfsSftp *self, void *data, const EcfsSftpReply *reply);
 
@@ -187,6 +200,20 @@ void ecfs_sftp_note_removed (EcfsSftpShared *shared, const char *name);
 void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request);
 /** Begins a WRITE where a source has bytes. True: it did. */
 bool ecfs_sftp_write_issue (EcfsSftp *self);
+
+/* sftp_ahead.c */
+
+/** The packets that commit a file were put; @small ones in a row have the file of the next opened. */
+void ecfs_sftp_ahead_note (EcfsSftp *self, bool small);
+/**
+ * The name of the file that was opened, or NULL; g_free (). It is @op's: *ret_handle of size 0 says that the reply is
+ * still to come, and goes to @func with @op as its data.
+ */
+char *ecfs_sftp_ahead_take (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFunc func, EcfsSftpHandle *ret_handle);
+/** Removes a file that nobody came for. */
+void ecfs_sftp_ahead_tidy (EcfsSftp *self);
+/** Removes it before the connection ends, where the server is quick to answer. */
+void ecfs_sftp_ahead_end (EcfsSftp *self);
 
 /* sftp_ops.c */
 void ecfs_sftp_remove_begin (EcfsSftp *self, EcfsStream *request);

@@ -3,7 +3,7 @@
  * are sent ahead of their replies wherever the order in which the server serves them makes that safe:
  *
  *   state       replies awaited                                  moved on by
- *   OPENING     missing directories, OPEN                        the last of them → STREAMING, or CLEANING
+ *   OPENING     missing directories, OPEN (see sftp_ahead.c)     the last of them → STREAMING, or CLEANING
  *   STREAMING   WRITEs                                           the source's end → COMMITTING (once all are
  *                                                                acknowledged, unless the file is small); an error or
  *                                                                a cancel → CLEANING when the last reply is there
@@ -258,6 +258,8 @@ static void commit (EcfsSftp *self, SftpWrite *write)
     put_close (self, write, on_commit);
     put_size (self, write, write->temporary);
     put_rename (self, write);
+    if (write->op.request->kind == ECFS_REQUEST_WRITE)
+        ecfs_sftp_ahead_note (self, write->sent <= SMALL_BYTES);
 }
 
 /* Failing */
@@ -501,7 +503,6 @@ void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
     write->op.free = write_free;
     write->failed = ECFS_SFTP_ON_OTHER;
     write->name = mark ? ECFS_MARKER_NAME : request->name;
-    write->temporary = ecfs_incoming_name (mark ? NULL : request->name);
     write->replace = mark && !request->create;
     write->link.data = write;
     g_queue_init (&write->parts);
@@ -511,5 +512,13 @@ void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
         write->bytes = (const uint8_t *) request->text;
         write->n_bytes = strlen (request->text);
     }
-    put_open (self, write);
+    if (!mark)
+        write->temporary = ecfs_sftp_ahead_take (self, &write->op, on_open, &write->handle);
+    if (write->temporary != NULL) {
+        write->state = write->handle.size > 0 ? WRITE_STREAMING : WRITE_OPENING;
+        each_parent (self, write, write->name, make_unknown);
+    } else {
+        write->temporary = ecfs_incoming_name (mark ? NULL : request->name);
+        put_open (self, write);
+    }
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#define ECFS_AHEAD      ECFS_INCOMING "/ahead-" /* the process, a dot, a random number */
 #define STORED_NAME_MAX 200
 #define NAME_MAX_BYTES  64
 /* Leaves room for "incoming/" and the random part within STORED_NAME_MAX. */
@@ -149,6 +150,32 @@ char *ecfs_incoming_name (const char *name)
     uint64_t bits;
     ecfs_random (&bits, sizeof bits);
     return g_strdup_printf ("%s%0*" G_GINT64_MODIFIER "x", prefix, ECFS_INCOMING_RANDOM, bits);
+}
+
+static char *ahead_prefix (void)
+{
+    static gsize made = 0;
+    static uint64_t process;
+    if (g_once_init_enter (&made)) {
+        ecfs_random (&process, sizeof process);
+        g_once_init_leave (&made, 1);
+    }
+    return g_strdup_printf (ECFS_AHEAD "%016" G_GINT64_MODIFIER "x.", process);
+}
+
+char *ecfs_ahead_name (void)
+{
+    g_autofree char *prefix = ahead_prefix ();
+    uint64_t bits;
+    ecfs_random (&bits, sizeof bits);
+    return g_strdup_printf ("%s%0*" G_GINT64_MODIFIER "x", prefix, ECFS_INCOMING_RANDOM, bits);
+}
+
+bool ecfs_is_left_ahead (const char *file)
+{
+    g_autofree char *prefix = ahead_prefix ();
+    return g_str_has_prefix (file, ECFS_AHEAD) && !g_str_has_prefix (file, prefix) &&
+           strlen (file) == strlen (prefix) + ECFS_INCOMING_RANDOM;
 }
 
 char *ecfs_url_path (const char *url, GError **error)

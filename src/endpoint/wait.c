@@ -172,8 +172,8 @@ bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const
     g_autoptr (GPtrArray) files = list_wait (self, ECFS_INCOMING, error);
     for (guint i = 0; files != NULL && i < files->len; i++) {
         g_autoptr (GError) reason = NULL;
-        if (!is_incoming_of_any (files->pdata[i], names, n_names) ||
-            ecfs_endpoint_remove_wait (self, files->pdata[i], &reason) || reason->code == ENOENT)
+        bool left = is_incoming_of_any (files->pdata[i], names, n_names) || ecfs_is_left_ahead (files->pdata[i]);
+        if (!left || ecfs_endpoint_remove_wait (self, files->pdata[i], &reason) || reason->code == ENOENT)
             continue;
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;

@@ -164,6 +164,20 @@ static void test_incoming_names (void)
     }
 }
 
+static void test_ahead_names (void)
+{
+    g_autofree char *first = ecfs_ahead_name (), *second = ecfs_ahead_name ();
+    g_assert_true (ecfs_stored_name_valid (first) && g_str_has_prefix (first, "incoming/"));
+    g_assert_cmpstr (first, !=, second);
+    g_assert_false (ecfs_is_left_ahead (first));
+    char *digit = first + strlen ("incoming/ahead-");
+    *digit = *digit == '0' ? '1' : '0'; /* another process */
+    g_assert_true (ecfs_is_left_ahead (first));
+    g_assert_false (ecfs_is_left_ahead ("incoming/ahead-"));
+    first[strlen (first) - 1] = '\0';
+    g_assert_false (ecfs_is_left_ahead (first));
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -177,5 +191,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/marker/reads-what-it-wrote", test_marker_round_trip);
     g_test_add_func ("/marker/refuses-hostile-ones", test_marker_hostile);
     g_test_add_func ("/names/of-temporary-files-are-valid-and-new", test_incoming_names);
+    g_test_add_func ("/names/of-files-opened-ahead-tell-the-process", test_ahead_names);
     return g_test_run ();
 }
