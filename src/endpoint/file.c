@@ -502,54 +502,66 @@ static void serve_space (FileConnection *self, EcfsStream *request)
     ecfs_request_finish_space (request, (uint64_t) status.f_bavail * status.f_frsize, device);
 }
 
-/* Lists what is in @dir_fd (taken), whose name is @prefix. Returns 0 or an errno. */
-static int list_directory (FileConnection *self, EcfsStream *request, int dir_fd, const char *prefix)
+static bool list_directory (FileConnection *self, EcfsStream *request, int dir_fd, const char *prefix, GError **error);
+
+/* Lists the file or directory @leaf of @dir_fd, whose name is @name. One that has gone meanwhile is none. */
+static bool list_entry (FileConnection *self, EcfsStream *request, int dir_fd, const char *leaf, const char *name,
+                        GError **error)
+{
+    struct stat status;
+    if (fstatat (dir_fd, leaf, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT || ecfs_fail (error, errno, "%s: %s", name, g_strerror (errno));
+    if (S_ISREG (status.st_mode))
+        ecfs_request_listed (request, name, (uint64_t) status.st_size, status.st_mtime);
+    if (!S_ISDIR (status.st_mode))
+        return true;
+    int fd = open_directory (dir_fd, leaf, false);
+    ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
+    if (fd < 0)
+        return fd == -ENOENT || ecfs_fail (error, -fd, "%s: %s", name, g_strerror (-fd));
+    if (!ecfs_slot_check (self->slot, NULL)) {
+        close (fd);
+        return ecfs_fail (error, ECANCELED, "%s: cancelled", name);
+    }
+    return list_directory (self, request, fd, name, error);
+}
+
+/* Lists what is in @dir_fd (taken), whose name is @prefix. */
+static bool list_directory (FileConnection *self, EcfsStream *request, int dir_fd, const char *prefix, GError **error)
 {
     DIR *dir = fdopendir (dir_fd);
     if (dir == NULL) {
         int code = errno;
         close (dir_fd);
-        return code;
+        return ecfs_fail (error, code, "%s: %s", prefix, g_strerror (code));
     }
-    int code = 0;
+    bool fine = true;
     const struct dirent *entry;
-    while (code == 0 && (errno = 0, entry = readdir (dir)) != NULL) {
+    while (fine && (errno = 0, entry = readdir (dir)) != NULL) {
         g_autofree char *name =
             *prefix == '\0' ? g_strdup (entry->d_name) : g_strconcat (prefix, "/", entry->d_name, NULL);
-        struct stat status;
         /* Valid names bound the depth too: "." and ".." are none, nor are those above the greatest length. */
-        if (!ecfs_stored_name_valid (name) || fstatat (dirfd (dir), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        if (S_ISREG (status.st_mode))
-            ecfs_request_listed (request, name, (uint64_t) status.st_size, status.st_mtime);
-        if (!S_ISDIR (status.st_mode))
-            continue;
-        int fd = open_directory (dirfd (dir), entry->d_name, false);
-        ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
-        if (fd >= 0)
-            code = ecfs_slot_check (self->slot, NULL) ? list_directory (self, request, fd, name) : ECANCELED;
-        else if (fd != -ENOENT)
-            code = -fd;
+        if (ecfs_stored_name_valid (name))
+            fine = list_entry (self, request, dirfd (dir), entry->d_name, name, error);
     }
-    if (code == 0 && entry == NULL)
-        code = errno;
+    if (fine && errno != 0)
+        fine = ecfs_fail (error, errno, "%s: %s", prefix, g_strerror (errno));
     closedir (dir);
-    return code;
+    return fine;
 }
 
 static void serve_list (FileConnection *self, EcfsStream *request)
 {
     const char *leaf = ".";
+    GError *error = NULL;
     ecfs_autofd dir_fd = open_parent (self, request->name, false, &leaf);
-    int code = dir_fd < 0 ? -dir_fd : 0;
-    if (code == 0) {
-        int fd = open_directory (dir_fd, *leaf == '\0' ? "." : leaf, false);
-        code = fd < 0 ? -fd : list_directory (self, request, fd, request->name);
-    }
-    if (code == 0 || code == ENOENT)
+    int fd = dir_fd < 0 ? dir_fd : open_directory (dir_fd, *leaf == '\0' ? "." : leaf, false);
+    if (fd < 0 && fd != -ENOENT)
+        fail_named (request, -fd);
+    else if (fd < 0 || list_directory (self, request, fd, request->name, &error))
         ecfs_request_finish (request, 0, NULL);
     else
-        fail_named (request, code);
+        ecfs_request_finish (request, 0, error);
 }
 
 /* Reads the marker into @text of ECFS_MARKER_MAX_SIZE + 1 bytes. Returns its size, or -errno. */

@@ -4,6 +4,8 @@
 #include "transfer.h"
 #include "util/log.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,6 +30,21 @@ int fstat (int fd, struct stat *status)
     if (result == 0 && status->st_size == 7)
         status->st_size -= atomic_load (&n_lost);
     return result;
+}
+
+/* What the call below says of the files named "unreadable"; 0: the truth. */
+static atomic_int unreadable_code;
+
+int fstatat (int dir_fd, const char *path, struct stat *status, int flags)
+{
+    int code = atomic_load (&unreadable_code);
+    if (code != 0 && g_str_equal (path, "unreadable")) {
+        errno = code;
+        return -1;
+    }
+    int (*real) (int, const char *, struct stat *, int) =
+        (int (*) (int, const char *, struct stat *, int)) dlsym (RTLD_NEXT, "fstatat");
+    return real (dir_fd, path, status, flags);
 }
 
 static EcfsEndpoint *start (const char *url, const EcfsMarker *expected)
@@ -202,6 +219,64 @@ static void test_lost_bytes (Fixture *self, gconstpointer options)
     g_assert_cmpint (try_store (self, "a"), ==, 0);
 }
 
+typedef struct Listing {
+    EcfsMutex lock;
+    EcfsCond ended;
+    bool done;
+    unsigned n_files;
+    GError *error;
+} Listing;
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    ((Listing *) user)->n_files += g_str_has_prefix (listed->name, "stripes/");
+}
+
+static void on_list_done (void *user, uint64_t value, const GError *error)
+{
+    Listing *self = user;
+    (void) value;
+    ecfs_mutex_lock (&self->lock);
+    self->error = error == NULL ? NULL : g_error_copy (error);
+    self->done = true;
+    ecfs_cond_broadcast (&self->ended);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* The number of files; the error, which names @expected, is @code. */
+static unsigned list (Fixture *self, int code, const char *expected)
+{
+    Listing listing = {.n_files = 0};
+    ecfs_mutex_init (&listing.lock);
+    ecfs_cond_init (&listing.ended);
+    ecfs_endpoint_list (self->endpoint, "stripes", on_listed, on_list_done, &listing);
+    ecfs_mutex_lock (&listing.lock);
+    while (!listing.done)
+        (void) ecfs_cond_wait_until (&listing.ended, &listing.lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&listing.lock);
+    g_assert_cmpint (ecfs_errno (listing.error), ==, code);
+    g_assert_true (code == 0 || strstr (listing.error->message, expected) != NULL);
+    g_clear_error (&listing.error);
+    ecfs_cond_clear (&listing.ended);
+    ecfs_mutex_clear (&listing.lock);
+    return listing.n_files;
+}
+
+/* What is only unreadable must not look as if it were not there. */
+static void test_unreadable_entry (Fixture *self, gconstpointer options)
+{
+    g_assert_cmpint (try_store (self, "stripes/000/fine"), ==, 0);
+    g_assert_cmpint (try_store (self, "stripes/000/unreadable"), ==, 0);
+    g_assert_cmpuint (list (self, 0, NULL), ==, 2);
+    atomic_store (&unreadable_code, EIO);
+    (void) list (self, EIO, "stripes/000/unreadable");
+    atomic_store (&unreadable_code, EACCES);
+    (void) list (self, EACCES, "stripes/000/unreadable");
+    atomic_store (&unreadable_code, ENOENT);
+    g_assert_cmpuint (list (self, 0, NULL), ==, 1);
+    atomic_store (&unreadable_code, 0);
+}
+
 static void test_idle_upload (Fixture *self, gconstpointer options)
 {
     g_autofree uint8_t *bytes = test_bytes (100000, 1);
@@ -228,6 +303,7 @@ int main (int argc, char **argv)
     ADD ("file/waiting-for-the-source-is-no-stall", "file", test_waiting_is_no_stall);
     ADD ("file/a-read-only-root-is-told", "file", test_read_only);
     ADD ("file/what-lost-bytes-is-not-committed", "file", test_lost_bytes);
+    ADD ("file/an-entry-that-cannot-be-read-fails-the-listing", "file", test_unreadable_entry);
     ADD ("objectstore/an-idle-upload-is-dropped-and-can-be-repeated", "objectstore", test_idle_upload);
     return g_test_run ();
 }
