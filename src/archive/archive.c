@@ -125,6 +125,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     unsigned any;
     ecfs_random (&any, sizeof any);
     atomic_init (&self->n_objects, any);
+    atomic_init (&self->n_stripe_changes, 0);
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);

@@ -37,6 +37,7 @@ struct EcfsArchive {
     EcfsStagedTable *staged;      /* belongs to staged.c */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
     atomic_uint n_objects;        /* made, from any number on */
+    atomic_uint n_stripe_changes; /* times that an object got other stripes than it had; wraps around */
     atomic_bool stopping;         /* attempts end with ECANCELED */
 
     EcfsMutex adding; /* one endpoint at a time; outer to lock */

@@ -555,7 +555,9 @@ static bool fill_up (Attempt *self, GError **error)
 {
     for (unsigned attempt = 1;; attempt++) {
         g_autoptr (GError) why = NULL;
-        if (fill_objects (self, &why))
+        bool filled = fill_objects (self, &why);
+        atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+        if (filled)
             break;
         if ((why->code != ESTALE && why->code != ENOENT) || attempt == FILL_ATTEMPTS) {
             g_propagate_error (error, g_steal_pointer (&why));

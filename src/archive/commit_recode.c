@@ -66,6 +66,8 @@ bool ecfs_attempt_recode (Attempt *self, GError **error)
     const EcfsCodec *codec = before == NULL ? NULL : ecfs_attempt_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
-    return ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
-                                                     : recode_anew (self, part, error);
+    bool fine = ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
+                                                          : recode_anew (self, part, error);
+    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+    return fine;
 }

@@ -33,6 +33,7 @@ bool ecfs_attempt_repair (Attempt *self, GError **error)
     ecfs_archive_pin (self->archive, &part->row->uuid);
     self->repair = ecfs_repair_new (reader, wanted);
     bool fine = ecfs_attempt_fill_object (self, part, error);
+    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
     self->commit.order->read_bytes = ecfs_repair_read_bytes (self->repair);
     ecfs_repair_free (self->repair);
     ecfs_archive_unpin (self->archive, &part->row->uuid);

@@ -17,8 +17,9 @@ struct EcfsContent {
     EcfsArchive *archive;
     uint64_t ino;
     uint64_t size;
-    GArray *extents; /* of EcfsExtent whose `object` indexes the parts; immutable */
-    GArray *parts;   /* of Part */
+    GArray *extents;  /* of EcfsExtent whose `object` indexes the parts; immutable */
+    GArray *parts;    /* of Part */
+    atomic_uint seen; /* the archive's n_stripe_changes for which it is current */
     EcfsMutex lock;
 };
 
@@ -95,6 +96,7 @@ static EcfsContent *content_new (EcfsArchive *archive, uint64_t ino)
     atomic_init (&self->references, 1);
     ecfs_mutex_init (&self->lock);
     self->archive = archive;
+    atomic_init (&self->seen, atomic_load (&archive->n_stripe_changes));
     self->ino = ino;
     self->parts = g_array_new (FALSE, FALSE, sizeof (Part));
     return self;
@@ -146,6 +148,32 @@ void ecfs_content_unref (EcfsContent *self)
 {
     if (self != NULL && atomic_fetch_sub (&self->references, 1) == 1)
         content_free (self);
+}
+
+static bool same_stripes (const EcfsObjectRow *a, const EcfsObjectRow *b)
+{
+    bool same = a->stripes->len == b->stripes->len && strcmp (a->code, b->code) == 0;
+    for (guint i = 0; same && i < a->stripes->len; i++) {
+        const EcfsStripeRow *x = &g_array_index (a->stripes, EcfsStripeRow, i);
+        const EcfsStripeRow *y = &g_array_index (b->stripes, EcfsStripeRow, i);
+        same = x->index == y->index && x->instance == y->instance && x->endpoint == y->endpoint;
+    }
+    return same;
+}
+
+bool ecfs_content_is_current (EcfsContent *self)
+{
+    unsigned now = atomic_load (&self->archive->n_stripe_changes);
+    if (atomic_load (&self->seen) == now)
+        return true;
+    for (guint i = 0; i < self->parts->len; i++) {
+        const EcfsObjectRow *object = g_array_index (self->parts, Part, i).object;
+        g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (self->archive->catalog, object->id, NULL);
+        if (row != NULL && !same_stripes (object, row)) /* what the catalog has not any more stays as it is, pinned */
+            return false;
+    }
+    atomic_store (&self->seen, now);
+    return true;
 }
 
 uint64_t ecfs_content_size (const EcfsContent *self)

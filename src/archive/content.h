@@ -24,6 +24,12 @@ EcfsContent *ecfs_content_ref (EcfsContent *self);
 /** NULL is accepted. Reads under way keep their own reference. */
 void ecfs_content_unref (EcfsContent *self);
 
+/**
+ * False when one of its objects has other stripes meanwhile, since it was repaired or stored in full: what is opened
+ * anew reads those. Any thread; may read the catalog.
+ */
+bool ecfs_content_is_current (EcfsContent *self);
+
 uint64_t ecfs_content_size (const EcfsContent *self);
 
 /** Object and stripes behind extent @index, for `info`; NULL past the last. Borrowed from self. */

@@ -239,8 +239,10 @@ void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle)
     ecfs_mutex_lock (&self->lock);
     g_hash_table_remove (self->handles, handle);
     handle->inode->n_handles--;
+    EcfsContent *content = handle->inode->n_handles > 0 ? NULL : g_steal_pointer (&handle->inode->content);
     bool gone = retire_locked (self, handle->inode);
     ecfs_mutex_unlock (&self->lock);
+    ecfs_content_unref (content); /* the stripes that it pins may be replaced ones */
     g_free (handle);
     if (gone)
         drop (self, ino);
@@ -281,6 +283,11 @@ EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_conten
     unsigned epoch;
     /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
     EcfsContent *content = kept_content (self, ino, &epoch);
+    while (content != NULL && !ecfs_content_is_current (content)) {
+        ecfs_content_unref (content);
+        ecfs_fs_forget_content (self, ino);
+        content = kept_content (self, ino, &epoch);
+    }
     GError *reason = NULL;
     EcfsStaged *staged = ecfs_staged_read_begin (self->archive, ino, &reason);
     if (staged != NULL || reason != NULL) {

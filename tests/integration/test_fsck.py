@@ -257,6 +257,28 @@ def test_what_a_failed_endpoint_had_goes_elsewhere(place):
     assert fetched(archive, place) == lab.describe_tree(top)
 
 
+def test_a_mount_reads_what_was_repaired_instead_of_what_was_lost(place):
+    archive = place.archive(place.directories(["e0", "e1", "e2"]), code="rs:2+1")
+    mount = serving(place, archive)
+    expected = lab.write_pattern(mount.path / "file", 9 * MIB, 4)
+    archive.await_stored()
+    lab.drop_caches()
+    with open(mount.path / "file", "rb") as held:
+        held.read(10)
+        for name in ["e0", "e1", "e2"]:  # in the end no stripe is what it was
+            for path in lab.stripe_files(archive[name]):
+                os.truncate(path, 100)  # who has it open is not spared
+            assert fsck(archive, "-y")[0] == REPAIRED
+        lab.drop_caches()
+        assert lab.digest(mount.path / "file") == expected
+        lab.drop_caches()
+        held.seek(5 * MIB)
+        with open(mount.path / "file", "rb") as opened:
+            opened.seek(5 * MIB)
+            assert held.read(MIB) == opened.read(MIB)
+    mount.umount()
+
+
 @pytest.mark.parametrize("code, expected", [("rs:8+8", 8), ("basic:8+8", 4)])
 def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
     archive = place.archive(place.directories([f"e{i:02}" for i in range(16)]), code)
