@@ -1,6 +1,7 @@
 /* Descriptions of endpoints, and the names of what they store. */
 #include "endpoint/endpoint_priv.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #define ECFS_AHEAD      ECFS_INCOMING "/ahead-" /* the process, a dot, a random number */
@@ -152,15 +153,18 @@ char *ecfs_incoming_name (const char *name)
     return g_strdup_printf ("%s%0*" G_GINT64_MODIFIER "x", prefix, ECFS_INCOMING_RANDOM, bits);
 }
 
+static uint64_t process_number; /* set once */
+
+static void number_process (void)
+{
+    ecfs_random (&process_number, sizeof process_number);
+}
+
 static char *ahead_prefix (void)
 {
-    static gsize made = 0;
-    static uint64_t process;
-    if (g_once_init_enter (&made)) {
-        ecfs_random (&process, sizeof process);
-        g_once_init_leave (&made, 1);
-    }
-    return g_strdup_printf (ECFS_AHEAD "%016" G_GINT64_MODIFIER "x.", process);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void) pthread_once (&once, number_process); /* cannot fail */
+    return g_strdup_printf (ECFS_AHEAD "%016" G_GINT64_MODIFIER "x.", process_number);
 }
 
 char *ecfs_ahead_name (void)
