@@ -325,8 +325,9 @@ static void count_orphans (Fsck *self, const GArray *orphans)
 
 static bool check_batch (Fsck *self, EcfsCheckBatch *batch, GError **error)
 {
-    if (!ecfs_check_presence (batch) ||
-        ((self->what->flags & ECFS_FSCK_DEEP) && !ecfs_check_packets (batch, &self->pace)) ||
+    bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
+    if (!ecfs_check_presence (batch) || !ecfs_check_gone (batch) ||
+        (deep && !(ecfs_check_packets (batch, &self->pace) && ecfs_check_gone (batch))) ||
         !judge_batch (self, batch, error) || (batch->strangers != NULL && !ecfs_check_strangers (batch, error)))
         return false;
     if (batch->strangers != NULL)

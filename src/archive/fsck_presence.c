@@ -163,6 +163,24 @@ static Listed *find (const Presence *self, const EcfsCheckedStripe *checked)
     return found->len == 0 ? NULL : bsearch (&wanted, found->data, found->len, sizeof wanted, compare_listed);
 }
 
+void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size)
+{
+    uint64_t expected = checked->stripe->size;
+    g_free (checked->text);
+    checked->fault = size == expected ? ECFS_STRIPE_FINE : ECFS_STRIPE_SIZE;
+    checked->text =
+        size == expected
+            ? NULL
+            : g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT, size, expected);
+}
+
+void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why)
+{
+    checked->fault = ECFS_STRIPE_UNKNOWN;
+    g_free (checked->text);
+    checked->text = g_strdup (why);
+}
+
 static void judge (const Presence *self, EcfsCheckedStripe *checked)
 {
     const EcfsArchiveEndpoint *endpoint =
@@ -175,16 +193,12 @@ static void judge (const Presence *self, EcfsCheckedStripe *checked)
     Listed *found = find (self, checked);
     if (found != NULL)
         found->is_known = true;
-    if (listing->failure != NULL) {
-        checked->fault = ECFS_STRIPE_UNKNOWN;
-        checked->text = g_strdup (listing->failure);
-    } else if (found == NULL) {
+    if (listing->failure != NULL)
+        ecfs_checked_unknown (checked, listing->failure);
+    else if (found == NULL)
         checked->fault = ECFS_STRIPE_GONE;
-    } else if (found->size != checked->stripe->size) {
-        checked->fault = ECFS_STRIPE_SIZE;
-        checked->text = g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT,
-                                         found->size, checked->stripe->size);
-    }
+    else
+        ecfs_checked_size (checked, found->size);
 }
 
 static void note_strangers (const Presence *self, size_t position)

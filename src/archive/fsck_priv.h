@@ -1,7 +1,7 @@
 /*
  * Checking an archive and making it whole: fsck.c goes over the objects and tells, fsck_presence.c lists what endpoints
- * have, fsck_packets.c reads it, repair.c has damaged objects repaired in the archive that this process has opened for
- * writing, control_repair.c by the mount that has.
+ * have, fsck_confirm.c asks for what these lack, fsck_packets.c reads it, repair.c has damaged objects repaired in the
+ * archive that this process has opened for writing, control_repair.c by the mount that has.
  *
  * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints; so
  * memory does not grow with the archive but for what is damaged. The catalog is asked before the endpoints, and once
@@ -57,8 +57,17 @@ typedef struct EcfsCheckBatch {
     void *user;
 } EcfsCheckBatch;
 
+/** A stripe is there, with so many bytes: as many as it should have? */
+void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size);
+/** Whether it is there cannot be told. */
+void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why);
+
 /** Finds out which stripes are there, with their size. False: cancelled. */
 bool ecfs_check_presence (EcfsCheckBatch *batch);
+
+/** Asks endpoints once more for what is GONE, and for who they are: what is only unreadable is no loss. False:
+ * cancelled. */
+bool ecfs_check_gone (EcfsCheckBatch *batch);
 
 /** Takes out those strangers that the catalog knows after all, or that are gone. */
 bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error);

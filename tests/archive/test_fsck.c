@@ -4,12 +4,54 @@
 #include "util/error.h"
 #include "util/log.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <json-glib/json-glib.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define N_FILES 12
+
+/* What fails for files below stripes/ of the endpoint broken_path. */
+enum {
+    BROKEN_LISTINGS = 1 << 0, /* end early, and say nothing of it, as those of OpenSSH's server */
+    BROKEN_SIZES = 1 << 1,
+};
+
+static char broken_path[PATH_MAX];
+static atomic_uint broken;
+
+static bool is_broken (int fd, unsigned what)
+{
+    char path[PATH_MAX];
+    g_autofree char *link = g_strdup_printf ("/proc/self/fd/%d", fd);
+    ssize_t size = (atomic_load (&broken) & what) != 0 ? readlink (link, path, sizeof path - 1) : -1;
+    path[MAX (size, 0)] = '\0';
+    return size > 0 && g_str_has_prefix (path, broken_path);
+}
+
+/* In place of libc's, for the endpoints as well. */
+struct dirent *readdir (DIR *dir)
+{
+    if (is_broken (dirfd (dir), BROKEN_LISTINGS))
+        return NULL;
+    struct dirent *(*real) (DIR *) = (struct dirent * (*) (DIR *) ) dlsym (RTLD_NEXT, "readdir");
+    return real (dir);
+}
+
+int fstat (int fd, struct stat *status)
+{
+    if (is_broken (fd, BROKEN_SIZES)) {
+        errno = EIO;
+        return -1;
+    }
+    return fstatat (fd, "", status, AT_EMPTY_PATH);
+}
 
 typedef struct Heard {
     GPtrArray *findings; /* of JsonObject */
@@ -249,6 +291,58 @@ static void test_open_for_reading (void)
     end (&self);
 }
 
+static void break_endpoint (const Checked *self, unsigned endpoint, unsigned what)
+{
+    g_autofree char *root = endpoint_path (&self->fixture, endpoint);
+    g_assert_cmpuint (g_snprintf (broken_path, sizeof broken_path, "%s/stripes/", root), <, sizeof broken_path);
+    atomic_store (&broken, what);
+}
+
+/* What is neither listed nor told to be absent is unknown, and nothing is stored in its place. */
+static void test_unlisted (void)
+{
+    Checked self;
+    begin (&self, "rs:4+2");
+    self.heard.answer = true;
+    break_endpoint (&self, 3, BROKEN_LISTINGS);
+    assert_clean (&self);
+    break_endpoint (&self, 3, BROKEN_LISTINGS | BROKEN_SIZES);
+    g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    break_endpoint (&self, 3, 0);
+    g_assert_cmpint (number (summary, "stripes_unknown"), >, 0);
+    g_assert_cmpint (number (summary, "stripes_gone"), ==, 0);
+    g_assert_cmpint (number (summary, "stripes_rebuilt"), ==, 0);
+    assert_clean (&self);
+    end (&self);
+}
+
+/* The disk goes while the connection to its endpoint stays: an empty directory is left. */
+static void test_unmounted (void)
+{
+    Checked self;
+    begin (&self, "rs:4+2");
+    self.heard.answer = true;
+    assert_clean (&self);
+    g_autofree char *root = endpoint_path (&self.fixture, 3);
+    g_autofree char *marker = g_build_filename (root, "ecfs-endpoint", NULL);
+    g_assert_cmpint (unlink (marker), ==, 0);
+    lose_stripes (&self, 3);
+    lose_stripes (&self, 4);
+    g_autoptr (JsonObject) summary = check (&self, 0, NULL, NULL);
+    g_assert_cmpint (number (summary, "stripes_unknown"), >, 0);
+    g_assert_cmpint (number (summary, "stripes_gone"), >, 0);
+    for (guint i = 0; i < self.heard.findings->len; i++) {
+        JsonObject *finding = g_ptr_array_index (self.heard.findings, i);
+        if (g_str_equal (json_object_get_string_member (finding, "about"), "endpoint"))
+            g_assert_cmpstr (json_object_get_string_member (finding, "name"), ==, "e3");
+    }
+    g_autoptr (JsonObject) only = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_autofree char *stripes = g_build_filename (root, "stripes", NULL);
+    g_assert_cmpint (number (only, "stripes_rebuilt"), ==, number (summary, "stripes_gone"));
+    g_assert_false (g_file_test (stripes, G_FILE_TEST_EXISTS));
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -259,5 +353,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/fsck/who-refuses-or-cancels-finds-all-as-it-was", test_refused_and_cancelled);
     g_test_add_func ("/fsck/only-what-is-named-is-looked-at", test_paths);
     g_test_add_func ("/fsck/an-archive-open-for-reading-is-only-checked", test_open_for_reading);
+    g_test_add_func ("/fsck/what-a-listing-lacks-is-asked-for", test_unlisted);
+    g_test_add_func ("/fsck/an-endpoint-that-lost-its-marker-does-not-answer", test_unmounted);
     return g_test_run ();
 }
