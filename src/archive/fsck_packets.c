@@ -1,4 +1,10 @@
-/* Reading stripes whole: header, every check block against its tag, footer and tail. */
+/*
+ * Reading stripes whole: header, every check block against its tag, footer and tail.
+ *
+ * What cannot be read (EIO) is read once more when the others of the batch have been, together with the header of one
+ * that was fine: it is damaged where its endpoint reads something then, and unknown where all that is asked for fails.
+ * That is no bad disk, but a server without descriptors, or a network file system whose server does not answer.
+ */
 #include "archive/fsck_priv.h"
 #include "object/format.h"
 #include "util/bytes.h"
@@ -14,13 +20,22 @@ struct Check {
     EcfsPace *pace;
     EcfsMutex lock;
     EcfsCond ended;
-    unsigned n_pending; /* stripes; guarded by lock */
+    unsigned n_pending;    /* stripes; guarded by lock */
+    GPtrArray *unreadable; /* of EcfsCheckedStripe; guarded by lock; those of the second round are DAMAGED */
+    bool *reads;           /* n_endpoints: read something in the second round; guarded by lock */
     atomic_bool cancelled;
 };
+
+typedef enum Round {
+    ROUND_FIRST,
+    ROUND_AGAIN,  /* of what could not be read */
+    ROUND_HEADER, /* the same time, of a stripe that was fine */
+} Round;
 
 typedef struct Job {
     Check *check;
     EcfsCheckedStripe *checked;
+    Round round;
 } Job;
 
 /* A part of a stripe's file in memory, which moves on. */
@@ -57,6 +72,16 @@ static bool wait_turn (Check *self, size_t bytes)
     return !atomic_load (&self->cancelled);
 }
 
+static void note_read (const Job *job)
+{
+    Check *self = job->check;
+    if (job->round == ROUND_FIRST)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    self->reads[job->checked->position] = true;
+    ecfs_mutex_unlock (&self->lock);
+}
+
 /* The bytes [offset, offset + size), at most a window; NULL with an error. Offsets ascend. */
 static const uint8_t *bytes_at (Window *self, uint64_t offset, size_t size, GError **error)
 {
@@ -80,6 +105,7 @@ static const uint8_t *bytes_at (Window *self, uint64_t offset, size_t size, GErr
         }
         if (!ecfs_endpoint_read_wait (self->endpoint, self->name, &range, 1, error))
             return NULL;
+        note_read (self->job);
         self->filled += range.size;
         skipped = 0;
     }
@@ -170,6 +196,21 @@ static EcfsStripeFault fault_of (const GError *error)
     }
 }
 
+/* What a stripe is found to be; NULL: fine. */
+static void conclude (const Job *job, const GError *error)
+{
+    Check *self = job->check;
+    EcfsCheckedStripe *checked = job->checked;
+    g_clear_pointer (&checked->text, g_free);
+    checked->fault = error == NULL ? ECFS_STRIPE_FINE : fault_of (error);
+    checked->text = error == NULL ? NULL : g_strdup (error->message);
+    if (error == NULL || error->code != EIO)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    g_ptr_array_add (self->unreadable, checked);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 static void run_job (void *data)
 {
     Job *job = data;
@@ -179,10 +220,10 @@ static void run_job (void *data)
     Window window = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
     ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, window.name);
     window.bytes = atomic_load (&self->cancelled) ? NULL : g_malloc (MIN (WINDOW_BYTES, checked->stripe->size) + 1);
-    if (window.bytes != NULL && !check_stripe (&window, &error)) {
-        checked->fault = fault_of (error);
-        checked->text = g_strdup (error->message);
-    }
+    if (window.bytes != NULL && job->round == ROUND_HEADER)
+        (void) bytes_at (&window, 0, (size_t) MIN (1, checked->stripe->size), NULL); /* what comes of it is noted */
+    else if (window.bytes != NULL)
+        conclude (job, check_stripe (&window, &error) ? NULL : error);
     g_free (window.bytes);
     g_free (job);
     ecfs_mutex_lock (&self->lock);
@@ -191,20 +232,24 @@ static void run_job (void *data)
     ecfs_mutex_unlock (&self->lock);
 }
 
+static void push (Check *self, EcfsWorkers **workers, EcfsCheckedStripe *checked, Round round)
+{
+    Job *job = g_new (Job, 1);
+    *job = (Job){.check = self, .checked = checked, .round = round};
+    if (workers[checked->position] == NULL)
+        workers[checked->position] = ecfs_workers_new ("ecfs-check", THREADS);
+    ecfs_mutex_lock (&self->lock);
+    self->n_pending++;
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_workers_push (workers[checked->position], run_job, job);
+}
+
 static void begin (Check *self, EcfsWorkers **workers)
 {
     for (guint i = 0; i < self->batch->stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
-        if (checked->fault != ECFS_STRIPE_FINE)
-            continue;
-        Job *job = g_new (Job, 1);
-        *job = (Job){.check = self, .checked = checked};
-        if (workers[checked->position] == NULL)
-            workers[checked->position] = ecfs_workers_new ("ecfs-check", THREADS);
-        ecfs_mutex_lock (&self->lock);
-        self->n_pending++;
-        ecfs_mutex_unlock (&self->lock);
-        ecfs_workers_push (workers[checked->position], run_job, job);
+        if (checked->fault == ECFS_STRIPE_FINE)
+            push (self, workers, checked, ROUND_FIRST);
     }
 }
 
@@ -223,17 +268,50 @@ static void await (Check *self)
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* A stripe that was fine, of each endpoint that had some that could not be read. */
+static void push_witnesses (Check *self, EcfsWorkers **workers, const GPtrArray *unreadable)
+{
+    g_autofree bool *wanted = g_new0 (bool, ecfs_archive_n_endpoints (self->batch->archive) + 1);
+    for (guint i = 0; i < unreadable->len; i++)
+        wanted[((const EcfsCheckedStripe *) g_ptr_array_index (unreadable, i))->position] = true;
+    for (guint i = 0; i < self->batch->stripes->len; i++) {
+        EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
+        if (checked->fault != ECFS_STRIPE_FINE || !wanted[checked->position])
+            continue;
+        wanted[checked->position] = false;
+        push (self, workers, checked, ROUND_HEADER);
+    }
+}
+
+static void read_again (Check *self, EcfsWorkers **workers)
+{
+    g_autoptr (GPtrArray) unreadable = self->unreadable; /* nothing runs */
+    self->unreadable = g_ptr_array_new ();
+    push_witnesses (self, workers, unreadable);
+    for (guint i = 0; i < unreadable->len; i++)
+        push (self, workers, g_ptr_array_index (unreadable, i), ROUND_AGAIN);
+    await (self);
+    for (guint i = 0; i < self->unreadable->len; i++) {
+        EcfsCheckedStripe *checked = g_ptr_array_index (self->unreadable, i);
+        if (!self->reads[checked->position])
+            checked->fault = ECFS_STRIPE_UNKNOWN;
+    }
+}
+
 bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace)
 {
-    Check self = {.batch = batch, .pace = pace};
     size_t n_endpoints = ecfs_archive_n_endpoints (batch->archive);
     g_autofree EcfsWorkers **workers = g_new0 (EcfsWorkers *, n_endpoints + 1);
+    g_autofree bool *reads = g_new0 (bool, n_endpoints + 1);
+    Check self = {.batch = batch, .pace = pace, .unreadable = g_ptr_array_new (), .reads = reads};
     ecfs_mutex_init (&self.lock);
     ecfs_cond_init (&self.ended);
     begin (&self, workers);
     await (&self);
+    read_again (&self, workers);
     for (size_t i = 0; i < n_endpoints; i++)
         ecfs_workers_free (workers[i]);
+    g_ptr_array_unref (self.unreadable);
     ecfs_cond_clear (&self.ended);
     ecfs_mutex_clear (&self.lock);
     return !atomic_load (&self.cancelled);

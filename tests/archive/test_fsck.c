@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define N_FILES 12
@@ -21,6 +22,9 @@
 enum {
     BROKEN_LISTINGS = 1 << 0, /* end early, and say nothing of it, as those of OpenSSH's server */
     BROKEN_SIZES = 1 << 1,
+    BROKEN_READS = 1 << 2,
+    BROKEN_FIRST_READ = 1 << 3, /* but for the first, all are fine */
+    BROKEN_LARGE = 1 << 4,      /* reads at 1 MiB or behind */
 };
 
 static char broken_path[PATH_MAX];
@@ -51,6 +55,18 @@ int fstat (int fd, struct stat *status)
         return -1;
     }
     return fstatat (fd, "", status, AT_EMPTY_PATH);
+}
+
+ssize_t preadv (int fd, const struct iovec *iov, int n_iov, off_t offset)
+{
+    if (is_broken (fd, BROKEN_READS) || (is_broken (fd, BROKEN_LARGE) && offset >= 1 << 20) ||
+        (is_broken (fd, BROKEN_FIRST_READ) && (atomic_fetch_and (&broken, ~BROKEN_FIRST_READ) & BROKEN_FIRST_READ))) {
+        errno = EIO;
+        return -1;
+    }
+    ssize_t (*real) (int, const struct iovec *, int, off_t) =
+        (ssize_t (*) (int, const struct iovec *, int, off_t)) dlsym (RTLD_NEXT, "preadv");
+    return real (fd, iov, n_iov, offset);
 }
 
 typedef struct Heard {
@@ -343,6 +359,27 @@ static void test_unmounted (void)
     end (&self);
 }
 
+static void expect_deep (Checked *self, unsigned what, int64_t n_damaged, bool some_unknown)
+{
+    break_endpoint (self, 3, what);
+    g_autoptr (JsonObject) summary = check (self, ECFS_FSCK_DEEP, NULL, NULL);
+    break_endpoint (self, 3, 0);
+    g_assert_cmpint (number (summary, "stripes_damaged"), ==, n_damaged);
+    g_assert_cmpint (number (summary, "stripes_unknown") > 0, ==, some_unknown);
+}
+
+/* Neither what fails once nor an endpoint that reads nothing at all is damage; a bad sector is. */
+static void test_unreadable (void)
+{
+    Checked self;
+    begin (&self, "rs:4+2");
+    expect_deep (&self, BROKEN_FIRST_READ, 0, false);
+    expect_deep (&self, BROKEN_READS, 0, true);
+    expect_deep (&self, BROKEN_LARGE, 1, false);
+    assert_clean (&self);
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -355,5 +392,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/fsck/an-archive-open-for-reading-is-only-checked", test_open_for_reading);
     g_test_add_func ("/fsck/what-a-listing-lacks-is-asked-for", test_unlisted);
     g_test_add_func ("/fsck/an-endpoint-that-lost-its-marker-does-not-answer", test_unmounted);
+    g_test_add_func ("/fsck/an-endpoint-that-reads-nothing-is-not-damaged", test_unreadable);
     return g_test_run ();
 }
