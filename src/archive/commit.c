@@ -457,17 +457,19 @@ static void note_unusable (Attempt *self)
 /* Those of the wanted stripes that were stored; what was not is noted as missing. */
 static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, const EcfsWriterResult *result)
 {
+    bool lacks_some = false;
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
-        if (targets[i].endpoint != NULL && !result->stored[i] && result->failures->len == 0) /* it was late */
-            note_unusable (self);
+        lacks_some = lacks_some || (targets[i].endpoint != NULL && !result->stored[i]);
         if (!result->stored[i])
             continue;
         EcfsStripeRow stripe = stored_stripe (self, i, targets, result);
         g_array_append_val (stripes, stripe);
     }
-    if (result->failures->len > 0)
+    if (lacks_some && result->failures->len > 0) /* others of the failures may have been made good by spares */
         note_missing (self, result->failures->str);
+    else if (lacks_some) /* it was late */
+        note_unusable (self);
     g_string_free (result->failures, TRUE);
     return stripes;
 }

@@ -380,6 +380,45 @@ static void test_unreadable (void)
     end (&self);
 }
 
+/* It has what it has, and takes nothing more. */
+static void refuse_writes (const Checked *self, unsigned endpoint)
+{
+    g_autofree char *root = endpoint_path (&self->fixture, endpoint);
+    g_autofree char *incoming = g_build_filename (root, "incoming", NULL);
+    remove_tree (incoming);
+    g_assert_true (g_file_set_contents (incoming, "", 0, NULL));
+}
+
+/* What a spare took is stored, though its first place failed. */
+static void test_spare (void)
+{
+    Checked self;
+    begin (&self, "rs:2+2");
+    self.heard.answer = true;
+    lose_stripes (&self, 3);
+    refuse_writes (&self, 3);
+    g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_assert_cmpint (number (summary, "stripes_gone"), >, 0);
+    g_assert_cmpint (number (summary, "stripes_rebuilt"), ==, number (summary, "stripes_gone"));
+    g_assert_cmpint (number (summary, "objects_left"), ==, 0);
+    g_assert_cmpint (number (summary, "objects_repaired"), ==, self.heard.findings->len);
+    assert_clean (&self);
+    end (&self);
+}
+
+static void test_spare_of_recode (void)
+{
+    Checked self;
+    g_autoptr (GError) error = NULL;
+    begin (&self, "rs:2+1");
+    for (unsigned i = 0; i < 2; i++)
+        refuse_writes (&self, i);
+    ecfs_recode (self.ecfs, "/", "rs:2+2", NULL, &error);
+    g_assert_no_error (error);
+    assert_clean (&self);
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -393,5 +432,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/fsck/what-a-listing-lacks-is-asked-for", test_unlisted);
     g_test_add_func ("/fsck/an-endpoint-that-lost-its-marker-does-not-answer", test_unmounted);
     g_test_add_func ("/fsck/an-endpoint-that-reads-nothing-is-not-damaged", test_unreadable);
+    g_test_add_func ("/fsck/what-a-spare-took-is-repaired", test_spare);
+    g_test_add_func ("/recode/what-a-spare-took-is-stored", test_spare_of_recode);
     return g_test_run ();
 }
