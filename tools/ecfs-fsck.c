@@ -231,7 +231,7 @@ static int check (Shown *self, char **argv)
     g_autoptr (GError) error = NULL;
     bool asks = !self->options.yes && !self->options.no && isatty (STDIN_FILENO) && isatty (STDERR_FILENO);
     bool repairs = self->options.yes || asks;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], repairs ? ECFS_OPEN_WRITE : 0, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
     if (ecfs == NULL)
         return fail (error);
     const EcfsFsck what = {.flags = (self->options.deep ? ECFS_FSCK_DEEP : 0) | (repairs ? ECFS_FSCK_REPAIR : 0),

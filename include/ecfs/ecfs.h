@@ -147,7 +147,8 @@ typedef struct EcfsFsck {
 
 /**
  * Checks catalog and stripes, and repairs what flags say. Returns a summary as a JSON object (ecfs-fsck(8) lists the
- * members), g_free (); NULL when it could not be done. Works beside a mount, which then does the repairing.
+ * members), g_free (); NULL when it could not be done. Works beside a mount, which then does the repairing. An archive
+ * that is open for reading is opened for writing only where something is to be repaired and its catalog is sound.
  */
 char *ecfs_fsck (Ecfs *self, const EcfsFsck *what, GError **error);
 

@@ -71,16 +71,33 @@ static bool remove_unfinished (Sweep *self, const GArray *due)
     return false;
 }
 
-static bool delete_stripe (Sweep *self, const EcfsDeletion *deletion)
+/* Returns whether the file is gone, or stays for good: an object has it, whoever queued it. */
+static bool remove_file (Sweep *self, const EcfsDeletion *deletion)
 {
     g_autoptr (GError) error = NULL;
     char name[ECFS_STRIPE_NAME_SIZE];
+    bool current;
     deletion_name (deletion, name);
-    if (!ecfs_endpoint_remove_wait (self->endpoint->endpoint, name, &error) && error->code != ENOENT) {
-        tell_stuck (self, name, error);
+    if (!ecfs_catalog_stripe_current (self->archive->catalog, &deletion->object, &deletion->stripe, &current, &error)) {
+        g_warning ("%s", error->message);
         return false;
     }
-    g_clear_error (&error);
+    if (current) {
+        g_warning ("endpoint %s: %s was queued for deletion, but an object has it: it stays, run ecfs-fsck",
+                   self->endpoint->name, name);
+        return true;
+    }
+    if (ecfs_endpoint_remove_wait (self->endpoint->endpoint, name, &error) || error->code == ENOENT)
+        return true;
+    tell_stuck (self, name, error);
+    return false;
+}
+
+static bool delete_stripe (Sweep *self, const EcfsDeletion *deletion)
+{
+    g_autoptr (GError) error = NULL;
+    if (!remove_file (self, deletion))
+        return false;
     if (!ecfs_catalog_deletion_done (self->archive->catalog, deletion->id, &error)) {
         g_warning ("%s", error->message);
         return false;

@@ -11,6 +11,7 @@
 
 typedef struct Fsck {
     Ecfs *ecfs;
+    Ecfs *writer; /* what repairs, once something is to be repaired; ecfs itself where that can; owned where not */
     EcfsArchive *archive;
     const EcfsFsck *what;
     EcfsPace pace;
@@ -42,6 +43,8 @@ static bool tick (void *user)
         return !self->cancelled;
     self->next_us = now_us + TICK_US;
     self->progress.bytes = ecfs_archive_wire_bytes (self->archive);
+    if (self->writer != NULL && self->writer != self->ecfs)
+        self->progress.bytes += ecfs_archive_wire_bytes (self->writer->archive);
     self->cancelled = !self->what->progress (self->what->user, &self->progress);
     return !self->cancelled;
 }
@@ -443,26 +446,47 @@ static bool is_wanted (const Fsck *self)
            (self->what->confirm == NULL || self->what->confirm (self->what->user, n_objects));
 }
 
-static bool repair (Fsck *self, GError **error)
+static void leave_all (Fsck *self)
+{
+    for (guint i = 0; i < self->damages->len; i++) {
+        const EcfsDamage *damage = g_ptr_array_index (self->damages, i);
+        conclude (self, damage, damage->n_lost > 0 ? ECFS_DAMAGE_FOUND : ECFS_DAMAGE_UNKNOWN, NULL);
+    }
+}
+
+/* What is open for reading only is opened for writing not before this: that alone changes the archive. */
+static bool open_writer (Fsck *self, GError **error)
+{
+    self->writer = self->ecfs->writable ? self->ecfs : ecfs_open (self->archive->directory, ECFS_OPEN_WRITE, error);
+    if (self->writer == NULL)
+        return false;
+    if (!self->writer->mounted)
+        ecfs_archive_probe (self->writer->archive, PATIENCE_US);
+    return true;
+}
+
+static bool repair_all (Fsck *self, GError **error)
 {
     const EcfsRepairs repairs = {.next = next_task, .done = task_done, .tick = tick, .user = self};
+    if (self->writer->mounted)
+        return ecfs_repair_mounted (self->archive->directory, &repairs, error);
+    ecfs_repair_here (self->writer->archive, &repairs);
+    return ecfs_catalog_barrier (self->writer->archive->catalog, error);
+}
+
+static bool repair (Fsck *self, GError **error)
+{
     g_ptr_array_sort (self->damages, most_endangered_first);
     enter (self, "repair", self->damages->len);
     if (!tick (self))
         return ecfs_fail (error, ECANCELED, "cancelled");
-    if (!is_wanted (self)) {
-        for (guint i = 0; i < self->damages->len; i++) {
-            const EcfsDamage *damage = g_ptr_array_index (self->damages, i);
-            conclude (self, damage, damage->n_lost > 0 ? ECFS_DAMAGE_FOUND : ECFS_DAMAGE_UNKNOWN, NULL);
-        }
-        return true;
+    bool wanted = is_wanted (self);
+    if (!wanted || !open_writer (self, error)) {
+        leave_all (self);
+        return !wanted;
     }
-    if (self->ecfs->mounted) {
-        if (!ecfs_repair_mounted (self->archive->directory, &repairs, error))
-            return false;
-    } else {
-        ecfs_repair_here (self->archive, &repairs);
-    }
+    if (!repair_all (self, error))
+        return false;
     return tick (self) || ecfs_fail (error, ECANCELED, "cancelled");
 }
 
@@ -484,6 +508,8 @@ static void fsck_clear (Fsck *self)
         g_array_unref (self->named);
     g_ptr_array_unref (self->damages);
     ecfs_mutex_clear (&self->pace.lock);
+    if (self->writer != self->ecfs)
+        ecfs_close (self->writer);
 }
 
 char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
@@ -491,10 +517,6 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     char *summary = NULL;
     GError *why = NULL;
     Fsck self = {.ecfs = ecfs, .archive = ecfs->archive, .what = what, .pace = {.bytes_per_s = what->bytes_per_s}};
-    if ((what->flags & ECFS_FSCK_REPAIR) && !ecfs->writable) {
-        (void) !ecfs_fail (error, EROFS, "%s is open for reading", self.archive->directory);
-        return NULL;
-    }
     ecfs_mutex_init (&self.pace.lock);
     self.n_endpoints = ecfs_archive_n_endpoints (self.archive);
     self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);

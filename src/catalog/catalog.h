@@ -431,6 +431,10 @@ bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_
 bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,
                                 GError **error);
 
+/** Whether an object has the stripe (index, instance, endpoint). */
+bool ecfs_catalog_stripe_current (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                  bool *ret_current, GError **error);
+
 /* Endpoints */
 
 typedef enum EcfsEndpointState {

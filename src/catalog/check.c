@@ -31,6 +31,15 @@ static const struct {
      "LEFT JOIN entries e ON e.ino = i.ino WHERE i.mode & 61440 <> 16384 GROUP BY i.ino "
      "HAVING i.nlink <> count (e.ino) LIMIT " MOST,
      "the number of its names is wrong: "},
+    {"SELECT 0, printf ('stripe %d of object %s', s.idx, lower (hex (o.uuid))) FROM deletions d "
+     "CROSS JOIN objects o ON o.uuid = d.object CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "
+     "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST,
+     "what an object has is queued for deletion, which does not touch it: "},
+    {"SELECT 0, printf ('stripe %d of object %s', s.idx, lower (hex (o.uuid))) FROM intent_stripes d "
+     "CROSS JOIN intents i ON i.id = d.intent CROSS JOIN objects o ON o.uuid = i.object "
+     "CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "
+     "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST,
+     "what an object has is announced as if it were not stored yet: "},
     {"SELECT 0, printf ('%s, %d, and there are %d', name, kept, found) FROM ("
      "SELECT 'inodes' AS name, n_inodes AS kept, (SELECT count (*) FROM inodes) AS found FROM counters "
      "UNION ALL SELECT 'objects', n_objects, (SELECT count (*) FROM objects) FROM counters "
@@ -112,4 +121,20 @@ bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const
                                 GError **error)
 {
     return READ (self, stripe_known (self, object, stripe, ret_known, error));
+}
+
+static bool stripe_current (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_current,
+                            GError **error)
+{
+    int64_t current = 0;
+    int found = QUERY_NUMBER (self, STRIPE_CURRENT, &current, error, UUID (object), INT (stripe->index),
+                              INT (stripe->instance), INT (stripe->endpoint));
+    *ret_current = current != 0;
+    return found >= 0;
+}
+
+bool ecfs_catalog_stripe_current (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                  bool *ret_current, GError **error)
+{
+    return READ (self, stripe_current (self, object, stripe, ret_current, error));
 }

@@ -76,6 +76,8 @@
        "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4) OR EXISTS (SELECT 1 FROM intents i " \
        "JOIN intent_stripes s ON s.intent = i.id WHERE i.object = ?1 AND s.idx = ?2 AND s.instance = ?3 " \
        "AND s.endpoint = ?4)") \
+    X (STRIPE_CURRENT, "SELECT EXISTS (SELECT 1 FROM objects o JOIN stripes s ON s.object = o.id WHERE o.uuid = ?1 " \
+       "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4)") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
     X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
        "header_bytes, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)") \

@@ -294,16 +294,28 @@ static void test_paths (void)
     end (&self);
 }
 
+/* It is opened for writing only for repairs: nobody else has it open meanwhile. */
 static void test_open_for_reading (void)
 {
     Checked self;
-    int code;
     begin (&self, "rs:4+2");
     ecfs_close (self.ecfs);
     self.ecfs = ecfs_open (self.fixture.directory, 0, NULL);
     assert_clean (&self);
+    lose_stripes (&self, 3);
+    g_autoptr (Ecfs) writer = ecfs_open (self.fixture.directory, ECFS_OPEN_WRITE, NULL);
+    g_assert_nonnull (writer);
+    g_autoptr (JsonObject) found = check (&self, 0, NULL, NULL);
+    g_assert_cmpint (number (found, "stripes_gone"), >, 0);
+    int code;
+    self.heard.answer = true;
     g_assert_null (check (&self, ECFS_FSCK_REPAIR, NULL, &code));
-    g_assert_cmpint (code, ==, EROFS);
+    g_assert_cmpint (code, ==, EBUSY);
+    g_assert_cmpint (number (found, "objects_found"), ==, self.heard.findings->len);
+    g_clear_pointer (&writer, ecfs_close);
+    g_autoptr (JsonObject) repaired = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_assert_cmpint (number (repaired, "stripes_rebuilt"), ==, number (found, "stripes_gone"));
+    assert_clean (&self);
     end (&self);
 }
 
@@ -428,7 +440,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/fsck/the-most-endangered-come-first", test_order);
     g_test_add_func ("/fsck/who-refuses-or-cancels-finds-all-as-it-was", test_refused_and_cancelled);
     g_test_add_func ("/fsck/only-what-is-named-is-looked-at", test_paths);
-    g_test_add_func ("/fsck/an-archive-open-for-reading-is-only-checked", test_open_for_reading);
+    g_test_add_func ("/fsck/an-archive-open-for-reading-is-opened-for-repairs", test_open_for_reading);
     g_test_add_func ("/fsck/what-a-listing-lacks-is-asked-for", test_unlisted);
     g_test_add_func ("/fsck/an-endpoint-that-lost-its-marker-does-not-answer", test_unmounted);
     g_test_add_func ("/fsck/an-endpoint-that-reads-nothing-is-not-damaged", test_unreadable);

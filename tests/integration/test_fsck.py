@@ -153,6 +153,13 @@ def test_over_sftp_beside_a_mount(place):
     assert fetched(archive, place) == lab.describe_tree(top)
 
 
+def test_a_clean_archive_is_not_written_to(place, archive):
+    archive.put_in_full(tree(place), "/")
+    rows(archive, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (zeroblob (16), 0, 1, 1, 0)")
+    before = everything(archive)
+    assert fsck(archive, "-y")[0] == CLEAN and everything(archive) == before
+
+
 def test_without_yes_nothing_changes(place, archive):
     archive.put_in_full(tree(place), "/")
     lose(archive["cedar"])
@@ -486,7 +493,36 @@ def test_nothing_is_repaired_by_a_catalog_that_is_damaged(place, archive):
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)
     lose(archive["ember"])
-    before = {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)}
+    queue_deletions(archive)
+    before = everything(archive)
     status, text = fsck(archive, "-y")
     assert status == LEFT and "SQLite finds" in text and "first see to the catalog" in text
+    assert everything(archive) == before, "nothing is written before the catalog is known to be sound"
+
+
+def queue_deletions(archive):
+    """Has the catalog say of every stripe that it is to be deleted at once."""
+    rows(archive, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence) "
+                  "SELECT o.uuid, s.idx, s.instance, s.endpoint, 0, 1, 0 FROM stripes s JOIN objects o ON o.id = s.object")
+    rows(archive, "UPDATE counters SET n_deletions = (SELECT count (*) FROM deletions)")
+
+
+def test_what_an_object_has_is_not_deleted(place, archive):
+    top = tree(place)
+    archive.put_in_full(top, "/")
+    queue_deletions(archive)
+    rows(archive, "INSERT INTO intents (id, object, ino, epoch, sequence, begun_ns) "
+                  "SELECT 1000, uuid, 0, epoch, sequence, 0 FROM objects ORDER BY id LIMIT 1")
+    rows(archive, "INSERT INTO intent_stripes (intent, idx, instance, endpoint) SELECT 1000, idx, instance, endpoint "
+                  "FROM stripes WHERE object = (SELECT min (id) FROM objects)")
+    before = {path for _, path in stored(archive)}
+    status, findings, _ = facts(archive, "-y")
+    texts = [finding["text"] for finding in findings if finding["about"] == "catalog"]
+    assert status == LEFT and any("queued for deletion" in text for text in texts)
+    assert any("announced" in text for text in texts)
+    mount = place.mount(archive)
+    lab.until(lambda: rows(archive, "SELECT count (*) FROM deletions") == [(0,)], 60, "the queue is worked off")
+    mount.umount()
     assert {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)} == before
+    assert fsck(archive, "--deep")[0] == CLEAN
+    assert fetched(archive, place) == lab.describe_tree(top)
