@@ -187,22 +187,12 @@ static GArray *stripes_of (const Fsck *self, const GPtrArray *objects)
 
 /* Damage */
 
-static void faulty_clear (gpointer data)
-{
-    g_free (((EcfsFaultyStripe *) data)->text);
-}
-
 static void damage_free (gpointer data)
 {
     EcfsDamage *damage = data;
-    g_array_unref (damage->stripes);
+    for (unsigned i = 0; damage != NULL && i < damage->n_stripes; i++)
+        g_free (damage->stripes[i].text);
     g_free (damage);
-}
-
-static void add_fault (EcfsDamage *damage, const EcfsFaultyStripe *stripe)
-{
-    g_array_append_val (damage->stripes, *stripe);
-    damage->n_lost += stripe->fault != ECFS_STRIPE_UNKNOWN;
 }
 
 /* Whether the catalog still has the stripe that was looked at; @now NULL: the object is gone. */
@@ -222,20 +212,24 @@ static bool keep_current (Fsck *self, EcfsDamage *damage)
 {
     g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->archive->catalog, damage->object, NULL);
     damage->n_lost = 0;
-    for (guint i = damage->stripes->len; i-- > 0;) {
-        const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
-        if (is_current (now, stripe->index, stripe->instance))
+    unsigned n_kept = 0;
+    for (unsigned i = 0; i < damage->n_stripes; i++) {
+        EcfsFaultyStripe *stripe = &damage->stripes[i];
+        if (is_current (now, stripe->index, stripe->instance)) {
             damage->n_lost += stripe->fault != ECFS_STRIPE_UNKNOWN;
-        else
-            g_array_remove_index (damage->stripes, i);
+            damage->stripes[n_kept++] = *stripe;
+        } else {
+            g_free (stripe->text);
+        }
     }
-    return damage->stripes->len > 0;
+    damage->n_stripes = n_kept;
+    return n_kept > 0;
 }
 
 static void count (Fsck *self, const EcfsDamage *damage)
 {
-    for (guint i = 0; i < damage->stripes->len; i++) {
-        const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+    for (unsigned i = 0; i < damage->n_stripes; i++) {
+        const EcfsFaultyStripe *stripe = &damage->stripes[i];
         EcfsFsckEndpoint nowhere = {0};
         EcfsFsckEndpoint *at = stripe->position == SIZE_MAX ? &nowhere : &self->endpoints[stripe->position];
         bool gone = stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
@@ -258,31 +252,29 @@ static EcfsDamage *judge (const EcfsObjectRow *object, const EcfsCodec *codec, c
 {
     bool present[ECFS_CODEC_MAX_N] = {0}, named[ECFS_CODEC_MAX_N] = {0};
     size_t holder[ECFS_CODEC_MAX_N] = {0};
-    EcfsDamage *damage = g_new (EcfsDamage, 1);
-    *damage = (EcfsDamage){.object = object->id, .stripes = g_array_new (FALSE, TRUE, sizeof (EcfsFaultyStripe))};
-    g_array_set_clear_func (damage->stripes, faulty_clear);
+    unsigned n_faulty = 0;
+    EcfsFaultyStripe faulty[ECFS_CODEC_MAX_N]; /* each index at most once */
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = checked[i].stripe;
-        EcfsFaultyStripe faulty = {.index = stripe->index,
-                                   .fault = checked[i].fault,
-                                   .instance = stripe->instance,
-                                   .position = checked[i].position,
-                                   .text = g_strdup (checked[i].text)};
         named[stripe->index] = true;
-        present[stripe->index] = faulty.fault == ECFS_STRIPE_FINE;
-        holder[stripe->index] = faulty.position;
+        present[stripe->index] = checked[i].fault == ECFS_STRIPE_FINE;
+        holder[stripe->index] = checked[i].position;
         if (!present[stripe->index])
-            add_fault (damage, &faulty);
+            faulty[n_faulty++] = (EcfsFaultyStripe){.index = stripe->index,
+                                                    .fault = checked[i].fault,
+                                                    .instance = stripe->instance,
+                                                    .position = checked[i].position,
+                                                    .text = g_strdup (checked[i].text)};
     }
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
-        EcfsFaultyStripe absent = {.index = i, .fault = ECFS_STRIPE_ABSENT, .position = SIZE_MAX};
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
         if (!named[i])
-            add_fault (damage, &absent);
-    }
-    if (damage->stripes->len > 0)
-        damage->guarantee = ecfs_holders_guarantee (codec, present, holder);
-    else
-        g_clear_pointer (&damage, damage_free);
+            faulty[n_faulty++] = (EcfsFaultyStripe){.index = i, .fault = ECFS_STRIPE_ABSENT, .position = SIZE_MAX};
+    if (n_faulty == 0)
+        return NULL;
+    EcfsDamage *damage = g_malloc (sizeof *damage + n_faulty * sizeof *faulty);
+    *damage = (EcfsDamage){.object = object->id, .n_stripes = n_faulty};
+    memcpy (damage->stripes, faulty, n_faulty * sizeof *faulty);
+    damage->guarantee = ecfs_holders_guarantee (codec, present, holder);
     return damage;
 }
 
@@ -413,8 +405,8 @@ static EcfsRepairTask *next_task (void *user)
         EcfsRepairTask *task = g_new0 (EcfsRepairTask, 1);
         task->object = damage->object;
         task->data = damage;
-        for (guint i = 0; i < damage->stripes->len; i++) {
-            const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+        for (unsigned i = 0; i < damage->n_stripes; i++) {
+            const EcfsFaultyStripe *stripe = &damage->stripes[i];
             if (stripe->fault == ECFS_STRIPE_UNKNOWN)
                 continue;
             task->order.instance[stripe->index] = stripe->instance;

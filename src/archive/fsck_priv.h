@@ -114,11 +114,13 @@ typedef struct EcfsFaultyStripe {
     char *text;        /* may be NULL; owned */
 } EcfsFaultyStripe;
 
+/* There may be millions, so each is one piece of memory. */
 typedef struct EcfsDamage {
     int64_t object;
     int guarantee;   /* of the stripes that are fine, in endpoints; -1: they do not determine the content */
     unsigned n_lost; /* stripes that are to be stored once more: all that are not UNKNOWN */
-    GArray *stripes; /* of EcfsFaultyStripe */
+    unsigned n_stripes;
+    EcfsFaultyStripe stripes[];
 } EcfsDamage;
 
 /* What became of it. */

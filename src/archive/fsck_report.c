@@ -34,8 +34,8 @@ static const char *endpoint_name (const EcfsArchive *archive, size_t position)
 static JsonArray *faulty_stripes (const EcfsArchive *archive, const EcfsDamage *damage)
 {
     JsonArray *stripes = json_array_new ();
-    for (guint i = 0; i < damage->stripes->len; i++) {
-        const EcfsFaultyStripe *stripe = &g_array_index (damage->stripes, EcfsFaultyStripe, i);
+    for (unsigned i = 0; i < damage->n_stripes; i++) {
+        const EcfsFaultyStripe *stripe = &damage->stripes[i];
         JsonObject *one = json_object_new ();
         json_object_set_int_member (one, "index", stripe->index);
         json_object_set_string_member (one, "endpoint", endpoint_name (archive, stripe->position));
