@@ -504,34 +504,14 @@ GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *
     return stored_stripes (self, targets, &result);
 }
 
-/* What is rebuilt must be what was stored, whatever the check blocks of the others said. */
-static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stripe, GError **error)
-{
-    return replaced->instance == 0 || memcmp (replaced->digest, stripe->digest, sizeof stripe->digest) == 0 ||
-           ecfs_fail (error, EBADMSG,
-                      "stripe %u was rebuilt to other bytes than the catalog's digest of it says: left as it was",
-                      stripe->index);
-}
-
 /* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
 bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
-    bool fine = stripes != NULL && (stripes->len == 0 || check_unchanged (self, error));
-    for (unsigned i = 0; fine && i < stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (stripes, EcfsStripeRow, i);
-        const EcfsStripeRow *replaced = &self->replaced[stripe->index];
-        fine = check_same (replaced, stripe, error) &&
-               ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance,
-                                        part->intent, error);
-        if (fine && self->commit.order != NULL) {
-            self->commit.order->n_stored++;
-            self->commit.order->written_bytes += stripe->size;
-        }
-    }
-    return fine;
+    return stripes != NULL && (stripes->len == 0 || check_unchanged (self, error)) &&
+           ecfs_attempt_set_stripes (self, part, stripes, error);
 }
 
 bool ecfs_attempt_fail_missing (const Attempt *self, GError **error)
@@ -659,7 +639,9 @@ static void run_attempt (void *data)
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
-    if (ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error) && open_content (self, &error))
+    if (!ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
+        error->code = error->code == ENOENT && self->run == ecfs_attempt_repair ? ESTALE : error->code;
+    else if (open_content (self, &error))
         (void) self->run (self, &error); /* error says it */
     end_attempt (self, error);
 }

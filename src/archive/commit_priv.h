@@ -54,6 +54,9 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error);
 GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error);
 /** Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
 bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error);
+/** Makes stripes of an object known, each by compare-and-set; where one is refused, the others are made known all the
+ * same. ESTALE: the object, or what a stripe was to replace, is another by now. */
+bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *stripes, GError **error);
 /** Says what store_missing () noted. */
 bool ecfs_attempt_fail_missing (const Attempt *self, GError **error);
 

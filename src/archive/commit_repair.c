@@ -3,10 +3,53 @@
 
 #include "archive/archive_priv.h"
 
+#define REPAIR_ATTEMPTS 5 /* at an object whose stripes others change meanwhile */
+
+/* What is rebuilt must be what was stored, whatever the check blocks of the others said. */
+static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stripe, GError **error)
+{
+    return replaced->instance == 0 || memcmp (replaced->digest, stripe->digest, sizeof stripe->digest) == 0 ||
+           ecfs_fail (error, EBADMSG,
+                      "stripe %u was rebuilt to other bytes than the catalog's digest of it says: left as it was",
+                      stripe->index);
+}
+
+static bool set_stripe (Attempt *self, const Part *part, const EcfsStripeRow *stripe, GError **error)
+{
+    const EcfsStripeRow *replaced = &self->replaced[stripe->index];
+    if (!check_same (replaced, stripe, error) ||
+        !ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance, part->intent,
+                                  error))
+        return false;
+    if (self->commit.order != NULL) {
+        self->commit.order->n_stored++;
+        self->commit.order->written_bytes += stripe->size;
+    }
+    return true;
+}
+
+bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *stripes, GError **error)
+{
+    GError *first = NULL; /* but ESTALE, after which one tries again, only where there is no other */
+    for (guint i = 0; i < stripes->len; i++) {
+        GError *why = NULL;
+        bool fine = set_stripe (self, part, &g_array_index (stripes, EcfsStripeRow, i), &why);
+        if (!fine && (first == NULL || first->code == ESTALE)) {
+            g_clear_error (&first);
+            first = g_steal_pointer (&why);
+        }
+        g_clear_error (&why);
+    }
+    if (first != NULL)
+        g_propagate_error (error, first);
+    return first == NULL;
+}
+
 /* Which stripes are to be stored: those that are missing, and those of the order that the object still has. */
 static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, bool *ret_wanted, bool *ret_left_out)
 {
     const EcfsRepairOrder *order = self->commit.order;
+    memset (self->replaced, 0, sizeof self->replaced);
     for (unsigned i = 0; i < n; i++)
         ret_wanted[i] = true;
     for (guint i = 0; i < row->stripes->len; i++) {
@@ -19,11 +62,10 @@ static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, 
     }
 }
 
-bool ecfs_attempt_repair (Attempt *self, GError **error)
+static bool repair_part (Attempt *self, Part *part, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, left_out[ECFS_CODEC_MAX_N] = {0};
-    Part *part = ecfs_attempt_named_part (self, error);
-    const EcfsCodec *codec = part == NULL ? NULL : ecfs_archive_codec (self->archive, part->row->code, error);
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     if (codec == NULL)
         return false;
     note_replaced (self, part->row, ecfs_codec_n (codec), wanted, left_out);
@@ -34,9 +76,30 @@ bool ecfs_attempt_repair (Attempt *self, GError **error)
     self->repair = ecfs_repair_new (reader, wanted);
     bool fine = ecfs_attempt_fill_object (self, part, error);
     atomic_fetch_add (&self->archive->n_stripe_changes, 1);
-    self->commit.order->read_bytes = ecfs_repair_read_bytes (self->repair);
+    self->commit.order->read_bytes += ecfs_repair_read_bytes (self->repair);
     ecfs_repair_free (self->repair);
     ecfs_archive_unpin (self->archive, &part->row->uuid);
     self->outcome.full = fine && self->missing == NULL;
     return fine && (self->missing == NULL || ecfs_attempt_fail_missing (self, error));
+}
+
+/* Whoever else changes some of its stripes meanwhile: it needs the others as before. */
+bool ecfs_attempt_repair (Attempt *self, GError **error)
+{
+    for (unsigned attempt = 1;; attempt++) {
+        GError *why = NULL;
+        Part *part = ecfs_attempt_named_part (self, error);
+        if (part == NULL)
+            return false;
+        if (self->missing != NULL)
+            g_string_free (g_steal_pointer (&self->missing), TRUE);
+        if (repair_part (self, part, &why))
+            return true;
+        if (why->code != ESTALE || attempt == REPAIR_ATTEMPTS) {
+            why->code = why->code == ESTALE ? EAGAIN : why->code; /* it is there still */
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_error_free (why);
+    }
 }

@@ -28,6 +28,7 @@ typedef struct Fsck {
     EcfsUuid after;     /* the last object that was looked at, where all are */
     GPtrArray *damages; /* of EcfsDamage, the most endangered first when they are repaired */
     guint next_damage;
+    GPtrArray *stale; /* of EcfsRepairTask, which are said to be about what has changed */
 } Fsck;
 
 typedef struct Named {
@@ -208,9 +209,14 @@ static bool is_current (const EcfsObjectRow *now, unsigned index, uint64_t insta
 }
 
 /* Keeps of the faults those of stripes that are still the object's. */
-static bool keep_current (Fsck *self, EcfsDamage *damage)
+static bool keep_current (Fsck *self, EcfsDamage *damage, GError **error)
 {
-    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->archive->catalog, damage->object, NULL);
+    g_autoptr (GError) why = NULL;
+    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->archive->catalog, damage->object, &why);
+    if (now == NULL && why->code != ENOENT) {
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
     damage->n_lost = 0;
     unsigned n_kept = 0;
     for (unsigned i = 0; i < damage->n_stripes; i++) {
@@ -223,7 +229,7 @@ static bool keep_current (Fsck *self, EcfsDamage *damage)
         }
     }
     damage->n_stripes = n_kept;
-    return n_kept > 0;
+    return true;
 }
 
 static void count (Fsck *self, const EcfsDamage *damage)
@@ -292,7 +298,11 @@ static bool judge_batch (Fsck *self, const EcfsCheckBatch *batch, GError **error
         self->sums.n_stripes += object->stripes->len;
         EcfsDamage *damage = judge (object, codec, checked);
         checked += object->stripes->len;
-        if (damage != NULL && keep_current (self, damage)) {
+        if (damage != NULL && !keep_current (self, damage, error)) {
+            damage_free (damage);
+            return false;
+        }
+        if (damage != NULL && damage->n_stripes > 0) {
             count (self, damage);
             /* What only waits for endpoints, and can be read without them, is told with these. */
             if (damage->n_lost > 0 || damage->guarantee < 0)
@@ -418,15 +428,44 @@ static EcfsRepairTask *next_task (void *user)
     return NULL;
 }
 
+static void task_free (gpointer data)
+{
+    EcfsRepairTask *task = data;
+    g_clear_error (&task->error);
+    g_free (task);
+}
+
 static void task_done (void *user, EcfsRepairTask *task)
 {
     Fsck *self = user;
-    EcfsDamageResult result = ECFS_DAMAGE_REPAIRED;
-    if (task->error != NULL)
-        result = task->error->code == ESTALE ? ECFS_DAMAGE_CHANGED : ECFS_DAMAGE_LEFT;
-    conclude (self, task->data, result, task);
-    g_clear_error (&task->error);
-    g_free (task);
+    if (task->error != NULL && task->error->code == ESTALE) {
+        g_ptr_array_add (self->stale, task);
+        return;
+    }
+    conclude (self, task->data, task->error == NULL ? ECFS_DAMAGE_REPAIRED : ECFS_DAMAGE_LEFT, task);
+    task_free (task);
+}
+
+/* Whether the object lacks any of the stripes as before. */
+static bool is_still_lost (Fsck *self, const EcfsDamage *damage)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->archive->catalog, damage->object, &error);
+    bool lost = now == NULL && error->code != ENOENT;
+    for (unsigned i = 0; now != NULL && i < damage->n_stripes; i++) {
+        const EcfsFaultyStripe *stripe = &damage->stripes[i];
+        lost = lost || (stripe->fault != ECFS_STRIPE_UNKNOWN && is_current (now, stripe->index, stripe->instance));
+    }
+    return lost;
+}
+
+/* What has changed is told by the catalog, once all that was done is written there. */
+static void conclude_stale (Fsck *self)
+{
+    for (guint i = 0; i < self->stale->len; i++) {
+        const EcfsRepairTask *task = g_ptr_array_index (self->stale, i);
+        conclude (self, task->data, is_still_lost (self, task->data) ? ECFS_DAMAGE_LEFT : ECFS_DAMAGE_CHANGED, task);
+    }
 }
 
 static bool is_wanted (const Fsck *self)
@@ -477,7 +516,9 @@ static bool repair (Fsck *self, GError **error)
         leave_all (self);
         return !wanted;
     }
-    if (!repair_all (self, error))
+    bool done = repair_all (self, error);
+    conclude_stale (self);
+    if (!done)
         return false;
     return tick (self) || ecfs_fail (error, ECANCELED, "cancelled");
 }
@@ -498,6 +539,7 @@ static void fsck_clear (Fsck *self)
     g_free (self->endpoints);
     if (self->named != NULL)
         g_array_unref (self->named);
+    g_ptr_array_unref (self->stale);
     g_ptr_array_unref (self->damages);
     ecfs_mutex_clear (&self->pace.lock);
     if (self->writer != self->ecfs)
@@ -514,6 +556,7 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
     self.silences = g_new0 (char *, self.n_endpoints + 1);
     self.damages = g_ptr_array_new_with_free_func (damage_free);
+    self.stale = g_ptr_array_new_with_free_func (task_free);
     if (run (&self, &why)) {
         self.sums.checked_bytes = self.pace.bytes;
         summary = ecfs_fsck_tell_summary (self.archive, &self.sums, self.endpoints, self.n_endpoints);

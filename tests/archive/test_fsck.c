@@ -1,4 +1,6 @@
 /* Checking and repairing an archive through the library: what is told, in which order, and what is left alone. */
+#include "archive/api_priv.h"
+#include "archive/archive_priv.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
 #include "util/error.h"
@@ -57,8 +59,17 @@ int fstat (int fd, struct stat *status)
     return fstatat (fd, "", status, AT_EMPTY_PATH);
 }
 
+static void (*_Atomic on_read) (void); /* called once, before a stripe is read */
+
 ssize_t preadv (int fd, const struct iovec *iov, int n_iov, off_t offset)
 {
+    char path[PATH_MAX] = "";
+    g_autofree char *link = g_strdup_printf ("/proc/self/fd/%d", fd);
+    if (atomic_load (&on_read) != NULL && readlink (link, path, sizeof path - 1) > 0 && strstr (path, "/stripes/")) {
+        void (*hook) (void) = atomic_exchange (&on_read, NULL);
+        if (hook != NULL)
+            hook ();
+    }
     if (is_broken (fd, BROKEN_READS) || (is_broken (fd, BROKEN_LARGE) && offset >= 1 << 20) ||
         (is_broken (fd, BROKEN_FIRST_READ) && (atomic_fetch_and (&broken, ~BROKEN_FIRST_READ) & BROKEN_FIRST_READ))) {
         errno = EIO;
@@ -74,6 +85,7 @@ typedef struct Heard {
     unsigned n_progress;
     unsigned cancel_at; /* which call of progress cancels; 0: none */
     unsigned n_asked;
+    void (*then_on_read) (void); /* for on_read, once it is asked */
     bool answer;
 } Heard;
 
@@ -102,6 +114,7 @@ static bool on_confirm (void *user, uint64_t n_objects)
     Heard *self = user;
     g_assert_cmpuint (n_objects, >, 0);
     self->n_asked++;
+    atomic_store (&on_read, self->then_on_read);
     return self->answer;
 }
 
@@ -431,6 +444,72 @@ static void test_spare_of_recode (void)
     end (&self);
 }
 
+/* A stripe that somebody else stores once more while the object is being repaired. */
+static struct {
+    EcfsCatalog *catalog;
+    EcfsObjectRow *row;
+    char *path, *bytes;
+    size_t size;
+} other;
+
+static char *path_of_stripe (const Checked *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    EcfsArchive *archive = self->ecfs->archive;
+    ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
+    for (unsigned i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        g_autofree char *root = endpoint_path (&self->fixture, i);
+        if (archive->endpoints[i].id == stripe->endpoint)
+            return g_build_filename (root, name, NULL);
+    }
+    g_assert_not_reached ();
+}
+
+static void store_other (void)
+{
+    int64_t intent;
+    g_autoptr (GError) error = NULL;
+    EcfsStripeRow stripe = g_array_index (other.row->stripes, EcfsStripeRow, 0);
+    uint64_t old = stripe.instance++;
+    g_assert_true (g_file_set_contents (other.path, other.bytes, (gssize) other.size, NULL));
+    ecfs_catalog_intent_more (other.catalog, other.row, &stripe, 1, &intent, &error);
+    g_assert_no_error (error);
+    ecfs_catalog_stripe_set (other.catalog, &other.row->uuid, &stripe, old, intent, &error);
+    g_assert_no_error (error);
+}
+
+static void test_repaired_by_two (void)
+{
+    Checked self;
+    g_autoptr (GError) error = NULL;
+    begin (&self, "rs:4+2");
+    other.catalog = self.ecfs->archive->catalog;
+    other.row = ecfs_catalog_object (other.catalog, 1, &error);
+    g_assert_no_error (error);
+    EcfsStripeRow first = g_array_index (other.row->stripes, EcfsStripeRow, 0);
+    EcfsStripeRow second = g_array_index (other.row->stripes, EcfsStripeRow, 1);
+    g_autofree char *path = path_of_stripe (&self, other.row, &first);
+    g_autofree char *second_path = path_of_stripe (&self, other.row, &second);
+    g_assert_true (g_file_get_contents (path, &other.bytes, &other.size, NULL));
+    g_assert_cmpint (unlink (path) | unlink (second_path), ==, 0);
+    first.instance++;
+    other.path = path_of_stripe (&self, other.row, &first);
+    self.heard.answer = true;
+    self.heard.then_on_read = store_other;
+    g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_assert_true (atomic_load (&on_read) == NULL);
+    g_assert_cmpint (number (summary, "stripes_gone"), ==, 2);
+    g_assert_cmpint (number (summary, "stripes_rebuilt"), ==, 1);
+    g_assert_cmpint (number (summary, "objects_repaired"), ==, 1);
+    g_autoptr (JsonObject) after = check (&self, 0, NULL, NULL);
+    g_assert_cmpint (number (after, "stripes_gone"), ==, 0);
+    g_assert_cmpuint (self.heard.findings->len, ==, 0);
+    ecfs_object_row_free (other.row);
+    g_free (other.path);
+    g_free (other.bytes);
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -446,5 +525,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/fsck/an-endpoint-that-reads-nothing-is-not-damaged", test_unreadable);
     g_test_add_func ("/fsck/what-a-spare-took-is-repaired", test_spare);
     g_test_add_func ("/recode/what-a-spare-took-is-stored", test_spare_of_recode);
+    g_test_add_func ("/fsck/what-two-repair-at-once-is-whole", test_repaired_by_two);
     return g_test_run ();
 }
