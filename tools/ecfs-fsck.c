@@ -135,6 +135,13 @@ static void print_orphan (JsonObject *finding)
             tool_text (finding, "name"), bytes);
 }
 
+static void print_silence (JsonObject *finding, const char *text)
+{
+    const char *name = tool_text (finding, "name");
+    printf ("endpoint%s%s: %" PRIi64 " of %" PRIi64 " stripes are unknown: %s\n", *name == '\0' ? "" : " ", name,
+            tool_number (finding, "unknown"), tool_number (finding, "stripes"), text);
+}
+
 static void on_found (void *user, const char *json)
 {
     Shown *self = user;
@@ -154,8 +161,7 @@ static void on_found (void *user, const char *json)
     else if (strcmp (about, "catalog") == 0)
         printf ("catalog: %s%s%s - LEFT\n", path, *path == '\0' ? "" : ": ", text);
     else
-        printf ("endpoint %s: %" PRIi64 " of %" PRIi64 " stripes are unknown: %s\n", tool_text (finding, "name"),
-                tool_number (finding, "unknown"), tool_number (finding, "stripes"), text);
+        print_silence (finding, text);
 }
 
 static bool on_confirm (void *user, uint64_t n_objects)

@@ -20,8 +20,8 @@ typedef struct Fsck {
     bool cancelled;
     bool is_sound; /* the catalog can be written */
     EcfsFsckSums sums;
-    EcfsFsckEndpoint *endpoints; /* n_endpoints */
-    char **silences;             /* n_endpoints: what those said that do not answer, or NULL */
+    EcfsFsckEndpoint *endpoints; /* n_endpoints, and one for all that this process does not know */
+    char **silences;             /* likewise: what those said that do not answer, or NULL */
     size_t n_endpoints;
     GArray *named; /* of Named, by UUID: the objects of the paths; NULL: all */
     guint next_named;
@@ -236,8 +236,8 @@ static void count (Fsck *self, const EcfsDamage *damage)
 {
     for (unsigned i = 0; i < damage->n_stripes; i++) {
         const EcfsFaultyStripe *stripe = &damage->stripes[i];
-        EcfsFsckEndpoint nowhere = {0};
-        EcfsFsckEndpoint *at = stripe->position == SIZE_MAX ? &nowhere : &self->endpoints[stripe->position];
+        size_t position = MIN (stripe->position, self->n_endpoints);
+        EcfsFsckEndpoint *at = &self->endpoints[position];
         bool gone = stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
         bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED;
         bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN;
@@ -248,8 +248,8 @@ static void count (Fsck *self, const EcfsDamage *damage)
         at->n_gone += gone;
         at->n_damaged += damaged;
         at->n_unknown += unknown;
-        if (unknown && self->silences[stripe->position] == NULL)
-            self->silences[stripe->position] = g_strdup (stripe->text);
+        if (unknown && self->silences[position] == NULL)
+            self->silences[position] = g_strdup (stripe->text);
     }
 }
 
@@ -293,8 +293,7 @@ static bool judge_batch (Fsck *self, const EcfsCheckBatch *batch, GError **error
         if (codec == NULL)
             return false;
         for (guint j = 0; j < object->stripes->len; j++)
-            if (checked[j].position != SIZE_MAX)
-                self->endpoints[checked[j].position].n_stripes++;
+            self->endpoints[MIN (checked[j].position, self->n_endpoints)].n_stripes++;
         self->sums.n_stripes += object->stripes->len;
         EcfsDamage *damage = judge (object, codec, checked);
         checked += object->stripes->len;
@@ -377,9 +376,10 @@ static bool check_objects (Fsck *self, GError **error)
 
 static void tell_silences (const Fsck *self)
 {
-    for (size_t i = 0; i < self->n_endpoints; i++)
+    for (size_t i = 0; i <= self->n_endpoints; i++)
         if (self->silences[i] != NULL)
-            tell (self, ecfs_fsck_tell_endpoint (self->archive, i, &self->endpoints[i], self->silences[i]));
+            tell (self, ecfs_fsck_tell_endpoint (self->archive, i < self->n_endpoints ? i : SIZE_MAX,
+                                                 &self->endpoints[i], self->silences[i]));
 }
 
 /* Repair */
@@ -533,7 +533,7 @@ static bool run (Fsck *self, GError **error)
 
 static void fsck_clear (Fsck *self)
 {
-    for (size_t i = 0; i < self->n_endpoints; i++)
+    for (size_t i = 0; i <= self->n_endpoints; i++)
         g_free (self->silences[i]);
     g_free (self->silences);
     g_free (self->endpoints);

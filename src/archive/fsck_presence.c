@@ -30,6 +30,9 @@ struct Presence {
     EcfsUuid last;       /* the last of them; immutable */
     Listing *listings;   /* n_endpoints */
     size_t n_endpoints;
+    GPtrArray *rows;    /* of EcfsEndpointRow, as they are now, and … */
+    EcfsConfig *config; /* … the configuration; NULL: they were not needed */
+    GError *unread;     /* why they cannot be read */
 };
 
 static int compare_listed (const void *a, const void *b)
@@ -181,12 +184,46 @@ void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why)
     checked->text = g_strdup (why);
 }
 
-static void judge (const Presence *self, EcfsCheckedStripe *checked)
+static bool read_again (Presence *self)
+{
+    EcfsArchive *archive = self->batch->archive;
+    g_autofree char *path = g_build_filename (archive->directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *text = NULL;
+    if (self->config != NULL || self->unread != NULL)
+        return self->config != NULL;
+    self->rows = ecfs_catalog_endpoints (archive->catalog, &self->unread);
+    if (self->rows != NULL && g_file_get_contents (path, &text, NULL, &self->unread))
+        self->config = ecfs_config_parse (text, path, &self->unread);
+    return self->config != NULL;
+}
+
+/* Of an endpoint that the archive did not have when it was opened: it may have been added since. */
+static void judge_unknown_endpoint (Presence *self, EcfsCheckedStripe *checked)
+{
+    if (!read_again (self)) {
+        ecfs_checked_unknown (checked, self->unread->message);
+        return;
+    }
+    checked->fault = ECFS_STRIPE_GIVEN_UP;
+    for (guint i = 0; i < self->rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (self->rows, i);
+        if (row->id != checked->stripe->endpoint || ecfs_config_endpoint (self->config, row->name) == NULL)
+            continue;
+        g_autofree char *why = g_strdup_printf ("endpoint %s was added meanwhile: run this again", row->name);
+        ecfs_checked_unknown (checked, why);
+    }
+}
+
+static void judge (Presence *self, EcfsCheckedStripe *checked)
 {
     const EcfsArchiveEndpoint *endpoint =
         checked->position == SIZE_MAX ? NULL : &self->batch->archive->endpoints[checked->position];
-    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED) {
+    if (endpoint != NULL && endpoint->state == ECFS_ENDPOINT_FAILED) {
         checked->fault = ECFS_STRIPE_GIVEN_UP;
+        return;
+    }
+    if (endpoint == NULL || endpoint->endpoint == NULL) {
+        judge_unknown_endpoint (self, checked);
         return;
     }
     const Listing *listing = &self->listings[checked->position];
@@ -223,6 +260,10 @@ static void presence_clear (Presence *self)
         g_free (self->listings[i].failure);
     }
     g_free (self->listings);
+    if (self->rows != NULL)
+        g_ptr_array_unref (self->rows);
+    ecfs_config_free (self->config);
+    g_clear_error (&self->unread);
     g_hash_table_unref (self->objects);
     ecfs_cond_clear (&self->answered);
     ecfs_mutex_clear (&self->lock);

@@ -510,6 +510,47 @@ static void test_repaired_by_two (void)
     end (&self);
 }
 
+static void put_random (Ecfs *ecfs, const char *base, unsigned number)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *path = g_strdup_printf ("%s/added%u", base, number);
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    g_assert_true (g_file_set_contents (path, (const char *) bytes, 100000, NULL));
+    const char *const sources[] = {path, NULL};
+    ecfs_put (ecfs, sources, "/", NULL, &error);
+    g_assert_no_error (error);
+}
+
+/* What is at an endpoint that this process has not read of is neither lost nor given up. */
+static void test_endpoint_added_meanwhile (void)
+{
+    Checked self;
+    g_autoptr (GError) error = NULL;
+    begin (&self, "rs:4+2");
+    ecfs_close (self.ecfs);
+    self.ecfs = ecfs_open (self.fixture.directory, 0, NULL);
+    Ecfs *writer = ecfs_open (self.fixture.directory, ECFS_OPEN_WRITE, NULL);
+    g_autofree char *url = g_strdup_printf ("file://%s/added", self.fixture.base);
+    g_autoptr (EcfsConfigEndpoint) added = ecfs_config_endpoint_new (ecfs_endpoint_spec_new ("added", url), &error);
+    g_assert_no_error (error);
+    ecfs_archive_endpoint_add (writer->archive, added, &error);
+    g_assert_no_error (error);
+    for (unsigned i = 0; i < 2 * N_FILES; i++)
+        put_random (writer, self.fixture.base, i);
+    ecfs_close (writer);
+    self.heard.answer = true;
+    g_autoptr (JsonObject) summary = check (&self, ECFS_FSCK_REPAIR, NULL, NULL);
+    g_assert_cmpint (number (summary, "objects"), ==, 3 * N_FILES);
+    g_assert_cmpint (number (summary, "stripes_unknown"), >, 0);
+    g_assert_cmpint (number (summary, "stripes_gone"), ==, 0);
+    g_assert_cmpint (number (summary, "stripes_rebuilt"), ==, 0);
+    g_assert_cmpuint (self.heard.findings->len, ==, 1);
+    JsonObject *told = g_ptr_array_index (self.heard.findings, 0);
+    g_assert_nonnull (strstr (json_object_get_string_member (told, "text"), "endpoint added was added meanwhile"));
+    g_assert_cmpint (number (told, "unknown"), ==, number (summary, "stripes_unknown"));
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -526,5 +567,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/fsck/what-a-spare-took-is-repaired", test_spare);
     g_test_add_func ("/recode/what-a-spare-took-is-stored", test_spare_of_recode);
     g_test_add_func ("/fsck/what-two-repair-at-once-is-whole", test_repaired_by_two);
+    g_test_add_func ("/fsck/an-endpoint-that-is-added-meanwhile-is-not-given-up", test_endpoint_added_meanwhile);
     return g_test_run ();
 }
