@@ -2,6 +2,7 @@
 #include "archive/fsck_priv.h"
 
 #define DELETIONS_AT_ONCE 1000
+#define ALL_NS            (-G_GINT64_CONSTANT (3600000000000)) /* whatever this process takes for now */
 #define CONFIRMED         1000 /* so many of a batch are asked for once more; the rest was not just being deleted */
 
 static guint stranger_hash (gconstpointer key)
@@ -24,7 +25,7 @@ static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHas
     EcfsCatalog *catalog = batch->archive->catalog;
     int64_t endpoint = batch->archive->endpoints[position].id;
     for (const EcfsDeletion *after = NULL; batch->tick (batch->user); after = &last) {
-        g_autoptr (GArray) some = ecfs_catalog_deletions (catalog, endpoint, 0, after, DELETIONS_AT_ONCE, error);
+        g_autoptr (GArray) some = ecfs_catalog_deletions (catalog, endpoint, ALL_NS, after, DELETIONS_AT_ONCE, error);
         if (some == NULL || some->len == 0)
             return some != NULL;
         for (guint i = 0; i < some->len; i++) {
@@ -39,22 +40,22 @@ static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHas
     return false;
 }
 
-/* Whether it is no stranger after all: it became part of an object, is on its way, or has been deleted meanwhile. */
-static bool is_explained (const EcfsCheckBatch *batch, const EcfsStranger *stranger, bool confirms, bool *ret_explained,
-                          GError **error)
+static bool is_known (const EcfsCheckBatch *batch, const EcfsStranger *stranger, bool *ret_known, GError **error)
+{
+    int64_t endpoint = batch->archive->endpoints[stranger->position].id;
+    const EcfsStripeRow stripe = {.index = stranger->index, .instance = stranger->instance, .endpoint = endpoint};
+    return ecfs_catalog_stripe_known (batch->archive->catalog, &stranger->object, &stripe, ret_known, error);
+}
+
+static bool is_there (const EcfsCheckBatch *batch, const EcfsStranger *stranger)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     uint64_t size;
-    const EcfsArchiveEndpoint *endpoint = &batch->archive->endpoints[stranger->position];
-    const EcfsStripeRow stripe = {.index = stranger->index, .instance = stranger->instance, .endpoint = endpoint->id};
-    if (!ecfs_catalog_stripe_known (batch->archive->catalog, &stranger->object, &stripe, ret_explained, error))
-        return false;
     ecfs_stripe_name (&stranger->object, stranger->index, stranger->instance, name);
-    if (!*ret_explained && confirms)
-        *ret_explained = !ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, NULL);
-    return true;
+    return ecfs_endpoint_size_wait (batch->archive->endpoints[stranger->position].endpoint, name, &size, NULL);
 }
 
+/* A stripe is announced, then an object has it, then it waits for deletion, then it is gone: asked in this order. */
 bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error)
 {
     g_autoptr (GHashTable) left = g_hash_table_new (stranger_hash, stranger_same);
@@ -62,19 +63,21 @@ bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error)
     g_autofree bool *has_some = g_new0 (bool, ecfs_archive_n_endpoints (batch->archive) + 1);
     for (guint i = 0; i < batch->strangers->len; i++) {
         EcfsStranger *stranger = &g_array_index (batch->strangers, EcfsStranger, i);
-        (void) g_hash_table_add (left, stranger);
-        has_some[stranger->position] = true;
+        bool known;
+        if (!batch->tick (batch->user) || !is_known (batch, stranger, &known, error))
+            return false;
+        if (!known)
+            (void) g_hash_table_add (left, stranger);
+        has_some[stranger->position] = has_some[stranger->position] || !known;
     }
     for (size_t i = 0; i < ecfs_archive_n_endpoints (batch->archive); i++)
         if (has_some[i] && !strike_deletions (batch, i, left, error))
             return false;
     for (guint i = 0; i < batch->strangers->len; i++) {
         EcfsStranger *stranger = &g_array_index (batch->strangers, EcfsStranger, i);
-        bool explained = !g_hash_table_contains (left, stranger);
-        if (!batch->tick (batch->user) ||
-            (!explained && !is_explained (batch, stranger, kept->len < CONFIRMED, &explained, error)))
+        if (!batch->tick (batch->user))
             return false;
-        if (!explained)
+        if (g_hash_table_contains (left, stranger) && (kept->len >= CONFIRMED || is_there (batch, stranger)))
             g_array_append_val (kept, *stranger);
     }
     g_array_set_size (batch->strangers, 0);
