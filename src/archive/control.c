@@ -283,10 +283,8 @@ static void serve_line (Client *client, const char *line)
     JsonObject *request = node == NULL ? NULL : json_node_get_object (node);
     if (request != NULL && converse (client, request))
         return;
-    if (request != NULL && handle (client, request, reply, &error))
-        json_object_set_boolean_member (reply, "ok", TRUE);
-    else
-        ecfs_control_put_error (reply, error);
+    (void) (request != NULL && handle (client, request, reply, &error)); /* told by the error */
+    ecfs_control_put_end (reply, error);
     (void) !ecfs_lines_send_object (&client->lines, reply, -1, NULL); /* who hung up does not want it */
 }
 

@@ -213,6 +213,14 @@ void ecfs_control_put_error (JsonObject *reply, const GError *error)
     json_object_set_int_member (reply, "errno", ecfs_errno (error));
 }
 
+void ecfs_control_put_end (JsonObject *reply, const GError *error)
+{
+    if (error == NULL)
+        json_object_set_boolean_member (reply, "ok", TRUE);
+    else
+        ecfs_control_put_error (reply, error);
+}
+
 bool ecfs_control_check (JsonObject *reply, GError **error)
 {
     const char *text = ecfs_control_text (reply, "error");

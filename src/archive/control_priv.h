@@ -73,6 +73,8 @@ int64_t ecfs_control_number (JsonObject *object, const char *member);
 bool ecfs_control_flag (JsonObject *object, const char *member);
 
 void ecfs_control_put_error (JsonObject *reply, const GError *error);
+/** "ok", or the error where there is one. */
+void ecfs_control_put_end (JsonObject *reply, const GError *error);
 /** The error that an answer tells; false when it does. */
 bool ecfs_control_check (JsonObject *reply, GError **error);
 

@@ -121,13 +121,11 @@ static void serve_step (Session *self, const char *name, JsonObject *step)
     size_t i = 0;
     while (i < G_N_ELEMENTS (steps) && g_strcmp0 (steps[i].name, name) != 0)
         i++;
-    bool good = i < G_N_ELEMENTS (steps)
-                    ? steps[i].handle (self, step, reply, &error)
-                    : ecfs_fail (&error, EINVAL, "control socket: unknown step %s", name != NULL ? name : "(none)");
-    if (good)
-        json_object_set_boolean_member (reply, "ok", TRUE);
+    if (i < G_N_ELEMENTS (steps))
+        (void) steps[i].handle (self, step, reply, &error); /* told by the error */
     else
-        ecfs_control_put_error (reply, error);
+        (void) !ecfs_fail (&error, EINVAL, "control socket: unknown step %s", name != NULL ? name : "(none)");
+    ecfs_control_put_end (reply, error);
     answer (self, reply);
 }
 

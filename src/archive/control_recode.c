@@ -58,10 +58,8 @@ void ecfs_control_recode (const EcfsControlPut *client, EcfsLines *lines, JsonOb
     bool asked = (path != NULL && what.code != NULL) ||
                  ecfs_fail (&error, EINVAL, "control socket: \"path\" or \"code\" is missing or wrong");
     JsonObject *reply = json_object_new ();
-    if (asked && ecfs_recode_here (client->archive, &what, &error))
-        json_object_set_boolean_member (reply, "ok", TRUE);
-    else
-        ecfs_control_put_error (reply, error);
+    (void) (asked && ecfs_recode_here (client->archive, &what, &error)); /* told by the error */
+    ecfs_control_put_end (reply, error);
     send_line (&self, reply);
 }
 

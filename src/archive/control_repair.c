@@ -101,10 +101,8 @@ void ecfs_control_repair (const EcfsControlPut *client, EcfsLines *lines, JsonOb
     bool asked = self.objects != NULL || ecfs_fail (&error, EINVAL, "control socket: \"objects\" is missing or wrong");
     if (asked)
         ecfs_repair_here (client->archive, &repairs);
-    if (asked && ecfs_catalog_barrier (ecfs_archive_catalog (client->archive), &error))
-        json_object_set_boolean_member (reply, "ok", TRUE);
-    else
-        ecfs_control_put_error (reply, error);
+    (void) (asked && ecfs_catalog_barrier (ecfs_archive_catalog (client->archive), &error)); /* told by the error */
+    ecfs_control_put_end (reply, error);
     send_line (&self, reply);
 }
 
