@@ -5,13 +5,9 @@
  */
 #include "archive/fsck_priv.h"
 
-#define TICK_US 200000
-
 typedef struct Confirmation {
     EcfsCheckBatch *batch;
-    EcfsMutex lock;
-    EcfsCond answered;
-    unsigned n_pending; /* requests; guarded by lock */
+    EcfsAnswers answers;
 } Confirmation;
 
 typedef struct SizeQuestion {
@@ -22,26 +18,20 @@ typedef struct SizeQuestion {
 typedef struct MarkerQuestion {
     Confirmation *confirmation;
     const EcfsArchiveEndpoint *endpoint; /* NULL: not asked */
-    char *doubt;                         /* why what it said means nothing; NULL: it does; guarded by lock */
+    char *doubt; /* why what it said means nothing; NULL: it does; guarded by the answers' lock */
 } MarkerQuestion;
-
-static void note_answer_locked (Confirmation *self) ECFS_REQUIRES (self->lock)
-{
-    self->n_pending--;
-    ecfs_cond_broadcast (&self->answered);
-}
 
 static void on_size (void *user, uint64_t size, const GError *error)
 {
     SizeQuestion *question = user;
     Confirmation *self = question->confirmation;
-    ecfs_mutex_lock (&self->lock);
+    ecfs_mutex_lock (&self->answers.lock);
     if (error == NULL)
         ecfs_checked_size (question->checked, size);
     else if (error->code != ENOENT)
         ecfs_checked_unknown (question->checked, error->message);
-    note_answer_locked (self);
-    ecfs_mutex_unlock (&self->lock);
+    ecfs_answers_note_locked (&self->answers);
+    ecfs_mutex_unlock (&self->answers.lock);
 }
 
 static char *doubt_of (const MarkerQuestion *question, const EcfsMarker *marker, const GError *error)
@@ -62,33 +52,10 @@ static void on_marker (void *user, const EcfsMarker *marker, const GError *error
 {
     MarkerQuestion *question = user;
     Confirmation *self = question->confirmation;
-    ecfs_mutex_lock (&self->lock);
+    ecfs_mutex_lock (&self->answers.lock);
     question->doubt = doubt_of (question, marker, error);
-    note_answer_locked (self);
-    ecfs_mutex_unlock (&self->lock);
-}
-
-static void expect (Confirmation *self)
-{
-    ecfs_mutex_lock (&self->lock);
-    self->n_pending++;
-    ecfs_mutex_unlock (&self->lock);
-}
-
-/* Endpoints have their own deadlines; who cancels waits for these, too. */
-static bool await (Confirmation *self)
-{
-    bool go_on = true;
-    ecfs_mutex_lock (&self->lock);
-    while (self->n_pending > 0) {
-        if (ecfs_cond_wait_until (&self->answered, &self->lock, ecfs_now_us () + TICK_US))
-            continue;
-        ecfs_mutex_unlock (&self->lock);
-        go_on = self->batch->tick (self->batch->user) && go_on;
-        ecfs_mutex_lock (&self->lock);
-    }
-    ecfs_mutex_unlock (&self->lock);
-    return go_on;
+    ecfs_answers_note_locked (&self->answers);
+    ecfs_mutex_unlock (&self->answers.lock);
 }
 
 /* All at once: an endpoint has them under way as many at a time as it can. */
@@ -96,14 +63,14 @@ static bool ask_for_sizes (Confirmation *self, const GPtrArray *gone)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     g_autofree SizeQuestion *questions = g_new (SizeQuestion, gone->len + 1);
+    ecfs_answers_expect (&self->answers, gone->len);
     for (guint i = 0; i < gone->len; i++) {
         EcfsCheckedStripe *checked = g_ptr_array_index (gone, i);
         questions[i] = (SizeQuestion){.confirmation = self, .checked = checked};
         ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, name);
-        expect (self);
         ecfs_endpoint_size (self->batch->archive->endpoints[checked->position].endpoint, name, on_size, &questions[i]);
     }
-    return await (self);
+    return ecfs_answers_await (&self->answers, self->batch);
 }
 
 /* After the sizes, so that it stands for these answers as well. */
@@ -116,10 +83,10 @@ static bool ask_for_markers (Confirmation *self, const GPtrArray *gone, MarkerQu
             continue;
         question->confirmation = self;
         question->endpoint = &self->batch->archive->endpoints[checked->position];
-        expect (self);
+        ecfs_answers_expect (&self->answers, 1);
         ecfs_endpoint_examine (question->endpoint->endpoint, on_marker, question);
     }
-    return await (self);
+    return ecfs_answers_await (&self->answers, self->batch);
 }
 
 static bool confirm (Confirmation *self, const GPtrArray *gone)
@@ -146,10 +113,8 @@ bool ecfs_check_gone (EcfsCheckBatch *batch)
         if (checked->fault == ECFS_STRIPE_GONE)
             g_ptr_array_add (gone, checked);
     }
-    ecfs_mutex_init (&self.lock);
-    ecfs_cond_init (&self.answered);
+    ecfs_answers_init (&self.answers);
     bool go_on = gone->len == 0 || confirm (&self, gone);
-    ecfs_cond_clear (&self.answered);
-    ecfs_mutex_clear (&self.lock);
+    ecfs_answers_clear (&self.answers);
     return go_on;
 }

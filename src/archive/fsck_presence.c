@@ -2,7 +2,6 @@
 #include "archive/fsck_priv.h"
 
 #define LAST_DIRECTORY 0xfff
-#define TICK_US        200000
 
 typedef struct Listed {
     EcfsUuid object;
@@ -17,15 +16,13 @@ typedef struct Presence Presence;
 /* What one endpoint has of the batch. */
 typedef struct Listing {
     Presence *presence;
-    GArray *found;      /* of Listed; guarded by lock, as all below */
-    unsigned n_pending; /* requests */
-    char *failure;      /* the first; NULL: none */
+    GArray *found; /* of Listed; guarded by the answers' lock, as the next */
+    char *failure; /* the first; NULL: none */
 } Listing;
 
 struct Presence {
     EcfsCheckBatch *batch;
-    EcfsMutex lock;
-    EcfsCond answered;
+    EcfsAnswers answers;
     GHashTable *objects; /* EcfsUuid of those of the batch; immutable while requests are under way */
     EcfsUuid last;       /* the last of them; immutable */
     Listing *listings;   /* n_endpoints */
@@ -61,21 +58,20 @@ static void on_listed (void *user, const EcfsListed *file)
     if (!ecfs_stripe_name_parse (file->name, &one.object, &one.index, &one.instance) ||
         !is_looked_at (self->presence, &one.object))
         return;
-    ecfs_mutex_lock (&self->presence->lock);
+    ecfs_mutex_lock (&self->presence->answers.lock);
     g_array_append_val (self->found, one);
-    ecfs_mutex_unlock (&self->presence->lock);
+    ecfs_mutex_unlock (&self->presence->answers.lock);
 }
 
 static void on_done (void *user, uint64_t value, const GError *error)
 {
     Listing *self = user;
     (void) value;
-    ecfs_mutex_lock (&self->presence->lock);
+    ecfs_mutex_lock (&self->presence->answers.lock);
     if (error != NULL && self->failure == NULL)
         self->failure = g_strdup (error->message);
-    self->n_pending--;
-    ecfs_cond_broadcast (&self->presence->answered);
-    ecfs_mutex_unlock (&self->presence->lock);
+    ecfs_answers_note_locked (&self->presence->answers);
+    ecfs_mutex_unlock (&self->presence->answers.lock);
 }
 
 /* The number of the directory that has an object's stripes; they are in the order of UUIDs. */
@@ -129,33 +125,9 @@ static void ask (Presence *self, size_t position, const GPtrArray *names)
     *listing = (Listing){.presence = self, .found = g_array_new (FALSE, FALSE, sizeof (Listed))};
     if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
         return;
-    listing->n_pending = names->len;
+    ecfs_answers_expect (&self->answers, names->len);
     for (guint i = 0; i < names->len; i++)
         ecfs_endpoint_list (endpoint->endpoint, g_ptr_array_index (names, i), on_listed, on_done, listing);
-}
-
-static bool is_pending_locked (const Presence *self) ECFS_REQUIRES (self->lock)
-{
-    for (size_t i = 0; i < self->n_endpoints; i++)
-        if (self->listings[i].n_pending > 0)
-            return true;
-    return false;
-}
-
-/* Answers come as endpoints have their own deadlines; who cancels waits for these, too. */
-static bool await (Presence *self)
-{
-    bool go_on = true;
-    ecfs_mutex_lock (&self->lock);
-    while (is_pending_locked (self)) {
-        if (ecfs_cond_wait_until (&self->answered, &self->lock, ecfs_now_us () + TICK_US))
-            continue;
-        ecfs_mutex_unlock (&self->lock);
-        go_on = self->batch->tick (self->batch->user) && go_on;
-        ecfs_mutex_lock (&self->lock);
-    }
-    ecfs_mutex_unlock (&self->lock);
-    return go_on;
 }
 
 static Listed *find (const Presence *self, const EcfsCheckedStripe *checked)
@@ -265,8 +237,7 @@ static void presence_clear (Presence *self)
     ecfs_config_free (self->config);
     g_clear_error (&self->unread);
     g_hash_table_unref (self->objects);
-    ecfs_cond_clear (&self->answered);
-    ecfs_mutex_clear (&self->lock);
+    ecfs_answers_clear (&self->answers);
 }
 
 bool ecfs_check_presence (EcfsCheckBatch *batch)
@@ -275,15 +246,14 @@ bool ecfs_check_presence (EcfsCheckBatch *batch)
     g_autoptr (GPtrArray) names = directories (batch);
     if (batch->objects->len > 0)
         self.last = *uuid_at (batch, batch->objects->len - 1);
-    ecfs_mutex_init (&self.lock);
-    ecfs_cond_init (&self.answered);
+    ecfs_answers_init (&self.answers);
     self.objects = g_hash_table_new (ecfs_uuid_hash, ecfs_uuid_same);
     for (guint i = 0; i < batch->objects->len; i++)
         g_hash_table_add (self.objects, (gpointer) uuid_at (batch, i));
     self.listings = g_new0 (Listing, self.n_endpoints);
     for (size_t i = 0; i < self.n_endpoints; i++)
         ask (&self, i, names);
-    bool go_on = await (&self);
+    bool go_on = ecfs_answers_await (&self.answers, batch);
     for (size_t i = 0; i < self.n_endpoints; i++)
         g_array_sort (self.listings[i].found, compare_listed);
     for (guint i = 0; i < batch->stripes->len; i++)

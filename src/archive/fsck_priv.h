@@ -1,7 +1,8 @@
 /*
  * Checking an archive and making it whole: fsck.c goes over the objects and tells, fsck_presence.c lists what endpoints
- * have, fsck_confirm.c asks for what these lack, fsck_packets.c reads it, repair.c has damaged objects repaired in the
- * archive that this process has opened for writing, control_repair.c by the mount that has.
+ * have, fsck_confirm.c asks for what these lack (both wait in fsck_answers.c), fsck_packets.c reads it, repair.c has
+ * damaged objects repaired in the archive that this process has opened for writing, control_repair.c by the mount that
+ * has.
  *
  * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints; so
  * memory does not grow with the archive but for what is damaged. The catalog is asked before the endpoints, and once
@@ -56,6 +57,21 @@ typedef struct EcfsCheckBatch {
     bool (*tick) (void *user);
     void *user;
 } EcfsCheckBatch;
+
+/* Requests of a batch that are under way. Each answer is noted with what it says, under the lock. */
+typedef struct EcfsAnswers {
+    EcfsMutex lock;
+    EcfsCond answered;
+    unsigned n_pending; /* guarded by lock */
+} EcfsAnswers;
+
+void ecfs_answers_init (EcfsAnswers *self);
+void ecfs_answers_clear (EcfsAnswers *self);
+/** Before the requests are made. */
+void ecfs_answers_expect (EcfsAnswers *self, unsigned n);
+void ecfs_answers_note_locked (EcfsAnswers *self) ECFS_REQUIRES (self->lock);
+/** Until all have come: endpoints have their own deadlines, and who cancels waits for these, too. False: cancelled. */
+bool ecfs_answers_await (EcfsAnswers *self, const EcfsCheckBatch *batch);
 
 /** A stripe is there, with so many bytes: as many as it should have? */
 void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size);

@@ -9,6 +9,7 @@
 #include "archive/archive_priv.h"
 #include "archive/commit.h"
 #include "archive/content.h"
+#include "archive/ended.h"
 #include "util/io.h"
 
 #include <fcntl.h>
@@ -29,9 +30,7 @@ typedef struct Recode {
     unsigned n_in_flight;
     uint64_t spooled; /* bytes of what is in flight */
     atomic_bool cancelled;
-    EcfsMutex lock;
-    EcfsCond moved;
-    GQueue ended; /* of Job, guarded by lock */
+    EcfsEnded ended; /* of Job */
 } Recode;
 
 /* A file whose objects are on their way; ends with the last. The caller's thread only. */
@@ -125,10 +124,7 @@ static void on_done (void *user, const EcfsOutcome *outcome)
     job->error = outcome->error == NULL ? NULL : g_error_copy (outcome->error);
     if (job->fd >= 0)
         (void) close (job->fd); /* nothing of it is needed any more */
-    ecfs_mutex_lock (&self->lock);
-    g_queue_push_tail (&self->ended, job);
-    ecfs_cond_broadcast (&self->moved);
-    ecfs_mutex_unlock (&self->lock);
+    ecfs_ended_push (&self->ended, job);
 }
 
 /* Files */
@@ -205,13 +201,7 @@ static void tick (Recode *self)
 /* Takes what has ended, waiting for something at most one tick. */
 static void reap (Recode *self)
 {
-    int64_t deadline_us = ecfs_now_us () + TICK_US;
-    ecfs_mutex_lock (&self->lock);
-    while (g_queue_is_empty (&self->ended) && ecfs_now_us () < deadline_us)
-        (void) ecfs_cond_wait_until (&self->moved, &self->lock, deadline_us);
-    GQueue ended = self->ended;
-    g_queue_init (&self->ended);
-    ecfs_mutex_unlock (&self->lock);
+    GQueue ended = ecfs_ended_take (&self->ended, TICK_US);
     Job *job;
     while ((job = g_queue_pop_head (&ended)) != NULL)
         conclude (self, job);
@@ -303,14 +293,11 @@ bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError 
     Recode self = {.archive = archive,
                    .what = &named,
                    .tally = {.transfer = what->transfer},
-                   .wire_before = ecfs_archive_wire_bytes (archive),
-                   .ended = G_QUEUE_INIT};
+                   .wire_before = ecfs_archive_wire_bytes (archive)};
     atomic_init (&self.cancelled, false);
-    ecfs_mutex_init (&self.lock);
-    ecfs_cond_init (&self.moved);
+    ecfs_ended_init (&self.ended);
     bool good = run (&self, error);
-    ecfs_cond_clear (&self.moved);
-    ecfs_mutex_clear (&self.lock);
+    ecfs_ended_clear (&self.ended);
     return good;
 }
 

@@ -1,4 +1,5 @@
 /* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
+#include "archive/ended.h"
 #include "archive/fsck_priv.h"
 
 #define MAX_IN_FLIGHT 8
@@ -9,9 +10,7 @@ typedef struct Runner {
     const EcfsRepairs *repairs;
     unsigned n_in_flight;
     atomic_bool cancelled;
-    EcfsMutex lock;
-    EcfsCond moved;
-    GQueue ended; /* of Attempt; guarded by lock */
+    EcfsEnded ended; /* of Attempt */
 } Runner;
 
 typedef struct Attempt {
@@ -24,22 +23,13 @@ static void on_done (void *user, const EcfsOutcome *outcome)
     Attempt *attempt = user;
     Runner *self = attempt->runner;
     attempt->task->error = outcome->error == NULL ? NULL : g_error_copy (outcome->error);
-    ecfs_mutex_lock (&self->lock);
-    g_queue_push_tail (&self->ended, attempt);
-    ecfs_cond_broadcast (&self->moved);
-    ecfs_mutex_unlock (&self->lock);
+    ecfs_ended_push (&self->ended, attempt);
 }
 
 /* Takes what has ended, waiting for something at most one tick. */
 static void reap (Runner *self)
 {
-    int64_t deadline_us = ecfs_now_us () + TICK_US;
-    ecfs_mutex_lock (&self->lock);
-    while (g_queue_is_empty (&self->ended) && ecfs_now_us () < deadline_us)
-        (void) ecfs_cond_wait_until (&self->moved, &self->lock, deadline_us);
-    GQueue ended = self->ended;
-    g_queue_init (&self->ended);
-    ecfs_mutex_unlock (&self->lock);
+    GQueue ended = ecfs_ended_take (&self->ended, TICK_US);
     Attempt *attempt;
     while ((attempt = g_queue_pop_head (&ended)) != NULL) {
         self->n_in_flight--;
@@ -94,11 +84,9 @@ static void run (Runner *self)
 
 void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs)
 {
-    Runner self = {.archive = archive, .repairs = repairs, .ended = G_QUEUE_INIT};
+    Runner self = {.archive = archive, .repairs = repairs};
     atomic_init (&self.cancelled, false);
-    ecfs_mutex_init (&self.lock);
-    ecfs_cond_init (&self.moved);
+    ecfs_ended_init (&self.ended);
     run (&self);
-    ecfs_cond_clear (&self.moved);
-    ecfs_mutex_clear (&self.lock);
+    ecfs_ended_clear (&self.ended);
 }
