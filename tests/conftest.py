@@ -70,6 +70,14 @@ class Place:
         archive.init()
         return archive
 
+    def fetched(self, archive, path):
+        """What ecfs get makes of a directory of the archive."""
+        target = self.path / "fetched"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        archive.get(path, target)
+        return lab.describe_tree(target / path.rpartition("/")[2])
+
     def disk(self, path, size_bytes):
         disk = lab.Disk(path, size_bytes)
         self.disks.append(disk)

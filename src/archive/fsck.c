@@ -284,18 +284,29 @@ static EcfsDamage *judge (const EcfsObjectRow *object, const EcfsCodec *codec, c
     return damage;
 }
 
+/* An object that the catalog says nonsense about is told, and left as it is. */
+static const EcfsCodec *codec_of (Fsck *self, const EcfsObjectRow *object)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, &error);
+    uint64_t ino;
+    if (codec != NULL)
+        return codec;
+    g_autofree char *text = g_strdup_printf ("object %" G_GINT64_FORMAT ": %s", object->id, error->message);
+    tell_problem (self, ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL) ? ino : 0, text);
+    return NULL;
+}
+
 static bool judge_batch (Fsck *self, const EcfsCheckBatch *batch, GError **error)
 {
     const EcfsCheckedStripe *checked = (const EcfsCheckedStripe *) (void *) batch->stripes->data;
     for (guint i = 0; i < batch->objects->len; i++) {
         const EcfsObjectRow *object = g_ptr_array_index (batch->objects, i);
-        const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
-        if (codec == NULL)
-            return false;
+        const EcfsCodec *codec = codec_of (self, object);
         for (guint j = 0; j < object->stripes->len; j++)
             self->endpoints[MIN (checked[j].position, self->n_endpoints)].n_stripes++;
         self->sums.n_stripes += object->stripes->len;
-        EcfsDamage *damage = judge (object, codec, checked);
+        EcfsDamage *damage = codec == NULL ? NULL : judge (object, codec, checked);
         checked += object->stripes->len;
         if (damage != NULL && !keep_current (self, damage, error)) {
             damage_free (damage);

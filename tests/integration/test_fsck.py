@@ -62,14 +62,6 @@ def tree(place, n_files=24, largest=700 * KIB):
     return top
 
 
-def fetched(archive, place):
-    target = place.path / "fetched"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    archive.get("/tree", target)
-    return lab.describe_tree(target / "tree")
-
-
 def everything(archive):
     """Digests of the archive directory and of all endpoints, without what SQLite keeps beside a database for readers."""
     roots = [archive.path, *(endpoint.root for endpoint in archive.endpoints)]
@@ -127,7 +119,7 @@ def test_any_tolerance_endpoints_come_back(place, code):
         others = chosen.sample([endpoint for endpoint in archive.endpoints if endpoint not in lost], tolerance)
         for endpoint in others:
             endpoint.kill()
-        assert fetched(archive, place) == expected
+        assert place.fetched(archive, "/tree") == expected
         for endpoint in others:
             endpoint.start()
 
@@ -150,7 +142,7 @@ def test_over_sftp_beside_a_mount(place):
     mount.umount()
     for name in ["amber", "fjord"]:
         archive[name].kill()
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 def test_a_clean_archive_is_not_written_to(place, archive):
@@ -188,7 +180,7 @@ def test_damage_is_found_by_reading(place, archive):
     assert fsck(archive, "--deep", "-y")[0] == REPAIRED
     assert fsck(archive, "--deep")[0] == CLEAN
     assert_no_leak(place, archive)
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
@@ -201,7 +193,7 @@ def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
     status, findings, summary = facts(archive, "--deep", "-y")
     assert status == REPAIRED and summary["stripes_rebuilt"] == 6 and findings[0]["guarantee"] == -1
     assert fsck(archive, "--deep")[0] == CLEAN
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
@@ -213,7 +205,7 @@ def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
     status, findings, summary = facts(archive, "-y", "/tree/large")
     assert status == REPAIRED and summary["objects"] == 1 and summary["stripes_damaged"] == 2
     assert fsck(archive, "--deep")[0] == CLEAN
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 def test_only_what_is_named_is_repaired(place, archive):
@@ -261,7 +253,7 @@ def test_what_a_failed_endpoint_had_goes_elsewhere(place):
     assert fsck(archive, "--deep")[0] == CLEAN
     for name in ["grove", "amber"]:
         archive[name].kill()
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 def test_a_mount_reads_what_was_repaired_instead_of_what_was_lost(place):
@@ -334,7 +326,7 @@ def test_killed_it_leaves_nothing_behind(place, archive):
     assert fsck(archive, "-y")[0] in [REPAIRED, CLEAN]
     assert fsck(archive, "--deep")[0] == CLEAN
     assert_no_leak(place, archive)
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 def test_a_catalog_that_cannot_be_is_told(place, archive):
@@ -476,7 +468,21 @@ def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
     assert fsck(archive, "--deep")[0] == CLEAN
     for name in ["amber", "fjord"]:
         archive[name].kill()
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
+
+
+def test_nonsense_about_one_object_is_told_and_the_others_are_repaired(place, archive):
+    archive.put_in_full(tree(place), "/")
+    lose(archive["cedar"])
+    rows(archive, "UPDATE objects SET code = 'rs:99+99' WHERE id = "
+                  "(SELECT x.object FROM extents x JOIN entries n ON n.ino = x.ino WHERE n.name = CAST ('file4' AS BLOB))")
+    status, findings, summary = facts(archive, "-y", "--deep")
+    told = [finding for finding in findings if finding["about"] == "catalog"]
+    assert status == LEFT + REPAIRED and [finding["path"] for finding in told] == ["/tree/file4"]
+    assert "99" in told[0]["text"]
+    assert summary["objects_repaired"] > 0 and summary["objects_left"] == 0
+    status, findings, summary = facts(archive)
+    assert status == LEFT and [finding["about"] for finding in findings] == ["catalog"]
 
 
 def test_nothing_is_repaired_by_a_catalog_that_is_damaged(place, archive):
@@ -525,4 +531,4 @@ def test_what_an_object_has_is_not_deleted(place, archive):
     mount.umount()
     assert {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)} == before
     assert fsck(archive, "--deep")[0] == CLEAN
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)

@@ -3,7 +3,6 @@ import contextlib
 import itertools
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -51,14 +50,6 @@ def tree(place):
     return top
 
 
-def fetched(archive, place):
-    target = place.path / "fetched"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    archive.get("/tree", target)
-    return lab.describe_tree(target / "tree")
-
-
 def stripes_of(archive):
     """Stripe files at all endpoints: what would show that one was touched."""
     found = {}
@@ -103,7 +94,7 @@ def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
     for gone in itertools.islice(itertools.combinations(archive.endpoints, 3), 0, None, 9):
         for endpoint in gone:
             endpoint.kill()
-        assert fetched(archive, place) == expected
+        assert place.fetched(archive, "/tree") == expected
         for endpoint in gone:
             endpoint.start()
     # And back: nothing is read or written for it.
@@ -112,7 +103,7 @@ def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
     recode(archive, "/tree", "rs:4+1")
     assert set(stripes_of(archive)) <= set(after)
     assert_no_leak(place, archive, FILES)
-    assert fetched(archive, place) == expected
+    assert place.fetched(archive, "/tree") == expected
 
 
 def test_files_go_through_every_kind_of_code(place, archive):
@@ -127,7 +118,7 @@ def test_files_go_through_every_kind_of_code(place, archive):
         assert sum(added.values()) == about(foretold["written_bytes"])
         assert sum(endpoint["freed_bytes"] for endpoint in foretold["endpoints"]) == foretold["freed_bytes"]
         assert archive.json("info", "/tree/below/large")["code"] == code
-        assert fetched(archive, place) == expected
+        assert place.fetched(archive, "/tree") == expected
         again = cost(archive, "/tree", code)
         assert again["files_recoded"] == again["objects"] == again["written_bytes"] == 0
     assert_no_leak(place, archive, FILES)
@@ -164,7 +155,7 @@ def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
     after = archive.json("info", "/tree/below/large")
     assert after["code"] == "rs:4+2" and after["digest"] == before["digest"]
     archive["e08"].start()
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
     recode(archive, "/tree", "ldpc:5+4")
     assert archive.json("info", "/tree/below/large")["code"] == "ldpc:5+4"
     assert_no_leak(place, archive, FILES)
@@ -197,7 +188,7 @@ def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
     recode(archive, "/tree/odd", "rs:4+1")  # which takes no room
     archive.configure("archive", staging_reserve="1M")
     recode(archive, "/tree/odd", "ldpc:4+4")
-    assert fetched(archive, place) == lab.describe_tree(top)
+    assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
 @pytest.mark.parametrize("path, code, reason", [
@@ -235,10 +226,10 @@ def test_killed_at_any_moment_and_repeated(place, archive):
             running.send_signal(signal.SIGKILL)
             running.wait()
         if attempt % 4 == 3:
-            assert fetched(archive, place) == expected
+            assert place.fetched(archive, "/tree") == expected
     recode(archive, "/tree", "ldpc:4+4")
     assert {archive.json("info", path)["code"] for path in files if path != "/tree/small"} == {"ldpc:4+4"}
-    assert fetched(archive, place) == expected
+    assert place.fetched(archive, "/tree") == expected
     assert_no_leak(place, archive, files)
 
 
