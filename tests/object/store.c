@@ -94,6 +94,18 @@ static uint8_t *random_bytes (size_t size)
     return bytes;
 }
 
+uint64_t store_bytes_read (const Store *self)
+{
+    uint64_t total = 0;
+    for (unsigned i = 0; i < self->n_endpoints; i++) {
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (self->endpoints[i], &health);
+        total += health.read_bytes;
+        ecfs_endpoint_health_clear (&health);
+    }
+    return total;
+}
+
 void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_bytes)
 {
     *self = (Object){.store = store, .size = size, .content = random_bytes (size)};

@@ -39,6 +39,8 @@ typedef struct Object {
 /** Starts everything; @scheme is "file" or "faulty". Aborts the test program when a test takes too long. */
 void store_init (Store *self, const char *scheme, const char *code, unsigned n_spares, uint64_t memory_bytes);
 void store_clear (Store *self);
+/** Bytes that were read of stripes at all endpoints so far. */
+uint64_t store_bytes_read (const Store *self);
 
 /** @size random bytes, to be written in segments of @segment_bytes to endpoints 0 to n-1; spares replace. */
 void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_bytes);

@@ -54,18 +54,6 @@ static uint64_t random_below (uint64_t n)
     return ((uint64_t) (guint32) g_test_rand_int () << 32 | (guint32) g_test_rand_int ()) % n;
 }
 
-static uint64_t bytes_read (const Fixture *self)
-{
-    uint64_t total = 0;
-    for (unsigned i = 0; i < self->store.n_endpoints; i++) {
-        EcfsEndpointHealth health;
-        ecfs_endpoint_health (self->store.endpoints[i], &health);
-        total += health.read_bytes;
-        ecfs_endpoint_health_clear (&health);
-    }
-    return total;
-}
-
 static void test_random (gconstpointer code)
 {
     Fixture self;
@@ -86,10 +74,10 @@ static void test_sequential (gconstpointer step)
 {
     Fixture self;
     begin (&self, "file", "rs:4+2", 20 * MIB + 1, 1 * MIB);
-    uint64_t before = bytes_read (&self);
+    uint64_t before = store_bytes_read (&self.store);
     for (uint64_t at = 0; at < self.object.size; at += GPOINTER_TO_SIZE (step))
         g_assert_cmpint (read_at (&self, at, MIN (GPOINTER_TO_SIZE (step), self.object.size - at)), ==, 0);
-    g_assert_cmpuint (bytes_read (&self) - before, <, self.object.size * 7 / 4);
+    g_assert_cmpuint (store_bytes_read (&self.store) - before, <, self.object.size * 7 / 4);
     end (&self);
 }
 
@@ -105,9 +93,9 @@ static void test_random_is_cheap (void)
         reopen (&self);
         uint64_t offset = random_below (self.object.size - 64 * KIB);
         uint64_t n_packets = (offset + 64 * KIB - 1) / packet - offset / packet + 1;
-        uint64_t before = bytes_read (&self);
+        uint64_t before = store_bytes_read (&self.store);
         g_assert_cmpint (read_at (&self, offset, 64 * KIB), ==, 0);
-        g_assert_cmpuint (bytes_read (&self) - before, <=, 6 * 3 * block * n_packets);
+        g_assert_cmpuint (store_bytes_read (&self.store) - before, <=, 6 * 3 * block * n_packets);
     }
     end (&self);
 }
@@ -117,13 +105,14 @@ static void test_random_in_parts_is_cheap (void)
 {
     Fixture self;
     begin (&self, "file", "rs:4+2", 32 * MIB, 2 * MIB);
-    uint64_t before = bytes_read (&self);
+    uint64_t before = store_bytes_read (&self.store);
     for (unsigned i = 0; i < 30; i++) {
         uint64_t offset = (i * 7 % 30 + 1) * MIB;
         g_assert_cmpint (read_at (&self, offset, 32 * KIB), ==, 0);
         g_assert_cmpint (read_at (&self, offset + 32 * KIB, 32 * KIB), ==, 0);
     }
-    g_assert_cmpuint (bytes_read (&self) - before, <=, UINT64_C (30) * 2 * 6 * (ECFS_BLOCK_BYTES + ECFS_TAG_BYTES));
+    g_assert_cmpuint (store_bytes_read (&self.store) - before, <=,
+                      UINT64_C (30) * 2 * 6 * (ECFS_BLOCK_BYTES + ECFS_TAG_BYTES));
     end (&self);
 }
 
@@ -225,9 +214,10 @@ static uint64_t blocks_for_lost_part (const char *code)
     const EcfsLayout *layout = &self.object.layout;
     for (unsigned i = 0; i < 20; i++) {
         reopen (&self);
-        uint64_t before = bytes_read (&self);
+        uint64_t before = store_bytes_read (&self.store);
         g_assert_cmpint (read_at (&self, 2 * (uint64_t) layout->segment_bytes / 8 + 10, 10000), ==, 0);
-        least = MIN (least, (bytes_read (&self) - before + ECFS_TAG_BYTES) / (layout->block_bytes + ECFS_TAG_BYTES));
+        least = MIN (least, (store_bytes_read (&self.store) - before + ECFS_TAG_BYTES) /
+                                (layout->block_bytes + ECFS_TAG_BYTES));
     }
     end (&self);
     return least;

@@ -61,18 +61,6 @@ static void lose (Fixture *self, unsigned index)
     self->n_lost++;
 }
 
-static uint64_t bytes_read (const Fixture *self)
-{
-    uint64_t total = 0;
-    for (unsigned i = 0; i < self->store.n_endpoints; i++) {
-        EcfsEndpointHealth health;
-        ecfs_endpoint_health (self->store.endpoints[i], &health);
-        total += health.read_bytes;
-        ecfs_endpoint_health_clear (&health);
-    }
-    return total;
-}
-
 /* Has the stripes @wanted stored at spares, from what is there but for those lost; 0 or the errno. */
 static int repair (Fixture *self, const bool *wanted, EcfsWriterTarget *targets, EcfsWriterResult *ret_result)
 {
@@ -155,9 +143,9 @@ static void count_for_one (const char *code, uint64_t *ret_least, uint64_t *ret_
         EcfsWriterResult result;
         EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
         lose (&self, i);
-        uint64_t before = bytes_read (&self);
+        uint64_t before = store_bytes_read (&self.store);
         g_assert_cmpint (repair (&self, self.lost, targets, &result), ==, 0);
-        uint64_t read = bytes_read (&self) - before;
+        uint64_t read = store_bytes_read (&self.store) - before;
         g_string_free (result.failures, TRUE);
         g_assert_cmpuint (read, ==, self.read_bytes);
         g_assert_cmpuint (read % one, ==, 0);
