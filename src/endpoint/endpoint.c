@@ -261,13 +261,14 @@ void ecfs_endpoint_health_clear (EcfsEndpointHealth *health)
     g_clear_pointer (&health->reason, g_free);
 }
 
-int64_t ecfs_endpoint_forecast_us (EcfsEndpoint *self, uint64_t bytes)
+EcfsForecast ecfs_endpoint_forecast (EcfsEndpoint *self, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
     double rate = self->read_meter.rate > 0 ? self->read_meter.rate : UNKNOWN_RATE;
-    int64_t forecast_us = self->rtt_us + (int64_t) (1e6 * (double) (self->queued_bytes + bytes) / rate);
+    EcfsForecast forecast = {.us = self->rtt_us + (int64_t) (1e6 * (double) (self->queued_bytes + bytes) / rate)};
+    forecast.late_us = forecast.us + self->silences[ECFS_OWES_ANSWER].usual_us;
     ecfs_mutex_unlock (&self->lock);
-    return forecast_us;
+    return forecast;
 }
 
 EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,

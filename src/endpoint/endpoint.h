@@ -136,8 +136,14 @@ void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
  */
 bool ecfs_endpoint_has_room (EcfsEndpoint *self, uint64_t bytes);
 
-/** How long it would take until @bytes that were asked for now are here, behind what is queued. Thread-safe. */
-int64_t ecfs_endpoint_forecast_us (EcfsEndpoint *self, uint64_t bytes);
+/* How long something would take. */
+typedef struct EcfsForecast {
+    int64_t us;      /* as expected */
+    int64_t late_us; /* what nearly all (p95) are shorter than; at least us */
+} EcfsForecast;
+
+/** Until @bytes that were asked for now are here, behind what is queued. Thread-safe. */
+EcfsForecast ecfs_endpoint_forecast (EcfsEndpoint *self, uint64_t bytes);
 
 /* A range of a stored file and where its bytes go. Memory is lent until done. */
 typedef struct EcfsRange {

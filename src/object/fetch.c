@@ -300,7 +300,7 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
                        .resting = slot->retry_us > ecfs_now_us (),
                        .down = health->down || slot->attempts > 0,
                        .avoided = silent,
-                       .forecast_us = endpoint == NULL ? 0 : ecfs_endpoint_forecast_us (endpoint, self->slot_bytes)};
+                       .forecast_us = endpoint == NULL ? 0 : ecfs_endpoint_forecast (endpoint, self->slot_bytes).us};
     }
     switch (ecfs_schedule (reader->params.codec, self->wanted, lanes, ask)) {
     case ECFS_SCHEDULE_READY:
