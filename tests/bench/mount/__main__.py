@@ -15,6 +15,8 @@ compare processor time instead.
 --dead reads with servers dead, and ends with the rates that are left as ratios, beside what is published of chunks
 that are missing: --size 512 --systems sftp-mount,sftp-put --code ldpc:8+6,rs:8+6 --dead 0..3.
 
+--scenario instead reads with endpoints in trouble (trouble.py): --scenario stalled,throttled --code rs:8+3 --rate 10.
+
 Needs root, a build in ./build or ECFS_BUILD, sshd, rsync, iproute2, util-linux; sshfs and libfuse3-dev for the rows of
 these. The full measurement: --rate 0,5,10,25 --size 1024.
 """
@@ -34,6 +36,7 @@ import lab  # noqa: E402
 import links  # noqa: E402
 import systems  # noqa: E402
 import tables  # noqa: E402
+import trouble  # noqa: E402
 from run import KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
@@ -80,12 +83,16 @@ def parse_options():
                         help="of each server's link in each direction; default 0, no limit")
     parser.add_argument("--dead", type=dead_counts, default=[], metavar="N,...",
                         help="also read the large file with so many servers of each archive dead; also N..N")
+    parser.add_argument("--scenario", dest="scenarios", type=comma_list(str, trouble.SCENARIOS), default=[],
+                        metavar="SCENARIO,...", help=f"of {', '.join(trouble.SCENARIOS)}; needs --rate")
     parser.add_argument("--no-verify", dest="verify", action="store_false",
                         help="do not compare what was stored with what was meant")
     parser.add_argument("--json", action="store_true", help="print every sample as an object on a line, no tables")
     options = parser.parse_args()
     if options.dead and any(options.dead[-1] > n - k for k, n in map(systems.split_code, options.codes)):
         parser.error(f"not every code survives {options.dead[-1]} dead servers")
+    if options.scenarios and not all(options.rates):
+        parser.error("--scenario needs a --rate above 0")
     return options
 
 
@@ -122,12 +129,17 @@ def main():
     links.enter_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("tests/bench/mount: terminated"))  # servers and mounts too
     base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir=MEMORY))
-    run = Run(options, base, print_object if options.json else None)
+    n_failed = 0
     try:
-        run.measure(lambda rate_mb, samples: options.json or tables.show(options, rate_mb, samples))
+        if options.scenarios:
+            trouble.run(options, base)
+        else:
+            run = Run(options, base, print_object if options.json else None)
+            run.measure(lambda rate_mb, samples: options.json or tables.show(options, rate_mb, samples))
+            n_failed = run.n_failed
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    sys.exit(1 if run.n_failed else 0)
+    sys.exit(1 if n_failed else 0)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ def enter_namespace():
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
+def tell_tc(lines):
+    subprocess.run(["tc", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True)
+
+
 class Links:
     """While entered, each port has a link of rate_mb megabytes per second in each direction; rate_mb 0: no limit."""
 
@@ -24,14 +28,24 @@ class Links:
         if self.rate_mb == 0:
             return
         lines = ["qdisc add dev lo root handle 1: htb"]  # what no filter names goes through at once
-        ends = [(port, end) for port in self.ports for end in ("sport", "dport")]
-        for number, (port, end) in enumerate(ends, 1):
-            # A packet of loopback has up to 64 KiB, and a burst must hold one.
-            lines += [f"class add dev lo parent 1: classid 1:{number:x} htb rate {self.rate_mb * 8000:.0f}kbit "
-                      "burst 128kb cburst 128kb quantum 65536",
+        for number, (port, end) in self._numbered():
+            lines += [self._class("add", number, self.rate_mb),
                       f"filter add dev lo parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff "
                       f"match ip {end} {port} 0xffff flowid 1:{number:x}"]
-        subprocess.run(["tc", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True)
+        tell_tc(lines)
+
+    def _numbered(self):
+        return enumerate([(port, end) for port in self.ports for end in ("sport", "dport")], 1)
+
+    @staticmethod
+    def _class(verb, number, rate_mb):
+        # A packet of loopback has up to 64 KiB, and a burst must hold one.
+        return (f"class {verb} dev lo parent 1: classid 1:{number:x} htb rate {rate_mb * 8000:.0f}kbit "
+                "burst 128kb cburst 128kb quantum 65536")
+
+    def hold(self, ports, rate_mb):
+        """Gives some of the ports another rate, above 0; while entered and not without limit."""
+        tell_tc([self._class("change", number, rate_mb) for number, (port, _) in self._numbered() if port in ports])
 
     def __exit__(self, *_):
         if self.rate_mb > 0:

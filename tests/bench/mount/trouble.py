@@ -1,0 +1,146 @@
+"""Slow links as erasures: reading a file while endpoints are in trouble, beside the same read without any.
+
+In each round one archive of --code (its last given) is read in turn with all endpoints healthy; with `tolerance`
+endpoints removed beforehand; and with as many in trouble from the middle of the read on:
+
+    stalled    their sshd processes are stopped (SIGSTOP)
+    throttled  their links are held to a hundredth
+
+Printed are medians, and what they are in relation to "healthy" and to "removed".
+"""
+import contextlib
+import os
+import time
+
+import lab
+import links
+import measure
+import systems
+import tables
+
+SCENARIOS = ["stalled", "throttled"]
+TAKEN = 1 << 20
+
+
+class Reading:
+    """Reads a file once from its beginning; in_the_middle is called when half of it was read."""
+
+    def __init__(self, path, in_the_middle=None):
+        self.seconds, self.first, self.longest, buffer = 0.0, None, 0.0, bytearray(TAKEN)
+        size, done = os.path.getsize(path), 0
+        begin = last = time.monotonic()
+        with open(path, "rb", buffering=0) as file:
+            while n_read := file.readinto(buffer):
+                now = time.monotonic()
+                self.first = self.first or now - begin
+                self.longest, last, done = max(self.longest, now - last), now, done + n_read
+                if in_the_middle and done >= size // 2:
+                    in_the_middle()
+                    in_the_middle = None
+        self.seconds = time.monotonic() - begin
+        assert done == size
+
+
+class Trouble:
+    """An archive over sshd processes behind links, mounted, with one file."""
+
+    def __init__(self, options, base, rate_mb):
+        self.base, self.rate_mb, self.code, self.options = base, rate_mb, options.codes[-1], options
+        k, n = systems.split_code(self.code)
+        keys = lab.Keys(base / "keys")
+        self.servers = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(n)]
+        self.bad = self.servers[k:]  # as many as the tolerance of rs
+        self.links = None
+
+    @contextlib.contextmanager
+    def serving(self):
+        with contextlib.ExitStack() as stack:
+            for server in self.servers:
+                server.start()
+                stack.callback(server.kill)
+            places = [systems.Place(server, self.options.transport) for server in self.servers]
+            self.archive = lab.Archive(self.base / "archive", places, self.code)
+            self.archive.init()
+            self.mount = lab.Mount(self.archive, self.base / "files")
+            self.mount.start()
+            stack.callback(self.mount.kill)
+            self.fill()
+            self.links = links.Links([server.port for server in self.servers], self.rate_mb)
+            stack.enter_context(self.links)
+            yield self
+
+    def fill(self):
+        self.file = self.mount.path / "large"
+        with open(self.file, "wb") as file:
+            for _ in range(self.options.size):
+                file.write(os.urandom(1 << 20))
+        lab.ecfs("wait", self.archive.path, timeout=600)
+
+    def await_states(self, n_down):
+        def down():
+            found = self.archive.json("status")["endpoints"]
+            return sum(endpoint["state"] == "down" or not endpoint["connected"] for endpoint in found)
+        lab.until(lambda: down() == n_down, 120, f"{n_down} endpoints are down", pause=0.2)
+
+    def read(self, in_the_middle=None):
+        lab.drop_caches()
+        return Reading(self.file, in_the_middle)
+
+    def healthy(self):
+        return self.read()
+
+    def removed(self):
+        for server in self.bad:
+            server.kill()
+        try:
+            self.await_states(len(self.bad))
+            return self.read()
+        finally:
+            for server in self.bad:
+                server.start()
+            self.await_states(0)
+
+    def stalled(self):
+        pids = [pid for server in self.bad for pid in [server.process.pid, *lab.descendants(server.process.pid)]]
+        try:
+            return self.read(lambda: lab.signal_all(pids, lab.signal.SIGSTOP))
+        finally:
+            for server in self.bad:
+                server.resume()
+                server.restart()
+            self.await_states(0)
+
+    def throttled(self):
+        ports = [server.port for server in self.bad]
+        try:
+            return self.read(lambda: self.links.hold(ports, self.rate_mb / 100))
+        finally:
+            self.links.hold(ports, self.rate_mb)
+            for server in self.bad:
+                server.restart()
+            self.await_states(0)
+
+
+def print_medians(options, rate_mb, found):
+    print(f"{options.size} MiB, {options.codes[-1]}, medians of {options.rounds} rounds, "
+          f"each server's link held to {rate_mb:g} MB/s\n")
+    rows = [["cold read", "s", "MB/s", "/healthy", "/removed", "longest wait s", "first byte s"]]
+    medians = {name: measure.median(each.seconds for each in readings) for name, readings in found.items()}
+    for name, readings in found.items():
+        rows.append([name, f"{medians[name]:.2f}", f"{options.size * 1.048576 / medians[name]:.0f}",
+                     tables.ratio(medians[name], medians.get("healthy")),
+                     tables.ratio(medians[name], medians.get("removed")),
+                     f"{measure.median(each.longest for each in readings):.2f}",
+                     f"{measure.median(each.first for each in readings):.3f}"])
+    tables.print_rows(rows)
+
+
+def run(options, base):
+    """Measures and prints."""
+    for number, rate_mb in enumerate(options.rates):
+        found = {}
+        with Trouble(options, base / f"trouble{number}", rate_mb).serving() as trouble:
+            for _ in range(options.rounds):
+                for name in ["healthy", "removed", *options.scenarios]:
+                    found.setdefault(name, []).append(getattr(trouble, name)())
+        print_medians(options, rate_mb, found)
