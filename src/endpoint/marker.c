@@ -45,7 +45,7 @@ static bool parse (const char *text, size_t size, EcfsMarker *ret_marker, GError
         return ecfs_fail (error, EPROTO, "%s: not a marker of ecfs: %s", ECFS_MARKER_NAME,
                           syntax != NULL ? syntax->message : "not text");
 
-    uint64_t format, epoch, sequence;
+    uint64_t format = 0, epoch = 0, sequence = 0;
     if (!get_uint (file, "format", UINT32_MAX, &format, error))
         return false;
     if (format != FORMAT)

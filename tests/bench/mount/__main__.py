@@ -12,6 +12,9 @@ only an eighth of the large file; seconds in the tables are for all of it. "wire
 each byte of the file; "others" is what other programs took of this machine's processors meanwhile: where that is much,
 compare processor time instead.
 
+--rtt puts servers so many milliseconds away, there and back, each behind a proxy that also holds it to the rate, and
+ends with the rates as ratios: --systems sshfs,sftp,sftp-mount --code rs:4+2 --rate 10,25 --rtt 1,10,100,200.
+
 --dead reads with servers dead, and ends with the rates that are left as ratios, beside what is published of chunks
 that are missing: --size 512 --systems sftp-mount,sftp-put --code ldpc:8+6,rs:8+6 --dead 0..3.
 
@@ -37,7 +40,7 @@ import links  # noqa: E402
 import systems  # noqa: E402
 import tables  # noqa: E402
 import trouble  # noqa: E402
-from run import KINDS, Run  # noqa: E402
+from run import DEFAULT_KINDS, KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
 COPIES = 5  # of the large file that are there at once: source, staging, stripes, what was fetched
@@ -75,12 +78,16 @@ def parse_options():
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default 3")
     parser.add_argument("--code", dest="codes", type=comma_list(code), default=["rs:4+2", "rs:8+3"],
                         metavar="CODE,...", help="default rs:4+2,rs:8+3")
-    parser.add_argument("--systems", type=comma_list(str, KINDS), default=list(KINDS), metavar="SYSTEM,...",
-                        help=f"default {','.join(KINDS)}")
+    parser.add_argument("--systems", type=comma_list(str, KINDS), default=DEFAULT_KINDS, metavar="SYSTEM,...",
+                        help=f"of {','.join(KINDS)}; default all but sftp")
+    parser.add_argument("--works", type=comma_list(str, systems.System.works), default=[], metavar="WORK,...",
+                        help=f"of {','.join(systems.System.works)}; default all, and only these are verified")
     parser.add_argument("--transport", choices=["auto", "openssh", "libssh2"], default="auto",
                         help="of ecfs over sftp; auto, the default, is openssh here")
     parser.add_argument("--rate", dest="rates", type=comma_list(float), default=[0.0], metavar="MB/S,...",
                         help="of each server's link in each direction; default 0, no limit")
+    parser.add_argument("--rtt", dest="rtts", type=comma_list(int), default=[0], metavar="MS,...",
+                        help="round trip to each server; default 0, that of loopback")
     parser.add_argument("--dead", type=dead_counts, default=[], metavar="N,...",
                         help="also read the large file with so many servers of each archive dead; also N..N")
     parser.add_argument("--scenario", dest="scenarios", type=comma_list(str, trouble.SCENARIOS), default=[],
@@ -89,6 +96,7 @@ def parse_options():
                         help="do not compare what was stored with what was meant")
     parser.add_argument("--json", action="store_true", help="print every sample as an object on a line, no tables")
     options = parser.parse_args()
+    options.lines = [links.Line(rate_mb, rtt_ms) for rate_mb in options.rates for rtt_ms in options.rtts]
     if options.dead and any(options.dead[-1] > n - k for k, n in map(systems.split_code, options.codes)):
         parser.error(f"not every code survives {options.dead[-1]} dead servers")
     if options.scenarios and not all(options.rates):
@@ -108,7 +116,7 @@ def check_machine(options):
         raise systems.Missing("there is no sshd; apt install openssh-server")
     systems.need_program("unshare", "util-linux")
     systems.need_program("ip", "iproute2")
-    if any(options.rates):
+    if any(line.rate_mb and not line.rtt_ms for line in options.lines):
         systems.need_program("tc", "iproute2")
     free_mib = shutil.disk_usage(MEMORY).free >> 20
     if free_mib < COPIES * options.size:
@@ -135,7 +143,9 @@ def main():
             trouble.run(options, base)
         else:
             run = Run(options, base, print_object if options.json else None)
-            run.measure(lambda rate_mb, samples: options.json or tables.show(options, rate_mb, samples))
+            run.measure(lambda line, samples: options.json or tables.show(options, line, samples))
+            if len(options.rtts) > 1 and not options.json:
+                tables.show_distances(options, run.samples)
             n_failed = run.n_failed
     finally:
         shutil.rmtree(base, ignore_errors=True)

@@ -1,7 +1,12 @@
-"""Links of a chosen speed on loopback: a network namespace of our own, and in it tc's HTB on the servers' ports."""
+"""Links of a chosen speed and length on loopback: a network namespace of our own, in it tc's HTB on the servers' ports,
+or, where there is a round trip, lab-proxy in front of each server."""
+import contextlib
 import os
 import subprocess
 import sys
+from typing import NamedTuple
+
+import lab
 
 MARK = "ECFS_BENCH_NAMESPACE"
 
@@ -16,6 +21,54 @@ def enter_namespace():
 
 def tell_tc(lines):
     subprocess.run(["tc", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True)
+
+
+class Line(NamedTuple):
+    """What servers are reached through: MB/s in each direction, 0: no limit; milliseconds there and back."""
+    rate_mb: float
+    rtt_ms: int
+
+    def __str__(self):
+        rate = f"each server's link held to {self.rate_mb:g} MB/s" if self.rate_mb else "links not limited"
+        return rate + (f", round trip {self.rtt_ms} ms" if self.rtt_ms else "")
+
+
+class Far:
+    """An sshd at the other end of a proxy: it is what the sshd is, at another port."""
+
+    def __init__(self, server, line):
+        self._server, self._proxy = server, lab.Proxy(server.port)
+        self.port = self._proxy.port
+        self._proxy.tell("delay", line.rtt_ms // 2)
+        self._proxy.tell("throttle", int(line.rate_mb * 1e6))
+        server.know(self.port)
+
+    def __getattr__(self, name):
+        return getattr(self._server, name)
+
+    def url(self):
+        return self._server.url(port=self.port)
+
+    def endpoint(self):
+        return self._server.endpoint(port=self.port)
+
+    def close(self):
+        self._proxy.close()
+
+
+@contextlib.contextmanager
+def reached_through(line, servers):
+    """The servers as they are seen from the near end of the line."""
+    if line.rtt_ms == 0:
+        with Links([server.port for server in servers], line.rate_mb):
+            yield servers
+        return
+    far = [Far(server, line) for server in servers]
+    try:
+        yield far
+    finally:
+        for server in far:
+            server.close()
 
 
 class Links:

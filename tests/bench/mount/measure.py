@@ -95,11 +95,15 @@ class Cost:
 @dataclass
 class Sample:
     rate_mb: float
+    rtt_ms: int
     round: int
     system: str
     work: str
     bytes: int  # that were moved
     cost: Cost
+
+    def line(self):
+        return (self.rate_mb, self.rtt_ms)
 
 
 def run_program(command):

@@ -10,10 +10,11 @@ import links
 import measure
 import systems
 
-KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server",
+KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "sftp": "sftp, 1 server",
          "mover-libssh2": "bare mover, libssh2", "mover-openssh": "bare mover, openssh", "sftp-mount": "sftp, mount",
          "sftp-put": "sftp, put/get", "file-mount": "files, mount", "file-put": "files, put/get"}
-WITH_LINKS = {"sshfs", "mover-libssh2", "mover-openssh", "sftp-mount", "sftp-put"}
+DEFAULT_KINDS = [kind for kind in KINDS if kind != "sftp"]
+WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "sftp-mount", "sftp-put"}
 WARM = {"in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
 FIRST_BYTES = 3  # in each round
 
@@ -25,6 +26,7 @@ def make_system(kind, code, base, sources, servers):
     return {"cp": lambda: systems.Directory(label, base, sources),
             "passthrough": lambda: systems.Passthrough(label, base, sources),
             "sshfs": lambda: systems.Sshfs(label, base, sources, servers),
+            "sftp": lambda: systems.Sftp(label, base, sources, servers),
             "mover-libssh2": lambda: systems.Mover(label, base, sources, code, far),
             "mover-openssh": lambda: systems.Mover(label, base, sources, code, far),
             "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
@@ -37,7 +39,7 @@ def choose_systems(options, base, sources, servers):
     """Those asked for that can be measured here; says which cannot."""
     chosen = []
     for kind in options.systems:
-        codes = [None] if kind in ("cp", "passthrough", "sshfs") else options.codes
+        codes = [None] if kind in ("cp", "passthrough", "sshfs", "sftp") else options.codes
         for code in codes:
             system = make_system(kind, code, base, sources, servers)
             system.kind = kind
@@ -105,31 +107,31 @@ class Run:
         self.servers = measure.Servers(self.sshds)
 
     def measure(self, show):
-        """Calls show (rate_mb, samples) after all rounds on links of one speed."""
+        """Calls show (line, samples) after all rounds on lines of one kind."""
         measure.adopt_orphans()
         try:
             for sshd in self.sshds:
                 sshd.start()
             sources = make_sources(self.base / "sources", self.options)
-            chosen = choose_systems(self.options, self.base, sources, self.sshds)
-            for rate_mb in self.options.rates:
-                with links.Links([sshd.port for sshd in self.sshds], rate_mb):
+            for line in self.options.lines:
+                with links.reached_through(line, self.sshds) as servers:
+                    chosen = choose_systems(self.options, self.base, sources, servers)
                     for number in range(self.options.rounds):
-                        self._round(rate_mb, number, chosen, sources)
-                show(rate_mb, [sample for sample in self.samples if sample.rate_mb == rate_mb])
+                        self._round(line, number, chosen, sources)
+                show(line, [sample for sample in self.samples if sample.line() == line])
         finally:
             for sshd in self.sshds:
                 sshd.kill()
 
-    def _round(self, rate_mb, number, chosen, sources):
+    def _round(self, line, number, chosen, sources):
         for system in chosen:
-            if rate_mb > 0 and system.kind not in WITH_LINKS:
+            if any(line) and system.kind not in WITH_LINKS:
                 continue
-            self._progress(f"{rate_mb or 'no'} limit, round {number + 1}: {system.name}")
-            system.sources = part_of(sources, system.part if rate_mb > 0 else 1)
+            self._progress(f"{line}, round {number + 1}: {system.name}")
+            system.sources = part_of(sources, system.part if any(line) else 1)
             try:
                 for work, cost in self._turn(system):
-                    self._note(rate_mb, number, system, work, cost)
+                    self._note(line, number, system, work, cost)
             except Exception:  # whatever is wrong with one, the others can still be measured
                 self.n_failed += 1
                 print(f"FAILED: {system.name}:\n{traceback.format_exc()}", file=sys.stderr)
@@ -137,24 +139,25 @@ class Run:
 
     def _turn(self, system):
         """Works of the system with their costs, as they are done."""
+        works = [work for work in system.works if work in (self.options.works or system.works)]
         system.setup()
         try:
             survived = self.options.dead if system.code and system.servers else []
-            for work, n_dead in [*((work, 0) for work in system.works), *((f"out, {n} dead", n) for n in survived)]:
+            for work, n_dead in [*((work, 0) for work in works), *((f"out, {n} dead", n) for n in survived)]:
                 for _ in range(FIRST_BYTES if work == "first byte" else 1):
                     with some_dead(system, self.servers, n_dead) if n_dead else contextlib.nullcontext():
                         if work not in WARM:
                             lab.drop_caches()
                         yield work, measure.measured(system, work, self.servers)
-            if self.options.verify:
+            if self.options.verify and works == system.works:
                 system.verify()
         finally:
             system.teardown()
 
-    def _note(self, rate_mb, number, system, work, cost):
+    def _note(self, line, number, system, work, cost):
         large = work.startswith(("in", "out"))
         n_bytes = system.sources.large.stat().st_size if large else 8192 * self.options.files
-        self.samples.append(measure.Sample(rate_mb, number, system.name, work, n_bytes, cost))
+        self.samples.append(measure.Sample(*line, number, system.name, work, n_bytes, cost))
         if self.note is not None:
             self.note(self.samples[-1])
 

@@ -179,6 +179,39 @@ class Sshfs(Directory):
         super().teardown()
 
 
+class Sftp(System):
+    """OpenSSH's sftp with its defaults, which connects anew each time."""
+    works = ["in", "out"]
+    ends_with_work = True
+    part = 8
+
+    def __init__(self, name, base, sources, servers):
+        super().__init__(name, base, sources)
+        self.servers = servers[:1]
+
+    def check(self):
+        need_program("sftp", "openssh-client")
+
+    def setup(self):
+        super().setup()
+        empty(self.servers[0].root)
+
+    def do_in(self):
+        return self._batch(f"put {self.sources.large} {self.servers[0].root}/large")
+
+    def do_out(self):
+        return self._batch(f"get {self.servers[0].root}/large {self.base}/large")
+
+    def _batch(self, command):
+        server = self.servers[0]
+        return measure.run_program(
+            f"echo {command} | sftp -q -b - -P {server.port} -i {server.keys.identity} "
+            f"-o UserKnownHostsFile={server.keys.known_hosts} 127.0.0.1 > /dev/null")
+
+    def verify(self):
+        lab.run("cmp", self.sources.large, self.base / "large", timeout=1800)
+
+
 def wait_mounted(system):
     lab.until(lambda: lab.is_mounted(system.path) or system.process.poll() is not None, 20, f"{system.name} serves")
     assert system.process.poll() is None, f"{system.name} ended"

@@ -88,10 +88,23 @@ def show_losses(options, samples):
     print_rows(rows)
 
 
-def show(options, rate_mb, samples):
-    """The tables of one rate."""
-    limit = f"each server's link held to {rate_mb:g} MB/s" if rate_mb else "links not limited"
-    print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {limit}\n")
+def show_distances(options, samples):
+    """What is left of rates where servers are farther away."""
+    for rate_mb in options.rates:
+        rows = [[f"MB/s at {rate_mb:g} MB/s, and of that at {options.rtts[0]} ms", *(f"{rtt} ms" for rtt in options.rtts)]]
+        for work in ("in", "out"):
+            for name in names_in_order(samples):
+                found = pick(samples, work, name)
+                rates = [per_gib(lambda cost: cost.seconds)([s for s in found if s.line() == (rate_mb, rtt)])
+                         for rtt in options.rtts]
+                if all(rates):
+                    rows.append([f"{name}, {work}", *(f"{GIB / rate / 1e6:.1f}  {rates[0] / rate:.2f}" for rate in rates)])
+        print_rows(rows)
+
+
+def show(options, line, samples):
+    """The tables of one line."""
+    print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {line}\n")
     mover = f"bare mover, {'libssh2' if options.transport == 'libssh2' else 'openssh'}"
     titles = {"in": "copied in", "out": "read, cold", **{f"out, {n} dead": f"read, cold, {n} dead" for n in options.dead}}
     for work, title in titles.items():
