@@ -15,6 +15,8 @@ compare processor time instead.
 --rtt puts servers so many milliseconds away, there and back, each behind a proxy that also holds it to the rate, and
 ends with the rates as ratios: --systems sshfs,sftp,sftp-mount --code rs:4+2 --rate 10,25 --rtt 1,10,100,200.
 
+--works "paced in" writes as a program does that makes its bytes at the links' pace: --size 4096 --rate 10.
+
 --dead reads with servers dead, and ends with the rates that are left as ratios, beside what is published of chunks
 that are missing: --size 512 --systems sftp-mount,sftp-put --code ldpc:8+6,rs:8+6 --dead 0..3.
 
@@ -43,6 +45,7 @@ import trouble  # noqa: E402
 from run import DEFAULT_KINDS, KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
+WORKS = systems.System.works + systems.EcfsMount.more_works
 COPIES = 5  # of the large file that are there at once: source, staging, stripes, what was fetched
 
 
@@ -80,8 +83,8 @@ def parse_options():
                         metavar="CODE,...", help="default rs:4+2,rs:8+3")
     parser.add_argument("--systems", type=comma_list(str, KINDS), default=DEFAULT_KINDS, metavar="SYSTEM,...",
                         help=f"of {','.join(KINDS)}; default all but sftp")
-    parser.add_argument("--works", type=comma_list(str, systems.System.works), default=[], metavar="WORK,...",
-                        help=f"of {','.join(systems.System.works)}; default all, and only these are verified")
+    parser.add_argument("--works", type=comma_list(str, WORKS), default=[], metavar="WORK,...",
+                        help=f"of {','.join(WORKS)}; default all but \"paced in\", and only all are verified")
     parser.add_argument("--transport", choices=["auto", "openssh", "libssh2"], default="auto",
                         help="of ecfs over sftp; auto, the default, is openssh here")
     parser.add_argument("--rate", dest="rates", type=comma_list(float), default=[0.0], metavar="MB/S,...",

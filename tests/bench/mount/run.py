@@ -15,7 +15,7 @@ KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 s
          "sftp-put": "sftp, put/get", "file-mount": "files, mount", "file-put": "files, put/get"}
 DEFAULT_KINDS = [kind for kind in KINDS if kind != "sftp"]
 WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "sftp-mount", "sftp-put"}
-WARM = {"in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
+WARM = {"in", "paced in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
 FIRST_BYTES = 3  # in each round
 
 
@@ -128,7 +128,7 @@ class Run:
             if any(line) and system.kind not in WITH_LINKS:
                 continue
             self._progress(f"{line}, round {number + 1}: {system.name}")
-            system.sources = part_of(sources, system.part if any(line) else 1)
+            system.sources, system.line = part_of(sources, system.part if any(line) else 1), line
             try:
                 for work, cost in self._turn(system):
                     self._note(line, number, system, work, cost)
@@ -139,7 +139,7 @@ class Run:
 
     def _turn(self, system):
         """Works of the system with their costs, as they are done."""
-        works = [work for work in system.works if work in (self.options.works or system.works)]
+        works = [work for work in system.works + system.more_works if work in (self.options.works or system.works)]
         system.setup()
         try:
             survived = self.options.dead if system.code and system.servers else []
@@ -147,15 +147,16 @@ class Run:
                 for _ in range(FIRST_BYTES if work == "first byte" else 1):
                     with some_dead(system, self.servers, n_dead) if n_dead else contextlib.nullcontext():
                         if work not in WARM:
+                            system.settle()
                             lab.drop_caches()
                         yield work, measure.measured(system, work, self.servers)
-            if self.options.verify and works == system.works:
+            if self.options.verify and set(works) >= set(system.works):
                 system.verify()
         finally:
             system.teardown()
 
     def _note(self, line, number, system, work, cost):
-        large = work.startswith(("in", "out"))
+        large = work.startswith(("in", "paced in", "out"))
         n_bytes = system.sources.large.stat().st_size if large else 8192 * self.options.files
         self.samples.append(measure.Sample(*line, number, system.name, work, n_bytes, cost))
         if self.note is not None:

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import lab
@@ -47,6 +48,7 @@ def compare(sources, path):
 class System:
     """name: of rows; servers: sshd processes it uses; base: a directory of its own; sources: what to copy."""
     works = ["in", "out", "first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find"]
+    more_works = []  # only when asked for
     ends_with_work = False  # its clients are the programs that are run for a work
     code = None  # where a system has one, it survives dead servers
     transport = "auto"  # what carries SFTP, as the option of endpoints
@@ -67,6 +69,9 @@ class System:
 
     def client_pids(self):
         return []
+
+    def settle(self):
+        """Waits until what was stored is where it belongs."""
 
     def alive(self):
         return [server for server in self.servers if server.process is not None]
@@ -227,6 +232,7 @@ def unmount(system):
 
 class EcfsMount(Directory):
     """An archive over servers, or over directories where there are none, through the mount."""
+    more_works = ["paced in"]
 
     def __init__(self, name, base, sources, code, servers):
         super().__init__(name, base, sources)
@@ -243,6 +249,18 @@ class EcfsMount(Directory):
 
     def client_pids(self):
         return [self.mount.process.pid]
+
+    def settle(self):
+        lab.ecfs("wait", self.archive.path, timeout=600)
+
+    def do_paced_in(self):
+        """Writes as a program that makes the bytes at the pace of the links."""
+        pace = split_code(self.code)[0] * self.line.rate_mb * 1e6
+        begin, done = time.monotonic(), 0
+        with open(self.sources.large, "rb") as source, open(self.path / "paced", "wb", buffering=0) as file:
+            while piece := source.read(1 << 20):
+                time.sleep(max(0, begin + done / pace - time.monotonic()) if pace else 0)
+                done += file.write(piece)
 
     def teardown(self):
         try:

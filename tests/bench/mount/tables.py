@@ -1,5 +1,6 @@
 """Samples as tables: medians, what they are in relation to sshfs and to the mover, and processor time."""
 import measure
+import systems
 
 GIB = 1 << 30
 PUBLISHED_LOSSES = {1: "0.92", 2: "0.84", 3: "0.74"}  # Gaidioz et al. 2006, 500 MB
@@ -45,7 +46,14 @@ def per_gib(attribute):
     return value
 
 
-def large_row(samples, work, system, n_gib, limit):
+def links_seconds(work, system, line, n_gib):
+    """What the large file takes on links of this rate, where all of them move what there is to move; None: no limit."""
+    k, n = systems.split_code(system.rpartition(" ")[2]) if ":" in system else (1, 1)
+    n_links = k if work.endswith("in") else n
+    return n_gib * GIB / (n_links * line.rate_mb * 1e6) if line.rate_mb and "," not in work else None
+
+
+def large_row(samples, work, system, n_gib, limit, line):
     found = pick(samples, work, system)
 
     def with_ratios(attribute, factor=1):
@@ -58,6 +66,7 @@ def large_row(samples, work, system, n_gib, limit):
     seconds = per_gib(lambda cost: cost.seconds)(found)
     parts = [lambda cost: cost.client_cpu, lambda cost: cost.server_cpu, lambda cost: cost.program_cpu]
     return [system, number(GIB / seconds / 1e6, 0), *with_ratios(lambda cost: cost.seconds, n_gib),
+            ratio(seconds * n_gib, links_seconds(work, system, line, n_gib)),
             *(number(per_gib(part)(found), 2) for part in parts), *with_ratios(lambda cost: cost.all_cpu()),
             number(per_gib(lambda cost: cost.wire / GIB)(found), 2),
             f"{measure.median(sample.cost.others for sample in found):.0%}"]
@@ -106,13 +115,13 @@ def show(options, line, samples):
     """The tables of one line."""
     print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {line}\n")
     mover = f"bare mover, {'libssh2' if options.transport == 'libssh2' else 'openssh'}"
-    titles = {"in": "copied in", "out": "read, cold", **{f"out, {n} dead": f"read, cold, {n} dead" for n in options.dead}}
+    titles = {"in": "copied in", "paced in": "copied in, paced", "out": "read, cold", **{f"out, {n} dead": f"read, cold, {n} dead" for n in options.dead}}
     for work, title in titles.items():
         names = [name for name in names_in_order(samples) if pick(samples, work, name)]
         if names:
-            print_rows([[title, "MB/s", "s", "/sshfs", "/mover", "CPU s/GiB: client", "servers", "program", "all",
+            print_rows([[title, "MB/s", "s", "/sshfs", "/mover", "/links", "CPU s/GiB: client", "servers", "program", "all",
                          "/sshfs", "/mover", "wire", "others"],
-                        *(large_row(samples, work, name, options.size / 1024, mover) for name in names)])
+                        *(large_row(samples, work, name, options.size / 1024, mover, line) for name in names)])
     header = ["seconds and ratio to sshfs"]
     for work in SMALL_WORKS:
         header += [work, "/sshfs"]
