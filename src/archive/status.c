@@ -137,14 +137,34 @@ static void add_uuid (JsonObject *object, const char *member, const EcfsUuid *uu
     json_object_set_string_member (object, member, text);
 }
 
+static void add_quantiles (JsonObject *facts, const char *member, const EcfsQuantiles *quantiles, double unit)
+{
+    if (quantiles->p50 <= 0)
+        return;
+    JsonObject *object = json_object_new ();
+    json_object_set_double_member (object, "p5", quantiles->p5 / unit);
+    json_object_set_double_member (object, "p50", quantiles->p50 / unit);
+    json_object_set_double_member (object, "p95", quantiles->p95 / unit);
+    json_object_set_object_member (facts, member, object);
+}
+
+/* The medians under names of their own, for whoever wants one figure. */
+static void add_estimates (JsonObject *facts, const EcfsEstimates *estimates)
+{
+    json_object_set_double_member (facts, "round_trip_ms", estimates->latency_us.p50 / 1000);
+    json_object_set_double_member (facts, "read_bytes_per_s", estimates->read_bytes_per_s.p50);
+    json_object_set_double_member (facts, "write_bytes_per_s", estimates->write_bytes_per_s.p50);
+    add_quantiles (facts, "latency_ms", &estimates->latency_us, 1000);
+    add_quantiles (facts, "read_rate", &estimates->read_bytes_per_s, 1);
+    add_quantiles (facts, "write_rate", &estimates->write_bytes_per_s, 1);
+}
+
 static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
 {
     json_object_set_boolean_member (facts, "connected", health->connected);
     if (health->reason != NULL)
         add_text (facts, "reason", health->reason);
-    json_object_set_double_member (facts, "round_trip_ms", (double) health->rtt_us / 1000);
-    json_object_set_double_member (facts, "read_bytes_per_s", health->read_bytes_per_s);
-    json_object_set_double_member (facts, "write_bytes_per_s", health->write_bytes_per_s);
+    add_estimates (facts, &health->estimates);
     json_object_set_int_member (facts, "read_bytes", (int64_t) health->read_bytes);
     json_object_set_int_member (facts, "written_bytes", (int64_t) health->written_bytes);
 }

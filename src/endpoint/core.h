@@ -1,6 +1,7 @@
 /*
  * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), request.c
- * (requests and their callbacks), silence.c (how long is too long) and refusal.c (who takes nothing).
+ * (requests and their callbacks), silence.c (how long is too long), distribution.c and meter.c (how long and how fast
+ * it usually is) and refusal.c (who takes nothing).
  *
  * Slots:
  *
@@ -79,14 +80,44 @@ struct EcfsSlot {
     int64_t backoff_us;
 };
 
-/* Bytes per second, smoothed over the time in which there was something to move. */
+#define ECFS_N_BUCKETS 232
+#define ECFS_RATE_UNIT 1024.0 /* bytes per second; a distribution knows no values below one, or above 2^29 */
+
+/* Samples, weighted by age, in logarithmic buckets. */
+typedef struct Distribution {
+    double weights[ECFS_N_BUCKETS];
+    double sum;  /* 0: there are none */
+    double gain; /* what a sample weighs now */
+    int64_t noted_us;
+    EcfsQuantiles quantiles;
+} Distribution;
+
+/* What an endpoint moves in one direction. */
 typedef struct Meter {
-    double rate;
+    Distribution rates; /* in ECFS_RATE_UNIT */
+    bool proven;        /* it has samples for which enough was asked for */
     uint64_t total;
-    unsigned n_busy;
-    int64_t window_start_us;
+    unsigned n_busy; /* requests that could move bytes now */
+    int64_t busy_us; /* since when there are some; … */
+    uint64_t busy_bytes;
+    /* The window, while it is open. */
+    bool open;
+    bool shared;
+    int64_t start_us, last_us;
     uint64_t window_bytes;
+    double owed;     /* since last_us */
+    double owed_sum; /* over its microseconds */
 } Meter;
+
+/* What a meter has to know when bytes moved. */
+typedef struct Progress {
+    double owed;     /* bytes that are outstanding still; 0: none */
+    double delay_us; /* the least time to the first byte of an answer; 0: not known */
+    bool shared;     /* the other direction moves bytes too */
+    int64_t now_us;
+} Progress;
+
+#define ECFS_OWED_PLENTY 1e15 /* a writer that has more keeps as much outstanding as its connection takes */
 
 /* The last write that failed for a reason of the endpoint's own. */
 typedef struct Refusal {
@@ -136,7 +167,9 @@ struct EcfsEndpoint {
     Meter read_meter;
     Meter write_meter;
     uint64_t queued_bytes;
-    int64_t rtt_us;
+    unsigned n_feeding;      /* writes whose source has more */
+    uint64_t lent_bytes;     /* of writes: sent and not acknowledged */
+    Distribution latency;    /* µs to the first byte of an answer, where nothing else was under way */
     EcfsEndpointSpace space; /* as told last, … */
     uint64_t space_written;  /* … when this had been written in all */
     Silences silences[ECFS_N_OWES];
@@ -173,10 +206,21 @@ bool ecfs_core_suspect_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 EcfsEndpoint *ecfs_endpoint_ref (EcfsEndpoint *self);
 void ecfs_endpoint_unref (EcfsEndpoint *self);
 
-/* meter.c: @now_us is the monotonic clock */
+/* distribution.c; @now_us is the monotonic clock, here and below */
+/** @weight: of an average sample 1. Values below one count as one. */
+void ecfs_distribution_note (Distribution *self, double value, double weight, int64_t now_us);
+/** Begins with quantiles of an earlier time, which a few samples outweigh. False: they are impossible, or too late. */
+bool ecfs_distribution_expect (Distribution *self, const EcfsQuantiles *prior);
+
+/* meter.c; @delay_us as in Progress */
 void ecfs_meter_begin (Meter *self, int64_t now_us);
-void ecfs_meter_add (Meter *self, uint64_t bytes, int64_t now_us);
-void ecfs_meter_end (Meter *self, int64_t now_us);
+void ecfs_meter_add (Meter *self, uint64_t bytes, const Progress *progress);
+/** What was outstanding is not any more, without having come. */
+void ecfs_meter_dry (Meter *self, double delay_us);
+void ecfs_meter_end (Meter *self, double delay_us, int64_t now_us);
+/** Bytes per second. */
+EcfsQuantiles ecfs_meter_rate (const Meter *self);
+void ecfs_meter_expect (Meter *self, const EcfsQuantiles *prior);
 
 /* refusal.c */
 /** Whether new files should go elsewhere. */

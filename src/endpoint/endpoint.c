@@ -4,6 +4,7 @@
 #include "util/io.h"
 #include "util/units.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -244,9 +245,10 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
         .suspect = !self->down && ecfs_core_suspect_locked (self),
         .reason = g_strdup (self->down ? self->reason : self->refusal.text),
         .down_since_us = self->down ? self->down_since_us : 0,
-        .rtt_us = self->rtt_us,
-        .read_bytes_per_s = self->read_meter.rate,
-        .write_bytes_per_s = self->write_meter.rate,
+        .estimates = {.latency_us = self->latency.quantiles,
+                      .read_bytes_per_s = ecfs_meter_rate (&self->read_meter),
+                      .write_bytes_per_s = ecfs_meter_rate (&self->write_meter)},
+        .rtt_us = (int64_t) self->latency.quantiles.p50,
         .queued_bytes = self->queued_bytes,
         .read_bytes = self->read_meter.total,
         .written_bytes = self->write_meter.total,
@@ -261,13 +263,41 @@ void ecfs_endpoint_health_clear (EcfsEndpointHealth *health)
     g_clear_pointer (&health->reason, g_free);
 }
 
+void ecfs_endpoint_expect (EcfsEndpoint *self, const EcfsEstimates *prior)
+{
+    ecfs_mutex_lock (&self->lock);
+    (void) ecfs_distribution_expect (&self->latency, &prior->latency_us); /* without, it is not known */
+    ecfs_meter_expect (&self->read_meter, &prior->read_bytes_per_s);
+    ecfs_meter_expect (&self->write_meter, &prior->write_bytes_per_s);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_endpoint_estimates (EcfsEndpoint *self, EcfsEstimates *ret_estimates)
+{
+    ecfs_mutex_lock (&self->lock);
+    *ret_estimates = (EcfsEstimates){.latency_us = self->latency.quantiles};
+    if (self->read_meter.proven)
+        ret_estimates->read_bytes_per_s = ecfs_meter_rate (&self->read_meter);
+    if (self->write_meter.proven)
+        ret_estimates->write_bytes_per_s = ecfs_meter_rate (&self->write_meter);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 EcfsForecast ecfs_endpoint_forecast (EcfsEndpoint *self, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
-    double rate = self->read_meter.rate > 0 ? self->read_meter.rate : UNKNOWN_RATE;
-    EcfsForecast forecast = {.us = self->rtt_us + (int64_t) (1e6 * (double) (self->queued_bytes + bytes) / rate)};
-    forecast.late_us = forecast.us + self->silences[ECFS_OWES_ANSWER].usual_us;
+    EcfsQuantiles latency_us = self->latency.quantiles;
+    EcfsQuantiles rate = ecfs_meter_rate (&self->read_meter);
+    double work = (double) (self->queued_bytes + bytes);
+    int64_t usual_us = self->silences[ECFS_OWES_ANSWER].usual_us;
     ecfs_mutex_unlock (&self->lock);
+    if (rate.p50 <= 0)
+        rate = (EcfsQuantiles){.p5 = UNKNOWN_RATE, .p50 = UNKNOWN_RATE, .p95 = UNKNOWN_RATE};
+    double wait_us = work * 1e6 / rate.p50;
+    /* Late begins and slow lines come independently of each other. */
+    double late_us = hypot (MAX (latency_us.p95, (double) usual_us) - latency_us.p50, work * 1e6 / rate.p5 - wait_us);
+    EcfsForecast forecast = {.us = (int64_t) (latency_us.p50 + wait_us)};
+    forecast.late_us = forecast.us + (int64_t) late_us;
     return forecast;
 }
 

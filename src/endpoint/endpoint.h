@@ -111,17 +111,28 @@ typedef struct EcfsEndpointSpace {
     uint64_t device;     /* equal for endpoints on one file system, as far as that can be seen; 0: not known */
 } EcfsEndpointSpace;
 
+/* What a quantity is usually: 5%, half and 95% of its samples are at most this, late ones counting more; 0: unknown. */
+typedef struct EcfsQuantiles {
+    double p5, p50, p95;
+} EcfsQuantiles;
+
+/* How an endpoint usually is. */
+typedef struct EcfsEstimates {
+    EcfsQuantiles latency_us;       /* to the first byte of an answer, when nothing else is under way */
+    EcfsQuantiles read_bytes_per_s; /* while busy with enough to do, over all connections */
+    EcfsQuantiles write_bytes_per_s;
+} EcfsEstimates;
+
 typedef struct EcfsEndpointHealth {
-    bool connected;          /* at least one connection was made and works */
-    bool down;               /* requests fail at once */
-    bool suspect;            /* it owes an answer for longer than usual: what can go elsewhere should */
-    bool refuses;            /* it failed to store what it was given: new files should go elsewhere for now */
-    bool full;               /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */
-    char *reason;            /* why it is down, or what it refused last; NULL otherwise */
-    int64_t down_since_us;   /* monotonic */
-    int64_t rtt_us;          /* smoothed time to the first byte of an answer; 0 unknown */
-    double read_bytes_per_s; /* smoothed while busy; 0 unknown */
-    double write_bytes_per_s;
+    bool connected;        /* at least one connection was made and works */
+    bool down;             /* requests fail at once */
+    bool suspect;          /* it owes an answer for longer than usual: what can go elsewhere should */
+    bool refuses;          /* it failed to store what it was given: new files should go elsewhere for now */
+    bool full;             /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */
+    char *reason;          /* why it is down, or what it refused last; NULL otherwise */
+    int64_t down_since_us; /* monotonic */
+    EcfsEstimates estimates;
+    int64_t rtt_us;         /* the median latency of the estimates; 0 unknown */
     uint64_t queued_bytes;  /* of reads begun and not yet delivered */
     uint64_t read_bytes;    /* in all since start */
     uint64_t written_bytes; /* in all since start */
@@ -131,6 +142,12 @@ typedef struct EcfsEndpointHealth {
 /** A snapshot; ecfs_endpoint_health_clear () when done with it. Thread-safe. */
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health);
 void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
+
+/** What to hold for usual before there are samples, such as what it was the last time. Impossible values are ignored.
+ */
+void ecfs_endpoint_expect (EcfsEndpoint *self, const EcfsEstimates *prior);
+/** How it usually is, as far as enough was asked of it to tell: what is worth keeping. Thread-safe. */
+void ecfs_endpoint_estimates (EcfsEndpoint *self, EcfsEstimates *ret_estimates);
 
 /** Whether @bytes more fit, as far as is known. Where they do not, the endpoint is full until they would. Thread-safe.
  */

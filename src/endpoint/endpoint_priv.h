@@ -145,6 +145,7 @@ struct EcfsStream {
     /* core, slot's thread */
     EcfsMarker marker; /* mark: what text says; examine: the result */
     bool parked;       /* the source answered LATER */
+    bool feeding;      /* the source may have more: it is a write that is neither parked nor at its end */
     GQueue lent;       /* chunks pulled and not yet released */
     uint64_t pulled;
     uint64_t acknowledged;

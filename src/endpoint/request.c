@@ -54,11 +54,21 @@ uint64_t ecfs_request_range_bytes (const EcfsStream *request)
     return bytes;
 }
 
+/* Something may be owed no longer without having come. */
+static void note_dropped_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    if (self->queued_bytes == 0)
+        ecfs_meter_dry (&self->read_meter, self->latency.quantiles.p5);
+    if (self->n_feeding == 0 && self->lent_bytes == 0)
+        ecfs_meter_dry (&self->write_meter, self->latency.quantiles.p5);
+}
+
 void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *error)
 {
     if (request->holder != NULL) {
         g_queue_unlink (request->holder, &request->link);
         self->queued_bytes -= ecfs_request_range_bytes (request);
+        note_dropped_locked (self);
     }
     request->error = error;
     request->holder = &self->ended;
@@ -145,8 +155,7 @@ static void note_round_trip_locked (EcfsEndpoint *self, EcfsStream *request, int
     if (!request->alone)
         return;
     request->alone = false;
-    int64_t rtt_us = MAX (now_us - request->taken_us, 1);
-    self->rtt_us = self->rtt_us == 0 ? rtt_us : MAX (self->rtt_us + (rtt_us - self->rtt_us) / 8, 1);
+    ecfs_distribution_note (&self->latency, (double) (now_us - request->taken_us), 1, now_us);
 }
 
 void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled)
@@ -161,26 +170,33 @@ void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled
     ecfs_clock_restart (&request->slot->clock, now_us);
     ecfs_mutex_lock (&self->lock);
     note_round_trip_locked (self, request, now_us);
-    ecfs_meter_add (&self->read_meter, added, now_us);
     self->queued_bytes -= added;
+    Progress progress = {.owed = (double) self->queued_bytes,
+                         .delay_us = self->latency.quantiles.p5,
+                         .shared = self->write_meter.n_busy > 0,
+                         .now_us = now_us};
+    ecfs_meter_add (&self->read_meter, added, &progress);
     ecfs_mutex_unlock (&self->lock);
     if (request->sink.data != NULL && !ecfs_request_cancelled (request))
         request->sink.data (request->sink.user, range_index, filled);
 }
 
-/* Time in which the source has nothing is not time in which the endpoint is slow. */
-static void set_parked (EcfsStream *request, bool parked)
+/* What the source answered. Time in which it has nothing is not time in which the endpoint is slow. */
+static void note_pull (EcfsStream *request, EcfsPull answer, size_t size)
 {
     EcfsEndpoint *self = request->endpoint;
-    if (request->parked == parked)
-        return;
-    request->parked = parked;
+    bool parked = answer == ECFS_PULL_LATER, feeding = answer == ECFS_PULL_BYTES;
+    int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&self->lock);
-    if (parked)
-        ecfs_meter_end (&self->write_meter, ecfs_now_us ());
-    else
-        ecfs_meter_begin (&self->write_meter, ecfs_now_us ());
+    self->lent_bytes += size;
+    self->n_feeding += (unsigned) feeding - (unsigned) request->feeding;
+    if (parked && !request->parked)
+        ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
+    else if (request->parked && !parked)
+        ecfs_meter_begin (&self->write_meter, now_us);
     ecfs_mutex_unlock (&self->lock);
+    request->parked = parked;
+    request->feeding = feeding;
 }
 
 EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size_t *ret_size)
@@ -193,7 +209,7 @@ EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size
     const uint8_t *bytes = NULL;
     size_t size = 0;
     EcfsPull answer = request->source.pull (request->source.user, &bytes, &size);
-    set_parked (request, answer == ECFS_PULL_LATER);
+    note_pull (request, answer, answer == ECFS_PULL_BYTES ? size : 0);
     if (answer != ECFS_PULL_BYTES)
         return answer;
     request->pulled += size;
@@ -226,7 +242,12 @@ void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
     int64_t now_us = ecfs_now_us ();
     ecfs_clock_restart (&request->slot->clock, now_us);
     ecfs_mutex_lock (&self->lock);
-    ecfs_meter_add (&self->write_meter, added, now_us);
+    self->lent_bytes -= added;
+    Progress progress = {.owed = self->n_feeding > 0 ? ECFS_OWED_PLENTY : (double) self->lent_bytes,
+                         .delay_us = self->latency.quantiles.p5,
+                         .shared = self->read_meter.n_busy > 0,
+                         .now_us = now_us};
+    ecfs_meter_add (&self->write_meter, added, &progress);
     ecfs_mutex_unlock (&self->lock);
     release_up_to (request, acknowledged);
     if (request->source.progress != NULL)
@@ -292,13 +313,18 @@ static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success
     g_queue_unlink (&slot->active, &request->link);
     request->holder = NULL;
     request->slot = NULL;
-    if (success && request->kind != ECFS_REQUEST_WRITE && request->kind != ECFS_REQUEST_LIST)
+    if (success && (request->kind == ECFS_REQUEST_SIZE || request->kind == ECFS_REQUEST_SPACE ||
+                    request->kind == ECFS_REQUEST_EXAMINE))
         note_round_trip_locked (self, request, now_us);
     self->queued_bytes -= ecfs_request_range_bytes (request) - request->delivered;
+    self->lent_bytes -= request->pulled - request->acknowledged;
+    self->n_feeding -= (unsigned) request->feeding;
+    request->feeding = false;
+    note_dropped_locked (self);
     if (request->kind == ECFS_REQUEST_READ)
-        ecfs_meter_end (&self->read_meter, now_us);
+        ecfs_meter_end (&self->read_meter, self->latency.quantiles.p5, now_us);
     if (request->kind == ECFS_REQUEST_WRITE && !request->parked)
-        ecfs_meter_end (&self->write_meter, now_us);
+        ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
     if (request->kind == ECFS_REQUEST_MARK && success)
         adopt_locked (self, slot, &request->marker);
 }

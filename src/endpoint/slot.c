@@ -240,7 +240,7 @@ static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, cons
         n_serving++;
         n_requests += self->slots[i].active.length;
     }
-    return self->rtt_us > LONG_LINE_US || n_requests > n_serving * self->driver->n_pipelined;
+    return self->latency.quantiles.p50 > LONG_LINE_US || n_requests > n_serving * self->driver->n_pipelined;
 }
 
 void ecfs_core_kick_locked (EcfsEndpoint *self)
@@ -365,7 +365,8 @@ static void begin_request_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream
 {
     request->slot = slot;
     request->taken_us = ecfs_now_us ();
-    request->alone = slot->active.length == 0;
+    bool quiet = self->read_meter.n_busy + self->write_meter.n_busy == 0;
+    request->alone = slot->active.length == 0 && (quiet || self->latency.sum <= 0);
     request->holder = &slot->active;
     g_queue_push_tail_link (&slot->active, &request->link);
     if (request->kind == ECFS_REQUEST_READ) {

@@ -567,8 +567,8 @@ static void test_health (Fixture *self, gconstpointer row)
     g_assert_cmpuint (health.read_bytes, ==, size);
     g_assert_cmpuint (health.queued_bytes, ==, 0);
     g_assert_cmpint (health.rtt_us, >, 0);
-    g_assert_cmpfloat (health.read_bytes_per_s, >, 0);
-    g_assert_cmpfloat (health.write_bytes_per_s, >, 0);
+    g_assert_cmpfloat (health.estimates.read_bytes_per_s.p50, >, 0);
+    g_assert_cmpfloat (health.estimates.write_bytes_per_s.p50, >, 0);
     ecfs_endpoint_health_clear (&health);
 }
 
