@@ -389,7 +389,7 @@ typedef struct Test {
 static Density density_of (CrashLoss loss)
 {
 #ifdef SANITIZED
-    static const Density part = {.stride = 13, .recovery_apart = 1000000, .recovery_stride = 1};
+    static const Density part = {.stride = 37, .recovery_apart = 1000000, .recovery_stride = 1};
 #else
     static const Density part = {.stride = 1, .recovery_apart = 61, .recovery_stride = 5};
 #endif
