@@ -48,13 +48,13 @@ static void unmark_endpoint (const EcfsEndpointSpec *spec)
         g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
 }
 
-/* The row with this name, or else with this identity. @ret_row gets no name. */
+/* The row with this name or this identity, of which one may be NULL. @ret_row gets no name. */
 static bool find_row (EcfsCatalog *catalog, const char *name, const EcfsUuid *uuid, EcfsEndpointRow *ret_row)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (catalog, NULL); /* adding the row finds what is wrong */
     for (guint i = 0; rows != NULL && i < rows->len; i++) {
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
-        if (name != NULL ? strcmp (row->name, name) == 0 : ecfs_uuid_equal (&row->uuid, uuid)) {
+        if ((name != NULL && strcmp (row->name, name) == 0) || (uuid != NULL && ecfs_uuid_equal (&row->uuid, uuid))) {
             *ret_row = *row;
             ret_row->name = NULL;
             return true;

@@ -25,7 +25,7 @@ static int try_rooms (Case *self, unsigned room, unsigned n_stripes)
     if (n_stripes == 0)
         return 1 + most_objects (self);
     int best = 0;
-    unsigned *left = room < self->n_rooms ? &self->left[self->device[room]] : NULL;
+    unsigned *left = room < MIN (self->n_rooms, G_N_ELEMENTS (self->device)) ? &self->left[self->device[room]] : NULL;
     for (unsigned here = 0; left != NULL && here <= MIN (self->per, MIN (n_stripes, *left)); here++) {
         *left -= here;
         best = MAX (best, try_rooms (self, room + 1, n_stripes - here));
