@@ -397,8 +397,9 @@ bool model_makes_durable (const Model *self, const Op *op)
     case OP_PUT:
     case OP_RECODE:
     case OP_FSYNC:
-    case OP_AWAIT:
         return true;
+    case OP_AWAIT: /* nothing is committed of what has no name any more */
+        return file->n_names > 0;
     case OP_FLUSH:
     case OP_CLOSE: /* what changed nothing is answered at once */
         return file->dirty && file->n_names > 0;
