@@ -12,9 +12,20 @@ static char *rate (JsonObject *endpoint, const char *member)
     return g_strdup_printf ("%s/s", bytes);
 }
 
+/* "1.2 ms, 95% 4.5 ms" */
+static char *latency (JsonObject *endpoint)
+{
+    if (!json_object_has_member (endpoint, "latency_ms"))
+        return g_strdup ("-");
+    JsonObject *quantiles = json_object_get_object_member (endpoint, "latency_ms");
+    g_autofree char *usual = tool_seconds (tool_double (quantiles, "p50") / 1000);
+    g_autofree char *late = tool_seconds (tool_double (quantiles, "p95") / 1000);
+    return g_strdup_printf ("%s, 95%% %s", usual, late);
+}
+
 static void add_header (GPtrArray *cells)
 {
-    static const char *const titles[] = {"ENDPOINT", "STATE", "ZONE", "READ", "WRITE", "ROUND TRIP", "FREE", "URL"};
+    static const char *const titles[] = {"ENDPOINT", "STATE", "ZONE", "READ", "WRITE", "LATENCY", "FREE", "URL"};
     for (size_t i = 0; i < G_N_ELEMENTS (titles); i++)
         tool_cell (cells, g_strdup (titles[i]));
 }
@@ -34,13 +45,12 @@ static void print_endpoints (JsonObject *status)
     add_header (cells);
     for (unsigned i = 0; i < n; i++) {
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
-        double round_trip_ms = tool_double (endpoint, "round_trip_ms");
         tool_cell (cells, g_strdup (tool_text (endpoint, "name")));
         tool_cell (cells, g_strdup (state_of (endpoint)));
         tool_cell (cells, g_strdup (tool_text (endpoint, "zone")));
         tool_cell (cells, rate (endpoint, "read_bytes_per_s"));
         tool_cell (cells, rate (endpoint, "write_bytes_per_s"));
-        tool_cell (cells, round_trip_ms > 0 ? tool_seconds (round_trip_ms / 1000) : g_strdup ("-"));
+        tool_cell (cells, latency (endpoint));
         tool_cell (cells, json_object_has_member (endpoint, "free_bytes")
                               ? tool_bytes ((double) tool_number (endpoint, "free_bytes"))
                               : g_strdup ("-"));

@@ -140,6 +140,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
             return ecfs_prefix (error, "%s", self->directory);
     }
     ecfs_transfer_start (self->transfer);
+    ecfs_archive_load_estimates (self);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
@@ -161,6 +162,8 @@ void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
 void ecfs_archive_stop (EcfsArchive *self)
 {
     atomic_store (&self->stopping, true);
+    if (self->maintenance != NULL)
+        ecfs_archive_keep_estimates (self);
     ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
     ecfs_workers_free (g_steal_pointer (&self->commits));
     ecfs_workers_free (g_steal_pointer (&self->puts));

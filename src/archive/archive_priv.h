@@ -120,7 +120,13 @@ void ecfs_deletions_begin (EcfsDeletions *self);
 /** Waits for the deletions that are under way. NULL is accepted. */
 void ecfs_deletions_free (EcfsDeletions *self);
 
-/** Deletes what is due and keeps the figures of free space, behind. */
+/* estimates.c: what endpoints usually are, in the catalog */
+/** Before the endpoints are started. */
+void ecfs_archive_load_estimates (EcfsArchive *self);
+/** Nothing when readonly. */
+void ecfs_archive_keep_estimates (EcfsArchive *self);
+
+/** Deletes what is due and keeps the figures of free space and of speed, behind. */
 EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);
 /* Returns when all endpoints have said once what room they have, or that they cannot, or at the deadline. */
 void ecfs_maintenance_await_space (EcfsMaintenance *self, int64_t deadline_us);

@@ -1,8 +1,9 @@
-/* What an archive does behind its users: deleting what is due, and keeping the figures of free space. */
+/* What an archive does behind its users: deleting what is due, and keeping the figures of free space and of speed. */
 #include "archive/archive_priv.h"
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
 #define SPACE_PERIOD_US (15 * G_USEC_PER_SEC)
+#define KEEP_PERIOD_US  (300 * G_USEC_PER_SEC) /* what a mount that dies forgets */
 
 struct EcfsMaintenance {
     EcfsArchive *archive;
@@ -14,8 +15,10 @@ struct EcfsMaintenance {
     bool space_known;   /* every endpoint has answered once, if only that it cannot */
     unsigned n_asked;   /* space requests under way */
     unsigned n_answers; /* wraps around */
-    int64_t asked_us;   /* the thread's, as the next; 0: never */
+    int64_t asked_us;   /* the thread's, as the next ones; 0: never */
     uint64_t space_state;
+    int64_t kept_us;
+    uint64_t kept_bytes; /* moved until then */
 };
 
 static void space_answered (void *user, uint64_t value, const GError *error)
@@ -72,6 +75,31 @@ static void keep_space (EcfsMaintenance *self, bool nobody_owes)
     self->space_state = state;
 }
 
+static uint64_t bytes_moved (const EcfsArchive *archive)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < archive->n_endpoints; i++) {
+        EcfsEndpointHealth health = {0};
+        if (archive->endpoints[i].endpoint != NULL)
+            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+        bytes += health.read_bytes + health.written_bytes;
+        ecfs_endpoint_health_clear (&health);
+    }
+    return bytes;
+}
+
+/* An archive at rest writes nothing. */
+static void keep_estimates (EcfsMaintenance *self)
+{
+    if (ecfs_now_us () - self->kept_us < KEEP_PERIOD_US)
+        return;
+    uint64_t bytes = bytes_moved (self->archive);
+    if (bytes != self->kept_bytes)
+        ecfs_archive_keep_estimates (self->archive);
+    self->kept_bytes = bytes;
+    self->kept_us = ecfs_now_us ();
+}
+
 /* Deletes what is due; each endpoint by itself. */
 static void keep_deleting (EcfsMaintenance *self)
 {
@@ -96,6 +124,7 @@ static void *run (void *data)
         ecfs_mutex_unlock (&self->lock);
         keep_space (self, nobody_owes);
         keep_deleting (self);
+        keep_estimates (self);
         ecfs_mutex_lock (&self->lock);
         if (known && !self->space_known)
             ecfs_cond_broadcast (&self->wake);
@@ -111,6 +140,7 @@ EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive)
 {
     EcfsMaintenance *self = g_new0 (EcfsMaintenance, 1);
     self->archive = archive;
+    self->kept_us = ecfs_now_us ();
     self->deletions = ecfs_deletions_new (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);

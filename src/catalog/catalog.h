@@ -459,4 +459,16 @@ bool ecfs_catalog_endpoint_add (EcfsCatalog *self, const EcfsUuid *uuid, const c
 bool ecfs_catalog_endpoint_set_state (EcfsCatalog *self, int64_t endpoint, EcfsEndpointState state, GError **error);
 GPtrArray *ecfs_catalog_endpoints (EcfsCatalog *self, GError **error);
 
+/* How an endpoint was the last time: p5, p50 and p95 of each; 0: not known. Of this machine, so no journal has it. */
+typedef struct EcfsEstimateRow {
+    int64_t endpoint; /* row id */
+    uint64_t latency_us[3];
+    uint64_t read_bytes_per_s[3];
+    uint64_t write_bytes_per_s[3];
+} EcfsEstimateRow;
+
+bool ecfs_catalog_estimate_set (EcfsCatalog *self, const EcfsEstimateRow *row, GError **error);
+/** Figures that are absent or negative are 0; whether the others are possible is for the caller to see. */
+bool ecfs_catalog_estimate (EcfsCatalog *self, int64_t endpoint, EcfsEstimateRow *ret_row, GError **error);
+
 #endif

@@ -112,3 +112,38 @@ GPtrArray *ecfs_catalog_endpoints (EcfsCatalog *self, GError **error)
 {
     return READ (self, list (self, error));
 }
+
+static uint64_t figure (sqlite3_stmt *query, int column)
+{
+    uint64_t value;
+    return ecfs_column_u64 (query, column, INT64_MAX, &value) ? value : 0;
+}
+
+static bool get_estimate (EcfsCatalog *self, int64_t endpoint, EcfsEstimateRow *ret_row, GError **error)
+{
+    autoquery *query = QUERY (self, ESTIMATE_GET, error, INT (endpoint));
+    int found = ecfs_query_step (self, query, error);
+    if (found < 0)
+        return false;
+    *ret_row = (EcfsEstimateRow){.endpoint = endpoint};
+    for (int i = 0; i < 3 && found == 1; i++) {
+        ret_row->latency_us[i] = figure (query, i);
+        ret_row->read_bytes_per_s[i] = figure (query, 3 + i);
+        ret_row->write_bytes_per_s[i] = figure (query, 6 + i);
+    }
+    return true;
+}
+
+bool ecfs_catalog_estimate (EcfsCatalog *self, int64_t endpoint, EcfsEstimateRow *ret_row, GError **error)
+{
+    return READ (self, get_estimate (self, endpoint, ret_row, error));
+}
+
+bool ecfs_catalog_estimate_set (EcfsCatalog *self, const EcfsEstimateRow *row, GError **error)
+{
+    const uint64_t *latency = row->latency_us, *reads = row->read_bytes_per_s, *writes = row->write_bytes_per_s;
+    return CHANGE (self, error,
+                   EXEC (self, ESTIMATE_SET, error, INT (latency[0]), INT (latency[1]), INT (latency[2]),
+                         INT (reads[0]), INT (reads[1]), INT (reads[2]), INT (writes[0]), INT (writes[1]),
+                         INT (writes[2]), INT (row->endpoint)));
+}

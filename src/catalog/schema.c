@@ -73,8 +73,16 @@ static const char schema_4[] =
 static const char schema_5[] =
     "CREATE INDEX directories_with_code ON inodes (ino) WHERE code IS NOT NULL AND mode & 61440 = 16384;";
 
+/* How endpoints were the last time; hints, each by itself. */
+static const char schema_6[] =
+    "CREATE TABLE estimates (endpoint INTEGER PRIMARY KEY REFERENCES endpoints (id), "
+    "  latency_p5_us INTEGER NOT NULL, latency_p50_us INTEGER NOT NULL, latency_p95_us INTEGER NOT NULL, "
+    "  read_p5 INTEGER NOT NULL, read_p50 INTEGER NOT NULL, read_p95 INTEGER NOT NULL, "
+    "  write_p5 INTEGER NOT NULL, write_p50 INTEGER NOT NULL, write_p95 INTEGER NOT NULL) STRICT;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4, schema_5};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3,
+                                                             schema_4, schema_5, schema_6};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

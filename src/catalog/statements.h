@@ -8,8 +8,10 @@
 #define INODE_COLUMNS                                                                                                  \
     "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
     "i.committed_size, i.code, i.data_bytes"
-#define OBJECT_COLUMNS   "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest"
-#define STAGING_COLUMNS  "id, ino, state, fresh, size, since_ns, error"
+#define OBJECT_COLUMNS  "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest"
+#define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
+#define ESTIMATE_COLUMNS                                                                                               \
+    "latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95"
 #define DELETION_COLUMNS "id, object, idx, instance, endpoint, queued_age_ns"
 
 /* clang-format off */
@@ -117,6 +119,9 @@
     X (ENDPOINT_GET, "SELECT id, uuid, name, state FROM endpoints WHERE id = ?") \
     X (ENDPOINT_FIND, "SELECT uuid = ?1, name FROM endpoints WHERE uuid = ?1 OR name = ?2 LIMIT 1") \
     X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
+    X (ESTIMATE_GET, "SELECT " ESTIMATE_COLUMNS " FROM estimates WHERE endpoint = ?") \
+    X (ESTIMATE_SET, "INSERT OR REPLACE INTO estimates (" ESTIMATE_COLUMNS ", endpoint) " \
+       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X (ENDPOINT_SET_STATE, "UPDATE endpoints SET state = ?2 WHERE id = ?1") \
     X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \

@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "util/log.h"
 
-#define CURRENT 5 /* a new version needs a way back below */
+#define CURRENT 6 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -14,6 +14,7 @@ static const char *const ways_back[CURRENT - 1] = {
     ("DROP TABLE age; ALTER TABLE deletions RENAME COLUMN queued_age_ns TO queued_ns; "
      "UPDATE deletions SET queued_ns = 1700000000000000000; PRAGMA user_version = 3"),
     "DROP INDEX directories_with_code; PRAGMA user_version = 4",
+    "DROP TABLE estimates; PRAGMA user_version = 5",
 };
 
 static void bring_back (const char *path, int version)
@@ -27,6 +28,8 @@ static void leave_out (const char *path, int version)
 {
     if (version < 3)
         run_sql (path, "DELETE FROM codes");
+    if (version < 6)
+        run_sql (path, "DELETE FROM estimates");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }
@@ -94,6 +97,8 @@ static void fill (Fixture *f)
     OK (e, ecfs_catalog_staging_add (f->catalog, staged, &staging, &e));
     OK (e, ecfs_catalog_staging_set (f->catalog, staging, ECFS_STAGING_QUEUED, 1234, 4711, "endpoint down", &e));
     OK (e, ecfs_catalog_intent_begin (f->catalog, begun, staged, &intent, &e));
+    EcfsEstimateRow estimate = {.endpoint = f->endpoints[1], .latency_us = {1, 2, 3}};
+    OK (e, ecfs_catalog_estimate_set (f->catalog, &estimate, &e));
 }
 
 /* A closed catalog of @version, and the text of what must be there when it has been brought to this one; g_free (). */

@@ -1,0 +1,51 @@
+"""How endpoints usually are: told by status, kept from one mount to the next, and used for its first read."""
+import sqlite3
+
+import lab
+
+MIB = 1 << 20
+COLUMNS = ("latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95")
+
+
+def endpoints(archive):
+    return {endpoint["name"]: endpoint for endpoint in archive.json("status")["endpoints"]}
+
+
+def rows(archive):
+    with sqlite3.connect(archive.path / "catalog.sqlite") as catalog:
+        return dict((name, figures) for name, *figures in catalog.execute(
+            f"SELECT e.name, {COLUMNS} FROM estimates JOIN endpoints e ON e.id = endpoint"))
+
+
+def set_row(archive, name, *figures):
+    with sqlite3.connect(archive.path / "catalog.sqlite") as catalog:
+        catalog.execute(f"UPDATE estimates SET ({COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                        "WHERE endpoint = (SELECT id FROM endpoints WHERE name = ?)", (*figures, name))
+
+
+def test_the_next_mount_begins_with_what_the_last_one_knew(place):
+    archive = place.archive(place.directories())
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", 24 * MIB, 1)
+    archive.await_stored()
+    for facts in endpoints(archive).values():
+        assert facts["latency_ms"]["p5"] <= facts["latency_ms"]["p50"] <= facts["latency_ms"]["p95"]
+        assert facts["latency_ms"]["p50"] == facts["round_trip_ms"] > 0
+        assert facts["write_bytes_per_s"] > 0
+    table = lab.ecfs("status", archive.path).stdout
+    assert "LATENCY" in table and ", 95% " in table, table
+    mount.umount()
+    kept = rows(archive)
+    assert set(kept) == set(lab.NAMES) and all(0 < row[0] <= row[1] <= row[2] for row in kept.values()), kept
+
+    seconds = 1_000_000
+    set_row(archive, "amber", 3 * seconds, 4 * seconds, 5 * seconds, 1000, 2000, 3000, 0, 0, 0)
+    set_row(archive, "birch", -1, 0, 2**63 - 1, 5, 4, 3, -2**63, 2**63 - 1, 2**63 - 1)
+    mount.start()
+    lab.drop_caches()
+    assert lab.digest(mount.path / "file") == expected
+    found = endpoints(archive)
+    assert found["amber"]["round_trip_ms"] > 1000
+    assert found["amber"]["read_bytes"] == 0, "what is known to be slow is not read from where others suffice"
+    assert sum(facts["read_bytes"] for facts in found.values()) >= 24 * MIB
+    assert 0 < found["birch"]["latency_ms"]["p95"] < 60_000, "impossible figures are nobody's"
