@@ -137,8 +137,13 @@ static void settle_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self
 
 static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
-    for (unsigned i = 0; i < self->reader->n; i++)
+    bool decoded = false;
+    for (unsigned i = 0; i < self->reader->n; i++) {
         self->out[i] = self->slots[i].arrived ? self->slots[i].buffer : self->decoded[i];
+        decoded |= self->decoded[i] != NULL;
+    }
+    for (unsigned i = 0; i < self->reader->n && !decoded; i++)
+        self->reader->extra_bytes += self->slots[i].arrived && !self->wanted[i] ? self->slot_bytes : 0;
     self->state = FETCH_READY;
     self->used_us = ecfs_now_us ();
     settle_locked (self, finished);
@@ -253,6 +258,62 @@ static void complete_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (se
     ecfs_transfer_run (reader->params.transfer, run_decoding, decoding);
 }
 
+static void note_asked_locked (Slot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
+{
+    EcfsReader *reader = slot->fetch->reader;
+    LaneHealth *lane = &reader->lanes[slot->index];
+    slot->asked = true;
+    slot->asked_us = ecfs_now_us ();
+    slot->promise_us = slot->asked_us + slot->foretold_us;
+    slot->filled = 0;
+    slot->n_overtook = 0;
+    slot->hedged = false;
+    slot->number = ++reader->n_asked;
+    slot->mark = lane->asked_bytes += slot->fetch->slot_bytes;
+    reader->hedging_bytes += slot->extra ? slot->fetch->slot_bytes : 0;
+    reader->n_running++;
+    if (lane->n_running++ == 0) {
+        lane->owed_since_us = slot->asked_us;
+        lane->came_bytes = 0;
+    }
+}
+
+static void note_came_locked (Slot *slot, size_t filled) ECFS_REQUIRES (slot->fetch->reader->lock)
+{
+    LaneHealth *lane = &slot->fetch->reader->lanes[slot->index];
+    lane->came_bytes += filled - slot->filled;
+    lane->passed_bytes += filled - slot->filled;
+    slot->filled = filled;
+}
+
+/* One that was asked earlier has been overtaken by this one; counted for the policies that look at it. */
+static void overtake_locked (const Slot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
+{
+    const EcfsReader *reader = slot->fetch->reader;
+    for (guint i = 0; i < reader->fetches->len; i++) {
+        Fetch *fetch = g_ptr_array_index (reader->fetches, i);
+        for (unsigned j = 0; j < reader->n; j++)
+            fetch->slots[j].n_overtook += fetch->slots[j].asked && fetch->slots[j].number < slot->number;
+    }
+}
+
+static void note_done_locked (Slot *slot, bool arrived) ECFS_REQUIRES (slot->fetch->reader->lock)
+{
+    const Fetch *fetch = slot->fetch;
+    EcfsReader *reader = fetch->reader;
+    LaneHealth *lane = &reader->lanes[slot->index];
+    slot->asked = false;
+    lane->passed_bytes += fetch->slot_bytes - slot->filled;
+    lane->n_running--;
+    reader->n_running--;
+    reader->hedging_bytes -= slot->extra ? fetch->slot_bytes : 0;
+    slot->extra = false;
+    if (fetch->state != FETCH_RUNNING)
+        reader->extra_bytes += slot->filled;
+    if (arrived && reader->params.policy.replication > 1)
+        overtake_locked (slot);
+}
+
 static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     Fetch *fetch = slot->fetch;
@@ -260,12 +321,11 @@ static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->rea
     const EcfsReaderStripe *stripe = &reader->stripes[slot->index];
     if (slot->buffer == NULL)
         slot->buffer = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
-    slot->asked = true;
     slot->attempts++;
     slot->retry_us = 0;
-    slot->asked_us = ecfs_now_us ();
     slot->n_verified = 0;
     slot->damaged = false;
+    note_asked_locked (slot);
     ecfs_mutex_is_held (&fetch->reader->lock);
     ecfs_fetch_ref_locked (fetch);
     (void) ecfs_reader_ref_priv (reader);
@@ -283,39 +343,49 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
 {
     EcfsReader *reader = self->reader;
     EcfsLane lanes[ECFS_CODEC_MAX_N];
-    bool ask[ECFS_CODEC_MAX_N];
+    EcfsDecision decision;
     if (self->state != FETCH_RUNNING)
         return;
-    for (unsigned i = 0; i < reader->n; i++) {
-        const LaneHealth *health = &reader->lanes[i];
-        const Slot *slot = &self->slots[i];
-        EcfsEndpoint *endpoint = self->patient ? NULL : reader->stripes[i].endpoint;
-        bool silent = !self->patient && (health->stalled || health->suspect);
-        lanes[i] =
-            (EcfsLane){.stored = reader->stripes[i].endpoint != NULL,
-                       .arrived = slot->arrived,
-                       .asked = slot->asked,
-                       .late = slot->asked && silent,
-                       .failed = slot->failed,
-                       .resting = slot->retry_us > ecfs_now_us (),
-                       .down = health->down || slot->attempts > 0,
-                       .avoided = silent,
-                       .forecast_us = endpoint == NULL ? 0 : ecfs_endpoint_forecast (endpoint, self->slot_bytes).us};
-    }
-    switch (ecfs_schedule (reader->params.codec, self->wanted, lanes, ask)) {
+    EcfsWanted wanted = ecfs_fetch_wanted_locked (self);
+    ecfs_fetch_outlook_locked (self, ecfs_now_us (), lanes);
+    switch (ecfs_schedule (reader->params.codec, &reader->params.policy, &wanted, lanes, &decision)) {
     case ECFS_SCHEDULE_READY:
         complete_locked (self, finished);
         break;
     case ECFS_SCHEDULE_WAIT:
         for (unsigned i = 0; i < reader->n; i++) {
-            ecfs_mutex_is_held (&self->slots[i].fetch->reader->lock);
-            if (ask[i])
-                ask_locked (&self->slots[i], lanes[i].down);
+            Slot *slot = &self->slots[i];
+            ecfs_mutex_is_held (&slot->fetch->reader->lock);
+            slot->hedged |= decision.late[i];
+            slot->extra = decision.ask[i] ? decision.n_hedges > 0 : slot->extra;
+            if (decision.ask[i])
+                ask_locked (slot, lanes[i].down);
         }
         break;
     case ECFS_SCHEDULE_IMPOSSIBLE:
         fail_locked (self, finished);
         break;
+    }
+}
+
+static gint by_segment (gconstpointer a, gconstpointer b)
+{
+    const Fetch *x = *(const Fetch *const *) a, *y = *(const Fetch *const *) b;
+    return x->segment < y->segment ? -1 : x->segment > y->segment;
+}
+
+void ecfs_reader_schedule_locked (EcfsReader *self, GPtrArray *finished)
+{
+    /* Scheduling may end a fetch and take it off the list, so it runs over a copy. */
+    g_autoptr (GPtrArray) running = g_ptr_array_copy (self->fetches, NULL, NULL);
+    g_ptr_array_set_free_func (running, NULL);
+    g_ptr_array_sort (running, by_segment);
+    for (guint i = 0; i < running->len; i++) {
+        Fetch *fetch = g_ptr_array_index (running, i);
+        ecfs_mutex_is_held (&fetch->reader->lock);
+        ecfs_fetch_ref_locked (fetch);
+        ecfs_fetch_schedule_locked (fetch, finished);
+        ecfs_fetch_unref_locked (fetch);
     }
 }
 
@@ -351,7 +421,9 @@ static void slot_data (void *user, size_t range_index, size_t filled)
     slot->damaged = slot->damaged || !verify (slot, filled);
     int64_t now = ecfs_now_us ();
     ecfs_mutex_lock (&reader->lock);
+    ecfs_mutex_is_held (&slot->fetch->reader->lock);
     LaneHealth *lane = &reader->lanes[slot->index];
+    note_came_locked (slot, filled);
     int64_t since = MAX (lane->last_byte_us, slot->asked_us);
     lane->mean_gap_us = (7 * lane->mean_gap_us + (now - since)) / 8;
     lane->last_byte_us = now;
@@ -419,7 +491,7 @@ static void slot_done (void *user, const GError *given)
     ecfs_mutex_lock (&reader->lock);
     ecfs_mutex_is_held (&fetch->reader->lock);
     ecfs_mutex_is_held (&slot->fetch->reader->lock);
-    slot->asked = false;
+    note_done_locked (slot, error == NULL);
     if (error == NULL) {
         slot->arrived = fetch->state == FETCH_RUNNING || slot->arrived;
         reader->received_bytes += fetch->slot_bytes;
@@ -427,6 +499,8 @@ static void slot_done (void *user, const GError *given)
         slot_failed_locked (slot, error);
     bool trouble = tell_trouble_locked (reader, index, error);
     ecfs_fetch_schedule_locked (fetch, finished);
+    if (reader->params.policy.transfers > 0 || reader->params.policy.replication > 1)
+        ecfs_reader_schedule_locked (reader, finished); /* what waits for its turn, and what was overtaken */
     ecfs_fetch_unref_locked (fetch);
     ecfs_mutex_unlock (&reader->lock);
     if (trouble)

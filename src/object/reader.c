@@ -10,7 +10,6 @@
 #define RUN_BYTES        (256u << 10) /* in the middle of a file: one read of a program may come as several */
 #define IDLE_DROP_US     3000000
 #define PRESSURE_DROP_US 100000
-#define STALL_RETRY_US   5000000
 
 static bool try_ref (void *user)
 {
@@ -27,28 +26,6 @@ static void unref (void *user)
     ecfs_reader_unref_priv (user);
 }
 
-/* What the endpoints say of themselves. Returns whether one has become suspect. */
-static bool refresh_lanes_locked (EcfsReader *self, int64_t now) ECFS_REQUIRES (self->lock)
-{
-    bool found = false;
-    for (unsigned i = 0; i < self->n; i++) {
-        LaneHealth *lane = &self->lanes[i];
-        if (self->stripes[i].endpoint == NULL)
-            continue;
-        EcfsEndpointHealth health;
-        ecfs_endpoint_health (self->stripes[i].endpoint, &health);
-        lane->down = health.down;
-        lane->down_us = health.down ? health.down_since_us : 0;
-        found |= health.suspect && !lane->suspect;
-        lane->suspect = health.suspect;
-        lane->rtt_us = health.rtt_us;
-        ecfs_endpoint_health_clear (&health);
-        if (lane->stalled && now - lane->stalled_us > STALL_RETRY_US)
-            lane->stalled = false;
-    }
-    return found;
-}
-
 /* Whether a lane that failed has rested long enough to be asked again. */
 static bool end_rests_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
 {
@@ -61,23 +38,6 @@ static bool end_rests_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->r
         ended = true;
     }
     return ended;
-}
-
-/* A lane that owes this fetch bytes and shows none for its stall time. Returns whether one is newly found. */
-static bool find_stalls_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
-{
-    bool found = false;
-    for (unsigned i = 0; i < fetch->reader->n; i++) {
-        LaneHealth *lane = &fetch->reader->lanes[i];
-        const Slot *slot = &fetch->slots[i];
-        int64_t since = MAX (lane->last_byte_us, slot->asked_us);
-        if (!slot->asked || lane->stalled || now - since < ecfs_stall_us (lane->rtt_us, lane->mean_gap_us))
-            continue;
-        lane->stalled = true;
-        lane->stalled_us = now;
-        found = true;
-    }
-    return found;
 }
 
 static bool droppable_locked (const EcfsReader *self, const Fetch *fetch, int64_t now, bool pressure)
@@ -101,23 +61,16 @@ static void tick (void *user, int64_t now_us, bool pressure)
         if (droppable_locked (self, fetch, now_us, pressure))
             ecfs_fetch_unlist_locked (fetch);
     }
-    bool moved = active && refresh_lanes_locked (self, now_us);
+    bool moved = active && ecfs_lanes_refresh_locked (self, now_us);
     for (guint i = 0; i < self->fetches->len; i++) {
         Fetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
-        moved |= find_stalls_locked (fetch, now_us);
+        moved |= ecfs_lanes_find_stalls_locked (fetch, now_us);
         moved |= end_rests_locked (fetch, now_us);
+        moved |= ecfs_fetch_is_late_locked (fetch, now_us);
     }
-    /* Scheduling may end a fetch and take it off the list, so it runs over a copy. */
-    g_autoptr (GPtrArray) running = g_ptr_array_copy (self->fetches, NULL, NULL);
-    g_ptr_array_set_free_func (running, NULL);
-    for (guint i = 0; moved && i < running->len; i++) {
-        Fetch *fetch = g_ptr_array_index (running, i);
-        ecfs_mutex_is_held (&fetch->reader->lock);
-        ecfs_fetch_ref_locked (fetch);
-        ecfs_fetch_schedule_locked (fetch, finished);
-        ecfs_fetch_unref_locked (fetch);
-    }
+    if (moved)
+        ecfs_reader_schedule_locked (self, finished);
     ecfs_mutex_unlock (&self->lock);
     ecfs_requests_finish (finished);
 }
@@ -135,7 +88,7 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
     self->next_offset = UINT64_MAX;
     ecfs_mutex_lock (&self->lock);
-    (void) refresh_lanes_locked (self, ecfs_now_us ()); /* nothing is asked yet */
+    (void) ecfs_lanes_refresh_locked (self, ecfs_now_us ()); /* nothing is asked yet */
     ecfs_mutex_unlock (&self->lock);
     EcfsTicking ticking = {.tick = tick, .try_ref = try_ref, .unref = unref, .user = self};
     ecfs_transfer_add_ticking (params->transfer, &ticking);

@@ -11,6 +11,7 @@
 #include "codec/codec.h"
 #include "endpoint/endpoint.h"
 #include "object/layout.h"
+#include "object/policy.h"
 #include "object/transfer.h"
 
 #include <sys/uio.h>
@@ -27,6 +28,7 @@ typedef struct EcfsReaderParams {
     EcfsCodec *codec;       /* must outlive the reader */
     EcfsLayout layout;
     EcfsUuid object;
+    EcfsReadPolicy policy;
     const EcfsReaderStripe *stripes; /* n; copied */
     /* A stripe was read around: told once per stripe and reader, from any thread; must not block. May be NULL. */
     void (*trouble) (void *user, unsigned stripe_index, const GError *error);

@@ -1,5 +1,6 @@
 /*
- * What reader.c (requests, readahead) and fetch.c (getting a range of blocks) share.
+ * What reader.c (requests, readahead), fetch.c (getting a range of blocks) and lanes.c (what is known of the stripes'
+ * endpoints) share.
  *
  * A request waits for the memory of all the fetches it needs before it makes or uses any: one that held some memory
  * while it waits for more could wait for another that does the same. So a fetch has its memory from the start, and gets
@@ -39,6 +40,14 @@ typedef struct Slot {
     unsigned attempts;   /* guarded by reader lock */
     int64_t retry_us;    /* not asked again before; 0: no pause; guarded by reader lock */
     int64_t asked_us;    /* guarded by reader lock */
+    size_t filled;       /* bytes that came; guarded by reader lock, like all up to n_verified */
+    uint64_t mark;       /* its lane's asked_bytes right after it was asked */
+    uint64_t number;     /* of the asking, over all lanes */
+    unsigned n_overtook; /* that were asked later and have come since */
+    int64_t foretold_us; /* how long it takes in nearly all cases, as of the last look */
+    int64_t promise_us;  /* when it was to be here by that */
+    bool extra;          /* asked because others are late */
+    bool hedged;         /* it is late, and others were asked in its place */
     uint32_t n_verified; /* blocks; the endpoint's thread only, while asked */
     bool damaged;        /* the same */
 } Slot;
@@ -90,6 +99,16 @@ typedef struct LaneHealth {
     int64_t last_byte_us; /* 0: none yet */
     int64_t mean_gap_us;
     int64_t rtt_us;
+    int64_t gap_us;          /* nearly all its silences are shorter */
+    int64_t moved_us;        /* when its endpoint was last seen to deliver, to whomever */
+    uint64_t endpoint_bytes; /* that it had delivered then */
+    double endpoint_rate;    /* bytes per second; 0: not known */
+    uint64_t asked_bytes;    /* in all */
+    uint64_t passed_bytes;   /* of them those that came, and those that will not */
+    unsigned n_running;      /* slots that are asked */
+    int64_t owed_since_us;   /* at the last tick; 0: nothing was owed */
+    uint64_t came_bytes;     /* since then */
+    double bytes_per_s;      /* to this reader, of late; 0: not known */
 } LaneHealth;
 
 struct EcfsReader {
@@ -106,7 +125,14 @@ struct EcfsReader {
     uint64_t run_from;    /* where reading jumped to last; guarded by lock */
     uint64_t run_bytes;   /* read since then; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
-    uint64_t received_bytes; /* in slots that arrived; guarded by lock */
+    uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
+    int64_t measured_us;
+    double consumes_per_s;   /* content bytes, of late */
+    uint64_t received_bytes; /* in slots that arrived */
+    uint64_t extra_bytes;    /* that came and were not needed */
+    uint64_t hedging_bytes;  /* of slots that are asked because others are late */
+    uint64_t n_asked;        /* slots, in all */
+    unsigned n_running;      /* slots that are asked */
 };
 
 EcfsReader *ecfs_reader_ref_priv (EcfsReader *self);
@@ -121,6 +147,8 @@ size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole,
 
 /* Looks at all lanes again, asks what the scheduler says; requests that are complete go to @finished. */
 void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
+/* The same of all, in the order of their segments. */
+void ecfs_reader_schedule_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUIRES (self->lock);
 /* Ends a running fetch that nobody waits for. */
 void ecfs_fetch_abandon_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_ref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
@@ -129,6 +157,18 @@ void ecfs_fetch_unref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_unlist_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */
 uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
+
+/* Looks at the endpoints, and at how fast they and the reader are. Returns whether one has become suspect. */
+bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock);
+/* Lanes that owe this fetch bytes and show none for their stall time. Returns whether one is newly found. */
+bool ecfs_lanes_find_stalls_locked (Fetch *fetch, int64_t now_us) ECFS_REQUIRES (fetch->reader->lock);
+/* Whether something that it asked for is later than nearly all such pieces are. */
+bool ecfs_fetch_is_late_locked (const Fetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
+/* For the scheduler: n lanes, and what the fetch may take. */
+void ecfs_fetch_outlook_locked (Fetch *self, int64_t now_us, EcfsLane *ret_lanes) ECFS_REQUIRES (self->reader->lock);
+EcfsWanted ecfs_fetch_wanted_locked (const Fetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Until what an asked slot waits for is here, in nearly all cases. */
+int64_t ecfs_slot_due_us (const Slot *slot, int64_t now_us) ECFS_REQUIRES (slot->fetch->reader->lock);
 
 /* Answers the requests, without the lock, and frees the array. */
 void ecfs_requests_finish (GPtrArray *finished);

@@ -4,9 +4,11 @@
 
 #define STALL_MIN_US     200000
 #define STALL_UNKNOWN_US 1000000
-#define DECODE_US        5000  /* what data packets may be later than parity: decoding costs a turn of a worker */
-#define TRAFFIC_US       10000 /* what a packet more than needed may save at least */
-#define DOWN_US          1e12  /* so much more than any forecast that a lane that is down is the last to ask */
+#define DECODE_US        5000       /* what data packets may be later than parity: decoding costs a turn of a worker */
+#define TRAFFIC_US       10000      /* what a packet more than needed may save at least */
+#define DOWN_US          1e12       /* so much more than any forecast that a lane that is down is the last to ask */
+#define SOONER_US        20000      /* what is sooner by less is not worth bytes */
+#define HEDGE_MIN_BYTES  (2u << 20) /* so that the first pieces of an object can be hedged, too */
 
 int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us)
 {
@@ -15,53 +17,87 @@ int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us)
     return MAX (MAX (4 * rtt_us, 8 * mean_gap_us), STALL_MIN_US);
 }
 
+int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us)
+{
+    int64_t moving_us = bytes_per_s > 0 ? (int64_t) (1e6 * (double) bytes / bytes_per_s) : 0;
+    return moving_us + MAX (gap_us - silent_us, silent_us > gap_us ? silent_us : 0);
+}
+
+unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
+                           uint64_t piece_bytes)
+{
+    uint64_t budget = policy->hedge_percent == 0 ? 0 : HEDGE_MIN_BYTES + received_bytes / 100 * policy->hedge_percent;
+    return (unsigned) MIN ((budget - MIN (extra_bytes, budget)) / piece_bytes, ECFS_CODEC_MAX_N);
+}
+
+/* What the steps of one decision share. */
+typedef struct Task {
+    const EcfsCodec *codec;
+    const EcfsReadPolicy *policy;
+    const EcfsWanted *wanted;
+    const EcfsLane *lanes;
+    unsigned n;
+} Task;
+
 static bool askable (const EcfsLane *lane, bool desperate)
 {
     return lane->stored && !lane->arrived && !lane->asked && !lane->failed && !lane->resting &&
            (desperate || (!lane->down && !lane->avoided));
 }
 
-/* Until the packet of a lane would be of use if it were asked now. */
-static int64_t useful_us (const EcfsCodec *codec, const EcfsLane *lanes, unsigned i)
+static int64_t selection_us (const Task *task, const EcfsLane *lane)
 {
-    return lanes[i].forecast_us + (i < ecfs_codec_k (codec) ? 0 : DECODE_US);
+    switch (task->policy->selection) {
+    case ECFS_SELECT_FASTEST0:
+        return lane->alone_us;
+    case ECFS_SELECT_FASTEST1:
+        return lane->alone_us * (1 + (int64_t) lane->n_running);
+    case ECFS_SELECT_SOONEST:
+        break;
+    }
+    return lane->forecast_us;
+}
+
+/* Until the packet of a lane would be of use if it were asked now. */
+static int64_t useful_us (const Task *task, unsigned i)
+{
+    bool decoded = i >= ecfs_codec_k (task->codec) && task->policy->preference != ECFS_PREFER_NONE;
+    return selection_us (task, &task->lanes[i]) + (decoded ? DECODE_US : 0);
 }
 
 /* Until the packet would be there, for adding up; the down lanes last. */
-static double lane_cost (const EcfsCodec *codec, const EcfsLane *lanes, unsigned i)
+static double lane_cost (const Task *task, unsigned i)
 {
-    return (double) (useful_us (codec, lanes, i) + TRAFFIC_US) + (lanes[i].down ? DOWN_US : 0);
+    return (double) (useful_us (task, i) + TRAFFIC_US) + (task->lanes[i].down ? DOWN_US : 0);
 }
 
 /* Asks beside the set the lanes with which the code gives the wanted packets soonest. Lanes in both are about to be
  * asked, and are not when they do not help. False when there are not enough. */
-static bool complete (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, bool desperate,
-                      const bool *set, bool *ask)
+static bool complete (const Task *task, bool desperate, const bool *set, bool *ask)
 {
-    unsigned n = ecfs_codec_n (codec);
     bool available[ECFS_CODEC_MAX_N], sources[ECFS_CODEC_MAX_N];
     double cost[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < n; i++) {
-        available[i] = set[i] || askable (&lanes[i], desperate);
-        cost[i] = !set[i] ? lane_cost (codec, lanes, i) : ask[i] ? 1 : 0;
+    for (unsigned i = 0; i < task->n; i++) {
+        available[i] = set[i] || askable (&task->lanes[i], desperate);
+        cost[i] = !set[i] ? lane_cost (task, i) : ask[i] ? 1 : 0;
     }
-    if (!ecfs_codec_choose (codec, wanted, available, cost, sources))
+    if (!ecfs_codec_choose (task->codec, task->wanted->packets, available, cost, sources))
         return false;
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < task->n; i++)
         ask[i] = sources[i] && (ask[i] || !set[i]);
     return true;
 }
 
 /* When the last packet and when they on average would be of use, and what their traffic costs others. The average is
  * what spreads the work: the last alone would be as late wherever one busy lane is needed. */
-static int64_t cost_us (const EcfsCodec *codec, const EcfsLane *lanes, const bool *ask)
+static int64_t cost_us (const Task *task, const bool *ask)
 {
     int64_t last_us = 0, sum_us = 0, n_asked = 0;
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
+    for (unsigned i = 0; i < task->n; i++) {
         if (!ask[i])
             continue;
-        last_us = MAX (last_us, useful_us (codec, lanes, i));
-        sum_us += useful_us (codec, lanes, i);
+        last_us = MAX (last_us, useful_us (task, i));
+        sum_us += useful_us (task, i);
         n_asked++;
     }
     return last_us + sum_us / (4 * MAX (n_asked, 1)) + n_asked * TRAFFIC_US;
@@ -69,55 +105,158 @@ static int64_t cost_us (const EcfsCodec *codec, const EcfsLane *lanes, const boo
 
 /* The cheaper of two ways: the wanted packets from their own stripes as far as these can be asked, or from whichever
  * are the soonest. */
-static bool choose (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, const bool *set, bool *ask)
+static bool choose (const Task *task, const bool *set, bool *ask)
 {
-    unsigned n = ecfs_codec_n (codec);
-    bool own_set[ECFS_CODEC_MAX_N], any_set[ECFS_CODEC_MAX_N], any_ask[ECFS_CODEC_MAX_N] = {false};
-    memcpy (any_set, set, n * sizeof *set);
-    for (unsigned i = 0; i < n; i++) {
-        ask[i] = wanted[i] && !set[i] && askable (&lanes[i], false);
+    bool own_set[ECFS_CODEC_MAX_N] = {false}, any_set[ECFS_CODEC_MAX_N], any_ask[ECFS_CODEC_MAX_N] = {false};
+    memcpy (any_set, set, task->n * sizeof *set);
+    for (unsigned i = 0; i < task->n; i++) {
+        ask[i] = task->wanted->packets[i] && !set[i] && askable (&task->lanes[i], false);
         own_set[i] = set[i] || ask[i];
     }
-    if (!complete (codec, wanted, lanes, false, own_set, ask))
+    if (!complete (task, false, own_set, ask))
         return false;
-    if (complete (codec, wanted, lanes, false, any_set, any_ask) &&
-        cost_us (codec, lanes, any_ask) < cost_us (codec, lanes, ask))
-        memcpy (ask, any_ask, n * sizeof *ask);
+    if (task->policy->preference != ECFS_PREFER_DATA && complete (task, false, any_set, any_ask) &&
+        cost_us (task, any_ask) < cost_us (task, ask))
+        memcpy (ask, any_ask, task->n * sizeof *ask);
     return true;
 }
 
 /* When not everything can be had without them: down and avoided lanes too. */
-static bool choose_desperately (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, const bool *set,
-                                bool *ask)
+static bool choose_desperately (const Task *task, const bool *set, bool *ask)
 {
-    bool all[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
-        ask[i] = wanted[i] && !set[i] && askable (&lanes[i], false);
+    bool all[ECFS_CODEC_MAX_N] = {false};
+    for (unsigned i = 0; i < task->n; i++) {
+        ask[i] = task->wanted->packets[i] && !set[i] && askable (&task->lanes[i], false);
         all[i] = set[i] || ask[i];
     }
-    return complete (codec, wanted, lanes, true, all, ask);
+    return complete (task, true, all, ask);
 }
 
-EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, bool *ask)
+/* Stalled and resting lanes are needed; all others are asked, in case that they do not come. */
+static EcfsSchedule ask_all (const Task *task, bool *ask)
 {
-    unsigned n = ecfs_codec_n (codec);
-    bool arrived[ECFS_CODEC_MAX_N], set[ECFS_CODEC_MAX_N], owed[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < n; i++) {
-        ask[i] = false;
+    bool owed[ECFS_CODEC_MAX_N] = {false};
+    for (unsigned i = 0; i < task->n; i++) {
+        const EcfsLane *lane = &task->lanes[i];
+        ask[i] = askable (lane, true);
+        owed[i] = lane->arrived || lane->asked || lane->resting || ask[i];
+    }
+    return ecfs_codec_determines (task->codec, owed, task->wanted->packets) ? ECFS_SCHEDULE_WAIT
+                                                                            : ECFS_SCHEDULE_IMPOSSIBLE;
+}
+
+/* Hedging */
+
+/* The latest of what is hoped for and later than it was promised; n: there is none. */
+static unsigned latest_of (const Task *task, const bool *hoped)
+{
+    unsigned latest = task->n;
+    for (unsigned i = 0; i < task->n; i++) {
+        const EcfsLane *lane = &task->lanes[i];
+        if (hoped[i] && lane->asked && lane->due_us > lane->promised_us + SOONER_US &&
+            (latest == task->n || lane->due_us > task->lanes[latest].due_us))
+            latest = i;
+    }
+    return latest;
+}
+
+/* Until the last of those in @more and not in @ask would be here in nearly all cases; counts them. */
+static int64_t replaced_us (const Task *task, const bool *more, const bool *ask, unsigned *ret_n)
+{
+    int64_t last_us = 0;
+    *ret_n = 0;
+    for (unsigned i = 0; i < task->n; i++) {
+        if (!more[i] || ask[i])
+            continue;
+        last_us = MAX (last_us, task->lanes[i].late_us);
+        ++*ret_n;
+    }
+    return last_us;
+}
+
+/* Takes what is late out of what is hoped for, the latest first, as long as asking others in its place is worth it. */
+static void hedge_by_forecast (const Task *task, bool *hoped, EcfsDecision *decision)
+{
+    for (;;) {
+        unsigned latest = latest_of (task, hoped), n_more;
+        if (latest == task->n)
+            return;
+        int64_t due_us = task->lanes[latest].due_us;
+        bool more[ECFS_CODEC_MAX_N] = {false}, on_time[ECFS_CODEC_MAX_N];
+        hoped[latest] = false;
+        for (unsigned i = 0; i < task->n; i++)
+            on_time[i] = hoped[i] || decision->ask[i];
+        if (!complete (task, false, on_time, more))
+            return;
+        int64_t takes_us = replaced_us (task, more, decision->ask, &n_more);
+        bool in_time = task->wanted->needed_us > takes_us && due_us <= task->wanted->needed_us - takes_us;
+        if (n_more > 0 &&
+            (in_time || due_us <= takes_us / 2 * 3 + SOONER_US || decision->n_hedges + n_more > task->wanted->n_hedges))
+            return;
+        decision->late[latest] = n_more > 0;
+        decision->n_hedges += n_more;
+        for (unsigned i = 0; i < task->n; i++)
+            decision->ask[i] |= more[i];
+    }
+}
+
+/* R and P: what so many others overtook is asked once more elsewhere, up to R pieces for each that is missing. */
+static void replicate (const Task *task, bool *hoped, EcfsDecision *decision)
+{
+    unsigned n_arrived = 0, n_asked = 0;
+    for (unsigned i = 0; i < task->n; i++) {
+        const EcfsLane *lane = &task->lanes[i];
+        n_arrived += lane->arrived;
+        n_asked += lane->asked && !lane->stalled;
+        decision->late[i] = hoped[i] && lane->asked && lane->n_overtook >= task->policy->failover;
+        hoped[i] = hoped[i] && !decision->late[i];
+    }
+    unsigned most = task->policy->replication * (MAX (ecfs_codec_k (task->codec), n_arrived + 1) - n_arrived);
+    if (!complete (task, false, hoped, decision->ask))
+        memset (decision->ask, 0, sizeof decision->ask);
+    for (unsigned i = 0; i < task->n; i++) {
+        decision->ask[i] = decision->ask[i] && n_asked + decision->n_hedges < most;
+        decision->n_hedges += decision->ask[i];
+    }
+}
+
+static void hedge (const Task *task, const bool *hoped, EcfsDecision *decision)
+{
+    bool left[ECFS_CODEC_MAX_N];
+    memcpy (left, hoped, task->n * sizeof *left);
+    if (task->policy->replication > 1)
+        replicate (task, left, decision);
+    else if (task->policy->replication == 0 && task->wanted->n_hedges > 0)
+        hedge_by_forecast (task, left, decision);
+}
+
+/* T: as many as are allowed now, those that need no decoding first. */
+static void limit (const Task *task, EcfsDecision *decision)
+{
+    unsigned n_left = task->wanted->n_transfers;
+    for (unsigned i = 0; i < task->n; i++) {
+        decision->ask[i] = decision->ask[i] && n_left > 0;
+        n_left -= decision->ask[i];
+    }
+}
+
+EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
+                            const EcfsLane *lanes, EcfsDecision *ret_decision)
+{
+    Task task = {.codec = codec, .policy = policy, .wanted = wanted, .lanes = lanes, .n = ecfs_codec_n (codec)};
+    bool arrived[ECFS_CODEC_MAX_N], hoped[ECFS_CODEC_MAX_N];
+    *ret_decision = (EcfsDecision){.n_hedges = 0};
+    for (unsigned i = 0; i < task.n; i++) {
         arrived[i] = lanes[i].arrived;
-        owed[i] = lanes[i].arrived || lanes[i].asked || lanes[i].resting;
-        set[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].late);
+        hoped[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].stalled);
     }
-    if (ecfs_codec_determines (codec, arrived, wanted))
+    EcfsSchedule schedule = ECFS_SCHEDULE_WAIT;
+    if (ecfs_codec_determines (codec, arrived, wanted->packets))
         return ECFS_SCHEDULE_READY;
-    if (ecfs_codec_determines (codec, set, wanted))
-        return ECFS_SCHEDULE_WAIT;
-    if (choose (codec, wanted, lanes, set, ask) || choose_desperately (codec, wanted, lanes, set, ask))
-        return ECFS_SCHEDULE_WAIT;
-    /* Late and resting lanes are needed; all others are asked, in case that they do not come. */
-    for (unsigned i = 0; i < n; i++) {
-        ask[i] = askable (&lanes[i], true);
-        owed[i] = owed[i] || ask[i];
-    }
-    return ecfs_codec_determines (codec, owed, wanted) ? ECFS_SCHEDULE_WAIT : ECFS_SCHEDULE_IMPOSSIBLE;
+    if (ecfs_codec_determines (codec, hoped, wanted->packets))
+        hedge (&task, hoped, ret_decision);
+    else if (!choose (&task, hoped, ret_decision->ask) && !choose_desperately (&task, hoped, ret_decision->ask))
+        schedule = ask_all (&task, ret_decision->ask);
+    limit (&task, ret_decision);
+    return schedule;
 }

@@ -4,46 +4,81 @@
  *
  * The policy: whichever lanes make the wanted packets available soonest, by their forecasts. Where all links are
  * equally fast that is all n of them in turn; a packet that needs no decoding is preferred while it is hardly later,
- * and a part of a segment comes from its own stripe unless k others are much sooner. Where a lane is gone, late or bad,
- * as few others as the code needs are asked in its place. Late is not lost: a lane that is asked stays asked.
+ * and a part of a segment comes from its own stripe unless k others are much sooner. Where a lane is gone, stalled or
+ * bad, what it owes is erased: as few others as the code needs are asked in its place at once. A piece that is late is
+ * hedged, which costs bytes: within the budget, where that brings the segment sooner, and no earlier than needed for
+ * when the reader wants it. Late is not lost: a lane that is asked stays asked.
+ *
+ * Times in a lane are from now on; a piece is late when
+ *
+ *   due_us > promised_us + 20 ms         it is later than nearly all such pieces are, and
+ *   due_us > needed_us - replacement     waiting for it first would leave no time for a replacement, and
+ *   due_us > 3/2 replacement + 20 ms     the replacement is sooner.
  */
 #ifndef ECFS_OBJECT_SCHEDULER_H
 #define ECFS_OBJECT_SCHEDULER_H
 
 #include "codec/codec.h"
+#include "object/policy.h"
 
 /* One stripe of the object, from one fetch's point of view. */
 typedef struct EcfsLane {
     bool stored;         /* the catalog knows an endpoint for it */
     bool arrived;        /* all its blocks are here and verified */
     bool asked;          /* and neither arrived nor failed yet */
-    bool late;           /* asked, and shows no byte for longer than its stall time */
+    bool stalled;        /* asked, and shows no byte for longer than its stall time */
     bool failed;         /* for good in this fetch: missing, damaged, or tried often enough */
     bool resting;        /* failed just now, and may be asked again after a pause */
     bool down;           /* its endpoint is down: asked only when nothing else is left */
     bool avoided;        /* it stalls elsewhere right now: asked only when it must be */
     int64_t forecast_us; /* until its blocks would be here if asked now */
+    int64_t late_us;     /* the same in nearly all cases; INT64_MAX / 2: nothing is known of its endpoint */
+    int64_t alone_us;    /* forecast_us if nothing else were under way there; for fastest0 and fastest1 */
+    unsigned n_running;  /* pieces under way there; for fastest1 */
+    int64_t due_us;      /* asked: until its blocks are here in nearly all cases, ecfs_due_us () */
+    int64_t promised_us; /* asked: the same as it was foretold when it was asked; negative: that has passed */
+    unsigned n_overtook; /* asked: pieces asked later, of any segment, that have come since; for P */
 } EcfsLane;
+
+/* What a fetch wants, and what it may take. */
+typedef struct EcfsWanted {
+    const bool *packets;  /* n flags */
+    int64_t needed_us;    /* until the reader needs them; 0: it waits; INT64_MAX: nobody knows */
+    unsigned n_hedges;    /* pieces that the budget has left */
+    unsigned n_transfers; /* pieces that may be asked now; UINT_MAX without T */
+} EcfsWanted;
 
 typedef enum EcfsSchedule {
     ECFS_SCHEDULE_READY,      /* the wanted packets are determined by what has arrived */
-    ECFS_SCHEDULE_WAIT,       /* what is asked suffices (after asking the lanes in `ask`) */
+    ECFS_SCHEDULE_WAIT,       /* what is asked suffices (after asking the lanes in `ask`), or T allows no more */
     ECFS_SCHEDULE_IMPOSSIBLE, /* not even with everything that could still arrive */
 } EcfsSchedule;
 
-/**
- * @wanted: n flags, data packets
- * @lanes:  n
- * @ask:    n flags, set: lanes to ask now (may be none)
- *
- * Thread-safe, allocates nothing.
- */
-EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes, bool *ask);
+typedef struct EcfsDecision {
+    bool ask[ECFS_CODEC_MAX_N];  /* lanes to ask now (may be none) */
+    bool late[ECFS_CODEC_MAX_N]; /* lanes that are asked, and in whose place others are hedged now */
+    unsigned n_hedges;           /* how many of ask are beyond what would suffice if the late ones came */
+} EcfsDecision;
+
+/** @lanes: n. Thread-safe, allocates nothing. */
+EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
+                            const EcfsLane *lanes, EcfsDecision *ret_decision);
 
 /**
  * How long a lane may owe bytes without showing one before it counts as stalled: max (4 round trips, 8 mean gaps, 200
  * ms); a second where the round trip is not known yet.
  */
 int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us);
+
+/**
+ * Until @bytes that a lane owes, with all that is queued before them, are here in nearly all cases: the time they take
+ * at its rate and what is left of @gap_us, which nearly all its silences are shorter than; one that has already lasted
+ * longer is expected to last as long again. @bytes_per_s 0: not known, and no reason to doubt.
+ */
+int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us);
+
+/** Pieces of @piece_bytes that may be asked beyond what is needed, of @received_bytes and @extra_bytes until now. */
+unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
+                           uint64_t piece_bytes);
 
 #endif

@@ -190,6 +190,7 @@ EcfsReader *object_reader (const Object *self)
                                .layout = self->layout,
                                .object = self->job.header.object,
                                .stripes = stripes};
+    ecfs_read_policy_init (&params.policy);
     return ecfs_reader_new (&params);
 }
 

@@ -11,6 +11,17 @@ static EcfsCodec *codec_of (const char *code)
     return codec;
 }
 
+static const EcfsReadPolicy default_policy = {.hedge_percent = ECFS_HEDGE_PERCENT};
+
+static EcfsSchedule schedule_with (const EcfsCodec *codec, const bool *packets, const EcfsLane *lanes, bool *ask)
+{
+    EcfsDecision decision;
+    EcfsWanted wanted = {.packets = packets, .n_hedges = ECFS_CODEC_MAX_N, .n_transfers = UINT_MAX};
+    EcfsSchedule schedule = ecfs_schedule (codec, &default_policy, &wanted, lanes, &decision);
+    memcpy (ask, decision.ask, sizeof decision.ask);
+    return schedule;
+}
+
 static bool suffices (const EcfsCodec *codec, const bool *wanted, const bool *set)
 {
     return ecfs_codec_determines (codec, set, wanted);
@@ -43,7 +54,7 @@ static void sim_init (Sim *self, const char *code)
 static EcfsSchedule sim_schedule (Sim *self)
 {
     bool ask[ECFS_CODEC_MAX_N];
-    EcfsSchedule schedule = ecfs_schedule (self->codec, self->wanted, self->lanes, ask);
+    EcfsSchedule schedule = schedule_with (self->codec, self->wanted, self->lanes, ask);
     for (unsigned i = 0; i < self->n && schedule == ECFS_SCHEDULE_WAIT; i++) {
         if (!ask[i])
             continue;
@@ -65,10 +76,10 @@ static EcfsSchedule sim_run (Sim *self, int64_t until_us)
             int64_t waited_us = self->now_us - self->asked_us[i];
             if (!lane->asked)
                 continue;
-            lane->late = waited_us >= ecfs_stall_us (1000, 1000);
+            lane->stalled = waited_us >= ecfs_stall_us (1000, 1000);
             if (waited_us < self->takes_us[i])
                 continue;
-            lane->asked = lane->late = false;
+            lane->asked = lane->stalled = false;
             lane->arrived = !self->lies[i];
             lane->failed = self->lies[i];
         }
@@ -105,7 +116,7 @@ static void test_all_links (void)
         bool ask[ECFS_CODEC_MAX_N];
         for (unsigned i = 0; i < sim.n; i++)
             sim.lanes[i] = (EcfsLane){.stored = true, .forecast_us = queued_us[i] + 26000};
-        g_assert_cmpint (ecfs_schedule (sim.codec, sim.wanted, sim.lanes, ask), ==, ECFS_SCHEDULE_WAIT);
+        g_assert_cmpint (schedule_with (sim.codec, sim.wanted, sim.lanes, ask), ==, ECFS_SCHEDULE_WAIT);
         for (unsigned i = 0; i < sim.n; i++) {
             total[i] += ask[i];
             queued_us[i] += ask[i] ? 26000 : 0;
@@ -258,7 +269,7 @@ static EcfsLane random_lane (void)
     lane.arrived = (bits >> 3 & 3) == 0;
     lane.asked = !lane.arrived && (bits >> 5 & 3) == 0;
     lane.failed = !lane.arrived && !lane.asked && (bits >> 7 & 3) == 0;
-    lane.late = lane.asked && (bits >> 9 & 1);
+    lane.stalled = lane.asked && (bits >> 9 & 1);
     lane.down = (bits >> 10 & 3) == 0;
     lane.avoided = (bits >> 12 & 3) == 0;
     return lane;
@@ -269,12 +280,12 @@ static void check_state (const EcfsCodec *codec, const bool *wanted, const EcfsL
     unsigned n = ecfs_codec_n (codec);
     bool ask[ECFS_CODEC_MAX_N], arrived[ECFS_CODEC_MAX_N], set[ECFS_CODEC_MAX_N], hoped[ECFS_CODEC_MAX_N];
     bool possible[ECFS_CODEC_MAX_N], sound[ECFS_CODEC_MAX_N];
-    EcfsSchedule schedule = ecfs_schedule (codec, wanted, lanes, ask);
+    EcfsSchedule schedule = schedule_with (codec, wanted, lanes, ask);
     bool any_desperate = false, any_asked = false;
     for (unsigned i = 0; i < n; i++) {
         bool may_ask = lanes[i].stored && !lanes[i].arrived && !lanes[i].asked && !lanes[i].failed;
         arrived[i] = lanes[i].arrived;
-        hoped[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].late);
+        hoped[i] = lanes[i].arrived || (lanes[i].asked && !lanes[i].stalled);
         set[i] = hoped[i] || ask[i];
         possible[i] = lanes[i].arrived || lanes[i].asked || may_ask;
         sound[i] = hoped[i] || (may_ask && !lanes[i].down && !lanes[i].avoided);
