@@ -8,6 +8,7 @@
 #define STUCK_US       200000 /* a lane of an endpoint that is down fails sooner, unless its thread is stuck */
 #define LAG_MIN_US     (10 * G_USEC_PER_SEC)
 #define SPARE_BYTES    (4u << 20) /* a late stripe up to this size is worth being sent again at once */
+#define AS_ONE_BYTES   65536      /* up to here a stripe is sent as one piece */
 
 /* What the run sees when it looks at its lanes. */
 typedef struct Survey {
@@ -33,7 +34,7 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
 {
     EcfsLayout layout;
     g_byte_array_unref (ecfs_stripe_header_format (&job->header)); /* for header_bytes */
-    if (!ecfs_stripe_layout (&job->header, job->size, &layout, error))
+    if (!ecfs_stripe_layout (&job->header, job->feed != NULL ? ECFS_OBJECT_MAX_BYTES : job->size, &layout, error))
         return NULL;
     EcfsWriter *self = g_new0 (EcfsWriter, 1);
     atomic_init (&self->references, 1);
@@ -44,7 +45,9 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
     self->n = ecfs_codec_n (job->codec);
     self->n_segments = ecfs_layout_n_segments (&layout);
     self->lanes = g_new0 (EcfsWriterLane *, self->n);
-    self->began_us = ecfs_now_us ();
+    self->ended = job->feed == NULL;
+    self->as_one = self->n_segments == 1 && ecfs_layout_stored_bytes (&layout, 0) <= AS_ONE_BYTES;
+    self->began_us = self->ended_us = ecfs_now_us ();
     self->beginning = true;
     if (job->packets != NULL)
         memcpy (self->object_digest, job->expected_digest, sizeof self->object_digest);
@@ -134,7 +137,7 @@ static bool is_late (const EcfsWriter *self, unsigned index, const Survey *surve
     int64_t now_us = ecfs_now_us ();
     bool hangs = health.suspect || (health.down && now_us - health.down_since_us > STUCK_US);
     ecfs_endpoint_health_clear (&health);
-    int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->began_us);
+    int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->ended_us);
     return hangs || (survey->settled_us != 0 && now_us - survey->settled_us > patience_us);
 }
 
@@ -174,6 +177,55 @@ static void check_possible (EcfsWriter *self, const Survey *survey, const GStrin
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* Content that grows */
+
+static void feed_changed (void *user)
+{
+    EcfsWriter *self = user;
+    EcfsFeedState state;
+    ecfs_mutex_lock (&self->lock);
+    ecfs_feed_look (self->job->feed, &state);
+    ecfs_writer_advance_locked (self);
+    self->feed_moved = state.final || state.abandoned;
+    if (self->feed_moved)
+        ecfs_cond_broadcast (&self->changed);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void abandon (EcfsWriter *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    if (!self->aborted)
+        ecfs_writer_abort_locked (self, g_error_new (ECFS_ERROR, ECANCELED, "the content changed while it was stored"));
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Looks whether the end of the content is known by now. */
+static void follow_feed (EcfsWriter *self)
+{
+    EcfsFeedState state;
+    const EcfsWriterJob *job = self->job;
+    if (job->feed == NULL)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    self->feed_moved = false;
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_feed_look (job->feed, &state);
+    if (state.abandoned)
+        abandon (self);
+    uint64_t bytes = state.available - MIN (state.available, job->feed_offset);
+    if (self->ended || state.abandoned || (!state.final && bytes < ECFS_OBJECT_MAX_BYTES))
+        return;
+    bytes = MIN (bytes, ECFS_OBJECT_MAX_BYTES);
+    if (!ecfs_feed_take (job->feed, job->feed_offset + bytes)) /* it became shorter just now */
+        return;
+    job->ended (job->user, bytes);
+    ecfs_mutex_lock (&self->lock);
+    self->ended_us = ecfs_now_us ();
+    ecfs_writer_end_locked (self, bytes);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 /* The run */
 
 static void survey_locked (EcfsWriter *self, Survey *survey) ECFS_REQUIRES (self->lock)
@@ -199,7 +251,7 @@ static void look (EcfsWriter *self, Survey *survey)
 {
     ecfs_mutex_lock (&self->lock);
     survey_locked (self, survey);
-    if (survey->failed < 0 && (survey->n_running > 0 || !survey->idle)) {
+    if (survey->failed < 0 && !self->feed_moved && (survey->n_running > 0 || !survey->idle)) {
         int64_t pause_us = survey->settled_us != 0 || survey->n_running == 1 ? LOOK_US : CANCEL_LOOK_US;
         (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + pause_us);
         ecfs_writer_advance_locked (self); /* some may be waited for no longer */
@@ -215,6 +267,7 @@ static void run_lanes (EcfsWriter *self, GString *failures)
     unsigned n_late_looks = 0;
     for (;;) {
         Survey survey;
+        follow_feed (self);
         look (self, &survey);
         if (survey.failed >= 0) {
             settle_failed (self, &survey, failures);
@@ -245,6 +298,8 @@ static void collect (EcfsWriter *self, EcfsWriterResult *result)
 
 static void start_lanes (EcfsWriter *self)
 {
+    if (self->job->feed != NULL)
+        ecfs_feed_watch (self->job->feed, feed_changed, self);
     ecfs_writer_encode_small (self);
     ecfs_mutex_lock (&self->lock);
     bool aborted = self->aborted;
@@ -266,6 +321,8 @@ bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError *
     GString *failures = g_string_new (NULL);
     start_lanes (self);
     run_lanes (self, failures);
+    if (job->feed != NULL)
+        ecfs_feed_watch (job->feed, NULL, NULL);
     bool fine = self->error == NULL;
     if (fine) {
         *ret_result = (EcfsWriterResult){.failures = failures};

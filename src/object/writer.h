@@ -4,7 +4,8 @@
  *
  * Every stripe pulls packets at its own pace from a small window of encoded segments. A stripe that falls behind the
  * window, begins late on a spare, or is filled in after the commit has its segments read and encoded again: one code
- * path. Nothing the size of the object is held anywhere.
+ * path. Nothing the size of the object is held anywhere. Content may grow while it is read (see feed.h): whole segments
+ * are encoded as soon as they are there, the last one when it is known to be the last.
  *
  * A lane is one stripe on its way to one endpoint:
  *
@@ -22,6 +23,7 @@
 
 #include "codec/codec.h"
 #include "endpoint/endpoint.h"
+#include "object/feed.h"
 #include "object/format.h"
 #include "object/segment.h"
 
@@ -47,10 +49,18 @@ typedef struct EcfsWriterJob {
     EcfsTransfer *transfer;
     const EcfsCodec *codec;
     EcfsStripeHeader header; /* index, instance and header_bytes are filled in per stripe */
-    uint64_t size;           /* bytes of content, > 0 */
+    uint64_t size;           /* bytes of content, > 0; with a feed of no account */
     int fd;                  /* content; read with preadv at any time, some ranges more than once */
     const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
     GPtrArray *records;      /* of EcfsFileRecord, for the footers */
+    /* Content that is still being written: the object begins at its byte feed_offset and has all that follows, up to
+     * ECFS_OBJECT_MAX_BYTES, of which there is one byte at least. Abandoned, it ends the run with ECANCELED. NULL: all
+     * is there. */
+    EcfsFeed *feed;
+    uint64_t feed_offset;
+    /* With a feed: the object has @size bytes. Called once by the caller's own thread, before footers are made: what is
+     * in `records` may still change, and may not afterwards. May block. */
+    void (*ended) (void *user, uint64_t size);
     const EcfsPacketSource *packets; /* of the wanted stripes, in place of fd and ranges; NULL: they are encoded */
     /* Of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet. With packets it is believed, and must be given. */
     const uint8_t *expected_digest;

@@ -1,16 +1,15 @@
 /* One stripe on its way: what its endpoint pulls. */
 #include "object/writer_priv.h"
 
-#define SMALL_STRIPE_BYTES 65536 /* up to here a stripe is sent as one piece */
-
 static void format_footer (EcfsWriterLane *lane)
 {
     EcfsWriter *self = lane->writer;
     ecfs_writer_finish_digest (lane->digest, lane->area_digest);
-    EcfsStripeFooter footer = {
-        .size = self->layout.size, .area_bytes = ecfs_layout_area_bytes (&self->layout), .records = self->job->records};
+    EcfsStripeFooter footer = {.records = self->job->records};
     memcpy (footer.area_digest, lane->area_digest, ECFS_STRIPE_DIGEST_BYTES);
     ecfs_mutex_lock (&self->lock);
+    footer.size = self->layout.size;
+    footer.area_bytes = ecfs_layout_area_bytes (&self->layout);
     memcpy (footer.object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
     ecfs_mutex_unlock (&self->lock);
     g_clear_pointer (&lane->footer, g_byte_array_unref);
@@ -18,13 +17,14 @@ static void format_footer (EcfsWriterLane *lane)
     lane->stripe_bytes = self->layout.header_bytes + footer.area_bytes + lane->footer->len;
 }
 
-/* The segment that the lane is at, with a reference, and moves it on; NULL: not there yet. */
-static EcfsSegment *next_segment (EcfsWriterLane *lane)
+/* The segment that the lane is at, with a reference, and moves it on; NULL: not there yet, or *ret_end. */
+static EcfsSegment *next_segment (EcfsWriterLane *lane, bool *ret_end)
 {
     EcfsWriter *self = lane->writer;
     EcfsSegment *segment = NULL;
     ecfs_mutex_lock (&self->lock);
-    if (!lane->cut && !self->aborted) {
+    *ret_end = self->ended && lane->segment == self->n_segments;
+    if (!lane->cut && !self->aborted && !*ret_end) {
         segment = ecfs_writer_cached_locked (self, lane->segment);
         lane->waiting = segment == NULL;
         if (segment != NULL) {
@@ -57,24 +57,26 @@ static EcfsPull give_small (EcfsWriterLane *lane, EcfsSegment *segment, const ui
     return give (lane, NULL, lane->header->data, lane->header->len, ret_bytes, ret_size);
 }
 
+static EcfsPull give_footer (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    format_footer (lane);
+    lane->phase = PHASE_END;
+    return give (lane, NULL, lane->footer->data, lane->footer->len, ret_bytes, ret_size);
+}
+
 static EcfsPull pull_packet (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
 {
-    EcfsWriter *self = lane->writer;
-    EcfsSegment *segment = next_segment (lane);
+    bool end;
+    EcfsSegment *segment = next_segment (lane, &end);
+    if (end)
+        return give_footer (lane, ret_bytes, ret_size);
     if (segment == NULL)
         return ECFS_PULL_LATER;
     const uint8_t *packet = ecfs_segment_packet (segment, lane->index);
     XXH3_128bits_update (lane->digest, packet, segment->stored_bytes);
-    if (segment->index + 1 == self->n_segments)
-        lane->phase = PHASE_FOOTER;
-    if (self->n_segments == 1 && segment->stored_bytes <= SMALL_STRIPE_BYTES)
+    if (lane->writer->as_one)
         return give_small (lane, segment, ret_bytes, ret_size);
     return give (lane, segment, packet, segment->stored_bytes, ret_bytes, ret_size);
-}
-
-static bool sent_as_one (const EcfsWriter *self)
-{
-    return self->n_segments == 1 && ecfs_layout_stored_bytes (&self->layout, 0) <= SMALL_STRIPE_BYTES;
 }
 
 static EcfsPull pull_next (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
@@ -82,15 +84,11 @@ static EcfsPull pull_next (EcfsWriterLane *lane, const uint8_t **ret_bytes, size
     switch (lane->phase) {
     case PHASE_HEADER:
         lane->phase = PHASE_PACKETS;
-        if (sent_as_one (lane->writer))
+        if (lane->writer->as_one)
             return pull_packet (lane, ret_bytes, ret_size);
         return give (lane, NULL, lane->header->data, lane->header->len, ret_bytes, ret_size);
     case PHASE_PACKETS:
         return pull_packet (lane, ret_bytes, ret_size);
-    case PHASE_FOOTER:
-        format_footer (lane);
-        lane->phase = PHASE_END;
-        return give (lane, NULL, lane->footer->data, lane->footer->len, ret_bytes, ret_size);
     case PHASE_END:
         break;
     }
@@ -174,6 +172,8 @@ void ecfs_writer_lane_start (EcfsWriter *self, unsigned index)
                          .done = lane_done,
                          .user = lane,
                          .size = self->layout.header_bytes + ecfs_layout_area_bytes (&self->layout)};
+    if (!self->ended)
+        source.size = 0;
     ecfs_mutex_lock (&self->lock);
     self->lanes[index] = lane;
     lane->stream = ecfs_endpoint_write (target->endpoint, name, &source);

@@ -17,7 +17,7 @@
 
 typedef enum EcfsLaneState { LANE_RUNNING, LANE_STORED, LANE_FAILED } EcfsLaneState;
 
-typedef enum EcfsLanePhase { PHASE_HEADER, PHASE_PACKETS, PHASE_FOOTER, PHASE_END } EcfsLanePhase;
+typedef enum EcfsLanePhase { PHASE_HEADER, PHASE_PACKETS, PHASE_END } EcfsLanePhase;
 
 typedef struct EcfsWriter EcfsWriter;
 
@@ -45,18 +45,22 @@ typedef struct EcfsWriterLane {
 struct EcfsWriter {
     atomic_uint references;
     EcfsMutex lock;
-    EcfsCond changed;      /* guarded by lock */
-    EcfsWriterJob *job;    /* immutable; valid until the run ends */
-    EcfsLayout layout;     /* immutable */
-    unsigned n;            /* immutable */
-    uint64_t n_segments;   /* immutable */
+    EcfsCond changed;   /* guarded by lock */
+    EcfsWriterJob *job; /* immutable; valid until the run ends */
+    EcfsLayout layout;  /* its size is the largest possible until ended; guarded by lock, changed by the run's thread */
+    unsigned n;         /* immutable */
+    uint64_t n_segments;   /* goes with the layout */
+    bool ended;            /* the size is known; guarded by lock, changed by the run's thread */
+    bool as_one;           /* a stripe is sent as one piece; immutable */
     guint window;          /* segments; immutable */
     GPtrArray *cached;     /* of EcfsSegment; guarded by lock */
     GPtrArray *encodings;  /* under way; guarded by lock */
     uint64_t next_leading; /* first segment never encoded; guarded by lock */
     int64_t began_us;      /* immutable */
+    int64_t ended_us;      /* since when only we are waited for; of the run's thread */
     int64_t encoding_us;   /* that n_encoded segments took; guarded by lock */
     unsigned n_encoded;    /* guarded by lock */
+    bool feed_moved;       /* the feed is final or abandoned, and the run has not looked; guarded by lock */
     bool beginning;        /* not all lanes are there, so nothing is let go of; guarded by lock */
     bool aborted;          /* guarded by lock */
     GError *error;         /* first reason for aborted; guarded by lock */
@@ -91,6 +95,8 @@ EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) 
 bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us);
 /** Encodes the segment of a small object right here, before there are lanes, which would wait for it. */
 void ecfs_writer_encode_small (EcfsWriter *self);
+/** The size is known: @size. Lanes that have sent all go on to their footers. */
+void ecfs_writer_end_locked (EcfsWriter *self, uint64_t size) ECFS_REQUIRES (self->lock);
 /** Lets go of what no lane needs any more, and begins to encode what they need next. */
 void ecfs_writer_advance_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
 

@@ -14,6 +14,8 @@
 typedef struct Encoding {
     EcfsWriter *writer;
     uint64_t segment;
+    EcfsLayout layout;    /* as it was when this began, which for this segment is what it will be */
+    size_t bytes;         /* of memory */
     bool leading;         /* the first time: counts for the object's digest */
     bool granted;         /* its memory is; guarded by writer lock */
     EcfsSegment *loading; /* where packets are put that come from elsewhere */
@@ -21,7 +23,7 @@ typedef struct Encoding {
 } Encoding;
 
 /* Memory that it takes to make a segment, which keeps its own part. */
-static size_t grant_bytes (const EcfsWriter *self, uint64_t segment)
+static size_t grant_bytes_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
 {
     const EcfsPacketSource *packets = self->job->packets;
     return ecfs_segment_bytes (&self->layout, self->n, segment) +
@@ -153,43 +155,42 @@ static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self
     }
 }
 
-static void hash_content (EcfsWriter *self, const EcfsSegment *segment)
+static void hash_content (const Encoding *encoding, const EcfsSegment *segment)
 {
-    uint32_t left = ecfs_layout_content_bytes (&self->layout, segment->index);
-    for (unsigned packet = 0; packet < self->layout.k && left > 0; packet++) {
+    const EcfsLayout *layout = &encoding->layout;
+    uint32_t left = ecfs_layout_content_bytes (layout, segment->index);
+    for (unsigned packet = 0; packet < layout->k && left > 0; packet++) {
         for (uint32_t block = 0; block < segment->n_blocks && left > 0; block++) {
-            uint32_t bytes = MIN (left, ecfs_layout_block_bytes (&self->layout, segment->index, block));
-            XXH3_128bits_update (self->digest, ecfs_segment_block (segment, packet, block), bytes);
+            uint32_t bytes = MIN (left, ecfs_layout_block_bytes (layout, segment->index, block));
+            XXH3_128bits_update (encoding->writer->digest, ecfs_segment_block (segment, packet, block), bytes);
             left -= bytes;
         }
     }
 }
 
-/* Compares with what the content is expected to be, once all of it went by. */
-static void finish_content (EcfsWriter *self)
+/* Compares with what the content is expected to be, once all of it went by. With packets it is believed. */
+static void finish_content_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
 {
-    uint8_t digest[ECFS_STRIPE_DIGEST_BYTES];
-    ecfs_writer_finish_digest (self->digest, digest);
+    if (!self->ended || self->next_leading < self->n_segments || self->job->packets != NULL)
+        return;
+    ecfs_writer_finish_digest (self->digest, self->object_digest);
     const uint8_t *expected = self->job->expected_digest;
-    ecfs_mutex_lock (&self->lock);
-    memcpy (self->object_digest, digest, sizeof digest);
-    if (expected != NULL && memcmp (expected, digest, sizeof digest) != 0)
+    if (expected != NULL && memcmp (expected, self->object_digest, sizeof self->object_digest) != 0)
         ecfs_writer_abort_locked (self,
                                   g_error_new (ECFS_ERROR, ESTALE, "the content has changed since it was committed"));
-    ecfs_mutex_unlock (&self->lock);
 }
 
 static EcfsSegment *encode (Encoding *encoding, GError **error)
 {
     EcfsWriter *self = encoding->writer;
-    EcfsSegment *segment = ecfs_segment_new (self->job->transfer, &self->layout, self->n, encoding->segment);
-    if (!ecfs_segment_load (segment, &self->layout, self->job->fd, self->job->ranges, error)) {
+    EcfsSegment *segment = ecfs_segment_new (self->job->transfer, &encoding->layout, self->n, encoding->segment);
+    if (!ecfs_segment_load (segment, &encoding->layout, self->job->fd, self->job->ranges, error)) {
         ecfs_segment_unref (segment);
         return NULL;
     }
-    ecfs_segment_encode (segment, &self->layout, self->job->codec, &self->job->header.object);
+    ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &self->job->header.object);
     if (encoding->leading)
-        hash_content (self, segment);
+        hash_content (encoding, segment);
     return segment;
 }
 
@@ -200,8 +201,10 @@ static void end_encoding (Encoding *encoding, EcfsSegment *segment, GError *erro
     ecfs_mutex_lock (&self->lock);
     if (error != NULL)
         ecfs_writer_abort_locked (self, error);
-    if (segment != NULL && encoding->leading)
+    if (segment != NULL && encoding->leading) {
         self->next_leading++;
+        finish_content_locked (self);
+    }
     if (segment != NULL) {
         g_ptr_array_add (self->cached, segment);
         self->encoding_us += ecfs_now_us () - encoding->began_us;
@@ -236,15 +239,13 @@ static void run_encoding (void *data)
     ecfs_mutex_unlock (&self->lock);
     encoding->began_us = ecfs_now_us ();
     if (wanted && packets != NULL) {
-        encoding->loading = ecfs_segment_new (self->job->transfer, &self->layout, self->n, encoding->segment);
+        encoding->loading = ecfs_segment_new (self->job->transfer, &encoding->layout, self->n, encoding->segment);
         packets->load (packets->user, encoding->loading, loaded, encoding);
         return;
     }
     EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
     if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
-        ecfs_transfer_release (self->job->transfer, grant_bytes (self, encoding->segment));
-    if (segment != NULL && encoding->leading && encoding->segment + 1 == self->n_segments)
-        finish_content (self);
+        ecfs_transfer_release (self->job->transfer, encoding->bytes);
     end_encoding (encoding, segment, error);
 }
 
@@ -270,24 +271,43 @@ static bool waits_locked (const EcfsWriter *self) ECFS_REQUIRES (self->lock)
     return false;
 }
 
+/* Whether the content of the next segment is there, which must not change then. */
+static bool take_content_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+{
+    const EcfsWriterJob *job = self->job;
+    uint64_t end = segment * self->layout.segment_bytes + ecfs_layout_content_bytes (&self->layout, segment);
+    return job->feed == NULL || ecfs_feed_take (job->feed, job->feed_offset + end);
+}
+
+static Encoding *encoding_new_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
+{
+    Encoding *encoding = g_new (Encoding, 1);
+    *encoding = (Encoding){.writer = self,
+                           .segment = segment,
+                           .layout = self->layout,
+                           .bytes = grant_bytes_locked (self, segment),
+                           .leading = segment == self->next_leading};
+    g_ptr_array_add (self->encodings, encoding);
+    return encoding;
+}
+
 static void want_locked (EcfsWriter *self, uint64_t segment)
 {
     bool leading = segment == self->next_leading;
     if (self->aborted || segment >= self->n_segments || segment > self->next_leading ||
-        under_way_locked (self, segment, leading) || ecfs_writer_cached_locked (self, segment) != NULL)
+        under_way_locked (self, segment, leading) || ecfs_writer_cached_locked (self, segment) != NULL ||
+        (leading && !take_content_locked (self, segment)))
         return;
     if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
         return;
     EcfsTransfer *transfer = self->job->transfer;
-    size_t bytes = grant_bytes (self, segment);
+    size_t bytes = grant_bytes_locked (self, segment);
     bool granted = ecfs_transfer_try_acquire (transfer, bytes);
     /* In the queue for memory is only what a stripe waits for, and nothing for which others would lose what they need.
      */
     if (!granted && (!current_locked (self, segment) || (leading && waits_locked (self))))
         return;
-    Encoding *encoding = g_new (Encoding, 1);
-    *encoding = (Encoding){.writer = self, .segment = segment, .leading = leading};
-    g_ptr_array_add (self->encodings, encoding);
+    Encoding *encoding = encoding_new_locked (self, segment);
     if (granted || ecfs_transfer_acquire (transfer, bytes, run_encoding, encoding)) {
         encoding->granted = true;
         ecfs_transfer_run (transfer, run_encoding, encoding);
@@ -302,16 +322,24 @@ void ecfs_writer_advance_locked (EcfsWriter *self)
     kick_locked (self);
 }
 
+void ecfs_writer_end_locked (EcfsWriter *self, uint64_t size)
+{
+    self->layout.size = size;
+    self->n_segments = ecfs_layout_n_segments (&self->layout);
+    self->ended = true;
+    finish_content_locked (self);
+    wake_locked (self, self->n_segments);
+    ecfs_writer_advance_locked (self);
+}
+
 void ecfs_writer_encode_small (EcfsWriter *self)
 {
-    if (self->job->packets != NULL || self->n_segments != 1 ||
+    if (self->job->packets != NULL || !self->ended || self->n_segments != 1 ||
         ecfs_layout_content_bytes (&self->layout, 0) > AT_ONCE_BYTES ||
         !ecfs_transfer_try_acquire (self->job->transfer, ecfs_segment_bytes (&self->layout, self->n, 0)))
         return;
-    Encoding *encoding = g_new (Encoding, 1);
-    *encoding = (Encoding){.writer = self, .leading = true};
     ecfs_mutex_lock (&self->lock);
-    g_ptr_array_add (self->encodings, encoding);
+    Encoding *encoding = encoding_new_locked (self, 0);
     ecfs_mutex_unlock (&self->lock);
     run_encoding (encoding);
 }
