@@ -146,6 +146,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
     if (!self->readonly) {
+        self->streams = ecfs_workers_new ("ecfs-stream", ECFS_N_STREAMS);
         self->puts = ecfs_workers_new ("ecfs-put", COMMIT_THREADS);
         self->maintenance = ecfs_maintenance_start (self);
     }
@@ -166,6 +167,7 @@ void ecfs_archive_stop (EcfsArchive *self)
         ecfs_archive_keep_estimates (self);
     ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
     ecfs_workers_free (g_steal_pointer (&self->commits));
+    ecfs_workers_free (g_steal_pointer (&self->streams));
     ecfs_workers_free (g_steal_pointer (&self->puts));
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)

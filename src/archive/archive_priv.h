@@ -21,6 +21,8 @@ typedef struct EcfsDeletions EcfsDeletions;
 typedef struct EcfsMaintenance EcfsMaintenance;
 typedef struct EcfsRevival EcfsRevival;
 
+#define ECFS_N_STREAMS 8 /* files that are stored while they are written, at once */
+
 struct EcfsArchive {
     char *directory;      /* absolute; immutable */
     EcfsConfig *config;   /* immutable */
@@ -33,6 +35,7 @@ struct EcfsArchive {
     atomic_size_t n_endpoints;
     EcfsTransfer *transfer;       /* immutable */
     EcfsWorkers *commits;         /* between start and stop */
+    EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
     EcfsStagedTable *staged;      /* belongs to staged.c */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */

@@ -201,20 +201,25 @@ static const atomic_bool *cancelled_flag (const Attempt *self)
     return self->commit.cancelled != NULL ? self->commit.cancelled : &self->archive->stopping;
 }
 
+void ecfs_attempt_describe (Attempt *self)
+{
+    self->record = (EcfsFileRecord){.ino = self->commit.ino,
+                                    .generation = self->part->row->sequence,
+                                    .file_size = self->commit.size,
+                                    .mode = self->attr.mode,
+                                    .uid = self->attr.uid,
+                                    .gid = self->attr.gid,
+                                    .mtime_ns = self->commit.mtime_ns,
+                                    .path = self->path,
+                                    .ranges = self->part->ranges};
+}
+
 static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t *expected_digest,
                         EcfsWriterResult *result, GError **error)
 {
-    EcfsFileRecord record = {.ino = self->commit.ino,
-                             .generation = self->part->row->sequence,
-                             .file_size = self->commit.size,
-                             .mode = self->attr.mode,
-                             .uid = self->attr.uid,
-                             .gid = self->attr.gid,
-                             .mtime_ns = self->commit.mtime_ns,
-                             .path = self->path,
-                             .ranges = self->part->ranges};
+    ecfs_attempt_describe (self);
     g_autoptr (GPtrArray) records = g_ptr_array_new ();
-    g_ptr_array_add (records, &record);
+    g_ptr_array_add (records, &self->record);
     EcfsWriterJob job = {.transfer = self->archive->transfer,
                          .codec = self->places.codec,
                          .header = make_header (self),
@@ -222,6 +227,9 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .fd = self->commit.fd,
                          .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
                          .records = records,
+                         .feed = self->commit.feed,
+                         .feed_offset = self->part->feed_offset,
+                         .ended = ecfs_attempt_content_ended,
                          .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
                          .expected_digest = expected_digest,
                          .targets = targets,
@@ -374,13 +382,19 @@ static bool check_unchanged (const Attempt *self, GError **error)
            ecfs_fail (error, ECANCELED, "the content changed while it was stored");
 }
 
-static bool store (Attempt *self, GError **error)
+static bool store_objects (Attempt *self, GError **error)
 {
     divide (self);
     for (guint i = 0; i < self->parts->len; i++)
         if (!ecfs_attempt_store_object (self, g_ptr_array_index (self->parts, i), error))
             return false;
-    return check_unchanged (self, error) && publish (self, error);
+    return true;
+}
+
+static bool store (Attempt *self, GError **error)
+{
+    bool stored = self->commit.feed != NULL ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
+    return stored && check_unchanged (self, error) && publish (self, error);
 }
 
 /* The object of an extent run, as a part whose ranges say where the staged file has its content. */
@@ -599,9 +613,14 @@ static int outcome_code (const GError *error)
     }
 }
 
+bool ecfs_attempt_is_cancelled (const Attempt *self)
+{
+    return atomic_load (cancelled_flag (self));
+}
+
 static bool open_content (Attempt *self, GError **error)
 {
-    if (atomic_load (cancelled_flag (self)))
+    if (ecfs_attempt_is_cancelled (self))
         return ecfs_fail (error, ECANCELED, "cancelled");
     if (self->commit.open != NULL)
         self->commit.fd = self->commit.open (self->commit.user, error);
@@ -655,7 +674,8 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (
     self->commit.path = g_strdup (commit->path);
     self->run = run;
     self->backfill = run == fill_up || run == ecfs_attempt_repair;
-    ecfs_workers_push (commit->is_foreign ? archive->puts : archive->commits, run_attempt, self);
+    EcfsWorkers *own = commit->feed != NULL ? archive->streams : archive->commits;
+    ecfs_workers_push (commit->is_foreign ? archive->puts : own, run_attempt, self);
 }
 
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)

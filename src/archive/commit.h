@@ -7,6 +7,7 @@
 
 #include "archive/archive.h"
 #include "codec/codec.h"
+#include "object/feed.h"
 
 #include <stdatomic.h>
 
@@ -30,14 +31,19 @@ typedef struct EcfsOutcome {
     bool kept;   /* the content is published, but the catalog could not write it down yet: ecfs_catalog_publish () */
 } EcfsOutcome;
 
-typedef struct EcfsCommit {
+typedef struct EcfsCommit EcfsCommit;
+struct EcfsCommit {
     uint64_t ino;
     int64_t staging; /* catalog row that the publish settles; 0: none (content from elsewhere) */
     int fd;          /* the content, read with pread only; holes are found by SEEK_DATA. Lent until done */
     /* Asked for the content when the attempt begins, on its thread, in place of fd; lent until done. -1 with an error
      * ends the attempt. May be NULL: fd is open. */
     int (*open) (void *user, GError **error);
-    uint64_t size; /* bytes */
+    /* The content is still being written: the attempt reads along behind, and ends once the feed is final; ECANCELED
+     * when it is abandoned. Lent until done. NULL: size, mtime_ns and staging are known. */
+    EcfsFeed *feed;
+    void (*ended) (void *user, EcfsCommit *commit); /* the feed is final: sets these three */
+    uint64_t size;                                  /* bytes */
     int64_t mtime_ns;
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
@@ -53,7 +59,7 @@ typedef struct EcfsCommit {
     /* Called exactly once, from a commit thread. */
     void (*done) (void *user, const EcfsOutcome *outcome);
     void *user;
-} EcfsCommit;
+};
 
 /** Queues one attempt; @commit is copied. Never blocks. */
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit);

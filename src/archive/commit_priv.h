@@ -1,6 +1,7 @@
 /*
- * What the attempts share that store objects: commit.c (content of files, new and filled up), commit_recode.c and
- * commit_repair.c (objects as they are, for another code, and whole again).
+ * What the attempts share that store objects: commit.c (content of files, new and filled up), commit_feed.c (content
+ * that is still being written), commit_recode.c and commit_repair.c (objects as they are, for another code, and whole
+ * again).
  */
 #ifndef ECFS_ARCHIVE_COMMIT_PRIV_H
 #define ECFS_ARCHIVE_COMMIT_PRIV_H
@@ -14,6 +15,7 @@ typedef struct Part {
     EcfsObjectRow *row;
     GArray *ranges; /* of EcfsFileRange */
     GArray *whole;  /* where the content has all of the object, in place of ranges; NULL: it is the file's */
+    uint64_t feed_offset;
     int64_t intent;
     bool full;
 } Part;
@@ -26,7 +28,8 @@ typedef struct Attempt {
     bool backfill; /* stripes that are stored already count */
     char *path;    /* for messages */
     EcfsAttr attr;
-    GPtrArray *parts; /* of Part */
+    GPtrArray *parts;      /* of Part */
+    EcfsFileRecord record; /* what the stripes of the object that is being stored tell of the file */
     /* Of the object that is being stored: */
     Part *part;
     EcfsObjectPlaces places; /* with its codec */
@@ -47,6 +50,13 @@ Part *ecfs_attempt_named_part (Attempt *self, GError **error);
 /** The codec for an object of the file of @bytes bytes. */
 const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error);
 
+/** What is stored tells of the file what is known of it now. */
+void ecfs_attempt_describe (Attempt *self);
+/** Stores the objects of content that is still being written (commit_feed.c). */
+bool ecfs_attempt_store_feed (Attempt *self, GError **error);
+/** The object that is being stored has all its content: EcfsWriterJob.ended (). */
+void ecfs_attempt_content_ended (void *attempt, uint64_t bytes);
+bool ecfs_attempt_is_cancelled (const Attempt *self);
 /** Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error);
 /** Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL

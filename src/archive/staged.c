@@ -48,6 +48,7 @@ static EcfsStagedTable *table_new (EcfsArchive *archive, int dir_fd)
     g_queue_init (&table->idle);
     g_queue_init (&table->paused);
     ecfs_staged_queues_init (table);
+    ecfs_staged_stream_init (table);
     table->workers = ecfs_workers_new ("ecfs-staging", N_WORKERS);
     table->copiers = ecfs_workers_new ("ecfs-copy-up", N_COPIERS);
     return table;
@@ -314,6 +315,8 @@ static bool begin_change (EcfsStaged *self, uint64_t offset, uint64_t keep, uint
         ecfs_mutex_lock (&self->table->lock);
     }
     bool ok = ecfs_staged_check_room_locked (self->table, size, error);
+    if (ok)
+        ecfs_staged_stream_hold_locked (self->table, self, offset);
     self->n_changing += ok;
     bool has_row = self->row_state == ECFS_STAGING_OPEN || self->row_state == ECFS_STAGING_QUEUED || self->unlinked;
     ecfs_mutex_unlock (&self->table->lock);
@@ -335,7 +338,9 @@ bool ecfs_staged_change_begin (EcfsStaged *self, uint64_t offset, uint64_t size,
     return begin_change (self, offset, UINT64_MAX, size, error);
 }
 
-static void moved_locked (EcfsStaged *self, int64_t mtime_ns) ECFS_REQUIRES (self->table->lock)
+/* @n_new_bytes were written, up to @end. */
+static void moved_locked (EcfsStaged *self, uint64_t n_new_bytes, uint64_t end, int64_t mtime_ns)
+    ECFS_REQUIRES (self->table->lock)
 {
     self->n_changing--;
     if (self->setting_apart)
@@ -345,6 +350,7 @@ static void moved_locked (EcfsStaged *self, int64_t mtime_ns) ECFS_REQUIRES (sel
     if (mtime_ns != self->mtime_ns) /* else nothing was changed */
         self->ctime_ns = MAX (self->ctime_ns, mtime_ns);
     self->mtime_ns = mtime_ns;
+    ecfs_staged_stream_moved_locked (self->table, self, n_new_bytes, end);
 }
 
 bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t size, int64_t mtime_ns)
@@ -353,7 +359,7 @@ bool ecfs_staged_change_end (EcfsStaged *self, uint64_t n_new_bytes, uint64_t si
     self->size = MAX (self->size, size);
     self->written_bytes += n_new_bytes;
     ecfs_staged_charge_locked (self->table, self, n_new_bytes);
-    moved_locked (self, mtime_ns);
+    moved_locked (self, n_new_bytes, size, mtime_ns);
     bool go_on = !self->held && !ecfs_staged_is_over_locked (self->table);
     ecfs_mutex_unlock (&self->table->lock);
     return go_on;
@@ -374,7 +380,7 @@ bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GE
         self->table->staged_bytes -= self->charged_bytes - self->size;
         self->charged_bytes = self->size;
     }
-    moved_locked (self, result == 0 ? mtime_ns : self->mtime_ns);
+    moved_locked (self, 0, 0, result == 0 ? mtime_ns : self->mtime_ns);
     ecfs_mutex_unlock (&self->table->lock);
     return result == 0 || ecfs_fail_errno (error, result, "staging/%" PRId64 ": cannot be truncated", self->row);
 }

@@ -138,7 +138,9 @@ static void wait_for_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWait 
     if (self->opening || self->unlinked || (stored && !lacks_stripes))
         return;
     EcfsWaitEntry *entry = g_new (EcfsWaitEntry, 1);
-    *entry = (EcfsWaitEntry){.wait = wait, .want = want, .during = self->attempt != ECFS_ATTEMPT_NONE};
+    *entry = (EcfsWaitEntry){.wait = wait,
+                             .want = want,
+                             .during = self->attempt != ECFS_ATTEMPT_NONE && self->attempt != ECFS_ATTEMPT_STREAM};
     wait->n_pending++;
     self->waits = g_slist_prepend (self->waits, entry);
     ecfs_staged_line_up_locked (table, self);

@@ -329,6 +329,16 @@ static bool is_overtaken (bool moved, const GError *error)
     return moved && error != NULL && ecfs_errno (error) != ENOSPC && ecfs_errno (error) != EDQUOT;
 }
 
+/* An attempt that came to nothing, and nobody waits for it: what is due now is as if it had not been. */
+static void forget_attempt_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    self->attempt = ECFS_ATTEMPT_NONE;
+    self->publishing = false;
+    self->attempt_bytes = 0;
+    ecfs_staged_step_locked (table, self);
+    ecfs_cond_broadcast (&table->progress);
+}
+
 /* Returns whether changes overtook it. */
 static bool end_commit_locked (EcfsStagedTable *table, EcfsStaged *self, const EcfsOutcome *outcome)
     ECFS_REQUIRES (table->lock)
@@ -390,23 +400,29 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
 
     ecfs_mutex_lock (&self->row_lock);
     ecfs_mutex_lock (&table->lock);
+    bool streamed = self->feed != NULL;
+    bool forgotten = ecfs_staged_stream_ended_locked (table, self, outcome);
     EcfsAttempt kind = self->attempt;
     int64_t published_mtime_ns = self->attempt_mtime_ns;
     if (kind == ECFS_ATTEMPT_BACKFILL)
         why_not = end_backfill_locked (table, self, outcome);
-    else
+    else if (!forgotten)
         overtaken = end_commit_locked (table, self, outcome);
-    ecfs_staged_note_end_locked (table, self, verdict_of (outcome, overtaken));
+    ecfs_staged_note_end_locked (table, self, streamed,
+                                 forgotten ? ECFS_VERDICT_NONE : verdict_of (outcome, overtaken));
     ecfs_mutex_unlock (&table->lock);
 
-    if (kind != ECFS_ATTEMPT_BACKFILL && outcome->error == NULL) {
+    if (kind != ECFS_ATTEMPT_BACKFILL && !forgotten && outcome->error == NULL) {
         settle_times (self, published_mtime_ns);
         settle_row (self);
         ecfs_staged_drop_aside (self);
     }
 
     ecfs_mutex_lock (&table->lock);
-    settle_locked (table, self, kind, why_not, overtaken, &answers);
+    if (forgotten)
+        forget_attempt_locked (table, self);
+    else
+        settle_locked (table, self, kind, why_not, overtaken, &answers);
     bool finish_here = table->stopped && ecfs_staged_is_clean (self) && self->full;
     ecfs_cond_broadcast (&table->progress);
     ecfs_mutex_unlock (&table->lock);
@@ -438,6 +454,26 @@ static void settle_job (void *data)
     attempt_ended (self, &outcome);
 }
 
+void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
+{
+    EcfsAttempt kind = self->attempt;
+    commit->ino = self->ino;
+    commit->staging = self->row;
+    commit->fd = -1;
+    commit->open = open_content;
+    commit->size = self->size;
+    commit->mtime_ns = self->mtime_ns;
+    commit->patient = kind == ECFS_ATTEMPT_BACKFILL && self->waits != NULL;
+    commit->retry = self->waits != NULL || (kind == ECFS_ATTEMPT_COMMIT && self->n_failures > 0);
+    commit->unchanged = unchanged;
+    commit->done = attempt_done;
+    commit->user = ecfs_staged_ref (self);
+    if (kind == ECFS_ATTEMPT_BACKFILL)
+        ecfs_archive_backfill (table->archive, commit);
+    else
+        ecfs_archive_commit (table->archive, commit);
+}
+
 void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAttempt kind)
 {
     self->attempt = kind;
@@ -445,23 +481,10 @@ void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self,
         ecfs_workers_push (table->workers, settle_job, ecfs_staged_ref (self));
         return;
     }
-    EcfsCommit commit = {.ino = self->ino,
-                         .staging = self->row,
-                         .fd = -1,
-                         .open = open_content,
-                         .size = self->size,
-                         .mtime_ns = self->mtime_ns,
-                         .patient = kind == ECFS_ATTEMPT_BACKFILL && self->waits != NULL,
-                         .retry = self->waits != NULL || (kind == ECFS_ATTEMPT_COMMIT && self->n_failures > 0),
-                         .unchanged = unchanged,
-                         .done = attempt_done,
-                         .user = ecfs_staged_ref (self)};
     self->attempt_generation = self->generation;
     self->attempt_mtime_ns = self->mtime_ns;
     if (kind == ECFS_ATTEMPT_COMMIT)
         ecfs_staged_upload_begins_locked (table, self);
-    if (kind == ECFS_ATTEMPT_COMMIT)
-        ecfs_archive_commit (table->archive, &commit);
-    else
-        ecfs_archive_backfill (table->archive, &commit);
+    EcfsCommit commit = {0};
+    ecfs_staged_queue_commit_locked (table, self, &commit);
 }

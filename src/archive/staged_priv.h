@@ -3,6 +3,7 @@
  * file in the staging directory), staged_open.c (opening and copying up), staged_apart.c (replacing what a close
  * promised), staged_flow.c (durable, commit, fill up, finish), staged_answer.c (flush, fsync, wait), staged_room.c
  * (writers wait for room), staged_queue.c (whose turn it is), staged_worth.c (whether an upload is worth it),
+ * staged_stream.c (storing what is still being written),
  * staged_recover.c (what an earlier mount left).
  *
  * One staged file, the fields that say where it is:
@@ -11,7 +12,8 @@
  *   committed_generation           what the catalog's content is; equal to `generation`: clean
  *   durable_generation             what is on the local disk with its row QUEUED
  *   promised_generation            that was the answer to a close(2): so many bytes are not to be lost (staged_apart.c)
- *   attempt, attempt_generation    what a commit or backfill under way reads
+ *   attempt, attempt_generation    what a commit or backfill under way reads (STREAM: none, it follows the writer)
+ *   feed                           of an attempt that is or was a STREAM, until it ends
  *   publishing                     the attempt was told that nothing moved: the row is about to be settled, so nobody
  *                                  else writes it until the attempt has ended
  *   kept                           the attempt was published, but the catalog could not write that down: its end is
@@ -39,6 +41,7 @@ typedef enum EcfsAttempt {
     ECFS_ATTEMPT_COMMIT,
     ECFS_ATTEMPT_BACKFILL,
     ECFS_ATTEMPT_SETTLE, /* asks whether what is kept is durable now */
+    ECFS_ATTEMPT_STREAM, /* reads along behind the writer; becomes a COMMIT (staged_stream.c) */
 } EcfsAttempt;
 
 /* Where a file waits. The order of the first four is the order in which they get their turn. */
@@ -142,6 +145,13 @@ struct EcfsStaged {
     int64_t attempt_began_us;
     int64_t attempt_took_us; /* the last one that uploaded */
     int64_t attempt_mtime_ns;
+    uint64_t attempt_size;
+    uint64_t run_bytes;         /* from the beginning on, each written after the one before */
+    uint64_t run_ceiling;       /* the lowest byte that changes under way may change; UINT64_MAX: none */
+    uint64_t stream_from_bytes; /* no attempt reads along before there are so many */
+    int64_t moved_us;           /* when a change ended last */
+    EcfsFeed *feed;
+    GList stream_link; /* in table->streaming while there is a feed */
     EcfsTurn turn;
     uint64_t turn_key;    /* its place there, ascending */
     GSequenceIter *place; /* NULL: ECFS_TURN_NONE */
@@ -183,8 +193,10 @@ struct EcfsStagedTable {
     GSequence *turns[ECFS_N_TURNS]; /* of EcfsStaged by turn_key; borrowed */
     GHashTable *flushing;           /* set of EcfsStaged whose flushes have deadlines; borrowed */
     EcfsPace commit_pace, fill_pace;
-    unsigned n_attempts; /* under way */
-    unsigned n_busy;     /* files that stop waits for */
+    unsigned n_attempts;        /* under way, but for those with a feed */
+    GQueue streaming;           /* of EcfsStaged with a feed; borrowed */
+    int64_t stream_patience_us; /* how long a stream waits for its writer; tests change it */
+    unsigned n_busy;            /* files that stop waits for */
     uint64_t last_order;
     GQueue idle;          /* of EcfsStaged: open and not in use, oldest first; borrowed */
     GByteArray *was_out;  /* endpoints by position, when the timer looked last */
@@ -268,6 +280,28 @@ void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self,
 bool ecfs_staged_may_finish_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_start_finish_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
+/** Queues the attempt that `attempt` names, for the content as it is now; @commit may have more. */
+void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
+    ECFS_REQUIRES (table->lock);
+
+/* staged_stream.c */
+void ecfs_staged_stream_init (EcfsStagedTable *table);
+/** A change of bytes from @offset on begins; it is not in n_changing yet. */
+void ecfs_staged_stream_hold_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t offset)
+    ECFS_REQUIRES (table->lock);
+/** A change has ended: @n_new_bytes were written, up to @end; 0: it was no write. May begin to read along. */
+void ecfs_staged_stream_moved_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t n_new_bytes, uint64_t end)
+    ECFS_REQUIRES (table->lock);
+/** What is read along is not going to be committed. */
+void ecfs_staged_stream_abandon_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** A commit is due: the STREAM becomes one, or is abandoned. */
+void ecfs_staged_stream_finish_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The attempt has ended. True: it read along, and came to nothing that concerns anybody. */
+bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, const EcfsOutcome *outcome)
+    ECFS_REQUIRES (table->lock);
+/** Abandons those whose writers pause for long. Returns when to look again. */
+int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
+
 /* staged_queue.c */
 void ecfs_staged_queues_init (EcfsStagedTable *table);
 void ecfs_staged_queues_clear (EcfsStagedTable *table);
@@ -283,8 +317,8 @@ typedef enum EcfsVerdict {
     ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
 } EcfsVerdict;
 
-/** Its attempt, which `attempt` still names, has ended. */
-void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsVerdict verdict)
+/** Its attempt, which `attempt` still names, has ended; it had a feed, or counts in n_attempts. */
+void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
     ECFS_REQUIRES (table->lock);
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 void *ecfs_staged_timer (void *table);

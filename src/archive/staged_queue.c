@@ -106,7 +106,8 @@ static EcfsTurn next_turn_locked (EcfsStagedTable *table, EcfsStaged *self, uint
     const EcfsAnswer *flush = g_queue_peek_head (&self->flushes);
     const EcfsAnswer *durable = g_queue_peek_head (&self->durables);
     *ret_key = 0;
-    if (self->attempt != ECFS_ATTEMPT_NONE || self->durable_running || self->finishing)
+    bool free = self->attempt == ECFS_ATTEMPT_NONE || self->attempt == ECFS_ATTEMPT_STREAM;
+    if (!free || self->durable_running || self->finishing)
         return ECFS_TURN_NONE;
     if (ecfs_staged_may_finish_locked (table, self)) {
         ecfs_staged_start_finish_locked (table, self);
@@ -185,10 +186,10 @@ void ecfs_staged_dispatch_locked (EcfsStagedTable *table)
     }
 }
 
-void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsVerdict verdict)
+void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
 {
     EcfsPace *pace = pace_of (table, self);
-    table->n_attempts--;
+    table->n_attempts -= !streamed;
     if (self->attempt_paced)
         pace->n_running--;
     self->attempt_paced = false;
@@ -221,6 +222,12 @@ void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self)
             ecfs_staged_start_durable_locked (table, self);
         turn = next_turn_locked (table, self, &key);
     }
+    if (self->attempt == ECFS_ATTEMPT_STREAM && (self->unlinked || self->gave_up))
+        ecfs_staged_stream_abandon_locked (table, self);
+    else if (self->attempt == ECFS_ATTEMPT_STREAM && turn != ECFS_TURN_NONE)
+        ecfs_staged_stream_finish_locked (table, self);
+    if (self->attempt != ECFS_ATTEMPT_NONE)
+        turn = ECFS_TURN_NONE;
     enter_locked (table, self, turn, key);
     count_busy_locked (table, self);
 }
@@ -309,6 +316,7 @@ static int64_t look_locked (EcfsStagedTable *table, GQueue *answers) ECFS_REQUIR
     bring_forward_locked (table, came_back, now_us);
     int64_t next_us = MIN (ecfs_staged_expire_flushes_locked (table, now_us), now_us + IDLE_US);
     next_us = MIN (next_us, ecfs_staged_resume_locked (table, now_us, answers));
+    next_us = MIN (next_us, ecfs_staged_stream_expire_locked (table, now_us));
     ecfs_staged_dispatch_locked (table);
     EcfsStaged *later = first_locked (table, ECFS_TURN_LATER);
     next_us = MIN (next_us, next_pause_end_locked (table, now_us));

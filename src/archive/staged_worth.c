@@ -50,9 +50,11 @@ void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self)
 void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self)
 {
     self->written_bytes = self->uploaded_bytes = self->charged_bytes;
+    self->stream_from_bytes = self->size > 0 ? UINT64_MAX : 0; /* how much of it is overwritten nobody knows */
 }
 
 void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self)
 {
     self->written_bytes = self->uploaded_bytes = self->attempt_bytes = 0;
+    self->stream_from_bytes = 0;
 }

@@ -93,6 +93,9 @@ typedef struct Scenario {
     "fsync b; write b 5 10; close b; create c; write c 0 1000; close c; truncate c; write c 0 10; unlink c; close c; " \
     "sync"
 #define BIG "create big; write big 0 300000; close big; truncate big; write big 0 250000; close big"
+#define STREAM                                                                                                         \
+    "create s; write s 0 200000; write s 200000 100000; close s; truncate old; write old 0 270000; "                   \
+    "write old 1000 10; close old; create never; write never 0 300000; sync"
 #define PUT "put new 60000; put d/y 100; put small 200; put old 70000; sync"
 #define RECODE                                                                                                         \
     "recode old rs:4+1; recode old rs:4+2; recode small copies:2; recode d ldpc:3+3; recode old copies:2; sync"
@@ -112,6 +115,7 @@ static const Scenario scenarios[] = {
     {"missing", NULL, BEFORE, MISSING, MAY_LACK_STRIPES_WITHOUT_POWER},
     {"missing-remount", NULL, BEFORE, MISSING_REMOUNT, MAY_LACK_STRIPES},
     {"big", NULL, BEFORE, BIG, 0},
+    {"stream", NULL, "create old; write old 0 60000; close old; wait; sync", STREAM, 0},
     {"put", NULL, BEFORE, PUT, 0},
     {"recode", NULL, BEFORE, RECODE, 0},
     {"async-new-files", async, BEFORE, NEW_FILES, 0},
