@@ -4,33 +4,12 @@ ECFS_BIG_SIZE says how large it is, in bytes.
 """
 import os
 import shutil
-import threading
 
 import lab
 import pytest
 
 SIZE = int(os.environ.get("ECFS_BIG_SIZE", 4 << 30))
 RESIDENT_MAX = 400 << 20
-
-
-class Watch(threading.Thread):
-    """The largest resident memory of the mount while the body runs."""
-
-    def __init__(self, mount):
-        super().__init__()
-        self.mount, self.over, self.peak = mount, threading.Event(), 0
-
-    def run(self):
-        while not self.over.wait(0.05):
-            self.peak = max(self.peak, self.mount.resident_bytes())
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
 
 
 def test_file_of_many_gigabytes_needs_little_memory(disk_place):
@@ -41,7 +20,7 @@ def test_file_of_many_gigabytes_needs_little_memory(disk_place):
     archive = disk_place.archive(disk_place.directories())
     mount = disk_place.mount(archive)
     path = mount.path / "big"
-    with Watch(mount) as watch:
+    with lab.Watch(mount) as watch:
         expected = lab.write_pattern(path, SIZE)
         print(f"written: the mount had {watch.peak >> 20} MiB at most")
         lab.drop_caches()

@@ -15,6 +15,7 @@ import signal
 import socket
 import stat
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -420,6 +421,26 @@ class Mount:
             self.process.wait()
             self.process = None
         detach(self.path)
+
+
+class Watch(threading.Thread):
+    """The largest resident memory of the mount while the body runs."""
+
+    def __init__(self, mount):
+        super().__init__()
+        self.mount, self.over, self.peak = mount, threading.Event(), 0
+
+    def run(self):
+        while not self.over.wait(0.05):
+            self.peak = max(self.peak, self.mount.resident_bytes())
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
 
 
 def drop_caches():

@@ -2,13 +2,14 @@
  * The limit of what ecfs can reach over SFTP here: moves bytes to or from several servers at once and does nothing
  * else.
  *
- *     bare_mover push|pull BYTES URL[,KEY=VALUE...] ...
+ *     bare_mover [-f FILE] push|pull BYTES URL[,KEY=VALUE...] ...
  *
  * Each URL is a directory, with the options of an sftp:// endpoint; each gets one connection and one thread, which
  * moves BYTES from or to one buffer in the cache, through the file "bare-mover" there. Session, cipher and MAC are
  * those of ecfs (its SSH transport on libssh2); the SFTP requests are made here, and WINDOW of them are kept
  * outstanding. There is no codec, checksum, queue, catalog, file to read or write, fsync or rename: what ecfs takes
- * longer than this is ecfs.
+ * longer than this is ecfs. With -f, what is pushed is read from FILE, and what is pulled is written there, as whoever
+ * stores or fetches a file has to.
  *
  * To move what a code moves, give BYTES = file / k for a push to n servers, and file / n for a pull, where any n
  * packets out of those stored are enough. Wall clock and CPU are for the caller to measure: connecting is part of both.
@@ -16,13 +17,18 @@
 #include "endpoint/endpoint.h"
 #include "endpoint/sftp_protocol.h"
 #include "endpoint/ssh_transport.h"
+#include "util/io.h"
 #include "util/lock.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define CHUNK        ((size_t) 128 * 1024) /* of one READ or WRITE, as in ecfs */
 #define WINDOW       ((size_t) 1024 * 1024)
@@ -32,6 +38,8 @@
 typedef struct Mover {
     const char *url; /* with options */
     bool push;
+    int fd;          /* of the file; -1: none */
+    uint64_t offset; /* there, of the first byte */
     uint64_t size;
     pthread_t thread;
 
@@ -112,7 +120,23 @@ static void take_reply (Mover *self)
 
 static void note_answer (Mover *self)
 {
-    self->done += MIN (CHUNK, self->size - self->done);
+    size_t size = MIN (CHUNK, self->size - self->done);
+    if (!self->push && self->fd >= 0 &&
+        ecfs_pwrite_all (self->fd, self->packet + ECFS_SFTP_DATA_BYTES, size, self->offset + self->done) != 0)
+        fail (self, "the file cannot be written");
+    self->done += size;
+}
+
+static void fill_payload (Mover *self, size_t size)
+{
+    struct stat status;
+    if (self->fd < 0)
+        return;
+    /* What all servers get is more than the file has. */
+    if (fstat (self->fd, &status) != 0 || status.st_size < (off_t) size ||
+        pread (self->fd, self->payload, size,
+               (off_t) ((self->offset + self->begun) % ((uint64_t) status.st_size - size + 1))) != (ssize_t) size)
+        fail (self, "the file cannot be read");
 }
 
 /* What comes while there is no room are answers to chunks. */
@@ -141,8 +165,10 @@ static void begin_chunk (Mover *self)
     else
         ecfs_sftp_put_read (request, 1, &self->handle, self->begun, (uint32_t) size);
     send_bytes (self, request->data, request->len);
-    if (self->push)
+    if (self->push) {
+        fill_payload (self, size);
         send_bytes (self, self->payload, size);
+    }
     self->begun += size;
 }
 
@@ -222,10 +248,26 @@ static void *run (void *data)
     return NULL;
 }
 
+static int open_file_of (int *argc, char ***argv)
+{
+    if (*argc < 3 || strcmp ((*argv)[1], "-f") != 0)
+        return -1;
+    bool push = *argc > 3 && strcmp ((*argv)[3], "push") == 0;
+    int fd = open ((*argv)[2], (push ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC) | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        fprintf (stderr, "bare_mover: %s: %s\n", (*argv)[2], g_strerror (errno));
+        exit (1);
+    }
+    *argc -= 2;
+    *argv += 2;
+    return fd;
+}
+
 int main (int argc, char **argv)
 {
+    int fd = open_file_of (&argc, &argv);
     if (argc < 4 || (strcmp (argv[1], "push") != 0 && strcmp (argv[1], "pull") != 0)) {
-        fprintf (stderr, "usage: bare_mover push|pull BYTES URL[,KEY=VALUE...] ...\n");
+        fprintf (stderr, "usage: bare_mover [-f FILE] push|pull BYTES URL[,KEY=VALUE...] ...\n");
         return 2;
     }
     size_t n = (size_t) argc - 3;
@@ -234,6 +276,8 @@ int main (int argc, char **argv)
         movers[i].url = argv[i + 3];
         movers[i].push = strcmp (argv[1], "push") == 0;
         movers[i].size = strtoull (argv[2], NULL, 10);
+        movers[i].fd = fd;
+        movers[i].offset = i * movers[i].size;
         if (pthread_create (&movers[i].thread, NULL, run, &movers[i]) != 0)
             fail (&movers[i], "no thread");
     }

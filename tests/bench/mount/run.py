@@ -11,10 +11,11 @@ import measure
 import systems
 
 KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 server", "sftp": "sftp, 1 server",
-         "mover-libssh2": "bare mover, libssh2", "mover-openssh": "bare mover, openssh", "sftp-mount": "sftp, mount",
+         "mover-libssh2": "bare mover, libssh2", "mover-openssh": "bare mover, openssh",
+         "mover-files": "mover with a file", "sftp-mount": "sftp, mount",
          "sftp-put": "sftp, put/get", "file-mount": "files, mount", "file-put": "files, put/get"}
 DEFAULT_KINDS = [kind for kind in KINDS if kind != "sftp"]
-WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "sftp-mount", "sftp-put"}
+WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "mover-files", "sftp-mount", "sftp-put"}
 WARM = {"in", "paced in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
 FIRST_BYTES = 3  # in each round
 
@@ -29,10 +30,17 @@ def make_system(kind, code, base, sources, servers):
             "sftp": lambda: systems.Sftp(label, base, sources, servers),
             "mover-libssh2": lambda: systems.Mover(label, base, sources, code, far),
             "mover-openssh": lambda: systems.Mover(label, base, sources, code, far),
+            "mover-files": lambda: systems.MoverOfFiles(label, base, sources, code, far),
             "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
             "sftp-put": lambda: systems.EcfsVerbs(label, base, sources, code, far),
             "file-mount": lambda: systems.EcfsMount(label, base, sources, code, []),
             "file-put": lambda: systems.EcfsVerbs(label, base, sources, code, [])}[kind]()
+
+
+def transport_of(kind, options):
+    if kind.startswith("mover-") and kind != "mover-files":
+        return kind.removeprefix("mover-")
+    return "openssh" if kind == "mover-files" and options.transport == "auto" else options.transport
 
 
 def choose_systems(options, base, sources, servers):
@@ -43,7 +51,7 @@ def choose_systems(options, base, sources, servers):
         for code in codes:
             system = make_system(kind, code, base, sources, servers)
             system.kind = kind
-            system.transport = kind.removeprefix("mover-") if kind.startswith("mover-") else options.transport
+            system.transport = transport_of(kind, options)
             try:
                 system.check()
                 chosen.append(system)

@@ -338,10 +338,14 @@ class Mover(System):
         for server in self.servers:
             empty(server.root)
 
+    def _file(self, verb):
+        return ""
+
     def _move(self, verb, total, per):
         """Moves total / per bytes to or from each server that is alive."""
         urls = " ".join(Place(server, self.transport).endpoint().partition("=")[2] for server in self.alive())
-        return measure.run_program(f"{lab.BUILD}/tests/bench/mount/bare_mover {verb} {-(-total // per)} {urls}")
+        return measure.run_program(
+            f"{lab.BUILD}/tests/bench/mount/bare_mover {self._file(verb)} {verb} {-(-total // per)} {urls}")
 
     def do_in(self):
         return self._move("push", self.sources.large.stat().st_size, split_code(self.code)[0])
@@ -351,3 +355,10 @@ class Mover(System):
 
     def verify(self):
         """It reads what it wrote, whatever that is."""
+
+
+class MoverOfFiles(Mover):
+    """The same from a file and to a file, as put and get have to."""
+
+    def _file(self, verb):
+        return f"-f {self.sources.large if verb == 'push' else self.base / 'got'}"
