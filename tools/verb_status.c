@@ -149,11 +149,54 @@ static void print_status (JsonObject *status)
     print_interrupted (status);
 }
 
+static char *clock_time (double seconds)
+{
+    g_autoptr (GDateTime) time = g_date_time_new_from_unix_local ((gint64) seconds);
+    return time == NULL ? g_strdup ("?") : g_date_time_format (time, "%F %T");
+}
+
+static void print_erasure (JsonObject *erasure)
+{
+    int64_t n_segments = tool_number (erasure, "segments");
+    double begin = tool_double (erasure, "begin");
+    g_autofree char *when = clock_time (begin);
+    g_autofree char *lasted = tool_seconds (tool_double (erasure, "end") - begin);
+    printf ("  %s  %s: %s for %s, %" PRIi64 " %s read around it", when, tool_text (erasure, "endpoint"),
+            tool_text (erasure, "why"), lasted, n_segments, n_segments == 1 ? "segment" : "segments");
+    if (json_object_has_member (erasure, "saved_s")) {
+        g_autofree char *saved = tool_seconds (tool_double (erasure, "saved_s"));
+        printf ("; one would still have waited %s", saved);
+    }
+    puts ("");
+}
+
+static void print_explanation (JsonObject *status)
+{
+    JsonObject *reads = json_object_get_object_member (status, "reads");
+    JsonArray *erasures = json_object_get_array_member (reads, "erasures");
+    g_autofree char *received = tool_bytes ((double) tool_number (reads, "received_bytes"));
+    g_autofree char *hedged = tool_bytes ((double) tool_number (reads, "hedged_bytes"));
+    if (!json_object_get_boolean_member (status, "mounted")) {
+        puts ("reads      the archive is not mounted: nothing is known of reads");
+        return;
+    }
+    printf ("reads      %" PRIi64 " segments, %" PRIi64 " decoded from parity, %" PRIi64 " around erased endpoints\n",
+            tool_number (reads, "segments"), tool_number (reads, "decoded"), tool_number (reads, "degraded"));
+    printf ("           %s received, %s of hedges not needed in the end, %" PRIi64 " requests cancelled\n", received,
+            hedged, tool_number (reads, "cancelled"));
+    unsigned n = json_array_get_length (erasures);
+    puts (n == 0 ? "erased     no endpoint was treated as erased" : "erased     endpoints treated as erased of late:");
+    for (unsigned i = 0; i < n; i++)
+        print_erasure (json_array_get_object_element (erasures, i));
+}
+
 int verb_status (const Verb *verb, int argc, char **argv)
 {
-    gboolean json = FALSE;
-    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
-                                    G_OPTION_ENTRY_NULL};
+    gboolean json = FALSE, explain = FALSE;
+    const GOptionEntry options[] = {
+        {"explain", 0, 0, G_OPTION_ARG_NONE, &explain, "Tell which endpoints reading treated as erased, and why", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
@@ -166,5 +209,7 @@ int verb_status (const Verb *verb, int argc, char **argv)
     }
     g_autoptr (JsonObject) status = tool_json_object (text);
     print_status (status);
+    if (explain)
+        print_explanation (status);
     return TOOL_DONE;
 }

@@ -97,6 +97,7 @@ static bool open_parts (EcfsArchive *self, GError **error)
     if (self->catalog == NULL || !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
+    self->read_log = ecfs_read_log_new ();
     return ecfs_archive_check_code (self, self->config->code, error);
 }
 
@@ -189,6 +190,7 @@ void ecfs_archive_free (EcfsArchive *self)
     }
     g_free (self->endpoints);
     ecfs_transfer_free (self->transfer);
+    ecfs_read_log_free (self->read_log);
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);

@@ -34,6 +34,7 @@ struct EcfsArchive {
     EcfsArchiveEndpoint *endpoints;
     atomic_size_t n_endpoints;
     EcfsTransfer *transfer;       /* immutable */
+    EcfsReadLog *read_log;        /* immutable */
     EcfsWorkers *commits;         /* between start and stop */
     EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */

@@ -8,114 +8,7 @@
 #define MAX_PROBLEMS_TOLD 20
 #define MAX_NAME          64 /* bytes of an endpoint's name or zone */
 #define KIB               1024ll
-#define MIB               (1024 * KIB)
 #define SECOND            1000000ll
-#define DAY               (86400 * SECOND)
-
-#define FIELD(member) .offset = offsetof (EcfsConfig, member)
-
-const EcfsConfigOption ecfs_config_options[] = {
-    {.key = "code",
-     .values = "rs:K+M, ldpc:K+M, basic:K+K or copies:N",
-     .preset = "rs:4+2",
-     .help = "default for new files; a directory's user.ecfs.code overrides it",
-     .kind = ECFS_OPTION_CODE,
-     FIELD (code)},
-    {.key = "segment_size",
-     .values = "64K to 64M",
-     .preset = "2M",
-     .help = "content that is encoded at once; smaller for small files",
-     .kind = ECFS_OPTION_SIZE,
-     FIELD (segment_size),
-     .min = 64 * KIB,
-     .max = 64 * MIB},
-    {.key = "commit",
-     .values = "sync or async",
-     .preset = "sync",
-     .help = "close() returns when the file is stored, or when it is safe in staging",
-     .kind = ECFS_OPTION_CHOICE,
-     FIELD (commit_async),
-     .choices = {"sync", "async"}},
-    {.key = "fsync",
-     .values = "local or remote",
-     .preset = "local",
-     .help = "fsync() returns when content is safe in staging, or when it is stored",
-     .kind = ECFS_OPTION_CHOICE,
-     FIELD (fsync_remote),
-     .choices = {"local", "remote"}},
-    {.key = "write_quorum",
-     .values = "auto, or a number of stripes",
-     .preset = "auto",
-     .help = "stripes that make a file committed; auto: it survives half the tolerance more",
-     .kind = ECFS_OPTION_QUORUM,
-     FIELD (write_quorum)},
-    {.key = "small_file",
-     .values = "0 to 16M",
-     .preset = "16K",
-     .help = "files up to this are stored as copies; 0 switches that off",
-     .kind = ECFS_OPTION_SIZE,
-     FIELD (small_file),
-     .max = 16 * MIB},
-    {.key = "rewrite",
-     .values = "copy or deny",
-     .preset = "copy",
-     .help = "writing into a stored file: copy it up to staging, or refuse",
-     .kind = ECFS_OPTION_CHOICE,
-     FIELD (rewrite_deny),
-     .choices = {"copy", "deny"}},
-    {.key = "rewrite_max",
-     .values = "a size",
-     .preset = "64M",
-     .help = "stored files with more content are not copied up: writing into them is refused",
-     .kind = ECFS_OPTION_SIZE,
-     FIELD (rewrite_max),
-     .max = INT64_MAX},
-    {.key = "transfer_memory",
-     .values = "16M or more",
-     .preset = "256M",
-     .help = "memory for segments on their way",
-     .kind = ECFS_OPTION_SIZE,
-     FIELD (transfer_memory),
-     .min = 16 * MIB,
-     .max = INT64_MAX},
-    {.key = "staging_max",
-     .values = "a size",
-     .preset = "0",
-     .help = "local disk for content on its way; 0: all but staging_reserve",
-     .kind = ECFS_OPTION_SIZE,
-     FIELD (staging_max),
-     .max = INT64_MAX},
-    {.key = "staging_reserve",
-     .values = "a size",
-     .preset = "256M",
-     .help = "local disk that staging leaves free for the catalog",
-     .kind = ECFS_OPTION_SIZE,
-     FIELD (staging_reserve),
-     .max = INT64_MAX},
-    {.key = "allow_double",
-     .values = "no or yes",
-     .preset = "no",
-     .help = "an endpoint may hold more than one stripe of an object",
-     .kind = ECFS_OPTION_CHOICE,
-     FIELD (allow_double),
-     .choices = {"no", "yes"}},
-    {.key = "deletion_grace",
-     .values = "0 to 365d",
-     .preset = "5m",
-     .help = "how long stripes of deleted content stay on the endpoints",
-     .kind = ECFS_OPTION_DURATION,
-     FIELD (deletion_grace_us),
-     .max = 365 * DAY},
-    {.key = "close_timeout",
-     .values = "1s to 1d",
-     .preset = "10m",
-     .help = "close() gives up waiting after this; the upload goes on behind",
-     .kind = ECFS_OPTION_DURATION,
-     FIELD (close_timeout_us),
-     .min = SECOND,
-     .max = DAY},
-    {.key = NULL},
-};
 
 static void *field_of (const EcfsConfig *config, const EcfsConfigOption *option)
 {
@@ -154,6 +47,17 @@ static bool set_quorum (unsigned *field, const char *value)
     return true;
 }
 
+static bool set_percent (unsigned *field, const char *value)
+{
+    uint64_t number;
+    g_autofree char *digits = g_strndup (value, strcspn (value, "%"));
+    bool good = value[0] != '\0' && (strcmp (value, "0") == 0 || g_str_has_suffix (value, "%")) &&
+                strlen (value) - strlen (digits) <= 1 && g_ascii_string_to_unsigned (digits, 10, 0, 100, &number, NULL);
+    if (good)
+        *field = (unsigned) number;
+    return good;
+}
+
 static bool set_number (const EcfsConfigOption *option, void *field, const char *value)
 {
     uint64_t bytes;
@@ -189,6 +93,11 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
     case ECFS_OPTION_DURATION:
         good = set_number (option, field, value);
         break;
+    case ECFS_OPTION_PERCENT:
+        good = set_percent (field, value);
+        break;
+    case ECFS_OPTION_POLICY:
+        return ecfs_read_policy_parse (value, field, error) || ecfs_prefix (error, "%s", option->key);
     }
     return good || ecfs_fail (error, EINVAL, "%s: \"%s\" is not %s", option->key, value, option->values);
 }
@@ -245,6 +154,10 @@ static char *format_option (const EcfsConfig *config, const EcfsConfigOption *op
         return format_size (*(const uint64_t *) field);
     case ECFS_OPTION_DURATION:
         return format_duration (*(const int64_t *) field);
+    case ECFS_OPTION_PERCENT:
+        return g_strdup_printf ("%u%%", *(const unsigned *) field);
+    case ECFS_OPTION_POLICY:
+        return ecfs_read_policy_format (field);
     }
     return NULL;
 }

@@ -6,6 +6,7 @@
 #define ECFS_ARCHIVE_CONFIG_H
 
 #include "endpoint/endpoint.h"
+#include "object/policy.h"
 
 typedef struct EcfsConfigEndpoint {
     EcfsEndpointSpec *spec;
@@ -24,7 +25,8 @@ typedef struct EcfsConfig {
     uint64_t transfer_memory; /* bytes for segments in memory */
     uint64_t staging_max;     /* bytes; 0: all the disk but staging_reserve */
     uint64_t staging_reserve; /* bytes of the disk that staging leaves for the catalog */
-    bool allow_double;        /* an endpoint may hold more than one stripe of an object */
+    EcfsReadPolicy read_policy;
+    bool allow_double; /* an endpoint may hold more than one stripe of an object */
     int64_t deletion_grace_us;
     int64_t close_timeout_us;
     GPtrArray *endpoints; /* of EcfsConfigEndpoint, in file order */
@@ -36,7 +38,15 @@ typedef struct EcfsConfigOption {
     const char *values; /* what may stand there, for people */
     const char *preset; /* the default, as it would be written */
     const char *help;   /* one line */
-    enum { ECFS_OPTION_CODE, ECFS_OPTION_SIZE, ECFS_OPTION_DURATION, ECFS_OPTION_CHOICE, ECFS_OPTION_QUORUM } kind;
+    enum {
+        ECFS_OPTION_CODE,
+        ECFS_OPTION_SIZE,
+        ECFS_OPTION_DURATION,
+        ECFS_OPTION_CHOICE,
+        ECFS_OPTION_QUORUM,
+        ECFS_OPTION_PERCENT,
+        ECFS_OPTION_POLICY
+    } kind;
     size_t offset;          /* of the field in EcfsConfig */
     int64_t min, max;       /* bytes or microseconds */
     const char *choices[2]; /* the words for false and true */

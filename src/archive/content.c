@@ -207,7 +207,8 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
     EcfsReaderParams params = {
         .transfer = archive->transfer, .codec = codec, .object = object->uuid, .trouble = tell_trouble};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N] = {0};
-    ecfs_read_policy_init (&params.policy);
+    params.policy = archive->config->read_policy;
+    params.log = archive->read_log;
     if (codec == NULL || !ecfs_archive_layout (archive, object, &params.layout, error))
         return NULL;
     for (guint i = 0; i < object->stripes->len; i++) {

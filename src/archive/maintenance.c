@@ -125,6 +125,7 @@ static void *run (void *data)
         keep_space (self, nobody_owes);
         keep_deleting (self);
         keep_estimates (self);
+        ecfs_read_log_tell (self->archive->read_log, false);
         ecfs_mutex_lock (&self->lock);
         if (known && !self->space_known)
             ecfs_cond_broadcast (&self->wake);
@@ -167,6 +168,7 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     ecfs_cond_broadcast (&self->wake);
     ecfs_mutex_unlock (&self->lock);
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    ecfs_read_log_tell (self->archive->read_log, true);
     ecfs_deletions_free (self->deletions);
     ecfs_mutex_lock (&self->lock);
     while (self->n_asked > 0)

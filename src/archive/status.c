@@ -365,6 +365,40 @@ static void add_space (JsonObject *status, EcfsArchive *archive)
     json_object_set_int_member (status, "free_bytes", (int64_t) space.free);
 }
 
+/* Reading, as this process has met it. */
+
+static JsonObject *erasure_facts (const EcfsErasure *erasure)
+{
+    JsonObject *facts = json_object_new ();
+    json_object_set_string_member (facts, "endpoint", erasure->endpoint);
+    json_object_set_string_member (facts, "why", ecfs_erased_word (erasure->why));
+    json_object_set_double_member (facts, "begin", (double) erasure->begin_us / 1e6);
+    json_object_set_double_member (facts, "end", (double) erasure->end_us / 1e6);
+    json_object_set_int_member (facts, "segments", (int64_t) erasure->n_segments);
+    if (erasure->saved_us > 0)
+        json_object_set_double_member (facts, "saved_s", (double) erasure->saved_us / 1e6);
+    return facts;
+}
+
+static void add_reads (JsonObject *status, EcfsReadLog *log)
+{
+    EcfsReadCounts counts;
+    ecfs_read_log_counts (log, &counts);
+    JsonObject *reads = json_object_new ();
+    json_object_set_int_member (reads, "segments", (int64_t) counts.segments);
+    json_object_set_int_member (reads, "decoded", (int64_t) counts.decoded);
+    json_object_set_int_member (reads, "degraded", (int64_t) counts.degraded);
+    json_object_set_int_member (reads, "received_bytes", (int64_t) counts.received_bytes);
+    json_object_set_int_member (reads, "hedged_bytes", (int64_t) counts.hedged_bytes);
+    json_object_set_int_member (reads, "cancelled", (int64_t) counts.cancelled);
+    JsonArray *erasures = json_array_new ();
+    g_autoptr (GPtrArray) found = ecfs_read_log_erasures (log);
+    for (guint i = 0; i < found->len; i++)
+        json_array_add_object_element (erasures, erasure_facts (g_ptr_array_index (found, i)));
+    json_object_set_array_member (reads, "erasures", erasures);
+    json_object_set_object_member (status, "reads", reads);
+}
+
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)
 {
     g_autoptr (JsonObject) status = json_object_new ();
@@ -380,6 +414,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_endpoints (status, self, patience_us);
     add_space (status, self);
     add_interrupted (status, self);
+    add_reads (status, self->read_log);
     if (!add_objects (status, self, error) || !add_staging (status, self, error))
         return NULL;
     return g_steal_pointer (&status);

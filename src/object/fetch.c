@@ -107,9 +107,13 @@ void ecfs_fetch_unlist_locked (Fetch *self)
 
 static void cancel_slots_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock)
 {
+    unsigned n_cancelled = 0;
     for (unsigned i = 0; i < self->reader->n; i++)
-        if (self->slots[i].asked)
+        if (self->slots[i].asked) {
             ecfs_stream_cancel (self->slots[i].stream);
+            n_cancelled++;
+        }
+    ecfs_read_log_count (self->reader->params.log, &(EcfsReadCounts){.cancelled = n_cancelled});
 }
 
 uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes)
@@ -135,6 +139,12 @@ static void settle_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self
     cancel_slots_locked (self);
 }
 
+static void count_extra_locked (EcfsReader *reader, size_t bytes) ECFS_REQUIRES (reader->lock)
+{
+    reader->extra_bytes += bytes;
+    ecfs_read_log_count (reader->params.log, &(EcfsReadCounts){.hedged_bytes = bytes});
+}
+
 static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     bool decoded = false;
@@ -143,7 +153,9 @@ static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self-
         decoded |= self->decoded[i] != NULL;
     }
     for (unsigned i = 0; i < self->reader->n && !decoded; i++)
-        self->reader->extra_bytes += self->slots[i].arrived && !self->wanted[i] ? self->slot_bytes : 0;
+        if (self->slots[i].arrived && !self->wanted[i])
+            count_extra_locked (self->reader, self->slot_bytes);
+    ecfs_fetch_explain_locked (self, decoded);
     self->state = FETCH_READY;
     self->used_us = ecfs_now_us ();
     settle_locked (self, finished);
@@ -308,8 +320,9 @@ static void note_done_locked (Slot *slot, bool arrived) ECFS_REQUIRES (slot->fet
     reader->n_running--;
     reader->hedging_bytes -= slot->extra ? fetch->slot_bytes : 0;
     slot->extra = false;
+    ecfs_mutex_is_held (&reader->lock);
     if (fetch->state != FETCH_RUNNING)
-        reader->extra_bytes += slot->filled;
+        count_extra_locked (reader, slot->filled);
     if (arrived && reader->params.policy.replication > 1)
         overtake_locked (slot);
 }
@@ -447,6 +460,7 @@ static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (
     int64_t now_us = ecfs_now_us ();
     int64_t down_us = fetch->reader->lanes[slot->index].down_us;
     bool long_down = down_us != 0 && now_us - down_us > LONG_DOWN_US;
+    slot->failed_code = error->code;
     slot->failed = !passing (error->code) || slot->attempts >= (long_down ? AT_ONCE : MAX_ATTEMPTS);
     if (slot->failed)
         g_string_append_printf (fetch->failures, "%s%s", fetch->failures->len > 0 ? "; " : "", error->message);
@@ -495,6 +509,7 @@ static void slot_done (void *user, const GError *given)
     if (error == NULL) {
         slot->arrived = fetch->state == FETCH_RUNNING || slot->arrived;
         reader->received_bytes += fetch->slot_bytes;
+        ecfs_read_log_count (reader->params.log, &(EcfsReadCounts){.received_bytes = fetch->slot_bytes});
     } else
         slot_failed_locked (slot, error);
     bool trouble = tell_trouble_locked (reader, index, error);

@@ -183,3 +183,38 @@ EcfsWanted ecfs_fetch_wanted_locked (const Fetch *self)
                                                                       self->slot_bytes),
                         .n_transfers = n_most - MIN (n_most, reader->n_running)};
 }
+
+static EcfsErasedWhy erased_why (const Fetch *fetch, unsigned i)
+{
+    const LaneHealth *lane = &fetch->reader->lanes[i];
+    const Slot *slot = &fetch->slots[i];
+    if (slot->arrived || fetch->reader->stripes[i].endpoint == NULL)
+        return ECFS_ERASED_NOT;
+    if (slot->attempts > 0 && !slot->asked && slot->failed_code != 0 && slot->failed_code != ECANCELED)
+        return slot->failed_code == EBADMSG || slot->failed_code == ENOENT ? ECFS_ERASED_DAMAGED : ECFS_ERASED_DOWN;
+    if (lane->down)
+        return ECFS_ERASED_DOWN;
+    if ((lane->stalled || lane->suspect) && (slot->asked || fetch->wanted[i]))
+        return ECFS_ERASED_STALLED;
+    return slot->asked && slot->hedged ? ECFS_ERASED_LATE : ECFS_ERASED_NOT;
+}
+
+void ecfs_fetch_explain_locked (const Fetch *self, bool decoded)
+{
+    EcfsReader *reader = self->reader;
+    int64_t now_us = ecfs_now_us ();
+    bool degraded = false;
+    for (unsigned i = 0; i < reader->n && !self->patient; i++) {
+        const Slot *slot = &self->slots[i];
+        EcfsErasedWhy why = erased_why (self, i);
+        if (why == ECFS_ERASED_NOT)
+            continue;
+        ecfs_mutex_is_held (&slot->fetch->reader->lock);
+        bool waits = slot->asked && (why == ECFS_ERASED_STALLED || why == ECFS_ERASED_LATE);
+        ecfs_read_log_erased (reader->params.log, ecfs_endpoint_name (reader->stripes[i].endpoint), why,
+                              waits ? ecfs_slot_due_us (slot, now_us) : 0);
+        degraded = true;
+    }
+    ecfs_read_log_count (reader->params.log,
+                         &(EcfsReadCounts){.segments = 1, .decoded = decoded, .degraded = degraded});
+}

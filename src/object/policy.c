@@ -58,3 +58,19 @@ bool ecfs_read_policy_parse (const char *text, EcfsReadPolicy *ret_policy, GErro
     *ret_policy = policy;
     return true;
 }
+
+char *ecfs_read_policy_format (const EcfsReadPolicy *self)
+{
+    g_autoptr (GString) text = g_string_new (NULL);
+    if (self->transfers > 0)
+        g_string_append_printf (text, ",T=%u", self->transfers);
+    if (self->replication > 0)
+        g_string_append_printf (text, ",R=%u", self->replication);
+    if (self->failover > 0)
+        g_string_append_printf (text, ",P=%u", self->failover);
+    if (self->selection != ECFS_SELECT_SOONEST)
+        g_string_append (text, self->selection == ECFS_SELECT_FASTEST0 ? ",fastest0" : ",fastest1");
+    if (self->preference != ECFS_PREFER_SOONEST)
+        g_string_append (text, self->preference == ECFS_PREFER_DATA ? ",data-first" : ",no-preference");
+    return g_strdup (text->len == 0 ? "default" : text->str + 1);
+}

@@ -40,4 +40,7 @@ void ecfs_read_policy_init (EcfsReadPolicy *self);
  */
 bool ecfs_read_policy_parse (const char *text, EcfsReadPolicy *ret_policy, GError **error);
 
+/** The text that ecfs_read_policy_parse () reads back to the same; g_free (). */
+char *ecfs_read_policy_format (const EcfsReadPolicy *self);
+
 #endif

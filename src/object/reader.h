@@ -12,6 +12,7 @@
 #include "endpoint/endpoint.h"
 #include "object/layout.h"
 #include "object/policy.h"
+#include "object/readlog.h"
 #include "object/transfer.h"
 
 #include <sys/uio.h>
@@ -29,6 +30,7 @@ typedef struct EcfsReaderParams {
     EcfsLayout layout;
     EcfsUuid object;
     EcfsReadPolicy policy;
+    EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */
     /* A stripe was read around: told once per stripe and reader, from any thread; must not block. May be NULL. */
     void (*trouble) (void *user, unsigned stripe_index, const GError *error);

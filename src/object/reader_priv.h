@@ -37,6 +37,7 @@ typedef struct Slot {
     bool asked;          /* guarded by reader lock */
     bool arrived;        /* guarded by reader lock */
     bool failed;         /* for good; guarded by reader lock */
+    int failed_code;     /* of the last failure; guarded by reader lock */
     unsigned attempts;   /* guarded by reader lock */
     int64_t retry_us;    /* not asked again before; 0: no pause; guarded by reader lock */
     int64_t asked_us;    /* guarded by reader lock */
@@ -164,6 +165,8 @@ bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us) ECFS_REQUIRES 
 bool ecfs_lanes_find_stalls_locked (Fetch *fetch, int64_t now_us) ECFS_REQUIRES (fetch->reader->lock);
 /* Whether something that it asked for is later than nearly all such pieces are. */
 bool ecfs_fetch_is_late_locked (const Fetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
+/* Tells the log which endpoints a ready fetch was read around, and counts it. */
+void ecfs_fetch_explain_locked (const Fetch *self, bool decoded) ECFS_REQUIRES (self->reader->lock);
 /* For the scheduler: n lanes, and what the fetch may take. */
 void ecfs_fetch_outlook_locked (Fetch *self, int64_t now_us, EcfsLane *ret_lanes) ECFS_REQUIRES (self->reader->lock);
 EcfsWanted ecfs_fetch_wanted_locked (const Fetch *self) ECFS_REQUIRES (self->reader->lock);

@@ -97,15 +97,18 @@ static void test_twice (void)
 
 static void test_ranges (void)
 {
-    static const char *const good[] = {"segment_size = 64K", "segment_size = 64M", "small_file = 0",
-                                       "small_file = 16M",   "write_quorum = 4",   "write_quorum = 6",
-                                       "deletion_grace = 0", "close_timeout = 1s", "rewrite_max = 1T",
-                                       "code = rs:8+3",      "staging_max = 10G",  "transfer_memory = 16M"};
+    static const char *const good[] = {"segment_size = 64K",  "segment_size = 64M",    "small_file = 0",
+                                       "small_file = 16M",    "write_quorum = 4",      "write_quorum = 6",
+                                       "deletion_grace = 0",  "close_timeout = 1s",    "rewrite_max = 1T",
+                                       "hedge_budget = 100%", "read_policy = T=1,R=1", "code = rs:8+3",
+                                       "staging_max = 10G",   "transfer_memory = 16M"};
     static const char *const bad[] = {
-        "segment_size = 63K", "segment_size = 65M",  "small_file = 17M",      "write_quorum = 0", "write_quorum = 257",
-        "close_timeout = 0",  "close_timeout = 2d",  "deletion_grace = 366d", "commit = maybe",   "code = rs:0+2",
-        "code = best",        "rewrite_max = large", "transfer_memory = 15M", "allow_double =",   "allow_double = 1",
-        "write_quorum = 3",   "write_quorum = 7",    "segment_size = -1"};
+        "segment_size = 63K",    "segment_size = 65M", "small_file = 17M",   "write_quorum = 0",
+        "write_quorum = 257",    "close_timeout = 0",  "close_timeout = 2d", "deletion_grace = 366d",
+        "commit = maybe",        "code = rs:0+2",      "code = best",        "rewrite_max = large",
+        "transfer_memory = 15M", "allow_double =",     "allow_double = 1",   "hedge_budget = 5",
+        "hedge_budget = 101%",   "read_policy = P=3",  "read_policy = fast", "write_quorum = 3",
+        "write_quorum = 7",      "segment_size = -1"};
     for (size_t i = 0; i < G_N_ELEMENTS (good); i++) {
         g_autofree char *text = g_strdup_printf ("[archive]\n%s\n", good[i]);
         ecfs_config_free (accepted (text));
@@ -140,10 +143,11 @@ static void test_round_trip (void)
 {
     g_autoptr (EcfsConfig) config = ecfs_config_new ();
     static const char *const values[][2] = {
-        {"code", "rs:8+3"},     {"segment_size", "65537"}, {"commit", "async"},     {"write_quorum", "9"},
-        {"small_file", "0"},    {"rewrite", "deny"},       {"rewrite_max", "3T"},   {"transfer_memory", "1G"},
-        {"staging_max", "17"},  {"staging_reserve", "1K"}, {"allow_double", "yes"}, {"deletion_grace", "1500ms"},
-        {"close_timeout", "1d"}};
+        {"code", "rs:8+3"},        {"segment_size", "65537"}, {"commit", "async"},
+        {"write_quorum", "9"},     {"small_file", "0"},       {"rewrite", "deny"},
+        {"rewrite_max", "3T"},     {"transfer_memory", "1G"}, {"staging_max", "17"},
+        {"staging_reserve", "1K"}, {"allow_double", "yes"},   {"deletion_grace", "1500ms"},
+        {"close_timeout", "1d"},   {"hedge_budget", "0%"},    {"read_policy", "T=20,R=2,P=6,fastest1,data-first"}};
     for (size_t i = 0; i < G_N_ELEMENTS (values); i++)
         g_assert_true (ecfs_config_set (config, values[i][0], values[i][1], NULL));
     for (unsigned i = 0; i < 11; i++) {
@@ -160,6 +164,8 @@ static void test_round_trip (void)
     g_assert_cmpuint (again->segment_size, ==, 65537);
     g_assert_cmpint (again->deletion_grace_us, ==, 1500000);
     g_assert_cmpint (again->close_timeout_us, ==, 86400000000);
+    g_assert_cmpuint (again->read_policy.hedge_percent, ==, 0);
+    g_assert_cmpuint (again->read_policy.transfers, ==, 20);
     g_assert_cmpuint (again->endpoints->len, ==, 11);
     const EcfsConfigEndpoint *last = g_ptr_array_index (again->endpoints, 10);
     g_assert_cmpstr (last->spec->url, ==, "file:///srv/%20 10#x");
