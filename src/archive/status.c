@@ -107,6 +107,8 @@ static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEn
         return "unconfigured";
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && !health->down && (health->full || health->refuses))
         return health->full ? "full" : "refusing";
+    if (endpoint->state == ECFS_ENDPOINT_ACTIVE && health->trial)
+        return "trial";
     if (endpoint->state == ECFS_ENDPOINT_FAILED || !health->down)
         return (unsigned) endpoint->state < G_N_ELEMENTS (words) ? words[endpoint->state] : "unknown";
     return "down";

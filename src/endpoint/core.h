@@ -1,7 +1,7 @@
 /*
  * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), request.c
  * (requests and their callbacks), silence.c (how long is too long), distribution.c and meter.c (how long and how fast
- * it usually is) and refusal.c (who takes nothing).
+ * it usually is), breaker.c (who is down) and refusal.c (who takes nothing).
  *
  * Slots:
  *
@@ -11,7 +11,8 @@
  *   CONNECTING  being made  its thread → SERVING, or IDLE on failure
  *   SERVING     yes         its thread, when serve () returns → IDLE
  *
- * Down means: no request is accepted but urgent ones, and every connection is told to end. The keeper is the thread
+ * Down means: no request is accepted but urgent ones, and every connection is told to end. On trial there is one
+ * connection, with one request at a time that is not parked. The keeper is the thread
  * that calls back for requests that end without a connection (cancelled in the queue, endpoint down), watches the
  * stall clocks and asks for probes.
  */
@@ -38,8 +39,9 @@ typedef enum SlotTrust {
     TRUST_MARKERS, /* it is not ours: only examine and mark requests are served */
 } SlotTrust;
 
-#define ECFS_N_SILENCES  64
-#define ECFS_GONE_MIN_US (2 * G_USEC_PER_SEC) /* shorter silences take nobody down, but for a shorter stall_timeout */
+#define ECFS_STALL_TIMEOUT_US (10 * G_USEC_PER_SEC) /* the default */
+#define ECFS_N_SILENCES       64
+#define ECFS_GONE_MIN_US      (2 * G_USEC_PER_SEC) /* shorter silences take nobody down, but for a shorter stall_timeout */
 
 /* Of one kind of what is owed: the last samples. */
 typedef struct Silences {
@@ -70,13 +72,14 @@ struct EcfsSlot {
     /* guarded by the endpoint's lock */
     SlotState state;
     SlotTrust trust;
-    bool hungry;    /* its last take found nothing: it wants to be told */
-    bool stalled;   /* its clock ran out; the thread may be stuck */
-    GError *broken; /* why the connection has to end */
-    GQueue active;  /* EcfsStream by link */
-    EcfsStream *identity;
-    char *last_read;  /* name, so that consecutive reads of a file meet its open handle */
-    int64_t retry_us; /* not connecting before, after a failure while other slots worked */
+    bool hungry;          /* its last take found nothing: it wants to be told */
+    bool stalled;         /* its clock ran out; the thread may be stuck */
+    GError *broken;       /* why the connection has to end */
+    GQueue active;        /* EcfsStream by link */
+    EcfsStream *identity; /* the check of the marker that it is to make before anything else */
+    bool doubted;         /* that check, waiting or under way, is not the first of the connection */
+    char *last_read;      /* name, so that consecutive reads of a file meet its open handle */
+    int64_t retry_us;     /* not connecting before, after a failure while other slots worked */
     int64_t backoff_us;
 };
 
@@ -119,6 +122,20 @@ typedef struct Progress {
 
 #define ECFS_OWED_PLENTY 1e15 /* a writer that has more keeps as much outstanding as its connection takes */
 
+typedef enum BreakerState { BREAKER_UP, BREAKER_DOWN, BREAKER_TRIAL } BreakerState;
+
+/* Whether an endpoint is asked; breaker.c has the states. */
+typedef struct Breaker {
+    BreakerState state;
+    bool at_work;          /* DOWN: it failed with requests under way */
+    unsigned credit;       /* TRIAL */
+    unsigned n_losses;     /* connections lost at work since a request last got anywhere */
+    int64_t down_since_us; /* DOWN, and the last time it was */
+    int64_t backoff_us;    /* 0: it was never down */
+    int64_t next_probe_us; /* DOWN */
+    int64_t up_us;         /* when it left DOWN or TRIAL last */
+} Breaker;
+
 /* The last write that failed for a reason of the endpoint's own. */
 typedef struct Refusal {
     int code; /* 0: none, it takes what it is given */
@@ -157,11 +174,8 @@ struct EcfsEndpoint {
     EcfsMarker expected;
     GQueue queue; /* requests that wait for a slot */
     GQueue ended; /* requests that wait for the keeper */
-    bool down;
+    Breaker breaker;
     char *reason;
-    int64_t down_since_us;
-    int64_t backoff_us;
-    int64_t next_probe_us;
     int64_t last_attempt_us;
     unsigned capabilities;
     Meter read_meter;
@@ -184,7 +198,16 @@ void ecfs_slot_notify (EcfsSlot *slot);
 void ecfs_core_kick_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** Takes the endpoint down: fails the queue, ends connections, plans a probe. */
 void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason) ECFS_REQUIRES (self->lock);
+/** A probe succeeded, or nothing was wrong. */
 void ecfs_core_up_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+/** Work got somewhere; see ecfs_breaker_prove (). */
+void ecfs_core_prove_locked (EcfsEndpoint *self, unsigned credit, int64_t now_us) ECFS_REQUIRES (self->lock);
+/** Has a slot look at the marker once more: something says that it may be gone. */
+void ecfs_core_doubt_locked (EcfsEndpoint *self, EcfsSlot *slot) ECFS_REQUIRES (self->lock);
+static inline bool ecfs_core_down (const EcfsEndpoint *self)
+{
+    return self->breaker.state == BREAKER_DOWN;
+}
 bool ecfs_core_connected_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** A request may be queued although the endpoint is down; starts the attempt when none is under way. */
 bool ecfs_core_attempt_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
@@ -221,6 +244,19 @@ void ecfs_meter_end (Meter *self, double delay_us, int64_t now_us);
 /** Bytes per second. */
 EcfsQuantiles ecfs_meter_rate (const Meter *self);
 void ecfs_meter_expect (Meter *self, const EcfsQuantiles *prior);
+
+/* breaker.c */
+/** Down, or down still. @at_work: with requests under way. */
+void ecfs_breaker_fail (Breaker *self, bool at_work, int64_t now_us);
+/** A probe succeeded. */
+void ecfs_breaker_pass (Breaker *self, int64_t now_us);
+/** Work got somewhere: bytes moved, which are one @credit, or a request was served. True: that ended its trial. */
+bool ecfs_breaker_prove (Breaker *self, unsigned credit, int64_t now_us);
+/** A connection was lost with requests under way. True: once too often. */
+bool ecfs_breaker_lose (Breaker *self);
+
+#define ECFS_CREDIT_MOVED  1
+#define ECFS_CREDIT_SERVED 4
 
 /* refusal.c */
 /** Whether new files should go elsewhere. */

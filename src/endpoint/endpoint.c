@@ -9,7 +9,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DEFAULT_STALL_TIMEOUT_US   (10 * G_USEC_PER_SEC)
 #define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
 #define MAX_TEST_DRIVERS           4
 #define UNKNOWN_RATE               50e6 /* bytes per second */
@@ -135,7 +134,7 @@ EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker 
     self->name = g_strdup (spec->name);
     self->url = g_strdup (spec->url);
     self->expected = *expected;
-    self->stall_timeout_us = DEFAULT_STALL_TIMEOUT_US;
+    self->stall_timeout_us = ECFS_STALL_TIMEOUT_US;
     self->connect_timeout_us = DEFAULT_CONNECT_TIMEOUT_US;
     self->last_attempt_us = ecfs_now_us () - URGENT_INTERVAL_US;
     if (!parse_options (self, spec, error) || !make_slots (self, error)) {
@@ -239,12 +238,13 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
     ecfs_mutex_lock (&self->lock);
     *ret_health = (EcfsEndpointHealth){
         .connected = ecfs_core_connected_locked (self),
-        .down = self->down,
+        .down = ecfs_core_down (self),
+        .trial = self->breaker.state == BREAKER_TRIAL,
         .refuses = ecfs_core_refuses_locked (self),
         .full = ecfs_core_full_locked (self),
-        .suspect = !self->down && ecfs_core_suspect_locked (self),
-        .reason = g_strdup (self->down ? self->reason : self->refusal.text),
-        .down_since_us = self->down ? self->down_since_us : 0,
+        .suspect = !ecfs_core_down (self) && ecfs_core_suspect_locked (self),
+        .reason = g_strdup (ecfs_core_down (self) ? self->reason : self->refusal.text),
+        .down_since_us = ecfs_core_down (self) ? self->breaker.down_since_us : 0,
         .estimates = {.latency_us = self->latency.quantiles,
                       .read_bytes_per_s = ecfs_meter_rate (&self->read_meter),
                       .write_bytes_per_s = ecfs_meter_rate (&self->write_meter)},

@@ -17,13 +17,17 @@
  * can be read like a file, but only ecfs_endpoint_mark () writes it. "incoming/" is where unfinished uploads lie.
  *
  * Health: an endpoint whose connection could not be made, whose marker is absent or foreign, or that made no progress
- * for stall_timeout (less where it never was silent for nearly as long) is `down` for everybody: requests fail at once
- * with ENOTCONN and the reason, except urgent ones, which try to connect once more (at most once a second). It is
- * probed behind with back-off (1 s doubling to 30 s) and is up again by itself. A connection that timed out or broke in
- * the middle of anything is closed, never reused; its other requests fail, no request is retried here: the caller knows
- * better. Long before that, after a silence that is out of the usual for it, an endpoint is suspect: still asked and
- * answered, but nobody should wait for it who can do without. An endpoint that fails to store what it is given, since
- * it is full or its disk is bad, says so once in the log, and in its health until it takes that much again.
+ * for stall_timeout (less where it never was silent for nearly as long, unless more than the default is asked for) is
+ * `down` for everybody: requests fail at once with ENOTCONN and the reason, except urgent ones, which try to connect
+ * once more (at most once a second). It is probed behind with back-off (1 s doubling to 30 s) and is up again by
+ * itself; where it failed at work it is on trial first: asked one thing at a time until it has proven itself, and one
+ * that fails again soon goes on with its back-off where it was. So is one down that loses three connections in a row in
+ * the middle of work. The marker is looked at again whenever space is asked for, and when a write finds no directory. A
+ * connection that timed out or broke in the middle of anything is closed, never reused; its other requests fail, no
+ * request is retried here: the caller knows better. Long before that, after a silence that is out of the usual for it,
+ * an endpoint is suspect: still asked and answered, but nobody should wait for it who can do without. An endpoint that
+ * fails to store what it is given, since it is full or its disk is bad, says so once in the log, and in its health
+ * until it takes that much again.
  *
  * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
  * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server talks nonsense. Texts
@@ -126,6 +130,7 @@ typedef struct EcfsEstimates {
 typedef struct EcfsEndpointHealth {
     bool connected;        /* at least one connection was made and works */
     bool down;             /* requests fail at once */
+    bool trial;            /* it was down at work, and is asked little until it has proven itself */
     bool suspect;          /* it owes an answer for longer than usual: what can go elsewhere should */
     bool refuses;          /* it failed to store what it was given: new files should go elsewhere for now */
     bool full;             /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */

@@ -144,8 +144,6 @@ struct EcfsStream {
 
     /* core, slot's thread */
     EcfsMarker marker; /* mark: what text says; examine: the result */
-    bool parked;       /* the source answered LATER */
-    bool feeding;      /* the source may have more: it is a write that is neither parked nor at its end */
     GQueue lent;       /* chunks pulled and not yet released */
     uint64_t pulled;
     uint64_t acknowledged;
@@ -162,6 +160,8 @@ struct EcfsStream {
     GQueue *holder; /* which of these */
     EcfsSlot *slot; /* while active */
     GError *error;  /* while ended */
+    bool parked;    /* the source answered LATER; changed by the slot's thread only, as the next */
+    bool feeding;   /* the source may have more: it is a write that is neither parked nor at its end */
     int64_t taken_us;
     bool alone; /* was the only one on its slot when taken: its first byte measures the round trip */
 };

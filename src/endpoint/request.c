@@ -82,7 +82,7 @@ static bool admit_down_locked (EcfsEndpoint *self, const EcfsStream *request) EC
     if (request->kind == ECFS_REQUEST_EXAMINE || request->kind == ECFS_REQUEST_MARK) {
         /* A mark is rare, and may be what makes the endpoint: it need not wait for the second to pass. */
         int64_t pause_us = request->kind == ECFS_REQUEST_MARK ? 0 : URGENT_INTERVAL_US;
-        self->next_probe_us = MIN (self->next_probe_us, self->last_attempt_us + pause_us);
+        self->breaker.next_probe_us = MIN (self->breaker.next_probe_us, self->last_attempt_us + pause_us);
         ecfs_cond_signal (&self->keeper_cond);
         return true;
     }
@@ -104,7 +104,7 @@ static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) EC
         return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: %s: a read needs a range", self->name, request->name);
     if (self->stopping)
         return g_error_new (ECFS_ERROR, ECANCELED, "endpoint %s: is being closed", self->name);
-    if (self->down && !admit_down_locked (self, request))
+    if (ecfs_core_down (self) && !admit_down_locked (self, request))
         return g_error_new_literal (ECFS_ERROR, ENOTCONN, self->reason);
     return NULL;
 }
@@ -176,6 +176,7 @@ void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled
                          .shared = self->write_meter.n_busy > 0,
                          .now_us = now_us};
     ecfs_meter_add (&self->read_meter, added, &progress);
+    ecfs_core_prove_locked (self, ECFS_CREDIT_MOVED, now_us);
     ecfs_mutex_unlock (&self->lock);
     if (request->sink.data != NULL && !ecfs_request_cancelled (request))
         request->sink.data (request->sink.user, range_index, filled);
@@ -194,9 +195,11 @@ static void note_pull (EcfsStream *request, EcfsPull answer, size_t size)
         ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
     else if (request->parked && !parked)
         ecfs_meter_begin (&self->write_meter, now_us);
-    ecfs_mutex_unlock (&self->lock);
     request->parked = parked;
     request->feeding = feeding;
+    if (parked && self->breaker.state == BREAKER_TRIAL)
+        ecfs_core_kick_locked (self); /* it is another's turn */
+    ecfs_mutex_unlock (&self->lock);
 }
 
 EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size_t *ret_size)
@@ -248,6 +251,7 @@ void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
                          .shared = self->read_meter.n_busy > 0,
                          .now_us = now_us};
     ecfs_meter_add (&self->write_meter, added, &progress);
+    ecfs_core_prove_locked (self, ECFS_CREDIT_MOVED, now_us);
     ecfs_mutex_unlock (&self->lock);
     release_up_to (request, acknowledged);
     if (request->source.progress != NULL)
@@ -327,6 +331,11 @@ static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success
         ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
     if (request->kind == ECFS_REQUEST_MARK && success)
         adopt_locked (self, slot, &request->marker);
+    bool trial = self->breaker.state == BREAKER_TRIAL;
+    if (success && request->kind != ECFS_REQUEST_EXAMINE)
+        ecfs_core_prove_locked (self, ECFS_CREDIT_SERVED, now_us);
+    if (trial)
+        ecfs_core_kick_locked (self);
 }
 
 void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
@@ -339,6 +348,8 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
     ecfs_mutex_lock (&self->lock);
     if (request->kind == ECFS_REQUEST_WRITE)
         ecfs_core_note_write_locked (self, request, error);
+    if (request->kind == ECFS_REQUEST_SPACE || (request->kind == ECFS_REQUEST_WRITE && ecfs_errno (error) == ENOENT))
+        ecfs_core_doubt_locked (self, request->slot);
     detach_locked (self, request, error == NULL);
     ecfs_mutex_unlock (&self->lock);
     ecfs_request_deliver (request, value, error);

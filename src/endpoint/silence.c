@@ -50,7 +50,8 @@ void ecfs_silences_gave_up (Silences *self, int64_t silence_us)
 
 int64_t ecfs_silences_gone_us (const Silences *self, EcfsOwes owes, int64_t stall_timeout_us)
 {
-    if (self->n_noted < N_EXPERIENCE)
+    /* Who asks for more than the default knows of pauses that the last answers cannot tell of. */
+    if (self->n_noted < N_EXPERIENCE || stall_timeout_us > ECFS_STALL_TIMEOUT_US)
         return stall_timeout_us;
     int64_t least_us = owes == ECFS_OWES_SYNC ? GONE_MIN_SYNC_US : ECFS_GONE_MIN_US;
     if (self->n_noted < self->n_patient)

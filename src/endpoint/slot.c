@@ -147,6 +147,15 @@ bool ecfs_slot_check (EcfsSlot *slot, GError **error)
     return ok;
 }
 
+/* Whether nothing that it has could move. */
+static bool is_at_rest (const EcfsSlot *slot)
+{
+    for (GList *at = slot->active.head; at != NULL; at = at->next)
+        if (!((const EcfsStream *) at->data)->parked)
+            return false;
+    return true;
+}
+
 /* A slot that could begin @request; which of two is better. */
 static bool can_serve (const EcfsSlot *slot, const EcfsStream *request)
 {
@@ -154,7 +163,8 @@ static bool can_serve (const EcfsSlot *slot, const EcfsStream *request)
         return false;
     if (slot->trust == TRUST_MARKERS)
         return is_for_markers (request);
-    return slot->trust == TRUST_FULL && slot->broken == NULL;
+    return slot->trust == TRUST_FULL && slot->broken == NULL &&
+           (slot->endpoint->breaker.state != BREAKER_TRIAL || is_at_rest (slot));
 }
 
 static bool has_file_open (const EcfsSlot *slot, const EcfsStream *request)
@@ -232,6 +242,8 @@ static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, cons
 {
     if (best != NULL && (best->active.length == 0 || has_file_open (best, request)))
         return false;
+    if (self->breaker.state == BREAKER_TRIAL && ecfs_core_connected_locked (self))
+        return false;
     unsigned n_serving = 0;
     unsigned n_requests = self->queue.length;
     for (unsigned i = 0; i < self->n_slots; i++) {
@@ -245,7 +257,7 @@ static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, cons
 
 void ecfs_core_kick_locked (EcfsEndpoint *self)
 {
-    EcfsStream *request = self->down ? first_for_markers_locked (self) : g_queue_peek_head (&self->queue);
+    EcfsStream *request = ecfs_core_down (self) ? first_for_markers_locked (self) : g_queue_peek_head (&self->queue);
     if (request == NULL || self->stopping)
         return;
     EcfsSlot *best = best_slot_locked (self, request, NULL);
@@ -253,7 +265,7 @@ void ecfs_core_kick_locked (EcfsEndpoint *self)
         best->hungry = false;
         ecfs_slot_notify (best);
     }
-    if (!self->down && wants_another_locked (self, best, request))
+    if (!ecfs_core_down (self) && wants_another_locked (self, best, request))
         (void) want_slot_locked (self);
 }
 
@@ -287,15 +299,9 @@ static bool serves_markers_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock
 void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
 {
     int64_t now_us = ecfs_now_us ();
-    if (!self->down) {
-        self->down_since_us = now_us;
-        self->backoff_us = BACKOFF_MIN_US;
-    } else {
-        self->backoff_us = MIN (2 * self->backoff_us, BACKOFF_MAX_US);
-    }
-    bool news = !self->down && !self->stopping;
-    self->down = true;
-    self->next_probe_us = now_us + self->backoff_us;
+    bool news = !ecfs_core_down (self) && !self->stopping;
+    bool at_work = self->read_meter.n_busy + self->write_meter.n_busy > 0 || self->breaker.n_losses > 0;
+    ecfs_breaker_fail (&self->breaker, at_work, now_us);
     g_free (self->reason);
     self->reason = g_strdup_printf ("endpoint %s: %s", self->name, reason);
     if (news)
@@ -313,12 +319,22 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
 
 void ecfs_core_up_locked (EcfsEndpoint *self)
 {
-    if (self->down)
-        g_message ("endpoint %s is up again after %.0f s", self->name,
-                   (double) (ecfs_now_us () - self->down_since_us) / G_USEC_PER_SEC);
-    self->down = false;
+    if (!ecfs_core_down (self))
+        return;
+    int64_t now_us = ecfs_now_us ();
+    ecfs_breaker_pass (&self->breaker, now_us);
+    g_message ("endpoint %s is up again after %.0f s%s", self->name,
+               (double) (now_us - self->breaker.down_since_us) / G_USEC_PER_SEC,
+               self->breaker.state == BREAKER_TRIAL ? ", on trial" : "");
     g_clear_pointer (&self->reason, g_free);
-    self->backoff_us = BACKOFF_MIN_US;
+}
+
+void ecfs_core_prove_locked (EcfsEndpoint *self, unsigned credit, int64_t now_us)
+{
+    if (ecfs_breaker_prove (&self->breaker, credit, now_us)) {
+        g_info ("endpoint %s has proven itself", self->name);
+        ecfs_core_kick_locked (self);
+    }
 }
 
 static bool is_expected (const EcfsMarker *marker, const EcfsMarker *expected, GError **error)
@@ -335,6 +351,15 @@ static bool is_expected (const EcfsMarker *marker, const EcfsMarker *expected, G
     return true;
 }
 
+/* The marker is not there, or another's: nothing but markers is asked for there until that has changed. */
+static void distrust_locked (EcfsEndpoint *self, EcfsSlot *slot, const char *text, bool was_read)
+    ECFS_REQUIRES (self->lock)
+{
+    slot->trust = was_read ? TRUST_MARKERS : TRUST_NONE;
+    slot->broken = g_error_new_literal (ECFS_ERROR, ENOTCONN, text);
+    ecfs_core_down_locked (self, text);
+}
+
 /* Done callback of the core's own examine request. */
 static void identity_done (void *user, const EcfsMarker *marker, const GError *error)
 {
@@ -342,6 +367,8 @@ static void identity_done (void *user, const EcfsMarker *marker, const GError *e
     EcfsEndpoint *self = slot->endpoint;
     g_autoptr (GError) wrong = NULL;
     ecfs_mutex_lock (&self->lock);
+    bool doubted = slot->doubted;
+    slot->doubted = false;
     if (error == NULL && is_expected (marker, &self->expected, &wrong)) {
         slot->trust = TRUST_FULL;
         slot->backoff_us = 0;
@@ -352,13 +379,30 @@ static void identity_done (void *user, const EcfsMarker *marker, const GError *e
                            : code == ENOENT ? "has no " ECFS_MARKER_NAME " file: not mounted, or never initialised"
                                             : error->message;
         bool was_read = wrong != NULL || code == ENOENT || code == EPROTO || code == ENOTSUP;
-        slot->trust = was_read ? TRUST_MARKERS : TRUST_NONE;
-        slot->broken = g_error_new_literal (ECFS_ERROR, ENOTCONN, text);
-        ecfs_core_down_locked (self, text);
+        /* A connection that is lost meanwhile is no news about the marker. */
+        if (was_read || !doubted)
+            distrust_locked (self, slot, text, was_read);
     }
     ecfs_slot_notify (slot);
     ecfs_core_kick_locked (self);
     ecfs_mutex_unlock (&self->lock);
+}
+
+static EcfsStream *identity_check (EcfsSlot *slot)
+{
+    EcfsStream *identity = ecfs_request_new (slot->endpoint, ECFS_REQUEST_EXAMINE, NULL);
+    identity->examined = identity_done;
+    identity->user = slot;
+    return identity;
+}
+
+void ecfs_core_doubt_locked (EcfsEndpoint *self, EcfsSlot *slot)
+{
+    if (ecfs_uuid_is_nil (&self->expected.archive) || slot->trust != TRUST_FULL || slot->doubted)
+        return;
+    slot->doubted = true;
+    slot->identity = identity_check (slot);
+    ecfs_slot_notify (slot);
 }
 
 static void begin_request_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream *request) ECFS_REQUIRES (self->lock)
@@ -437,9 +481,7 @@ static void connect_failed (EcfsSlot *slot, const GError *error)
 static void connected (EcfsSlot *slot)
 {
     EcfsEndpoint *self = slot->endpoint;
-    EcfsStream *identity = ecfs_request_new (self, ECFS_REQUEST_EXAMINE, NULL);
-    identity->examined = identity_done;
-    identity->user = slot;
+    EcfsStream *identity = identity_check (slot);
     ecfs_mutex_lock (&self->lock);
     slot->state = SLOT_SERVING;
     if (ecfs_uuid_is_nil (&self->expected.archive)) {
@@ -467,12 +509,35 @@ static EcfsStream *unfinished (EcfsSlot *slot)
     return request;
 }
 
+static bool is_at_work (const EcfsSlot *slot)
+{
+    for (GList *at = slot->active.head; at != NULL; at = at->next) {
+        const EcfsStream *request = at->data;
+        if (request->kind == ECFS_REQUEST_READ || request->kind == ECFS_REQUEST_WRITE)
+            return true;
+    }
+    return false;
+}
+
+/* One that is lost in the middle of work is made anew, but not for ever. */
+static void note_loss_locked (EcfsEndpoint *self, EcfsSlot *slot, const GError *error) ECFS_REQUIRES (self->lock)
+{
+    if (self->stopping || slot->broken != NULL || ecfs_core_down (self) || !is_at_work (slot))
+        return;
+    if (ecfs_breaker_lose (&self->breaker)) {
+        g_autofree char *text = g_strdup_printf ("loses its connections in the middle of work: %s",
+                                                 error != NULL ? error->message : "closed");
+        ecfs_core_down_locked (self, text);
+    }
+}
+
 /* Fails the requests of a connection that ended. */
 static void fail_unfinished (EcfsSlot *slot, const GError *error)
 {
     EcfsEndpoint *self = slot->endpoint;
     ecfs_mutex_lock (&self->lock);
     int code = self->stopping ? ECANCELED : slot->stalled ? ETIMEDOUT : ENOTCONN;
+    note_loss_locked (self, slot, error);
     ecfs_mutex_unlock (&self->lock);
     EcfsStream *request;
     while ((request = unfinished (slot)) != NULL) {
@@ -513,7 +578,7 @@ void *ecfs_slot_main (void *data)
         }
         slot->state = SLOT_CONNECTING;
         slot->trust = TRUST_NONE;
-        slot->stalled = false;
+        slot->stalled = slot->doubted = false;
         self->last_attempt_us = ecfs_now_us ();
         bool make_root = wants_root_locked (self);
         ecfs_mutex_unlock (&self->lock);
@@ -522,8 +587,8 @@ void *ecfs_slot_main (void *data)
         slot->state = SLOT_IDLE;
         slot->trust = TRUST_NONE;
         g_clear_pointer (&slot->last_read, g_free);
-        if (self->down && first_for_markers_locked (self) != NULL)
-            self->next_probe_us = MIN (self->next_probe_us, self->last_attempt_us + URGENT_INTERVAL_US);
+        if (ecfs_core_down (self) && first_for_markers_locked (self) != NULL)
+            self->breaker.next_probe_us = MIN (self->breaker.next_probe_us, self->last_attempt_us + URGENT_INTERVAL_US);
         ecfs_core_kick_locked (self);
         ecfs_cond_signal (&self->keeper_cond);
     }
@@ -575,16 +640,16 @@ static void excuse_all_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES
 /* Starts a probe that is due; returns when to look again. */
 static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    if (!self->down || self->stopping || attempt_under_way_locked (self))
+    if (!ecfs_core_down (self) || self->stopping || attempt_under_way_locked (self))
         return now_us + LONG_WAIT_US;
-    if (now_us < self->next_probe_us)
-        return self->next_probe_us;
+    if (now_us < self->breaker.next_probe_us)
+        return self->breaker.next_probe_us;
     if (!want_slot_locked (self)) {
         /* All threads are stuck: whoever waits for an attempt has his answer. */
-        self->next_probe_us = now_us + self->backoff_us;
+        self->breaker.next_probe_us = now_us + self->breaker.backoff_us;
         fail_queue_locked (self, ENOTCONN, self->reason, false);
     }
-    return now_us + self->backoff_us;
+    return now_us + self->breaker.backoff_us;
 }
 
 void *ecfs_keeper_main (void *data)

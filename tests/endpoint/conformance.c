@@ -738,6 +738,50 @@ static void test_root_missing (Fixture *self, gconstpointer row)
     ecfs_endpoint_health_clear (&health);
 }
 
+static void wait_down (Fixture *self, void (*ask) (Fixture *self))
+{
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    EcfsEndpointHealth health = {.down = false};
+    while (!health.down) {
+        ask (self);
+        ecfs_endpoint_health_clear (&health);
+        ecfs_endpoint_health (self->endpoint, &health);
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (10000);
+    }
+    g_assert_nonnull (health.reason);
+    ecfs_endpoint_health_clear (&health);
+}
+
+static void ask_space (Fixture *self)
+{
+    uint64_t bytes;
+    (void) !ecfs_endpoint_space_wait (self->endpoint, &bytes, NULL); /* not every endpoint tells it */
+}
+
+static void ask_to_store (Fixture *self)
+{
+    g_assert_cmpint (try_store (self, "new", "x", 1), !=, 0);
+}
+
+/* A directory that is unmounted behind a live connection: there is an empty one in its place, or none. */
+static void test_root_exchanged (Fixture *self, gconstpointer row)
+{
+    g_autofree char *away = g_strconcat (self->path, "-away", NULL);
+    store (self, "file", "x", 1);
+    for (unsigned i = 0; i < 2; i++) {
+        g_assert_cmpint (rename (self->path, away), ==, 0);
+        if (i == 0)
+            g_assert_cmpint (mkdir (self->path, 0700), ==, 0);
+        wait_down (self, i == 0 ? ask_space : ask_to_store);
+        g_assert_cmpint (try_store (self, "other", "x", 1), ==, ENOTCONN);
+        if (i == 0)
+            g_assert_cmpint (rmdir (self->path), ==, 0); /* nothing was put there */
+        g_assert_cmpint (rename (away, self->path), ==, 0);
+        wait_until_readable (self, "file");
+    }
+}
+
 static void add (const ConformanceRow *row, const char *name, void (*up) (Fixture *, gconstpointer),
                  void (*test) (Fixture *, gconstpointer))
 {
@@ -770,4 +814,5 @@ void conformance_add (const ConformanceRow *row)
     add (row, "serves-nothing-of-others", set_up, test_foreign);
     add (row, "is-unavailable-with-a-damaged-marker", set_up, test_damaged_markers);
     add (row, "is-down-without-its-root-and-comes-back", set_up, test_root_missing);
+    add (row, "is-down-when-its-root-is-exchanged", set_up, test_root_exchanged);
 }

@@ -274,7 +274,7 @@ static void test_suspect (void)
 
 static void test_gone_before_its_time (void)
 {
-    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2,stall_timeout=1h");
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
     be_quick (endpoint);
     Transfer stuck;
     int64_t began_us = ecfs_now_us ();
@@ -283,6 +283,69 @@ static void test_gone_before_its_time (void)
     g_assert_cmpint (ecfs_now_us () - began_us, >=, 2 * G_USEC_PER_SEC);
     set_bool (&script.released, true);
     g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+}
+
+static bool is_on_trial (EcfsEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    ecfs_endpoint_health_clear (&health);
+    return health.trial;
+}
+
+/* Down in the middle of work, and let in again: one thing at a time, until some have gone well. */
+static void test_trial (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",stall_timeout=200ms,connections=3");
+    Transfer stuck, others[6];
+    begin (&stuck, endpoint, "stuck", 0);
+    wait_count (&script.n_stuck, 1);
+    wait_down (endpoint, true);
+    g_assert_false (is_on_trial (endpoint));
+    set_bool (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+    wait_down (endpoint, false);
+    g_assert_true (is_on_trial (endpoint));
+    for (size_t i = 0; i < G_N_ELEMENTS (others); i++) /* those behind wait for their turn, and get it */
+        begin (&others[i], endpoint, "other", 0);
+    for (size_t i = 0; i < G_N_ELEMENTS (others); i++)
+        g_assert_cmpint (transfer_finish (&others[i]), ==, 0);
+    g_assert_false (is_on_trial (endpoint));
+}
+
+static void test_relapse (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",stall_timeout=200ms,connections=3");
+    Transfer stuck, behind;
+    for (unsigned i = 1; i <= 2; i++) {
+        set_bool (&script.released, false);
+        begin (&stuck, endpoint, "stuck", 0);
+        wait_count (&script.n_stuck, 1);
+        begin (&behind, endpoint, "other", 0); /* on trial no second connection serves it */
+        g_assert_cmpint (transfer_finish (&behind), ==, i == 1 ? 0 : ENOTCONN);
+        wait_down (endpoint, true);
+        set_bool (&script.released, true);
+        g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+        int64_t down_us = ecfs_now_us ();
+        wait_down (endpoint, false);
+        g_assert_true (is_on_trial (endpoint));
+        if (i == 2) /* less what passed until this thread knew */
+            g_assert_cmpint (ecfs_now_us () - down_us, >, 3 * G_USEC_PER_SEC / 2);
+    }
+}
+
+/* A server that takes every connection and drops it as soon as there is work. */
+static void test_lost_in_a_row (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=1");
+    for (unsigned i = 0; i < 3; i++) {
+        g_assert_false (is_down (endpoint));
+        g_assert_cmpint (try_read (endpoint, "break", 0), ==, ENOTCONN);
+    }
+    g_assert_true (is_down (endpoint));
+    wait_down (endpoint, false);
+    g_assert_true (is_on_trial (endpoint));
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
 }
 
 static void set_store (int write_code, uint64_t free_bytes)
@@ -612,6 +675,9 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/cancels-what-is-queued-behind-a-stuck-call", test_cancel_in_the_queue);
     g_test_add_func ("/core/is-suspect-after-an-unusual-silence", test_suspect);
     g_test_add_func ("/core/is-gone-sooner-than-stall-timeout-where-it-was-always-quick", test_gone_before_its_time);
+    g_test_add_func ("/core/is-on-trial-after-it-was-down-at-work", test_trial);
+    g_test_add_func ("/core/is-probed-later-when-it-fails-on-trial", test_relapse);
+    g_test_add_func ("/core/is-down-when-it-loses-connections-in-a-row", test_lost_in_a_row);
     g_test_add_func ("/core/is-full-until-what-did-not-fit-would", test_full);
     g_test_add_func ("/core/is-full-whatever-it-said-before", test_filled_by_others);
     g_test_add_data_func ("/core/full-by-quota-is-tried-again-after-a-while", GINT_TO_POINTER (EDQUOT), test_quota);

@@ -56,6 +56,17 @@ static void test_outliers (void)
     g_assert_cmpint (ecfs_silences_gone_us (&silences, ECFS_OWES_ANSWER, TIMEOUT), ==, 2 * SECOND);
 }
 
+/* More than the default is asked for where there are pauses that the last answers do not tell of. */
+static void test_asked_for_more (void)
+{
+    Silences silences = {.n_noted = 0};
+    note_many (&silences, 100, 1 * MS);
+    g_assert_cmpint (ecfs_silences_gone_us (&silences, ECFS_OWES_ANSWER, TIMEOUT), ==, 2 * SECOND);
+    g_assert_cmpint (ecfs_silences_gone_us (&silences, ECFS_OWES_ANSWER, TIMEOUT + 1), ==, TIMEOUT + 1);
+    g_assert_cmpint (ecfs_silences_gone_us (&silences, ECFS_OWES_SYNC, 60 * SECOND), ==, 60 * SECOND);
+    g_assert_cmpint (ecfs_silences_suspect_us (&silences), ==, 40 * MS); /* but nobody has to wait for it */
+}
+
 static void test_patience (void)
 {
     Silences silences = {.n_noted = 0};
@@ -133,6 +144,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/silence/the-quick-are-soon-suspect", test_quick);
     g_test_add_func ("/silence/the-slow-get-the-time-they-need", test_slow);
     g_test_add_func ("/silence/a-few-outliers-are-not-usual", test_outliers);
+    g_test_add_func ("/silence/is-not-cut-short-where-more-is-asked-for", test_asked_for_more);
     g_test_add_func ("/silence/who-was-given-up-gets-more-time", test_patience);
     g_test_add_func ("/silence/samples-are-the-longest-silences-of-busy-moments", test_moments);
     g_test_add_func ("/silence/a-moment-that-lasts-is-several", test_long_moment);

@@ -49,3 +49,31 @@ def test_the_next_mount_begins_with_what_the_last_one_knew(place):
     assert found["amber"]["read_bytes"] == 0, "what is known to be slow is not read from where others suffice"
     assert sum(facts["read_bytes"] for facts in found.values()) >= 24 * MIB
     assert 0 < found["birch"]["latency_ms"]["p95"] < 60_000, "impossible figures are nobody's"
+
+
+def test_one_that_flaps_is_on_trial_and_let_in_again(place):
+    server = place.sshd("amber")
+    archive = place.archive([server, *place.directories(lab.NAMES[1:])])
+    mount = place.mount(archive)
+    expected = {}
+
+    def state():
+        return endpoints(archive)["amber"]["state"]
+
+    def store(name, size=8 * MIB):
+        expected[name] = lab.write_pattern(mount.path / name, size, len(expected))
+
+    for i in range(6):
+        store(f"quick-{i}", MIB)  # experience, so that it is given up sooner
+    archive.await_stored()
+    for i in range(2):
+        server.suspend()
+        store(f"without-{i}")
+        lab.until(lambda: state() == "down", 60, "amber is down")
+        server.resume()
+        archive.await_stored()
+        lab.until(lambda: state() == "active", 60, "amber has proven itself")
+        assert mount.text().count(", on trial") == i + 1, mount.text()
+    lab.drop_caches()
+    for name, digest in expected.items():
+        assert lab.digest(mount.path / name) == digest
