@@ -193,7 +193,6 @@ struct EcfsEndpoint {
 /* slot.c */
 void *ecfs_slot_main (void *slot);
 void *ecfs_keeper_main (void *endpoint);
-void ecfs_slot_notify (EcfsSlot *slot);
 /** Finds a slot for the head of the queue: tells a hungry one, or has one connect. */
 void ecfs_core_kick_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** Takes the endpoint down: fails the queue, ends connections, plans a probe. */

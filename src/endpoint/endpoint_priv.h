@@ -86,6 +86,18 @@ bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us);
  */
 bool ecfs_slot_is_last (const EcfsSlot *slot);
 
+/** Makes ecfs_slot_fd () readable. Any thread, while the endpoint is there. */
+void ecfs_slot_notify (EcfsSlot *slot);
+
+/** Whether the slot may serve anything: its marker was checked, and it need not end. Slot's thread. */
+bool ecfs_slot_is_trusted (EcfsSlot *slot);
+
+/**
+ * The slot has more to move than one connection can: wakes those that serve nothing, and where there are not more than
+ * @n_helping of them has another made, if the endpoint may have more. False: it may have this one only. Slot's thread.
+ */
+bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping);
+
 /**
  * The next request, or NULL when there is none for this slot now: then the fd becomes readable once there is. The
  * request is the driver's until it calls ecfs_request_finish () on it or returns from serve (). Slot's thread.

@@ -134,6 +134,7 @@ static void *new_config (const EcfsEndpointSpec *spec, GError **error)
     EcfsSftpConfig *config = g_new0 (EcfsSftpConfig, 1);
     config->shared = g_new0 (EcfsSftpShared, 1);
     ecfs_mutex_init (&config->shared->lock);
+    g_queue_init (&config->shared->offers);
     config->shared->directories = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
     if (parse_spec (config, spec, error))
         return config;
@@ -182,7 +183,8 @@ static bool move (EcfsSftp *self, bool *ret_any)
         if (!ecfs_sftp_output (self))
             return false;
     } while (ecfs_sftp_write_issue (self));
-    if (!ecfs_sftp_input (self, ret_any))
+    ecfs_sftp_write_share (self);
+    if (!ecfs_sftp_output (self) || !ecfs_sftp_input (self, ret_any))
         return false;
     int result = self->transport->ops->flush (self->transport);
     if (result != 0)
@@ -249,6 +251,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         bool any;
         take_requests (self);
         cancel_requests (self);
+        ecfs_sftp_help_join (self);
         if (owed == ECFS_OWES_NOTHING) {
             ecfs_sftp_read_tidy (self);
             ecfs_sftp_ahead_tidy (self);

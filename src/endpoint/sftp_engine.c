@@ -109,10 +109,11 @@ bool ecfs_sftp_payload_free (const EcfsSftp *self)
     return self->payload == NULL && self->out_at == self->out->len;
 }
 
-void ecfs_sftp_payload (EcfsSftp *self, EcfsSftpOp *op, const uint8_t *bytes, size_t size)
+void ecfs_sftp_payload (EcfsSftp *self, EcfsSftpOp *op, uint32_t id, const uint8_t *bytes, size_t size)
 {
     g_assert (self->payload == NULL);
     self->payload = bytes;
+    self->payload_id = id;
     self->payload_left = size;
     self->payload_op = op;
 }
@@ -217,6 +218,10 @@ static bool begin_packet (EcfsSftp *self)
     EcfsSftpPending *pending = g_hash_table_lookup (self->pending, GUINT_TO_POINTER (id));
     if (pending == NULL) {
         ecfs_sftp_break (self, EPROTO, "the server answers what was not asked (id %" PRIu32 ", type %u)", id, type);
+        return false;
+    }
+    if (self->payload_left > 0 && id == self->payload_id) {
+        ecfs_sftp_break (self, EPROTO, "the server acknowledges bytes that were not sent yet");
         return false;
     }
     note_round_trip (self, id);
@@ -500,7 +505,7 @@ void ecfs_sftp_op_settle (EcfsSftp *self, EcfsSftpOp *op)
 {
     if (op->n_pending == 0 && self->payload_op != op && op->request != NULL && op->idle != NULL)
         op->idle (self, op);
-    if (op->request != NULL || op->n_pending > 0 || self->payload_op == op)
+    if (op->request != NULL || op->stays || op->n_pending > 0 || self->payload_op == op)
         return;
     g_queue_unlink (&self->ops, &op->link);
     op->free (self, op);

@@ -1,7 +1,7 @@
 /*
  * The inside of the sftp:// driver: sftp.c (options, the event loop), sftp_connect.c, sftp_engine.c (packets in and
  * out), sftp_read.c, sftp_write.c, sftp_ops.c (operations), sftp_ahead.c (files that are opened before they are
- * needed).
+ * needed), sftp_help.c (files that several connections store together).
  *
  * A connection belongs to its slot's thread. An operation serves one request of the core and waits for any number of
  * replies at once; each reply finds its function through the packet's id. An operation lives until its request is
@@ -25,6 +25,10 @@ typedef struct EcfsSftpShared {
     char *removed[ECFS_SFTP_N_REMOVED]; /* the latest, by number modulo the size; guarded by lock */
     uint64_t n_removed;                 /* guarded by lock */
     bool libssh2_is_better;             /* was found out while connecting; guarded by lock */
+    GQueue offers;                      /* EcfsSftpHelp by link, where help is wanted; guarded by lock */
+    unsigned n_helping;                 /* connections; guarded by lock */
+    bool opens_once;                    /* the server lets nobody else open a file; guarded by lock */
+    atomic_uint n_offers;               /* length of offers, for a look without the lock */
 } EcfsSftpShared;
 
 /* What carries SFTP: the option "transport". */
@@ -51,6 +55,7 @@ typedef struct EcfsSftpOp {
     /* Frees it; the connection may have ended. */
     void (*free) (EcfsSftp *self, struct EcfsSftpOp *op);
     bool cancelled;
+    bool stays; /* serves no request of its own, but has work: as if it had one */
 } EcfsSftpOp;
 
 /* Called with the reply to a request packet; DATA replies have been read into the part before. */
@@ -103,6 +108,7 @@ struct EcfsSftp {
     size_t out_at;
     const uint8_t *payload; /* data of the WRITE whose header ends @out; lent by its operation */
     size_t payload_left;
+    uint32_t payload_id;
     EcfsSftpOp *payload_op;
     GByteArray *behind; /* packets to send after the payload */
 
@@ -119,6 +125,7 @@ struct EcfsSftp {
     GQueue writes; /* those with a request */
     GQueue files;  /* open for reading, latest first */
     EcfsSftpAhead ahead;
+    struct EcfsSftpHelper *helper; /* NULL: it helps nobody */
     uint64_t n_removed_seen;
 
     int64_t rtt_us; /* the least that was seen */
@@ -152,8 +159,8 @@ void ecfs_sftp_ignore (EcfsSftp *self, void *data, const EcfsSftpReply *reply);
 GByteArray *ecfs_sftp_out (EcfsSftp *self);
 /** Whether a WRITE can be begun now. */
 bool ecfs_sftp_payload_free (const EcfsSftp *self);
-/** Sends @bytes, which stay the caller's, right behind the WRITE header just put. */
-void ecfs_sftp_payload (EcfsSftp *self, EcfsSftpOp *op, const uint8_t *bytes, size_t size);
+/** Sends @bytes, which stay the caller's, right behind the header just put of WRITE @id. */
+void ecfs_sftp_payload (EcfsSftp *self, EcfsSftpOp *op, uint32_t id, const uint8_t *bytes, size_t size);
 
 /** Sends what can be sent without waiting. False: broken. */
 bool ecfs_sftp_output (EcfsSftp *self);
@@ -200,6 +207,45 @@ void ecfs_sftp_note_removed (EcfsSftpShared *shared, const char *name);
 void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request);
 /** Begins a WRITE where a source has bytes. True: it did. */
 bool ecfs_sftp_write_issue (EcfsSftp *self);
+/** Once per turn: gives away what this connection cannot send now, and counts what others did with it. */
+void ecfs_sftp_write_share (EcfsSftp *self);
+
+/* sftp_help.c */
+
+typedef struct EcfsSftpHelp EcfsSftpHelp;
+
+/* Bytes of a file that any connection may send. */
+typedef struct EcfsSftpPiece {
+    const uint8_t *bytes; /* lent to the lead */
+    size_t size;
+    uint64_t offset;
+    void *part; /* the lead's own */
+    GList link;
+} EcfsSftpPiece;
+
+/** Offers others to store @temporary with self, the lead. NULL: nobody would. */
+EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *temporary);
+/** The lead could use (more) help now: has others look, now and then. */
+void ecfs_sftp_help_call (EcfsSftp *self, EcfsSftpHelp *help);
+/** Whether helpers should have more pieces. */
+bool ecfs_sftp_help_wants (EcfsSftpHelp *help);
+/** Adds @piece, which is taken, to those that whoever comes first sends. */
+void ecfs_sftp_help_put (EcfsSftpHelp *help, EcfsSftpPiece *piece);
+/** The next piece that nobody has begun to send, for the lead to send it. NULL: none. g_free () */
+EcfsSftpPiece *ecfs_sftp_help_reclaim (EcfsSftpHelp *help);
+/** A piece that the server acknowledged to a helper. NULL: none. g_free () */
+EcfsSftpPiece *ecfs_sftp_help_collect (EcfsSftpHelp *help);
+/** No more will be put; helpers leave once there is none left. */
+void ecfs_sftp_help_end (EcfsSftpHelp *help);
+/** Whether all was stored and all have left; *ret_error when what they stored cannot be relied on. */
+bool ecfs_sftp_help_is_over (EcfsSftpHelp *help, GError **ret_error);
+/** The lead leaves: lent bytes are not looked at any more. NULL is accepted. */
+void ecfs_sftp_help_withdraw (EcfsSftpHelp *help);
+
+/** Helps another connection, where that is wanted and this one has nothing to do. */
+void ecfs_sftp_help_join (EcfsSftp *self);
+/** Puts the next packet for the connection that self helps. True: it did. */
+bool ecfs_sftp_help_issue (EcfsSftp *self);
 
 /* sftp_ahead.c */
 

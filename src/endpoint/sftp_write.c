@@ -16,6 +16,8 @@
  * Servers may serve WRITEs to an open file side by side with what is asked about it (Go's do), but none closes a file
  * before they are done: so the size is asked for behind CLOSE, by path.
  *
+ * Where other connections help with a file (sftp_help.c), what they were given counts as WRITEs of this one.
+ *
  * Markers go the same way, with their text for a source.
  */
 #include "endpoint/sftp_priv.h"
@@ -25,6 +27,8 @@
 
 #define SMALL_BYTES (256 * 1024)       /* up to here a file is committed without waiting for its WRITEs */
 #define SYNC_BYTES  (64 * 1024 * 1024) /* fsync now and then, so that the last one is no stall */
+#define HELP_ABOVE  (2 * 1024 * 1024)  /* sent of a file before others help with it */
+#define HELP_RTT_US (20 * 1000)        /* and the round trip from which on it is worth it, as for the core */
 #define FULL_BELOW  (1024 * 1024)      /* free bytes below which a plain failure of a write means: full */
 
 typedef enum WriteState {
@@ -56,9 +60,12 @@ typedef struct SftpWrite {
     uint64_t sent, acknowledged, synced;
     GQueue parts; /* of SftpWritten, in order */
     GList link;   /* in writes */
+
+    EcfsSftpHelp *help; /* NULL: not asked for */
+    bool alone;         /* nobody could help */
 } SftpWrite;
 
-/* One WRITE that was sent. */
+/* One WRITE that was sent, or waits for the connection that sends it. */
 typedef struct SftpWritten {
     SftpWrite *write;
     size_t size;
@@ -69,6 +76,7 @@ typedef struct SftpWritten {
 static void write_free (EcfsSftp *self, EcfsSftpOp *op)
 {
     SftpWrite *write = (SftpWrite *) op;
+    ecfs_sftp_help_withdraw (write->help);
     g_queue_clear_full (&write->parts, g_free);
     g_clear_error (&write->error);
     g_free (write->temporary);
@@ -299,6 +307,7 @@ static void clean (EcfsSftp *self, SftpWrite *write)
 {
     write->state = WRITE_CLEANING;
     write->n_bytes = 0;
+    ecfs_sftp_help_withdraw (g_steal_pointer (&write->help));
     if (write->failed == ECFS_SFTP_ON_RENAME) {
         g_autofree char *path = ecfs_sftp_path (self, write->name);
         ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_target, write),
@@ -337,6 +346,17 @@ static bool given_up (SftpWrite *write)
     return write->error != NULL;
 }
 
+/* All bytes are with the server, wherever they went. */
+static bool is_streamed (SftpWrite *write)
+{
+    GError *error = NULL;
+    if (!write->ended || (write->help != NULL && !ecfs_sftp_help_is_over (write->help, &error)))
+        return false;
+    if (error != NULL)
+        note_error (write, error);
+    return true;
+}
+
 /* All replies are there: the next state. */
 static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
 {
@@ -363,8 +383,10 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
         }
         break;
     case WRITE_STREAMING:
-        if (write->ended)
+        if (is_streamed (write) && write->error == NULL)
             commit (self, write);
+        else if (write->error != NULL)
+            clean (self, write);
         break;
     case WRITE_COMMITTING:
     case WRITE_RENAMING:
@@ -397,19 +419,9 @@ static void write_cancel (EcfsSftp *self, EcfsSftpOp *op)
 
 /* Streaming */
 
-static void on_write (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+static void acknowledge (SftpWrite *write)
 {
-    SftpWritten *part = data;
-    SftpWrite *write = part->write;
-    bool ok = ecfs_sftp_status (self, reply) == ECFS_SFTP_OK;
-    if (self->payload_op == &write->op && self->payload_left > 0 && part == g_queue_peek_tail (&write->parts))
-        ecfs_sftp_break (self, EPROTO, "the server acknowledges bytes that were not sent yet");
-    if (self->broken != NULL)
-        return;
-    ecfs_sftp_window_take (&self->write_window, part->size, part->size, self->rtt_us);
-    part->done = true;
-    if (!ok)
-        note_failure (self, write, reply, ECFS_SFTP_ON_WRITE);
+    SftpWritten *part;
     while ((part = g_queue_peek_head (&write->parts)) != NULL && part->done) {
         write->acknowledged = part->end;
         g_free (g_queue_pop_head (&write->parts));
@@ -418,20 +430,41 @@ static void on_write (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
         ecfs_request_acknowledge (write->op.request, write->acknowledged);
 }
 
-static void send_part (EcfsSftp *self, SftpWrite *write)
+static void on_write (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWritten *part = data;
+    SftpWrite *write = part->write;
+    bool ok = ecfs_sftp_status (self, reply) == ECFS_SFTP_OK;
+    if (self->broken != NULL)
+        return;
+    ecfs_sftp_window_take (&self->write_window, part->size, part->size, self->rtt_us);
+    part->done = true;
+    if (!ok)
+        note_failure (self, write, reply, ECFS_SFTP_ON_WRITE);
+    acknowledge (write);
+}
+
+/* The next part of what was pulled, whose bytes go to @ret_bytes. */
+static SftpWritten *cut_part (EcfsSftp *self, SftpWrite *write, const uint8_t **ret_bytes)
 {
     SftpWritten *part = g_new0 (SftpWritten, 1);
     part->write = write;
     part->size = MIN (write->n_bytes, self->write_bytes);
     part->end = write->sent + part->size;
     g_queue_push_tail (&write->parts, part);
-    ecfs_sftp_window_add (&self->write_window, part->size);
-    uint32_t id = ecfs_sftp_expect (self, &write->op, on_write, part);
-    ecfs_sftp_put_write (self->out, id, &write->handle, write->sent, (uint32_t) part->size);
-    ecfs_sftp_payload (self, &write->op, write->bytes, part->size);
+    *ret_bytes = write->bytes;
     write->bytes += part->size;
     write->n_bytes -= part->size;
     write->sent = part->end;
+    return part;
+}
+
+static void send_part (EcfsSftp *self, SftpWrite *write, SftpWritten *part, const uint8_t *bytes)
+{
+    ecfs_sftp_window_add (&self->write_window, part->size);
+    uint32_t id = ecfs_sftp_expect (self, &write->op, on_write, part);
+    ecfs_sftp_put_write (self->out, id, &write->handle, part->end - part->size, (uint32_t) part->size);
+    ecfs_sftp_payload (self, &write->op, id, bytes, part->size);
     if (write->sent - write->synced >= SYNC_BYTES)
         put_sync (self, write);
 }
@@ -458,15 +491,29 @@ static bool pull (SftpWrite *write)
     return false;
 }
 
+/* The window has no room for another WRITE, or its bytes were not all taken by the line. */
+static bool is_full (EcfsSftp *self)
+{
+    return !ecfs_sftp_payload_free (self) ||
+           !ecfs_sftp_window_room (&self->write_window, MIN (SMALL_BYTES, self->write_bytes));
+}
+
 /* Takes a write on where its source lets it. True: a WRITE was begun. */
 static bool stream (EcfsSftp *self, SftpWrite *write)
 {
-    if (write->state != WRITE_STREAMING || write->ended || write->error != NULL)
+    if (write->state != WRITE_STREAMING || write->error != NULL || is_full (self))
         return false;
-    if (!ecfs_sftp_window_room (&self->write_window, MIN (SMALL_BYTES, self->write_bytes)))
+    g_autofree EcfsSftpPiece *piece = write->help != NULL ? ecfs_sftp_help_reclaim (write->help) : NULL;
+    if (piece != NULL) {
+        send_part (self, write, piece->part, piece->bytes);
+        return true;
+    }
+    if (write->ended)
         return false;
     if (pull (write)) {
-        send_part (self, write);
+        const uint8_t *bytes;
+        SftpWritten *part = cut_part (self, write, &bytes);
+        send_part (self, write, part, bytes);
         return true;
     }
     if (write->ended && write->sent <= SMALL_BYTES)
@@ -491,7 +538,72 @@ bool ecfs_sftp_write_issue (EcfsSftp *self)
         if (!ecfs_sftp_payload_free (self))
             return true;
     }
-    return false;
+    return ecfs_sftp_help_issue (self);
+}
+
+/* Sharing */
+
+static bool may_be_helped (const EcfsSftp *self, const SftpWrite *write)
+{
+    return !write->alone && self->rtt_us > HELP_RTT_US && write->sent >= HELP_ABOVE &&
+           write->op.request->kind == ECFS_REQUEST_WRITE;
+}
+
+static void collect (SftpWrite *write)
+{
+    bool any = false;
+    EcfsSftpPiece *piece;
+    while ((piece = ecfs_sftp_help_collect (write->help)) != NULL) {
+        SftpWritten *part = piece->part;
+        part->done = any = true;
+        g_free (piece);
+    }
+    if (any)
+        acknowledge (write);
+}
+
+/* Gives away what the source has and this connection has no room for. */
+static void give_away (EcfsSftp *self, SftpWrite *write)
+{
+    while (!write->ended && is_full (self) && pull (write)) {
+        if (write->help == NULL)
+            write->help = ecfs_sftp_help_offer (self, write->temporary);
+        write->alone = write->help == NULL;
+        if (write->alone)
+            return;
+        ecfs_sftp_help_call (self, write->help);
+        if (!ecfs_sftp_help_wants (write->help))
+            return;
+        EcfsSftpPiece *piece = g_new0 (EcfsSftpPiece, 1);
+        SftpWritten *part = cut_part (self, write, &piece->bytes);
+        piece->part = part;
+        piece->size = part->size;
+        piece->offset = part->end - part->size;
+        ecfs_sftp_help_put (write->help, piece);
+    }
+}
+
+static void share (EcfsSftp *self, SftpWrite *write)
+{
+    if (write->help != NULL)
+        collect (write);
+    if (write->error == NULL && may_be_helped (self, write))
+        give_away (self, write);
+    if (write->error != NULL)
+        ecfs_sftp_help_withdraw (g_steal_pointer (&write->help));
+    else if (write->ended && write->help != NULL)
+        ecfs_sftp_help_end (write->help);
+    ecfs_sftp_op_settle (self, &write->op);
+}
+
+void ecfs_sftp_write_share (EcfsSftp *self)
+{
+    for (GList *at = self->writes.head, *next; at != NULL; at = next) {
+        next = at->next;
+        SftpWrite *write = at->data;
+        if (write->state == WRITE_STREAMING && (write->help != NULL || may_be_helped (self, write)))
+            share (self, write);
+    }
 }
 
 void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)

@@ -108,6 +108,15 @@ bool ecfs_slot_is_last (const EcfsSlot *slot)
     return last;
 }
 
+bool ecfs_slot_is_trusted (EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    bool trusted = slot->trust == TRUST_FULL && slot->broken == NULL && !self->stopping;
+    ecfs_mutex_unlock (&self->lock);
+    return trusted;
+}
+
 static bool is_for_markers (const EcfsStream *request)
 {
     return request->kind == ECFS_REQUEST_EXAMINE || (request->kind == ECFS_REQUEST_MARK && request->create);
@@ -233,6 +242,24 @@ static bool want_slot_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
         }
     }
     return false;
+}
+
+bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    unsigned n_free = 0;
+    ecfs_mutex_lock (&self->lock);
+    for (unsigned i = 0; i < self->n_slots; i++) {
+        EcfsSlot *other = &self->slots[i];
+        if (other == slot || other->state != SLOT_SERVING || other->active.length > 0)
+            continue;
+        n_free++;
+        ecfs_slot_notify (other);
+    }
+    if (n_free <= n_helping && !self->down && !self->stopping)
+        (void) want_slot_locked (self);
+    ecfs_mutex_unlock (&self->lock);
+    return self->n_slots > 1;
 }
 
 /* Whether another connection would serve @request sooner than those there are, of which @best could begin it now. It

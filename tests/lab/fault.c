@@ -12,10 +12,14 @@
  *     less N         files are said to be half as large as they are: with N = 1 open ones, 2 those without their final
  *                    name too, 3 all
  *     statvfs ERRNO  asking for the space fails with this error
+ *     reopen ERRNO   opening a temporary file that is there already, for writing, fails with this error
+ *     write ERRNO    writing to temporary files fails with this error
+ *     rewrite ERRNO  the same, where they were there already
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,4 +135,44 @@ int told_statvfs (const char *path, struct statvfs *st)
     int (*real) (const char *, struct statvfs *) =
         (int (*) (const char *, struct statvfs *)) dlsym (RTLD_NEXT, "statvfs");
     return real (path, st);
+}
+
+/* Of the temporary files that are open for writing, by descriptor. */
+#define N_FILES 256
+static bool is_temporary[N_FILES], was_there[N_FILES];
+
+int told_open (const char *path, int flags, ...) __asm__("open");
+
+int told_open (const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start (arguments, flags);
+    int mode = (flags & O_CREAT) != 0 ? va_arg (arguments, int) : 0;
+    va_end (arguments);
+    bool temporary = strstr (path, "/incoming/") != NULL && (flags & O_ACCMODE) != O_RDONLY;
+    bool there = (flags & O_CREAT) == 0;
+    Fault fault = current_fault ();
+    if (is (&fault, "reopen") && temporary && there) {
+        errno = fault.number;
+        return -1;
+    }
+    int fd = openat (AT_FDCWD, path, flags, mode);
+    if (fd >= 0 && fd < N_FILES) {
+        is_temporary[fd] = temporary;
+        was_there[fd] = temporary && there;
+    }
+    return fd;
+}
+
+ssize_t write (int fd, const void *bytes, size_t size)
+{
+    ssize_t (*real) (int, const void *, size_t) = (ssize_t (*) (int, const void *, size_t)) dlsym (RTLD_NEXT, "write");
+    if (fd < 0 || fd >= N_FILES || !is_temporary[fd])
+        return real (fd, bytes, size);
+    Fault fault = current_fault ();
+    if (is (&fault, "write") || (is (&fault, "rewrite") && was_there[fd])) {
+        errno = fault.number;
+        return -1;
+    }
+    return real (fd, bytes, size);
 }
