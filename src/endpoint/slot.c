@@ -256,7 +256,7 @@ bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
         n_free++;
         ecfs_slot_notify (other);
     }
-    if (n_free <= n_helping && !self->down && !self->stopping)
+    if (n_free <= n_helping && self->breaker.state == BREAKER_UP && !self->stopping)
         (void) want_slot_locked (self);
     ecfs_mutex_unlock (&self->lock);
     return self->n_slots > 1;
