@@ -70,11 +70,14 @@ bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GErro
     bool disk_is_short = is_short_of_disk_locked (table, size, config->staging_reserve);
     bool hopeless = (over_max || disk_is_short) && !may_make_room_locked (table);
     if (hopeless && over_max)
-        return ecfs_fail (error, ENOSPC, "%s/staging: staging_max = %" PRIu64 " is reached, and no upload makes room",
+        return ecfs_fail (error, ENOSPC,
+                          "%s/staging: staging_max = %" PRIu64
+                          " is reached, and no upload makes room; ecfs put stores files without staging them",
                           directory, config->staging_max);
     if (hopeless || is_short_of_disk_locked (table, size, config->staging_reserve / 2))
         return ecfs_fail (error, ENOSPC,
-                          "%s/staging: the disk has only %" PRIu64 " bytes left, staging_reserve is %" PRIu64,
+                          "%s/staging: the disk has only %" PRIu64 " bytes left, staging_reserve is %" PRIu64
+                          "; ecfs put stores files without staging them",
                           directory, table->free_bytes, config->staging_reserve);
     table->free_bytes -= MIN (size, table->free_bytes);
     return true;
