@@ -27,27 +27,6 @@ Part *ecfs_attempt_part (Attempt *self)
     return part;
 }
 
-/* Divides the data of the file into objects. */
-static void divide (Attempt *self)
-{
-    g_autoptr (GArray) data = ecfs_data_ranges (self->commit.fd, self->commit.size);
-    Part *part = NULL;
-    for (guint i = 0; i < data->len; i++) {
-        EcfsFileRange range = g_array_index (data, EcfsFileRange, i);
-        while (range.length > 0) {
-            if (part == NULL || part->row->size == ECFS_OBJECT_MAX_BYTES)
-                part = ecfs_attempt_part (self);
-            EcfsFileRange cut = range;
-            cut.length = MIN (range.length, ECFS_OBJECT_MAX_BYTES - part->row->size);
-            cut.object_offset = part->row->size;
-            g_array_append_val (part->ranges, cut);
-            part->row->size += cut.length;
-            range.file_offset += cut.length;
-            range.length -= cut.length;
-        }
-    }
-}
-
 const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error)
 {
     EcfsArchive *archive = self->archive;
@@ -196,9 +175,15 @@ static EcfsStripeHeader make_header (const Attempt *self)
     return header;
 }
 
-static const atomic_bool *cancelled_flag (const Attempt *self)
+bool ecfs_attempt_is_cancelled (const Attempt *self)
 {
-    return self->commit.cancelled != NULL ? self->commit.cancelled : &self->archive->stopping;
+    return atomic_load (&self->archive->stopping) ||
+           (self->commit.cancelled != NULL && atomic_load (self->commit.cancelled));
+}
+
+static bool is_cancelled (void *attempt)
+{
+    return ecfs_attempt_is_cancelled (attempt);
 }
 
 void ecfs_attempt_describe (Attempt *self)
@@ -236,7 +221,8 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .replace = replace,
                          .possible = possible,
                          .patient = self->commit.patient,
-                         .cancelled = cancelled_flag (self),
+                         .enough = self->commit.published != NULL ? ecfs_attempt_publish_early : NULL,
+                         .cancelled = is_cancelled,
                          .user = self};
     if (ecfs_writer_run (&job, result, error))
         return true;
@@ -281,6 +267,36 @@ static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GErro
            ecfs_catalog_keep_code (archive->catalog, ecfs_codec_identity (codec), parameters, size, error);
 }
 
+void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result)
+{
+    Part *part = self->part;
+    EcfsObjectRow *row = part->row;
+    g_array_set_size (row->stripes, 0);
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
+        EcfsStripeRow stripe = result->stored[i] ? stored_stripe (self, i, self->targets, result) : (EcfsStripeRow){0};
+        if (result->stored[i])
+            g_array_append_val (row->stripes, stripe);
+    }
+    part->full = row->stripes->len == ecfs_codec_n (self->places.codec);
+    row->header_bytes = result->header_bytes;
+    memcpy (row->digest, result->object_digest, ECFS_DIGEST_SIZE);
+}
+
+/* Whether what was stored of a new object is enough. */
+static bool judge (Attempt *self, const EcfsWriterResult *result, GError **error)
+{
+    const Part *part = self->part;
+    ecfs_attempt_note_stored (self, result);
+    if (!is_backed_by_quorum (self, result->stored)) {
+        g_string_prepend (result->failures, "too few endpoints took its stripes: ");
+        return fail_too_few (self, result->failures->str, error);
+    }
+    if (!part->full)
+        g_info ("%s: stored with %u of %u stripes, the others follow; %s", self->path, part->row->stripes->len,
+                ecfs_codec_n (self->places.codec), result->failures->str);
+    return true;
+}
+
 /* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
 {
@@ -291,7 +307,6 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
     if (!keep_parameters (archive, codec, error))
         return false;
     begin_object (self, part, codec);
-    unsigned n = ecfs_codec_n (codec);
     EcfsObjectRow *row = part->row;
     row->code = g_strdup (ecfs_codec_identity (codec));
     row->segment_bytes =
@@ -305,96 +320,12 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
     if (!ecfs_catalog_intent_begin (archive->catalog, row, self->commit.ino, &part->intent, error))
         return false;
     EcfsWriterResult result;
+    self->targets = targets;
     if (!run_writer (self, targets, NULL, &result, error))
         return false;
-    g_array_set_size (row->stripes, 0);
-    part->full = true;
-    for (unsigned i = 0; i < n; i++) {
-        EcfsStripeRow stripe = result.stored[i] ? stored_stripe (self, i, targets, &result) : (EcfsStripeRow){0};
-        if (result.stored[i])
-            g_array_append_val (row->stripes, stripe);
-        part->full = part->full && result.stored[i];
-    }
-    row->header_bytes = result.header_bytes;
-    memcpy (row->digest, result.object_digest, ECFS_DIGEST_SIZE);
-    bool fine = is_backed_by_quorum (self, result.stored);
-    if (!part->full && fine)
-        g_info ("%s: stored with %u of %u stripes, the others follow; %s", self->path, row->stripes->len, n,
-                result.failures->str);
-    if (!fine) {
-        g_string_prepend (result.failures, "too few endpoints took its stripes: ");
-        fine = fail_too_few (self, result.failures->str, error);
-    }
+    bool fine = self->early ? ecfs_attempt_add_rest (self, &result, error) : judge (self, &result, error);
     g_string_free (result.failures, TRUE);
     return fine;
-}
-
-static GArray *all_extents (const Attempt *self)
-{
-    GArray *extents = g_array_new (FALSE, FALSE, sizeof (EcfsExtent));
-    for (guint i = 0; i < self->parts->len; i++) {
-        const Part *part = g_ptr_array_index (self->parts, i);
-        for (guint j = 0; j < part->ranges->len; j++) {
-            const EcfsFileRange *range = &g_array_index (part->ranges, EcfsFileRange, j);
-            EcfsExtent extent = {.offset = range->file_offset,
-                                 .length = range->length,
-                                 .object = i,
-                                 .object_offset = range->object_offset};
-            g_array_append_val (extents, extent);
-        }
-    }
-    return extents;
-}
-
-static bool publish (Attempt *self, GError **error)
-{
-    g_autoptr (GArray) extents = all_extents (self);
-    g_autofree int64_t *intents = g_new0 (int64_t, self->parts->len + 1);
-    g_autofree const EcfsObjectRow **objects = g_new0 (const EcfsObjectRow *, self->parts->len + 1);
-    bool full = self->spare_error == NULL;
-    for (guint i = 0; i < self->parts->len; i++) {
-        const Part *part = g_ptr_array_index (self->parts, i);
-        intents[i] = part->intent;
-        objects[i] = part->row;
-        full = full && part->full;
-    }
-    EcfsPublish publish = {.ino = self->commit.ino,
-                           .intents = intents,
-                           .objects = objects,
-                           .n_objects = self->parts->len,
-                           .extents = (const EcfsExtent *) (void *) extents->data,
-                           .n_extents = extents->len,
-                           .size = self->commit.size,
-                           .mtime_ns = self->commit.mtime_ns,
-                           .staging = self->commit.staging,
-                           .full = full};
-    bool durable = ecfs_catalog_publish (self->archive->catalog, &publish, &self->outcome.kept, error);
-    self->outcome.full = full;
-    for (guint i = 0; (durable || self->outcome.kept) && i < self->parts->len; i++)
-        ((Part *) g_ptr_array_index (self->parts, i))->intent = 0;
-    return durable;
-}
-
-/* Asked when nothing reads the content any more: what was read before is what it is to be. */
-static bool check_unchanged (const Attempt *self, GError **error)
-{
-    return self->commit.unchanged == NULL || self->commit.unchanged (self->commit.user) ||
-           ecfs_fail (error, ECANCELED, "the content changed while it was stored");
-}
-
-static bool store_objects (Attempt *self, GError **error)
-{
-    divide (self);
-    for (guint i = 0; i < self->parts->len; i++)
-        if (!ecfs_attempt_store_object (self, g_ptr_array_index (self->parts, i), error))
-            return false;
-    return true;
-}
-
-static bool store (Attempt *self, GError **error)
-{
-    bool stored = self->commit.feed != NULL ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
-    return stored && check_unchanged (self, error) && publish (self, error);
 }
 
 /* The object of an extent run, as a part whose ranges say where the staged file has its content. */
@@ -524,7 +455,7 @@ bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
-    return stripes != NULL && (stripes->len == 0 || check_unchanged (self, error)) &&
+    return stripes != NULL && (stripes->len == 0 || ecfs_attempt_check_unchanged (self, error)) &&
            ecfs_attempt_set_stripes (self, part, stripes, error);
 }
 
@@ -613,11 +544,6 @@ static int outcome_code (const GError *error)
     }
 }
 
-bool ecfs_attempt_is_cancelled (const Attempt *self)
-{
-    return atomic_load (cancelled_flag (self));
-}
-
 static bool open_content (Attempt *self, GError **error)
 {
     if (ecfs_attempt_is_cancelled (self))
@@ -633,12 +559,14 @@ static void end_attempt (Attempt *self, GError *error)
     abort_intents (self);
     if (error != NULL) {
         error->code = outcome_code (error);
-        g_prefix_error (&error, self->run == store ? "%s: cannot be stored: " : "%s: ", self->path);
+        g_prefix_error (
+            &error, self->run == ecfs_attempt_store && !self->early ? "%s: cannot be stored: " : "%s: ", self->path);
     }
     self->outcome.error = error;
     self->commit.done (self->commit.user, &self->outcome);
     g_clear_error (&error);
     g_clear_error (&self->spare_error);
+    g_clear_error (&self->early_error);
     if (self->missing != NULL)
         g_string_free (self->missing, TRUE);
     g_ptr_array_unref (self->parts);
@@ -680,7 +608,7 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (
 
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)
 {
-    queue (self, commit, store);
+    queue (self, commit, ecfs_attempt_store);
 }
 
 void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit)

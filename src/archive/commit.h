@@ -56,6 +56,10 @@ struct EcfsCommit {
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
     bool (*unchanged) (void *user);
+    /* close_at = quorum: the content is the file's, durably, but not all stripes are there yet. Called from the
+     * attempt's thread, before done; whatever `done` says then is about those. False: they are left out. May be NULL:
+     * all are waited for. */
+    bool (*published) (void *user);
     /* Called exactly once, from a commit thread. */
     void (*done) (void *user, const EcfsOutcome *outcome);
     void *user;

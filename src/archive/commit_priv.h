@@ -1,7 +1,7 @@
 /*
- * What the attempts share that store objects: commit.c (content of files, new and filled up), commit_feed.c (content
- * that is still being written), commit_recode.c and commit_repair.c (objects as they are, for another code, and whole
- * again).
+ * What the attempts share that store objects: commit.c (one object, new or filled up), commit_store.c (new content of
+ * files), commit_feed.c (content that is still being written), commit_recode.c and commit_repair.c (objects as they
+ * are, for another code, and whole again).
  */
 #ifndef ECFS_ARCHIVE_COMMIT_PRIV_H
 #define ECFS_ARCHIVE_COMMIT_PRIV_H
@@ -9,6 +9,7 @@
 #include "archive/commit.h"
 #include "archive/places.h"
 #include "object/repair.h"
+#include "object/writer.h"
 
 /* One object of an attempt. */
 typedef struct Part {
@@ -35,6 +36,9 @@ typedef struct Attempt {
     EcfsObjectPlaces places; /* with its codec */
     bool stored_before[ECFS_CODEC_MAX_N];
     GError *spare_error; /* the catalog refused the intent of a spare */
+    EcfsWriterTarget *targets;
+    bool early;          /* it was published, or was to be, when its last object had its quorum */
+    GError *early_error; /* why not */
     GString *missing;    /* why a backfill leaves stripes out; NULL: it does not */
     /* Of a repair: */
     EcfsRepair *repair;
@@ -50,6 +54,16 @@ Part *ecfs_attempt_named_part (Attempt *self, GError **error);
 /** The codec for an object of the file of @bytes bytes. */
 const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error);
 
+/** The row of the object that is being stored gets what was stored. */
+void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result);
+/** Asked when nothing reads the content any more: what was read before is what it is to be. */
+bool ecfs_attempt_check_unchanged (const Attempt *self, GError **error);
+/** Nobody has asked for another code since the objects began. */
+bool ecfs_attempt_check_codes (Attempt *self, GError **error);
+/** EcfsWriterJob.enough (): publishes what is stored of the last object, and has the rest go on. */
+EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *result);
+/** After that, at the end: makes the rest known. False where the file is not stored in full. */
+bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GError **error);
 /** What is stored tells of the file what is known of it now. */
 void ecfs_attempt_describe (Attempt *self);
 /** Stores the objects of content that is still being written (commit_feed.c). */
@@ -71,6 +85,7 @@ bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *st
 bool ecfs_attempt_fail_missing (const Attempt *self, GError **error);
 
 /* What attempts run. */
+bool ecfs_attempt_store (Attempt *self, GError **error);
 bool ecfs_attempt_recode (Attempt *self, GError **error);
 bool ecfs_attempt_repair (Attempt *self, GError **error);
 

@@ -17,6 +17,7 @@ typedef struct EcfsConfig {
     char *code;
     uint64_t segment_size;    /* bytes, 64 KiB to 64 MiB */
     bool commit_async;        /* commit = async */
+    bool close_quorum;        /* close_at = quorum */
     bool fsync_remote;        /* fsync = remote */
     unsigned write_quorum;    /* stripes; 0 is auto: decodable after tolerance/2 (rounded up) further losses */
     uint64_t small_file;      /* bytes; files up to this are stored as copies; 0 switches that off */

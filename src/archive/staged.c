@@ -157,6 +157,7 @@ EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino)
     EcfsStaged *self = g_new0 (EcfsStaged, 1);
     ecfs_mutex_init (&self->row_lock);
     atomic_init (&self->n_refs, 1);
+    atomic_init (&self->cut_short, false);
     self->table = table;
     self->ino = ino;
     self->fd = -1;

@@ -332,7 +332,6 @@ static bool is_overtaken (bool moved, const GError *error)
 /* An attempt that came to nothing, and nobody waits for it: what is due now is as if it had not been. */
 static void forget_attempt_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
 {
-    self->attempt = ECFS_ATTEMPT_NONE;
     self->publishing = false;
     self->attempt_bytes = 0;
     ecfs_staged_step_locked (table, self);
@@ -382,7 +381,6 @@ static EcfsVerdict verdict_of (const EcfsOutcome *outcome, bool overtaken)
 static void settle_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAttempt kind, const GError *why_not,
                            bool overtaken, GQueue *answers) ECFS_REQUIRES (table->lock)
 {
-    self->attempt = ECFS_ATTEMPT_NONE;
     if (kind != ECFS_ATTEMPT_BACKFILL)
         ecfs_staged_settle_flushes_locked (table, self, why_not, overtaken, answers);
     ecfs_staged_settle_waits_locked (table, self, why_not != NULL && !overtaken, why_not, answers);
@@ -419,6 +417,7 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
     }
 
     ecfs_mutex_lock (&table->lock);
+    self->attempt = ECFS_ATTEMPT_NONE;
     if (forgotten)
         forget_attempt_locked (table, self);
     else
@@ -432,6 +431,35 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
         finish (self);
     ecfs_answer_all (&answers);
     ecfs_staged_unref (self);
+}
+
+/* The quorum is stored, and the catalog says so; the attempt goes on for the rest, as if it filled up. */
+static bool published (void *user)
+{
+    EcfsStaged *self = user;
+    EcfsStagedTable *table = self->table;
+    GQueue answers = G_QUEUE_INIT;
+    const EcfsOutcome outcome = {.error = NULL};
+
+    ecfs_mutex_lock (&self->row_lock);
+    ecfs_mutex_lock (&table->lock);
+    int64_t published_mtime_ns = self->attempt_mtime_ns;
+    bool goes_on = ecfs_staged_note_published_locked (table, self);
+    (void) end_commit_locked (table, self, &outcome);
+    ecfs_mutex_unlock (&table->lock);
+
+    settle_times (self, published_mtime_ns);
+    settle_row (self);
+    ecfs_staged_drop_aside (self);
+
+    ecfs_mutex_lock (&table->lock);
+    self->attempt = ECFS_ATTEMPT_BACKFILL;
+    settle_locked (table, self, ECFS_ATTEMPT_COMMIT, NULL, false, &answers);
+    ecfs_cond_broadcast (&table->progress);
+    ecfs_mutex_unlock (&table->lock);
+    ecfs_mutex_unlock (&self->row_lock);
+    ecfs_answer_all (&answers);
+    return goes_on;
 }
 
 static void attempt_done (void *user, const EcfsOutcome *outcome)
@@ -466,6 +494,10 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->patient = kind == ECFS_ATTEMPT_BACKFILL && self->waits != NULL;
     commit->retry = self->waits != NULL || (kind == ECFS_ATTEMPT_COMMIT && self->n_failures > 0);
     commit->unchanged = unchanged;
+    commit->cancelled = &self->cut_short;
+    atomic_store (&self->cut_short, false);
+    if (kind != ECFS_ATTEMPT_BACKFILL && ecfs_archive_config (table->archive)->close_quorum)
+        commit->published = published;
     commit->done = attempt_done;
     commit->user = ecfs_staged_ref (self);
     if (kind == ECFS_ATTEMPT_BACKFILL)

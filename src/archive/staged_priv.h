@@ -101,7 +101,8 @@ struct EcfsStaged {
     int row_state;
     int64_t aside_row; /* of what was promised before, and is being replaced; 0: nothing is set aside */
     char *aside_name;
-    bool name_durable; /* guarded by row_lock */
+    bool name_durable;     /* guarded by row_lock */
+    atomic_bool cut_short; /* the attempt is to end: nobody needs it any more */
 
     /* Guarded by table->lock. */
     int fd;             /* -1: closed; stays while n_fd_uses > 0 */
@@ -120,8 +121,9 @@ struct EcfsStaged {
     bool finishing;
     bool gave_up; /* an attempt failed while stopping, or a writer had not flushed */
     bool in_table;
-    bool busy; /* counted in table->n_busy */
-    bool held; /* an attempt that somebody insists on was overtaken: writers wait for the next one */
+    bool busy;     /* counted in table->n_busy */
+    bool trailing; /* the attempt was published with its quorum, and goes on for the rest; counted in n_trailing */
+    bool held;     /* an attempt that somebody insists on was overtaken: writers wait for the next one */
     unsigned n_writers;
     unsigned n_changing; /* changes begun and not ended */
     unsigned n_failures; /* in a row */
@@ -196,6 +198,7 @@ struct EcfsStagedTable {
     unsigned n_attempts;        /* under way, but for those with a feed */
     GQueue streaming;           /* of EcfsStaged with a feed; borrowed */
     int64_t stream_patience_us; /* how long a stream waits for its writer; tests change it */
+    unsigned n_trailing;        /* attempts */
     unsigned n_busy;            /* files that stop waits for */
     uint64_t last_order;
     GQueue idle;          /* of EcfsStaged: open and not in use, oldest first; borrowed */
@@ -317,6 +320,8 @@ typedef enum EcfsVerdict {
     ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
 } EcfsVerdict;
 
+/** Its COMMIT is published with its quorum; it goes on as a BACKFILL. Returns whether it may. */
+bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Its attempt, which `attempt` still names, has ended; it had a feed, or counts in n_attempts. */
 void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
     ECFS_REQUIRES (table->lock);

@@ -12,6 +12,7 @@
 #define N_ATTEMPTS           16 /* at once, as many as commit threads */
 #define N_BEHIND             12 /* of these for what nobody waits for */
 #define N_FILLS              4
+#define N_TRAILING           4  /* that go on behind closes which were answered at the quorum */
 #define ECFS_STAGED_PATIENCE 16 /* failures in a row */
 #define PAUSE_FIRST_US       G_USEC_PER_SEC
 #define PAUSE_MAX_US         ((int64_t) 60 * G_USEC_PER_SEC)
@@ -186,10 +187,23 @@ void ecfs_staged_dispatch_locked (EcfsStagedTable *table)
     }
 }
 
+bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    if (self->attempt_paced)
+        table->commit_pace.n_running--;
+    self->attempt_paced = false;
+    table->commit_pace.n_failures = 0;
+    self->trailing = table->n_trailing < N_TRAILING;
+    table->n_trailing += self->trailing;
+    return self->trailing;
+}
+
 void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
 {
     EcfsPace *pace = pace_of (table, self);
     table->n_attempts -= !streamed;
+    table->n_trailing -= self->trailing;
+    self->trailing = false;
     if (self->attempt_paced)
         pace->n_running--;
     self->attempt_paced = false;
@@ -226,6 +240,8 @@ void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self)
         ecfs_staged_stream_abandon_locked (table, self);
     else if (self->attempt == ECFS_ATTEMPT_STREAM && turn != ECFS_TURN_NONE)
         ecfs_staged_stream_finish_locked (table, self);
+    if (self->trailing && (self->unlinked || table->stopping || !ecfs_staged_is_clean (self)))
+        atomic_store (&self->cut_short, true);
     if (self->attempt != ECFS_ATTEMPT_NONE)
         turn = ECFS_TURN_NONE;
     enter_locked (table, self, turn, key);

@@ -115,7 +115,8 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
         return false;
     g_queue_unlink (&table->streaming, &self->stream_link);
     ecfs_feed_unref (g_steal_pointer (&self->feed));
-    if (self->attempt == ECFS_ATTEMPT_COMMIT && (outcome->error == NULL || outcome->kept || moved))
+    bool failed = self->attempt == ECFS_ATTEMPT_COMMIT && outcome->error != NULL && !outcome->kept && !moved;
+    if (self->attempt != ECFS_ATTEMPT_STREAM && !failed)
         return false;
     self->stream_from_bytes = 2 * self->run_bytes;
     g_info ("%s; what was sent of it while it was written is of no use", outcome->error->message);

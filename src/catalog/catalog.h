@@ -309,17 +309,18 @@ typedef struct EcfsPublish {
     size_t n_objects;
     const EcfsExtent *extents; /* their object field indexes @objects */
     size_t n_extents;
-    uint64_t size;    /* of the file */
-    int64_t mtime_ns; /* and ctime becomes now */
-    int64_t staging;  /* row that this commits; 0: none. Older rows of the inode go */
-    bool full;        /* staging row goes away; otherwise its state becomes STORED */
+    uint64_t size;     /* of the file */
+    int64_t mtime_ns;  /* and ctime becomes now */
+    int64_t staging;   /* row that this commits; 0: none. Older rows of the inode go */
+    bool full;         /* staging row goes away; otherwise its state becomes STORED */
+    bool last_goes_on; /* stripes of the last object are on their way still: its intent stays for them */
 } EcfsPublish;
 
 /**
  * Durable: one transaction makes the objects the file's whole content, queues what they replace for deletion, ends the
- * intents (their stripes that are not in the objects go to the deletion queue). ESTALE when the inode, an intent or the
- * staging row is gone (nlink 0 is not gone); EINVAL when a stripe was not announced or an extent is impossible. Then
- * nothing has changed, and the intents are the caller's to abort.
+ * intents (their stripes that are not in the objects go to the deletion queue, unless the intent is to stay). ESTALE
+ * when the inode, an intent or the staging row is gone (nlink 0 is not gone); EINVAL when a stripe was not announced or
+ * an extent is impossible. Then nothing has changed, and the intents are the caller's to abort.
  *
  * EROFS with *ret_kept (may be NULL): the COMMIT failed, and the publish is among the changes that are kept. It is the
  * file's content for everybody from now on, and durable when ecfs_catalog_barrier () returns true; a crash before that

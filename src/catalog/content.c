@@ -401,15 +401,27 @@ static bool check_announced (const Intent *intent, const EcfsObjectRow *object, 
     return true;
 }
 
-static bool publish_object (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent_id, int64_t *ret_id,
-                            GError **error)
+/* Takes what the object has out of the intent, which stays for the others. */
+static bool keep_rest (EcfsCatalog *self, int64_t intent, const GArray *stripes, GError **error)
+{
+    for (guint i = 0; i < stripes->len; i++)
+        if (!EXEC (self, INTENT_STRIPE_DELETE, error, INT (intent),
+                   INT (g_array_index (stripes, EcfsStripeRow, i).instance)))
+            return false;
+    return true;
+}
+
+/* With @goes_on, the intent stays for the stripes that the object has not. */
+static bool publish_object (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent_id, bool goes_on,
+                            int64_t *ret_id, GError **error)
 {
     g_auto (Intent) intent = {.stripes = NULL};
     int found = ecfs_intent_get (self, intent_id, &intent, error);
     if (found == 0)
         return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", intent_id);
     return found == 1 && check_announced (&intent, object, error) && insert_object (self, object, ret_id, error) &&
-           ecfs_intent_end (self, intent_id, &intent, object->stripes, error);
+           (goes_on ? keep_rest (self, intent_id, object->stripes, error)
+                    : ecfs_intent_end (self, intent_id, &intent, object->stripes, error));
 }
 
 static bool insert_extents (EcfsCatalog *self, const EcfsPublish *publish, const int64_t *objects, GError **error)
@@ -441,7 +453,8 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     if (!get_publishable (self, publish->ino, &inode, error))
         return false;
     for (size_t i = 0; i < publish->n_objects; i++)
-        if (!publish_object (self, publish->objects[i], publish->intents[i], &objects[i], error))
+        if (!publish_object (self, publish->objects[i], publish->intents[i],
+                             publish->last_goes_on && i + 1 == publish->n_objects, &objects[i], error))
             return false;
     inode.attr.size = inode.committed_size = publish->size;
     inode.attr.mtime_ns = publish->mtime_ns;
@@ -601,7 +614,7 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
     if (found == 1 && (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0))
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
-    return found == 1 && publish_object (self, object, intent, &id, error) &&
+    return found == 1 && publish_object (self, object, intent, false, &id, error) &&
            EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) && delete_object (self, old->id, error) &&
            journal_contents_of (self, id, error);
 }

@@ -96,6 +96,7 @@
     X (INTENT_STRIPE_INSERT, "INSERT INTO intent_stripes (intent, idx, instance, endpoint) VALUES (?, ?, ?, ?)") \
     X (INTENT_STRIPE_LIST, "SELECT idx, instance, endpoint FROM intent_stripes WHERE intent = ? " \
        "ORDER BY idx, instance") \
+    X (INTENT_STRIPE_DELETE, "DELETE FROM intent_stripes WHERE intent = ? AND instance = ?") \
     X (INTENT_STRIPE_DELETE_INDEX, "DELETE FROM intent_stripes WHERE intent = ? AND idx = ?") \
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence) " \

@@ -159,7 +159,7 @@ static void overtake_late (EcfsWriter *self, const Survey *survey)
         if (!survey->running[i])
             continue;
         bool sent = !survey->aborted && (small || !enough) && send_to_spare (self, i, NULL);
-        if (!sent && enough && (survey->aborted || !job->patient))
+        if (!sent && enough && (survey->aborted || !(job->patient || self->trailing)))
             cut_lane (self, i);
     }
 }
@@ -192,11 +192,11 @@ static void feed_changed (void *user)
     ecfs_mutex_unlock (&self->lock);
 }
 
-static void abandon (EcfsWriter *self)
+static void cancel (EcfsWriter *self, const char *reason)
 {
     ecfs_mutex_lock (&self->lock);
     if (!self->aborted)
-        ecfs_writer_abort_locked (self, g_error_new (ECFS_ERROR, ECANCELED, "the content changed while it was stored"));
+        ecfs_writer_abort_locked (self, g_error_new_literal (ECFS_ERROR, ECANCELED, reason));
     ecfs_mutex_unlock (&self->lock);
 }
 
@@ -212,7 +212,7 @@ static void follow_feed (EcfsWriter *self)
     ecfs_mutex_unlock (&self->lock);
     ecfs_feed_look (job->feed, &state);
     if (state.abandoned)
-        abandon (self);
+        cancel (self, "the content changed while it was stored");
     uint64_t bytes = state.available - MIN (state.available, job->feed_offset);
     if (self->ended || state.abandoned || (!state.final && bytes < ECFS_OBJECT_MAX_BYTES))
         return;
@@ -257,12 +257,45 @@ static void look (EcfsWriter *self, Survey *survey)
         ecfs_writer_advance_locked (self); /* some may be waited for no longer */
         survey_locked (self, survey);
     }
-    if (!self->aborted && self->job->cancelled != NULL && atomic_load (self->job->cancelled))
-        ecfs_writer_abort_locked (self, g_error_new (ECFS_ERROR, ECANCELED, "storing was cancelled"));
+    bool aborted = self->aborted;
     ecfs_mutex_unlock (&self->lock);
+    if (!aborted && self->job->cancelled != NULL && self->job->cancelled (self->job->user))
+        cancel (self, "storing was cancelled");
 }
 
-static void run_lanes (EcfsWriter *self, GString *failures)
+/* Of the stripes that are stored. */
+static void collect (const EcfsWriter *self, const bool *stored, EcfsWriterResult *result)
+{
+    for (unsigned i = 0; i < self->n; i++) {
+        const EcfsWriterLane *lane = self->lanes[i];
+        result->stored[i] = stored[i];
+        if (!stored[i])
+            continue;
+        result->stripe_bytes[i] = lane->stripe_bytes;
+        memcpy (result->stripe_digest[i], lane->area_digest, ECFS_STRIPE_DIGEST_BYTES);
+    }
+    memcpy (result->object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
+    result->header_bytes = self->layout.header_bytes;
+}
+
+/* Tells once that what is stored suffices. */
+static void offer (EcfsWriter *self, const Survey *survey)
+{
+    const EcfsWriterJob *job = self->job;
+    bool due = job->enough != NULL && !self->offered && survey->n_running > 0 && survey->settled_us != 0;
+    if (!due || survey->aborted || !job->possible (job->user, survey->stored))
+        return;
+    EcfsWriterResult result = {.failures = NULL};
+    collect (self, survey->stored, &result);
+    self->offered = true;
+    EcfsRest rest = job->enough (job->user, &result);
+    self->trailing = rest == ECFS_REST_TRAILS;
+    for (unsigned i = 0; i < self->n && rest == ECFS_REST_LEFT; i++)
+        if (survey->running[i])
+            cut_lane (self, i);
+}
+
+static void run_lanes (EcfsWriter *self, GString *failures, EcfsWriterResult *result)
 {
     unsigned n_late_looks = 0;
     for (;;) {
@@ -274,26 +307,15 @@ static void run_lanes (EcfsWriter *self, GString *failures)
             continue;
         }
         check_possible (self, &survey, failures);
-        if (survey.n_running == 0 && survey.idle)
+        offer (self, &survey);
+        if (survey.n_running == 0 && survey.idle) {
+            collect (self, survey.stored, result);
             return;
+        }
         n_late_looks = only_late_left (self, &survey) ? n_late_looks + 1 : 0;
         if (n_late_looks >= LATE_LOOKS)
             overtake_late (self, &survey);
     }
-}
-
-static void collect (EcfsWriter *self, EcfsWriterResult *result)
-{
-    for (unsigned i = 0; i < self->n; i++) {
-        const EcfsWriterLane *lane = self->lanes[i];
-        result->stored[i] = lane != NULL;
-        if (lane == NULL)
-            continue;
-        result->stripe_bytes[i] = lane->stripe_bytes;
-        memcpy (result->stripe_digest[i], lane->area_digest, ECFS_STRIPE_DIGEST_BYTES);
-    }
-    memcpy (result->object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
-    result->header_bytes = self->layout.header_bytes;
 }
 
 static void start_lanes (EcfsWriter *self)
@@ -320,13 +342,13 @@ bool ecfs_writer_run (EcfsWriterJob *job, EcfsWriterResult *ret_result, GError *
         return false;
     GString *failures = g_string_new (NULL);
     start_lanes (self);
-    run_lanes (self, failures);
+    EcfsWriterResult result = {.failures = failures};
+    run_lanes (self, failures, &result);
     if (job->feed != NULL)
         ecfs_feed_watch (job->feed, NULL, NULL);
     bool fine = self->error == NULL;
     if (fine) {
-        *ret_result = (EcfsWriterResult){.failures = failures};
-        collect (self, ret_result);
+        *ret_result = result;
     } else {
         g_string_free (failures, TRUE);
         g_propagate_error (error, g_steal_pointer (&self->error));

@@ -44,6 +44,22 @@ typedef struct EcfsPacketSource {
     void *user;
 } EcfsPacketSource;
 
+/* What becomes of stripes that are on their way when those that are stored suffice. */
+typedef enum EcfsRest {
+    ECFS_REST_AWAITED, /* late ones are left out, as ever */
+    ECFS_REST_TRAILS,  /* nobody waits for them: they have all the time until their endpoints are down */
+    ECFS_REST_LEFT,    /* they are cut */
+} EcfsRest;
+
+typedef struct EcfsWriterResult {
+    bool stored[ECFS_CODEC_MAX_N];
+    uint64_t stripe_bytes[ECFS_CODEC_MAX_N]; /* size of the stripe file, of those stored */
+    uint8_t stripe_digest[ECFS_CODEC_MAX_N][ECFS_STRIPE_DIGEST_BYTES];
+    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES];
+    uint32_t header_bytes;
+    GString *failures; /* "endpoint a: why; endpoint b: why", empty when all were stored; g_string_free () */
+} EcfsWriterResult;
+
 /* All pointers are borrowed until ecfs_writer_run () returns. */
 typedef struct EcfsWriterJob {
     EcfsTransfer *transfer;
@@ -73,18 +89,12 @@ typedef struct EcfsWriterJob {
      * ends the attempt at once, and of those that are stored, where true leaves late ones out. */
     bool (*possible) (void *user, const bool *stripes);
     bool patient; /* late stripes that no spare takes are waited for all the same, until their endpoints are down */
-    const atomic_bool *cancelled; /* looked at every 100 ms */
+    /* What is stored suffices, while others are on their way: called once, by the caller's own thread, with the result
+     * so far, without failures; may block. NULL: nobody wants to know. */
+    EcfsRest (*enough) (void *user, const EcfsWriterResult *result);
+    bool (*cancelled) (void *user); /* asked every 100 ms, by the caller's own thread */
     void *user;
 } EcfsWriterJob;
-
-typedef struct EcfsWriterResult {
-    bool stored[ECFS_CODEC_MAX_N];
-    uint64_t stripe_bytes[ECFS_CODEC_MAX_N]; /* size of the stripe file, of those stored */
-    uint8_t stripe_digest[ECFS_CODEC_MAX_N][ECFS_STRIPE_DIGEST_BYTES];
-    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES];
-    uint32_t header_bytes;
-    GString *failures; /* "endpoint a: why; endpoint b: why", empty when all were stored; g_string_free () */
-} EcfsWriterResult;
 
 /**
  * Runs until every wanted stripe is stored or left. Blocks; several writers may run in threads of their own.

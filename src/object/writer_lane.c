@@ -135,7 +135,8 @@ static void lane_done (void *user, const GError *error)
         if (error == NULL)
             self->settled_us = ecfs_now_us ();
         ecfs_writer_advance_locked (self);
-        if (error != NULL || first) /* from the first on, the run looks for late ones */
+        /* From the first on, the run looks for late ones. */
+        if (error != NULL || first || self->job->enough != NULL)
             ecfs_cond_broadcast (&self->changed);
         else
             ecfs_writer_idle_locked (self);

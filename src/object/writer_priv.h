@@ -57,7 +57,9 @@ struct EcfsWriter {
     GPtrArray *encodings;  /* under way; guarded by lock */
     uint64_t next_leading; /* first segment never encoded; guarded by lock */
     int64_t began_us;      /* immutable */
-    int64_t ended_us;      /* since when only we are waited for; of the run's thread */
+    int64_t ended_us;      /* since when only we are waited for; of the run's thread, as the two next */
+    bool offered;          /* the caller was told that what is stored suffices */
+    bool trailing;         /* what is stored suffices, and the others go on behind */
     int64_t encoding_us;   /* that n_encoded segments took; guarded by lock */
     unsigned n_encoded;    /* guarded by lock */
     bool feed_moved;       /* the feed is final or abandoned, and the run has not looked; guarded by lock */

@@ -1,0 +1,129 @@
+"""Files that are stored while they are written, and closes that return at the quorum."""
+import contextlib
+import os
+
+import lab
+import pytest
+
+KIB, MIB = 1 << 10, 1 << 20
+EXPANSION = 6 / 4  # of rs:4+2
+SIZE = 6 * MIB
+
+
+def stored_bytes(archive):
+    return sum(lab.size_of(path) for endpoint in archive.endpoints for path in lab.stripe_files(endpoint))
+
+
+def await_bytes(archive, least):
+    lab.until(lambda: stored_bytes(archive) >= least, 120, f"{least} bytes are at the endpoints")
+
+
+def await_only(archive, size):
+    """Until abandoned stripes are gone, and those of a file of so many bytes are all there is."""
+    expected = size * EXPANSION
+    lab.until(lambda: expected <= stored_bytes(archive) <= expected * 1.05, 120, "nothing else is left")
+
+
+@pytest.fixture(params=["file", "sftp"])
+def archive(request, place):
+    """With segments of which a small file has several."""
+    endpoints = place.directories() if request.param == "file" else [place.sshd(name) for name in lab.NAMES]
+    archive = place.archive(endpoints)
+    archive.configure("archive", segment_size="64K", deletion_grace="0")
+    return archive
+
+
+def test_is_at_the_endpoints_before_close(archive, place):
+    mount = place.mount(archive)
+    content = os.urandom(SIZE)
+    with open(mount.path / "file", "wb", buffering=0) as file:
+        file.write(content[:SIZE // 2])
+        await_bytes(archive, SIZE // 2)  # without those that the last segment lacks: more than the content itself
+        assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"staged")
+        file.write(content[SIZE // 2:])
+    await_only(archive, SIZE)
+    lab.drop_caches()
+    assert (mount.path / "file").read_bytes() == content
+
+
+def test_changes_of_what_was_sent_are_in_what_is_stored(archive, place):
+    mount = place.mount(archive)
+    content = bytearray(os.urandom(SIZE))
+    with open(mount.path / "file", "wb", buffering=0) as file:
+        file.write(content)
+        await_bytes(archive, SIZE)
+        content[MIB:MIB + 5] = b"these"
+        file.seek(MIB)
+        file.write(b"these")
+    archive.await_stored()
+    await_only(archive, SIZE)
+    mount.umount()
+    mount.start()
+    assert (mount.path / "file").read_bytes() == content
+
+
+def test_a_crash_in_the_middle_leaves_nothing(archive, place):
+    mount = place.mount(archive)
+    file = os.open(mount.path / "file", os.O_WRONLY | os.O_CREAT)
+    assert os.write(file, os.urandom(SIZE)) == SIZE
+    await_bytes(archive, SIZE)
+    mount.kill()
+    with contextlib.suppress(OSError):  # nobody is there to answer
+        os.close(file)
+    mount.start()
+    assert not (mount.path / "file").exists()
+    lab.until(lambda: stored_bytes(archive) == 0, 120, "nothing of it is left")
+
+
+class Straggling:
+    """A mount with close_at = quorum, and one of its six servers on a slow line."""
+
+    def __init__(self, place):
+        servers = [place.sshd(name) for name in lab.NAMES]
+        self.line = place.proxy(servers[5].port)
+        servers[5].know(self.line.port)
+        self.archive = place.archive([*servers[:5], lab.Behind(servers[5], self.line)])
+        self.archive.configure("archive", close_at="quorum", deletion_grace="0")
+        self.mount = place.mount(self.archive)
+        (self.mount.path / "first").write_bytes(b"connects")
+        self.archive.await_stored()
+        self.before = self.sent()
+        self.line.tell("throttle", 32 * KIB)
+
+    def sent(self):
+        return self.line.status()["up"]
+
+    def state(self, name):
+        return os.getxattr(self.mount.path / name, "user.ecfs.state").decode()
+
+
+def test_close_at_quorum_waits_for_no_straggler(place):
+    world = Straggling(place)
+    content = os.urandom(2 * MIB)
+    path = world.mount.path / "file"
+    path.write_bytes(content)
+    assert world.state("file").startswith("quorum 5/6")
+    world.line.tell("throttle", 0)
+    world.archive.await_stored()
+    assert world.state("file").startswith("full 6/6")
+    assert world.sent() - world.before < 1.5 * len(content) / 4  # it went on where it was
+    lab.drop_caches()
+    assert path.read_bytes() == content
+
+
+def test_stragglers_hold_up_nothing_that_comes_after_them(place):
+    """More files than may go on behind, and one that changes while its last stripe is on its way."""
+    world = Straggling(place)
+    contents = {f"file{i}": os.urandom(2 * MIB) for i in range(6)}
+    for name, content in contents.items():
+        (world.mount.path / name).write_bytes(content)
+        assert world.state(name).startswith("quorum 5/6")
+    contents["file0"] = os.urandom(MIB)
+    (world.mount.path / "file0").write_bytes(contents["file0"])
+    assert world.state("file0").startswith("quorum 5/6")
+    world.line.tell("throttle", 0)
+    world.archive.await_stored()
+    lab.drop_caches()
+    for name, content in contents.items():
+        assert world.state(name).startswith("full 6/6")
+        assert (world.mount.path / name).read_bytes() == content
