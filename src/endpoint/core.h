@@ -1,7 +1,8 @@
 /*
- * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), request.c
- * (requests and their callbacks), silence.c (how long is too long), distribution.c and meter.c (how long and how fast
- * it usually is), breaker.c (who is down) and refusal.c (who takes nothing).
+ * The inside of an endpoint, shared by endpoint.c (face, life cycle, health), slot.c (connections, keeper), driver.c
+ * (what drivers ask of a slot), request.c (requests and their callbacks), silence.c (how long is too long),
+ * distribution.c and meter.c (how long and how fast it usually is), breaker.c (who is down) and refusal.c (who takes
+ * nothing).
  *
  * Slots:
  *

@@ -1,7 +1,6 @@
 /* Connections: the threads that make and serve them, and the keeper that watches them. core.h has the states. */
 #include "endpoint/core.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 /* Waits without a deadline of their own look again after this. */
@@ -9,65 +8,6 @@
 #define LONG_LINE_US (20 * 1000) /* above this round trip several connections have several windows */
 /* A thread that wakes up so much too late was kept from running, and what it missed may be waiting to be read. */
 #define OVERSLEPT_US (G_USEC_PER_SEC / 2)
-
-void ecfs_slot_notify (EcfsSlot *slot)
-{
-    uint64_t one = 1;
-    /* Fails only when the counter is full, and then the descriptor is readable anyway. */
-    if (write (slot->event_fd, &one, sizeof one) < 0)
-        return;
-}
-
-const void *ecfs_slot_config (const EcfsSlot *slot)
-{
-    return slot->endpoint->config;
-}
-
-const char *ecfs_slot_endpoint_name (const EcfsSlot *slot)
-{
-    return slot->endpoint->name;
-}
-
-int64_t ecfs_slot_connect_timeout_us (const EcfsSlot *slot)
-{
-    return slot->endpoint->connect_timeout_us;
-}
-
-int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot)
-{
-    return slot->endpoint->stall_timeout_us;
-}
-
-int ecfs_slot_fd (const EcfsSlot *slot)
-{
-    return slot->event_fd;
-}
-
-void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities)
-{
-    EcfsEndpoint *self = slot->endpoint;
-    ecfs_mutex_lock (&self->lock);
-    self->capabilities = capabilities;
-    ecfs_mutex_unlock (&self->lock);
-}
-
-void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes)
-{
-    EcfsEndpoint *self = slot->endpoint;
-    int64_t now_us = ecfs_now_us ();
-    if (ecfs_clock_set (&slot->clock, owes, now_us)) {
-        ecfs_mutex_lock (&self->lock);
-        if (slot->broken == NULL)
-            ecfs_clock_note (&slot->clock, self->silences, now_us);
-        ecfs_mutex_unlock (&self->lock);
-    }
-    int64_t least_us = MIN (self->stall_timeout_us, ECFS_GONE_MIN_US);
-    if (owes != ECFS_OWES_NOTHING && atomic_load (&self->keeper_wakes_us) > now_us + least_us) {
-        ecfs_mutex_lock (&self->lock);
-        ecfs_cond_signal (&self->keeper_cond);
-        ecfs_mutex_unlock (&self->lock);
-    }
-}
 
 bool ecfs_core_suspect_locked (EcfsEndpoint *self)
 {
@@ -82,39 +22,6 @@ bool ecfs_core_suspect_locked (EcfsEndpoint *self)
             return true;
     }
     return false;
-}
-
-bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us)
-{
-    for (;;) {
-        int64_t left_us = MAX (deadline_us - ecfs_now_us (), 0);
-        struct pollfd poll_fd = {.fd = slot->event_fd, .events = POLLIN};
-        int n = poll (&poll_fd, 1, (int) MIN ((left_us + 999) / 1000, G_MAXINT));
-        if (n > 0)
-            return true;
-        if (left_us == 0)
-            return false;
-    }
-}
-
-bool ecfs_slot_is_last (const EcfsSlot *slot)
-{
-    EcfsEndpoint *self = slot->endpoint;
-    bool last = true;
-    ecfs_mutex_lock (&self->lock);
-    for (unsigned i = 0; i < self->n_slots; i++)
-        last = last && (&self->slots[i] == slot || self->slots[i].state != SLOT_SERVING);
-    ecfs_mutex_unlock (&self->lock);
-    return last;
-}
-
-bool ecfs_slot_is_trusted (EcfsSlot *slot)
-{
-    EcfsEndpoint *self = slot->endpoint;
-    ecfs_mutex_lock (&self->lock);
-    bool trusted = slot->trust == TRUST_FULL && slot->broken == NULL && !self->stopping;
-    ecfs_mutex_unlock (&self->lock);
-    return trusted;
 }
 
 static bool is_for_markers (const EcfsStream *request)
