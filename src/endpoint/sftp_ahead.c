@@ -6,7 +6,8 @@
 #include "endpoint/sftp_priv.h"
 
 #define SMALL_IN_A_ROW 2                    /* before a third is expected */
-#define PAUSE_US       (1 * G_USEC_PER_SEC) /* ends a row */
+#define PAUSE_US       (1 * G_USEC_PER_SEC) /* ends a row, where round trips are not longer than usual, … */
+#define PAUSE_RTTS     16                   /* … else so many of these */
 #define IDLE_US        (5 * G_USEC_PER_SEC) /* nobody came for it */
 #define LEAVE_US       (G_USEC_PER_SEC / 2) /* for removing it at the end */
 
@@ -30,7 +31,7 @@ static void on_ahead (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 void ecfs_sftp_ahead_note (EcfsSftp *self, bool small)
 {
     int64_t now_us = ecfs_now_us ();
-    bool in_a_row = now_us - self->ahead.noted_us < PAUSE_US;
+    bool in_a_row = now_us - self->ahead.noted_us < CLAMP (PAUSE_RTTS * self->rtt_us, PAUSE_US, IDLE_US);
     self->ahead.n_small = !small ? 0 : in_a_row ? self->ahead.n_small + 1 : 1;
     self->ahead.noted_us = now_us;
     if (self->ahead.n_small < SMALL_IN_A_ROW || self->ahead.temporary != NULL)

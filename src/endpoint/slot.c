@@ -6,6 +6,7 @@
 /* Waits without a deadline of their own look again after this. */
 #define LONG_WAIT_US (INT64_C (3600) * G_USEC_PER_SEC)
 #define LONG_LINE_US (20 * 1000) /* above this round trip several connections have several windows */
+#define MAX_ATTEMPTS 3           /* to connect on such a line, at a time */
 /* A thread that wakes up so much too late was kept from running, and what it missed may be waiting to be read. */
 #define OVERSLEPT_US (G_USEC_PER_SEC / 2)
 
@@ -108,17 +109,16 @@ static EcfsSlot *best_slot_locked (EcfsEndpoint *self, const EcfsStream *request
     return best;
 }
 
-/* One connection is made at a time: servers limit unauthenticated ones, and the first tells whether more make sense. */
-static bool attempt_under_way_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+static unsigned n_attempts_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
 {
+    unsigned n = 0;
     for (unsigned i = 0; i < self->n_slots; i++) {
         const EcfsSlot *slot = &self->slots[i];
         bool trying = slot->state == SLOT_WANTED || slot->state == SLOT_CONNECTING ||
                       (slot->state == SLOT_SERVING && slot->trust == TRUST_NONE);
-        if (trying && slot->broken == NULL)
-            return true;
+        n += trying && slot->broken == NULL;
     }
-    return false;
+    return n;
 }
 
 bool ecfs_core_connected_locked (EcfsEndpoint *self)
@@ -131,12 +131,14 @@ bool ecfs_core_connected_locked (EcfsEndpoint *self)
     return false;
 }
 
-/* False: every slot is in use. */
+/* False: every slot is in use. One connection is made at a time, as servers limit unauthenticated ones, and the first
+ * tells whether more make sense; but several once that is so and each takes seconds. */
 static bool want_slot_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
 {
-    if (attempt_under_way_locked (self))
-        return true;
     bool first = !ecfs_core_connected_locked (self);
+    bool takes_long = self->latency.quantiles.p50 > LONG_LINE_US;
+    if (n_attempts_locked (self) >= (!first && takes_long ? MAX_ATTEMPTS : 1))
+        return true;
     int64_t now_us = ecfs_now_us ();
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *slot = &self->slots[i];
@@ -205,7 +207,7 @@ void ecfs_core_kick_locked (EcfsEndpoint *self)
 
 bool ecfs_core_attempt_locked (EcfsEndpoint *self)
 {
-    if (attempt_under_way_locked (self))
+    if (n_attempts_locked (self) > 0)
         return true;
     return ecfs_now_us () - self->last_attempt_us >= URGENT_INTERVAL_US && want_slot_locked (self);
 }
@@ -574,7 +576,7 @@ static void excuse_all_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES
 /* Starts a probe that is due; returns when to look again. */
 static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    if (!ecfs_core_down (self) || self->stopping || attempt_under_way_locked (self))
+    if (!ecfs_core_down (self) || self->stopping || n_attempts_locked (self) > 0)
         return now_us + LONG_WAIT_US;
     if (now_us < self->breaker.next_probe_us)
         return self->breaker.next_probe_us;
