@@ -1,4 +1,5 @@
 /* The conformance suite over what needs no server; a program of its own has each protocol that does. */
+#include "../lab/flawed.h"
 #include "conformance.h"
 #include "objectstore.h"
 #include "util/log.h"
@@ -30,7 +31,9 @@ int main (int argc, char **argv)
     g_autofree char *base = g_dir_make_tmp ("ecfs-conformance-XXXXXX", &error);
     g_assert_no_error (error);
     objectstore_register ();
-    ConformanceRow *rows[] = {directory_row ("file", base), directory_row ("objectstore", base)};
+    flawed_register ();
+    ConformanceRow *rows[] = {directory_row ("file", base), directory_row ("objectstore", base),
+                              directory_row ("flaw+file", base)};
     int result = g_test_run ();
     for (size_t i = 0; i < G_N_ELEMENTS (rows); i++)
         row_free (rows[i]);

@@ -23,6 +23,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ECFS_BUILD", REPOSITORY / "build")).resolve()
+PROGRAM = BUILD / "tools/ecfs"  # or BUILD / "tests/lab/ecfs-flawed", see tests/lab/flawed.h
 NAMES = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
 ROOT = os.geteuid() == 0
 
@@ -318,9 +319,8 @@ def stripe_files(endpoint):
 
 def ecfs(*arguments, **options):
     """Runs the program; options as of run()."""
-    program = BUILD / "tools/ecfs"
-    assert program.exists(), f"{program} is missing: build first (meson setup build && ninja -C build), or set ECFS_BUILD"
-    return run(program, *arguments, **options)
+    assert PROGRAM.exists(), f"{PROGRAM} is missing: build first (meson setup build && ninja -C build), or set ECFS_BUILD"
+    return run(PROGRAM, *arguments, **options)
 
 
 class Archive:
@@ -393,7 +393,7 @@ class Mount:
     def start(self):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [BUILD / "tools/ecfs", "mount", str(self.archive.path), str(self.path), "-f", *self.options],
+                [PROGRAM, "mount", str(self.archive.path), str(self.path), "-f", *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until(lambda: self.mounted() or self.process.poll() is not None, 120, "the mount serves")
         assert self.process.poll() is None, f"mount ended with {self.process.returncode}:\n{self.log.read_text()}"

@@ -6,6 +6,10 @@ endpoints removed beforehand; and with as many in trouble from the middle of the
     stalled    their sshd processes are stopped (SIGSTOP)
     throttled  their links are held to a hundredth
 
+and a second one, whose endpoints are held by those of tests/lab/flawed.h, healthy and
+
+    delayed    each of all endpoints begins a tenth of its reads 100 ms later, each for itself
+
 Printed are medians, and what they are in relation to "healthy" and to "removed".
 """
 import contextlib
@@ -18,7 +22,8 @@ import measure
 import systems
 import tables
 
-SCENARIOS = ["stalled", "throttled"]
+SCENARIOS = ["stalled", "throttled", "delayed"]
+DELAYS = "seed {}\nread 10% delay 100\n"
 TAKEN = 1 << 20
 
 
@@ -41,10 +46,24 @@ class Reading:
         assert done == size
 
 
-class Trouble:
-    """An archive over sshd processes behind links, mounted, with one file."""
+class Flawed(systems.Place):
+    """An endpoint at a server in which operations go wrong as its file of rules says."""
 
-    def __init__(self, options, base, rate_mb):
+    def __init__(self, server, transport):
+        super().__init__(server, transport)
+        self.rules = server.directory / "rules"
+
+    def endpoint(self):
+        name, _, url = super().endpoint().partition("=")
+        return f"{name}=flaw+{url},flaws={self.rules}"
+
+
+class Trouble:
+    """An archive over sshd processes behind links, mounted, with one file; place: the class of its endpoints."""
+
+    def __init__(self, options, base, rate_mb, place=systems.Place):
+        base.mkdir()
+        self.place = place
         self.base, self.rate_mb, self.code, self.options = base, rate_mb, options.codes[-1], options
         k, n = systems.split_code(self.code)
         keys = lab.Keys(base / "keys")
@@ -58,8 +77,8 @@ class Trouble:
             for server in self.servers:
                 server.start()
                 stack.callback(server.kill)
-            places = [systems.Place(server, self.options.transport) for server in self.servers]
-            self.archive = lab.Archive(self.base / "archive", places, self.code)
+            self.places = [self.place(server, self.options.transport) for server in self.servers]
+            self.archive = lab.Archive(self.base / "archive", self.places, self.code)
             self.archive.init()
             self.mount = lab.Mount(self.archive, self.base / "files")
             self.mount.start()
@@ -120,6 +139,15 @@ class Trouble:
                 server.restart()
             self.await_states(0)
 
+    def delayed(self):
+        for number, place in enumerate(self.places):
+            place.rules.write_text(DELAYS.format(number))
+        try:
+            return self.read()
+        finally:
+            for place in self.places:
+                place.rules.unlink()
+
 
 def print_medians(options, rate_mb, found):
     print(f"{options.size} MiB, {options.codes[-1]}, medians of {options.rounds} rounds, "
@@ -135,12 +163,22 @@ def print_medians(options, rate_mb, found):
     tables.print_rows(rows)
 
 
+def measure_one(options, rate_mb, trouble, names):
+    found = {}
+    with trouble.serving():
+        for _ in range(options.rounds):
+            for name in ["healthy", *names]:
+                found.setdefault(name, []).append(getattr(trouble, name)())
+    print_medians(options, rate_mb, found)
+
+
 def run(options, base):
     """Measures and prints."""
+    ends = [name for name in options.scenarios if name != "delayed"]
     for number, rate_mb in enumerate(options.rates):
-        found = {}
-        with Trouble(options, base / f"trouble{number}", rate_mb).serving() as trouble:
-            for _ in range(options.rounds):
-                for name in ["healthy", "removed", *options.scenarios]:
-                    found.setdefault(name, []).append(getattr(trouble, name)())
-        print_medians(options, rate_mb, found)
+        if ends:
+            measure_one(options, rate_mb, Trouble(options, base / f"trouble{number}", rate_mb), ["removed", *ends])
+        if "delayed" in options.scenarios:
+            lab.PROGRAM = lab.BUILD / "tests/lab/ecfs-flawed"
+            measure_one(options, rate_mb, Trouble(options, base / f"flawed{number}", rate_mb, Flawed), ["delayed"])
+            lab.PROGRAM = lab.BUILD / "tools/ecfs"
