@@ -7,8 +7,10 @@
 #define LATE_LOOKS     2      /* in a row: on a busy machine it may be ourselves who were late */
 #define STUCK_US       200000 /* a lane of an endpoint that is down fails sooner, unless its thread is stuck */
 #define LAG_MIN_US     (10 * G_USEC_PER_SEC)
-#define SPARE_BYTES    (4u << 20) /* a late stripe up to this size is worth being sent again at once */
-#define AS_ONE_BYTES   65536      /* up to here a stripe is sent as one piece */
+#define SPARE_BYTES    (4u << 20)           /* a late stripe up to this size is worth being sent again at once */
+#define SILENT_US      300000               /* of an endpoint to which little was sent */
+#define LITTLE_US      (2 * G_USEC_PER_SEC) /* of sending: that is sent again before it would be found to be down */
+#define AS_ONE_BYTES   65536                /* up to here a stripe is sent as one piece */
 
 /* What the run sees when it looks at its lanes. */
 typedef struct Survey {
@@ -139,6 +141,37 @@ static bool is_late (const EcfsWriter *self, unsigned index, const Survey *surve
     ecfs_endpoint_health_clear (&health);
     int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->ended_us);
     return hangs || (survey->settled_us != 0 && now_us - survey->settled_us > patience_us);
+}
+
+static bool is_suspect (const EcfsWriter *self, unsigned index)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (self->job->targets[index].endpoint, &health);
+    bool suspect = health.suspect;
+    ecfs_endpoint_health_clear (&health);
+    return suspect;
+}
+
+/* Stripes of which little was sent begin anew elsewhere as soon as their endpoints are silent: by the time these are
+ * found to be down as much is sent again. Where more than could be lost are silent it is ourselves who were. */
+static void leave_silent (EcfsWriter *self, const Survey *survey)
+{
+    unsigned n_silent = 0;
+    int64_t now_us = ecfs_now_us ();
+    for (unsigned i = 0; i < self->n; i++) {
+        if (!survey->running[i])
+            continue;
+        EcfsWriterLane *lane = self->lanes[i];
+        bool silent = now_us - lane->began_us < LITTLE_US + SILENT_US && is_suspect (self, i);
+        lane->silent_us = !silent ? 0 : lane->silent_us != 0 ? lane->silent_us : now_us;
+        n_silent += silent;
+    }
+    for (unsigned i = 0; i < self->n && n_silent <= self->n - self->layout.k; i++) {
+        bool leaves =
+            survey->running[i] && self->lanes[i]->silent_us != 0 && now_us - self->lanes[i]->silent_us >= SILENT_US;
+        if (leaves && !send_to_spare (self, i, NULL))
+            self->lanes[i]->silent_us = now_us; /* not asked again at once */
+    }
 }
 
 /* Whether all that is still running is late. */
@@ -308,6 +341,8 @@ static void run_lanes (EcfsWriter *self, GString *failures, EcfsWriterResult *re
         }
         check_possible (self, &survey, failures);
         offer (self, &survey);
+        if (!survey.aborted && survey.settled_us == 0)
+            leave_silent (self, &survey);
         if (survey.n_running == 0 && survey.idle) {
             collect (self, survey.stored, result);
             return;

@@ -152,6 +152,7 @@ static EcfsWriterLane *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHea
     lane->writer = ecfs_writer_ref (self);
     lane->index = index;
     lane->state = LANE_RUNNING;
+    lane->began_us = ecfs_now_us ();
     lane->header = ecfs_stripe_header_format (header);
     lane->digest = XXH3_createState ();
     XXH3_128bits_reset (lane->digest);

@@ -30,6 +30,8 @@ typedef struct EcfsWriterLane {
     bool waiting;           /* was told LATER; guarded by writer lock */
     uint64_t segment;       /* the next it pulls; guarded by writer lock */
     int64_t pulled_us;      /* when it pulled the one before; guarded by writer lock */
+    int64_t began_us;       /* immutable */
+    int64_t silent_us;      /* since when its endpoint is suspect; 0: it is not. Of the run's thread */
     EcfsStream *stream;     /* guarded by writer lock */
     GError *error;          /* guarded by writer lock */
     /* The rest is touched by the endpoint's thread only while running. */
