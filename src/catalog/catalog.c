@@ -580,6 +580,16 @@ static bool get_counters (EcfsCatalog *self, Counters *ret_counters, GError **er
     return true;
 }
 
+bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *ret_sequence, GError **error)
+{
+    Counters counters;
+    if (!get_counters (self, &counters, error))
+        return false;
+    *ret_next_ino = counters.next_ino;
+    *ret_sequence = counters.sequence;
+    return true;
+}
+
 static Counters counters_now (EcfsCatalog *self)
 {
     Counters counters = {.sequence = 0};

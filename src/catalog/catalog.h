@@ -237,6 +237,53 @@ void ecfs_journal_row_free (EcfsJournalRow *row);
 /** Up to @max records with sequences above @after, in order; GPtrArray of EcfsJournalRow with free function. */
 GPtrArray *ecfs_catalog_journal (EcfsCatalog *self, uint64_t after, size_t max, GError **error);
 
+/** Bytes of the records above @after. */
+bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *ret_bytes, GError **error);
+/** Forgets records up to @sequence, which are on endpoints and in a snapshot; a few at a time: *ret_more. */
+bool ecfs_catalog_journal_drop (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error);
+
+/* How much of the journal an endpoint has: every record up to @sequence, or a snapshot that contains it. */
+typedef struct EcfsJournalPlace {
+    int64_t endpoint; /* row id */
+    uint64_t sequence;
+    int64_t time_ns; /* of that record */
+} EcfsJournalPlace;
+
+/** GArray of EcfsJournalPlace; endpoints that have nothing are absent. */
+GArray *ecfs_catalog_journal_places (EcfsCatalog *self, GError **error);
+/** Notes it; never back. */
+bool ecfs_catalog_journal_stored (EcfsCatalog *self, const EcfsJournalPlace *place, GError **error);
+
+/* A snapshot that endpoints have in full. */
+typedef struct EcfsSnapshotRow {
+    uint32_t epoch;
+    uint64_t sequence; /* the last that it contains */
+    int64_t time_ns;   /* when it was taken */
+    uint64_t bytes;    /* of its records */
+} EcfsSnapshotRow;
+
+/** GArray of EcfsSnapshotRow, newest first. */
+GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error);
+/** Durable: one more; all but the @keep newest are forgotten. */
+bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error);
+
+/**
+ * What a catalog contains, as records of a journal that make it from nothing: given to @take one after the other, in an
+ * order in which they can be applied. All of one moment, whose sequence is *ret_sequence before the first. Holds the
+ * catalog for as long as it takes: it is to be one that was opened READONLY for this.
+ */
+bool ecfs_catalog_dump (EcfsCatalog *self, bool (*take) (void *user, const GByteArray *record, GError **error),
+                        void *user, uint64_t *ret_sequence, GError **error);
+
+/** Keeps a setting of the archive for who has the journal only; nothing happens when it is kept already. */
+bool ecfs_catalog_keep_setting (EcfsCatalog *self, const char *key, const char *value, GError **error);
+/** Calls @each with every setting that is kept. */
+bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const char *key, const char *value),
+                            void *user, GError **error);
+
+/** The codes that objects have, each once; it looks at all of them. */
+GPtrArray *ecfs_catalog_object_codes (EcfsCatalog *self, GError **error);
+
 /* Content */
 
 typedef struct EcfsExtent {
@@ -401,6 +448,7 @@ typedef struct EcfsDeletion {
     int64_t queued_age_ns;
     EcfsUuid object;
     EcfsStripeRow stripe; /* index, instance, endpoint */
+    uint64_t sequence;    /* of the journal record that no longer names it */
     bool uncommitted;     /* announced by an intent, and never in an object: its upload may be half done */
 } EcfsDeletion;
 

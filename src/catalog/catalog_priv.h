@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        6
+#define ECFS_CATALOG_VERSION        7
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 #define ECFS_PARAMETERS_MAX         16512
 
@@ -58,7 +58,7 @@ struct EcfsCatalog {
     char *path;
     bool readonly;
     EcfsUuid archive;
-    uint32_t epoch;
+    uint32_t epoch; /* changed by restore.c only, before anybody else has the catalog */
     CatalogAge age; /* when it was opened */
     pthread_t flusher;
     /* guarded by lock */
@@ -88,6 +88,9 @@ typedef struct Op {
     Counters counters;
     guint redo_size;
 } Op;
+
+/** What the counters say now, within an operation or a read. */
+bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *ret_sequence, GError **error);
 
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
 /** Keeps (@ok) or undoes what was done since op_begin; appends its journal record. Returns @ok unless that fails. */
@@ -253,6 +256,9 @@ char *ecfs_column_name (sqlite3_stmt *query, int column, int64_t parent, GError 
 
 /* namespace.c */
 
+/** What ecfs_catalog_drop () does. */
+bool ecfs_inode_drop (EcfsCatalog *self, uint64_t ino, GError **error);
+
 /** 1, 0, -1. */
 int ecfs_dir_is_empty (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Whether directory @ino is @above or somewhere in it: 1, 0, -1. */
@@ -270,6 +276,27 @@ bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error);
  */
 bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error);
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error);
+
+/** The extents of a file, whatever else is known of it. */
+GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Of the objects that @extents named, those that nothing names now are deleted. */
+bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
+/** Sets data_bytes of the inode from its extents. */
+bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error);
+bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error);
+EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
+/** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
+EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
+bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
+bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error);
+bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);
+bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
+/** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. */
+bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error);
+/** Puts a stripe in the place of @old (NULL: there was none), which is queued for deletion. */
+bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
+                       const EcfsStripeRow *old, GError **error);
+const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index);
 
 /* pending.c */
 

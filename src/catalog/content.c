@@ -3,32 +3,6 @@
 
 #include <sys/stat.h>
 
-/* Rows */
-
-EcfsObjectRow *ecfs_object_row_new (void)
-{
-    EcfsObjectRow *row = g_new0 (EcfsObjectRow, 1);
-    row->stripes = g_array_new (false, true, sizeof (EcfsStripeRow));
-    return row;
-}
-
-EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row)
-{
-    EcfsObjectRow *copy = g_memdup2 (row, sizeof *row);
-    copy->code = g_strdup (row->code);
-    copy->stripes = g_array_copy (row->stripes);
-    return copy;
-}
-
-void ecfs_object_row_free (EcfsObjectRow *row)
-{
-    if (row == NULL)
-        return;
-    g_free (row->code);
-    g_clear_pointer (&row->stripes, g_array_unref);
-    g_free (row);
-}
-
 /* The n of a code: the sum of the numbers behind the colon ("rs:4+2", "copies:3"); 0: the text has none. */
 static guint code_n (const char *code)
 {
@@ -87,7 +61,7 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
 }
 
 /* The object in the query's current row, with its stripes. */
-static EcfsObjectRow *load_object (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
 {
     g_autoptr (EcfsObjectRow) row = ecfs_object_row_new ();
     bool ok = read_object (query, row, error) && read_stripes (self, row->id, row->stripes, error);
@@ -100,7 +74,7 @@ static EcfsObjectRow *get_object (EcfsCatalog *self, int64_t object, GError **er
     int found = ecfs_query_step (self, query, error);
     if (found == 0)
         told (ecfs_fail (error, ENOENT, "object row %" PRId64 " does not exist", object));
-    return found == 1 ? load_object (self, query, error) : NULL;
+    return found == 1 ? ecfs_object_load (self, query, error) : NULL;
 }
 
 EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **error)
@@ -113,7 +87,7 @@ static GPtrArray *load_objects (EcfsCatalog *self, sqlite3_stmt *query, GError *
     g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsObjectRow *row = load_object (self, query, error);
+        EcfsObjectRow *row = ecfs_object_load (self, query, error);
         if (row == NULL)
             return NULL;
         g_ptr_array_add (rows, row);
@@ -157,7 +131,7 @@ bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_
     return READ (self, find_file (self, object, ret_ino, error));
 }
 
-static GArray *list_extents (EcfsCatalog *self, uint64_t ino, GError **error)
+GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GArray) extents = g_array_new (false, true, sizeof (EcfsExtent));
     autoquery *query = QUERY (self, EXTENT_LIST, error, INT (ino));
@@ -180,7 +154,7 @@ static GArray *list_extents (EcfsCatalog *self, uint64_t ino, GError **error)
 static GArray *get_extents (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     Inode inode;
-    return ecfs_inode_get (self, ino, &inode, error) ? list_extents (self, ino, error) : NULL;
+    return ecfs_inode_get (self, ino, &inode, error) ? ecfs_extents_list (self, ino, error) : NULL;
 }
 
 GArray *ecfs_catalog_extents (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -204,7 +178,7 @@ GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_siz
 
 /* Letting objects go */
 
-static bool delete_object (EcfsCatalog *self, int64_t object, GError **error)
+bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)
 {
     g_autoptr (EcfsObjectRow) row = get_object (self, object, error);
     if (row == NULL)
@@ -223,7 +197,7 @@ static bool delete_object (EcfsCatalog *self, int64_t object, GError **error)
 }
 
 /* Of the objects that @extents named, those that nothing names now are deleted. */
-static bool release_objects (EcfsCatalog *self, const GArray *extents, GError **error)
+bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error)
 {
     g_autoptr (GHashTable) seen = g_hash_table_new (g_int64_hash, g_int64_equal);
     for (guint i = 0; i < extents->len; i++) {
@@ -232,7 +206,7 @@ static bool release_objects (EcfsCatalog *self, const GArray *extents, GError **
         if (!g_hash_table_add (seen, object))
             continue;
         int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (*object));
-        if (found < 0 || (found == 0 && !delete_object (self, *object, error)))
+        if (found < 0 || (found == 0 && !ecfs_object_delete (self, *object, error)))
             return false;
     }
     return true;
@@ -240,9 +214,9 @@ static bool release_objects (EcfsCatalog *self, const GArray *extents, GError **
 
 bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error)
 {
-    g_autoptr (GArray) extents = list_extents (self, ino, error);
+    g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
     return extents != NULL && EXEC (self, EXTENT_DELETE_ALL, error, INT (ino)) &&
-           release_objects (self, extents, error);
+           ecfs_objects_release (self, extents, error);
 }
 
 static bool object_uuid (EcfsCatalog *self, int64_t object, EcfsUuid *ret_uuid, GError **error)
@@ -255,9 +229,9 @@ static bool object_uuid (EcfsCatalog *self, int64_t object, EcfsUuid *ret_uuid, 
            ecfs_bad_row (error, "objects", object, "is missing or has no UUID");
 }
 
-static bool journal_content (EcfsCatalog *self, const Inode *inode, GError **error)
+bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error)
 {
-    g_autoptr (GArray) extents = list_extents (self, inode->attr.ino, error);
+    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
     if (extents == NULL)
         return false;
     g_autofree EcfsJournalExtent *images = g_new (EcfsJournalExtent, extents->len);
@@ -274,7 +248,7 @@ static bool journal_content (EcfsCatalog *self, const Inode *inode, GError **err
     return true;
 }
 
-static bool count_data (EcfsCatalog *self, Inode *inode, GError **error)
+bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error)
 {
     int64_t sum;
     if (QUERY_NUMBER (self, EXTENT_SUM, &sum, error, INT (inode->attr.ino)) != 1)
@@ -285,16 +259,16 @@ static bool count_data (EcfsCatalog *self, Inode *inode, GError **error)
 
 bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error)
 {
-    g_autoptr (GArray) own = list_extents (self, inode->attr.ino, error);
-    g_autoptr (GArray) theirs = own == NULL ? NULL : list_extents (self, replaced->attr.ino, error);
+    g_autoptr (GArray) own = ecfs_extents_list (self, inode->attr.ino, error);
+    g_autoptr (GArray) theirs = own == NULL ? NULL : ecfs_extents_list (self, replaced->attr.ino, error);
     if (theirs == NULL)
         return false;
     if (own->len > 0 || theirs->len == 0)
         return true;
     inode->committed_size = replaced->committed_size;
     return EXEC (self, EXTENT_COPY, error, INT (inode->attr.ino), INT (replaced->attr.ino)) &&
-           EXEC (self, STAGING_NOT_FRESH, error, INT (inode->attr.ino)) && count_data (self, inode, error) &&
-           ecfs_inode_store (self, inode, error) && journal_content (self, inode, error);
+           EXEC (self, STAGING_NOT_FRESH, error, INT (inode->attr.ino)) && ecfs_content_count (self, inode, error) &&
+           ecfs_inode_store (self, inode, error) && ecfs_content_journal (self, inode, error);
 }
 
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error)
@@ -304,10 +278,10 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
     inode->committed_size = size;
     if (!shrinks)
         return true;
-    g_autoptr (GArray) extents = list_extents (self, ino, error);
+    g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
     return extents != NULL && EXEC (self, EXTENT_DELETE_FROM, error, INT (ino), INT (size)) &&
-           EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && count_data (self, inode, error) &&
-           release_objects (self, extents, error) && journal_content (self, inode, error);
+           EXEC (self, EXTENT_SHORTEN, error, INT (ino), INT (size)) && ecfs_content_count (self, inode, error) &&
+           ecfs_objects_release (self, extents, error) && ecfs_content_journal (self, inode, error);
 }
 
 /* Publishing */
@@ -329,7 +303,7 @@ static bool check_extents (const EcfsPublish *publish, GError **error)
     return true;
 }
 
-static bool check_object (const EcfsObjectRow *object, GError **error)
+bool ecfs_object_check (const EcfsObjectRow *object, GError **error)
 {
     size_t code_size = object->code == NULL ? 0 : strlen (object->code);
     if (code_size == 0 || code_size > ECFS_CODE_MAX || object->size > INT64_MAX)
@@ -349,7 +323,7 @@ static bool check_publish (const EcfsPublish *publish, GError **error)
     if (publish->size > INT64_MAX)
         return ecfs_fail (error, EFBIG, "%" PRIu64 " bytes are more than a file can have", publish->size);
     for (size_t i = 0; i < publish->n_objects; i++)
-        if (!check_object (publish->objects[i], error))
+        if (!ecfs_object_check (publish->objects[i], error))
             return false;
     return check_extents (publish, error);
 }
@@ -361,7 +335,7 @@ static bool insert_stripe (EcfsCatalog *self, int64_t object, const EcfsStripeRo
                  INT (stripe->endpoint), INT (stripe->size), BLOB (stripe->digest, sizeof stripe->digest));
 }
 
-static bool journal_object (EcfsCatalog *self, const EcfsObjectRow *object, GError **error)
+bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error)
 {
     g_autofree EcfsUuid *endpoints = g_new (EcfsUuid, object->stripes->len);
     for (guint i = 0; i < object->stripes->len; i++)
@@ -372,7 +346,7 @@ static bool journal_object (EcfsCatalog *self, const EcfsObjectRow *object, GErr
     return true;
 }
 
-static bool insert_object (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error)
+bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error)
 {
     EcfsTotals *totals = &self->counters.totals;
     if (!EXEC (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
@@ -386,7 +360,18 @@ static bool insert_object (EcfsCatalog *self, const EcfsObjectRow *object, int64
     for (guint i = 0; i < object->stripes->len; i++)
         if (!insert_stripe (self, *ret_id, &g_array_index (object->stripes, EcfsStripeRow, i), error))
             return false;
-    return journal_object (self, object, error);
+    return ecfs_object_journal (self, object, error);
+}
+
+bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error)
+{
+    EcfsTotals *totals = &self->counters.totals;
+    totals->n_not_full -= is_full (old->code, old->stripes->len) ? 0 : 1;
+    totals->n_not_full += is_full (new->code, new->stripes->len) ? 0 : 1;
+    for (guint i = 0; i < new->stripes->len; i++)
+        if (!insert_stripe (self, old->id, &g_array_index (new->stripes, EcfsStripeRow, i), error))
+            return false;
+    return EXEC (self, OBJECT_SET_CODE, error, INT (old->id), TEXT (new->code));
 }
 
 /* The object's intent must stand, and have announced each of its stripes: else they may be deleted already. */
@@ -419,7 +404,7 @@ static bool publish_object (EcfsCatalog *self, const EcfsObjectRow *object, int6
     int found = ecfs_intent_get (self, intent_id, &intent, error);
     if (found == 0)
         return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", intent_id);
-    return found == 1 && check_announced (&intent, object, error) && insert_object (self, object, ret_id, error) &&
+    return found == 1 && check_announced (&intent, object, error) && ecfs_object_insert (self, object, ret_id, error) &&
            (goes_on ? keep_rest (self, intent_id, object->stripes, error)
                     : ecfs_intent_end (self, intent_id, &intent, object->stripes, error));
 }
@@ -460,8 +445,8 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     inode.attr.mtime_ns = publish->mtime_ns;
     inode.attr.ctime_ns = ecfs_real_ns ();
     return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
-           count_data (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
-           journal_content (self, &inode, error) &&
+           ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
+           ecfs_content_journal (self, &inode, error) &&
            (publish->staging == 0 ||
             ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
 }
@@ -484,17 +469,17 @@ bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *
 
 /* Setting one stripe */
 
-static EcfsObjectRow *find_object (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error)
+EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error)
 {
     autoquery *query = QUERY (self, OBJECT_BY_UUID, error, UUID (uuid));
     *ret_found = ecfs_query_step (self, query, error);
-    EcfsObjectRow *row = *ret_found == 1 ? load_object (self, query, error) : NULL;
+    EcfsObjectRow *row = *ret_found == 1 ? ecfs_object_load (self, query, error) : NULL;
     if (*ret_found == 1 && row == NULL)
         *ret_found = -1;
     return row;
 }
 
-static const EcfsStripeRow *stripe_at (const EcfsObjectRow *object, unsigned index)
+const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index)
 {
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
@@ -522,8 +507,8 @@ static bool end_index (EcfsCatalog *self, int64_t id, const Intent *intent, unsi
            (n_others > 0 || EXEC (self, INTENT_DELETE, error, INT (id)));
 }
 
-static bool swap_stripe (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
-                         const EcfsStripeRow *old, GError **error)
+bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
+                       const EcfsStripeRow *old, GError **error)
 {
     EcfsUuid endpoint;
     EcfsTotals *totals = &self->counters.totals;
@@ -552,18 +537,18 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
         return found == 0;
     if (!ecfs_uuid_equal (&intent.object, uuid) || !ecfs_stripes_have (intent.stripes, stripe))
         return ecfs_fail (error, EINVAL, "stripe %u was not announced by intent %" PRId64, stripe->index, id);
-    g_autoptr (EcfsObjectRow) object = find_object (self, uuid, &found, error);
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
     if (found < 0)
         return false;
     *ret_stale = true;
     if (object == NULL)
         return ecfs_intent_end (self, id, &intent, NULL, error);
-    const EcfsStripeRow *old = stripe_at (object, stripe->index);
+    const EcfsStripeRow *old = ecfs_stripe_at (object, stripe->index);
     bool has_place = stripe->index < code_n (object->code); /* it may have got a smaller code */
     if ((old == NULL ? 0 : old->instance) != old_instance || !has_place)
         return end_index (self, id, &intent, stripe->index, NULL, error);
     *ret_stale = false;
-    return swap_stripe (self, object, stripe, old, error) &&
+    return ecfs_stripe_swap (self, object, stripe, old, error) &&
            end_index (self, id, &intent, stripe->index, stripe, error);
 }
 
@@ -598,7 +583,7 @@ static bool journal_contents_of (EcfsCatalog *self, int64_t object, GError **err
     for (guint i = 0; inodes != NULL && i < inodes->len; i++) {
         Inode inode;
         if (!ecfs_inode_get (self, g_array_index (inodes, uint64_t, i), &inode, error) ||
-            !journal_content (self, &inode, error))
+            !ecfs_content_journal (self, &inode, error))
             return false;
     }
     return inodes != NULL;
@@ -609,20 +594,21 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
 {
     int found;
     int64_t id;
-    g_autoptr (EcfsObjectRow) old = find_object (self, uuid, &found, error);
+    g_autoptr (EcfsObjectRow) old = ecfs_object_find (self, uuid, &found, error);
     if (found == 0)
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
     if (found == 1 && (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0))
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
     return found == 1 && publish_object (self, object, intent, false, &id, error) &&
-           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) && delete_object (self, old->id, error) &&
-           journal_contents_of (self, id, error);
+           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
+           ecfs_object_delete (self, old->id, error) && journal_contents_of (self, id, error);
 }
 
 bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,
                             GError **error)
 {
-    return check_object (object, error) && CHANGE_DURABLE (self, error, exchange (self, old, object, intent, error));
+    return ecfs_object_check (object, error) &&
+           CHANGE_DURABLE (self, error, exchange (self, old, object, intent, error));
 }
 
 /* Takes the stripes from index @n on out of the object, and its row. */
@@ -654,7 +640,7 @@ static bool add_stripes (EcfsCatalog *self, EcfsObjectRow *object, const GArray 
         return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", id);
     for (guint i = 0; found == 1 && i < stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (stripes, EcfsStripeRow, i);
-        if (stripe_at (object, stripe->index) != NULL)
+        if (ecfs_stripe_at (object, stripe->index) != NULL)
             return ecfs_fail (error, ESTALE, "stripe %u was stored meanwhile", stripe->index);
         if (!ecfs_uuid_equal (&intent.object, &object->uuid) || !ecfs_stripes_have (intent.stripes, stripe))
             return ecfs_fail (error, EINVAL, "stripe %u was not announced by intent %" PRId64, stripe->index, id);
@@ -670,7 +656,7 @@ static bool set_object_code (EcfsCatalog *self, const EcfsUuid *uuid, const char
                              const GArray *stripes, int64_t intent, GError **error)
 {
     int found;
-    g_autoptr (EcfsObjectRow) object = find_object (self, uuid, &found, error);
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
     if (found < 0)
         return false;
     if (found == 0 || strcmp (object->code, old_code) != 0)
@@ -683,7 +669,8 @@ static bool set_object_code (EcfsCatalog *self, const EcfsUuid *uuid, const char
         return false;
     self->counters.totals.n_not_full -= was_full ? 0 : 1;
     self->counters.totals.n_not_full += is_full (code, object->stripes->len) ? 0 : 1;
-    return EXEC (self, OBJECT_SET_CODE, error, INT (object->id), TEXT (code)) && journal_object (self, object, error);
+    return EXEC (self, OBJECT_SET_CODE, error, INT (object->id), TEXT (code)) &&
+           ecfs_object_journal (self, object, error);
 }
 
 bool ecfs_catalog_set_object_code (EcfsCatalog *self, const EcfsUuid *object, const char *old_code, const char *code,

@@ -163,12 +163,39 @@ void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const E
     item_end (record, begin);
 }
 
+static void put_object_stripe (GByteArray *record, EcfsJournalType type, const EcfsUuid *object,
+                               const EcfsStripeRow *stripe, const EcfsUuid *endpoint)
+{
+    guint begin = item_begin (record, type);
+    put_uuid (record, object);
+    put_stripe (record, stripe, endpoint);
+    item_end (record, begin);
+}
+
 void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
                               const EcfsUuid *endpoint)
 {
-    guint begin = item_begin (record, ECFS_JOURNAL_STRIPE);
-    put_uuid (record, object);
-    put_stripe (record, stripe, endpoint);
+    put_object_stripe (record, ECFS_JOURNAL_STRIPE, object, stripe, endpoint);
+}
+
+void ecfs_journal_put_deleted (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                               const EcfsUuid *endpoint)
+{
+    put_object_stripe (record, ECFS_JOURNAL_DELETED, object, stripe, endpoint);
+}
+
+void ecfs_journal_put_setting (GByteArray *record, const char *key, const char *value)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_SETTING);
+    put_short_text (record, key);
+    put_text (record, value);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_next_ino (GByteArray *record, uint64_t ino)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_NEXT_INO);
+    ecfs_append_le (record, ino, 8);
     item_end (record, begin);
 }
 
@@ -363,7 +390,7 @@ static bool read_by_ino (EcfsCursor *payload, EcfsJournalItem *item)
         read_content (payload, item);
         return true;
     default:
-        return item->type == ECFS_JOURNAL_INODE_DROPPED;
+        return item->type == ECFS_JOURNAL_INODE_DROPPED || item->type == ECFS_JOURNAL_NEXT_INO;
     }
 }
 
@@ -375,6 +402,7 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
         read_object (payload, item);
         return true;
     case ECFS_JOURNAL_STRIPE:
+    case ECFS_JOURNAL_DELETED:
         read_stripes (payload, item, 1);
         return true;
     case ECFS_JOURNAL_INTENT:
@@ -386,6 +414,15 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
     default:
         return false;
     }
+}
+
+static bool read_setting (EcfsCursor *payload, EcfsJournalItem *item)
+{
+    item->name = take (payload, ecfs_cursor_le (payload, 1));
+    check_text (payload, &item->name, ECFS_NAME_MAX, true);
+    item->value = take_rest (payload);
+    check (payload, item->value.size <= PARAMETERS_MAX);
+    return true;
 }
 
 static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
@@ -408,8 +445,11 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
         item->value = take_rest (payload);
         check (payload, item->value.size > 0 && item->value.size <= PARAMETERS_MAX);
         return true;
+    case ECFS_JOURNAL_SETTING:
+        return read_setting (payload, item);
     case ECFS_JOURNAL_OBJECT:
     case ECFS_JOURNAL_STRIPE:
+    case ECFS_JOURNAL_DELETED:
     case ECFS_JOURNAL_INTENT:
     case ECFS_JOURNAL_ENDPOINT:
         return read_by_uuid (payload, item);
@@ -439,7 +479,8 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
         if (cursor->bad)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
-        bool known = type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE;
+        bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE) ||
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_DELETED);
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

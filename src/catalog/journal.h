@@ -29,6 +29,9 @@
  *    13 INTENT         16 UUID of the object, u64 ino: stripes of this object may exist from here on
  *    14 ENDPOINT       16 UUID, u8 state, name (the rest)
  *    15 CODE           u8 size of code, code, its parameters (the rest)
+ *   144 SETTING        u8 size of key, key, value (the rest): a key of [archive] in ecfs.conf
+ *   145 NEXT_INO       u64 the number that the next new inode gets, at least
+ *   146 DELETED        16 UUID of an object, stripe: no object has it any more, and it may still be there
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
  * bytes without '/' and NUL; codes 1 to 31 bytes; extents ascend and do not overlap.
@@ -59,6 +62,9 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_INTENT = 13,
     ECFS_JOURNAL_ENDPOINT = 14,
     ECFS_JOURNAL_CODE = 15,
+    ECFS_JOURNAL_SETTING = 144,
+    ECFS_JOURNAL_NEXT_INO = 145,
+    ECFS_JOURNAL_DELETED = 146,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -87,10 +93,10 @@ typedef struct EcfsJournalItem {
     EcfsJournalType type;
     EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; ino of others */
     uint64_t parent; /* NAME_* */
-    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT */
-    EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE */
+    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, SETTING */
+    EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;          /* OBJECT, STRIPE, INTENT, ENDPOINT */
+    EcfsUuid uuid;          /* OBJECT, STRIPE, DELETED, INTENT, ENDPOINT */
     uint32_t epoch;         /* EPOCH, OBJECT */
     uint8_t state;          /* ENDPOINT */
     /* OBJECT */
@@ -100,7 +106,7 @@ typedef struct EcfsJournalItem {
     uint32_t block_bytes;
     uint32_t header_bytes;
     uint8_t digest[ECFS_DIGEST_SIZE];
-    /* OBJECT, STRIPE: for ecfs_journal_stripe (); CONTENT: for ecfs_journal_extent () */
+    /* OBJECT, STRIPE, DELETED: for ecfs_journal_stripe (); CONTENT: for ecfs_journal_extent () */
     size_t n_parts;
     const uint8_t *parts;
 } EcfsJournalItem;
@@ -135,6 +141,10 @@ void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const 
 void ecfs_journal_put_code (GByteArray *record, const char *code, const uint8_t *parameters, size_t size);
 void ecfs_journal_put_inode_dropped (GByteArray *record, uint64_t ino);
 void ecfs_journal_put_intent (GByteArray *record, const EcfsUuid *object, uint64_t ino);
+void ecfs_journal_put_setting (GByteArray *record, const char *key, const char *value);
+void ecfs_journal_put_next_ino (GByteArray *record, uint64_t ino);
+void ecfs_journal_put_deleted (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                               const EcfsUuid *endpoint);
 void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, EcfsEndpointState state,
                                 const char *name);
 

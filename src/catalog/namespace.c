@@ -185,6 +185,7 @@ static bool make (EcfsCatalog *self, uint64_t parent, const char *name, const Ec
     return inherit_code (self, &dir, &inode, error) && ecfs_inode_insert (self, &inode, new->target, error) &&
            insert_entry (self, parent, name, inode.attr.ino, error) &&
            ecfs_inode_touch_dir (self, &dir, is_dir ? 1 : 0, now_ns, error) &&
+           (new->staged || !S_ISREG (inode.attr.mode) || ecfs_content_journal (self, &inode, error)) &&
            (!new->staged || ecfs_staging_insert (self, inode.attr.ino, true, ret_staging, error)) &&
            ecfs_attr_out (&inode, ret_attr);
 }
@@ -319,7 +320,7 @@ bool ecfs_catalog_rmdir (EcfsCatalog *self, uint64_t parent, const char *name, E
     return CHANGE (self, error, remove_name (self, parent, name, true, ret_attr, error));
 }
 
-static bool drop (EcfsCatalog *self, uint64_t ino, GError **error)
+bool ecfs_inode_drop (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GError) why = NULL;
     Inode inode;
@@ -340,7 +341,7 @@ static bool drop (EcfsCatalog *self, uint64_t ino, GError **error)
 
 bool ecfs_catalog_drop (EcfsCatalog *self, uint64_t ino, GError **error)
 {
-    return CHANGE (self, error, drop (self, ino, error));
+    return CHANGE (self, error, ecfs_inode_drop (self, ino, error));
 }
 
 static int list_orphans (EcfsCatalog *self, uint64_t *inos, int max, GError **error)

@@ -50,6 +50,7 @@ static bool add_deletions (EcfsCatalog *self, sqlite3_stmt *query, bool uncommit
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         EcfsDeletion deletion = {.id = sqlite3_column_int64 (query, 0),
                                  .queued_age_ns = sqlite3_column_int64 (query, 5),
+                                 .sequence = (uint64_t) sqlite3_column_int64 (query, 6),
                                  .uncommitted = uncommitted};
         if (!ecfs_column_bytes (query, 1, deletion.object.bytes, sizeof deletion.object.bytes) ||
             !read_place (query, 2, &deletion.stripe))

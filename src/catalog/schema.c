@@ -80,9 +80,17 @@ static const char schema_6[] =
     "  read_p5 INTEGER NOT NULL, read_p50 INTEGER NOT NULL, read_p95 INTEGER NOT NULL, "
     "  write_p5 INTEGER NOT NULL, write_p50 INTEGER NOT NULL, write_p95 INTEGER NOT NULL) STRICT;";
 
+/* What of the journal is where, what recover needs beside the namespace, and which snapshots are whole. */
+static const char schema_7[] =
+    "CREATE TABLE journal_places (endpoint INTEGER PRIMARY KEY REFERENCES endpoints (id), sequence INTEGER NOT NULL, "
+    "  time_ns INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE snapshots (epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, time_ns INTEGER NOT NULL, "
+    "  bytes INTEGER NOT NULL, PRIMARY KEY (epoch, sequence)) STRICT, WITHOUT ROWID;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3,
-                                                             schema_4, schema_5, schema_6};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4,
+                                                             schema_5, schema_6, schema_7};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

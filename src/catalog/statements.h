@@ -12,7 +12,7 @@
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
     "latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95"
-#define DELETION_COLUMNS "id, object, idx, instance, endpoint, queued_age_ns"
+#define DELETION_COLUMNS "id, object, idx, instance, endpoint, queued_age_ns, sequence"
 
 /* clang-format off */
 #define ECFS_STATEMENTS(X) \
@@ -128,6 +128,38 @@
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \
     X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
     X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
+    X (JOURNAL_FIRST, "SELECT ifnull (min (seq), 0) FROM journal") \
+    X (JOURNAL_BYTES, "SELECT ifnull (sum (length (record)), 0) FROM journal WHERE seq > ?") \
+    X (JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ? AND seq < ?") \
+    X (JOURNAL_DROP_ALL, "DELETE FROM journal WHERE seq > ?") \
+    X (PLACE_LIST, "SELECT endpoint, sequence, time_ns FROM journal_places ORDER BY endpoint") \
+    X (PLACE_SET, "INSERT INTO journal_places (endpoint, sequence, time_ns) VALUES (?, ?, ?) " \
+       "ON CONFLICT (endpoint) DO UPDATE SET sequence = excluded.sequence, time_ns = excluded.time_ns " \
+       "WHERE sequence < excluded.sequence") \
+    X (SETTING_LIST, "SELECT key, value FROM settings ORDER BY key") \
+    X (SETTING_SET, "INSERT INTO settings (key, value) VALUES (?, ?) " \
+       "ON CONFLICT (key) DO UPDATE SET value = excluded.value") \
+    X (SNAPSHOT_LIST, "SELECT epoch, sequence, time_ns, bytes FROM snapshots ORDER BY epoch DESC, sequence DESC") \
+    X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes) VALUES (?, ?, ?, ?)") \
+    X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ? AND sequence = ?") \
+    X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \
+    X (INODE_LIST, "SELECT " INODE_COLUMNS ", i.target, EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino " \
+       "AND s.fresh = 1) FROM inodes i ORDER BY i.ino") \
+    X (INODE_SET_TARGET, "UPDATE inodes SET target = ?2 WHERE ino = ?1") \
+    X (ENTRY_LIST_ALL, "SELECT parent, name, ino FROM entries INDEXED BY entries_by_position " \
+       "ORDER BY parent, position") \
+    X (ENTRY_LIST_INO, "SELECT parent, name FROM entries WHERE ino = ?") \
+    X (XATTR_LIST_ALL, "SELECT ino, name, value FROM xattrs ORDER BY ino, name") \
+    X (CODE_LIST, "SELECT code, parameters FROM codes ORDER BY code") \
+    X (OBJECT_CODES, "SELECT DISTINCT code FROM objects") \
+    X (INTENT_OPEN, "SELECT object, ino FROM intents WHERE ino <> 0 ORDER BY id") \
+    X (INTENT_HAS, "SELECT 1 FROM intents WHERE object = ? LIMIT 1") \
+    X (INTENT_DELETE_OBJECT, "DELETE FROM intents WHERE object = ?") \
+    X (INTENT_DELETE_ALL, "DELETE FROM intents") \
+    X (DELETION_LIST_ALL, "SELECT " DELETION_COLUMNS " FROM deletions ORDER BY id") \
+    X (ENDPOINT_BY_UUID, "SELECT id FROM endpoints WHERE uuid = ?") \
+    X (ENDPOINT_NAMED, "SELECT id FROM endpoints WHERE name = ?") \
+    X (ENDPOINT_RENAME, "UPDATE endpoints SET name = ?2 WHERE id = ?1") \
     X (JOURNAL_MAX, "SELECT ifnull (max (seq), 0) FROM journal")
 /* clang-format on */
 

@@ -1,0 +1,185 @@
+/* A catalog as the records of a journal that would make it. */
+#include "catalog/catalog_priv.h"
+
+#include <sys/stat.h>
+
+#define RECORD_BYTES 65536 /* a record ends with the item that makes it this long */
+
+typedef struct Dump {
+    EcfsCatalog *catalog;
+    bool (*take) (void *user, const GByteArray *record, GError **error);
+    void *user;
+    GByteArray *record; /* of the catalog, which is only read and so has none of its own */
+} Dump;
+
+/* Hands the record on when it is long, or the @last of its kind. */
+static bool hand_on (Dump *self, bool last, GError **error)
+{
+    if (self->record->len == 0 || (!last && self->record->len < RECORD_BYTES))
+        return true;
+    bool taken = self->take (self->user, self->record, error);
+    g_byte_array_set_size (self->record, 0);
+    return taken;
+}
+
+static bool dump_endpoints (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_ENDPOINT_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        EcfsUuid uuid;
+        const char *name = (const char *) sqlite3_column_text (query, 2);
+        if (name == NULL || !ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes))
+            return ecfs_bad_row (error, "endpoints", sqlite3_column_int64 (query, 0), "is impossible");
+        ecfs_journal_put_endpoint (self->record, &uuid, (EcfsEndpointState) sqlite3_column_int (query, 3), name);
+    }
+    return found == 0;
+}
+
+static bool dump_texts (Dump *self, GError **error)
+{
+    autoquery *settings = ecfs_query (self->catalog, STMT_SETTING_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, settings, error)) == 1)
+        ecfs_journal_put_setting (self->record, (const char *) sqlite3_column_text (settings, 0),
+                                  (const char *) sqlite3_column_text (settings, 1));
+    if (found < 0)
+        return false;
+    autoquery *codes = ecfs_query (self->catalog, STMT_CODE_LIST, NULL, 0, error);
+    while ((found = ecfs_query_step (self->catalog, codes, error)) == 1)
+        ecfs_journal_put_code (self->record, (const char *) sqlite3_column_text (codes, 0),
+                               sqlite3_column_blob (codes, 1), (size_t) sqlite3_column_bytes (codes, 1));
+    return found == 0;
+}
+
+static bool dump_objects (Dump *self, GError **error)
+{
+    autoquery *query = QUERY (self->catalog, OBJECT_LIST, error, INT (0), INT (-1));
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        g_autoptr (EcfsObjectRow) object = ecfs_object_load (self->catalog, query, error);
+        if (object == NULL || !ecfs_object_journal (self->catalog, object, error) || !hand_on (self, false, error))
+            return false;
+    }
+    return found == 0;
+}
+
+/* A file whose first content is not committed has no CONTENT: it does not come back as an empty one. */
+static bool dump_inodes (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_INODE_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        Inode inode;
+        if (!ecfs_inode_from_row (query, 0, &inode, error))
+            return false;
+        bool fresh = sqlite3_column_int (query, 15) != 0;
+        EcfsAttr attr = inode.attr;
+        attr.size = inode.committed_size;
+        ecfs_journal_put_inode (self->record, &attr, inode.has_code ? inode.code : NULL);
+        g_autofree char *target = g_strndup (sqlite3_column_blob (query, 14), (gsize) sqlite3_column_bytes (query, 14));
+        if (S_ISLNK (attr.mode) && target != NULL)
+            ecfs_journal_put_target (self->record, attr.ino, target);
+        if (S_ISREG (attr.mode) && !fresh && !ecfs_content_journal (self->catalog, &inode, error))
+            return false;
+        if (!hand_on (self, false, error))
+            return false;
+    }
+    return found == 0;
+}
+
+static bool dump_xattrs (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_XATTR_LIST_ALL, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        g_autofree char *name = g_strndup (sqlite3_column_blob (query, 1), (gsize) sqlite3_column_bytes (query, 1));
+        ecfs_journal_put_xattr_set (self->record, (uint64_t) sqlite3_column_int64 (query, 0), name,
+                                    sqlite3_column_blob (query, 2), (size_t) sqlite3_column_bytes (query, 2));
+        if (!hand_on (self, false, error))
+            return false;
+    }
+    return found == 0;
+}
+
+static bool dump_names (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_ENTRY_LIST_ALL, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        int64_t parent = sqlite3_column_int64 (query, 0);
+        g_autofree char *name = ecfs_column_name (query, 1, parent, error);
+        if (name == NULL)
+            return false;
+        ecfs_journal_put_name_added (self->record, (uint64_t) parent, name, (uint64_t) sqlite3_column_int64 (query, 2));
+        if (!hand_on (self, false, error))
+            return false;
+    }
+    return found == 0;
+}
+
+static bool dump_deletions (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_DELETION_LIST_ALL, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        EcfsUuid object, endpoint;
+        EcfsStripeRow stripe = {.index = (uint16_t) sqlite3_column_int (query, 2),
+                                .instance = (uint64_t) sqlite3_column_int64 (query, 3)};
+        if (!ecfs_column_bytes (query, 1, object.bytes, sizeof object.bytes))
+            return ecfs_bad_row (error, "deletions", sqlite3_column_int64 (query, 0), "its object is impossible");
+        if (!ecfs_endpoint_uuid (self->catalog, sqlite3_column_int64 (query, 4), &endpoint, error))
+            return false;
+        ecfs_journal_put_deleted (self->record, &object, &stripe, &endpoint);
+        if (!hand_on (self, false, error))
+            return false;
+    }
+    return found == 0;
+}
+
+static bool dump_intents (Dump *self, GError **error)
+{
+    autoquery *query = ecfs_query (self->catalog, STMT_INTENT_OPEN, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        EcfsUuid object;
+        if (!ecfs_column_bytes (query, 0, object.bytes, sizeof object.bytes))
+            return ecfs_bad_row (error, "intents", 0, "an object is impossible");
+        ecfs_journal_put_intent (self->record, &object, (uint64_t) sqlite3_column_int64 (query, 1));
+    }
+    return found == 0;
+}
+
+static bool dump_all (Dump *self, uint64_t *ret_sequence, GError **error)
+{
+    static bool (*const parts[]) (Dump *, GError **) = {dump_endpoints, dump_texts,     dump_objects, dump_inodes,
+                                                        dump_xattrs,    dump_deletions, dump_names,   dump_intents};
+    uint64_t next_ino;
+    if (!ecfs_counters_read (self->catalog, &next_ino, ret_sequence, error))
+        return false;
+    ecfs_journal_put_epoch (self->record, self->catalog->epoch);
+    ecfs_journal_put_next_ino (self->record, next_ino);
+    for (size_t i = 0; i < G_N_ELEMENTS (parts); i++)
+        if (!parts[i](self, error) || !hand_on (self, true, error))
+            return false;
+    return true;
+}
+
+static bool dump (Dump *self, uint64_t *ret_sequence, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    int rc = ecfs_control (catalog, STMT_BEGIN_READ);
+    if (rc != SQLITE_OK)
+        return ecfs_db_fail (catalog->db, rc, error, catalog->path, "reading it");
+    bool ok = dump_all (self, ret_sequence, error);
+    g_byte_array_set_size (self->record, 0);
+    (void) ecfs_control (catalog, STMT_ROLLBACK); /* nothing was written */
+    return ok;
+}
+
+bool ecfs_catalog_dump (EcfsCatalog *self, bool (*take) (void *user, const GByteArray *record, GError **error),
+                        void *user, uint64_t *ret_sequence, GError **error)
+{
+    Dump state = {.catalog = self, .take = take, .user = user, .record = self->record};
+    return READ (self, dump (&state, ret_sequence, error));
+}

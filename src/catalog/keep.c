@@ -1,0 +1,186 @@
+/* What is written down of the journal's way to the endpoints: places, snapshots, settings. */
+#include "catalog/catalog_priv.h"
+
+#define DROPPED_AT_ONCE 500 /* records: no transaction takes long */
+
+bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *ret_bytes, GError **error)
+{
+    int64_t bytes = 0;
+    if (READ (self, QUERY_NUMBER (self, JOURNAL_BYTES, &bytes, error, INT (after))) < 0)
+        return false;
+    *ret_bytes = (uint64_t) bytes;
+    return true;
+}
+
+static bool drop_records (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error)
+{
+    int64_t first = 0;
+    if (ecfs_query_number (self, STMT_JOURNAL_FIRST, NULL, 0, &first, error) < 0)
+        return false;
+    *ret_more = (uint64_t) first + DROPPED_AT_ONCE <= sequence;
+    if (first == 0 || (uint64_t) first > sequence)
+        return true;
+    if (!EXEC (self, JOURNAL_DROP, error, INT (sequence), INT (first + DROPPED_AT_ONCE)))
+        return false;
+    self->counters.totals.journal_records -= ecfs_changes (self);
+    return true;
+}
+
+bool ecfs_catalog_journal_drop (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error)
+{
+    return CHANGE (self, error, drop_records (self, sequence, ret_more, error));
+}
+
+/* Places */
+
+static GArray *list_places (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GArray) places = g_array_new (false, true, sizeof (EcfsJournalPlace));
+    autoquery *query = ecfs_query (self, STMT_PLACE_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsJournalPlace place = {.endpoint = sqlite3_column_int64 (query, 0),
+                                  .time_ns = sqlite3_column_int64 (query, 2)};
+        if (!ecfs_column_u64 (query, 1, INT64_MAX, &place.sequence)) {
+            told (ecfs_bad_row (error, "journal_places", place.endpoint, "its sequence is impossible"));
+            return NULL;
+        }
+        g_array_append_val (places, place);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&places);
+}
+
+GArray *ecfs_catalog_journal_places (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list_places (self, error));
+}
+
+bool ecfs_catalog_journal_stored (EcfsCatalog *self, const EcfsJournalPlace *place, GError **error)
+{
+    return CHANGE (self, error,
+                   EXEC (self, PLACE_SET, error, INT (place->endpoint), INT (place->sequence), INT (place->time_ns)));
+}
+
+/* Snapshots */
+
+static GArray *list_snapshots (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GArray) rows = g_array_new (false, true, sizeof (EcfsSnapshotRow));
+    autoquery *query = ecfs_query (self, STMT_SNAPSHOT_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsSnapshotRow row = {.time_ns = sqlite3_column_int64 (query, 2)};
+        uint64_t epoch;
+        if (!ecfs_column_u64 (query, 0, UINT32_MAX, &epoch) || !ecfs_column_u64 (query, 1, INT64_MAX, &row.sequence) ||
+            !ecfs_column_u64 (query, 3, INT64_MAX, &row.bytes)) {
+            told (ecfs_bad_row (error, "snapshots", sqlite3_column_int64 (query, 1), "a number is impossible"));
+            return NULL;
+        }
+        row.epoch = (uint32_t) epoch;
+        g_array_append_val (rows, row);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&rows);
+}
+
+GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list_snapshots (self, error));
+}
+
+static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error)
+{
+    if (!EXEC (self, SNAPSHOT_INSERT, error, INT (row->epoch), INT (row->sequence), INT (row->time_ns),
+               INT (row->bytes)))
+        return false;
+    g_autoptr (GArray) rows = list_snapshots (self, error);
+    for (guint i = keep; rows != NULL && i < rows->len; i++) {
+        const EcfsSnapshotRow *old = &g_array_index (rows, EcfsSnapshotRow, i);
+        if (!EXEC (self, SNAPSHOT_DELETE, error, INT (old->epoch), INT (old->sequence)))
+            return false;
+    }
+    return rows != NULL;
+}
+
+bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error)
+{
+    return CHANGE_DURABLE (self, error, add_snapshot (self, row, keep, error));
+}
+
+static GPtrArray *list_codes (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GPtrArray) codes = g_ptr_array_new_with_free_func (g_free);
+    autoquery *query = ecfs_query (self, STMT_OBJECT_CODES, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1)
+        g_ptr_array_add (codes, g_strdup ((const char *) sqlite3_column_text (query, 0)));
+    return found < 0 ? NULL : g_steal_pointer (&codes);
+}
+
+GPtrArray *ecfs_catalog_object_codes (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list_codes (self, error));
+}
+
+/* Settings */
+
+typedef struct Setting {
+    char *key;
+    char *value;
+} Setting;
+
+static void setting_clear (gpointer data)
+{
+    Setting *self = data;
+    g_free (self->key);
+    g_free (self->value);
+}
+
+static GArray *list_settings (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GArray) settings = g_array_new (false, true, sizeof (Setting));
+    g_array_set_clear_func (settings, setting_clear);
+    autoquery *query = ecfs_query (self, STMT_SETTING_LIST, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        Setting setting = {.key = g_strdup ((const char *) sqlite3_column_text (query, 0)),
+                           .value = g_strdup ((const char *) sqlite3_column_text (query, 1))};
+        g_array_append_val (settings, setting);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&settings);
+}
+
+bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const char *key, const char *value),
+                            void *user, GError **error)
+{
+    g_autoptr (GArray) settings = READ (self, list_settings (self, error));
+    for (guint i = 0; settings != NULL && i < settings->len; i++) {
+        const Setting *setting = &g_array_index (settings, Setting, i);
+        each (user, setting->key, setting->value);
+    }
+    return settings != NULL;
+}
+
+static int has_setting (EcfsCatalog *self, const char *key, const char *value, GError **error)
+{
+    g_autoptr (GArray) settings = list_settings (self, error);
+    for (guint i = 0; settings != NULL && i < settings->len; i++) {
+        const Setting *setting = &g_array_index (settings, Setting, i);
+        if (g_str_equal (setting->key, key))
+            return g_str_equal (setting->value, value);
+    }
+    return settings == NULL ? -1 : 0;
+}
+
+static bool keep_setting (EcfsCatalog *self, const char *key, const char *value, GError **error)
+{
+    ecfs_journal_put_setting (self->record, key, value);
+    return EXEC (self, SETTING_SET, error, TEXT (key), TEXT (value));
+}
+
+bool ecfs_catalog_keep_setting (EcfsCatalog *self, const char *key, const char *value, GError **error)
+{
+    int has = READ (self, has_setting (self, key, value, error));
+    if (has != 0) /* nearly always */
+        return has == 1;
+    return CHANGE (self, error, keep_setting (self, key, value, error));
+}

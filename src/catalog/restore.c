@@ -1,0 +1,523 @@
+#include "catalog/restore.h"
+
+#include "catalog/catalog_priv.h"
+
+#include <sys/stat.h>
+
+#define BATCH 256 /* records of one operation */
+
+struct EcfsRestore {
+    EcfsCatalog *catalog;
+    GHashTable *fresh; /* int64_t numbers of files that had no content yet */
+};
+
+EcfsRestore *ecfs_restore_new (EcfsCatalog *catalog)
+{
+    EcfsRestore *self = g_new (EcfsRestore, 1);
+    *self =
+        (EcfsRestore){.catalog = catalog, .fresh = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL)};
+    return self;
+}
+
+void ecfs_restore_free (EcfsRestore *self)
+{
+    if (self == NULL)
+        return;
+    g_hash_table_unref (self->fresh);
+    g_free (self);
+}
+
+static bool refuse (GError **error, const char *what)
+{
+    return ecfs_fail (error, EBADMSG, "%s", what);
+}
+
+static char *text_of (EcfsJournalBytes bytes)
+{
+    return g_strndup ((const char *) bytes.bytes, bytes.size);
+}
+
+/* Inodes and names */
+
+static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    Inode inode, old;
+    g_autoptr (GError) absent = NULL;
+    const EcfsAttr *attr = &item->attr;
+    if (attr->ino == 0 || attr->ino >= INT64_MAX || (attr->mode & ~(uint32_t) (S_IFMT | 07777)) != 0)
+        return refuse (error, "an inode's number or mode is impossible");
+    inode = (Inode){.attr = *attr, .committed_size = attr->size, .has_code = item->code.size > 0};
+    memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
+    if (!ecfs_inode_get (catalog, attr->ino, &old, &absent)) {
+        if (S_ISREG (attr->mode))
+            (void) g_hash_table_add (self->fresh, g_memdup2 (&attr->ino, sizeof attr->ino));
+        return ecfs_inode_insert (catalog, &inode, NULL, error);
+    }
+    if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))
+        return refuse (error, "an inode changes its type");
+    inode.attr.data_bytes = old.attr.data_bytes;
+    return (attr->size >= old.committed_size || ecfs_content_truncate (catalog, &old, attr->size, error)) &&
+           ecfs_content_count (catalog, &inode, error) && ecfs_inode_store (catalog, &inode, error) &&
+           ecfs_inode_touch (catalog, &inode, true, error);
+}
+
+static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self->catalog, item->attr.ino, &inode, error))
+        return false;
+    inode.attr.nlink = item->attr.nlink;
+    inode.attr.mtime_ns = item->attr.mtime_ns;
+    inode.attr.ctime_ns = item->attr.ctime_ns;
+    return ecfs_inode_touch (self->catalog, &inode, true, error);
+}
+
+static bool restore_name (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    Inode dir, inode;
+    g_autofree char *name = text_of (item->name);
+    if (!ecfs_name_check (name, error) || !ecfs_inode_get_dir (catalog, item->parent, &dir, error) ||
+        !EXEC (catalog, ENTRY_DELETE, error, INT (item->parent), NAME (name)))
+        return false;
+    if (item->type == ECFS_JOURNAL_NAME_REMOVED)
+        return true;
+    return ecfs_inode_get (catalog, item->attr.ino, &inode, error) && item->attr.ino != ECFS_ROOT_INO &&
+           EXEC (catalog, ENTRY_INSERT, error, INT (item->parent), NAME (name), INT (catalog->counters.next_position++),
+                 INT (item->attr.ino));
+}
+
+static bool restore_xattr (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    Inode inode;
+    Value name = BLOB (item->name.bytes, item->name.size);
+    if (!ecfs_inode_get (catalog, item->attr.ino, &inode, error))
+        return false;
+    if (item->type == ECFS_JOURNAL_XATTR_REMOVED)
+        return EXEC (catalog, XATTR_DELETE, error, INT (item->attr.ino), name);
+    return EXEC (catalog, XATTR_SET, error, INT (item->attr.ino), name, BLOB (item->value.bytes, item->value.size));
+}
+
+/* Content */
+
+static bool endpoint_row (EcfsCatalog *catalog, const EcfsUuid *uuid, int64_t *ret_id, GError **error)
+{
+    int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, ret_id, error, UUID (uuid));
+    return found == 1 || (found == 0 && refuse (error, "a stripe is at an endpoint that nothing tells of"));
+}
+
+static bool stripe_of (EcfsCatalog *catalog, const EcfsJournalStripe *told, EcfsStripeRow *ret_stripe, GError **error)
+{
+    *ret_stripe = (EcfsStripeRow){.index = told->index, .instance = told->instance, .size = told->size};
+    memcpy (ret_stripe->digest, told->digest, sizeof ret_stripe->digest);
+    return endpoint_row (catalog, &told->endpoint, &ret_stripe->endpoint, error);
+}
+
+/* What the object had and has no more waits for deletion. */
+static bool forget_object (EcfsCatalog *catalog, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error)
+{
+    for (guint i = 0; i < old->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (old->stripes, EcfsStripeRow, i);
+        catalog->counters.totals.stripe_bytes -= stripe->size;
+        if (!ecfs_stripes_have (new->stripes, stripe) &&
+            !ecfs_deletion_queue (catalog, &old->uuid, stripe, false, error))
+            return false;
+    }
+    return EXEC (catalog, STRIPE_DELETE_ALL, error, INT (old->id));
+}
+
+static bool restore_object (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    int found;
+    int64_t id;
+    g_autoptr (EcfsObjectRow) object = ecfs_object_row_new ();
+    object->uuid = item->uuid;
+    object->epoch = item->epoch;
+    object->sequence = item->sequence;
+    object->code = text_of (item->code);
+    object->size = item->object_size;
+    object->segment_bytes = item->segment_bytes;
+    object->block_bytes = item->block_bytes;
+    object->header_bytes = item->header_bytes;
+    memcpy (object->digest, item->digest, sizeof object->digest);
+    for (size_t i = 0; i < item->n_parts; i++) {
+        EcfsJournalStripe told = ecfs_journal_stripe (item, i);
+        EcfsStripeRow stripe;
+        if (!stripe_of (catalog, &told, &stripe, error))
+            return false;
+        g_array_append_val (object->stripes, stripe);
+    }
+    g_autoptr (EcfsObjectRow) old = ecfs_object_find (catalog, &item->uuid, &found, error);
+    if (found < 0 || !ecfs_object_check (object, error) ||
+        !EXEC (catalog, INTENT_DELETE_OBJECT, error, UUID (&item->uuid)))
+        return false;
+    if (old == NULL)
+        return item->sequence <= INT64_MAX && ecfs_object_insert (catalog, object, &id, error);
+    return forget_object (catalog, old, object, error) && ecfs_object_renew (catalog, old, object, error);
+}
+
+static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    int found;
+    EcfsJournalStripe told = ecfs_journal_stripe (item, 0);
+    EcfsStripeRow stripe;
+    if (!stripe_of (catalog, &told, &stripe, error))
+        return false;
+    if (item->type == ECFS_JOURNAL_DELETED)
+        return ecfs_deletion_queue (catalog, &item->uuid, &stripe, false, error);
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &item->uuid, &found, error);
+    if (object == NULL)
+        return found == 0 && refuse (error, "a stripe is of an object that nothing tells of");
+    return ecfs_stripe_check (&stripe, error) &&
+           ecfs_stripe_swap (catalog, object, &stripe, ecfs_stripe_at (object, stripe.index), error);
+}
+
+static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, GError **error)
+{
+    for (size_t i = 0; i < item->n_parts; i++) {
+        EcfsJournalExtent extent = ecfs_journal_extent (item, i);
+        int found;
+        g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &extent.object, &found, error);
+        if (object == NULL)
+            return found == 0 && refuse (error, "an extent is of an object that nothing tells of");
+        if (extent.object_offset > object->size || extent.length > object->size - extent.object_offset)
+            return refuse (error, "an extent is not within its object");
+        if (!EXEC (catalog, EXTENT_INSERT, error, INT (item->attr.ino), INT (extent.offset), INT (extent.length),
+                   INT (object->id), INT (extent.object_offset)))
+            return false;
+    }
+    return true;
+}
+
+static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    Inode inode;
+    uint64_t ino = item->attr.ino;
+    if (!ecfs_inode_get (catalog, ino, &inode, error))
+        return false;
+    if (!S_ISREG (inode.attr.mode))
+        return refuse (error, "content is of an inode that is no regular file");
+    g_autoptr (GArray) old = ecfs_extents_list (catalog, ino, error);
+    if (old == NULL || !EXEC (catalog, EXTENT_DELETE_ALL, error, INT (ino)) || !insert_extents (catalog, item, error) ||
+        !ecfs_objects_release (catalog, old, error))
+        return false;
+    (void) g_hash_table_remove (self->fresh, &ino);
+    inode.attr.size = inode.committed_size = item->attr.size;
+    inode.attr.mtime_ns = item->attr.mtime_ns;
+    inode.attr.ctime_ns = item->attr.ctime_ns;
+    return ecfs_content_count (catalog, &inode, error) && ecfs_inode_store (catalog, &inode, error);
+}
+
+static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    Inode inode;
+    uint64_t ino = item->attr.ino;
+    if (!ecfs_inode_get (self->catalog, ino, &inode, error))
+        return false;
+    if (inode.attr.nlink > 0)
+        return refuse (error, "an inode goes that has names");
+    (void) g_hash_table_remove (self->fresh, &ino);
+    return ecfs_inode_drop (self->catalog, ino, error);
+}
+
+static bool restore_intent (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    int64_t any;
+    int found = QUERY_NUMBER (catalog, OBJECT_BY_UUID, &any, error, UUID (&item->uuid));
+    return found == 1 || (found == 0 && item->attr.ino <= INT64_MAX &&
+                          EXEC (catalog, INTENT_INSERT, error, UUID (&item->uuid), INT (item->attr.ino),
+                                INT (catalog->epoch), INT (sequence), INT (ecfs_real_ns ())));
+}
+
+/* The rest */
+
+/* A name that no other endpoint has. */
+static char *free_name (EcfsCatalog *catalog, const char *wanted, int64_t id)
+{
+    int64_t other;
+    g_autofree char *name = g_strdup (wanted);
+    for (unsigned i = 2; QUERY_NUMBER (catalog, ENDPOINT_NAMED, &other, NULL, TEXT (name)) == 1 && other != id; i++) {
+        g_free (name);
+        name = g_strdup_printf ("%s-%u", wanted, i);
+    }
+    return g_steal_pointer (&name);
+}
+
+static bool put_endpoint (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *name, EcfsEndpointState state,
+                          int64_t *ret_id, GError **error)
+{
+    int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, ret_id, error, UUID (uuid));
+    if (found < 0)
+        return false;
+    g_autofree char *own = free_name (catalog, name, found == 1 ? *ret_id : 0);
+    ecfs_journal_put_endpoint (catalog->record, uuid, state, own);
+    if (found == 0) {
+        if (!EXEC (catalog, ENDPOINT_INSERT, error, UUID (uuid), TEXT (own), INT (state)))
+            return false;
+        *ret_id = ecfs_inserted (catalog);
+        return true;
+    }
+    return EXEC (catalog, ENDPOINT_RENAME, error, INT (*ret_id), TEXT (own)) &&
+           EXEC (catalog, ENDPOINT_SET_STATE, error, INT (*ret_id), INT (state));
+}
+
+static bool restore_endpoint (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    int64_t id;
+    g_autofree char *name = text_of (item->name);
+    if (item->state > ECFS_ENDPOINT_FAILED || !g_utf8_validate (name, -1, NULL))
+        return refuse (error, "an endpoint's name or state is impossible");
+    return put_endpoint (self->catalog, &item->uuid, name, (EcfsEndpointState) item->state, &id, error);
+}
+
+static bool restore_text (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    if (item->type == ECFS_JOURNAL_SETTING) {
+        g_autofree char *key = text_of (item->name), *value = text_of (item->value);
+        return EXEC (catalog, SETTING_SET, error, TEXT (key), TEXT (value));
+    }
+    g_autofree char *code = text_of (item->code);
+    autoquery *known = QUERY (catalog, CODE_GET, error, TEXT (code));
+    int found = ecfs_query_step (catalog, known, error);
+    return found == 1 ||
+           (found == 0 && EXEC (catalog, CODE_INSERT, error, TEXT (code), BLOB (item->value.bytes, item->value.size)));
+}
+
+static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    switch (item->type) {
+    case ECFS_JOURNAL_EPOCH:
+        return true;
+    case ECFS_JOURNAL_INODE:
+        return restore_inode (self, item, error);
+    case ECFS_JOURNAL_TARGET:
+        return EXEC (catalog, INODE_SET_TARGET, error, INT (item->attr.ino),
+                     BLOB (item->value.bytes, item->value.size));
+    case ECFS_JOURNAL_NAME_ADDED:
+    case ECFS_JOURNAL_NAME_REMOVED:
+        return restore_name (self, item, error);
+    case ECFS_JOURNAL_TOUCH:
+        return restore_touch (self, item, error);
+    case ECFS_JOURNAL_XATTR_SET:
+    case ECFS_JOURNAL_XATTR_REMOVED:
+        return restore_xattr (self, item, error);
+    case ECFS_JOURNAL_OBJECT:
+        return restore_object (self, item, error);
+    case ECFS_JOURNAL_CONTENT:
+        return restore_content (self, item, error);
+    case ECFS_JOURNAL_STRIPE:
+    case ECFS_JOURNAL_DELETED:
+        return restore_stripe (self, item, error);
+    case ECFS_JOURNAL_INODE_DROPPED:
+        return restore_drop (self, item, error);
+    case ECFS_JOURNAL_INTENT:
+        return restore_intent (self, item, sequence, error);
+    case ECFS_JOURNAL_ENDPOINT:
+        return restore_endpoint (self, item, error);
+    case ECFS_JOURNAL_NEXT_INO:
+        catalog->counters.next_ino = MAX (catalog->counters.next_ino, MIN (item->attr.ino, INT64_MAX));
+        return true;
+    case ECFS_JOURNAL_SETTING:
+    case ECFS_JOURNAL_CODE:
+        return restore_text (self, item, error);
+    }
+    return true;
+}
+
+static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
+{
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    int result = ecfs_journal_open (&cursor, row->record->data, row->record->len);
+    while (result >= 0 && (result = ecfs_journal_next (&cursor, &item)) == 1)
+        if (!restore_item (self, &item, row->sequence, error))
+            return false;
+    g_byte_array_set_size (self->catalog->record, 0); /* what was restored is in the journal already */
+    return result == 0 || refuse (error, result == -ENOTSUP ? "a later ecfs wrote it" : "it is damaged");
+}
+
+/* The record alone: what fails is undone and nothing else. */
+static bool restore_alone (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
+{
+    return CHANGE (self->catalog, error, restore_record (self, row, error));
+}
+
+static bool restore_batch (EcfsRestore *self, const GPtrArray *rows, guint from, guint to, GError **error)
+{
+    for (guint i = from; i < to; i++)
+        if (!restore_record (self, g_ptr_array_index (rows, i), error))
+            return false;
+    return true;
+}
+
+bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
+{
+    for (guint from = 0; from < rows->len; from += BATCH) {
+        guint to = MIN (from + BATCH, rows->len);
+        if (CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL)))
+            continue;
+        for (guint i = from; i < to; i++) {
+            const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+            g_autoptr (GError) why = NULL;
+            if (restore_alone (self, row, &why))
+                continue;
+            if (ecfs_errno (why) == EROFS || ecfs_errno (why) == EIO || ecfs_errno (why) == ENOSPC) {
+                g_propagate_error (error, g_steal_pointer (&why));
+                return false;
+            }
+            g_info ("record %" PRIu64 " is left out: %s", row->sequence, why != NULL ? why->message : "impossible");
+            ++*n_refused;
+        }
+    }
+    return true;
+}
+
+bool ecfs_restore_was_open (EcfsRestore *self, const EcfsUuid *object, bool *ret_open, GError **error)
+{
+    int64_t one;
+    int found = READ (self->catalog, QUERY_NUMBER (self->catalog, INTENT_HAS, &one, error, UUID (object)));
+    *ret_open = found == 1;
+    return found >= 0;
+}
+
+static bool put_named (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *name, int64_t *ret_id, GError **error)
+{
+    int64_t other;
+    int found = QUERY_NUMBER (catalog, ENDPOINT_NAMED, &other, error, TEXT (name));
+    if (found < 0)
+        return false;
+    if (found == 1) {
+        EcfsUuid theirs;
+        g_autofree char *away = g_strconcat (name, "-before", NULL);
+        g_autofree char *free = free_name (catalog, away, 0);
+        if (!ecfs_endpoint_uuid (catalog, other, &theirs, error) ||
+            (!ecfs_uuid_equal (&theirs, uuid) && !EXEC (catalog, ENDPOINT_RENAME, error, INT (other), TEXT (free))))
+            return false;
+    }
+    return put_endpoint (catalog, uuid, name, ECFS_ENDPOINT_ACTIVE, ret_id, error);
+}
+
+bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id, GError **error)
+{
+    return CHANGE (self->catalog, error, put_named (self->catalog, uuid, name, ret_id, error));
+}
+
+/* Ending */
+
+/* Takes all names of an inode, and it. */
+static bool remove_inode (EcfsCatalog *catalog, uint64_t ino, GError **error)
+{
+    Inode inode, dir;
+    int64_t now_ns = ecfs_real_ns ();
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_inode_get (catalog, ino, &inode, &why)) {
+        if (ecfs_errno (why) == ENOENT) /* its record was refused */
+            return true;
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    uint64_t parent;
+    char *name = NULL;
+    int found;
+    while ((found = ecfs_entry_of (catalog, ino, &parent, &name, error)) == 1) {
+        g_autofree char *own = g_steal_pointer (&name);
+        ecfs_journal_put_name_removed (catalog->record, parent, own);
+        if (!EXEC (catalog, ENTRY_DELETE, error, INT (parent), NAME (own)) ||
+            !ecfs_inode_get_dir (catalog, parent, &dir, error) ||
+            !ecfs_inode_touch_dir (catalog, &dir, 0, now_ns, error))
+            return false;
+    }
+    inode.attr.nlink = 0;
+    return found == 0 && ecfs_inode_touch (catalog, &inode, true, error) && ecfs_inode_drop (catalog, ino, error);
+}
+
+static bool begin_epoch (EcfsCatalog *catalog, uint32_t epoch, uint64_t sequence, GError **error)
+{
+    if (!EXEC (catalog, JOURNAL_DROP_ALL, error, INT (0)))
+        return false;
+    catalog->counters.totals.journal_records = 0;
+    catalog->counters.sequence = sequence;
+    catalog->epoch = epoch;
+    ecfs_journal_put_epoch (catalog->record, epoch);
+    return EXEC (catalog, EPOCH_SET, error, INT (epoch));
+}
+
+bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, uint64_t *ret_n_unfinished,
+                          GError **error)
+{
+    EcfsCatalog *catalog = self->catalog;
+    GHashTableIter iter;
+    gpointer key;
+    if (sequence >= INT64_MAX)
+        return ecfs_fail (error, EBADMSG, "the journal's last number is impossible");
+    if (!CHANGE_DURABLE (catalog, error, begin_epoch (catalog, epoch, sequence, error)))
+        return false;
+    g_hash_table_iter_init (&iter, self->fresh);
+    *ret_n_unfinished = 0;
+    while (g_hash_table_iter_next (&iter, &key, NULL)) {
+        uint64_t ino = *(uint64_t *) key;
+        if (!CHANGE (catalog, error, remove_inode (catalog, ino, error)))
+            return false;
+        ++*ret_n_unfinished;
+    }
+    return ecfs_catalog_barrier (catalog, error);
+}
+
+/* Files that only footers tell of */
+
+static bool insert_found (EcfsCatalog *catalog, const EcfsFoundFile *file, uint64_t ino, GError **error)
+{
+    g_autofree int64_t *ids = g_new (int64_t, file->n_objects + 1);
+    for (size_t i = 0; i < file->n_objects; i++) {
+        int found;
+        g_autoptr (EcfsObjectRow) there = ecfs_object_find (catalog, &file->objects[i]->uuid, &found, error);
+        if (found < 0 || (found == 0 && (!ecfs_object_check (file->objects[i], error) ||
+                                         !ecfs_object_insert (catalog, file->objects[i], &ids[i], error))))
+            return false;
+        if (found == 1)
+            ids[i] = there->id;
+    }
+    for (size_t i = 0; i < file->n_extents; i++) {
+        const EcfsExtent *extent = &file->extents[i];
+        if (!EXEC (catalog, EXTENT_INSERT, error, INT (ino), INT (extent->offset), INT (extent->length),
+                   INT (ids[extent->object]), INT (extent->object_offset)))
+            return false;
+    }
+    return true;
+}
+
+static bool add_found (EcfsCatalog *catalog, const EcfsFoundFile *file, GError **error)
+{
+    Inode dir, inode = {.attr = file->attr, .committed_size = file->attr.size};
+    int64_t now_ns = ecfs_real_ns (), taken;
+    int found = QUERY_NUMBER (catalog, ENTRY_GET, &taken, error, INT (file->parent), NAME (file->name));
+    if (found != 0)
+        return found == 1 && ecfs_fail (error, EEXIST, "'%s' exists", file->name);
+    inode.attr.ino = catalog->counters.next_ino;
+    inode.attr.nlink = 1;
+    inode.attr.rdev = 0;
+    inode.attr.mode = S_IFREG | (file->attr.mode & 07777);
+    inode.attr.atime_ns = inode.attr.ctime_ns = inode.attr.btime_ns = now_ns;
+    if (!ecfs_name_check (file->name, error) || !ecfs_inode_get_dir (catalog, file->parent, &dir, error) ||
+        !ecfs_inode_insert (catalog, &inode, NULL, error))
+        return false;
+    ecfs_journal_put_name_added (catalog->record, file->parent, file->name, inode.attr.ino);
+    return EXEC (catalog, ENTRY_INSERT, error, INT (file->parent), NAME (file->name),
+                 INT (catalog->counters.next_position++), INT (inode.attr.ino)) &&
+           insert_found (catalog, file, inode.attr.ino, error) && ecfs_content_count (catalog, &inode, error) &&
+           ecfs_inode_store (catalog, &inode, error) && ecfs_content_journal (catalog, &inode, error) &&
+           ecfs_inode_touch_dir (catalog, &dir, 0, now_ns, error);
+}
+
+bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **error)
+{
+    return CHANGE (self->catalog, error, add_found (self->catalog, file, error));
+}
