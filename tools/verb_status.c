@@ -130,6 +130,34 @@ static void print_interrupted (JsonObject *status)
     }
 }
 
+static char *clock_text (int64_t time_s)
+{
+    g_autoptr (GDateTime) now = g_date_time_new_now_local ();
+    g_autoptr (GDateTime) then = g_date_time_new_from_unix_local (time_s);
+    if (then == NULL)
+        return g_strdup ("a time unknown");
+    bool today = g_date_time_get_year (now) == g_date_time_get_year (then) &&
+                 g_date_time_get_day_of_year (now) == g_date_time_get_day_of_year (then);
+    return g_date_time_format (then, today ? "%T" : "%F %T");
+}
+
+static void print_recovery_point (JsonObject *status)
+{
+    JsonObject *point = json_object_get_object_member (status, "recovery_point");
+    int64_t n_pending = tool_number (point, "pending");
+    g_autofree char *time = clock_text (tool_number (point, "time"));
+    if (json_object_has_member (status, "old_copy"))
+        printf ("recovery   %s\n", tool_text (status, "old_copy"));
+    else if (n_pending == 0)
+        puts ("recovery   every name and attribute is safe without this machine");
+    else if (tool_number (point, "sequence") == 0)
+        printf ("recovery   no name is safe without this machine yet: %" PRIi64 " changes are only here\n", n_pending);
+    else
+        printf ("recovery   every name and attribute up to %s is safe without this machine, %" PRIi64
+                " changes since are not\n",
+                time, n_pending);
+}
+
 static void print_status (JsonObject *status)
 {
     printf ("%s  archive %s, %s, new files %s\n\n", tool_text (status, "directory"), tool_text (status, "archive"),
@@ -145,6 +173,7 @@ static void print_status (JsonObject *status)
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
+    print_recovery_point (status);
     print_staging (status);
     print_interrupted (status);
 }

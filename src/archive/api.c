@@ -364,6 +364,21 @@ static bool nothing_staged (Ecfs *self, const char *const *paths, bool quorum, G
     return good;
 }
 
+/* What was never mounted has no names to lose. */
+static bool has_journal (Ecfs *self, GError **error)
+{
+    EcfsRecoveryPoint point;
+    uint64_t next_ino;
+    return ecfs_archive_recovery_point (self->archive, &point, error) &&
+           ecfs_catalog_next_ino (ecfs_archive_catalog (self->archive), &next_ino, error) &&
+           (point.stored >= point.sequence || next_ino == ECFS_ROOT_INO + 1 ||
+            ecfs_fail (error, ENOTCONN,
+                       "%s has %" PRIu64
+                       " changes that are not in the journal on the endpoints, and is not mounted, or "
+                       "for reading only: mount it for writing to have them stored",
+                       ecfs_archive_directory (self->archive), point.sequence - point.stored));
+}
+
 static void add_path (JsonArray *array, const char *path)
 {
     g_autofree char *text = ecfs_control_escape (path);
@@ -383,5 +398,6 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **erro
     g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     if (failure != NULL)
         g_propagate_error (error, failure);
-    return answer != NULL || (failure == NULL && nothing_staged (self, paths, quorum, error));
+    return answer != NULL ||
+           (failure == NULL && nothing_staged (self, paths, quorum, error) && has_journal (self, error));
 }

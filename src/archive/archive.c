@@ -12,6 +12,8 @@
 
 #define CONFIG_MAX_SIZE (1u << 20)
 #define COMMIT_THREADS  16
+#define LINEAGE_US      (3 * G_USEC_PER_SEC) /* for endpoints to tell what they know, … */
+#define LINEAGE_SURE_US 300000               /* … when enough have */
 
 static char *path_in (const char *directory, const char *name)
 {
@@ -133,22 +135,45 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     return open_parts (self, error) ? g_steal_pointer (&self) : NULL;
 }
 
+/* What a recovery needs beside the namespace. */
+static bool keep_settings (EcfsArchive *self, GError **error)
+{
+    for (const EcfsConfigOption *option = ecfs_config_options; option->key != NULL; option++) {
+        g_autofree char *value = ecfs_config_format_option (self->config, option);
+        if (!ecfs_catalog_keep_setting (self->catalog, option->key, value, error))
+            return false;
+    }
+    return true;
+}
+
+/* Before anything is changed here or deleted there. */
+static bool check_lineage (EcfsArchive *self, GError **error)
+{
+    int64_t now_us = ecfs_now_us ();
+    self->lineage = ecfs_lineage_new (self);
+    ecfs_lineage_ask (self->lineage);
+    return ecfs_lineage_await (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
+}
+
 bool ecfs_archive_start (EcfsArchive *self, GError **error)
 {
-    if (!self->readonly) {
-        ecfs_archive_sign_lock (self, NULL);
-        if (!ecfs_catalog_intents_abort_all (self->catalog, error))
-            return ecfs_prefix (error, "%s", self->directory);
-    }
     ecfs_transfer_start (self->transfer);
     ecfs_archive_load_estimates (self);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
+    if (!self->readonly) {
+        ecfs_archive_sign_lock (self, NULL);
+        if (!check_lineage (self, error))
+            return false;
+        if (!ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error))
+            return ecfs_prefix (error, "%s", self->directory);
+    }
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
     if (!self->readonly) {
         self->streams = ecfs_workers_new ("ecfs-stream", ECFS_N_STREAMS);
         self->puts = ecfs_workers_new ("ecfs-put", COMMIT_THREADS);
+        self->keeper = ecfs_keeper_start (self, self->lineage);
         self->maintenance = ecfs_maintenance_start (self);
     }
     return true;
@@ -170,9 +195,11 @@ void ecfs_archive_stop (EcfsArchive *self)
     ecfs_workers_free (g_steal_pointer (&self->commits));
     ecfs_workers_free (g_steal_pointer (&self->streams));
     ecfs_workers_free (g_steal_pointer (&self->puts));
+    ecfs_keeper_stop (g_steal_pointer (&self->keeper));
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
+    ecfs_lineage_free (g_steal_pointer (&self->lineage));
     if (self->transfer != NULL)
         ecfs_transfer_stop (self->transfer);
 }
@@ -203,6 +230,16 @@ void ecfs_archive_free (EcfsArchive *self)
     ecfs_mutex_clear (&self->adding);
     g_free (self->directory);
     g_free (self);
+}
+
+bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    return ecfs_keeper_store (self->keeper, goes_on, user, error);
+}
+
+char *ecfs_archive_trouble (EcfsArchive *self)
+{
+    return self->lineage == NULL ? NULL : ecfs_lineage_trouble (self->lineage);
 }
 
 const char *ecfs_archive_directory (const EcfsArchive *self)

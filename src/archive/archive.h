@@ -37,7 +37,10 @@ typedef enum EcfsArchiveFlags {
 /** Opens it; without READONLY, takes the archive's lock: EBUSY naming who holds it. */
 EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **error);
 
-/** Starts endpoints and workers. Without READONLY also aborts old intents and begins to work off deletions. */
+/**
+ * Starts endpoints and workers. Without READONLY also aborts old intents and begins to work off deletions, but not
+ * where the archive directory is an old copy: ESTALE with what to do, and nothing has changed.
+ */
 bool ecfs_archive_start (EcfsArchive *self, GError **error);
 
 /** Ends transfers (what is not committed fails with ECANCELED) and threads. Staging must have been stopped before. */
@@ -116,6 +119,25 @@ char *ecfs_file_state_text (const EcfsFileState *state);
 
 /** How things are, in one line: "degraded: 1 of 6 endpoints is down: birch; 3 files are staged"; g_free (). */
 char *ecfs_archive_brief (EcfsArchive *self);
+
+/* How much is safe without this machine. */
+typedef struct EcfsRecoveryPoint {
+    uint64_t sequence; /* of the last change */
+    uint64_t stored;   /* of the last that enough endpoints have; 0: none */
+    int64_t time_ns;   /* of that */
+    unsigned n_copies; /* endpoints that are enough */
+} EcfsRecoveryPoint;
+
+bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_point, GError **error);
+
+/**
+ * Stores the journal up to now on so many endpoints that it outlives them and this machine; see ecfs_keeper_store ().
+ * The archive is started and not READONLY.
+ */
+bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
+
+/** Why the archive directory is an old copy, as far as it is known; NULL: nothing says so. g_free () */
+char *ecfs_archive_trouble (EcfsArchive *self);
 
 typedef struct EcfsArchiveSpace {
     uint64_t total; /* bytes of content: what is stored and what is free */

@@ -3,6 +3,7 @@
 #define ECFS_ARCHIVE_ARCHIVE_PRIV_H
 
 #include "archive/archive.h"
+#include "archive/keeper.h"
 #include "codec/codec.h"
 #include "object/layout.h"
 #include "object/reader.h"
@@ -39,6 +40,8 @@ struct EcfsArchive {
     EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
     EcfsStagedTable *staged;      /* belongs to staged.c */
+    EcfsLineage *lineage;         /* from start on; NULL when readonly, as the next */
+    EcfsKeeper *keeper;           /* between start and stop */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
     atomic_uint n_objects;        /* made, from any number on */
     atomic_uint n_stripe_changes; /* times that an object got other stripes than it had; wraps around */
@@ -70,6 +73,13 @@ bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, 
  */
 bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
                             GError **error);
+
+/** What an archive directory has beside catalog and configuration. */
+bool ecfs_archive_make_directories (const char *directory, GError **error);
+/** Makes an archive directory, or takes one that is empty; *ret_lock keeps others from doing so meanwhile. */
+bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error);
+/** Takes out what was begun in it, and it, when it was @made. */
+void ecfs_archive_empty_directory (const char *directory, bool made);
 
 /** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
@@ -116,6 +126,11 @@ void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *
 uint64_t ecfs_archive_space_state (const EcfsArchive *self);
 /** Finds out from what endpoints told how much content fits. */
 void ecfs_archive_foretell (EcfsArchive *self);
+
+/** Whether segments of the journal go to an endpoint. */
+bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint);
+/** At how many endpoints the journal has to be: one more than may vanish, as far as there are so many. */
+unsigned ecfs_archive_journal_copies (EcfsArchive *self);
 
 /** Deletes stripes that nothing needs any more. */
 EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive);

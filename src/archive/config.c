@@ -140,7 +140,7 @@ static char *format_duration (int64_t us)
     return format_scaled ((uint64_t) us / 1000, factors, suffixes, G_N_ELEMENTS (factors));
 }
 
-static char *format_option (const EcfsConfig *config, const EcfsConfigOption *option)
+char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOption *option)
 {
     const void *field = field_of (config, option);
     switch (option->kind) {
@@ -581,7 +581,7 @@ char *ecfs_config_format (const EcfsConfig *config)
     GString *text = g_string_new ("# Configuration of an ecfs archive; see ecfs.conf(5). Changes count from the next "
                                   "mount on.\n\n[archive]\n");
     for (const EcfsConfigOption *option = ecfs_config_options; option->key != NULL; option++) {
-        g_autofree char *value = format_option (config, option);
+        g_autofree char *value = ecfs_config_format_option (config, option);
         g_string_append_printf (text, "# %s (%s)\n%s = %s\n", option->help, option->values, option->key, value);
     }
     for (unsigned i = 0; i < config->endpoints->len; i++)

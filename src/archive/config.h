@@ -90,6 +90,9 @@ EcfsConfig *ecfs_config_parse (const char *text, const char *name, GError **erro
 /** The text that ecfs_config_parse () reads back to the same, with a comment per key for people; g_free (). */
 char *ecfs_config_format (const EcfsConfig *config);
 
+/** The value of a key of [archive], as it would be written; g_free (). */
+char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOption *option);
+
 /** The section of one endpoint, to be appended to a configuration whose comments are to stay; g_free (). */
 char *ecfs_config_format_endpoint (const EcfsConfigEndpoint *endpoint);
 

@@ -159,6 +159,12 @@ static bool check_full (const Waiting *self, EcfsArchive *archive, GError **erro
     return true;
 }
 
+static bool is_wanted (void *user)
+{
+    Client *client = user;
+    return !is_stopping (client->server) && !has_hung_up (client->lines.fd);
+}
+
 static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
 {
     EcfsArchive *archive = client->server->archive;
@@ -208,7 +214,8 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     JsonNode *node = json_object_get_member (request, "paths");
     JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
     (void) reply; /* nothing to tell */
-    return drain (client, paths, !ecfs_control_flag (request, "quorum"), error);
+    return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
+           ecfs_archive_store_journal (client->server->archive, is_wanted, client, error);
 }
 
 /* What the mount has done is to be seen by who reads the catalog itself. */

@@ -118,10 +118,30 @@ static GArray *next_batch (const Sweep *self)
     return due == NULL || due->len == 0 ? NULL : g_steal_pointer (&due);
 }
 
-/* Whether an open handle may still read the stripe; none knows one that never was in an object. */
-static bool is_needed (EcfsArchive *archive, const EcfsDeletion *deletion)
+/* Whether an open handle may still read the stripe, or a recovery would still look for it; neither knows one that never
+ * was in an object. */
+static bool is_needed (EcfsArchive *archive, const EcfsDeletion *deletion, uint64_t stored)
 {
-    return !deletion->uncommitted && ecfs_archive_pinned (archive, &deletion->object);
+    return !deletion->uncommitted && (deletion->sequence > stored || ecfs_archive_pinned (archive, &deletion->object));
+}
+
+/* The last record of the journal that enough endpoints have; the rest follows soon where something waits for it. */
+static uint64_t stored_sequence (EcfsArchive *archive, const GArray *due)
+{
+    EcfsRecoveryPoint point;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_archive_recovery_point (archive, &point, &error)) {
+        g_warning ("%s", error->message);
+        return 0;
+    }
+    for (guint i = 0; i < due->len; i++) {
+        const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
+        if (!deletion->uncommitted && deletion->sequence > point.stored) {
+            ecfs_keeper_hurry (archive->keeper);
+            break;
+        }
+    }
+    return point.stored;
 }
 
 /* Returns whether to go on behind it. */
@@ -134,15 +154,17 @@ static bool delete_batch (Sweep *self, const GArray *due)
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
+    uint64_t stored = stored_sequence (archive, due);
     bool clean = remove_unfinished (self, due);
     if (!clean && !is_up (self->endpoint))
         return false;
     for (guint i = 0; i < due->len; i++) {
-        if (atomic_load (&archive->stopping))
+        if (atomic_load (&archive->stopping) ||
+            !ecfs_lineage_may_delete (archive->lineage, (size_t) (self->endpoint - archive->endpoints)))
             return false;
         self->after = g_array_index (due, EcfsDeletion, i);
         self->goes_on = true;
-        bool waits = is_needed (archive, &self->after) || (self->after.uncommitted && !clean);
+        bool waits = is_needed (archive, &self->after, stored) || (self->after.uncommitted && !clean);
         if (!waits && !delete_stripe (self, &self->after))
             return false;
     }
@@ -209,7 +231,8 @@ void ecfs_deletions_begin (EcfsDeletions *self)
         Sweep *one = sweep_of (self, i);
         if (one->running && atomic_load (&one->ended))
             sweep_join (one);
-        if (one->running || !is_up (one->endpoint) || !has_due (one))
+        if (one->running || !is_up (one->endpoint) || !ecfs_lineage_may_delete (self->archive->lineage, i) ||
+            !has_due (one))
             continue;
         atomic_store (&one->ended, false);
         one->running = pthread_create (&one->thread, NULL, sweep, one) == 0; /* else it is tried again */

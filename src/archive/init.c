@@ -109,7 +109,8 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, 
                          .epoch = ecfs_catalog_epoch (catalog),
                          .sequence = ecfs_catalog_sequence (catalog)};
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
-    if (endpoint == NULL)
+    /* A marker that knows more than the catalog after a crash would make that an old copy. */
+    if (endpoint == NULL || !ecfs_catalog_barrier (catalog, error))
         return false;
     if (find_row (catalog, spec->name, NULL, ret_row)) {
         marker.endpoint = ret_row->uuid;
@@ -184,7 +185,7 @@ static bool examine_directory (const char *directory, bool *ret_begun, GError **
     return true;
 }
 
-static bool make_directories (const char *directory, GError **error)
+bool ecfs_archive_make_directories (const char *directory, GError **error)
 {
     for (size_t i = 0; i < G_N_ELEMENTS (directories); i++) {
         g_autofree char *path = g_build_filename (directory, directories[i], NULL);
@@ -234,7 +235,7 @@ static bool write_config (const char *directory, const EcfsConfig *config, GErro
 
 static bool fill_directory (const char *directory, const EcfsConfig *config, guint *n_marked, GError **error)
 {
-    if (!make_directories (directory, error))
+    if (!ecfs_archive_make_directories (directory, error))
         return false;
     EcfsCatalog *catalog = open_new_catalog (directory, config, error);
     if (catalog == NULL)
@@ -260,6 +261,25 @@ static bool lock_directory (const char *directory, int *ret_fd, GError **error)
     return ecfs_fail_errno (error, errno, "%s: cannot lock it", directory);
 }
 
+bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error)
+{
+    bool begun;
+    *ret_made = mkdir (directory, 0700) == 0;
+    if (!*ret_made && errno != EEXIST)
+        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, &begun, error))
+        return false;
+    return !begun ||
+           ecfs_fail (error, ENOTEMPTY, "%s is not empty: a recovery begins in a new or empty directory", directory);
+}
+
+void ecfs_archive_empty_directory (const char *directory, bool made)
+{
+    remove_files (directory, true);
+    if (made)
+        (void) rmdir (directory); /* the error is known already */
+}
+
 bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error)
 {
     g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
@@ -278,8 +298,6 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError 
         return false;
     for (guint i = 0; i < n_marked; i++)
         unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
-    remove_files (directory, true);
-    if (made)
-        (void) rmdir (directory); /* the error is known already */
+    ecfs_archive_empty_directory (directory, made);
     return false;
 }

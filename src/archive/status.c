@@ -401,6 +401,21 @@ static void add_reads (JsonObject *status, EcfsReadLog *log)
     json_object_set_object_member (status, "reads", reads);
 }
 
+static bool add_recovery_point (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    EcfsRecoveryPoint point;
+    if (!ecfs_archive_recovery_point (archive, &point, error))
+        return false;
+    JsonObject *facts = json_object_new ();
+    json_object_set_int_member (facts, "sequence", (int64_t) point.stored);
+    json_object_set_int_member (facts, "pending", (int64_t) (point.sequence - MIN (point.stored, point.sequence)));
+    json_object_set_int_member (facts, "copies", point.n_copies);
+    if (point.stored > 0)
+        json_object_set_int_member (facts, "time", point.time_ns / 1000000000);
+    json_object_set_object_member (status, "recovery_point", facts);
+    return true;
+}
+
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)
 {
     g_autoptr (JsonObject) status = json_object_new ();
@@ -413,11 +428,15 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     g_autofree char *trouble = ecfs_catalog_trouble (catalog);
     if (trouble != NULL)
         add_text (status, "catalog_error", trouble);
+    g_autofree char *old = ecfs_archive_trouble (self);
+    if (old != NULL)
+        add_text (status, "old_copy", old);
     add_endpoints (status, self, patience_us);
     add_space (status, self);
     add_interrupted (status, self);
     add_reads (status, self->read_log);
-    if (!add_objects (status, self, error) || !add_staging (status, self, error))
+    if (!add_objects (status, self, error) || !add_staging (status, self, error) ||
+        !add_recovery_point (status, self, error))
         return NULL;
     return g_steal_pointer (&status);
 }

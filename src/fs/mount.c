@@ -125,7 +125,7 @@ static GString *session_options (const Mount *self)
     free (real);
     if (wanted->allow_other)
         g_string_append (options, ",allow_other");
-    if (wanted->readonly)
+    if (self->fs.readonly)
         g_string_append (options, ",ro");
     if (wanted->fuse_words != NULL && wanted->fuse_words->len > 0)
         g_string_append_printf (options, ",%s", wanted->fuse_words->str);
@@ -294,16 +294,17 @@ static void tell_what_is_staged (EcfsArchive *archive)
                    ecfs_archive_directory (archive), totals.n_staged, totals.n_staged == 1 ? "file" : "files");
 }
 
-static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
+static bool serve_archive (const EcfsMountOptions *options, bool readonly, char *mountpoint, int *live_fd,
+                           GError **error)
 {
     Mount self = {.options = options, .mountpoint = mountpoint, .live_fd = live_fd};
     g_autoptr (EcfsArchive) archive =
-        ecfs_archive_open (options->directory, options->readonly ? ECFS_ARCHIVE_READONLY : 0, error);
+        ecfs_archive_open (options->directory, readonly ? ECFS_ARCHIVE_READONLY : 0, error);
     if (archive == NULL)
         return false;
-    ecfs_fs_init (&self.fs, archive, options->readonly);
+    ecfs_fs_init (&self.fs, archive, readonly);
     self.fs.connected = raise_readahead;
-    if (options->readonly)
+    if (readonly)
         tell_what_is_staged (archive);
     bool ok = make_session (&self, error) && start_and_serve (&self, error);
     if (self.session != NULL) {
@@ -312,6 +313,20 @@ static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_
     }
     ecfs_fs_clear (&self.fs);
     return ok;
+}
+
+/* An old copy of an archive directory is there to be read. */
+static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    if (serve_archive (options, options->readonly, mountpoint, live_fd, &reason))
+        return true;
+    if (!options->readonly && g_error_matches (reason, ECFS_ERROR, ESTALE)) {
+        g_critical ("%s; it is mounted for reading only", reason->message);
+        return serve_archive (options, true, mountpoint, live_fd, error);
+    }
+    g_propagate_error (error, g_steal_pointer (&reason));
+    return false;
 }
 
 /* Foreground and background */

@@ -77,8 +77,9 @@ static unsigned count_stripes (const Fixture *fixture)
 {
     unsigned n_stripes = 0;
     for (unsigned i = 0; i < N_ENDPOINTS; i++) {
-        g_autofree char *path = endpoint_path (fixture, i);
-        n_stripes += count_files (path) - 1; /* the marker */
+        g_autofree char *root = endpoint_path (fixture, i);
+        g_autofree char *path = g_build_filename (root, "stripes", NULL);
+        n_stripes += count_files (path);
     }
     return n_stripes;
 }

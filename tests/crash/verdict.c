@@ -4,6 +4,7 @@
 #include "model.h"
 
 #include "../catalog/check_db.h"
+#include "catalog/journal_file.h"
 #include "object/format.h"
 
 #include <inttypes.h>
@@ -153,13 +154,15 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
 {
     g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
     const char *name;
+    EcfsJournalFile file;
     while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
         g_autofree char *child = g_build_filename (path, name, NULL);
         g_autofree char *relative = g_strconcat (prefix, name, NULL);
         if (g_file_test (child, G_FILE_TEST_IS_DIR)) {
             g_autofree char *below = g_strconcat (relative, "/", NULL);
             add_files_below (child, below, names);
-        } else if (!g_str_equal (name, ECFS_MARKER_NAME)) {
+        } else if (!g_str_equal (name, ECFS_MARKER_NAME) &&
+                   !ecfs_journal_file_name_parse (strchr (relative, ' ') + 1, &file)) {
             g_hash_table_add (names, g_steal_pointer (&relative));
         }
     }

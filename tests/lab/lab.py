@@ -314,7 +314,8 @@ def size_of(path):
 
 def stripe_files(endpoint):
     """The files below an endpoint's root that hold stripes."""
-    return [path for path in files_below(endpoint.root) if path.name != "ecfs-endpoint"]
+    others = {"ecfs-endpoint", "journal", "snapshots"}
+    return [path for path in files_below(endpoint.root) if path.relative_to(endpoint.root).parts[0] not in others]
 
 
 def ecfs(*arguments, **options):

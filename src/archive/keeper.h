@@ -1,0 +1,28 @@
+/*
+ * The keeper brings the journal to the endpoints: every change within a minute, and at once when somebody waits for it.
+ * Each active endpoint gets every segment; one that was down gets what it missed. Now and then it stores a snapshot.
+ *
+ * Life cycle: start () after the endpoints → stop () before them. Thread-safe but for stop.
+ */
+#ifndef ECFS_ARCHIVE_KEEPER_H
+#define ECFS_ARCHIVE_KEEPER_H
+
+#include "archive/lineage.h"
+
+typedef struct EcfsKeeper EcfsKeeper;
+
+/** @lineage is borrowed until stop. */
+EcfsKeeper *ecfs_keeper_start (EcfsArchive *archive, EcfsLineage *lineage);
+/** Stores what is not stored yet, for some seconds at most, and ends. NULL is accepted. */
+void ecfs_keeper_stop (EcfsKeeper *self);
+
+/**
+ * Stores the journal up to now at as many endpoints as may vanish and one more. @goes_on is asked now and then whether
+ * to wait on: ECANCELED. Otherwise fails when endpoints that are up are too few, with the reasons.
+ */
+bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *user, GError **error);
+
+/** Has the journal stored without waiting for the minute to be over. */
+void ecfs_keeper_hurry (EcfsKeeper *self);
+
+#endif

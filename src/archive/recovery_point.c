@@ -1,0 +1,51 @@
+/* How much of the journal is safe without this machine. */
+#include "archive/archive_priv.h"
+
+unsigned ecfs_archive_journal_copies (EcfsArchive *self)
+{
+    GHashTableIter iter;
+    gpointer codec;
+    unsigned tolerance = 0, n_active = 0;
+    ecfs_mutex_lock (&self->lock);
+    g_hash_table_iter_init (&iter, self->codecs);
+    while (g_hash_table_iter_next (&iter, NULL, &codec))
+        tolerance = MAX (tolerance, ecfs_codec_tolerance (codec));
+    ecfs_mutex_unlock (&self->lock);
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self); i++)
+        n_active += ecfs_archive_has_journal (&self->endpoints[i]);
+    return CLAMP (tolerance + 1, 1, MAX (n_active, 1));
+}
+
+bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->endpoint != NULL && endpoint->state == ECFS_ENDPOINT_ACTIVE;
+}
+
+static int newest_first (const void *a, const void *b)
+{
+    const EcfsJournalPlace *left = a, *right = b;
+    return (left->sequence < right->sequence) - (left->sequence > right->sequence);
+}
+
+bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_point, GError **error)
+{
+    uint64_t sequence = ecfs_catalog_sequence (self->catalog);
+    g_autoptr (GArray) places = ecfs_catalog_journal_places (self->catalog, error);
+    if (places == NULL)
+        return false;
+    for (guint i = places->len; i-- > 0;) {
+        const EcfsArchiveEndpoint *endpoint =
+            ecfs_archive_endpoint_by_id (self, g_array_index (places, EcfsJournalPlace, i).endpoint);
+        if (endpoint == NULL || !ecfs_archive_has_journal (endpoint))
+            g_array_remove_index_fast (places, i);
+    }
+    EcfsRecoveryPoint point = {.sequence = sequence, .n_copies = ecfs_archive_journal_copies (self)};
+    g_array_sort (places, newest_first);
+    if (places->len >= point.n_copies) {
+        const EcfsJournalPlace *place = &g_array_index (places, EcfsJournalPlace, point.n_copies - 1);
+        point.stored = place->sequence;
+        point.time_ns = place->time_ns;
+    }
+    *ret_point = point;
+    return true;
+}

@@ -1,0 +1,414 @@
+#include "archive/snapshot.h"
+
+#include "archive/archive_priv.h"
+#include "catalog/journal_file.h"
+
+#include <inttypes.h>
+
+#define PART_BYTES    (4u << 20) /* of records, about */
+#define LEAST_BYTES   (4u << 20) /* of records behind a snapshot, before there is another */
+#define FILES_SHARE   2          /* and at least the last one's size divided by this */
+#define RECORD_BYTES  1024       /* few are longer: where so many are not enough they are not added up */
+#define RETRY_US      (10 * 60 * G_USEC_PER_SEC)
+#define LOOK_US       (60 * G_USEC_PER_SEC)
+#define STOP_LOOK_US  200000
+#define N_GENERATIONS 2
+
+/* Storing one file */
+
+typedef struct Upload {
+    EcfsMutex lock;
+    EcfsCond ended;
+    bool done; /* guarded by lock, as the next */
+    GError *error;
+    const GByteArray *bytes; /* the slot's thread, as the next */
+    bool given;
+} Upload;
+
+static EcfsPull on_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    Upload *self = user;
+    if (self->given)
+        return ECFS_PULL_END;
+    *ret_bytes = self->bytes->data;
+    *ret_size = self->bytes->len;
+    self->given = true;
+    return ECFS_PULL_BYTES;
+}
+
+static void on_release (void *user, const uint8_t *bytes, size_t size)
+{
+    (void) user; /* they stay until the end */
+    (void) bytes;
+    (void) size;
+}
+
+static void on_stored (void *user, const GError *error)
+{
+    Upload *self = user;
+    ecfs_mutex_lock (&self->lock);
+    self->done = true;
+    self->error = error == NULL ? NULL : g_error_copy (error);
+    ecfs_cond_signal (&self->ended);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static bool store_file (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, const atomic_bool *stop,
+                        GError **error)
+{
+    Upload upload = {.bytes = bytes};
+    ecfs_mutex_init (&upload.lock);
+    ecfs_cond_init (&upload.ended);
+    const EcfsSource source = {
+        .pull = on_pull, .release = on_release, .done = on_stored, .user = &upload, .size = bytes->len};
+    EcfsStream *stream = ecfs_endpoint_write (endpoint, name, &source);
+    ecfs_mutex_lock (&upload.lock);
+    while (!upload.done) {
+        (void) ecfs_cond_wait_until (&upload.ended, &upload.lock, ecfs_now_us () + STOP_LOOK_US); /* the loop looks */
+        if (!upload.done && stop != NULL && atomic_load (stop))
+            ecfs_stream_cancel (stream);
+    }
+    ecfs_mutex_unlock (&upload.lock);
+    ecfs_stream_unref (stream);
+    ecfs_cond_clear (&upload.ended);
+    ecfs_mutex_clear (&upload.lock);
+    if (upload.error == NULL)
+        return true;
+    g_propagate_error (error, upload.error);
+    return false;
+}
+
+/* Taking a snapshot */
+
+typedef struct Taking {
+    EcfsCatalog *catalog;
+    EcfsEndpoint *const *endpoints;
+    size_t n_endpoints;
+    const atomic_bool *stop;
+    EcfsJournalFile file; /* the part that is being filled */
+    GByteArray *raw;
+    uint64_t bytes;
+} Taking;
+
+/* Another copy of a part is the same only where it was written by the same taking: an earlier one may have been of
+ * the same moment, and have ended elsewhere. */
+static bool store_part (Taking *self, GError **error)
+{
+    char name[ECFS_JOURNAL_NAME_SIZE];
+    ecfs_journal_file_name (&self->file, name);
+    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        g_autoptr (GError) reason = NULL;
+        if (store_file (self->endpoints[i], name, bytes, self->stop, &reason))
+            continue;
+        if (reason->code != EEXIST || (!ecfs_endpoint_remove_wait (self->endpoints[i], name, error) ||
+                                       !store_file (self->endpoints[i], name, bytes, self->stop, error))) {
+            if (reason->code != EEXIST)
+                g_propagate_error (error, g_steal_pointer (&reason));
+            return false;
+        }
+    }
+    self->bytes += self->raw->len;
+    self->file.part++;
+    self->file.n_records = 0;
+    g_byte_array_set_size (self->raw, 0);
+    return true;
+}
+
+static bool take_record (void *user, const GByteArray *record, GError **error)
+{
+    Taking *self = user;
+    if (self->stop != NULL && atomic_load (self->stop))
+        return ecfs_fail (error, ECANCELED, "the snapshot is given up");
+    if (self->raw->len > 0 && self->raw->len + record->len > PART_BYTES && !store_part (self, error))
+        return false;
+    ecfs_journal_file_put (self->raw, self->file.last, self->file.time_ns, record->data, record->len);
+    self->file.n_records++;
+    return true;
+}
+
+static bool take_all (Taking *self, EcfsSnapshotRow *ret_row, GError **error)
+{
+    self->file.time_ns = g_get_real_time () * 1000;
+    if (!ecfs_catalog_dump (self->catalog, take_record, self, &self->file.last, error))
+        return false;
+    self->file.is_last = true;
+    if (!store_part (self, error))
+        return false;
+    *ret_row = (EcfsSnapshotRow){
+        .epoch = self->file.epoch, .sequence = self->file.last, .time_ns = self->file.time_ns, .bytes = self->bytes};
+    return true;
+}
+
+bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, size_t n_endpoints,
+                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, GError **error)
+{
+    Taking taking = {.endpoints = endpoints, .n_endpoints = n_endpoints, .stop = stop};
+    taking.catalog = ecfs_catalog_open (catalog, ECFS_CATALOG_READONLY, error);
+    if (taking.catalog == NULL)
+        return false;
+    taking.raw = g_byte_array_new ();
+    taking.file = (EcfsJournalFile){.archive = *ecfs_catalog_archive (taking.catalog),
+                                    .kind = ECFS_JOURNAL_SNAPSHOT,
+                                    .epoch = ecfs_catalog_epoch (taking.catalog)};
+    bool stored = take_all (&taking, ret_row, error);
+    g_byte_array_unref (taking.raw);
+    (void) ecfs_catalog_close (taking.catalog, NULL); /* nothing was written */
+    return stored;
+}
+
+/* When, and what it takes the place of */
+
+struct EcfsSnapshots {
+    EcfsArchive *archive; /* immutable, as the next */
+    EcfsLineage *lineage;
+    int64_t look_us;  /* when it is looked at next whether it is time */
+    uint64_t counted; /* records when that was done last */
+    pthread_t thread; /* takes one, or tidies up */
+    bool running;     /* until it is joined */
+    atomic_bool ended;
+    atomic_bool stop;
+    bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next */
+    bool take;
+};
+
+/* The endpoints for a snapshot: those first that have most room; as many as are needed. */
+static size_t choose (EcfsSnapshots *self, EcfsEndpoint **ret_endpoints, int64_t *ret_ids)
+{
+    EcfsArchive *archive = self->archive;
+    size_t n_chosen = 0, n_endpoints = ecfs_archive_n_endpoints (archive);
+    unsigned n_copies = ecfs_archive_journal_copies (archive);
+    g_autofree bool *taken = g_new0 (bool, n_endpoints + 1);
+    while (n_chosen < n_copies) {
+        size_t best = SIZE_MAX;
+        uint64_t most = 0;
+        for (size_t i = 0; i < n_endpoints; i++) {
+            EcfsEndpointHealth health;
+            if (taken[i] || !ecfs_archive_has_journal (&archive->endpoints[i]) ||
+                !ecfs_lineage_knows (self->lineage, i))
+                continue;
+            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+            uint64_t room = health.space.told ? health.space.free_bytes : 1;
+            bool usable = !health.down && !health.refuses;
+            ecfs_endpoint_health_clear (&health);
+            if (usable && (best == SIZE_MAX || room > most)) {
+                best = i;
+                most = room;
+            }
+        }
+        if (best == SIZE_MAX)
+            break;
+        taken[best] = true;
+        ret_endpoints[n_chosen] = archive->endpoints[best].endpoint;
+        ret_ids[n_chosen++] = archive->endpoints[best].id;
+    }
+    return n_chosen < n_copies ? 0 : n_chosen;
+}
+
+static bool take_snapshot (EcfsSnapshots *self, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    size_t n_endpoints = ecfs_archive_n_endpoints (archive);
+    g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, n_endpoints + 1);
+    g_autofree int64_t *ids = g_new0 (int64_t, n_endpoints + 1);
+    g_autofree char *path = g_build_filename (archive->directory, ECFS_CATALOG_NAME, NULL);
+    EcfsSnapshotRow row;
+    size_t n_chosen = choose (self, endpoints, ids);
+    if (n_chosen == 0)
+        return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
+    if (!ecfs_catalog_barrier (archive->catalog, error) ||
+        !ecfs_snapshot_store (path, endpoints, n_chosen, &self->stop, &row, error) ||
+        !ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error))
+        return false;
+    for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
+        self->tidied[i] = false;
+    return true;
+}
+
+/* Records that endpoints and a snapshot have. */
+static bool drop_records (EcfsSnapshots *self, GError **error)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsRecoveryPoint point;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, error);
+    if (rows == NULL || !ecfs_archive_recovery_point (self->archive, &point, error))
+        return false;
+    if (rows->len == 0 || g_array_index (rows, EcfsSnapshotRow, 0).epoch != ecfs_catalog_epoch (catalog))
+        return true;
+    uint64_t sequence = MIN (g_array_index (rows, EcfsSnapshotRow, 0).sequence, point.stored);
+    for (bool more = true; more && !atomic_load (&self->stop);)
+        if (!ecfs_catalog_journal_drop (catalog, sequence, &more, error))
+            return false;
+    return true;
+}
+
+typedef struct Tidying {
+    const GArray *rows; /* of EcfsSnapshotRow: what stays, newest first */
+    EcfsMutex lock;
+    EcfsCond done;
+    unsigned n_due;   /* guarded by lock, as the rest */
+    GPtrArray *names; /* of what goes */
+    bool failed;
+} Tidying;
+
+static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *row)
+{
+    if (epoch != row->epoch)
+        return epoch < row->epoch ? -1 : 1;
+    return sequence < row->sequence ? -1 : sequence > row->sequence;
+}
+
+static bool is_superfluous (const GArray *rows, const EcfsJournalFile *file)
+{
+    const EcfsSnapshotRow *newest = &g_array_index (rows, EcfsSnapshotRow, 0);
+    if (file->kind == ECFS_JOURNAL_SEGMENT)
+        return compare (file->epoch, file->last, &g_array_index (rows, EcfsSnapshotRow, rows->len - 1)) <= 0;
+    bool stays = compare (file->epoch, file->last, newest) >= 0;
+    for (guint i = 0; i < rows->len; i++)
+        stays = stays || compare (file->epoch, file->last, &g_array_index (rows, EcfsSnapshotRow, i)) == 0;
+    return !stays;
+}
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Tidying *self = user;
+    EcfsJournalFile file;
+    if (!ecfs_journal_file_name_parse (listed->name, &file) || !is_superfluous (self->rows, &file))
+        return;
+    ecfs_mutex_lock (&self->lock);
+    g_ptr_array_add (self->names, g_strdup (listed->name));
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void on_list_done (void *user, uint64_t value, const GError *error)
+{
+    Tidying *self = user;
+    (void) value;
+    ecfs_mutex_lock (&self->lock);
+    self->n_due--;
+    self->failed = self->failed || error != NULL;
+    ecfs_cond_signal (&self->done);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* Removes what two newer snapshots have made superfluous at one endpoint. Returns whether that is done. */
+static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GArray *rows)
+{
+    Tidying tidying = {.rows = rows, .n_due = 2, .names = g_ptr_array_new_with_free_func (g_free)};
+    ecfs_mutex_init (&tidying.lock);
+    ecfs_cond_init (&tidying.done);
+    ecfs_endpoint_list (endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, on_list_done, &tidying);
+    ecfs_endpoint_list (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, on_list_done, &tidying);
+    ecfs_mutex_lock (&tidying.lock);
+    while (tidying.n_due > 0)
+        (void) ecfs_cond_wait_until (&tidying.done, &tidying.lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&tidying.lock);
+    bool tidied = !tidying.failed;
+    for (guint i = 0; i < tidying.names->len && tidied && !atomic_load (&self->stop); i++) {
+        g_autoptr (GError) error = NULL;
+        tidied =
+            ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (tidying.names, i), &error) || error->code == ENOENT;
+    }
+    g_ptr_array_unref (tidying.names);
+    ecfs_cond_clear (&tidying.done);
+    ecfs_mutex_clear (&tidying.lock);
+    return tidied;
+}
+
+static bool is_down (const EcfsArchiveEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint->endpoint, &health);
+    bool down = health.down;
+    ecfs_endpoint_health_clear (&health);
+    return down;
+}
+
+static bool tidy (EcfsSnapshots *self, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    if (rows == NULL)
+        return false;
+    size_t n_endpoints = rows->len < N_GENERATIONS ? 0 : ecfs_archive_n_endpoints (archive);
+    for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
+        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        if (!self->tidied[i] && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
+            ecfs_lineage_may_delete (self->lineage, i) && !is_down (endpoint))
+            self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
+    }
+    return true;
+}
+
+static void *run (void *data)
+{
+    EcfsSnapshots *self = data;
+    g_autoptr (GError) error = NULL;
+    bool done = (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) && tidy (self, &error);
+    if (!done && error->code != ECANCELED)
+        g_warning ("%s: no snapshot of the catalog for now: %s", self->archive->directory, error->message);
+    self->look_us = ecfs_now_us () + (done ? LOOK_US : RETRY_US);
+    atomic_store (&self->ended, true);
+    return NULL;
+}
+
+/* Whether a recovery would read much that is no snapshot. */
+static bool is_time (EcfsSnapshots *self)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsSnapshotRow last = {.sequence = 0};
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, &error);
+    uint64_t bytes = 0;
+    if (rows != NULL && rows->len > 0)
+        last = g_array_index (rows, EcfsSnapshotRow, 0);
+    uint64_t least = MAX (LEAST_BYTES, last.bytes / FILES_SHARE);
+    if (rows != NULL && (self->counted - MIN (last.sequence, self->counted)) * RECORD_BYTES < least)
+        return false;
+    if (rows == NULL || !ecfs_catalog_journal_bytes (catalog, last.sequence, &bytes, &error)) {
+        g_warning ("%s", error->message);
+        return false;
+    }
+    return bytes >= least;
+}
+
+EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage)
+{
+    EcfsSnapshots *self = g_new0 (EcfsSnapshots, 1);
+    self->archive = archive;
+    self->lineage = lineage;
+    self->look_us = ecfs_now_us () + LOOK_US;
+    return self;
+}
+
+static void join (EcfsSnapshots *self)
+{
+    (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    self->running = false;
+}
+
+void ecfs_snapshots_look (EcfsSnapshots *self)
+{
+    if (self->running && atomic_load (&self->ended))
+        join (self);
+    if (self->running || ecfs_now_us () < self->look_us)
+        return;
+    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    self->look_us = ecfs_now_us () + LOOK_US;
+    if (sequence == self->counted)
+        return;
+    self->counted = sequence;
+    self->take = is_time (self);
+    atomic_store (&self->ended, false);
+    self->running = pthread_create (&self->thread, NULL, run, self) == 0; /* else it is tried again */
+}
+
+void ecfs_snapshots_free (EcfsSnapshots *self)
+{
+    if (self == NULL)
+        return;
+    atomic_store (&self->stop, true);
+    if (self->running)
+        join (self);
+    g_free (self);
+}

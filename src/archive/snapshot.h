@@ -1,0 +1,32 @@
+/*
+ * Snapshots: all that the catalog contains, as records of a journal, in parts that any program reads which can read
+ * segments. Each part goes to as many endpoints as may vanish and one more. One is taken when the records that a
+ * recovery would have to read behind the last have become many; it takes the place of records in the catalog, and of
+ * older segments and snapshots on the endpoints, of which the newest two stay.
+ *
+ * Life cycle: new () → look (), again and again → free (), before the endpoints are stopped. One thread.
+ */
+#ifndef ECFS_ARCHIVE_SNAPSHOT_H
+#define ECFS_ARCHIVE_SNAPSHOT_H
+
+#include "archive/lineage.h"
+
+#include <stdatomic.h>
+
+typedef struct EcfsSnapshots EcfsSnapshots;
+
+EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage);
+/** Gives up one that is under way. NULL is accepted. */
+void ecfs_snapshots_free (EcfsSnapshots *self);
+
+/** Begins one when it is time, and tidies up behind one that has ended. */
+void ecfs_snapshots_look (EcfsSnapshots *self);
+
+/**
+ * Takes one of the catalog at @catalog and stores it at each of @endpoints. Blocks; ECANCELED soon after *stop became
+ * true. What a failure leaves is no snapshot to anybody, and is tidied up later.
+ */
+bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, size_t n_endpoints,
+                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, GError **error);
+
+#endif
