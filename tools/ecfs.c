@@ -23,6 +23,7 @@ const Verb tool_verbs[] = {
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
     {"endpoint", "list|add|test ARCHIVE ...", "Lists, adds and tests endpoints", verb_endpoint},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
+    {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
     {"bench", "codec [CODE...]", "Measures how fast codes are on this machine", verb_bench},
     {NULL, NULL, NULL, NULL},
 };

@@ -31,6 +31,7 @@ int verb_info (const Verb *verb, int argc, char **argv);
 int verb_status (const Verb *verb, int argc, char **argv);
 int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
+int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);
 int verb_bench (const Verb *verb, int argc, char **argv);
 

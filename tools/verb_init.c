@@ -1,4 +1,5 @@
 #include "tool.h"
+#include "tool_config.h"
 
 #include "archive/archive.h"
 #include "codec/codec.h"
@@ -13,7 +14,7 @@ typedef struct InitArguments {
     char **settings;
 } InitArguments;
 
-static bool apply_setting (EcfsConfig *config, const char *setting, GError **error)
+bool tool_add_setting (EcfsConfig *config, const char *setting, GError **error)
 {
     const char *equals = strchr (setting, '=');
     if (equals == NULL)
@@ -22,7 +23,7 @@ static bool apply_setting (EcfsConfig *config, const char *setting, GError **err
     return ecfs_config_set (config, key, equals + 1, error);
 }
 
-static bool apply_endpoint (EcfsConfig *config, const char *text, GError **error)
+bool tool_add_endpoint (EcfsConfig *config, const char *text, GError **error)
 {
     EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
     EcfsConfigEndpoint *endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
@@ -48,10 +49,10 @@ static EcfsConfig *make_config (const InitArguments *arguments, GError **error)
     if (arguments->code != NULL && !ecfs_config_set (config, "code", arguments->code, error))
         return NULL;
     for (char **setting = arguments->settings; setting != NULL && *setting != NULL; setting++)
-        if (!apply_setting (config, *setting, error))
+        if (!tool_add_setting (config, *setting, error))
             return NULL;
     for (char **text = arguments->endpoints; text != NULL && *text != NULL; text++)
-        if (!apply_endpoint (config, *text, error))
+        if (!tool_add_endpoint (config, *text, error))
             return NULL;
     if (!ecfs_config_check (config, error))
         return NULL;

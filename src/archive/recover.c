@@ -1,0 +1,337 @@
+#include "archive/recover_priv.h"
+#include "archive/snapshot.h"
+#include "util/io.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAX ((uint64_t) 2 << 30)
+
+void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
+{
+    va_list arguments;
+    va_start (arguments, format);
+    g_autofree char *text = g_strdup_vprintf (format, arguments);
+    va_end (arguments);
+    self->what->tell (self->what->user, text);
+}
+
+bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error)
+{
+    return self->what->tick (self->what->user, phase, n_done, n_all) || ecfs_fail (error, ECANCELED, "cancelled");
+}
+
+/* Endpoints */
+
+typedef struct Listing {
+    void (*each) (void *user, const EcfsListed *listed);
+    void *user;
+    EcfsMutex lock;
+    EcfsCond ended;
+    bool done;
+    GError *error;
+} Listing;
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Listing *self = user;
+    self->each (self->user, listed);
+}
+
+static void on_done (void *user, uint64_t value, const GError *error)
+{
+    Listing *self = user;
+    (void) value;
+    ecfs_mutex_lock (&self->lock);
+    self->done = true;
+    self->error = error == NULL ? NULL : g_error_copy (error);
+    ecfs_cond_signal (&self->ended);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+bool ecfs_recover_list (EcfsRecoverPlace *place, const char *directory,
+                        void (*each) (void *user, const EcfsListed *listed), void *user, GError **error)
+{
+    Listing listing = {.each = each, .user = user};
+    ecfs_mutex_init (&listing.lock);
+    ecfs_cond_init (&listing.ended);
+    ecfs_endpoint_list (place->endpoint, directory, on_listed, on_done, &listing);
+    ecfs_mutex_lock (&listing.lock);
+    while (!listing.done) /* endpoints keep the deadlines: every request ends by itself */
+        (void) ecfs_cond_wait_until (&listing.ended, &listing.lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&listing.lock);
+    ecfs_cond_clear (&listing.ended);
+    ecfs_mutex_clear (&listing.lock);
+    if (listing.error == NULL)
+        return true;
+    g_propagate_error (error, listing.error);
+    return false;
+}
+
+GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error)
+{
+    if (size == 0 || size > FILE_MAX) {
+        (void) !ecfs_fail (error, EBADMSG, "it has %" PRIu64 " bytes", size);
+        return NULL;
+    }
+    g_autoptr (GByteArray) bytes = g_byte_array_sized_new ((guint) size);
+    g_byte_array_set_size (bytes, (guint) size);
+    const EcfsRange range = {.size = size, .to = bytes->data};
+    return ecfs_endpoint_read_wait (place->endpoint, name, &range, 1, error) ? g_steal_pointer (&bytes) : NULL;
+}
+
+static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error)
+{
+    static const EcfsMarker any; /* lets the connection be made whatever marker there is */
+    EcfsRecoverPlace *place = &self->places[self->n_places];
+    *place = (EcfsRecoverPlace){.name = config->spec->name, .endpoint = ecfs_endpoint_new (config->spec, &any, error)};
+    if (place->endpoint == NULL)
+        return false;
+    self->n_places++;
+    ecfs_endpoint_start (place->endpoint);
+    return true;
+}
+
+/* Who an endpoint is. *ret_foreign: of an archive that is not meant. */
+static bool examine_place (EcfsRecovering *self, EcfsRecoverPlace *place, bool *ret_foreign, GError **error)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    if (!ecfs_endpoint_examine_wait (place->endpoint, &place->marker, error))
+        return ecfs_prefix (error, "what cannot be asked now is left out, or mended first");
+    if (ecfs_uuid_is_nil (&self->archive))
+        self->archive = place->marker.archive;
+    *ret_foreign = !ecfs_uuid_equal (&place->marker.archive, &self->archive);
+    ecfs_uuid_text (&place->marker.archive, text);
+    if (*ret_foreign && self->what->archive == NULL)
+        return ecfs_fail (error, EINVAL,
+                          "endpoint %s is of archive %s, and others are of another: say with --archive which one is "
+                          "meant",
+                          place->name, text);
+    if (*ret_foreign)
+        ecfs_recover_tell (self, "endpoint %s is of archive %s: it is left alone", place->name, text);
+    return true;
+}
+
+static bool check_twins (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        for (size_t j = 0; j < i; j++)
+            if (ecfs_uuid_equal (&self->places[i].marker.endpoint, &self->places[j].marker.endpoint))
+                return ecfs_fail (error, EINVAL, "endpoints %s and %s are the same place: they have one marker",
+                                  self->places[j].name, self->places[i].name);
+    return true;
+}
+
+static bool open_places (EcfsRecovering *self, GError **error)
+{
+    const GPtrArray *endpoints = self->what->config->endpoints;
+    self->places = g_new0 (EcfsRecoverPlace, endpoints->len + 1);
+    for (guint i = 0; i < endpoints->len; i++)
+        if (!open_place (self, g_ptr_array_index (endpoints, i), error))
+            return false;
+    for (size_t i = self->n_places; i-- > 0;) {
+        bool foreign = false;
+        EcfsRecoverPlace *place = &self->places[i];
+        if (!examine_place (self, place, &foreign, error))
+            return false;
+        self->epoch = MAX (self->epoch, foreign ? 0 : place->marker.epoch);
+        self->sequence = MAX (self->sequence, foreign ? 0 : place->marker.sequence);
+        if (!foreign)
+            continue;
+        ecfs_endpoint_free (place->endpoint);
+        memmove (place, place + 1, (self->n_places - i - 1) * sizeof *place);
+        self->n_places--;
+    }
+    if (self->n_places == 0)
+        return ecfs_fail (error, EINVAL, "none of the endpoints is of the archive that is meant");
+    return check_twins (self, error);
+}
+
+static void close_places (EcfsRecovering *self)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        ecfs_endpoint_free (self->places[i].endpoint);
+    g_free (self->places);
+}
+
+/* Configuration */
+
+static bool is_given (const EcfsRecover *what, const char *key)
+{
+    for (const char *const *given = what->given; given != NULL && *given != NULL; given++)
+        if (g_str_equal (*given, key))
+            return true;
+    return false;
+}
+
+typedef struct Settings {
+    EcfsRecovering *recovering;
+    EcfsConfig *config;
+} Settings;
+
+static void take_setting (void *user, const char *key, const char *value)
+{
+    Settings *self = user;
+    g_autoptr (GError) error = NULL;
+    if (!is_given (self->recovering->what, key) && !ecfs_config_set (self->config, key, value, &error))
+        ecfs_recover_tell (self->recovering, "the setting %s = %s is left out: %s", key, value, error->message);
+}
+
+/* The endpoints as they are given, and the settings as the journal tells them; g_free (). */
+static char *make_config (EcfsRecovering *self, GError **error)
+{
+    const EcfsConfig *given = self->what->config;
+    g_autofree char *text = ecfs_config_format (given);
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, ECFS_CONFIG_NAME, error);
+    Settings settings = {.recovering = self, .config = config};
+    if (config == NULL || !ecfs_catalog_settings (self->catalog, take_setting, &settings, error))
+        return NULL;
+    for (guint i = config->endpoints->len; i-- > 0;) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        bool is_ours = false;
+        for (size_t j = 0; j < self->n_places; j++)
+            is_ours = is_ours || g_str_equal (self->places[j].name, endpoint->spec->name);
+        if (!is_ours)
+            g_ptr_array_remove_index (config->endpoints, i);
+    }
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
+    g_autoptr (EcfsCodec) codec = rows == NULL ? NULL : ecfs_codec_new (config->code, error);
+    if (codec == NULL)
+        return NULL;
+    if (!ecfs_archive_enough_endpoints (codec, rows->len, config->allow_double, NULL)) {
+        ecfs_recover_tell (self,
+                           "%s makes %u stripes and %u endpoints are known: allow_double = yes is set, until there are "
+                           "more",
+                           config->code, ecfs_codec_n (codec), rows->len);
+        config->allow_double = true;
+    }
+    return ecfs_config_format (config);
+}
+
+/* The new archive */
+
+static int tolerance_order (const void *a, const void *b)
+{
+    return (*(const unsigned *) a > *(const unsigned *) b) - (*(const unsigned *) a < *(const unsigned *) b);
+}
+
+/* One more than the most tolerant code in use may lose, as far as there are endpoints. */
+static size_t count_copies (EcfsRecovering *self)
+{
+    unsigned tolerances[2] = {0, 0};
+    g_autoptr (GPtrArray) codes = ecfs_catalog_object_codes (self->catalog, NULL);
+    for (guint i = 0; codes != NULL && i < codes->len; i++) {
+        g_autofree char *code = g_strdup (g_ptr_array_index (codes, i));
+        *strchrnul (code, '/') = '\0';
+        g_autoptr (EcfsCodec) codec = ecfs_codec_new (code, NULL);
+        tolerances[0] = codec == NULL ? 0 : ecfs_codec_tolerance (codec);
+        qsort (tolerances, 2, sizeof *tolerances, tolerance_order);
+    }
+    return CLAMP ((size_t) tolerances[1] + 1, MIN (3, self->n_places), self->n_places);
+}
+
+/* From here on every older copy is an old one. */
+static bool store_snapshot (EcfsRecovering *self, const char *path, GError **error)
+{
+    EcfsSnapshotRow row;
+    size_t n_copies = count_copies (self);
+    g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, n_copies);
+    for (size_t i = 0; i < n_copies; i++)
+        endpoints[i] = self->places[i].endpoint;
+    if (!ecfs_recover_tick (self, "snapshot of the new catalog", 0, 1, error) ||
+        !ecfs_catalog_barrier (self->catalog, error) ||
+        !ecfs_snapshot_store (path, endpoints, n_copies, NULL, &row, error) ||
+        !ecfs_catalog_snapshot_add (self->catalog, &row, 2, error))
+        return ecfs_prefix (error, "the new catalog cannot be stored on the endpoints");
+    for (size_t i = 0; i < n_copies; i++) {
+        const EcfsJournalPlace place = {
+            .endpoint = self->places[i].id, .sequence = row.sequence, .time_ns = row.time_ns};
+        if (!ecfs_catalog_journal_stored (self->catalog, &place, error))
+            return false;
+    }
+    return true;
+}
+
+static bool write_markers (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++) {
+        EcfsMarker marker = self->places[i].marker;
+        marker.epoch = ecfs_catalog_epoch (self->catalog);
+        marker.sequence = ecfs_catalog_sequence (self->catalog);
+        if (!ecfs_endpoint_mark_wait (self->places[i].endpoint, &marker, false, error))
+            return ecfs_prefix (error, "its marker cannot be written");
+    }
+    return true;
+}
+
+/* The names that were given take the place of those that the journal tells. */
+static bool name_places (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        if (!ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
+                                    &self->places[i].id, error))
+            return false;
+    return true;
+}
+
+static bool count_files (EcfsRecovering *self, GError **error)
+{
+    EcfsTotals totals;
+    if (!ecfs_catalog_totals (self->catalog, &totals, error))
+        return false;
+    self->sums->n_files = totals.n_files;
+    return true;
+}
+
+static bool make_catalog (EcfsRecovering *self, const char *path, GError **error)
+{
+    if (!ecfs_recover_journal (self, path, error) || !name_places (self, error))
+        return false;
+    self->sequence = MAX (self->sequence, self->sums->sequence);
+    if (self->epoch == UINT32_MAX)
+        return ecfs_fail (error, EBADMSG, "an endpoint tells of an epoch that is impossible");
+    return ecfs_restore_finish (self->restore, self->epoch + 1, self->sequence, &self->sums->n_unfinished, error) &&
+           ecfs_recover_objects (self, error) && count_files (self, error);
+}
+
+static bool fill_directory (EcfsRecovering *self, GError **error)
+{
+    const char *directory = self->what->directory;
+    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
+    g_autofree char *config_path = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
+    if (!ecfs_archive_make_directories (directory, error) || !make_catalog (self, path, error))
+        return false;
+    g_autofree char *config = make_config (self, error);
+    return config != NULL && store_snapshot (self, path, error) && write_markers (self, error) &&
+           ecfs_replace_file (config_path, config, strlen (config), 0600, error);
+}
+
+static bool recover_into (EcfsRecovering *self, GError **error)
+{
+    bool good = open_places (self, error) && fill_directory (self, error);
+    self->sums->archive = self->archive;
+    if (good)
+        self->sums->epoch = ecfs_catalog_epoch (self->catalog);
+    ecfs_restore_free (self->restore);
+    close_places (self);
+    return ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
+}
+
+bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error)
+{
+    *ret_recovered = (EcfsRecovered){.sequence = 0};
+    EcfsRecovering self = {.what = what, .sums = ret_recovered};
+    if (what->archive != NULL)
+        self.archive = *what->archive;
+    bool made;
+    ecfs_autofd lock = -1;
+    if (!ecfs_archive_begin_directory (what->directory, &lock, &made, error))
+        return false;
+    if (recover_into (&self, error))
+        return true;
+    ecfs_archive_empty_directory (what->directory, made);
+    return false;
+}

@@ -1,0 +1,44 @@
+/*
+ * Making an archive directory anew from what endpoints have: the newest snapshot that can be read, the segments of the
+ * journal behind it, and for objects that no journal tells of, the footers of their stripes.
+ *
+ * The new catalog begins a new epoch: it is stored as a snapshot, and the endpoints' markers are written again, so that
+ * every older copy of the archive directory is known for what it is from then on.
+ */
+#ifndef ECFS_ARCHIVE_RECOVER_H
+#define ECFS_ARCHIVE_RECOVER_H
+
+#include "archive/archive.h"
+
+typedef struct EcfsRecover {
+    const char *directory;    /* new or empty */
+    const EcfsConfig *config; /* its endpoints; and settings, … */
+    const char *const *given; /* … of which these keys count, NULL-terminated; the others come from the journal */
+    const EcfsUuid *archive;  /* NULL: the one that all endpoints name */
+    /* One sentence that the user should know. */
+    void (*tell) (void *user, const char *text);
+    /* Now and then; false: ECANCELED. */
+    bool (*tick) (void *user, const char *phase, uint64_t n_done, uint64_t n_all);
+    void *user;
+} EcfsRecover;
+
+typedef struct EcfsRecovered {
+    EcfsUuid archive;
+    uint32_t epoch;
+    uint64_t sequence;      /* the last record of the journal that was found; 0: none */
+    int64_t time_ns;        /* of that */
+    bool has_snapshot;      /* one was read */
+    uint64_t n_records;     /* that were read behind it */
+    uint64_t n_files;       /* that there are now */
+    uint64_t n_unfinished;  /* files that were being written and never had content; left out */
+    uint64_t n_refused;     /* records that made no sense */
+    uint64_t n_hinted;      /* files whose names are from footers, where they stood; … */
+    uint64_t n_set_apart;   /* … and below /recovered, where another has the name */
+    uint64_t n_lost;        /* files of which too few stripes are there */
+    uint64_t n_lost_strays; /* objects that no file is known of, of which too few stripes are there */
+    uint64_t n_foreign;     /* stripes of other archives, or that are damaged; left alone */
+} EcfsRecovered;
+
+bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error);
+
+#endif

@@ -1,0 +1,317 @@
+/* Snapshots and segments, as endpoints have them. */
+#include "archive/recover_priv.h"
+#include "catalog/journal_file.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+/* A journal file, and who has it. */
+typedef struct Found {
+    char *name;
+    EcfsJournalFile file;
+    uint64_t size;
+    GArray *places; /* of size_t */
+    bool useless;   /* no copy of it can be read */
+} Found;
+
+typedef struct Search {
+    EcfsRecovering *recovering;
+    GHashTable *by_name; /* name → Found */
+    size_t position;
+} Search;
+
+static void found_free (gpointer data)
+{
+    Found *self = data;
+    g_free (self->name);
+    g_array_unref (self->places);
+    g_free (self);
+}
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Search *self = user;
+    EcfsJournalFile file;
+    if (!ecfs_journal_file_name_parse (listed->name, &file))
+        return;
+    Found *found = g_hash_table_lookup (self->by_name, listed->name);
+    if (found == NULL) {
+        found = g_new (Found, 1);
+        *found = (Found){
+            .name = g_strdup (listed->name), .file = file, .places = g_array_new (FALSE, FALSE, sizeof (size_t))};
+        g_hash_table_insert (self->by_name, found->name, found);
+    }
+    found->size = listed->size;
+    g_array_append_val (found->places, self->position);
+}
+
+static int oldest_first (const void *a, const void *b)
+{
+    const EcfsJournalFile *left = &(*(const Found *const *) a)->file, *right = &(*(const Found *const *) b)->file;
+    if (left->epoch != right->epoch)
+        return left->epoch < right->epoch ? -1 : 1;
+    if (left->last != right->last)
+        return left->last < right->last ? -1 : 1;
+    return (left->part > right->part) - (left->part < right->part);
+}
+
+/* All of one kind, in order; the table keeps them. */
+static GPtrArray *of_kind (GHashTable *by_name, EcfsJournalFileKind kind)
+{
+    GPtrArray *sorted = g_ptr_array_new ();
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init (&iter, by_name);
+    while (g_hash_table_iter_next (&iter, NULL, &value))
+        if (((Found *) value)->file.kind == kind)
+            g_ptr_array_add (sorted, value);
+    g_ptr_array_sort (sorted, oldest_first);
+    return sorted;
+}
+
+/* Whether the file is what its name says, of this archive. */
+static bool is_as_named (const EcfsRecovering *self, const Found *found, const EcfsJournalFile *file, GError **error)
+{
+    char name[ECFS_JOURNAL_NAME_SIZE];
+    ecfs_journal_file_name (file, name);
+    if (!ecfs_uuid_equal (&file->archive, &self->archive))
+        return ecfs_fail (error, EBADMSG, "it is of another archive");
+    return g_str_equal (name, found->name) || ecfs_fail (error, EBADMSG, "it is another file, renamed");
+}
+
+static GPtrArray *read_copy (EcfsRecovering *self, const Found *found, size_t position, int64_t *ret_time_ns,
+                             GError **error)
+{
+    EcfsJournalFile file;
+    g_autoptr (GByteArray) bytes = ecfs_recover_read (&self->places[position], found->name, found->size, error);
+    g_autoptr (GPtrArray) rows = bytes == NULL ? NULL : ecfs_journal_file_parse (bytes->data, bytes->len, &file, error);
+    if (rows == NULL || !is_as_named (self, found, &file, error))
+        return NULL;
+    *ret_time_ns = file.time_ns;
+    return g_steal_pointer (&rows);
+}
+
+/* The records of the first copy that can be read; NULL: of none, and it is told. */
+static GPtrArray *read_found (EcfsRecovering *self, Found *found, int64_t *ret_time_ns)
+{
+    for (guint i = 0; i < found->places->len; i++) {
+        g_autoptr (GError) error = NULL;
+        size_t position = g_array_index (found->places, size_t, i);
+        GPtrArray *rows = read_copy (self, found, position, ret_time_ns, &error);
+        if (rows != NULL)
+            return rows;
+        ecfs_recover_tell (self, "endpoint %s: %s cannot be used: %s", self->places[position].name, found->name,
+                           error->message);
+    }
+    found->useless = true;
+    return NULL;
+}
+
+/* Snapshots */
+
+/* Whether the parts from @at on are a whole snapshot; *ret_end: behind them. */
+static bool is_whole (const GPtrArray *parts, guint at, guint *ret_end)
+{
+    const Found *first = g_ptr_array_index (parts, at);
+    uint32_t part = 0;
+    bool whole = false, fits = true;
+    for (*ret_end = at; *ret_end < parts->len; ++*ret_end) {
+        const Found *found = g_ptr_array_index (parts, *ret_end);
+        if (found->file.epoch != first->file.epoch || found->file.last != first->file.last)
+            break;
+        fits = fits && found->file.part == part++ && !whole;
+        whole = whole || found->file.is_last;
+    }
+    return whole && fits;
+}
+
+/* Reads the parts into a new catalog. False without an error: they cannot be read. */
+static bool apply_snapshot (EcfsRecovering *self, const GPtrArray *parts, guint at, guint end, GError **error)
+{
+    for (guint i = at; i < end; i++) {
+        int64_t time_ns;
+        g_autoptr (GPtrArray) rows = read_found (self, g_ptr_array_index (parts, i), &time_ns);
+        if (rows == NULL || !ecfs_restore_records (self->restore, rows, &self->sums->n_refused, error) ||
+            !ecfs_recover_tick (self, "snapshot", i - at + 1, end - at, error))
+            return false;
+        self->sums->time_ns = time_ns;
+    }
+    return true;
+}
+
+static void close_catalog (EcfsRecovering *self, const char *path)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    g_clear_pointer (&self->restore, ecfs_restore_free);
+    (void) ecfs_catalog_close (g_steal_pointer (&self->catalog), NULL); /* it is thrown away */
+    for (size_t i = 0; i < G_N_ELEMENTS (suffixes); i++) {
+        g_autofree char *name = g_strconcat (path, suffixes[i], NULL);
+        (void) unlink (name); /* what is there fails the next */
+    }
+}
+
+/* An empty catalog that knows the endpoints. */
+static bool open_catalog (EcfsRecovering *self, const char *path, GError **error)
+{
+    if (!ecfs_catalog_create (path, &self->archive, error))
+        return false;
+    self->catalog = ecfs_catalog_open (path, 0, error);
+    if (self->catalog == NULL)
+        return false;
+    self->restore = ecfs_restore_new (self->catalog);
+    for (size_t i = 0; i < self->n_places; i++)
+        if (!ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
+                                    &self->places[i].id, error))
+            return false;
+    return true;
+}
+
+/* Makes the catalog of the newest snapshot that can be read, or an empty one. Sets where it stands. */
+static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const char *path, uint32_t *ret_epoch,
+                           GError **error)
+{
+    g_autoptr (GArray) starts = g_array_new (FALSE, FALSE, sizeof (guint));
+    guint end;
+    for (guint at = 0; at < parts->len; at = end)
+        if (is_whole (parts, at, &end))
+            g_array_append_val (starts, at);
+    for (guint i = starts->len; i-- > 0;) {
+        guint at = g_array_index (starts, guint, i);
+        const Found *found = g_ptr_array_index (parts, at);
+        GError *reason = NULL;
+        (void) is_whole (parts, at, &end); /* for its end */
+        if (!open_catalog (self, path, error))
+            return false;
+        if (apply_snapshot (self, parts, at, end, &reason)) {
+            self->sums->has_snapshot = true;
+            self->sums->sequence = found->file.last;
+            *ret_epoch = found->file.epoch;
+            return true;
+        }
+        if (reason != NULL) {
+            g_propagate_error (error, reason);
+            return false;
+        }
+        close_catalog (self, path);
+    }
+    *ret_epoch = 0;
+    self->sums->sequence = 0;
+    self->sums->n_refused = 0;
+    return open_catalog (self, path, error);
+}
+
+/* Segments */
+
+/* Where epochs after @epoch begin: what an older copy wrote from there on was written in vain. */
+static uint64_t end_of_epoch (const GPtrArray *segments, uint32_t epoch)
+{
+    uint64_t end = UINT64_MAX;
+    for (guint i = 0; i < segments->len; i++) {
+        const EcfsJournalFile *file = &((const Found *) g_ptr_array_index (segments, i))->file;
+        if (file->epoch > epoch)
+            end = MIN (end, file->first - 1);
+    }
+    return end;
+}
+
+/* The segment with the record @sequence, of the newest epoch that has it. */
+static Found *find_segment (const GPtrArray *segments, uint32_t epoch, uint64_t sequence)
+{
+    for (guint i = segments->len; i-- > 0;) {
+        Found *found = g_ptr_array_index (segments, i);
+        if (!found->useless && found->file.epoch >= epoch && found->file.first <= sequence &&
+            sequence <= MIN (found->file.last, end_of_epoch (segments, found->file.epoch)))
+            return found;
+    }
+    return NULL;
+}
+
+/* Takes out what is not wanted: up to @from, and behind @to. */
+static void cut_rows (GPtrArray *rows, uint64_t from, uint64_t to)
+{
+    guint n_before = 0, n_kept = 0;
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        n_before += row->sequence <= from;
+        n_kept += row->sequence > from && row->sequence <= to;
+    }
+    if (n_before + n_kept < rows->len)
+        g_ptr_array_remove_range (rows, n_before + n_kept, rows->len - n_before - n_kept);
+    if (n_before > 0)
+        g_ptr_array_remove_range (rows, 0, n_before);
+}
+
+static bool apply_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch, GError **error)
+{
+    uint64_t n_applied = 0;
+    Found *found;
+    while ((found = find_segment (segments, epoch, self->sums->sequence + 1)) != NULL) {
+        int64_t time_ns;
+        g_autoptr (GPtrArray) rows = read_found (self, found, &time_ns);
+        if (rows == NULL)
+            continue; /* it is useless now */
+        epoch = found->file.epoch;
+        uint64_t last = MIN (found->file.last, end_of_epoch (segments, epoch));
+        cut_rows (rows, self->sums->sequence, last);
+        if (!ecfs_restore_records (self->restore, rows, &self->sums->n_refused, error) ||
+            !ecfs_recover_tick (self, "journal", ++n_applied, segments->len, error))
+            return false;
+        self->sums->n_records += rows->len;
+        self->sums->sequence = last;
+        self->sums->time_ns = time_ns;
+    }
+    return true;
+}
+
+/* Segments that could not be used since others are missing before them. */
+static void tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch)
+{
+    uint64_t first = UINT64_MAX, last = 0;
+    for (guint i = 0; i < segments->len; i++) {
+        const EcfsJournalFile *file = &((const Found *) g_ptr_array_index (segments, i))->file;
+        if (file->epoch < epoch || file->last <= self->sums->sequence ||
+            file->first > end_of_epoch (segments, file->epoch))
+            continue;
+        first = MIN (first, file->first);
+        last = MAX (last, file->last);
+    }
+    if (last > 0)
+        ecfs_recover_tell (self,
+                           "the journal has a gap: its changes from %" PRIu64
+                           " on are missing or damaged, and those up "
+                           "to %" PRIu64 " behind them cannot be used; names are as of change %" PRIu64,
+                           self->sums->sequence + 1, last, self->sums->sequence);
+}
+
+static bool search (EcfsRecovering *self, GHashTable *by_name, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++) {
+        Search one = {.recovering = self, .by_name = by_name, .position = i};
+        if (!ecfs_recover_list (&self->places[i], ECFS_JOURNAL_DIRECTORY, on_listed, &one, error) ||
+            !ecfs_recover_list (&self->places[i], ECFS_SNAPSHOT_DIRECTORY, on_listed, &one, error))
+            return false;
+    }
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init (&iter, by_name);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        const Found *found = value;
+        self->epoch = MAX (self->epoch, found->file.epoch);
+        self->sequence = MAX (self->sequence, found->file.last);
+    }
+    return true;
+}
+
+bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error)
+{
+    uint32_t epoch;
+    g_autoptr (GHashTable) by_name = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, found_free);
+    if (!search (self, by_name, error))
+        return false;
+    g_autoptr (GPtrArray) parts = of_kind (by_name, ECFS_JOURNAL_SNAPSHOT);
+    g_autoptr (GPtrArray) segments = of_kind (by_name, ECFS_JOURNAL_SEGMENT);
+    if (!begin_catalog (self, parts, path, &epoch, error) || !apply_segments (self, segments, epoch, error))
+        return false;
+    tell_gap (self, segments, epoch);
+    return true;
+}

@@ -1,0 +1,625 @@
+/* Stripes, as endpoints have them: whether there are enough of every object, and what no journal tells of. */
+#include "archive/recover_priv.h"
+#include "object/format.h"
+
+#include <inttypes.h>
+#include <sys/stat.h>
+
+#define OBJECTS_AT_ONCE 1000
+#define READERS         4    /* for each endpoint */
+#define HEAD_BYTES      4096 /* read at once from the begin and the end of a stripe */
+#define TOLD_MOST       20   /* of one kind */
+#define APART           "recovered"
+
+/* A stripe that is there. */
+typedef struct Piece {
+    EcfsUuid object;
+    uint64_t instance;
+    uint64_t size;
+    uint16_t index;
+    uint16_t position;
+} Piece;
+
+/* What a stripe tells of its object. */
+typedef struct Told {
+    const Piece *piece;
+    EcfsRecovering *recovering;
+    EcfsStripeHeader header;
+    EcfsStripeFooter footer;
+    bool good;
+} Told;
+
+/* An object that only stripes tell of, and a file that it is of. */
+typedef struct Stray {
+    EcfsObjectRow *row;
+    EcfsCodec *codec;
+    const EcfsFileRecord *record; /* of one of its footers, which the array of Told keeps */
+    bool used;
+} Stray;
+
+typedef struct Pieces {
+    EcfsRecovering *recovering;
+    GArray *all; /* of Piece */
+    size_t position;
+} Pieces;
+
+static int compare_pieces (const void *a, const void *b)
+{
+    const Piece *left = a, *right = b;
+    int order = memcmp (&left->object, &right->object, sizeof left->object);
+    if (order == 0)
+        order = (left->index > right->index) - (left->index < right->index);
+    return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
+}
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Pieces *self = user;
+    Piece piece = {.size = listed->size, .position = (uint16_t) self->position};
+    if (!ecfs_stripe_name_parse (listed->name, &piece.object, &piece.index, &piece.instance) || piece.index > 255)
+        return;
+    g_array_append_val (self->all, piece);
+}
+
+static GArray *list_pieces (EcfsRecovering *self, GError **error)
+{
+    g_autoptr (GArray) all = g_array_new (FALSE, FALSE, sizeof (Piece));
+    Pieces pieces = {.recovering = self, .all = all};
+    for (; pieces.position < self->n_places; pieces.position++)
+        if (!ecfs_recover_tick (self, "listing stripes", pieces.position, self->n_places, error) ||
+            !ecfs_recover_list (&self->places[pieces.position], "stripes", on_listed, &pieces, error))
+            return NULL;
+    g_array_sort (all, compare_pieces);
+    return g_steal_pointer (&all);
+}
+
+/* The first piece of an object, or where it would be. */
+static guint find_pieces (const GArray *all, const EcfsUuid *object)
+{
+    guint low = 0, high = all->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (memcmp (&g_array_index (all, Piece, middle).object, object, sizeof *object) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static guint end_of_object (const GArray *all, guint at)
+{
+    guint end = at;
+    while (end < all->len &&
+           ecfs_uuid_equal (&g_array_index (all, Piece, end).object, &g_array_index (all, Piece, at).object))
+        end++;
+    return end;
+}
+
+/* Objects of the catalog */
+
+static EcfsCodec *codec_of (EcfsRecovering *self, const char *code, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsCodec *codec = ecfs_codec_new (code, &reason);
+    if (codec != NULL || reason->code != ESTALE) {
+        if (codec == NULL)
+            g_propagate_error (error, g_steal_pointer (&reason));
+        return codec;
+    }
+    gsize size;
+    g_autoptr (GBytes) parameters = ecfs_catalog_code (self->catalog, code, error);
+    const uint8_t *bytes = parameters == NULL ? NULL : g_bytes_get_data (parameters, &size);
+    return bytes == NULL ? NULL : ecfs_codec_new_with (code, bytes, size, error);
+}
+
+static bool has_piece (EcfsRecovering *self, const GArray *all, guint from, const EcfsStripeRow *stripe)
+{
+    for (guint i = from, end = end_of_object (all, from); i < end; i++) {
+        const Piece *piece = &g_array_index (all, Piece, i);
+        if (piece->index == stripe->index && piece->instance == stripe->instance && piece->size == stripe->size &&
+            self->places[piece->position].id == stripe->endpoint)
+            return true;
+    }
+    return false;
+}
+
+/* Whether enough of its stripes are there. */
+static bool is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    guint from = find_pieces (all, &object->uuid);
+    g_autoptr (EcfsCodec) codec = codec_of (self, object->code, NULL);
+    if (codec == NULL)
+        return false;
+    bool known = from < all->len && ecfs_uuid_equal (&g_array_index (all, Piece, from).object, &object->uuid);
+    for (guint i = 0; known && i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < ecfs_codec_n (codec))
+            present[stripe->index] = has_piece (self, all, from, stripe);
+    }
+    return ecfs_codec_decodable (codec, present);
+}
+
+static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
+{
+    uint64_t ino;
+    if (++self->sums->n_lost > TOLD_MOST)
+        return;
+    g_autofree char *path = ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL)
+                                ? ecfs_catalog_path (self->catalog, ino)
+                                : g_strdup ("an object of no file");
+    ecfs_recover_tell (self, "%s cannot be read: too few of its stripes are at these endpoints", path);
+}
+
+static bool check_objects (EcfsRecovering *self, const GArray *all, GError **error)
+{
+    EcfsTotals totals;
+    int64_t after = 0;
+    uint64_t n_checked = 0;
+    if (!ecfs_catalog_totals (self->catalog, &totals, error))
+        return false;
+    for (;;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->catalog, after, OBJECTS_AT_ONCE, error);
+        if (objects == NULL || objects->len == 0)
+            return objects != NULL;
+        for (guint i = 0; i < objects->len; i++) {
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            after = object->id;
+            if (!is_whole (self, all, object))
+                tell_lost (self, object);
+        }
+        n_checked += objects->len;
+        if (!ecfs_recover_tick (self, "looking for stripes", n_checked, totals.n_objects, error))
+            return false;
+    }
+}
+
+/* Reading headers and footers */
+
+static bool parse_head (Told *self, const uint8_t *head, size_t size, GError **error)
+{
+    const Piece *piece = self->piece;
+    EcfsStripeHeader *header = &self->header;
+    if (!ecfs_stripe_header_parse (head, size, header, error))
+        return false;
+    if (!ecfs_uuid_equal (&header->archive, &self->recovering->archive))
+        return ecfs_fail (error, EBADMSG, "it is of another archive");
+    return (ecfs_uuid_equal (&header->object, &piece->object) && header->index == piece->index &&
+            header->instance == piece->instance) ||
+           ecfs_fail (error, EBADMSG, "it is another stripe, renamed");
+}
+
+static bool read_range (Told *self, uint64_t offset, size_t size, uint8_t **ret_bytes, GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    const Piece *piece = self->piece;
+    g_autofree uint8_t *bytes = g_malloc (size);
+    const EcfsRange range = {.offset = offset, .size = size, .to = bytes};
+    ecfs_stripe_name (&piece->object, piece->index, piece->instance, name);
+    if (!ecfs_endpoint_read_wait (self->recovering->places[piece->position].endpoint, name, &range, 1, error))
+        return false;
+    *ret_bytes = g_steal_pointer (&bytes);
+    return true;
+}
+
+static bool read_head (Told *self, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    g_autofree uint8_t *head = NULL, *more = NULL;
+    size_t size = MIN (HEAD_BYTES, self->piece->size);
+    if (!read_range (self, 0, size, &head, error))
+        return false;
+    bool fits = parse_head (self, head, size, &reason);
+    if (!fits && reason->code == EAGAIN && self->header.header_bytes <= self->piece->size) {
+        g_clear_error (&reason);
+        size = self->header.header_bytes;
+        if (!read_range (self, 0, size, &more, error))
+            return false;
+        fits = parse_head (self, more, size, &reason);
+    }
+    if (!fits)
+        g_propagate_error (error, g_steal_pointer (&reason));
+    /* They point into what goes now. */
+    self->header.parameters = fits ? g_memdup2 (self->header.parameters, self->header.parameters_bytes) : NULL;
+    return fits;
+}
+
+static bool read_foot (Told *self, GError **error)
+{
+    uint64_t offset, hash, file_size = self->piece->size;
+    uint32_t size;
+    g_autofree uint8_t *end = NULL, *more = NULL;
+    size_t end_bytes = MIN (HEAD_BYTES, file_size);
+    if (!read_range (self, file_size - end_bytes, end_bytes, &end, error) ||
+        !ecfs_stripe_tail_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES, file_size, &offset, &size, &hash, error))
+        return false;
+    if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
+        return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->footer,
+                                         error);
+    return read_range (self, offset, size, &more, error) &&
+           ecfs_stripe_footer_parse (more, size, hash, &self->footer, error);
+}
+
+static void read_told (void *data)
+{
+    Told *self = data;
+    g_autoptr (GError) error = NULL;
+    self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
+                 read_foot (self, &error);
+    if (!self->good && error != NULL)
+        g_info ("endpoint %s: a stripe is left alone: %s", self->recovering->places[self->piece->position].name,
+                error->message);
+}
+
+static void told_clear (gpointer data)
+{
+    Told *self = data;
+    g_free ((uint8_t *) self->header.parameters);
+    ecfs_stripe_footer_clear (&self->footer);
+}
+
+static void read_all (EcfsRecovering *self, GArray *told)
+{
+    EcfsWorkers *workers = ecfs_workers_new ("ecfs-recover", READERS * (unsigned) MIN (self->n_places, 16));
+    for (guint i = 0; i < told->len; i++)
+        ecfs_workers_push (workers, read_told, &g_array_index (told, Told, i));
+    ecfs_workers_free (workers);
+}
+
+/* Which pieces are of objects that a file may have, and no journal tells of */
+
+static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *ret_there, GError **error)
+{
+    EcfsUuid before = *object;
+    for (size_t i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
+        ;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_objects_by_uuid (self->catalog, &before, 1, error);
+    *ret_there = rows != NULL && rows->len == 1 &&
+                 ecfs_uuid_equal (&((const EcfsObjectRow *) g_ptr_array_index (rows, 0))->uuid, object);
+    return rows != NULL;
+}
+
+/* The pieces that a journal does not account for; where none was found, all. */
+static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **error)
+{
+    g_autoptr (GArray) told = g_array_new (FALSE, TRUE, sizeof (Told));
+    g_array_set_clear_func (told, told_clear);
+    for (guint at = 0, end; at < all->len; at = end) {
+        bool there;
+        end = end_of_object (all, at);
+        if (!is_in_catalog (self, &g_array_index (all, Piece, at).object, &there, error))
+            return NULL;
+        for (guint i = at; i < end && !there; i++) {
+            Told one = {.piece = &g_array_index (all, Piece, i), .recovering = self};
+            g_array_append_val (told, one);
+        }
+    }
+    read_all (self, told);
+    return g_steal_pointer (&told);
+}
+
+/* Whether the object may be a file's: not when the journal has seen it come and go. */
+static bool may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header, bool *ret_may, GError **error)
+{
+    *ret_may = header->sequence > self->sums->sequence;
+    return *ret_may || ecfs_restore_was_open (self->restore, &header->object, ret_may, error);
+}
+
+static void stray_free (gpointer data)
+{
+    Stray *self = data;
+    ecfs_object_row_free (self->row);
+    ecfs_codec_free (self->codec);
+    g_free (self);
+}
+
+static bool same_object (const Told *a, const Told *b)
+{
+    return a->header.epoch == b->header.epoch && a->header.sequence == b->header.sequence &&
+           a->header.family == b->header.family && a->header.k == b->header.k &&
+           a->header.segment_bytes == b->header.segment_bytes && a->header.block_bytes == b->header.block_bytes &&
+           a->header.header_bytes == b->header.header_bytes && a->footer.size == b->footer.size &&
+           memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
+}
+
+static Stray *stray_new (EcfsRecovering *self, const Told *told)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsStripeHeader *header = &told->header;
+    EcfsLayout layout;
+    if (told->footer.records->len == 0 || header->sequence > INT64_MAX ||
+        !ecfs_stripe_layout (header, told->footer.size, &layout, &error))
+        return NULL;
+    EcfsCodec *codec = ecfs_stripe_codec (header, &error);
+    if (codec == NULL)
+        return NULL;
+    Stray *stray = g_new0 (Stray, 1);
+    *stray = (Stray){.row = ecfs_object_row_new (), .codec = codec, .record = told->footer.records->pdata[0]};
+    EcfsObjectRow *row = stray->row;
+    row->uuid = header->object;
+    row->epoch = header->epoch;
+    row->sequence = header->sequence;
+    row->code = g_strdup (ecfs_codec_identity (codec));
+    row->size = told->footer.size;
+    row->segment_bytes = header->segment_bytes;
+    row->block_bytes = header->block_bytes;
+    row->header_bytes = header->header_bytes;
+    memcpy (row->digest, told->footer.object_digest, sizeof row->digest);
+    self->sequence = MAX (self->sequence, header->sequence);
+    return stray;
+}
+
+static void add_stripe (EcfsRecovering *self, Stray *stray, const Told *told)
+{
+    EcfsStripeRow stripe = {.index = told->piece->index,
+                            .instance = told->piece->instance,
+                            .endpoint = self->places[told->piece->position].id,
+                            .size = told->piece->size};
+    memcpy (stripe.digest, told->footer.area_digest, sizeof stripe.digest);
+    const GArray *stripes = stray->row->stripes;
+    bool first = stripes->len == 0 || g_array_index (stripes, EcfsStripeRow, stripes->len - 1).index < stripe.index;
+    if (first && stripe.index < ecfs_codec_n (stray->codec) && stripe.instance > 0 && stripe.instance <= INT64_MAX)
+        g_array_append_val (stray->row->stripes, stripe);
+}
+
+static bool is_decodable (const Stray *stray)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    for (guint i = 0; i < stray->row->stripes->len; i++)
+        present[g_array_index (stray->row->stripes, EcfsStripeRow, i).index] = true;
+    return ecfs_codec_decodable (stray->codec, present);
+}
+
+/* One object of those that @told is about, from @at to @end. NULL: it cannot be content, or error. */
+static Stray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end, GError **error)
+{
+    const Told *first = NULL;
+    Stray *stray = NULL;
+    for (guint i = at; i < end; i++) {
+        const Told *one = &g_array_index (told, Told, i);
+        bool may = false;
+        if (!one->good) {
+            self->sums->n_foreign++;
+            continue;
+        }
+        if (stray == NULL) {
+            if (!may_be_content (self, &one->header, &may, error) || !may)
+                return NULL;
+            first = one;
+            stray = stray_new (self, one);
+        }
+        if (stray != NULL && same_object (first, one))
+            add_stripe (self, stray, one);
+    }
+    if (stray != NULL && !is_decodable (stray)) {
+        self->sums->n_lost_strays++;
+        g_clear_pointer (&stray, stray_free);
+    }
+    return stray;
+}
+
+static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GError **error)
+{
+    g_autoptr (GPtrArray) strays = g_ptr_array_new_with_free_func (stray_free);
+    for (guint at = 0, end; at < told->len; at = end) {
+        const EcfsUuid *object = &g_array_index (told, Told, at).piece->object;
+        for (end = at; end < told->len && ecfs_uuid_equal (&g_array_index (told, Told, end).piece->object, object);)
+            end++;
+        GError *reason = NULL;
+        Stray *stray = gather_stray (self, told, at, end, &reason);
+        if (reason != NULL) {
+            g_propagate_error (error, reason);
+            return NULL;
+        }
+        if (stray != NULL)
+            g_ptr_array_add (strays, stray);
+    }
+    return g_steal_pointer (&strays);
+}
+
+/* Files of strays */
+
+static int by_inode_newest_first (const void *a, const void *b)
+{
+    const Stray *left = *(const Stray *const *) a, *right = *(const Stray *const *) b;
+    if (left->record->ino != right->record->ino)
+        return left->record->ino < right->record->ino ? -1 : 1;
+    if (left->row->epoch != right->row->epoch)
+        return left->row->epoch > right->row->epoch ? -1 : 1;
+    return (left->row->sequence < right->row->sequence) - (left->row->sequence > right->row->sequence);
+}
+
+static int by_offset (const void *a, const void *b)
+{
+    const EcfsExtent *left = a, *right = b;
+    return (left->offset > right->offset) - (left->offset < right->offset);
+}
+
+/* Adds the ranges of an object to a file's extents, unless they overlap with what newer objects have. */
+static bool add_extents (GArray *extents, const Stray *stray, int64_t object)
+{
+    const EcfsFileRecord *record = stray->record;
+    guint n_before = extents->len;
+    for (guint i = 0; i < record->ranges->len; i++) {
+        const EcfsFileRange *range = &g_array_index (record->ranges, EcfsFileRange, i);
+        bool fits = range->length > 0 && range->file_offset <= record->file_size &&
+                    range->length <= record->file_size - range->file_offset &&
+                    range->object_offset <= stray->row->size &&
+                    range->length <= stray->row->size - range->object_offset;
+        for (guint j = 0; j < extents->len && fits; j++) {
+            const EcfsExtent *other = &g_array_index (extents, EcfsExtent, j);
+            fits = range->file_offset + range->length <= other->offset ||
+                   other->offset + other->length <= range->file_offset;
+        }
+        if (!fits) {
+            g_array_set_size (extents, n_before);
+            return false;
+        }
+        EcfsExtent extent = {.offset = range->file_offset,
+                             .length = range->length,
+                             .object = object,
+                             .object_offset = range->object_offset};
+        g_array_append_val (extents, extent);
+    }
+    return true;
+}
+
+/* Makes the directories of a path; false where something else is in the way. */
+static bool make_parent (EcfsRecovering *self, char **names, uint64_t *ret_parent, GError **error)
+{
+    *ret_parent = ECFS_ROOT_INO;
+    for (; names[0] != NULL && names[1] != NULL; names++) {
+        static const EcfsNewInode directory = {.mode = S_IFDIR | 0755};
+        EcfsAttr attr;
+        if (ecfs_catalog_lookup (self->catalog, *ret_parent, names[0], &attr, NULL)) {
+            if (!S_ISDIR (attr.mode))
+                return ecfs_fail (error, ENOTDIR, "%s is no directory", names[0]);
+        } else if (!ecfs_catalog_make (self->catalog, *ret_parent, names[0], &directory, &attr, NULL, error)) {
+            return false;
+        }
+        *ret_parent = attr.ino;
+    }
+    return true;
+}
+
+/* Puts it where its footer says; EEXIST where that is taken. */
+static bool put_at_hint (EcfsRecovering *self, EcfsFoundFile *file, const char *path, GError **error)
+{
+    g_auto (GStrv) names = g_strsplit (path, "/", -1);
+    char **at = names;
+    while (*at != NULL && **at == '\0')
+        at++;
+    guint n_names = g_strv_length (at);
+    if (path[0] != '/' || n_names == 0)
+        return ecfs_fail (error, EINVAL, "it has no path");
+    file->name = at[n_names - 1];
+    return make_parent (self, at, &file->parent, error) && ecfs_restore_found (self->restore, file, error);
+}
+
+/* Puts it below /recovered, under a name that is its own. */
+static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Stray *stray, GError **error)
+{
+    char apart[] = APART, name[] = "";
+    char *names[] = {apart, name, NULL};
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    const char *slash = strrchr (stray->record->path, '/');
+    g_autofree char *last = g_strndup (slash == NULL ? stray->record->path : slash + 1, 200);
+    ecfs_uuid_text (&stray->row->uuid, uuid);
+    g_autofree char *own = g_strdup_printf ("%s.%s", last, uuid);
+    file->name = own;
+    return make_parent (self, names, &file->parent, error) && ecfs_restore_found (self->restore, file, error);
+}
+
+static bool put_file (EcfsRecovering *self, EcfsFoundFile *file, const Stray *stray, GError **error)
+{
+    const char *path = stray->record->path;
+    g_autofree char *shown = g_utf8_make_valid (path, -1);
+    if (put_at_hint (self, file, path, NULL)) {
+        if (++self->sums->n_hinted <= TOLD_MOST)
+            ecfs_recover_tell (self, "%s: no journal tells of it; its name and attributes are hints of its stripes",
+                               shown);
+        return true;
+    }
+    if (!put_apart (self, file, stray, error))
+        return ecfs_prefix (error, "%s", shown);
+    if (++self->sums->n_set_apart <= TOLD_MOST)
+        ecfs_recover_tell (self, "%s: no journal tells of this content; it is /" APART "/%s", shown, file->name);
+    return true;
+}
+
+static bool keep_code (EcfsRecovering *self, const EcfsCodec *codec, GError **error)
+{
+    size_t size;
+    const uint8_t *parameters = ecfs_codec_parameters (codec, &size);
+    return size == 0 || ecfs_catalog_keep_code (self->catalog, ecfs_codec_identity (codec), parameters, size, error);
+}
+
+/* Whether the catalog's file has the same bytes: it was recoded, and the journal does not tell of that. */
+static bool is_there_already (EcfsRecovering *self, const Stray *stray)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, stray->record->ino, NULL);
+    if (extents == NULL || extents->len != 1)
+        return false;
+    g_autoptr (EcfsObjectRow) object =
+        ecfs_catalog_object (self->catalog, g_array_index (extents, EcfsExtent, 0).object, NULL);
+    return object != NULL && object->size == stray->row->size &&
+           memcmp (object->digest, stray->row->digest, ECFS_DIGEST_SIZE) == 0;
+}
+
+/* Makes the file of the newest stray of an inode, and of others that are parts of the same content. */
+static bool put_strays (EcfsRecovering *self, GPtrArray *strays, guint at, guint end, GError **error)
+{
+    const Stray *newest = g_ptr_array_index (strays, at);
+    const EcfsFileRecord *record = newest->record;
+    g_autoptr (GArray) extents = g_array_new (FALSE, FALSE, sizeof (EcfsExtent));
+    g_autoptr (GPtrArray) objects = g_ptr_array_new ();
+    if (is_there_already (self, newest))
+        return true;
+    for (guint i = at; i < end; i++) {
+        const Stray *stray = g_ptr_array_index (strays, i);
+        if (stray->record->file_size != record->file_size || stray->record->mtime_ns != record->mtime_ns ||
+            !add_extents (extents, stray, (int64_t) objects->len))
+            continue;
+        if (!keep_code (self, stray->codec, error))
+            return false;
+        g_ptr_array_add (objects, stray->row);
+    }
+    g_array_sort (extents, by_offset);
+    EcfsFoundFile file = {.attr = {.mode = record->mode,
+                                   .uid = record->uid,
+                                   .gid = record->gid,
+                                   .size = MIN (record->file_size, INT64_MAX),
+                                   .mtime_ns = record->mtime_ns},
+                          .objects = (const EcfsObjectRow *const *) (void *) objects->pdata,
+                          .n_objects = objects->len,
+                          .extents = (const EcfsExtent *) (void *) extents->data,
+                          .n_extents = extents->len};
+    return extents->len == 0 || put_file (self, &file, newest, error);
+}
+
+static bool put_all (EcfsRecovering *self, GPtrArray *strays, GError **error)
+{
+    g_ptr_array_sort (strays, by_inode_newest_first);
+    for (guint at = 0, end; at < strays->len; at = end) {
+        uint64_t ino = ((const Stray *) g_ptr_array_index (strays, at))->record->ino;
+        for (end = at; end < strays->len && ((const Stray *) g_ptr_array_index (strays, end))->record->ino == ino;)
+            end++;
+        if (!put_strays (self, strays, at, end, error) ||
+            !ecfs_recover_tick (self, "files that no journal tells of", end, strays->len, error))
+            return false;
+    }
+    return true;
+}
+
+static void tell_rest (EcfsRecovering *self)
+{
+    const EcfsRecovered *sums = self->sums;
+    if (sums->n_hinted > TOLD_MOST)
+        ecfs_recover_tell (self, "the names of %" PRIu64 " files in all are hints of their stripes", sums->n_hinted);
+    if (sums->n_set_apart > TOLD_MOST)
+        ecfs_recover_tell (self, "%" PRIu64 " files in all are below /" APART, sums->n_set_apart);
+    if (sums->n_lost > TOLD_MOST)
+        ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
+    if (sums->n_lost_strays > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64 " objects that no journal tells of have too few stripes at these endpoints: they "
+                           "were not finished, or are lost",
+                           sums->n_lost_strays);
+    if (sums->n_foreign > 0)
+        ecfs_recover_tell (self, "%" PRIu64 " stripes are of another archive or damaged; they are left alone",
+                           sums->n_foreign);
+}
+
+bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
+{
+    g_autoptr (GArray) all = list_pieces (self, error);
+    if (all == NULL || !check_objects (self, all, error))
+        return false;
+    g_autoptr (GArray) told = find_strays (self, all, error);
+    g_autoptr (GPtrArray) strays = told == NULL ? NULL : gather_strays (self, told, error);
+    if (strays == NULL || !put_all (self, strays, error))
+        return false;
+    tell_rest (self);
+    return true;
+}

@@ -1,0 +1,264 @@
+"""ecfs recover: the archive directory is gone, and everything comes back from the endpoints."""
+import json
+import os
+import shutil
+
+import lab
+import pytest
+
+NAMES = lab.NAMES
+TOLERANCE = 2  # of rs:4+2
+
+
+def recover(place, endpoints, *options, **how):
+    """A new archive directory from these endpoints, and what the command told."""
+    path = place.path / f"recovered-{next(place.numbers)}"
+    words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
+    done = lab.ecfs("recover", path, *words, *options, **how)
+    return lab.Archive(path, endpoints), done
+
+
+def facts(place, endpoints, *options):
+    archive, done = recover(place, endpoints, "--json", *options)
+    return archive, json.loads(done.stdout)
+
+
+def tree_of(place, archive, *options):
+    """What a mount of the archive shows."""
+    mount = place.mount(archive, *options)
+    found = lab.describe_tree(mount.path)
+    mount.umount()
+    return found
+
+
+def stored(endpoints):
+    """Every file at the endpoints but for markers and journal, with its bytes."""
+    return {str(path): lab.digest(path) for endpoint in endpoints for path in lab.stripe_files(endpoint)
+            if "incoming" not in path.parts}
+
+
+def lose_journal(endpoint):
+    shutil.rmtree(endpoint.root / "journal", ignore_errors=True)
+    shutil.rmtree(endpoint.root / "snapshots", ignore_errors=True)
+
+
+def rsync(*arguments):
+    lab.run("rsync", "-aHX", *arguments)
+
+
+def write_history(place, mount):
+    """A tree that came by rsync, changed, and what it is in the end."""
+    source = place.path / "source"
+    lab.real_tree(source, 120)
+    lab.add_oddities(source)
+    rsync(f"{source}/", f"{mount.path}/")
+    victims = sorted(path for path in source.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in victims[::7]:
+        path.unlink()
+    for number, path in enumerate(victims[1::7]):
+        path.write_bytes(b"another content " * (1 + number * 2000))
+    (source / "odd/directory").rename(source / "moved")
+    lab.settle(source)
+    rsync("--delete", f"{source}/", f"{mount.path}/")
+    shutil.move(mount.path / "moved", mount.path / "moved twice")
+    os.rename(source / "moved", source / "moved twice")
+    os.utime(source, ns=(7, 1_500_000_000_123_456_789))
+    os.utime(mount.path, ns=(7, 1_500_000_000_123_456_789))
+    for path in (source, mount.path):
+        os.chmod(path / "odd/size-1", 0o604)
+        os.utime(path / "moved twice", ns=(8, 1_400_000_000_000_000_001))
+    return lab.describe_tree(source)
+
+
+@pytest.mark.parametrize("kind", ["directories", "sshd"])
+def test_all_comes_back_without_the_machine_and_as_many_endpoints_as_may_vanish(place, kind):
+    endpoints = place.directories() if kind == "directories" else [place.sshd(name) for name in NAMES]
+    archive = place.archive(endpoints)
+    archive.configure("archive", segment_size="256K")
+    mount = place.mount(archive)
+    expected = write_history(place, mount)
+    archive.await_stored()
+    mount.kill()
+    shutil.rmtree(archive.path)
+    for endpoint in endpoints[:TOLERANCE]:
+        endpoint.kill()
+    again, told = facts(place, endpoints[TOLERANCE:])
+    assert told["lost"] == told["hinted"] == told["set_apart"] == told["unfinished"] == told["refused_records"] == 0
+    assert told["epoch"] == 2
+    lab.assert_same_tree(expected, tree_of(place, again))
+    assert "segment_size = 256K" in (again.path / "ecfs.conf").read_text()
+
+    shutil.rmtree(again.path)  # and once more, now from the snapshot that the first has made
+    third, told = facts(place, endpoints[TOLERANCE:])
+    assert told["snapshot"] and told["epoch"] == 3 and told["lost"] == 0
+    lab.assert_same_tree(expected, tree_of(place, third))
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", third.path, "-n", check=False).returncode == 4  # two endpoints are gone
+
+
+def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "a/b").mkdir(parents=True)
+    lab.write_pattern(mount.path / "a/old", 300_000, 1)
+    (mount.path / "a/small").write_bytes(b"small")
+    archive.await_stored()
+    before = lab.describe_tree(mount.path)
+    new = lab.write_pattern(mount.path / "a/b/new", 3_000_000, 2)
+    (mount.path / "c").mkdir()
+    lab.write_pattern(mount.path / "c/newer", 70_000, 3)
+    replaced = lab.write_pattern(mount.path / "a/old", 400_000, 4)
+    mount.kill()  # within the minute
+    shutil.rmtree(archive.path)
+    again, told = facts(place, endpoints)
+    assert told["hinted"] == 2 and told["set_apart"] == 1 and told["lost"] == 0
+    found = tree_of(place, again)
+    for name in ("a/old", "a/small"):
+        assert found[name] == before[name]
+    assert found["a/b/new"]["digest"] == new and found["c/newer"]["size"] == 70_000
+    apart = [path for path in found if path.startswith("recovered/")]
+    assert len(apart) == 1 and apart[0].startswith("recovered/old.") and found[apart[0]]["digest"] == replaced
+
+
+def test_without_any_journal_names_are_hints(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    source = place.path / "source"
+    source.mkdir()
+    for number in range(12):
+        lab.write_pattern(source / f"file{number}", number * 40_000 + 1, number)
+    archive.put_in_full(source, "/")
+    shutil.rmtree(archive.path)
+    for endpoint in endpoints:
+        lose_journal(endpoint)
+    again, done = recover(place, endpoints[1:5])
+    assert "neither snapshot nor journal" in done.stdout and "hints of its stripes" in done.stderr
+    found = {name: fact["digest"] for name, fact in tree_of(place, again).items() if "digest" in fact}
+    assert found == {f"source/{path.name}": lab.digest(path) for path in source.iterdir()}
+
+
+def test_what_was_deleted_stays_deleted_and_what_cannot_be_read_is_told(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints, "copies:2")
+    mount = place.mount(archive)
+    for name in ("kept", "gone", "lost"):
+        lab.write_pattern(mount.path / name, 100_000, len(name))
+    archive.await_stored()
+    lost = {stripe["endpoint"] for stripe in archive.json("info", "/lost")["stripes"]}
+    (mount.path / "gone").unlink()
+    archive.await_stored()
+    mount.kill()
+    shutil.rmtree(archive.path)
+    left = [endpoint for endpoint in endpoints if endpoint.name not in lost]
+    again, done = recover(place, left)
+    assert "/lost cannot be read" in done.stderr
+    assert sorted(lab.ecfs("ls", again.path, "/").stdout.split()) == ["kept", "lost"]
+
+
+def test_an_old_copy_of_the_archive_directory_is_read_only_and_deletes_nothing(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    for number in range(6):
+        lab.write_pattern(mount.path / f"file{number}", 50_000, number)
+    archive.await_stored()
+    mount.umount()
+    backup = place.path / "backup"
+    shutil.copytree(archive.path, backup)
+    mount = place.mount(archive)
+    (mount.path / "file0").unlink()
+    lab.write_pattern(mount.path / "file1", 60_000, 77)
+    lab.write_pattern(mount.path / "later", 60_000, 78)
+    archive.await_stored()
+    expected = lab.describe_tree(mount.path)
+    lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "the old stripes are deleted")
+    mount.umount()
+    before = stored(endpoints)
+
+    old = lab.Archive(backup, endpoints)
+    mount = place.mount(old)
+    assert "is an old copy" in mount.text()
+    with pytest.raises(OSError):
+        (mount.path / "another").write_bytes(b"x")
+    lab.ecfs("status", backup)
+    lab.run(lab.BUILD / "tools/ecfs-fsck", backup, "-y", check=False)
+    mount.kill()
+    refused = lab.ecfs("put", backup, __file__, "/", check=False)
+    assert refused.returncode == 1 and "is an old copy" in refused.stderr
+    lab.run(lab.BUILD / "tools/ecfs-fsck", backup, "-y", check=False)
+    assert stored(endpoints) == before
+    lab.assert_same_tree(expected, tree_of(place, archive))
+
+    again, told = facts(place, endpoints)  # the first is an old copy from here on, too
+    assert told["lost"] == 0
+    mount = place.mount(archive)
+    assert "is an old copy" in mount.text()
+    mount.kill()
+    lab.assert_same_tree(expected, tree_of(place, again))
+
+
+def test_endpoints_of_another_archive_are_left_alone(place):
+    ours, theirs = place.directories(), place.directories(["one", "two", "three"])
+    archive, other = place.archive(ours), place.archive(theirs, "copies:2")
+    uuid = archive.json("status")["archive"]
+    source = place.path / "file"
+    lab.write_pattern(source, 100_000, 5)
+    archive.put_in_full(source, "/")
+    other.put_in_full(source, "/other")
+    before = stored(theirs)
+    marker = (theirs[0].root / "ecfs-endpoint").read_text()
+    _, done = recover(place, ours + theirs, check=False)
+    assert done.returncode == 1 and "--archive" in done.stderr
+    again, done = recover(place, ours + theirs, "--archive", uuid)
+    assert "is left alone" in done.stderr
+    assert lab.ecfs("ls", again.path, "/").stdout.split() == ["file"]
+    assert stored(theirs) == before and (theirs[0].root / "ecfs-endpoint").read_text() == marker
+
+
+def test_a_damaged_journal_is_used_as_far_as_it_goes(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    for name in ("first", "second", "third"):
+        lab.write_pattern(mount.path / name, 20_000, len(name))
+        archive.await_stored()
+    mount.kill()
+    shutil.rmtree(archive.path)
+    segments = sorted((endpoints[0].root / "journal").iterdir())
+    assert len(segments) >= 3
+    for path in segments[1:]:  # one good copy is enough
+        lab.flip(path, 150)
+    again, _ = recover(place, endpoints)
+    assert sorted(lab.ecfs("ls", again.path, "/").stdout.split()) == ["first", "second", "third"]
+    shutil.rmtree(again.path)
+    for endpoint in endpoints:
+        shutil.rmtree(endpoint.root / "snapshots", ignore_errors=True)
+        (endpoint.root / "journal" / segments[1].name).unlink(missing_ok=True)
+    again, done = recover(place, endpoints)
+    assert "the journal has a gap" in done.stderr
+    assert sorted(lab.ecfs("ls", again.path, "/").stdout.split()) == ["first", "second", "third"]  # two of them by hints
+
+
+def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "directory").mkdir()
+    archive.await_stored()
+    assert archive.json("status")["recovery_point"]["pending"] == 0
+    assert "safe without this machine" in lab.ecfs("status", archive.path).stdout
+    for endpoint in endpoints[:4]:
+        endpoint.kill()
+    (mount.path / "another").mkdir()
+    failed = lab.ecfs("wait", archive.path, check=False)
+    assert failed.returncode == 1 and "has to be on 3" in failed.stderr
+    point = archive.json("status")["recovery_point"]
+    assert point["pending"] > 0 and point["sequence"] > 0 and point["copies"] == 3
+    for endpoint in endpoints[:4]:
+        endpoint.start()
+    archive.await_stored()
+    counts = {len(list((endpoint.root / "journal").iterdir())) for endpoint in endpoints[:4]}
+    assert min(counts) >= 1
+    mount.umount()
+    assert lab.ecfs("wait", archive.path).returncode == 0

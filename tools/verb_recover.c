@@ -1,0 +1,183 @@
+/* recover: an archive directory from endpoints alone */
+#include "tool.h"
+#include "tool_config.h"
+
+#include "archive/recover.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Arguments {
+    char **endpoints;
+    char **settings;
+    char *code;
+    char *archive;
+    gboolean json;
+} Arguments;
+
+typedef struct Progress {
+    const Verb *verb;
+    bool terminal;
+    int64_t next_us;
+    bool shown;
+} Progress;
+
+static void end_line (Progress *self)
+{
+    if (self->shown)
+        fputs ("\r\033[K", stderr);
+    self->shown = false;
+}
+
+static void tell (void *user, const char *text)
+{
+    Progress *self = user;
+    end_line (self);
+    g_autofree char *printable = tool_printable (text);
+    tool_say (self->verb->name, "%s", printable);
+}
+
+static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
+{
+    Progress *self = user;
+    int64_t now_us = g_get_monotonic_time ();
+    if (!self->terminal || now_us < self->next_us)
+        return true;
+    self->next_us = now_us + G_USEC_PER_SEC / 4;
+    self->shown = true;
+    fprintf (stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64, phase, n_done, n_all);
+    return true;
+}
+
+static EcfsConfig *make_config (const Arguments *arguments, GPtrArray *given, GError **error)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_new ();
+    if (arguments->code != NULL) {
+        if (!ecfs_config_set (config, "code", arguments->code, error))
+            return NULL;
+        g_ptr_array_add (given, g_strdup ("code"));
+    }
+    for (char **setting = arguments->settings; setting != NULL && *setting != NULL; setting++) {
+        if (!tool_add_setting (config, *setting, error))
+            return NULL;
+        g_ptr_array_add (given, g_strndup (*setting, strcspn (*setting, "=")));
+    }
+    for (char **text = arguments->endpoints; text != NULL && *text != NULL; text++)
+        if (!tool_add_endpoint (config, *text, error))
+            return NULL;
+    g_ptr_array_add (given, NULL);
+    if (config->endpoints->len == 0) {
+        (void) !ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each that is there");
+        return NULL;
+    }
+    return ecfs_config_check (config, error) ? g_steal_pointer (&config) : NULL;
+}
+
+static void print_json (const EcfsRecovered *recovered)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    JsonObject *object = json_object_new ();
+    ecfs_uuid_text (&recovered->archive, uuid);
+    json_object_set_string_member (object, "archive", uuid);
+    json_object_set_int_member (object, "epoch", recovered->epoch);
+    json_object_set_int_member (object, "sequence", (int64_t) recovered->sequence);
+    if (recovered->sequence > 0)
+        json_object_set_int_member (object, "recovery_point_ns", recovered->time_ns);
+    json_object_set_boolean_member (object, "snapshot", recovered->has_snapshot);
+    json_object_set_int_member (object, "records", (int64_t) recovered->n_records);
+    json_object_set_int_member (object, "files", (int64_t) recovered->n_files);
+    json_object_set_int_member (object, "unfinished", (int64_t) recovered->n_unfinished);
+    json_object_set_int_member (object, "refused_records", (int64_t) recovered->n_refused);
+    json_object_set_int_member (object, "hinted", (int64_t) recovered->n_hinted);
+    json_object_set_int_member (object, "set_apart", (int64_t) recovered->n_set_apart);
+    json_object_set_int_member (object, "lost", (int64_t) recovered->n_lost);
+    json_object_set_int_member (object, "incomplete_objects", (int64_t) recovered->n_lost_strays);
+    json_object_set_int_member (object, "foreign_stripes", (int64_t) recovered->n_foreign);
+    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    tool_print_json (node);
+}
+
+static void print_count (uint64_t number, const char *text)
+{
+    if (number > 0)
+        printf ("%" PRIu64 " %s\n", number, text);
+}
+
+static void print_recovered (const char *directory, const EcfsRecovered *recovered)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&recovered->archive, uuid);
+    printf ("%s: archive %s with %" PRIu64 " files\n", directory, uuid, recovered->n_files);
+    if (recovered->sequence > 0) {
+        g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (recovered->time_ns / 1000000000);
+        g_autofree char *text = time == NULL ? NULL : g_date_time_format (time, "%F %T");
+        printf ("names and attributes are as of %s (change %" PRIu64 ")\n", text == NULL ? "a time unknown" : text,
+                recovered->sequence);
+    } else {
+        puts ("there was neither snapshot nor journal: all names and attributes are hints of the stripes");
+    }
+    print_count (recovered->n_unfinished, "files that were being written, and never closed, are left out");
+    print_count (recovered->n_hinted, "files are there by the hints of their stripes");
+    print_count (recovered->n_set_apart, "files are in /recovered, since others have their names");
+    print_count (recovered->n_refused, "records of the journal made no sense and were left out");
+    print_count (recovered->n_lost, "objects cannot be read: too few of their stripes are at these endpoints");
+    puts ("ecfs-fsck -y stores anew what endpoints that are gone had");
+}
+
+static int recover (const Verb *verb, const char *directory, const Arguments *arguments)
+{
+    GError *error = NULL;
+    EcfsUuid archive;
+    g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
+    g_autoptr (EcfsConfig) config = make_config (arguments, given, &error);
+    if (config == NULL)
+        return tool_fail (verb->name, error, TOOL_USAGE);
+    if (arguments->archive != NULL && !ecfs_uuid_parse (arguments->archive, &archive)) {
+        tool_say (verb->name, "--archive %s: this is no UUID", arguments->archive);
+        return TOOL_USAGE;
+    }
+    Progress progress = {.verb = verb, .terminal = isatty (STDERR_FILENO) && !arguments->json};
+    const EcfsRecover what = {.directory = directory,
+                              .config = config,
+                              .given = (const char *const *) given->pdata,
+                              .archive = arguments->archive == NULL ? NULL : &archive,
+                              .tell = tell,
+                              .tick = tick,
+                              .user = &progress};
+    EcfsRecovered recovered;
+    bool done = ecfs_archive_recover (&what, &recovered, &error);
+    end_line (&progress);
+    if (!done)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (arguments->json)
+        print_json (&recovered);
+    else
+        print_recovered (directory, &recovered);
+    return TOOL_DONE;
+}
+
+int verb_recover (const Verb *verb, int argc, char **argv)
+{
+    Arguments arguments = {0};
+    const GOptionEntry options[] = {{"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints,
+                                     "An endpoint that is there; once for each", "[NAME=]URL[,KEY=VALUE...]"},
+                                    {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive,
+                                     "The archive, where endpoints have several", "UUID"},
+                                    {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code,
+                                     "The code of new files, in place of what it was", "CODE"},
+                                    {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
+                                     "A key of [archive] in ecfs.conf, in place of what it was; may be repeated",
+                                     "KEY=VALUE"},
+                                    {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    (void) tool_parse (verb, options, argc, argv, 1, 1);
+    int status = recover (verb, argv[1], &arguments);
+    g_strfreev (arguments.endpoints);
+    g_strfreev (arguments.settings);
+    g_free (arguments.code);
+    g_free (arguments.archive);
+    return status;
+}
