@@ -316,7 +316,8 @@ static void note_done_locked (Slot *slot, bool arrived) ECFS_REQUIRES (slot->fet
     LaneHealth *lane = &reader->lanes[slot->index];
     slot->asked = false;
     lane->passed_bytes += fetch->slot_bytes - slot->filled;
-    lane->n_running--;
+    if (--lane->n_running == 0)
+        lane->owed_since_us = 0; /* it is not the lane that is slow from now on */
     reader->n_running--;
     reader->hedging_bytes -= slot->extra ? fetch->slot_bytes : 0;
     slot->extra = false;

@@ -1,11 +1,12 @@
 /* What a reader knows of its lanes, and makes of it for the scheduler. */
 #include "object/reader_priv.h"
 
-#define STALL_RETRY_US 5000000
-#define PACE_US        200000  /* time constant of a lane's pace */
-#define FORGIVEN_US    5000000 /* time constant of taking a slow lane for what its endpoint usually is */
-#define CONSUME_US     500000  /* and of the reader's own */
-#define RATE_UNKNOWN   1e8     /* bytes per second of an endpoint that was never read: it is worth a try */
+#define STALL_RETRY_US  5000000
+#define PACE_US         200000  /* time constant of a lane's pace */
+#define FORGIVEN_US     5000000 /* time constant of taking a slow lane for what its endpoint usually is */
+#define CONSUME_US      500000  /* and of the reader's own */
+#define REACH_MIN_BYTES (32u << 20)
+#define RATE_UNKNOWN    1e8 /* bytes per second of an endpoint that was never read: it is worth a try */
 
 /* Of a smoothed rate, @bytes in @elapsed_us later. */
 static double smooth (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us)
@@ -50,6 +51,24 @@ static void measure_lane (LaneHealth *lane, int64_t now_us)
     lane->came_bytes = 0;
 }
 
+/* Where the lanes differ, the longest, as any of them may stall. */
+static int64_t reach_us (const EcfsReader *self)
+{
+    int64_t longest_us = 0;
+    for (unsigned i = 0; i < self->n; i++) {
+        const LaneHealth *lane = &self->lanes[i];
+        if (self->stripes[i].endpoint != NULL && lane->rtt_us > 0 && !lane->down && !lane->suspect)
+            longest_us = MAX (longest_us, ecfs_stall_us (lane->rtt_us, lane->mean_gap_us) + 2 * lane->rtt_us);
+    }
+    return longest_us;
+}
+
+uint64_t ecfs_reader_reach_locked (const EcfsReader *self)
+{
+    double bytes = self->consumes_per_s * (double) self->reach_us / 1e6;
+    return MAX (REACH_MIN_BYTES, (uint64_t) MIN (bytes, 1e12));
+}
+
 bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us)
 {
     bool found = false;
@@ -59,6 +78,7 @@ bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us)
         found |= refresh_lane (&self->lanes[i], self->stripes[i].endpoint, now_us);
         measure_lane (&self->lanes[i], now_us);
     }
+    self->reach_us = reach_us (self);
     if (self->next_offset >= self->measured_offset && self->measured_us != 0)
         self->consumes_per_s = smooth (self->consumes_per_s, self->next_offset - self->measured_offset,
                                        now_us - self->measured_us, CONSUME_US);

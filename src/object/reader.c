@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#define READAHEAD_BYTES  (32u << 20)  /* of content; reaches over stall detection and refetch on a 100 MB/s reader */
 #define SEQUENTIAL_SLACK (4u << 20)   /* the kernel's own readahead asks a little out of order */
 #define RUN_BYTES        (256u << 10) /* in the middle of a file: one read of a program may come as several */
 #define IDLE_DROP_US     3000000
@@ -333,7 +332,8 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
     }
     uint64_t segment_bytes = self->params.layout.segment_bytes;
     uint64_t passed = (offset + size) / segment_bytes - MIN (offset + size, next) / segment_bytes;
-    uint64_t most = MAX (MIN (READAHEAD_BYTES, ecfs_transfer_memory (self->params.transfer) / 4) / segment_bytes, 1);
+    uint64_t bytes = MIN (ecfs_reader_reach_locked (self), ecfs_transfer_memory (self->params.transfer) / 4);
+    uint64_t most = MAX (bytes / segment_bytes, 1);
     self->window = MAX (self->window, 1);
     for (; passed > 0 && self->window < most; passed--)
         self->window *= 2;

@@ -128,6 +128,7 @@ struct EcfsReader {
     unsigned window;      /* segments to read ahead; guarded by lock */
     uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
     int64_t measured_us;
+    int64_t reach_us;        /* until a stall is found and what is missing has come from elsewhere */
     double consumes_per_s;   /* content bytes, of late */
     uint64_t received_bytes; /* in slots that arrived */
     uint64_t extra_bytes;    /* that came and were not needed */
@@ -161,6 +162,8 @@ uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, u
 
 /* Looks at the endpoints, and at how fast they and the reader are. Returns whether one has become suspect. */
 bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock);
+/* Content that reading ahead has to cover, so that the reader need not wait while a stall is found and made good. */
+uint64_t ecfs_reader_reach_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock);
 /* Lanes that owe this fetch bytes and show none for their stall time. Returns whether one is newly found. */
 bool ecfs_lanes_find_stalls_locked (Fetch *fetch, int64_t now_us) ECFS_REQUIRES (fetch->reader->lock);
 /* Whether something that it asked for is later than nearly all such pieces are. */

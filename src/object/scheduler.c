@@ -147,14 +147,41 @@ static EcfsSchedule ask_all (const Task *task, bool *ask)
 
 /* Hedging */
 
+/* What is past its time is expected to take as long again, whatever its pace seems to be. */
+static int64_t due_us (const EcfsLane *lane)
+{
+    return MAX (lane->due_us, -lane->promised_us);
+}
+
+static int64_t lateness_us (const EcfsLane *lane)
+{
+    return due_us (lane) - lane->promised_us;
+}
+
+/* How late even those are that the code could not do without: that is this machine, or a line that all share. */
+static int64_t common_lateness_us (const Task *task, const bool *hoped)
+{
+    int64_t latest_us[ECFS_CODEC_MAX_N] = {0}; /* in falling order */
+    unsigned n_spare = task->n - ecfs_codec_k (task->codec);
+    for (unsigned i = 0; i < task->n; i++) {
+        int64_t us = hoped[i] && task->lanes[i].asked ? lateness_us (&task->lanes[i]) : 0;
+        for (unsigned j = 0; us > 0 && j <= n_spare; j++) {
+            int64_t other_us = latest_us[j];
+            latest_us[j] = MAX (us, other_us);
+            us = MIN (us, other_us);
+        }
+    }
+    return latest_us[n_spare];
+}
+
 /* The latest of what is hoped for and later than it was promised; n: there is none. */
-static unsigned latest_of (const Task *task, const bool *hoped)
+static unsigned latest_of (const Task *task, const bool *hoped, int64_t common_us)
 {
     unsigned latest = task->n;
     for (unsigned i = 0; i < task->n; i++) {
         const EcfsLane *lane = &task->lanes[i];
-        if (hoped[i] && lane->asked && lane->due_us > lane->promised_us + SOONER_US &&
-            (latest == task->n || lane->due_us > task->lanes[latest].due_us))
+        if (hoped[i] && lane->asked && lateness_us (lane) > 2 * common_us + SOONER_US &&
+            (latest == task->n || due_us (lane) > due_us (&task->lanes[latest])))
             latest = i;
     }
     return latest;
@@ -177,11 +204,12 @@ static int64_t replaced_us (const Task *task, const bool *more, const bool *ask,
 /* Takes what is late out of what is hoped for, the latest first, as long as asking others in its place is worth it. */
 static void hedge_by_forecast (const Task *task, bool *hoped, EcfsDecision *decision)
 {
+    int64_t common_us = common_lateness_us (task, hoped);
     for (;;) {
-        unsigned latest = latest_of (task, hoped), n_more;
+        unsigned latest = latest_of (task, hoped, common_us), n_more;
         if (latest == task->n)
             return;
-        int64_t due_us = task->lanes[latest].due_us;
+        int64_t latest_us = due_us (&task->lanes[latest]);
         bool more[ECFS_CODEC_MAX_N] = {false}, on_time[ECFS_CODEC_MAX_N];
         hoped[latest] = false;
         for (unsigned i = 0; i < task->n; i++)
@@ -189,9 +217,9 @@ static void hedge_by_forecast (const Task *task, bool *hoped, EcfsDecision *deci
         if (!complete (task, false, on_time, more))
             return;
         int64_t takes_us = replaced_us (task, more, decision->ask, &n_more);
-        bool in_time = task->wanted->needed_us > takes_us && due_us <= task->wanted->needed_us - takes_us;
-        if (n_more > 0 &&
-            (in_time || due_us <= takes_us / 2 * 3 + SOONER_US || decision->n_hedges + n_more > task->wanted->n_hedges))
+        bool in_time = task->wanted->needed_us > takes_us && latest_us <= task->wanted->needed_us - takes_us;
+        if (n_more > 0 && (in_time || latest_us <= takes_us / 2 * 3 + SOONER_US ||
+                           decision->n_hedges + n_more > task->wanted->n_hedges))
             return;
         decision->late[latest] = n_more > 0;
         decision->n_hedges += n_more;

@@ -11,9 +11,12 @@
  *
  * Times in a lane are from now on; a piece is late when
  *
- *   due_us > promised_us + 20 ms         it is later than nearly all such pieces are, and
- *   due_us > needed_us - replacement     waiting for it first would leave no time for a replacement, and
- *   due_us > 3/2 replacement + 20 ms     the replacement is sooner.
+ *   due_us > promised_us + 2 common + 20 ms it is later than nearly all such pieces are, and more so than others now,
+ *   due_us > needed_us - replacement        waiting for it first would leave no time for a replacement, and
+ *   due_us > 3/2 replacement + 20 ms        the replacement is sooner,
+ *
+ * where a piece that is past its time counts as due after as long again, and common is how late even those lanes are
+ * that the code could not do without: not they are slow then, but this machine, or a line that all of them share.
  */
 #ifndef ECFS_OBJECT_SCHEDULER_H
 #define ECFS_OBJECT_SCHEDULER_H

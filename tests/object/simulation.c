@@ -145,6 +145,8 @@ static int64_t next_us (const Sim *self)
 static void forget (Sim *self, Piece *piece)
 {
     g_queue_remove (&self->queues[piece->lane], piece);
+    if (self->queues[piece->lane].length == 0)
+        self->measured[piece->lane].owed = false; /* it is not the lane that is slow from now on */
     self->n_running--;
     self->hedging_bytes -= piece->extra ? self->model->piece_bytes : 0;
     g_free (piece);

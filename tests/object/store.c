@@ -42,6 +42,7 @@ void store_init (Store *self, const char *scheme, const char *code, unsigned n_s
     self->n_endpoints = self->n + n_spares;
     g_assert_cmpuint (self->n_endpoints, <=, STORE_MAX_ENDPOINTS);
     self->transfer = ecfs_transfer_new (memory_bytes);
+    self->log = ecfs_read_log_new ();
     ecfs_transfer_start (self->transfer);
     for (unsigned i = 0; i < self->n_endpoints; i++) {
         self->endpoints[i] = new_endpoint (self, scheme, i);
@@ -55,6 +56,7 @@ void store_clear (Store *self)
     for (unsigned i = 0; i < self->n_endpoints; i++)
         ecfs_endpoint_free (self->endpoints[i]);
     ecfs_transfer_free (self->transfer);
+    ecfs_read_log_free (self->log);
     ecfs_codec_free (self->codec);
     const char *remove[] = {"rm", "-rf", self->base, NULL};
     g_assert_true (
@@ -191,6 +193,7 @@ EcfsReader *object_reader (const Object *self)
                                .object = self->job.header.object,
                                .stripes = stripes};
     ecfs_read_policy_init (&params.policy);
+    params.log = self->store->log;
     return ecfs_reader_new (&params);
 }
 

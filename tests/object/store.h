@@ -16,7 +16,8 @@ typedef struct Store {
     EcfsUuid archive;
     EcfsCodec *codec;
     EcfsTransfer *transfer;
-    unsigned n; /* stripes */
+    EcfsReadLog *log; /* of all readers */
+    unsigned n;       /* stripes */
     unsigned n_endpoints;
     EcfsEndpoint *endpoints[STORE_MAX_ENDPOINTS];
     Faults *faults[STORE_MAX_ENDPOINTS];

@@ -417,6 +417,51 @@ static void test_stalled_from_the_start (void)
     end (&self);
 }
 
+/* Segments that were read around an endpoint, as the log says. */
+static uint64_t n_erased (const Fixture *self, const char *endpoint, EcfsErasedWhy why)
+{
+    g_autoptr (GPtrArray) erasures = ecfs_read_log_erasures (self->store.log);
+    uint64_t n = 0;
+    for (guint i = 0; i < erasures->len; i++) {
+        const EcfsErasure *erasure = g_ptr_array_index (erasures, i);
+        n += g_str_equal (erasure->endpoint, endpoint) && erasure->why == why ? erasure->n_segments : 0;
+    }
+    return n;
+}
+
+static void test_explained (void)
+{
+    Fixture self;
+    begin (&self, "faulty", "rs:4+2", 8 * MIB, 1 * MIB);
+    g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    EcfsReadCounts counts;
+    ecfs_read_log_counts (self.store.log, &counts);
+    g_assert_cmpuint (counts.segments, ==, 8);
+    g_assert_cmpuint (counts.received_bytes, >=, self.object.size);
+    g_assert_cmpuint (counts.received_bytes, <=, self.object.size * 3 / 2 + MIB); /* at most all six */
+    reopen (&self);
+    atomic_store (&self.store.faults[1]->read_code, EBADMSG);
+    atomic_store (&self.store.faults[2]->read_stall_at, 40000);
+    unsigned n_rounds = 1; /* on a busy machine others may seem sooner than these two, for once */
+    int64_t deadline_us = ecfs_now_us () + STORE_DEADLINE_US / 2;
+    g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+    while (n_erased (&self, "e1", ECFS_ERASED_DAMAGED) == 0 ||
+           n_erased (&self, "e2", ECFS_ERASED_STALLED) + n_erased (&self, "e2", ECFS_ERASED_LATE) == 0) {
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        reopen (&self);
+        g_assert_cmpint (read_at (&self, 0, self.object.size), ==, 0);
+        n_rounds++;
+    }
+    g_assert_cmpuint (n_erased (&self, "e2", ECFS_ERASED_DAMAGED), ==, 0);
+    EcfsReadCounts after;
+    ecfs_read_log_counts (self.store.log, &after);
+    g_assert_cmpuint (after.segments, ==, 8 + 8 * n_rounds);
+    g_assert_cmpuint (after.degraded - counts.degraded, >, 0);
+    g_assert_cmpuint (after.decoded - counts.decoded, >, 0);
+    g_assert_cmpuint (after.cancelled - counts.cancelled, >, 0);
+    end (&self);
+}
+
 /* More stall than can be done without: the read waits, and is served when they go on. */
 static void test_late_is_not_lost (void)
 {
@@ -582,6 +627,7 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/reader/a-stall-in-the-middle-costs-little", GINT_TO_POINTER (0), test_stall);
     g_test_add_data_func ("/reader/bytes-of-a-stalled-stripe-may-come-late", GINT_TO_POINTER (1), test_stall);
     g_test_add_func ("/reader/stalled-from-the-start-is-read-around", test_stalled_from_the_start);
+    g_test_add_func ("/reader/what-is-read-around-is-explained", test_explained);
     g_test_add_func ("/reader/late-is-not-lost", test_late_is_not_lost);
     g_test_add_func ("/reader/passing-errors-are-tried-again-but-not-for-ever", test_all_fail);
     g_test_add_func ("/reader/closing-answers-reads-under-way", test_close);

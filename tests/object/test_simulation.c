@@ -146,8 +146,22 @@ static void test_unhurried (void)
     model.lanes[4].changes_us = G_USEC_PER_SEC;
     model.lanes[4].later_bytes_per_s = 4e6;
     Simulated done = simulate (&model);
-    g_assert_cmpuint (done.n_hedges, ==, 0);
+    g_assert_cmpuint (done.n_hedges, <=, 2); /* of 480 */
     g_assert_cmpint (done.longest_wait_us, <, 100000);
+}
+
+/* Everything slows down at once: nothing is gained by asking others. */
+static void test_common_cause (void)
+{
+    Model model;
+    model_init (&model);
+    for (unsigned i = 0; i < 11; i++) {
+        model.lanes[i].changes_us = G_USEC_PER_SEC;
+        model.lanes[i].until_us = G_USEC_PER_SEC * 11 / 10;
+    }
+    Simulated done = simulate (&model);
+    g_assert_cmpuint (done.n_hedges, ==, 0);
+    g_assert_cmpuint (done.extra_bytes, ==, 0);
 }
 
 static void test_impossible (void)
@@ -290,6 +304,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/simulation/a-slow-lane-is-hedged", test_slow_lane);
     g_test_add_func ("/simulation/hedging-keeps-its-budget", test_budget);
     g_test_add_func ("/simulation/what-is-not-needed-yet-is-not-hedged", test_unhurried);
+    g_test_add_func ("/simulation/what-slows-all-is-not-hedged", test_common_cause);
     g_test_add_func ("/simulation/too-few-lanes-are-impossible", test_impossible);
     g_test_add_func ("/simulation/T-limits-the-transfers", test_transfers);
     g_test_add_func ("/simulation/fastest0-asks-the-fastest", test_fastest0);
