@@ -116,9 +116,8 @@ EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *temporary)
     EcfsSftpShared *shared = self->config->shared;
     ecfs_mutex_lock (&shared->lock);
     bool opens_once = shared->opens_once;
-    unsigned n_helping = shared->n_helping;
     ecfs_mutex_unlock (&shared->lock);
-    if (opens_once || !ecfs_slot_call_others (self->slot, n_helping))
+    if (opens_once || ecfs_slot_is_only (self->slot))
         return NULL;
     EcfsSftpHelp *help = g_new0 (EcfsSftpHelp, 1);
     ecfs_mutex_init (&help->lock);
@@ -147,7 +146,7 @@ void ecfs_sftp_help_call (EcfsSftp *self, EcfsSftpHelp *help)
     unsigned n_helping = help->shared->n_helping;
     ecfs_mutex_unlock (&help->shared->lock);
     if (offered)
-        (void) ecfs_slot_call_others (self->slot, n_helping);
+        ecfs_slot_call_others (self->slot, n_helping);
 }
 
 bool ecfs_sftp_help_wants (EcfsSftpHelp *help)

@@ -122,6 +122,7 @@ static void write_files (Sshd *self, const char *extra)
                                                "PasswordAuthentication no\n"
                                                "KbdInteractiveAuthentication no\n"
                                                "MaxStartups 100\n"
+                                               "SetEnv SHLVL=1\n" /* bash is quick: it reads no ~/.bashrc */
                                                "Subsystem sftp internal-sftp\n"
                                                "%s\n",
                                                host_key, authorized, extra != NULL ? extra : "");
