@@ -6,6 +6,7 @@
  * has left.
  */
 #include "archive/archive_priv.h"
+#include "salvage-resource.h"
 #include "util/io.h"
 
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #define NO_INO (ECFS_ROOT_INO + 1) /* the first that a file gets */
 
 static const char *const directories[] = {"staging", "interrupted"};
+static const char *const salvage_names[] = {"salvage/ecfs-salvage", "salvage/readme.txt"}; /* on each endpoint */
 
 bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error)
 {
@@ -46,6 +48,8 @@ static void unmark_endpoint (const EcfsEndpointSpec *spec)
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, NULL);
     if (endpoint != NULL && !ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, &error) && error->code != ENOENT)
         g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
+    for (size_t i = 0; endpoint != NULL && i < G_N_ELEMENTS (salvage_names); i++)
+        (void) ecfs_endpoint_remove_wait (endpoint, salvage_names[i], NULL); /* what stays does no harm */
 }
 
 /* The row with this name or this identity, of which one may be NULL. @ret_row gets no name. */
@@ -101,16 +105,30 @@ static bool check_that_of_row (EcfsEndpoint *endpoint, const EcfsEndpointSpec *s
     return ecfs_endpoint_mark_wait (endpoint, marker, true, error);
 }
 
-bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
-                            GError **error)
+/* What restores files for those who have nothing but endpoints. The archive works without it. */
+static void leave_salvage (EcfsEndpoint *endpoint)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS (salvage_names); i++) {
+        g_autofree char *path = g_strconcat ("/", salvage_names[i], NULL);
+        g_autoptr (GError) error = NULL;
+        g_autoptr (GBytes) bytes = g_resource_lookup_data (ecfs_salvage_get_resource (), path, 0, &error);
+        gsize size;
+        const void *data = bytes == NULL ? NULL : g_bytes_get_data (bytes, &size);
+        if ((data == NULL || !ecfs_endpoint_write_wait (endpoint, salvage_names[i], data, size, &error)) &&
+            error->code != EEXIST)
+            g_warning ("%s; the archive works without it", error->message);
+    }
+}
+
+static bool add_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, bool new,
+                          EcfsEndpointRow *ret_row, GError **error)
 {
     EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
                          .endpoint = ecfs_uuid_new (),
                          .epoch = ecfs_catalog_epoch (catalog),
                          .sequence = ecfs_catalog_sequence (catalog)};
-    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
     /* A marker that knows more than the catalog after a crash would make that an old copy. */
-    if (endpoint == NULL || !ecfs_catalog_barrier (catalog, error))
+    if (!ecfs_catalog_barrier (catalog, error))
         return false;
     if (find_row (catalog, spec->name, NULL, ret_row)) {
         marker.endpoint = ret_row->uuid;
@@ -123,6 +141,16 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, 
         return true;
     unmark_endpoint (spec);
     return false;
+}
+
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
+                            GError **error)
+{
+    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
+    if (endpoint == NULL || !add_endpoint (catalog, endpoint, spec, new, ret_row, error))
+        return false;
+    leave_salvage (endpoint);
+    return true;
 }
 
 /* The archive directory */

@@ -77,9 +77,10 @@ static unsigned count_stripes (const Fixture *fixture)
 {
     unsigned n_stripes = 0;
     for (unsigned i = 0; i < N_ENDPOINTS; i++) {
-        g_autofree char *root = endpoint_path (fixture, i);
-        g_autofree char *path = g_build_filename (root, "stripes", NULL);
-        n_stripes += count_files (path);
+        g_autofree char *path = endpoint_path (fixture, i);
+        g_autofree char *stripes = g_build_filename (path, "stripes", NULL);
+        g_autofree char *incoming = g_build_filename (path, "incoming", NULL);
+        n_stripes += count_files (stripes) + count_files (incoming);
     }
     return n_stripes;
 }

@@ -37,7 +37,7 @@ static unsigned n_stripes;
 static int add (const char *path, const struct stat *status, int type, struct FTW *where)
 {
     (void) where;
-    if (type != FTW_F || g_str_has_suffix (path, ECFS_MARKER_NAME) || strstr (path, "/journal") != NULL)
+    if (type != FTW_F || (strstr (path, "/stripes/") == NULL && strstr (path, "/incoming/") == NULL))
         return 0;
     n_bytes += (uint64_t) status->st_size;
     n_stripes += strstr (path, "/stripes/") != NULL;

@@ -158,6 +158,8 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
     while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
         g_autofree char *child = g_build_filename (path, name, NULL);
         g_autofree char *relative = g_strconcat (prefix, name, NULL);
+        if (g_str_equal (name, "salvage"))
+            continue;
         if (g_file_test (child, G_FILE_TEST_IS_DIR)) {
             g_autofree char *below = g_strconcat (relative, "/", NULL);
             add_files_below (child, below, names);

@@ -314,8 +314,7 @@ def size_of(path):
 
 def stripe_files(endpoint):
     """The files below an endpoint's root that hold stripes."""
-    others = {"ecfs-endpoint", "journal", "snapshots"}
-    return [path for path in files_below(endpoint.root) if path.relative_to(endpoint.root).parts[0] not in others]
+    return files_below(endpoint.root / "stripes") + files_below(endpoint.root / "incoming")
 
 
 def ecfs(*arguments, **options):

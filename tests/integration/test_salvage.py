@@ -1,0 +1,144 @@
+"""tools/ecfs-salvage, which knows the format from its manual page alone, restores what ecfs stored."""
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+import lab
+import pytest
+
+SALVAGE = lab.REPOSITORY / "tools/ecfs-salvage"
+CODES = {"rs:4+2": 6, "rs:8+3": 11, "ldpc:8+6": 14, "basic:4+4": 8, "basic:8+8": 16, "copies:3": 3}
+TOLERANCE = {"rs:4+2": 2, "rs:8+3": 3, "ldpc:8+6": 3, "basic:4+4": 2, "basic:8+8": 4, "copies:3": 2}
+
+
+def salvage(*arguments, check=True):
+    return lab.run(sys.executable, SALVAGE, *arguments, check=check, timeout=300)
+
+
+def make(place, code, files):
+    """An archive over directories with these files put into /tree; {path below /: bytes}."""
+    archive = place.archive(place.directories([f"e{i:02}" for i in range(CODES[code])]), code)
+    source = place.path / "tree"
+    shutil.rmtree(source, ignore_errors=True)
+    for name, content in files.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(content)
+        os.utime(source / name, ns=(1_600_000_000_123_456_789,) * 2)
+    archive.put_in_full(source, "/tree")
+    return archive, [archive[f"e{i:02}"].root for i in range(CODES[code])]
+
+
+def contents():
+    return {"empty-but-one": b"x", "small": os.urandom(5000), "deep/er/odd": os.urandom(1_234_567),
+            "large": os.urandom((6 << 20) + 17)}
+
+
+def assert_restored(target, files):
+    for name, content in files.items():
+        assert (target / "tree" / name).read_bytes() == content, name
+        assert os.stat(target / "tree" / name).st_mtime_ns == 1_600_000_000_123_456_789
+    found = [path for path in target.rglob("*") if path.is_file()]
+    assert len(found) == len(files), found
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_files_come_back_without_as_many_endpoints_as_may_be_lost(place, code):
+    files = contents()
+    _, roots = make(place, code, files)
+    lost = TOLERANCE[code]
+    for number, kept in enumerate([roots, roots[lost:], roots[:-lost], roots[1:-lost + 1]]):
+        target = place.path / f"salvaged-{number}"
+        salvage("--to", target, *kept)
+        assert_restored(target, files)
+
+
+def test_damage_is_worked_around_block_by_block(place):
+    """Every stripe is damaged, each in another block: no stripe is whole, and every byte can be had."""
+    files = {"large": os.urandom(9 << 20)}
+    _, roots = make(place, "rs:4+2", files)
+    stripes = sorted((path for root in roots for path in (root / "stripes").rglob("*") if path.is_file()),
+                     key=lambda path: path.stat().st_size)[-6:]
+    for number, path in enumerate(stripes):
+        lab.flip(path, 4096 + 40_000 * (2 * number + 1))
+    salvage("--to", place.path / "salvaged", *roots)
+    assert_restored(place.path / "salvaged", files)
+
+
+def test_what_cannot_be_had_is_told_and_the_rest_written(place):
+    files = {"large": os.urandom(6 << 20)}
+    _, roots = make(place, "rs:4+2", files)
+    result = salvage("--to", place.path / "salvaged", *roots[:3], check=False)
+    assert result.returncode == 1
+    assert "tree/large: these bytes cannot be restored" in result.stderr
+    assert not (place.path / "salvaged/tree/large").exists()
+    partial = (place.path / "salvaged/tree/large.partial").read_bytes()
+    assert len(partial) == len(files["large"])
+    same = sum(partial[at:at + 4096] == files["large"][at:at + 4096] for at in range(0, len(partial), 4096))
+    assert same > 0 and all(partial[at:at + 4096] in (files["large"][at:at + 4096], bytes(4096))
+                            for at in range(0, len(partial), 4096))
+
+
+def test_a_list_and_a_part(place):
+    files = contents()
+    _, roots = make(place, "rs:4+2", files)
+    listed = salvage("--list", *roots[2:]).stdout
+    assert f"tree/large: {len(files['large'])} bytes, rs:4+2 with " in listed
+    salvage("--to", place.path / "salvaged", "--path", "/tree/deep", *roots)
+    assert_restored(place.path / "salvaged", {"deep/er/odd": files["deep/er/odd"]})
+
+
+def test_garbage_among_stripes_is_told_and_passed_by(place):
+    files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
+    _, roots = make(place, "rs:4+2", files)
+    garbage = roots[0] / "stripes/abc/garbage"
+    garbage.parent.mkdir(exist_ok=True)
+    garbage.write_bytes(os.urandom(5000))
+    stripe = next(path for path in (roots[1] / "stripes").rglob("*") if path.is_file())
+    stripe.write_bytes(stripe.read_bytes()[:-1])
+    result = salvage("--to", place.path / "salvaged", *roots)
+    assert str(garbage) in result.stderr and str(stripe) in result.stderr
+    assert_restored(place.path / "salvaged", files)
+
+
+def test_each_endpoint_has_the_means(place):
+    files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
+    _, roots = make(place, "rs:4+2", files)
+    for root in roots:
+        assert (root / "salvage/ecfs-salvage").read_bytes() == SALVAGE.read_bytes()
+        assert "python3 salvage/ecfs-salvage" in (root / "salvage/readme.txt").read_text()
+    lab.run(sys.executable, roots[5] / "salvage/ecfs-salvage", "--to", place.path / "salvaged", *roots[2:])
+    assert_restored(place.path / "salvaged", files)
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("ecfs_salvage", str(SALVAGE))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("ecfs_salvage", loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_its_own_hash_is_that_of_the_library():
+    module = load()
+    if not module.LibraryXxh3.load():
+        pytest.skip("there is no libxxhash to compare with")
+    for size in [*range(260), 511, 512, 513, 1023, 1024, 1025, 1087, 1088, 1089, 2112, 5000, 32768]:
+        data = os.urandom(size)
+        for seed in (0, 0x0123456789abcdef):
+            assert module.plain_xxh3_64(data, seed) == module.library_xxh3_64(data, seed), size
+        plain, library = module.PlainXxh3(), module.LibraryXxh3()
+        for piece in (data[:size // 3], data[size // 3:]):
+            plain.update(piece)
+            library.update(piece)
+        assert plain.digest() == library.digest(), size
+
+
+def test_it_needs_no_library(place):
+    files = {"small": os.urandom(3000), "middle": os.urandom(200_000)}
+    _, roots = make(place, "rs:4+2", files)
+    hidden = ("import ctypes.util, runpy, sys; ctypes.util.find_library = lambda name: None; "
+              "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')")
+    subprocess.run([sys.executable, "-I", "-c", hidden, SALVAGE, "--to", place.path / "salvaged", *roots[1:]], check=True)
+    assert_restored(place.path / "salvaged", files)
