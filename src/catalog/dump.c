@@ -73,7 +73,7 @@ static bool dump_inodes (Dump *self, GError **error)
         Inode inode;
         if (!ecfs_inode_from_row (query, 0, &inode, error))
             return false;
-        bool fresh = sqlite3_column_int (query, 15) != 0;
+        bool fresh = sqlite3_column_int (query, 15) != 0 && inode.committed_size == 0;
         EcfsAttr attr = inode.attr;
         attr.size = inode.committed_size;
         ecfs_journal_put_inode (self->record, &attr, inode.has_code ? inode.code : NULL);

@@ -59,7 +59,8 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
     inode.attr.data_bytes = old.attr.data_bytes;
     return (attr->size >= old.committed_size || ecfs_content_truncate (catalog, &old, attr->size, error)) &&
            ecfs_content_count (catalog, &inode, error) && ecfs_inode_store (catalog, &inode, error) &&
-           ecfs_inode_touch (catalog, &inode, true, error);
+           ecfs_inode_touch (catalog, &inode, true, error) &&
+           EXEC (catalog, INODE_SET_BIRTH, error, INT (attr->ino), INT (attr->btime_ns));
 }
 
 static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GError **error)

@@ -145,6 +145,7 @@
     X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \
     X (INODE_LIST, "SELECT " INODE_COLUMNS ", i.target, EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino " \
        "AND s.fresh = 1) FROM inodes i ORDER BY i.ino") \
+    X (INODE_SET_BIRTH, "UPDATE inodes SET btime_ns = ?2 WHERE ino = ?1") \
     X (INODE_SET_TARGET, "UPDATE inodes SET target = ?2 WHERE ino = ?1") \
     X (ENTRY_LIST_ALL, "SELECT parent, name, ino FROM entries INDEXED BY entries_by_position " \
        "ORDER BY parent, position") \

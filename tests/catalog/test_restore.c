@@ -1,0 +1,333 @@
+/* A catalog that is written as records and read back, from its journal and from a dump, whole and damaged. */
+#include "catalog/journal.h"
+#include "catalog/journal_file.h"
+#include "catalog/restore.h"
+#include "fixture.h"
+
+#define N_STEPS 400
+
+/* A history */
+
+static void publish (Fixture *f, uint64_t ino, unsigned n_stripes, uint64_t size)
+{
+    int64_t intent;
+    g_autoptr (EcfsObjectRow) object = new_object (f, "rs:4+2", size, n_stripes);
+    OK (e, ecfs_catalog_intent_begin (f->catalog, object, ino, &intent, &e));
+    const EcfsObjectRow *objects[] = {object};
+    EcfsExtent extent = {.length = size};
+    EcfsPublish publish = {.ino = ino,
+                           .intents = &intent,
+                           .objects = objects,
+                           .n_objects = 1,
+                           .extents = &extent,
+                           .n_extents = 1,
+                           .size = size + 7,
+                           .mtime_ns = 4711,
+                           .full = true};
+    OK (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
+}
+
+static void drop (Fixture *f, const EcfsAttr *attr)
+{
+    if (attr->ino != 0 && attr->nlink == 0)
+        OK (e, ecfs_catalog_drop (f->catalog, attr->ino, &e));
+}
+
+static void step_on (Fixture *f, const char *name, const char *other, uint64_t dir)
+{
+    EcfsAttr attr = {.ino = 0}, found;
+    EcfsCatalog *catalog = f->catalog;
+    bool there = ecfs_catalog_lookup (catalog, dir, name, &found, NULL);
+    EcfsNewInode link = {.mode = S_IFLNK | 0777, .target = "../there"};
+    switch (g_test_rand_int_range (0, 8)) {
+    case 0:
+    case 1:
+        if (!there)
+            (void) make_file (f, dir, name);
+        break;
+    case 2:
+        if (there && S_ISREG (found.mode))
+            publish (f, found.ino, 5 + (unsigned) g_test_rand_int_range (0, 2), 1000);
+        break;
+    case 3:
+        if (there && ecfs_catalog_unlink (catalog, dir, name, &attr, NULL))
+            drop (f, &attr);
+        break;
+    case 4:
+        if (there && ecfs_catalog_rename (catalog, dir, name, ECFS_ROOT_INO, other, 0, &attr, NULL))
+            drop (f, &attr);
+        break;
+    case 5:
+        (void) ecfs_catalog_make (catalog, dir, name, &link, &attr, NULL, NULL); /* where it is free */
+        break;
+    case 6:
+        if (there)
+            OK (e, ecfs_catalog_setxattr (catalog, found.ino, "user.x", "a\0b", 3, 0, &e));
+        break;
+    default:
+        if (there && !S_ISDIR (found.mode))
+            (void) ecfs_catalog_link (catalog, found.ino, ECFS_ROOT_INO, other, &attr, NULL); /* where it is free */
+    }
+}
+
+static void make_history (Fixture *f)
+{
+    fixture_init (f);
+    fixture_add_endpoints (f);
+    uint64_t dirs[3] = {ECFS_ROOT_INO, make_dir (f, ECFS_ROOT_INO, "directory"), 0};
+    dirs[2] = make_dir (f, dirs[1], "below");
+    OK (e, ecfs_catalog_keep_setting (f->catalog, "code", "rs:4+2", &e));
+    OK (e, ecfs_catalog_keep_setting (f->catalog, "code", "rs:4+3", &e));
+    OK (e, ecfs_catalog_keep_code (f->catalog, "ldpc:1+1/01", (const uint8_t *) "\1", 1, &e));
+    for (int i = 0; i < N_STEPS; i++) {
+        g_autofree char *name = g_strdup_printf ("name%d", g_test_rand_int_range (0, 9));
+        g_autofree char *other = g_strdup_printf ("name%d", g_test_rand_int_range (0, 9));
+        step_on (f, name, other, dirs[g_test_rand_int_range (0, 3)]);
+    }
+}
+
+/* What is in a catalog */
+
+static int compare_items (const void *a, const void *b)
+{
+    return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+static bool add_items (void *user, const GByteArray *record, GError **error)
+{
+    GPtrArray *items = user;
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    (void) error; /* it never fails */
+    g_assert_cmpint (ecfs_journal_open (&cursor, record->data, record->len), ==, 0);
+    for (const uint8_t *from = cursor.at; ecfs_journal_next (&cursor, &item) == 1; from = cursor.at) {
+        GString *text = g_string_new (NULL);
+        for (const uint8_t *at = from; at < cursor.at; at++)
+            g_string_append_printf (text, "%02x", *at);
+        g_ptr_array_add (items, g_string_free (text, FALSE));
+    }
+    return true;
+}
+
+/* Its items, in an order of their own; g_free () */
+static char *dump (Fixture *f)
+{
+    uint64_t sequence;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) items = g_ptr_array_new_with_free_func (g_free);
+    OK (e, ecfs_catalog_barrier (f->catalog, &e));
+    EcfsCatalog *reader = ecfs_catalog_open (f->path, ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    OK (e, ecfs_catalog_dump (reader, add_items, items, &sequence, &e));
+    g_assert_cmpuint (sequence, ==, ecfs_catalog_sequence (f->catalog));
+    OK (e, ecfs_catalog_close (reader, &e));
+    g_ptr_array_sort (items, compare_items);
+    g_ptr_array_add (items, NULL);
+    return g_strjoinv ("\n", (char **) items->pdata);
+}
+
+static void tell_problem (void *user, uint64_t ino, const char *text)
+{
+    (void) ino;
+    g_test_message ("%s", text);
+    ++*(unsigned *) user;
+}
+
+static unsigned count_problems (Fixture *f)
+{
+    bool sound;
+    unsigned n_problems = 0;
+    fixture_close (f);
+    fixture_open (f, ECFS_CATALOG_READONLY);
+    OK (e, ecfs_catalog_check (f->catalog, tell_problem, &n_problems, &sound, &e));
+    g_assert_true (sound);
+    return n_problems;
+}
+
+static GPtrArray *journal_of (Fixture *f)
+{
+    g_autoptr (GError) error = NULL;
+    GPtrArray *rows = ecfs_catalog_journal (f->catalog, 0, 1000000, &error);
+    g_assert_no_error (error);
+    return rows;
+}
+
+static bool add_row (void *user, const GByteArray *record, GError **error)
+{
+    (void) error; /* it never fails */
+    EcfsJournalRow *row = g_new (EcfsJournalRow, 1);
+    *row = (EcfsJournalRow){.sequence = 1, .record = g_byte_array_new ()};
+    g_byte_array_append (row->record, record->data, record->len);
+    g_ptr_array_add (user, row);
+    return true;
+}
+
+static GPtrArray *snapshot_of (Fixture *f)
+{
+    uint64_t sequence;
+    g_autoptr (GError) error = NULL;
+    GPtrArray *rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
+    OK (e, ecfs_catalog_barrier (f->catalog, &e));
+    EcfsCatalog *reader = ecfs_catalog_open (f->path, ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    OK (e, ecfs_catalog_dump (reader, add_row, rows, &sequence, &e));
+    OK (e, ecfs_catalog_close (reader, &e));
+    return rows;
+}
+
+/* A catalog of these records. */
+static uint64_t restore (Fixture *f, const GPtrArray *rows, uint32_t epoch, uint64_t sequence)
+{
+    uint64_t n_refused = 0, n_unfinished;
+    fixture_init (f);
+    g_autoptr (EcfsRestore) restore = ecfs_restore_new (f->catalog);
+    OK (e, ecfs_restore_records (restore, rows, &n_refused, &e));
+    OK (e, ecfs_restore_finish (restore, epoch, sequence, &n_unfinished, &e));
+    return n_refused;
+}
+
+/* Cases */
+
+static void check_restored (Fixture *f, const GPtrArray *rows)
+{
+    Fixture again;
+    g_autofree char *expected = dump (f);
+    g_assert_cmpuint (restore (&again, rows, 1, 7777), ==, 0);
+    g_assert_cmpuint (ecfs_catalog_sequence (again.catalog), ==, 7778);
+    g_autofree char *found = dump (&again);
+    g_assert_cmpstr (found, ==, expected);
+    g_assert_cmpuint (count_problems (&again), ==, 0);
+    fixture_clear (&again);
+}
+
+static void test_from_journal_and_snapshot (void)
+{
+    Fixture f;
+    make_history (&f);
+    g_autoptr (GPtrArray) journal = journal_of (&f), snapshot = snapshot_of (&f);
+    check_restored (&f, journal);
+    check_restored (&f, snapshot);
+    fixture_clear (&f);
+}
+
+/* What was being written for the first time does not come back as a file that looks complete. */
+static void test_unfinished (void)
+{
+    Fixture f, again;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    EcfsNewInode new = {.mode = S_IFREG | 0644, .staged = true};
+    EcfsAttr attr;
+    int64_t staging;
+    (void) make_file (&f, ECFS_ROOT_INO, "empty");
+    OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "written", &new, &attr, &staging, &e));
+    publish (&f, attr.ino, 6, 100);
+    OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "begun", &new, &attr, &staging, &e));
+    for (unsigned i = 0; i < 2; i++) {
+        g_autoptr (GPtrArray) rows = i == 0 ? journal_of (&f) : snapshot_of (&f);
+        g_assert_cmpuint (restore (&again, rows, 2, 100), ==, 0);
+        g_assert_cmpuint (ecfs_catalog_epoch (again.catalog), ==, 2);
+        OK (e, ecfs_catalog_lookup (again.catalog, ECFS_ROOT_INO, "empty", &attr, &e));
+        OK (e, ecfs_catalog_lookup (again.catalog, ECFS_ROOT_INO, "written", &attr, &e));
+        g_assert_cmpuint (attr.size, ==, 107);
+        g_assert_cmpint (CODE (e, ecfs_catalog_lookup (again.catalog, ECFS_ROOT_INO, "begun", &attr, &e)), ==, ENOENT);
+        g_assert_cmpuint (count_problems (&again), ==, 0);
+        fixture_clear (&again);
+    }
+    fixture_clear (&f);
+}
+
+/* Records that are damaged, or of nobody, never make a catalog that SQLite finds wrong. */
+static void test_hostile (void)
+{
+    Fixture f, again;
+    make_history (&f);
+    for (int round = 0; round < 12; round++) {
+        g_autoptr (GPtrArray) rows = round % 2 == 0 ? journal_of (&f) : snapshot_of (&f);
+        for (guint i = 0; i < rows->len; i++) {
+            EcfsJournalRow *row = g_ptr_array_index (rows, i);
+            for (int n = g_test_rand_int_range (0, 3); n > 0; n--)
+                row->record->data[g_test_rand_int_range (0, (gint32) row->record->len)] = (uint8_t) g_test_rand_int ();
+        }
+        (void) restore (&again, rows, 2, 5000); /* it may take all of them */
+        (void) count_problems (&again);         /* any, but SQLite's */
+        fixture_clear (&again);
+    }
+    fixture_clear (&f);
+}
+
+/* Files */
+
+static GByteArray *some_file (EcfsJournalFile *file)
+{
+    g_autoptr (GByteArray) raw = g_byte_array_new ();
+    *file = (EcfsJournalFile){.archive = ecfs_uuid_new (),
+                              .kind = ECFS_JOURNAL_SEGMENT,
+                              .epoch = 3,
+                              .first = 10,
+                              .last = 29,
+                              .n_records = 20};
+    for (uint64_t i = 10; i < 30; i++)
+        ecfs_journal_file_put (raw, i, (int64_t) i * 100, (const uint8_t *) "record", i % 7);
+    return ecfs_journal_file_format (file, raw);
+}
+
+static void test_file (void)
+{
+    EcfsJournalFile file, found;
+    char name[ECFS_JOURNAL_NAME_SIZE];
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GByteArray) bytes = some_file (&file);
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes->data, bytes->len, &found, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (rows->len, ==, 20);
+    const EcfsJournalRow *row = g_ptr_array_index (rows, 3);
+    g_assert_cmpuint (row->sequence, ==, 13);
+    g_assert_cmpint (row->time_ns, ==, 1300);
+    g_assert_cmpmem (row->record->data, (int) row->record->len, "record", 6);
+    ecfs_journal_file_name (&found, name);
+    g_assert_cmpstr (name, ==, "journal/00000003-000000000000000a-000000000000001d");
+    g_assert_true (ecfs_journal_file_name_parse (name, &found));
+    g_assert_true (found.epoch == 3 && found.first == 10 && found.last == 29);
+    found = (EcfsJournalFile){.kind = ECFS_JOURNAL_SNAPSHOT, .epoch = 1, .last = 255, .part = 2, .is_last = true};
+    ecfs_journal_file_name (&found, name);
+    g_assert_cmpstr (name, ==, "snapshots/00000001-00000000000000ff-00000002-end");
+    g_assert_true (ecfs_journal_file_name_parse (name, &found));
+    g_assert_true (found.is_last && found.part == 2 && found.last == 255);
+}
+
+static void test_file_damage (void)
+{
+    static const char *const names[] = {"journal/",
+                                        "journal/00000001-0000000000000002-0000000000000001",
+                                        "journal/00000000-0000000000000001-0000000000000001",
+                                        "snapshots/x",
+                                        "journal/0000000A-0000000000000001-0000000000000001",
+                                        "snapshots/00000001-0000000000000001-00000000-en",
+                                        "stripes/00000001-0000000000000001-0000000000000001"};
+    EcfsJournalFile file;
+    g_autoptr (GByteArray) bytes = some_file (&file);
+    for (guint i = 0; i < bytes->len; i++) {
+        g_autoptr (GPtrArray) rows = NULL;
+        g_autofree uint8_t *copy = g_memdup2 (bytes->data, bytes->len);
+        copy[i] ^= 0x10;
+        rows = ecfs_journal_file_parse (copy, bytes->len, &file, NULL);
+        g_assert_null (rows);
+        g_autofree uint8_t *shorter = g_memdup2 (bytes->data, i);
+        g_assert_null (ecfs_journal_file_parse (shorter, i, &file, NULL));
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++)
+        g_assert_false (ecfs_journal_file_name_parse (names[i], &file));
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
+                     test_from_journal_and_snapshot);
+    g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
+    g_test_add_func ("/restore/hostile-records-make-no-unsound-catalog", test_hostile);
+    g_test_add_func ("/restore/a-file-is-read-as-it-was-written", test_file);
+    g_test_add_func ("/restore/a-damaged-file-is-refused", test_file_damage);
+    return g_test_run ();
+}
