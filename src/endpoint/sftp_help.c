@@ -33,6 +33,7 @@ struct EcfsSftpHelp {
     /* immutable */
     EcfsSftpShared *shared;
     EcfsSlot *lead;
+    char *name; /* of the file, for messages */
     char *temporary;
     size_t piece_bytes; /* at most */
 
@@ -82,6 +83,7 @@ static void help_unref (EcfsSftpHelp *help)
     }
     ecfs_mutex_clear (&help->lock);
     g_clear_error (&help->error);
+    g_free (help->name);
     g_free (help->temporary);
     g_free (help);
 }
@@ -111,7 +113,7 @@ static void wake_locked (EcfsSftpHelp *help, bool hungry_only) ECFS_REQUIRES (he
 
 /* The lead */
 
-EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *temporary)
+EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *name, const char *temporary)
 {
     EcfsSftpShared *shared = self->config->shared;
     ecfs_mutex_lock (&shared->lock);
@@ -123,6 +125,7 @@ EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *temporary)
     ecfs_mutex_init (&help->lock);
     help->shared = shared;
     help->lead = self->slot;
+    help->name = g_strdup (name);
     help->temporary = g_strdup (temporary);
     help->piece_bytes = self->write_bytes;
     help->n_refs = 1;
@@ -259,7 +262,7 @@ static void note_lost (EcfsSftp *self, EcfsSftpHelper *helper)
         settle_piece (helper, g_queue_peek_tail (&helper->pieces), false);
     if (helper->wrote && (self->extensions & ECFS_SFTP_HAS_FSYNC) == 0)
         note_error (helper->help, g_error_new (ECFS_ERROR, ENOTCONN, "%s: a connection that stored a part was lost",
-                                               helper->help->temporary));
+                                               helper->help->name));
 }
 
 static void helper_free (EcfsSftp *self, EcfsSftpOp *op)
@@ -287,7 +290,7 @@ static void on_close (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     EcfsSftpHelper *helper = data;
     if (ecfs_sftp_status (self, reply) != ECFS_SFTP_OK && helper->wrote)
-        note_error (helper->help, ecfs_sftp_error (reply, ECFS_SFTP_ON_COMMIT, helper->help->temporary));
+        note_error (helper->help, ecfs_sftp_error (reply, ECFS_SFTP_ON_COMMIT, helper->help->name));
     helper->closed = true;
     helper->op.stays = false;
 }

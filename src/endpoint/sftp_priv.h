@@ -235,8 +235,8 @@ typedef struct EcfsSftpPiece {
     GList link;
 } EcfsSftpPiece;
 
-/** Offers others to store @temporary with self, the lead. NULL: nobody would. */
-EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *temporary);
+/** Offers others to store @name, as yet @temporary, with self, the lead. NULL: nobody would. */
+EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *name, const char *temporary);
 /** The lead could use (more) help now: has others look, now and then. */
 void ecfs_sftp_help_call (EcfsSftp *self, EcfsSftpHelp *help);
 /** Whether helpers should have more pieces. */

@@ -352,8 +352,11 @@ static bool is_streamed (SftpWrite *write)
     GError *error = NULL;
     if (!write->ended || (write->help != NULL && !ecfs_sftp_help_is_over (write->help, &error)))
         return false;
-    if (error != NULL)
-        note_error (write, error);
+    if (error == NULL)
+        return true;
+    if (error->code == ENOSPC) /* as after a plain failure: on_space () finds out */
+        write->failed = ECFS_SFTP_ON_COMMIT;
+    note_error (write, error);
     return true;
 }
 
@@ -567,7 +570,7 @@ static void give_away (EcfsSftp *self, SftpWrite *write)
 {
     while (!write->ended && is_full (self) && pull (write)) {
         if (write->help == NULL)
-            write->help = ecfs_sftp_help_offer (self, write->temporary);
+            write->help = ecfs_sftp_help_offer (self, write->name, write->temporary);
         write->alone = write->help == NULL;
         if (write->alone)
             return;

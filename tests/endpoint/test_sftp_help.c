@@ -434,6 +434,18 @@ static void tells_when_all_fail (gconstpointer server)
     ecfs_endpoint_free (endpoint);
 }
 
+/* What was acknowledged to the helper may not be kept. */
+static void tells_when_a_helper_cannot_close (gconstpointer server)
+{
+    Writer writer;
+    EcfsEndpoint *endpoint = begin_with_help (server, "libssh2", 1, &writer);
+    fail (server, "reclose 5");
+    enough (&writer);
+    g_assert_cmpint (finish (&writer), ==, EIO);
+    check_absent (server);
+    ecfs_endpoint_free (endpoint);
+}
+
 typedef struct Case {
     const char *path;
     void (*run) (gconstpointer server);
@@ -450,6 +462,7 @@ static const Case cases[] = {
     {"/sftp-help/needs-no-helper-that-cannot-open", needs_no_helper_that_cannot_open},
     {"/sftp-help/needs-no-helper-that-cannot-write", needs_no_helper_that_cannot_write},
     {"/sftp-help/tells-when-all-fail", tells_when_all_fail},
+    {"/sftp-help/tells-when-a-helper-cannot-close", tells_when_a_helper_cannot_close},
 };
 
 int main (int argc, char **argv)

@@ -15,6 +15,7 @@
  *     reopen ERRNO   opening a temporary file that is there already, for writing, fails with this error
  *     write ERRNO    writing to temporary files fails with this error
  *     rewrite ERRNO  the same, where they were there already
+ *     reclose ERRNO  closing these fails with this error
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -175,4 +176,19 @@ ssize_t write (int fd, const void *bytes, size_t size)
         return -1;
     }
     return real (fd, bytes, size);
+}
+
+int close (int fd)
+{
+    int (*real) (int) = (int (*) (int)) dlsym (RTLD_NEXT, "close");
+    int result = real (fd);
+    if (fd < 0 || fd >= N_FILES || !is_temporary[fd])
+        return result;
+    Fault fault = current_fault ();
+    bool fails = is (&fault, "reclose") && was_there[fd];
+    is_temporary[fd] = was_there[fd] = false;
+    if (!fails)
+        return result;
+    errno = fault.number;
+    return -1;
 }
