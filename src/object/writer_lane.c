@@ -29,7 +29,9 @@ static EcfsSegment *next_segment (EcfsWriterLane *lane, bool *ret_end)
         lane->waiting = segment == NULL;
         if (segment != NULL) {
             lane->segment = ecfs_segment_ref (segment)->index + 1;
-            lane->pulled_us = ecfs_now_us ();
+            int64_t now_us = ecfs_now_us ();
+            lane->usual_us = lane->pulled_us == 0 ? 0 : ecfs_writer_lane_pace_us (lane, now_us);
+            lane->pulled_us = now_us;
         }
         ecfs_writer_advance_locked (self);
     }

@@ -29,11 +29,12 @@ typedef struct EcfsWriterLane {
     bool cut;               /* guarded by writer lock */
     bool waiting;           /* was told LATER; guarded by writer lock */
     uint64_t segment;       /* the next it pulls; guarded by writer lock */
-    int64_t pulled_us;      /* when it pulled the one before; guarded by writer lock */
-    int64_t began_us;       /* immutable */
-    int64_t silent_us;      /* since when its endpoint is suspect; 0: it is not. Of the run's thread */
-    EcfsStream *stream;     /* guarded by writer lock */
-    GError *error;          /* guarded by writer lock */
+    int64_t pulled_us;  /* when it pulled the one before, or the next was there; guarded by writer lock, as the next */
+    int64_t usual_us;   /* that it takes over one, of late */
+    int64_t began_us;   /* immutable */
+    int64_t silent_us;  /* since when its endpoint is suspect; 0: it is not. Of the run's thread */
+    EcfsStream *stream; /* guarded by writer lock */
+    GError *error;      /* guarded by writer lock */
     /* The rest is touched by the endpoint's thread only while running. */
     EcfsLanePhase phase;
     GByteArray *header;
@@ -95,6 +96,8 @@ void ecfs_writer_window_init (EcfsWriter *self);
 void ecfs_writer_window_clear (EcfsWriter *self);
 /** The encoded segment @index when it is there, borrowed. */
 EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) ECFS_REQUIRES (self->lock);
+/** The time that a lane takes over a segment, when it has taken so long over the one that it is at. */
+int64_t ecfs_writer_lane_pace_us (const EcfsWriterLane *lane, int64_t now_us);
 /** Whether the others wait for a lane that is behind; with the lock held, or where there is one thread. */
 bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us);
 /** Encodes the segment of a small object right here, before there are lanes, which would wait for it. */

@@ -7,6 +7,7 @@
 /* Where processors are the limit, stripes wait for those behind, for whom all would be encoded again; but not for one
  * so slow that encoding for it takes no more than this part of the time. */
 #define REPEATED_PART 0.05
+#define PACE_SEGMENTS 8 /* over which a pause is spread: a busy machine lets some wait for long, now and then */
 #define AT_ONCE_BYTES (256u << 10)   /* of content that takes less time to encode than to have somebody else do it */
 #define CONNECT_US    G_USEC_PER_SEC /* one that has not begun is waited for so long */
 
@@ -43,11 +44,17 @@ static bool needed_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIR
     return false;
 }
 
+int64_t ecfs_writer_lane_pace_us (const EcfsWriterLane *lane, int64_t now_us)
+{
+    return lane->usual_us + (now_us - lane->pulled_us - lane->usual_us) / PACE_SEGMENTS;
+}
+
 bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us)
 {
     if (lane->segment == 0)
         return now_us - self->began_us < CONNECT_US;
-    return (double) (now_us - lane->pulled_us) * REPEATED_PART * self->n_encoded < (double) self->encoding_us;
+    return (double) ecfs_writer_lane_pace_us (lane, now_us) * REPEATED_PART * self->n_encoded <
+           (double) self->encoding_us;
 }
 
 /* How many segments the next stripe to need it, of those that keep up, is away from it; UINT64_MAX: there is none. */
@@ -151,6 +158,7 @@ static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self
         if (!is_running_locked (self, i) || !lane->waiting || (lane->segment != segment && !self->aborted))
             continue;
         lane->waiting = false;
+        lane->pulled_us = ecfs_now_us (); /* it was not its fault that nothing was there */
         ecfs_stream_wake (lane->stream);
     }
 }

@@ -328,12 +328,15 @@ static void test_keeping_up (void)
     EcfsWriter writer = {.began_us = 1000000, .n_encoded = 100, .encoding_us = 100 * 2000};
     EcfsWriterLane begun = {.segment = 7, .pulled_us = 5000000}, coming = {.segment = 0};
     const struct {
-        int64_t pause_us;
+        int64_t usual_us, pause_us;
         bool waited_for;
-    } cases[] = {{0, true}, {39000, true}, {41000, false}, {900000, false}};
-    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++)
+    } cases[] = {{39000, 39000, true}, {41000, 41000, false}, {41000, 0, true},  {0, 0, true},
+                 {0, 319000, true},    {0, 321000, false},    {900000, 0, false}};
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        begun.usual_us = cases[i].usual_us;
         g_assert_true (ecfs_writer_keeps_up (&writer, &begun, begun.pulled_us + cases[i].pause_us) ==
                        cases[i].waited_for);
+    }
     g_assert_true (ecfs_writer_keeps_up (&writer, &coming, writer.began_us + 900000));
     g_assert_false (ecfs_writer_keeps_up (&writer, &coming, writer.began_us + 1100000));
 }
