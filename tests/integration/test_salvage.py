@@ -90,6 +90,30 @@ def test_a_list_and_a_part(place):
     assert_restored(place.path / "salvaged", {"deep/er/odd": files["deep/er/odd"]})
 
 
+def test_names_come_from_the_journal(place):
+    """A tree as rsync makes it, with what was renamed, changed and deleted afterwards."""
+    source = place.path / "source"
+    lab.add_oddities(source)
+    os.chmod(source / "odd/size-1", 0o755)  # set-user-ID bits are not restored
+    os.utime(source / "odd", ns=(1, 1_222_222_222_000_000_000))
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    lab.run("rsync", "-aHX", f"{source}/", f"{mount.path}/")
+    (mount.path / "gone").write_bytes(os.urandom(50_000))
+    (mount.path / "moved").write_bytes(b"moved")
+    (mount.path / "replaced").write_bytes(os.urandom(3 << 20))
+    archive.await_stored()
+    (mount.path / "gone").unlink()
+    (mount.path / "moved").rename(mount.path / "odd/moved here")
+    (mount.path / "replaced").write_bytes(b"newest")
+    archive.await_stored()
+    expected = lab.describe_tree(mount.path)
+    mount.umount()
+    salvage("--to", place.path / "salvaged", *(endpoint.root for endpoint in endpoints[2:]))
+    lab.assert_same_tree(expected, lab.describe_tree(place.path / "salvaged"))
+
+
 def test_garbage_among_stripes_is_told_and_passed_by(place):
     files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
     _, roots = make(place, "rs:4+2", files)
