@@ -93,6 +93,27 @@ char *ecfs_config_format (const EcfsConfig *config);
 /** The value of a key of [archive], as it would be written; g_free (). */
 char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOption *option);
 
+/* A key that gets another value. */
+typedef struct EcfsConfigChange {
+    char *section; /* "archive", "endpoint NAME" */
+    char *key;
+    char *value;
+} EcfsConfigChange;
+
+/**
+ * The text of a configuration with one key changed, or added behind the last one of its section; all else stays as it
+ * is, byte for byte. g_free (). NULL: it has no such section.
+ */
+char *ecfs_config_edit (const char *text, const char *section, const char *key, const char *value);
+
+#define ECFS_CONFIG_PREVIOUS ".previous" /* behind the file's name */
+
+/**
+ * Makes changes in the ecfs.conf of @directory at once, or none: what comes out is checked as when it is read. What it
+ * was is kept beside it. The caller makes sure that nobody who has it open goes on as before.
+ */
+bool ecfs_config_rewrite (const char *directory, const EcfsConfigChange *changes, size_t n, GError **error);
+
 /** The section of one endpoint, to be appended to a configuration whose comments are to stay; g_free (). */
 char *ecfs_config_format_endpoint (const EcfsConfigEndpoint *endpoint);
 

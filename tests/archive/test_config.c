@@ -1,6 +1,8 @@
 #include "archive/config.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ENDPOINTS                                                                                                      \
     "[endpoint a]\nurl = file:///srv/a\n[endpoint b]\nurl = file:///srv/b\nzone = attic\nconnections = 3\n"
@@ -180,6 +182,63 @@ static void test_appended (void)
     g_assert_cmpstr (section, ==, "\n[endpoint b]\nurl = file:///srv/b\nzone = attic\nconnections = 3\n");
 }
 
+static void edited (const char *text, const char *section, const char *key, const char *value, const char *expected)
+{
+    g_autofree char *result = ecfs_config_edit (text, section, key, value);
+    g_assert_cmpstr (result, ==, expected);
+}
+
+/* Whatever people put there stays: comments, order, what is odd. */
+static void test_edits (void)
+{
+    edited ("[archive]\ncode = rs:4+2\n", "archive", "code", "rs:8+3", "[archive]\ncode = rs:8+3\n");
+    edited ("# ours\n[ archive ] # it\n  segment_size=1M\t # small\n\n#end", "archive", "segment_size", "4M",
+            "# ours\n[ archive ] # it\n  segment_size=4M\t # small\n\n#end");
+    edited ("[archive]\ncode = x\n\n# of a\n[endpoint a]\nurl = file:///a#b\n# more\n\n[endpoint b]\nurl = file:///b",
+            "endpoint a", "connections", "4",
+            "[archive]\ncode = x\n\n# of a\n[endpoint a]\nurl = file:///a#b\nconnections = 4\n# more\n\n[endpoint b]\n"
+            "url = file:///b");
+    edited ("[endpoint   a]\n#connections = 2\n;connections = 3\nxconnections = 9\n", "endpoint a", "connections", "4",
+            "[endpoint   a]\n#connections = 2\n;connections = 3\nxconnections = 9\nconnections = 4\n");
+    edited ("[endpoint a]\r\nurl = file:///a\r\n", "endpoint a", "zone", "z",
+            "[endpoint a]\r\nurl = file:///a\r\nzone = z\r\n");
+    edited ("[endpoint a]\r\nzone =\r\n", "endpoint a", "zone", "z", "[endpoint a]\r\nzone =z\r\n");
+    edited ("[endpoint a]\nzone = # none\n", "endpoint a", "zone", "z", "[endpoint a]\nzone =z # none\n");
+    edited ("[archive]", "archive", "code", "rs:4+2", "[archive]\ncode = rs:4+2");
+    edited ("[endpoint a]\nurl = x\n", "endpoint b", "zone", "z", NULL);
+    edited ("", "archive", "code", "rs:4+2", NULL);
+}
+
+static void test_rewrites (void)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *directory = g_dir_make_tmp ("ecfs-config-XXXXXX", &error);
+    g_autofree char *path = g_build_filename (directory, "ecfs.conf", NULL);
+    g_autofree char *previous = g_strconcat (path, ECFS_CONFIG_PREVIOUS, NULL);
+    const char *text = "[archive]\ncode = copies:2 # two\nallow_double = yes\n[endpoint a]\nurl = file:///a\n";
+    g_assert_true (g_file_set_contents (path, text, -1, &error));
+    EcfsConfigChange changes[] = {{(char *) "archive", (char *) "segment_size", (char *) "4M"},
+                                  {(char *) "endpoint a", (char *) "connections", (char *) "2"}};
+    g_assert_true (ecfs_config_rewrite (directory, changes, 2, &error));
+    g_autofree char *found = NULL, *kept = NULL;
+    g_assert_true (g_file_get_contents (path, &found, NULL, &error));
+    g_assert_true (g_file_get_contents (previous, &kept, NULL, &error));
+    g_assert_cmpstr (found, ==,
+                     "[archive]\ncode = copies:2 # two\nallow_double = yes\nsegment_size = 4M\n[endpoint a]\n"
+                     "url = file:///a\nconnections = 2\n");
+    g_assert_cmpstr (kept, ==, text);
+    changes[1].value = (char *) "99"; /* all or nothing */
+    changes[0].value = (char *) "8M";
+    g_assert_false (ecfs_config_rewrite (directory, changes, 2, &error));
+    g_assert_error (error, ECFS_ERROR, EINVAL);
+    g_autofree char *same = NULL;
+    g_assert_true (g_file_get_contents (path, &same, NULL, NULL));
+    g_assert_cmpstr (same, ==, found);
+    g_assert_cmpint (unlink (path), ==, 0);
+    g_assert_cmpint (unlink (previous), ==, 0);
+    g_assert_cmpint (rmdir (directory), ==, 0);
+}
+
 static void test_injection (void)
 {
     g_autoptr (EcfsConfig) config = ecfs_config_new ();
@@ -205,6 +264,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/config/tells-a-bounded-number-of-problems", test_bounded);
     g_test_add_func ("/config/reads-back-what-it-formats", test_round_trip);
     g_test_add_func ("/config/formats-one-endpoint-to-append", test_appended);
+    g_test_add_func ("/config/changes-one-key-and-nothing-else", test_edits);
+    g_test_add_func ("/config/changes-all-keys-or-none", test_rewrites);
     g_test_add_func ("/config/lets-no-value-become-another-line", test_injection);
     return g_test_run ();
 }
