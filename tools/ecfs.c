@@ -24,6 +24,7 @@ const Verb tool_verbs[] = {
     {"endpoint", "list|add|test ARCHIVE ...", "Lists, adds and tests endpoints", verb_endpoint},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
     {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
+    {"tune", "ARCHIVE", "Measures endpoints and machine, and proposes settings", verb_tune},
     {"bench", "codec [CODE...]", "Measures how fast codes are on this machine", verb_bench},
     {NULL, NULL, NULL, NULL},
 };

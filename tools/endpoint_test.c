@@ -1,34 +1,15 @@
 #include "endpoint_test.h"
 
 #include "archive/archive.h"
-#include "util/lock.h"
+#include "measure.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SCRATCH_BYTES (4 << 20)
 #define RANGE_OFFSET  (1 << 20)
 #define RANGE_BYTES   (64 << 10)
-#define N_ROUND_TRIPS 5
-
-static double seconds_since (int64_t begin_us)
-{
-    return (double) MAX (ecfs_now_us () - begin_us, 1) / 1e6;
-}
-
-static uint8_t *make_bytes (void)
-{
-    uint8_t *bytes = g_malloc (SCRATCH_BYTES);
-    uint64_t state = 88172645463325252u;
-    for (size_t i = 0; i < SCRATCH_BYTES; i += sizeof state) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        memcpy (bytes + i, &state, sizeof state);
-    }
-    return bytes;
-}
+#define PATIENCE_US   (INT64_C (600) * G_USEC_PER_SEC) /* a stall ends sooner */
 
 /* Adds what the endpoint can do, by name. */
 static void add_capabilities (JsonObject *result, unsigned capabilities)
@@ -85,50 +66,35 @@ static bool test_marker (EcfsEndpoint *endpoint, const EcfsMarker *expected, Jso
     return true;
 }
 
-static bool test_round_trip (EcfsEndpoint *endpoint, const char *name, JsonObject *result, GError **error)
+static bool test_range (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error)
 {
-    double best = G_MAXDOUBLE;
-    for (unsigned i = 0; i < N_ROUND_TRIPS; i++) {
-        uint64_t size = 0;
-        int64_t begin_us = ecfs_now_us ();
-        if (!ecfs_endpoint_size_wait (endpoint, name, &size, error))
-            return false;
-        if (size != SCRATCH_BYTES)
-            return ecfs_fail (error, EIO, "endpoint %s: a file of %d bytes has %" PRIu64 " there",
-                              ecfs_endpoint_name (endpoint), SCRATCH_BYTES, size);
-        best = MIN (best, seconds_since (begin_us));
-    }
-    json_object_set_double_member (result, "round_trip_ms", best * 1000);
-    return true;
-}
-
-static bool test_read (EcfsEndpoint *endpoint, const char *name, const uint8_t *bytes, JsonObject *result,
-                       GError **error)
-{
-    g_autofree uint8_t *to = g_malloc0 (SCRATCH_BYTES);
+    uint8_t to[RANGE_BYTES] = {0};
     EcfsRange part = {.offset = RANGE_OFFSET, .size = RANGE_BYTES, .to = to};
-    if (!ecfs_endpoint_read_wait (endpoint, name, &part, 1, error))
+    if (!ecfs_endpoint_read_wait (endpoint, files->names[0], &part, 1, error))
         return false;
-    if (memcmp (to, bytes + RANGE_OFFSET, RANGE_BYTES) != 0)
-        return ecfs_fail (error, EIO, "endpoint %s: a range comes back with other bytes",
-                          ecfs_endpoint_name (endpoint));
-    EcfsRange whole = {.offset = 0, .size = SCRATCH_BYTES, .to = to};
-    int64_t begin_us = ecfs_now_us ();
-    if (!ecfs_endpoint_read_wait (endpoint, name, &whole, 1, error))
+    return memcmp (to, files->bytes + RANGE_OFFSET, RANGE_BYTES) == 0 ||
+           ecfs_fail (error, EIO, "endpoint %s: a range comes back with other bytes", ecfs_endpoint_name (endpoint));
+}
+
+static bool test_there (EcfsEndpoint *endpoint, const MeasureFiles *files, JsonObject *result, GError **error)
+{
+    double seconds, bytes_per_s;
+    if (!measure_round_trip (endpoint, files, &seconds, error))
         return false;
-    json_object_set_double_member (result, "read_bytes_per_s", SCRATCH_BYTES / seconds_since (begin_us));
-    if (memcmp (to, bytes, SCRATCH_BYTES) != 0)
-        return ecfs_fail (error, EIO, "endpoint %s: a file comes back with other bytes", ecfs_endpoint_name (endpoint));
+    json_object_set_double_member (result, "round_trip_ms", seconds * 1000);
+    if (!test_range (endpoint, files, error) || !measure_read (endpoint, files, PATIENCE_US, &bytes_per_s, error))
+        return false;
+    json_object_set_double_member (result, "read_bytes_per_s", bytes_per_s);
     return true;
 }
 
-static bool test_gone (EcfsEndpoint *endpoint, const char *name, GError **error)
+static bool test_gone (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error)
 {
     uint64_t size;
     g_autoptr (GError) gone = NULL;
-    if (!ecfs_endpoint_remove_wait (endpoint, name, error))
+    if (!measure_remove (endpoint, files, error))
         return false;
-    if (!ecfs_endpoint_size_wait (endpoint, name, &size, &gone) && ecfs_errno (gone) == ENOENT)
+    if (!ecfs_endpoint_size_wait (endpoint, files->names[0], &size, &gone) && ecfs_errno (gone) == ENOENT)
         return true;
     return ecfs_fail (error, EIO, "endpoint %s: a deleted file is still there", ecfs_endpoint_name (endpoint));
 }
@@ -136,18 +102,14 @@ static bool test_gone (EcfsEndpoint *endpoint, const char *name, GError **error)
 /* Write, commit, ask, read a range, read all, delete. */
 static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
 {
-    g_autofree uint8_t *bytes = make_bytes ();
-    EcfsUuid uuid = ecfs_uuid_new ();
-    char text[ECFS_UUID_TEXT_SIZE];
-    ecfs_uuid_text (&uuid, text);
-    g_autofree char *name = g_strdup_printf ("scratch/test-%s", text);
-    int64_t begin_us = ecfs_now_us ();
-    if (!ecfs_endpoint_write_wait (endpoint, name, bytes, SCRATCH_BYTES, error))
+    g_autoptr (MeasureFiles) files = measure_files_new (1, SCRATCH_BYTES);
+    double bytes_per_s;
+    if (!measure_write (endpoint, files, PATIENCE_US, &bytes_per_s, error))
         return false;
-    json_object_set_double_member (result, "write_bytes_per_s", SCRATCH_BYTES / seconds_since (begin_us));
-    bool good = test_round_trip (endpoint, name, result, error) && test_read (endpoint, name, bytes, result, error);
+    json_object_set_double_member (result, "write_bytes_per_s", bytes_per_s);
+    bool good = test_there (endpoint, files, result, error);
     GError *left = NULL;
-    if (test_gone (endpoint, name, &left))
+    if (test_gone (endpoint, files, &left))
         return good;
     if (!good) {
         g_error_free (left); /* the first error tells more */

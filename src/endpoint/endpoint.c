@@ -50,6 +50,12 @@ const char *const *ecfs_endpoint_option_keys (const char *url)
     return driver == NULL ? NULL : driver->option_keys;
 }
 
+unsigned ecfs_endpoint_default_connections (const char *url)
+{
+    const EcfsDriver *driver = find_driver (url);
+    return driver == NULL ? 0 : driver->default_connections;
+}
+
 static bool check_keys (const EcfsDriver *driver, const EcfsEndpointSpec *spec, GError **error)
 {
     if (spec->options == NULL)

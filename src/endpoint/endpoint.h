@@ -71,6 +71,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsEndpointSpec, ecfs_endpoint_spec_free)
 /** The option keys that the scheme of @url takes, NULL-terminated static strings; NULL for an unknown scheme. */
 const char *const *ecfs_endpoint_option_keys (const char *url);
 
+/** How many connections an endpoint with such a URL has unless its option says otherwise; 0 for an unknown scheme. */
+unsigned ecfs_endpoint_default_connections (const char *url);
+
 /**
  * Identity: the file "ecfs-endpoint" in the endpoint's root. Checked at every connect, so that an NFS path that is not
  * mounted, or someone else's archive, is unavailable rather than empty.
