@@ -38,15 +38,14 @@ def test_the_next_mount_begins_with_what_the_last_one_knew(place):
     kept = rows(archive)
     assert set(kept) == set(lab.NAMES) and all(0 < row[0] <= row[1] <= row[2] for row in kept.values()), kept
 
-    seconds = 1_000_000
-    set_row(archive, "amber", 3 * seconds, 4 * seconds, 5 * seconds, 1000, 2000, 3000, 0, 0, 0)
+    set_row(archive, "amber", 300, 500, 5_000_000, 2000, 3000, 4000, 0, 0, 0)
     set_row(archive, "birch", -1, 0, 2**63 - 1, 5, 4, 3, -2**63, 2**63 - 1, 2**63 - 1)
     mount.start()
     lab.drop_caches()
     assert lab.digest(mount.path / "file") == expected
     found = endpoints(archive)
-    assert found["amber"]["round_trip_ms"] > 1000
-    assert found["amber"]["read_bytes"] == 0, "what is known to be slow is not read from where others suffice"
+    assert 0 < found["amber"]["read_rate"]["p50"] < 10_000, "only bytes that were asked for tell that it is faster"
+    assert found["amber"]["read_bytes"] < MIB, "what is known to be slow is not read from where others suffice"
     assert sum(facts["read_bytes"] for facts in found.values()) >= 24 * MIB
     assert 0 < found["birch"]["latency_ms"]["p95"] < 60_000, "impossible figures are nobody's"
 
