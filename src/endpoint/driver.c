@@ -76,11 +76,6 @@ bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us)
     }
 }
 
-bool ecfs_slot_is_only (const EcfsSlot *slot)
-{
-    return slot->endpoint->n_slots == 1;
-}
-
 bool ecfs_slot_is_last (const EcfsSlot *slot)
 {
     EcfsEndpoint *self = slot->endpoint;

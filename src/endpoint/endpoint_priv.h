@@ -92,14 +92,11 @@ void ecfs_slot_notify (EcfsSlot *slot);
 /** Whether the slot may serve anything: its marker was checked, and it need not end. Slot's thread. */
 bool ecfs_slot_is_trusted (EcfsSlot *slot);
 
-/** Whether the endpoint may have no other connection. */
-bool ecfs_slot_is_only (const EcfsSlot *slot);
-
 /**
  * The slot has more to move than one connection can: wakes those that serve nothing, and where there are not more than
- * @n_helping of them has another made, if the endpoint may have more. Slot's thread.
+ * @n_helping of them has another made, if the endpoint may have more. False: it may have this one only. Slot's thread.
  */
-void ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping);
+bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping);
 
 /**
  * The next request, or NULL when there is none for this slot now: then the fd becomes readable once there is. The

@@ -240,16 +240,6 @@ static void abandon (EcfsSftp *self)
     }
 }
 
-/* Nobody needs it any more, as far as is known. */
-static bool is_idle (EcfsSftp *self, EcfsOwes owed, int64_t busy_us)
-{
-    if (owed != ECFS_OWES_NOTHING || self->ops.length > 0)
-        return false;
-    bool old = ecfs_now_us () - busy_us > IDLE_CLOSE_US;
-    bool replaced = self->makeshift && ecfs_sftp_choice (self->config->shared) == ECFS_SFTP_CHOSE_LIBSSH2;
-    return (old || replaced) && !ecfs_slot_is_last (self->slot);
-}
-
 static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
 {
     EcfsSftp *self = connection;
@@ -278,7 +268,8 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         }
         if (self->ops.length > 0)
             busy_us = ecfs_now_us ();
-        idle = is_idle (self, owed, busy_us);
+        idle = owed == ECFS_OWES_NOTHING && self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US &&
+               !ecfs_slot_is_last (slot);
         if (idle)
             break;
         wait_for_events (self);

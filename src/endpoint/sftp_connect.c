@@ -110,20 +110,18 @@ static EcfsSftp *connect_openssh (EcfsSlot *slot, bool with_root, const EcfsSshW
     return self;
 }
 
-EcfsSftpChoice ecfs_sftp_choice (EcfsSftpShared *shared)
+static bool libssh2_is_better (EcfsSftpShared *shared)
 {
     ecfs_mutex_lock (&shared->lock);
-    EcfsSftpChoice choice = shared->choice;
+    bool better = shared->libssh2_is_better;
     ecfs_mutex_unlock (&shared->lock);
-    return choice;
+    return better;
 }
 
-/* That libssh2 gets there is certain once it did. */
-static EcfsSftp *choose (EcfsSftpShared *shared, EcfsSftpChoice choice, EcfsSftp *connection)
+static EcfsSftp *prefer_libssh2 (EcfsSftpShared *shared, EcfsSftp *connection)
 {
     ecfs_mutex_lock (&shared->lock);
-    if (shared->choice != ECFS_SFTP_CHOSE_LIBSSH2)
-        shared->choice = choice;
+    shared->libssh2_is_better = true;
     ecfs_mutex_unlock (&shared->lock);
     return connection;
 }
@@ -143,46 +141,27 @@ static bool is_long (EcfsSftp *self, const EcfsSshWait *wait)
     return self->rtt_us > LONG_LINE_US;
 }
 
-/* A connection of the ssh program over a line that is long for its window: libssh2 takes its place, at once or, where
- * there can be others, when these are there, for connecting takes ten round trips. */
-static EcfsSftp *replace (EcfsSlot *slot, EcfsSftp *self, bool with_root, const EcfsSshWait *wait)
-{
-    const EcfsSftpConfig *config = ecfs_slot_config (slot);
-    self->makeshift = !ecfs_slot_is_only (slot);
-    if (self->makeshift)
-        return choose (config->shared, ECFS_SFTP_TRIES_LIBSSH2, self);
-    EcfsSftp *other = connect_libssh2 (slot, with_root, wait, NULL);
-    if (other == NULL)
-        return self;
-    ecfs_sftp_disconnect (self);
-    return choose (config->shared, ECFS_SFTP_CHOSE_LIBSSH2, other);
-}
-
 /* The ssh program where it can be used, for it takes half the processor time; libssh2 on lines that are long for its
  * window, and where ssh does not come through, for it may, and else says best what is wrong. */
 static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
 {
     const EcfsSftpConfig *config = ecfs_slot_config (slot);
-    EcfsSftpChoice choice = ecfs_sftp_choice (config->shared);
-    if (config->password_file != NULL || choice == ECFS_SFTP_CHOSE_LIBSSH2)
+    if (config->password_file != NULL || libssh2_is_better (config->shared))
         return connect_libssh2 (slot, with_root, wait, error);
-    EcfsSftp *self = choice == ECFS_SFTP_TRIES_LIBSSH2 ? connect_libssh2 (slot, with_root, wait, NULL) : NULL;
-    if (self != NULL)
-        return choose (config->shared, ECFS_SFTP_CHOSE_LIBSSH2, self);
     g_autoptr (GError) problem = NULL;
-    self = connect_openssh (slot, with_root, wait, &problem);
-    if (self != NULL && choice == ECFS_SFTP_TRIES_LIBSSH2)
-        return choose (config->shared, ECFS_SFTP_CHOSE_OPENSSH, self);
-    if (self != NULL && (choice == ECFS_SFTP_CHOSE_OPENSSH || !is_long (self, wait)))
+    EcfsSftp *self = connect_openssh (slot, with_root, wait, &problem);
+    if (self != NULL && !is_long (self, wait))
         return self;
-    if (self != NULL)
-        return replace (slot, self, with_root, wait);
-    if (problem->code != ENOTCONN && problem->code != EINVAL) {
+    if (self == NULL && problem->code != ENOTCONN && problem->code != EINVAL) {
         g_propagate_error (error, g_steal_pointer (&problem));
         return NULL;
     }
-    self = connect_libssh2 (slot, with_root, wait, error);
-    return self == NULL ? NULL : choose (config->shared, ECFS_SFTP_CHOSE_LIBSSH2, self);
+    EcfsSftp *other = connect_libssh2 (slot, with_root, wait, self == NULL ? error : NULL);
+    if (other == NULL)
+        return self;
+    if (self != NULL)
+        ecfs_sftp_disconnect (self);
+    return prefer_libssh2 (config->shared, other);
 }
 
 void *ecfs_sftp_connect (EcfsSlot *slot, bool with_root, GError **error)

@@ -118,8 +118,9 @@ EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *name, const char
     EcfsSftpShared *shared = self->config->shared;
     ecfs_mutex_lock (&shared->lock);
     bool opens_once = shared->opens_once;
+    unsigned n_helping = shared->n_helping;
     ecfs_mutex_unlock (&shared->lock);
-    if (opens_once || ecfs_slot_is_only (self->slot))
+    if (opens_once || !ecfs_slot_call_others (self->slot, n_helping))
         return NULL;
     EcfsSftpHelp *help = g_new0 (EcfsSftpHelp, 1);
     ecfs_mutex_init (&help->lock);
@@ -149,7 +150,7 @@ void ecfs_sftp_help_call (EcfsSftp *self, EcfsSftpHelp *help)
     unsigned n_helping = help->shared->n_helping;
     ecfs_mutex_unlock (&help->shared->lock);
     if (offered)
-        ecfs_slot_call_others (self->slot, n_helping);
+        (void) ecfs_slot_call_others (self->slot, n_helping);
 }
 
 bool ecfs_sftp_help_wants (EcfsSftpHelp *help)

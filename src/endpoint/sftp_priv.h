@@ -18,21 +18,13 @@
 #define ECFS_SFTP_MAX_REMEMBERED_DIRS 100000
 #define ECFS_SFTP_N_REMOVED           64
 
-/* What carries SFTP where the option leaves that open, as far as connecting has shown. */
-typedef enum EcfsSftpChoice {
-    ECFS_SFTP_UNDECIDED,
-    ECFS_SFTP_TRIES_LIBSSH2, /* the line is long for the ssh program */
-    ECFS_SFTP_CHOSE_LIBSSH2,
-    ECFS_SFTP_CHOSE_OPENSSH, /* libssh2 does not get there */
-} EcfsSftpChoice;
-
 /* What the connections of an endpoint know together. */
 typedef struct EcfsSftpShared {
     EcfsMutex lock;
     GHashTable *directories;            /* names known to exist; guarded by lock */
     char *removed[ECFS_SFTP_N_REMOVED]; /* the latest, by number modulo the size; guarded by lock */
     uint64_t n_removed;                 /* guarded by lock */
-    EcfsSftpChoice choice;              /* guarded by lock */
+    bool libssh2_is_better;             /* was found out while connecting; guarded by lock */
     GQueue offers;                      /* EcfsSftpHelp by link, where help is wanted; guarded by lock */
     unsigned n_helping;                 /* connections; guarded by lock */
     bool opens_once;                    /* the server lets nobody else open a file; guarded by lock */
@@ -105,7 +97,6 @@ struct EcfsSftp {
     unsigned extensions;
     size_t read_bytes;  /* of one READ at most */
     size_t write_bytes; /* of one WRITE at most */
-    bool makeshift;     /* to be closed when idle, once others are there and are better */
     bool root_refused;  /* the root could not be made for lack of permission */
     GError *broken;     /* why the connection cannot be used any more */
 
@@ -146,9 +137,6 @@ struct EcfsSftp {
 /* sftp_connect.c */
 void *ecfs_sftp_connect (EcfsSlot *slot, bool with_root, GError **error);
 void ecfs_sftp_disconnect (void *connection);
-
-/** What was chosen meanwhile. */
-EcfsSftpChoice ecfs_sftp_choice (EcfsSftpShared *shared);
 
 /* sftp_engine.c */
 

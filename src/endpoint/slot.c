@@ -153,7 +153,7 @@ static bool want_slot_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
     return false;
 }
 
-void ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
+bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
 {
     EcfsEndpoint *self = slot->endpoint;
     unsigned n_free = 0;
@@ -168,6 +168,7 @@ void ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
     if (n_free <= n_helping && self->breaker.state == BREAKER_UP && !self->stopping)
         (void) want_slot_locked (self);
     ecfs_mutex_unlock (&self->lock);
+    return self->n_slots > 1;
 }
 
 /* Whether another connection would serve @request sooner than those there are, of which @best could begin it now. It

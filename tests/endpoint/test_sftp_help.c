@@ -47,7 +47,7 @@ typedef struct Writer {
     int code;
 } Writer;
 
-static unsigned ask_proxy (const Server *self, const char *words)
+static unsigned ask_proxy (Server *self, const char *words)
 {
     char line[128], word[16];
     unsigned number = 0;
@@ -331,23 +331,6 @@ static void libssh2_stores_by_several (gconstpointer server)
     is_stored_by_several (server, "libssh2");
 }
 
-/* The connection that is there first is of the ssh program, and no more needed when those of libssh2 are there. */
-static void replaces_what_is_slow (gconstpointer data)
-{
-    const Server *server = data;
-    Writer writer;
-    (void) ask_proxy (server, "delay 25");
-    EcfsEndpoint *endpoint = begin_with_help (server, "auto", 1, &writer);
-    enough (&writer);
-    g_assert_cmpint (finish (&writer), ==, 0);
-    check_stored (server, writer.given);
-    (void) wait_for (server, IS_LEAD "(?s).*session closed", 1);
-    clear (server);
-    write_again (server, endpoint);
-    ecfs_endpoint_free (endpoint);
-    (void) ask_proxy (server, "delay " DELAY_MS);
-}
-
 static void one_connection_does_it_alone (gconstpointer data)
 {
     const Server *server = data;
@@ -454,7 +437,6 @@ typedef struct Case {
 static const Case cases[] = {
     {"/sftp-help/openssh-stores-by-several", openssh_stores_by_several},
     {"/sftp-help/libssh2-stores-by-several", libssh2_stores_by_several},
-    {"/sftp-help/replaces-what-is-slow", replaces_what_is_slow},
     {"/sftp-help/one-connection-does-it-alone", one_connection_does_it_alone},
     {"/sftp-help/goes-on-without-a-helper-that-is-lost", goes_on_without_a_helper_that_is_lost},
     {"/sftp-help/fails-with-the-lead", fails_with_the_lead},
