@@ -61,6 +61,13 @@ class Place:
         self.proxies.append(proxy)
         return proxy
 
+    def behind_proxy(self, name):
+        """A new sshd as an endpoint that is reached through a proxy of its own."""
+        server = self.sshd(name)
+        proxy = self.proxy(server.port)
+        server.know(proxy.port)
+        return lab.Behind(server, proxy)
+
     def directories(self, names=lab.NAMES):
         return [lab.Directory(self.path / f"endpoints-{next(self.numbers)}", name) for name in names]
 

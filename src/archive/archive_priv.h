@@ -81,6 +81,9 @@ bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *r
 /** Takes out what was begun in it, and it, when it was @made. */
 void ecfs_archive_empty_directory (const char *directory, bool made);
 
+/** Whether requests to it may succeed; NULL is accepted. */
+bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint);
+
 /** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
 /** Writes into the lock who holds it, and with @mountpoint, where the archive is mounted. */

@@ -23,17 +23,6 @@ struct EcfsDeletions {
     GPtrArray *sweeps; /* of Sweep, by position of the endpoint */
 };
 
-static bool is_up (const EcfsArchiveEndpoint *endpoint)
-{
-    EcfsEndpointHealth health;
-    if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
-        return false;
-    ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool up = !health.down;
-    ecfs_endpoint_health_clear (&health);
-    return up;
-}
-
 static void deletion_name (const EcfsDeletion *deletion, char name[ECFS_STRIPE_NAME_SIZE])
 {
     ecfs_stripe_name (&deletion->object, deletion->stripe.index, deletion->stripe.instance, name);
@@ -156,7 +145,7 @@ static bool delete_batch (Sweep *self, const GArray *due)
     }
     uint64_t stored = stored_sequence (archive, due);
     bool clean = remove_unfinished (self, due);
-    if (!clean && !is_up (self->endpoint))
+    if (!clean && !ecfs_archive_reaches (self->endpoint))
         return false;
     for (guint i = 0; i < due->len; i++) {
         if (atomic_load (&archive->stopping) ||
@@ -231,8 +220,8 @@ void ecfs_deletions_begin (EcfsDeletions *self)
         Sweep *one = sweep_of (self, i);
         if (one->running && atomic_load (&one->ended))
             sweep_join (one);
-        if (one->running || !is_up (one->endpoint) || !ecfs_lineage_may_delete (self->archive->lineage, i) ||
-            !has_due (one))
+        if (one->running || !ecfs_archive_reaches (one->endpoint) ||
+            !ecfs_lineage_may_delete (self->archive->lineage, i) || !has_due (one))
             continue;
         atomic_store (&one->ended, false);
         one->running = pthread_create (&one->thread, NULL, sweep, one) == 0; /* else it is tried again */

@@ -27,7 +27,6 @@ typedef struct Lane {
     int64_t retry_us;
     bool busy;
     bool ended; /* the upload is over, and the thread has not seen it yet */
-    bool given; /* of the file's bytes, all were pulled; the slot's thread */
     GError *failure;
     EcfsStream *stream;
     unsigned failed_round; /* the last in which it failed */
@@ -56,23 +55,6 @@ struct EcfsKeeper {
 };
 
 /* Uploads */
-
-static EcfsPull on_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
-{
-    Lane *self = user;
-    if (self->given)
-        return ECFS_PULL_END;
-    *ret_bytes = g_bytes_get_data (self->file, ret_size);
-    self->given = true;
-    return ECFS_PULL_BYTES;
-}
-
-static void on_release (void *user, const uint8_t *bytes, size_t size)
-{
-    (void) user; /* the lane keeps them until the end */
-    (void) bytes;
-    (void) size;
-}
 
 /* What is there already is the same: only one catalog has these numbers. */
 static void on_stored (void *user, const GError *error)
@@ -156,14 +138,11 @@ static void lane_begin (Lane *self)
     self->file = g_bytes_ref (keeper->shared);
     self->place = keeper->shared_place;
     self->place.endpoint = endpoint->id;
-    self->given = false;
     ecfs_mutex_lock (&keeper->lock);
     self->busy = true;
     self->ended = false;
     ecfs_mutex_unlock (&keeper->lock);
-    const EcfsSource source = {
-        .pull = on_pull, .release = on_release, .done = on_stored, .user = self, .size = g_bytes_get_size (self->file)};
-    EcfsStream *stream = ecfs_endpoint_write (endpoint->endpoint, name, &source);
+    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint->endpoint, name, self->file, on_stored, self);
     ecfs_mutex_lock (&keeper->lock);
     self->stream = stream;
     ecfs_mutex_unlock (&keeper->lock);
@@ -203,15 +182,6 @@ static void lane_end (Lane *self)
 }
 
 /* The thread */
-
-static bool is_down (const EcfsArchiveEndpoint *endpoint)
-{
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool down = health.down;
-    ecfs_endpoint_health_clear (&health);
-    return down;
-}
 
 static void load_lanes (EcfsKeeper *self)
 {
@@ -290,7 +260,7 @@ static void begin_lanes (EcfsKeeper *self)
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
         lane_end (lane);
         if (lane->file == NULL && lane->stored < self->durable && ecfs_archive_has_journal (endpoint) &&
-            !is_down (endpoint) && ecfs_lineage_knows (self->lineage, i) && !rests (lane))
+            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_knows (self->lineage, i) && !rests (lane))
             lane_begin (lane);
     }
 }
@@ -323,10 +293,10 @@ static unsigned count_locked (EcfsKeeper *self, uint64_t sequence, unsigned *ret
         if (!ecfs_archive_has_journal (endpoint))
             continue;
         n_have += lane->seen >= sequence;
-        *ret_n_trying +=
-            lane->seen < sequence &&
-            (lane->busy || ecfs_lineage_is_asking (self->lineage, i) ||
-             (lane->failed_round != self->round && !is_down (endpoint) && ecfs_lineage_knows (self->lineage, i)));
+        *ret_n_trying += lane->seen < sequence &&
+                         (lane->busy || ecfs_lineage_is_asking (self->lineage, i) ||
+                          (lane->failed_round != self->round && !ecfs_endpoint_is_down (endpoint->endpoint) &&
+                           ecfs_lineage_knows (self->lineage, i)));
     }
     return n_have;
 }

@@ -174,15 +174,6 @@ void ecfs_lineage_free (EcfsLineage *self)
     g_free (self);
 }
 
-static bool is_down (const EcfsArchiveEndpoint *endpoint)
-{
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool down = health.down;
-    ecfs_endpoint_health_clear (&health);
-    return down;
-}
-
 static bool is_asked (const EcfsArchiveEndpoint *endpoint)
 {
     return endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED;
@@ -194,7 +185,7 @@ void ecfs_lineage_ask (EcfsLineage *self)
     for (size_t i = 0; i < n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
         Witness *witness = &self->witnesses[i];
-        if (!is_asked (endpoint) || is_down (endpoint))
+        if (!is_asked (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))
             continue;
         ecfs_mutex_lock (&self->lock);
         bool ask = !witness->answered && witness->n_asked == 0;

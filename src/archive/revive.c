@@ -73,12 +73,7 @@ static void revival_ask (EcfsRevival *self, EcfsArchive *archive)
 {
     for (size_t i = 0; i < archive->n_endpoints; i++) {
         EcfsEndpoint *endpoint = archive->endpoints[i].endpoint;
-        EcfsEndpointHealth health = {0};
-        if (endpoint != NULL)
-            ecfs_endpoint_health (endpoint, &health);
-        bool down = health.down;
-        ecfs_endpoint_health_clear (&health);
-        if (!down)
+        if (endpoint == NULL || !ecfs_endpoint_is_down (endpoint))
             continue;
         ecfs_mutex_lock (&self->lock);
         self->n_waiting++;

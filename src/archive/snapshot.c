@@ -21,27 +21,7 @@ typedef struct Upload {
     EcfsCond ended;
     bool done; /* guarded by lock, as the next */
     GError *error;
-    const GByteArray *bytes; /* the slot's thread, as the next */
-    bool given;
 } Upload;
-
-static EcfsPull on_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
-{
-    Upload *self = user;
-    if (self->given)
-        return ECFS_PULL_END;
-    *ret_bytes = self->bytes->data;
-    *ret_size = self->bytes->len;
-    self->given = true;
-    return ECFS_PULL_BYTES;
-}
-
-static void on_release (void *user, const uint8_t *bytes, size_t size)
-{
-    (void) user; /* they stay until the end */
-    (void) bytes;
-    (void) size;
-}
 
 static void on_stored (void *user, const GError *error)
 {
@@ -53,15 +33,13 @@ static void on_stored (void *user, const GError *error)
     ecfs_mutex_unlock (&self->lock);
 }
 
-static bool store_file (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, const atomic_bool *stop,
+static bool store_file (EcfsEndpoint *endpoint, const char *name, GBytes *bytes, const atomic_bool *stop,
                         GError **error)
 {
-    Upload upload = {.bytes = bytes};
+    Upload upload = {.done = false};
     ecfs_mutex_init (&upload.lock);
     ecfs_cond_init (&upload.ended);
-    const EcfsSource source = {
-        .pull = on_pull, .release = on_release, .done = on_stored, .user = &upload, .size = bytes->len};
-    EcfsStream *stream = ecfs_endpoint_write (endpoint, name, &source);
+    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint, name, bytes, on_stored, &upload);
     ecfs_mutex_lock (&upload.lock);
     while (!upload.done) {
         (void) ecfs_cond_wait_until (&upload.ended, &upload.lock, ecfs_now_us () + STOP_LOOK_US); /* the loop looks */
@@ -96,7 +74,7 @@ static bool store_part (Taking *self, GError **error)
 {
     char name[ECFS_JOURNAL_NAME_SIZE];
     ecfs_journal_file_name (&self->file, name);
-    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw);
+    g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (ecfs_journal_file_format (&self->file, self->raw));
     for (size_t i = 0; i < self->n_endpoints; i++) {
         g_autoptr (GError) reason = NULL;
         if (store_file (self->endpoints[i], name, bytes, self->stop, &reason))
@@ -315,15 +293,6 @@ static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GA
     return tidied;
 }
 
-static bool is_down (const EcfsArchiveEndpoint *endpoint)
-{
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool down = health.down;
-    ecfs_endpoint_health_clear (&health);
-    return down;
-}
-
 static bool tidy (EcfsSnapshots *self, GError **error)
 {
     EcfsArchive *archive = self->archive;
@@ -334,7 +303,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         if (!self->tidied[i] && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
-            ecfs_lineage_may_delete (self->lineage, i) && !is_down (endpoint))
+            ecfs_lineage_may_delete (self->lineage, i) && !ecfs_endpoint_is_down (endpoint->endpoint))
             self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
     }
     return true;

@@ -13,15 +13,10 @@ typedef struct Stored {
     size_t holder[ECFS_CODEC_MAX_N];
 } Stored;
 
-static bool is_reachable (const EcfsArchiveEndpoint *endpoint)
+bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint)
 {
-    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
-        return false;
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool reachable = !health.down;
-    ecfs_endpoint_health_clear (&health);
-    return reachable;
+    return endpoint != NULL && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
+           !ecfs_endpoint_is_down (endpoint->endpoint);
 }
 
 static void collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n, Stored *ret_stored)
@@ -33,7 +28,8 @@ static void collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n,
             continue;
         ret_stored->stored[stripe->index] = true;
         ret_stored->holder[stripe->index] = (size_t) stripe->endpoint;
-        ret_stored->reachable[stripe->index] = is_reachable (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
+        ret_stored->reachable[stripe->index] =
+            ecfs_archive_reaches (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
     }
 }
 
@@ -192,7 +188,7 @@ char *ecfs_archive_brief (EcfsArchive *self)
     g_autoptr (GString) text = g_string_new (NULL);
     size_t n_endpoints = ecfs_archive_n_endpoints (self);
     for (size_t i = 0; i < n_endpoints; i++) {
-        if (is_reachable (&self->endpoints[i]))
+        if (ecfs_archive_reaches (&self->endpoints[i]))
             continue;
         g_string_append_printf (down, "%s%s", n_down > 0 ? ", " : "", self->endpoints[i].name);
         n_down++;

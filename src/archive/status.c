@@ -114,17 +114,6 @@ static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEn
     return "down";
 }
 
-static bool reachable (const EcfsArchiveEndpoint *endpoint)
-{
-    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
-        return false;
-    EcfsEndpointHealth health;
-    ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool up = !health.down;
-    ecfs_endpoint_health_clear (&health);
-    return up;
-}
-
 /* JSON is UTF-8; names and what errors say of them are bytes. */
 static void add_text (JsonObject *object, const char *member, const char *text)
 {
@@ -227,7 +216,7 @@ static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const E
             continue;
         n_stored++;
         holder[stripe->index] = (size_t) stripe->endpoint;
-        present[stripe->index] = reachable (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
+        present[stripe->index] = ecfs_archive_reaches (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
         n_reachable += present[stripe->index];
     }
     *ret_health = (ObjectHealth){.n = n,
@@ -496,7 +485,7 @@ static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *obje
         return facts;
     }
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
-    json_object_set_string_member (facts, "state", reachable (endpoint) ? "stored" : "unreachable");
+    json_object_set_string_member (facts, "state", ecfs_archive_reaches (endpoint) ? "stored" : "unreachable");
     json_object_set_int_member (facts, "size", (int64_t) stripe->size);
     if (endpoint != NULL) {
         json_object_set_string_member (facts, "endpoint", endpoint->name);

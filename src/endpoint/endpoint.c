@@ -239,6 +239,14 @@ unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self)
     return capabilities;
 }
 
+bool ecfs_endpoint_is_down (EcfsEndpoint *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool down = ecfs_core_down (self);
+    ecfs_mutex_unlock (&self->lock);
+    return down;
+}
+
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
 {
     ecfs_mutex_lock (&self->lock);
@@ -325,6 +333,52 @@ EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const Ecf
     request->source = *source;
     ecfs_request_submit (ecfs_stream_ref (request));
     return request;
+}
+
+/* A write of bytes that are there already. */
+typedef struct Whole {
+    GBytes *bytes;
+    bool given; /* the slot's thread */
+    void (*done) (void *user, const GError *error);
+    void *user;
+} Whole;
+
+static EcfsPull whole_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    Whole *self = user;
+    if (self->given)
+        return ECFS_PULL_END;
+    *ret_bytes = g_bytes_get_data (self->bytes, ret_size);
+    self->given = true;
+    return ECFS_PULL_BYTES;
+}
+
+static void whole_release (void *user, const uint8_t *bytes, size_t size)
+{
+    (void) user; /* the reference is kept until done */
+    (void) bytes;
+    (void) size;
+}
+
+static void whole_done (void *user, const GError *error)
+{
+    Whole *self = user;
+    self->done (self->user, error);
+    g_bytes_unref (self->bytes);
+    g_free (self);
+}
+
+EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, GBytes *bytes,
+                                       void (*done) (void *user, const GError *error), void *user)
+{
+    Whole *whole = g_new0 (Whole, 1);
+    *whole = (Whole){.bytes = g_bytes_ref (bytes), .done = done, .user = user};
+    EcfsSource source = {.pull = whole_pull,
+                         .release = whole_release,
+                         .done = whole_done,
+                         .user = whole,
+                         .size = g_bytes_get_size (bytes)};
+    return ecfs_endpoint_write (self, name, &source);
 }
 
 static void submit_simple (EcfsEndpoint *self, EcfsRequestKind kind, const char *name, EcfsEndpointDone done,

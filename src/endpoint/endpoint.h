@@ -150,6 +150,8 @@ typedef struct EcfsEndpointHealth {
 /** A snapshot; ecfs_endpoint_health_clear () when done with it. Thread-safe. */
 void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health);
 void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
+/** Of its health only whether it is down. Thread-safe. */
+bool ecfs_endpoint_is_down (EcfsEndpoint *self);
 
 /** What to hold for usual before there are samples, such as what it was the last time. Impossible values are ignored.
  */
@@ -225,6 +227,10 @@ typedef struct EcfsSource {
  * on the way are made as needed. Time spent waiting for ECFS_PULL_LATER is no stall.
  */
 EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source);
+
+/** The same for bytes that are there already, of which a reference is kept until done. */
+EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, GBytes *bytes,
+                                       void (*done) (void *user, const GError *error), void *user);
 
 /** The source that answered ECFS_PULL_LATER has something now. Any thread, any lock of the caller's held. */
 void ecfs_stream_wake (EcfsStream *stream);

@@ -15,8 +15,6 @@ typedef struct Waiter {
     GError *error;
     uint64_t value;
     EcfsMarker marker;
-    const uint8_t *bytes; /* of a write; slot's thread */
-    size_t left;
 } Waiter;
 
 static void waiter_init (Waiter *self)
@@ -93,32 +91,12 @@ bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRa
     return waiter_finish (&waiter, error);
 }
 
-static EcfsPull waiter_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
-{
-    Waiter *self = user;
-    if (self->left == 0)
-        return ECFS_PULL_END;
-    *ret_bytes = self->bytes;
-    *ret_size = self->left;
-    self->left = 0;
-    return ECFS_PULL_BYTES;
-}
-
-static void waiter_release (void *user, const uint8_t *bytes, size_t size)
-{
-    (void) user; /* the caller of write_wait owns the bytes */
-    (void) bytes;
-    (void) size;
-}
-
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error)
 {
     Waiter waiter;
     waiter_init (&waiter);
-    waiter.bytes = bytes;
-    waiter.left = size;
-    EcfsSource source = {.pull = waiter_pull, .release = waiter_release, .done = waiter_ended, .user = &waiter};
-    ecfs_stream_unref (ecfs_endpoint_write (self, name, &source));
+    g_autoptr (GBytes) lent = g_bytes_new_static (bytes, size); /* the caller's until the end */
+    ecfs_stream_unref (ecfs_endpoint_write_bytes (self, name, lent, waiter_ended, &waiter));
     return waiter_finish (&waiter, error);
 }
 

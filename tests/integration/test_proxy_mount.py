@@ -9,14 +9,8 @@ MIB = 1 << 20
 
 class World:
     def __init__(self, place):
-        self.proxies, self.servers = {}, {}
-        endpoints = []
-        for name in lab.NAMES:
-            server = place.sshd(name)
-            proxy = place.proxy(server.port)
-            server.know(proxy.port)
-            self.proxies[name], self.servers[name] = proxy, server
-            endpoints.append(lab.Behind(server, proxy))
+        endpoints = [place.behind_proxy(name) for name in lab.NAMES]
+        self.proxies = {endpoint.name: endpoint.proxy for endpoint in endpoints}
         self.archive = place.archive(endpoints)
         self.mount = place.mount(self.archive)
         self.expected = lab.write_pattern(self.mount.path / "file", 40 * MIB, 1)

@@ -282,10 +282,9 @@ def sends_nothing(proxy):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
     """One endpoint is so slow that all files take half a minute, and the first is waited for."""
-    server = place.sshd(NAMES[8])
-    proxy = place.proxy(server.port)
-    server.know(proxy.port)
-    archive = place.archive([*place.directories(NAMES[:8]), lab.Behind(server, proxy)])
+    far = place.behind_proxy(NAMES[8])
+    proxy = far.proxy
+    archive = place.archive([*place.directories(NAMES[:8]), far])
     archive.configure("archive", deletion_grace="0")
     archive.configure(f"endpoint {NAMES[8]}", stall_timeout="10m", connections="1")
     mount = place.mount(archive)

@@ -37,14 +37,8 @@ class File:
 
 class Soak:
     def __init__(self, place):
-        self.proxies = []
-        endpoints = []
-        for name in lab.NAMES:
-            server = place.sshd(name)
-            proxy = place.proxy(server.port)
-            server.know(proxy.port)
-            self.proxies.append(proxy)
-            endpoints.append(lab.Behind(server, proxy))
+        endpoints = [place.behind_proxy(name) for name in lab.NAMES]
+        self.proxies = [endpoint.proxy for endpoint in endpoints]
         self.archive = place.archive(endpoints)
         self.archive.configure("archive", transfer_memory=f"{TRANSFER_MIB}M")
         self.mount = place.mount(self.archive)

@@ -79,10 +79,9 @@ class Straggling:
     """A mount with close_at = quorum, and one of its six servers on a slow line."""
 
     def __init__(self, place):
-        servers = [place.sshd(name) for name in lab.NAMES]
-        self.line = place.proxy(servers[5].port)
-        servers[5].know(self.line.port)
-        self.archive = place.archive([*servers[:5], lab.Behind(servers[5], self.line)])
+        last = place.behind_proxy(lab.NAMES[5])
+        self.line = last.proxy
+        self.archive = place.archive([*map(place.sshd, lab.NAMES[:5]), last])
         self.archive.configure("archive", close_at="quorum", deletion_grace="0")
         self.mount = place.mount(self.archive)
         (self.mount.path / "first").write_bytes(b"connects")

@@ -25,11 +25,9 @@ def small(place):
 
 
 def test_a_server_is_measured_with_every_setting(place):
-    server = place.sshd("amber")
-    proxy = place.proxy(server.port)
-    server.know(proxy.port)
-    proxy.tell("delay", 4)
-    archive = place.archive([lab.Behind(server, proxy)], code="copies:1")
+    far = place.behind_proxy("amber")
+    far.proxy.tell("delay", 4)
+    archive = place.archive([far], code="copies:1")
     before = (archive.path / "ecfs.conf").read_bytes()
     facts = archive.json("tune", *LITTLE)
     amber, = facts["endpoints"]
@@ -42,7 +40,7 @@ def test_a_server_is_measured_with_every_setting(place):
     assert all(trial["cpu_s_per_gib"] > 0 for trial in amber["trials"][4:])
     assert len(facts["machine"]["segments"]) == 5 and not facts["applied"]
     assert all(rate > 0 for rate in facts["machine"]["cipher_bytes_per_s"].values())
-    assert not scratch(server)
+    assert not scratch(far)
     assert (archive.path / "ecfs.conf").read_bytes() == before and not (archive.path / "ecfs.conf.previous").exists()
 
 

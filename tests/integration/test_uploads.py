@@ -17,13 +17,8 @@ class World:
     """A mount of sshd processes behind proxies, which count what goes up and slow it down."""
 
     def __init__(self, place):
-        self.proxies, endpoints = [], []
-        for name in lab.NAMES:
-            server = place.sshd(name)
-            proxy = place.proxy(server.port)
-            server.know(proxy.port)
-            self.proxies.append(proxy)
-            endpoints.append(lab.Behind(server, proxy))
+        endpoints = [place.behind_proxy(name) for name in lab.NAMES]
+        self.proxies = [endpoint.proxy for endpoint in endpoints]
         self.archive = place.archive(endpoints)
         # Every upload is a file of its own, and with this they all stay.
         self.archive.configure("archive", deletion_grace="365d")
