@@ -67,7 +67,8 @@ static void on_stored (void *user, const GError *error)
     ecfs_mutex_unlock (&self->keeper->lock);
 }
 
-/* Records behind @after up to self->durable, as many as fit into a segment. */
+/* Records behind @after up to self->durable, as many as fit into a segment. It ends where records are missing: old ones
+ * may be dropped meanwhile, and a segment has all from its first to its last. */
 static bool gather (EcfsKeeper *self, uint64_t after, EcfsJournalFile *file, GByteArray *raw, GError **error)
 {
     for (uint64_t at = after; raw->len < SEGMENT_BYTES;) {
@@ -76,7 +77,7 @@ static bool gather (EcfsKeeper *self, uint64_t after, EcfsJournalFile *file, GBy
             return false;
         for (guint i = 0; i < rows->len && raw->len < SEGMENT_BYTES; i++) {
             const EcfsJournalRow *row = g_ptr_array_index (rows, i);
-            if (row->sequence > self->durable)
+            if (row->sequence > self->durable || (file->n_records > 0 && row->sequence != file->last + 1))
                 return true;
             ecfs_journal_file_put (raw, row->sequence, row->time_ns, row->record->data, row->record->len);
             file->first = file->n_records == 0 ? row->sequence : file->first;

@@ -239,7 +239,10 @@ GPtrArray *ecfs_catalog_journal (EcfsCatalog *self, uint64_t after, size_t max, 
 
 /** Bytes of the records above @after. */
 bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *ret_bytes, GError **error);
-/** Forgets records up to @sequence, which are on endpoints and in a snapshot; a few at a time: *ret_more. */
+/**
+ * Forgets records up to @sequence, which are on endpoints and in a snapshot; a few at a time: *ret_more. The newest
+ * stays: an endpoint that comes back says with it that it is up to date.
+ */
 bool ecfs_catalog_journal_drop (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error);
 
 /* How much of the journal an endpoint has: every record up to @sequence, or a snapshot that contains it. */

@@ -15,6 +15,7 @@ bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *re
 static bool drop_records (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error)
 {
     int64_t first = 0;
+    sequence = MIN (sequence, MAX (self->counters.sequence, 1) - 1);
     if (ecfs_query_number (self, STMT_JOURNAL_FIRST, NULL, 0, &first, error) < 0)
         return false;
     *ret_more = (uint64_t) first + DROPPED_AT_ONCE <= sequence;

@@ -331,6 +331,26 @@ static void test_opened_while_written (void)
     fixture_clear (&f);
 }
 
+/* An endpoint that comes back is told of it, and has everything then. */
+static void test_newest_record_stays (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    for (unsigned i = 0; i < 1200; i++) {
+        g_autofree char *name = g_strdup_printf ("%u", i);
+        (void) make_file (&f, ECFS_ROOT_INO, name);
+    }
+    uint64_t sequence = ecfs_catalog_sequence (f.catalog);
+    for (bool more = true; more;)
+        OK (e, ecfs_catalog_journal_drop (f.catalog, sequence, &more, &e));
+    g_autoptr (GPtrArray) rows = ecfs_catalog_journal (f.catalog, 0, 10, NULL);
+    g_assert_cmpuint (rows->len, ==, 1);
+    g_assert_cmpuint (((const EcfsJournalRow *) rows->pdata[0])->sequence, ==, sequence);
+    g_assert_cmpuint (get_totals (&f).journal_records, ==, 1);
+    check_integrity (f.path);
+    fixture_clear (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -344,6 +364,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/catalog/a-reader-can-begin-while-a-writer-works", test_opened_while_written);
     g_test_add_func ("/catalog/a-durable-call-commits-what-came-before", test_group_commit);
     g_test_add_func ("/catalog/a-catalog-in-a-readonly-directory-can-be-read", test_readonly_directory);
+    g_test_add_func ("/catalog/the-newest-record-stays", test_newest_record_stays);
     g_test_add_func ("/catalog/many-threads-share-it", test_concurrent);
     return g_test_run ();
 }

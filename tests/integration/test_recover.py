@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import sqlite3
 
 import lab
 import pytest
@@ -238,6 +239,34 @@ def test_a_damaged_journal_is_used_as_far_as_it_goes(place):
     again, done = recover(place, endpoints)
     assert "the journal has a gap" in done.stderr
     assert sorted(lab.ecfs("ls", again.path, "/").stdout.split()) == ["first", "second", "third"]  # two of them by hints
+
+
+def test_a_segment_claims_no_record_that_it_lacks(place):
+    """As when records are dropped behind the back of who makes a segment of them."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    archive.await_stored()
+    for endpoint in endpoints:
+        endpoint.kill()
+    for number in range(20):
+        (mount.path / f"directory {number}").mkdir()
+    directory = os.open(mount.path, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+    mount.kill()
+    with sqlite3.connect(archive.path / "catalog.sqlite") as catalog:
+        missing = catalog.execute("SELECT max (seq) FROM journal").fetchone()[0] - 10
+        catalog.execute("DELETE FROM journal WHERE seq = ?", (missing,))
+    catalog.close()
+    for endpoint in endpoints:
+        endpoint.start()
+    place.mount(archive)
+    archive.await_stored()
+    for endpoint in endpoints:
+        numbers = [[int(word, 16) for word in path.name.split("-")]
+                   for path in (endpoint.root / "journal").iterdir()]
+        assert not [number for number in numbers if number[1] <= missing <= number[2]]
 
 
 def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
