@@ -7,10 +7,17 @@
 
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size);
 
+static void parse (const uint8_t *bytes, size_t size)
+{
+    EcfsJournalFile file;
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, size, &file, NULL);
+    for (guint i = 0; rows != NULL && i < rows->len; i++)
+        g_assert_nonnull (((const EcfsJournalRow *) g_ptr_array_index (rows, i))->record);
+}
+
 /* The checksums made right, so that what is behind them is reached. */
 static void parse_repaired (const uint8_t *bytes, size_t size)
 {
-    EcfsJournalFile file;
     if (size < ECFS_JOURNAL_HEADER_BYTES)
         return;
     g_autofree uint8_t *copy = g_memdup2 (bytes, size);
@@ -20,9 +27,7 @@ static void parse_repaired (const uint8_t *bytes, size_t size)
     ecfs_put_le (copy + 80, size - ECFS_JOURNAL_HEADER_BYTES, 8);
     memcpy (copy + 88, digest.digest, sizeof digest.digest);
     ecfs_put_le (copy + 136, XXH3_64bits (copy, 136), 8);
-    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (copy, size, &file, NULL);
-    for (guint i = 0; rows != NULL && i < rows->len; i++)
-        g_assert_nonnull (((const EcfsJournalRow *) g_ptr_array_index (rows, i))->record);
+    parse (copy, size);
 }
 
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
@@ -34,7 +39,7 @@ int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
         ecfs_journal_file_name (&file, again);
         g_assert_cmpstr (again, ==, name);
     }
-    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, size, &file, NULL);
+    parse (bytes, size);
     parse_repaired (bytes, size);
     return 0;
 }
