@@ -128,9 +128,13 @@ bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GErro
         if (!known[stripe->index])
             g_array_append_val (rest, *stripe);
     }
+    GError *why = NULL;
     if (rest->len > 0 &&
-        (!ecfs_attempt_check_unchanged (self, error) || !ecfs_attempt_set_stripes (self, part, rest, error)))
+        (!ecfs_attempt_check_unchanged (self, &why) || !ecfs_attempt_set_stripes (self, part, rest, &why))) {
+        why->code = why->code == ESTALE ? EIO : why->code; /* one stripe is another: who fills up next sees to it */
+        g_propagate_error (error, why);
         return false;
+    }
     atomic_fetch_add (&self->archive->n_stripe_changes, 1);
     bool full = self->spare_error == NULL;
     for (guint i = 0; i < self->parts->len; i++)

@@ -366,7 +366,8 @@ static const GError *end_backfill_locked (EcfsStagedTable *table, EcfsStaged *se
         self->full = true;
         return NULL;
     }
-    attempt_failed_locked (table, self, outcome->error);
+    if (!self->rest_left) /* that was no failure */
+        attempt_failed_locked (table, self, outcome->error);
     return outcome->error;
 }
 
@@ -401,23 +402,22 @@ static void attempt_ended (EcfsStaged *self, const EcfsOutcome *outcome)
     bool streamed = self->feed != NULL;
     bool forgotten = ecfs_staged_stream_ended_locked (table, self, outcome);
     EcfsAttempt kind = self->attempt;
+    bool left = kind == ECFS_ATTEMPT_BACKFILL && self->rest_left;
     int64_t published_mtime_ns = self->attempt_mtime_ns;
     if (kind == ECFS_ATTEMPT_BACKFILL)
         why_not = end_backfill_locked (table, self, outcome);
     else if (!forgotten)
         overtaken = end_commit_locked (table, self, outcome);
     ecfs_staged_note_end_locked (table, self, streamed,
-                                 forgotten ? ECFS_VERDICT_NONE : verdict_of (outcome, overtaken));
-    ecfs_mutex_unlock (&table->lock);
-
+                                 forgotten || left ? ECFS_VERDICT_NONE : verdict_of (outcome, overtaken));
     if (kind != ECFS_ATTEMPT_BACKFILL && !forgotten && outcome->error == NULL) {
+        ecfs_mutex_unlock (&table->lock);
         settle_times (self, published_mtime_ns);
         settle_row (self);
         ecfs_staged_drop_aside (self);
+        ecfs_mutex_lock (&table->lock);
     }
-
-    ecfs_mutex_lock (&table->lock);
-    self->attempt = ECFS_ATTEMPT_NONE;
+    self->attempt = ECFS_ATTEMPT_NONE; /* no moment in which it reads along without a feed */
     if (forgotten)
         forget_attempt_locked (table, self);
     else
@@ -445,6 +445,7 @@ static bool published (void *user)
     ecfs_mutex_lock (&table->lock);
     int64_t published_mtime_ns = self->attempt_mtime_ns;
     bool goes_on = ecfs_staged_note_published_locked (table, self);
+    self->rest_left = !goes_on;
     (void) end_commit_locked (table, self, &outcome);
     ecfs_mutex_unlock (&table->lock);
 
@@ -496,6 +497,7 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->unchanged = unchanged;
     commit->cancelled = &self->cut_short;
     atomic_store (&self->cut_short, false);
+    self->rest_left = false;
     if (kind != ECFS_ATTEMPT_BACKFILL && ecfs_archive_config (table->archive)->close_quorum)
         commit->published = published;
     commit->done = attempt_done;

@@ -121,9 +121,10 @@ struct EcfsStaged {
     bool finishing;
     bool gave_up; /* an attempt failed while stopping, or a writer had not flushed */
     bool in_table;
-    bool busy;     /* counted in table->n_busy */
-    bool trailing; /* the attempt was published with its quorum, and goes on for the rest; counted in n_trailing */
-    bool held;     /* an attempt that somebody insists on was overtaken: writers wait for the next one */
+    bool busy;      /* counted in table->n_busy */
+    bool rest_left; /* the attempt was published with its quorum, and others were trailing: it was to end there */
+    bool trailing;  /* the attempt was published with its quorum, and goes on for the rest; counted in n_trailing */
+    bool held;      /* an attempt that somebody insists on was overtaken: writers wait for the next one */
     unsigned n_writers;
     unsigned n_changing; /* changes begun and not ended */
     unsigned n_failures; /* in a row */

@@ -33,6 +33,8 @@ static bool may_begin_locked (EcfsStagedTable *table, const EcfsStaged *self) EC
     bool idle = self->attempt == ECFS_ATTEMPT_NONE && !self->finishing && !self->kept && self->in_table &&
                 self->flushes.length == 0 && self->waits == NULL;
     bool wanted = self->n_writers > 0 && !self->unlinked && !table->stopping && !table->stopped;
+    if (self->n_changing > 0) /* of bytes that it would be given, perhaps */
+        return false;
     uint64_t least = MAX (least_bytes (ecfs_archive_config (table->archive)), self->stream_from_bytes);
     return idle && wanted && self->run_bytes >= least && table->streaming.length < ECFS_N_STREAMS &&
            ecfs_staged_is_worth_locked (table, self);
@@ -55,6 +57,7 @@ static void begin_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRE
     self->stream_link.data = self;
     g_queue_push_tail_link (&table->streaming, &self->stream_link);
     ecfs_feed_grow (self->feed, self->run_bytes);
+    self->moved_us = ecfs_now_us ();
     self->attempt = ECFS_ATTEMPT_STREAM;
     ecfs_staged_upload_begins_locked (table, self);
     EcfsCommit commit = {.ended = ended, .feed = self->feed};
@@ -73,11 +76,13 @@ void ecfs_staged_stream_hold_locked (EcfsStagedTable *table, EcfsStaged *self, u
 
 void ecfs_staged_stream_moved_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t n_new_bytes, uint64_t end)
 {
-    self->moved_us = ecfs_now_us ();
+    uint64_t run_before = self->run_bytes;
     if (n_new_bytes == 0)
         self->run_bytes = MIN (self->run_bytes, self->run_ceiling);
     else if (end - n_new_bytes <= self->run_bytes)
         self->run_bytes = MAX (self->run_bytes, end);
+    if (self->run_bytes > run_before) /* who writes behind a gap keeps no place */
+        self->moved_us = ecfs_now_us ();
     if (self->n_changing == 0)
         self->run_ceiling = UINT64_MAX;
     if (self->attempt == ECFS_ATTEMPT_STREAM)
@@ -105,6 +110,7 @@ void ecfs_staged_stream_finish_locked (EcfsStagedTable *table, EcfsStaged *self)
     self->attempt_mtime_ns = self->mtime_ns;
     self->attempt_size = self->size;
     self->attempt_bytes = self->charged_bytes;
+    self->attempt_began_us = ecfs_now_us (); /* that its writer took long says nothing of uploads */
     ecfs_feed_finish (self->feed, self->size);
 }
 

@@ -317,6 +317,42 @@ static void test_pause (Fixture *fixture, gconstpointer data)
     close_and_check (fixture, staged, ino, bytes, SIZE);
 }
 
+/* A change that began before it is read along, and whose bytes come after: as of an mmap beside write(2). */
+static void test_change_before (Fixture *fixture, gconstpointer data)
+{
+    uint64_t ino;
+    g_autofree uint8_t *bytes = random_bytes (SIZE);
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put_range (staged, bytes, 0, LEAST - 1);
+    g_assert_true (ecfs_staged_change_begin (staged, 50, 0, NULL));
+    put_range (staged, bytes, LEAST - 1, 8 * SEGMENT);
+    g_assert_false (is_streaming (staged));
+    memset (bytes + 50, 'x', 1000);
+    g_assert_cmpint (ecfs_pwrite_all (ecfs_staged_fd (staged), bytes + 50, 1000, 50), ==, 0);
+    (void) ecfs_staged_change_end (staged, 0, 0, 1);
+    put_range (staged, bytes, 8 * SEGMENT, SIZE);
+    close_and_check (fixture, staged, ino, bytes, SIZE);
+}
+
+/* Attempts that read along end while their writers go on. */
+static void test_abandoned_often (Fixture *fixture, gconstpointer data)
+{
+    enum { N_FILES = 40, PIECE = 512 };
+    g_autofree uint8_t *bytes = random_bytes (SIZE);
+    for (unsigned i = 0; i < N_FILES; i++) {
+        uint64_t ino;
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        EcfsStaged *staged = begin (fixture, name, bytes, 6 * SEGMENT, &ino);
+        put (staged, bytes + i, 1, i);
+        for (size_t at = 6 * SEGMENT; at < SIZE; at += PIECE)
+            put_range (staged, bytes, at, MIN (at + PIECE, SIZE));
+        g_assert_cmpint (flush (staged), ==, 0);
+        assert_content (fixture, ino, bytes, SIZE);
+        ecfs_staged_release (staged);
+    }
+    wait_until_staging_is_empty (fixture);
+}
+
 /* However many are read along, others are stored. */
 static void test_many_writers (Fixture *fixture, gconstpointer data)
 {
@@ -516,6 +552,8 @@ int main (int argc, char **argv)
     ADD ("ends-with-a-segment", small_segments, test_whole_segments);
     ADD ("changes-are-in-what-is-stored", small_segments, test_changes);
     ADD ("is-not-read-along-behind-a-writer-that-pauses", small_segments, test_pause);
+    ADD ("a-change-that-began-before-counts", small_segments, test_change_before);
+    ADD ("many-end-under-their-writers", small_segments, test_abandoned_often);
     ADD ("many-writers-hold-up-nobody", small_segments, test_many_writers);
     ADD ("an-endpoint-may-be-lost", small_segments, test_endpoint_lost);
     ADD ("what-fails-meanwhile-fails-no-close", small_segments, test_endpoints_lost_meanwhile);
