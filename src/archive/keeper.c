@@ -261,7 +261,7 @@ static void begin_lanes (EcfsKeeper *self)
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
         lane_end (lane);
         if (lane->file == NULL && lane->stored < self->durable && ecfs_archive_has_journal (endpoint) &&
-            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_knows (self->lineage, i) && !rests (lane))
+            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_may_write (self->lineage, i) && !rests (lane))
             lane_begin (lane);
     }
 }
@@ -297,7 +297,7 @@ static unsigned count_locked (EcfsKeeper *self, uint64_t sequence, unsigned *ret
         *ret_n_trying += lane->seen < sequence &&
                          (lane->busy || ecfs_lineage_is_asking (self->lineage, i) ||
                           (lane->failed_round != self->round && !ecfs_endpoint_is_down (endpoint->endpoint) &&
-                           ecfs_lineage_knows (self->lineage, i)));
+                           ecfs_lineage_may_write (self->lineage, i)));
     }
     return n_have;
 }
@@ -463,6 +463,10 @@ static bool fail_stored (EcfsKeeper *self, uint64_t sequence, GError **error)
             g_string_append_printf (reasons, "\n%s", lane->reason);
     }
     ecfs_mutex_unlock (&self->lock);
+    if (!ecfs_lineage_is_sure (self->lineage))
+        g_string_append (reasons,
+                         "\nso few endpoints have answered that this archive directory may be an old copy: its "
+                         "journal is not stored before more do");
     return ecfs_fail (error, EIO,
                       "the journal up to now is on %u endpoints, and has to be on %u: without this machine the names "
                       "of the newest files would be lost; see ecfs status%s",

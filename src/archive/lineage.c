@@ -26,7 +26,9 @@ typedef struct Witness {
 } Witness;
 
 struct EcfsLineage {
-    EcfsArchive *archive;
+    EcfsArchive *archive; /* immutable, as the next two */
+    uint64_t opened;      /* the catalog's sequence before this process changed anything, … */
+    size_t n_opened;      /* … and its endpoints: later ones are of its making */
     EcfsMutex lock;
     EcfsCond changed;
     Witness *witnesses; /* ECFS_ENDPOINTS_MAX; guarded by lock, as the rest */
@@ -43,8 +45,11 @@ static void hear_locked (Witness *self, uint32_t epoch, uint64_t sequence) ECFS_
     self->sequence = sequence;
 }
 
-static void judge_locked (EcfsLineage *self, const Witness *witness, uint64_t sequence) ECFS_REQUIRES (self->lock)
+/* Nothing of this process is on an endpoint that was there before it and has not answered yet, so what it has changed
+ * since makes an old copy no newer. */
+static void judge_locked (EcfsLineage *self, const Witness *witness, uint64_t now) ECFS_REQUIRES (self->lock)
 {
+    uint64_t sequence = witness->answered || witness->position >= self->n_opened ? now : self->opened;
     uint32_t epoch = ecfs_catalog_epoch (self->archive->catalog);
     if (self->is_stale || witness->epoch < epoch || (witness->epoch == epoch && witness->sequence <= sequence))
         return;
@@ -68,36 +73,19 @@ static void on_removed (void *user, uint64_t value, const GError *error)
     ecfs_mutex_unlock (&self->lock);
 }
 
-/* Nothing of this process is among it: uploads begin when the endpoint has answered. */
-static void remove_left (EcfsLineage *self, size_t position, GPtrArray *left)
-{
-    for (guint i = 0; left != NULL && i < left->len; i++)
-        ecfs_endpoint_remove (self->archive->endpoints[position].endpoint, g_ptr_array_index (left, i), on_removed,
-                              self);
-    if (left != NULL)
-        g_ptr_array_unref (left);
-}
-
 static void settle (Witness *self, const GError *error)
 {
     EcfsLineage *lineage = self->lineage;
     uint64_t sequence = ecfs_catalog_sequence (lineage->archive->catalog);
-    GPtrArray *left = NULL;
-    size_t position = self->position;
     ecfs_mutex_lock (&lineage->lock);
     self->failed = self->failed || error != NULL;
     lineage->n_due--;
-    if (--self->n_asked == 0) {
-        self->answered = !self->failed;
-        if (!self->failed)
-            judge_locked (lineage, self, sequence);
-        if (self->answered && !lineage->is_stale)
-            left = g_steal_pointer (&self->left);
-        lineage->n_due += left == NULL ? 0 : left->len;
+    if (--self->n_asked == 0 && !self->failed) {
+        judge_locked (lineage, self, sequence);
+        self->answered = true;
     }
     ecfs_cond_broadcast (&lineage->changed);
     ecfs_mutex_unlock (&lineage->lock);
-    remove_left (lineage, position, left);
 }
 
 static void on_marker (void *user, const EcfsMarker *marker, const GError *error)
@@ -149,6 +137,8 @@ EcfsLineage *ecfs_lineage_new (EcfsArchive *archive)
 {
     EcfsLineage *self = g_new0 (EcfsLineage, 1);
     self->archive = archive;
+    self->opened = ecfs_catalog_sequence (archive->catalog);
+    self->n_opened = ecfs_archive_n_endpoints (archive);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->changed);
     self->witnesses = g_new0 (Witness, ECFS_ENDPOINTS_MAX);
@@ -179,6 +169,37 @@ static bool is_asked (const EcfsArchiveEndpoint *endpoint)
     return endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED;
 }
 
+/* Whether so many have answered that one of them knows what `ecfs wait` has promised. */
+static bool is_sure_locked (EcfsLineage *self, size_t n_endpoints) ECFS_REQUIRES (self->lock)
+{
+    size_t n_asked = 0, n_answered = 0;
+    for (size_t i = 0; i < n_endpoints; i++) {
+        n_asked += is_asked (&self->archive->endpoints[i]);
+        n_answered += self->witnesses[i].answered;
+    }
+    return n_answered > 0 && n_answered + ecfs_archive_journal_copies (self->archive) > n_asked;
+}
+
+static bool may_write_locked (EcfsLineage *self, size_t position) ECFS_REQUIRES (self->lock)
+{
+    return self->witnesses[position].answered && !self->is_stale &&
+           is_sure_locked (self, ecfs_archive_n_endpoints (self->archive));
+}
+
+/* Nothing of this process is among it: it was there before this process began to write journal. */
+static void remove_left (EcfsLineage *self, Witness *witness)
+{
+    ecfs_mutex_lock (&self->lock);
+    GPtrArray *left = may_write_locked (self, witness->position) ? g_steal_pointer (&witness->left) : NULL;
+    self->n_due += left == NULL ? 0 : left->len;
+    ecfs_mutex_unlock (&self->lock);
+    for (guint i = 0; left != NULL && i < left->len; i++)
+        ecfs_endpoint_remove (self->archive->endpoints[witness->position].endpoint, g_ptr_array_index (left, i),
+                              on_removed, self);
+    if (left != NULL)
+        g_ptr_array_unref (left);
+}
+
 void ecfs_lineage_ask (EcfsLineage *self)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
@@ -196,6 +217,7 @@ void ecfs_lineage_ask (EcfsLineage *self)
             self->n_due += QUESTIONS;
         }
         ecfs_mutex_unlock (&self->lock);
+        remove_left (self, witness);
         if (!ask)
             continue;
         ecfs_endpoint_examine (endpoint->endpoint, on_marker, witness);
@@ -203,17 +225,6 @@ void ecfs_lineage_ask (EcfsLineage *self)
         ecfs_endpoint_list (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, on_done, witness);
         ecfs_endpoint_list (endpoint->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, on_done, witness);
     }
-}
-
-/* Whether so many have answered that one of them knows what `ecfs wait` has promised. */
-static bool is_sure_locked (EcfsLineage *self, size_t n_endpoints) ECFS_REQUIRES (self->lock)
-{
-    size_t n_asked = 0, n_answered = 0;
-    for (size_t i = 0; i < n_endpoints; i++) {
-        n_asked += is_asked (&self->archive->endpoints[i]);
-        n_answered += self->witnesses[i].answered;
-    }
-    return n_answered > 0 && n_answered + ecfs_archive_journal_copies (self->archive) > n_asked;
 }
 
 static bool is_any_asked_locked (EcfsLineage *self, size_t n_endpoints) ECFS_REQUIRES (self->lock)
@@ -239,14 +250,6 @@ bool ecfs_lineage_await (EcfsLineage *self, int64_t deadline_us, int64_t sure_de
     return !is_stale || ecfs_fail (error, ESTALE, "%s", self->reason); /* the reason stays as it is */
 }
 
-bool ecfs_lineage_knows (EcfsLineage *self, size_t position)
-{
-    ecfs_mutex_lock (&self->lock);
-    bool knows = self->witnesses[position].answered && !self->is_stale;
-    ecfs_mutex_unlock (&self->lock);
-    return knows;
-}
-
 bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position)
 {
     ecfs_mutex_lock (&self->lock);
@@ -255,13 +258,20 @@ bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position)
     return asking;
 }
 
-bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
+bool ecfs_lineage_may_write (EcfsLineage *self, size_t position)
 {
-    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     ecfs_mutex_lock (&self->lock);
-    bool may = self->witnesses[position].answered && !self->is_stale && is_sure_locked (self, n_endpoints);
+    bool may = may_write_locked (self, position);
     ecfs_mutex_unlock (&self->lock);
     return may;
+}
+
+bool ecfs_lineage_is_sure (EcfsLineage *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool sure = is_sure_locked (self, ecfs_archive_n_endpoints (self->archive));
+    ecfs_mutex_unlock (&self->lock);
+    return sure;
 }
 
 char *ecfs_lineage_trouble (EcfsLineage *self)

@@ -24,12 +24,14 @@ void ecfs_lineage_ask (EcfsLineage *self);
  */
 bool ecfs_lineage_await (EcfsLineage *self, int64_t deadline_us, int64_t sure_deadline_us, GError **error);
 
-/** Whether the endpoint at @position has answered and nobody knows of anything newer. */
-bool ecfs_lineage_knows (EcfsLineage *self, size_t position);
 /** Whether its answer is due. */
 bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position);
-/** Whether stripes may be deleted there: it has answered, and so many others that one of them would know. */
-bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position);
+/** Whether journal may be stored there and stripes deleted: it has answered, and so many others that one of them would
+ * know of anything newer. */
+bool ecfs_lineage_may_write (EcfsLineage *self, size_t position);
+
+/** Whether so many endpoints have answered that one of them would know. */
+bool ecfs_lineage_is_sure (EcfsLineage *self);
 
 /** Why the archive is an old copy; NULL: nothing says so. g_free () */
 char *ecfs_lineage_trouble (EcfsLineage *self);

@@ -163,7 +163,7 @@ static size_t choose (EcfsSnapshots *self, EcfsEndpoint **ret_endpoints, int64_t
         for (size_t i = 0; i < n_endpoints; i++) {
             EcfsEndpointHealth health;
             if (taken[i] || !ecfs_archive_has_journal (&archive->endpoints[i]) ||
-                !ecfs_lineage_knows (self->lineage, i))
+                !ecfs_lineage_may_write (self->lineage, i))
                 continue;
             ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
             uint64_t room = health.space.told ? health.space.free_bytes : 1;
@@ -303,7 +303,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         if (!self->tidied[i] && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
-            ecfs_lineage_may_delete (self->lineage, i) && !ecfs_endpoint_is_down (endpoint->endpoint))
+            ecfs_lineage_may_write (self->lineage, i) && !ecfs_endpoint_is_down (endpoint->endpoint))
             self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
     }
     return true;

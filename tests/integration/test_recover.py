@@ -199,6 +199,56 @@ def test_an_old_copy_of_the_archive_directory_is_read_only_and_deletes_nothing(p
     lab.assert_same_tree(expected, tree_of(place, again))
 
 
+def journal_names(endpoints):
+    """The names of every journal file at the endpoints, finished or not."""
+    return sorted(str(path) for endpoint in endpoints for part in ("journal", "snapshots", "incoming")
+                  for path in (endpoint.root / part).rglob("*") if path.is_file())
+
+
+def outdated_copy(place, endpoints):
+    """An archive, a copy of its directory from before its last changes, and what it shows now."""
+    archive = place.archive(endpoints)
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    for number in range(4):
+        lab.write_pattern(mount.path / f"file{number}", 50_000, number)
+    archive.await_stored()
+    mount.umount()
+    backup = place.path / "backup"
+    shutil.copytree(archive.path, backup)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "later", 60_000, 78)
+    archive.await_stored()
+    expected = lab.describe_tree(mount.path)
+    mount.umount()
+    return archive, lab.Archive(backup, endpoints), expected
+
+
+def await_recognised(archive):
+    lab.until(lambda: "is an old copy" in lab.ecfs("status", archive.path).stdout, 120, "the old copy is known for one")
+
+
+def test_an_old_copy_that_was_used_while_nobody_answered_stays_one(place):
+    endpoints = place.directories()
+    archive, old, expected = outdated_copy(place, endpoints)
+    before, journal = stored(endpoints), journal_names(endpoints)
+    for endpoint in endpoints:
+        endpoint.kill()
+    mount = place.mount(old)
+    for number in range(100):  # by now it counts more changes than the newer one
+        (mount.path / f"directory{number}").mkdir()
+    assert old.json("status")["sequence"] > archive.json("status")["sequence"]
+    (mount.path / "file0").unlink()
+    for endpoint in endpoints:
+        endpoint.start()
+    await_recognised(old)
+    failed = lab.ecfs("wait", old.path, check=False)
+    assert failed.returncode == 1 and "is an old copy" in failed.stderr
+    mount.kill()
+    assert stored(endpoints) == before and journal_names(endpoints) == journal
+    lab.assert_same_tree(expected, tree_of(place, archive))
+
+
 def test_endpoints_of_another_archive_are_left_alone(place):
     ours, theirs = place.directories(), place.directories(["one", "two", "three"])
     archive, other = place.archive(ours), place.archive(theirs, "copies:2")
