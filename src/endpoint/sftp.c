@@ -251,7 +251,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
         bool any;
         take_requests (self);
         cancel_requests (self);
-        ecfs_sftp_help_join (self);
+        ecfs_sftp_help_turn (self);
         if (owed == ECFS_OWES_NOTHING) {
             ecfs_sftp_read_tidy (self);
             ecfs_sftp_ahead_tidy (self);

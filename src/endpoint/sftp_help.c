@@ -306,6 +306,20 @@ static void leave (EcfsSftp *self, EcfsSftpHelper *helper)
     ecfs_mutex_unlock (&helper->help->lock);
 }
 
+/* Own writes come before the pieces of others, but must not keep the lead waiting that has no more. */
+static void leave_if_over (EcfsSftp *self)
+{
+    EcfsSftpHelper *helper = self->helper;
+    EcfsSftpHelp *help = helper->help;
+    if (helper->handle.size == 0)
+        return;
+    ecfs_mutex_lock (&help->lock);
+    bool over = help->ended && help->waiting.length == 0;
+    ecfs_mutex_unlock (&help->lock);
+    if (over)
+        leave (self, helper);
+}
+
 static void on_open (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     EcfsSftpHelper *helper = data;
@@ -372,7 +386,7 @@ static EcfsSftpHelp *find_offer (EcfsSftp *self)
     return best;
 }
 
-void ecfs_sftp_help_join (EcfsSftp *self)
+static void join (EcfsSftp *self)
 {
     if (atomic_load (&self->config->shared->n_offers) == 0 || self->ops.length > 0 ||
         !ecfs_slot_is_trusted (self->slot))
@@ -396,6 +410,14 @@ void ecfs_sftp_help_join (EcfsSftp *self)
     g_autofree char *path = ecfs_sftp_path (self, help->temporary);
     ecfs_sftp_put_open (ecfs_sftp_out (self), ecfs_sftp_expect (self, &helper->op, on_open, helper), path,
                         ECFS_SFTP_OPEN_WRITE);
+}
+
+void ecfs_sftp_help_turn (EcfsSftp *self)
+{
+    if (self->helper != NULL)
+        leave_if_over (self);
+    else
+        join (self);
 }
 
 /* The next piece, its bytes in the buffer. NULL: none now, or for good. */

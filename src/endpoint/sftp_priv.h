@@ -242,8 +242,11 @@ bool ecfs_sftp_help_is_over (EcfsSftpHelp *help, GError **ret_error);
 /** The lead leaves: lent bytes are not looked at any more. NULL is accepted. */
 void ecfs_sftp_help_withdraw (EcfsSftpHelp *help);
 
-/** Helps another connection, where that is wanted and this one has nothing to do. */
-void ecfs_sftp_help_join (EcfsSftp *self);
+/**
+ * Once per turn: begins to help another connection, where that is wanted and this one has nothing to do, and leaves one
+ * that needs no more.
+ */
+void ecfs_sftp_help_turn (EcfsSftp *self);
 /** Puts the next packet for the connection that self helps. True: it did. */
 bool ecfs_sftp_help_issue (EcfsSftp *self);
 

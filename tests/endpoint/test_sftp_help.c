@@ -219,13 +219,18 @@ static uint8_t *make_pattern (void)
     return bytes;
 }
 
-static void begin (Writer *self, EcfsEndpoint *endpoint, uint64_t size)
+static void begin_named (Writer *self, EcfsEndpoint *endpoint, const char *name, uint64_t size)
 {
     *self = (Writer){.pattern = make_pattern (), .end = size};
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->cond);
     EcfsSource source = {.pull = on_pull, .release = on_release, .done = on_done, .user = self};
-    self->stream = ecfs_endpoint_write (endpoint, "some/file", &source);
+    self->stream = ecfs_endpoint_write (endpoint, name, &source);
+}
+
+static void begin (Writer *self, EcfsEndpoint *endpoint, uint64_t size)
+{
+    begin_named (self, endpoint, "some/file", size);
 }
 
 static void wait_given (Writer *self, uint64_t size)
@@ -381,6 +386,23 @@ static void is_cancelled (gconstpointer server)
     ecfs_endpoint_free (endpoint);
 }
 
+/* A write of its own, for which there is always something to send, keeps nobody from leaving. */
+static void leaves_while_it_stores (gconstpointer server)
+{
+    Writer writer, own;
+    EcfsEndpoint *endpoint = begin_with_help (server, "libssh2", 1, &writer);
+    begin_named (&own, endpoint, "own/file", MOST_BYTES);
+    (void) wait_for (server, IS_LEAD, 2);
+    wait_given (&own, MORE_BYTES);
+    enough (&writer);
+    g_assert_cmpint (finish (&writer), ==, 0);
+    check_stored (server, writer.given);
+    g_assert_cmpuint (given (&own), <, MOST_BYTES);
+    enough (&own);
+    g_assert_cmpint (finish (&own), ==, 0);
+    ecfs_endpoint_free (endpoint);
+}
+
 /* What a helper cannot do the lead does. */
 static void needs_no_helper_that_fails (const Server *server, const char *fault)
 {
@@ -441,6 +463,7 @@ static const Case cases[] = {
     {"/sftp-help/goes-on-without-a-helper-that-is-lost", goes_on_without_a_helper_that_is_lost},
     {"/sftp-help/fails-with-the-lead", fails_with_the_lead},
     {"/sftp-help/is-cancelled", is_cancelled},
+    {"/sftp-help/leaves-while-it-stores", leaves_while_it_stores},
     {"/sftp-help/needs-no-helper-that-cannot-open", needs_no_helper_that_cannot_open},
     {"/sftp-help/needs-no-helper-that-cannot-write", needs_no_helper_that_cannot_write},
     {"/sftp-help/tells-when-all-fail", tells_when_all_fail},
