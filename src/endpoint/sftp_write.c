@@ -29,6 +29,7 @@
 #define SYNC_BYTES  (64 * 1024 * 1024) /* fsync now and then, so that the last one is no stall */
 #define HELP_ABOVE  (2 * 1024 * 1024)  /* sent of a file before others help with it */
 #define HELP_RTT_US (20 * 1000)        /* and the round trip from which on it is worth it, as for the core */
+#define AHEAD_BYTES (32 * 1024 * 1024) /* sent behind the first byte that is not stored */
 #define FULL_BELOW  (1024 * 1024)      /* free bytes below which a plain failure of a write means: full */
 
 typedef enum WriteState {
@@ -425,11 +426,13 @@ static void write_cancel (EcfsSftp *self, EcfsSftpOp *op)
 static void acknowledge (SftpWrite *write)
 {
     SftpWritten *part;
+    uint64_t before = write->acknowledged;
     while ((part = g_queue_peek_head (&write->parts)) != NULL && part->done) {
         write->acknowledged = part->end;
         g_free (g_queue_pop_head (&write->parts));
     }
-    if (write->error == NULL && write->op.request->kind == ECFS_REQUEST_WRITE)
+    /* What helpers store does not make up for a connection that stalls: the clock of that one goes on. */
+    if (write->acknowledged > before && write->error == NULL && write->op.request->kind == ECFS_REQUEST_WRITE)
         ecfs_request_acknowledge (write->op.request, write->acknowledged);
 }
 
@@ -501,6 +504,12 @@ static bool is_full (EcfsSftp *self)
            !ecfs_sftp_window_room (&self->write_window, MIN (SMALL_BYTES, self->write_bytes));
 }
 
+/* Where one connection stalls the others do not take the source's bytes, and the memory they are in, without end. */
+static bool is_far_ahead (const SftpWrite *write)
+{
+    return write->sent - write->acknowledged >= AHEAD_BYTES;
+}
+
 /* Takes a write on where its source lets it. True: a WRITE was begun. */
 static bool stream (EcfsSftp *self, SftpWrite *write)
 {
@@ -511,7 +520,7 @@ static bool stream (EcfsSftp *self, SftpWrite *write)
         send_part (self, write, piece->part, piece->bytes);
         return true;
     }
-    if (write->ended)
+    if (write->ended || is_far_ahead (write))
         return false;
     if (pull (write)) {
         const uint8_t *bytes;
@@ -568,7 +577,7 @@ static void collect (SftpWrite *write)
 /* Gives away what the source has and this connection has no room for. */
 static void give_away (EcfsSftp *self, SftpWrite *write)
 {
-    while (!write->ended && is_full (self) && pull (write)) {
+    while (!write->ended && !is_far_ahead (write) && is_full (self) && pull (write)) {
         if (write->help == NULL)
             write->help = ecfs_sftp_help_offer (self, write->name, write->temporary);
         write->alone = write->help == NULL;

@@ -24,6 +24,7 @@
 #define PATTERN_BYTES (1u << 20) /* and a little, so that no two WRITEs are the same */
 #define MORE_BYTES    (4u << 20) /* given after what was waited for has happened, and before the end */
 #define MOST_BYTES    (1u << 30)
+#define MOST_AHEAD    (64u << 20) /* of what a connection that stalls keeps from being stored */
 
 /* One for all tests. */
 typedef struct Server {
@@ -403,6 +404,21 @@ static void leaves_while_it_stores (gconstpointer server)
     ecfs_endpoint_free (endpoint);
 }
 
+/* What helpers store is no answer of the lead's server. */
+static void notices_a_lead_that_stalls (gconstpointer server)
+{
+    Writer writer;
+    EcfsEndpoint *endpoint = begin_with_help (server, "libssh2,stall_timeout=2s", 1, &writer);
+    int lead = wait_for (server, IS_LEAD, 1);
+    uint64_t before = given (&writer);
+    g_assert_cmpint (kill (lead, SIGSTOP), ==, 0);
+    g_assert_cmpint (finish (&writer), ==, ETIMEDOUT);
+    g_assert_cmpuint (writer.given - before, <, MOST_AHEAD);
+    g_assert_cmpint (kill (lead, SIGKILL), ==, 0);
+    check_absent (server);
+    ecfs_endpoint_free (endpoint);
+}
+
 /* What a helper cannot do the lead does. */
 static void needs_no_helper_that_fails (const Server *server, const char *fault)
 {
@@ -464,6 +480,7 @@ static const Case cases[] = {
     {"/sftp-help/fails-with-the-lead", fails_with_the_lead},
     {"/sftp-help/is-cancelled", is_cancelled},
     {"/sftp-help/leaves-while-it-stores", leaves_while_it_stores},
+    {"/sftp-help/notices-a-lead-that-stalls", notices_a_lead_that_stalls},
     {"/sftp-help/needs-no-helper-that-cannot-open", needs_no_helper_that_cannot_open},
     {"/sftp-help/needs-no-helper-that-cannot-write", needs_no_helper_that_cannot_write},
     {"/sftp-help/tells-when-all-fail", tells_when_all_fail},
