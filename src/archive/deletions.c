@@ -143,13 +143,15 @@ static bool delete_batch (Sweep *self, const GArray *due)
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
+    size_t position = (size_t) (self->endpoint - archive->endpoints);
+    if (!ecfs_lineage_confirm (archive->lineage, position))
+        return false;
     uint64_t stored = stored_sequence (archive, due);
     bool clean = remove_unfinished (self, due);
     if (!clean && !ecfs_archive_reaches (self->endpoint))
         return false;
     for (guint i = 0; i < due->len; i++) {
-        if (atomic_load (&archive->stopping) ||
-            !ecfs_lineage_may_write (archive->lineage, (size_t) (self->endpoint - archive->endpoints)))
+        if (atomic_load (&archive->stopping) || !ecfs_lineage_may_delete (archive->lineage, position))
             return false;
         self->after = g_array_index (due, EcfsDeletion, i);
         self->goes_on = true;
@@ -221,7 +223,7 @@ void ecfs_deletions_begin (EcfsDeletions *self)
         if (one->running && atomic_load (&one->ended))
             sweep_join (one);
         if (one->running || !ecfs_archive_reaches (one->endpoint) ||
-            !ecfs_lineage_may_write (self->archive->lineage, i) || !has_due (one))
+            !ecfs_lineage_may_delete (self->archive->lineage, i) || !has_due (one))
             continue;
         atomic_store (&one->ended, false);
         one->running = pthread_create (&one->thread, NULL, sweep, one) == 0; /* else it is tried again */

@@ -9,9 +9,14 @@
 #include "catalog/journal_file.h"
 
 #include <inttypes.h>
+#include <time.h>
 
 #define INCOMING  "incoming" /* where endpoints keep what is not finished */
 #define QUESTIONS 4
+#define AGAIN_US                                                                                                       \
+    (20 * G_USEC_PER_SEC)              /* until the marker is read again: somebody may recover the archive elsewhere   \
+                                        */
+#define FRESH_US (60 * G_USEC_PER_SEC) /* older answers allow no deletion */
 
 /* What one endpoint was asked and has told. */
 typedef struct Witness {
@@ -20,6 +25,8 @@ typedef struct Witness {
     unsigned n_asked; /* answers that are due; guarded by the lineage's lock, as all below */
     bool failed;      /* one of them was none */
     bool answered;    /* all of them were, once */
+    int64_t asked_us; /* by clock_us (), when it was asked last */
+    int64_t known_us; /* when what was answered last was asked */
     uint32_t epoch;
     uint64_t sequence; /* the highest of that epoch */
     GPtrArray *left;   /* names of what uploads of journal files left that a crash ended; owned */
@@ -35,7 +42,16 @@ struct EcfsLineage {
     unsigned n_due;
     bool is_stale;
     char *reason;
+    bool awaited; /* from here on nobody but the log is told */
 };
+
+/* It goes on while the machine is suspended. */
+static int64_t clock_us (void)
+{
+    struct timespec now = {0};
+    (void) clock_gettime (CLOCK_BOOTTIME, &now); /* it is there on every Linux */
+    return (int64_t) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
+}
 
 static void hear_locked (Witness *self, uint32_t epoch, uint64_t sequence) ECFS_REQUIRES (self->lineage->lock)
 {
@@ -59,6 +75,8 @@ static void judge_locked (EcfsLineage *self, const Witness *witness, uint64_t no
         "%" PRIu32 ", change %" PRIu64 "; make it new with 'ecfs recover', or mount this one for reading only (-o ro)",
         self->archive->directory, self->archive->endpoints[witness->position].name, witness->epoch, witness->sequence,
         epoch, sequence);
+    if (self->awaited)
+        g_critical ("%s; nothing is stored or deleted from here on", self->reason);
 }
 
 static void on_removed (void *user, uint64_t value, const GError *error)
@@ -83,24 +101,28 @@ static void settle (Witness *self, const GError *error)
     if (--self->n_asked == 0 && !self->failed) {
         judge_locked (lineage, self, sequence);
         self->answered = true;
+        self->known_us = self->asked_us;
     }
     ecfs_cond_broadcast (&lineage->changed);
     ecfs_mutex_unlock (&lineage->lock);
 }
 
+static bool hear_marker (Witness *self, const EcfsMarker *marker, GError **error)
+{
+    const EcfsArchive *archive = self->lineage->archive;
+    if (!ecfs_uuid_equal (&marker->archive, ecfs_catalog_archive (archive->catalog)))
+        return ecfs_fail (error, ENOTCONN, "its marker is of another archive");
+    ecfs_mutex_lock (&self->lineage->lock);
+    hear_locked (self, marker->epoch, marker->sequence);
+    ecfs_mutex_unlock (&self->lineage->lock);
+    return true;
+}
+
 static void on_marker (void *user, const EcfsMarker *marker, const GError *error)
 {
-    Witness *self = user;
-    const EcfsArchive *archive = self->lineage->archive;
     g_autoptr (GError) foreign = NULL;
-    if (error == NULL && !ecfs_uuid_equal (&marker->archive, ecfs_catalog_archive (archive->catalog)))
-        foreign = g_error_new_literal (ECFS_ERROR, ENOTCONN, "its marker is of another archive");
-    if (error == NULL && foreign == NULL) {
-        ecfs_mutex_lock (&self->lineage->lock);
-        hear_locked (self, marker->epoch, marker->sequence);
-        ecfs_mutex_unlock (&self->lineage->lock);
-    }
-    settle (self, error != NULL ? error : foreign);
+    bool heard = error == NULL && hear_marker (user, marker, &foreign);
+    settle (user, heard ? NULL : error != NULL ? error : foreign);
 }
 
 static void on_listed (void *user, const EcfsListed *listed)
@@ -169,13 +191,14 @@ static bool is_asked (const EcfsArchiveEndpoint *endpoint)
     return endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED;
 }
 
-/* Whether so many have answered that one of them knows what `ecfs wait` has promised. */
-static bool is_sure_locked (EcfsLineage *self, size_t n_endpoints) ECFS_REQUIRES (self->lock)
+/* Whether so many have answered what was asked at @since_us or later that one of them knows what `ecfs wait` has
+ * promised. */
+static bool is_sure_locked (EcfsLineage *self, size_t n_endpoints, int64_t since_us) ECFS_REQUIRES (self->lock)
 {
     size_t n_asked = 0, n_answered = 0;
     for (size_t i = 0; i < n_endpoints; i++) {
         n_asked += is_asked (&self->archive->endpoints[i]);
-        n_answered += self->witnesses[i].answered;
+        n_answered += self->witnesses[i].answered && self->witnesses[i].known_us >= since_us;
     }
     return n_answered > 0 && n_answered + ecfs_archive_journal_copies (self->archive) > n_asked;
 }
@@ -183,7 +206,7 @@ static bool is_sure_locked (EcfsLineage *self, size_t n_endpoints) ECFS_REQUIRES
 static bool may_write_locked (EcfsLineage *self, size_t position) ECFS_REQUIRES (self->lock)
 {
     return self->witnesses[position].answered && !self->is_stale &&
-           is_sure_locked (self, ecfs_archive_n_endpoints (self->archive));
+           is_sure_locked (self, ecfs_archive_n_endpoints (self->archive), 0);
 }
 
 /* Nothing of this process is among it: it was there before this process began to write journal. */
@@ -200,6 +223,26 @@ static void remove_left (EcfsLineage *self, Witness *witness)
         g_ptr_array_unref (left);
 }
 
+/* How many answers are to come now: all that there are to the first questions, and later the marker alone. */
+static unsigned begin_questions (EcfsLineage *self, Witness *witness)
+{
+    int64_t now_us = clock_us ();
+    ecfs_mutex_lock (&self->lock);
+    unsigned n_questions = witness->answered ? 1 : QUESTIONS;
+    if (witness->n_asked > 0 || self->is_stale || (witness->answered && now_us - witness->asked_us < AGAIN_US))
+        n_questions = 0;
+    if (n_questions > 0) {
+        witness->failed = false;
+        witness->asked_us = now_us;
+        witness->n_asked = n_questions;
+        self->n_due += n_questions;
+    }
+    if (n_questions == QUESTIONS)
+        g_clear_pointer (&witness->left, g_ptr_array_unref);
+    ecfs_mutex_unlock (&self->lock);
+    return n_questions;
+}
+
 void ecfs_lineage_ask (EcfsLineage *self)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
@@ -208,19 +251,12 @@ void ecfs_lineage_ask (EcfsLineage *self)
         Witness *witness = &self->witnesses[i];
         if (!is_asked (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))
             continue;
-        ecfs_mutex_lock (&self->lock);
-        bool ask = !witness->answered && witness->n_asked == 0;
-        if (ask) {
-            witness->failed = false;
-            g_clear_pointer (&witness->left, g_ptr_array_unref);
-            witness->n_asked = QUESTIONS;
-            self->n_due += QUESTIONS;
-        }
-        ecfs_mutex_unlock (&self->lock);
         remove_left (self, witness);
-        if (!ask)
+        unsigned n_questions = begin_questions (self, witness);
+        if (n_questions > 0)
+            ecfs_endpoint_examine (endpoint->endpoint, on_marker, witness);
+        if (n_questions < QUESTIONS)
             continue;
-        ecfs_endpoint_examine (endpoint->endpoint, on_marker, witness);
         ecfs_endpoint_list (endpoint->endpoint, INCOMING, on_unfinished, on_done, witness);
         ecfs_endpoint_list (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, on_done, witness);
         ecfs_endpoint_list (endpoint->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, on_done, witness);
@@ -240,12 +276,13 @@ bool ecfs_lineage_await (EcfsLineage *self, int64_t deadline_us, int64_t sure_de
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     ecfs_mutex_lock (&self->lock);
     while (is_any_asked_locked (self, n_endpoints) && !self->is_stale) {
-        int64_t until_us = is_sure_locked (self, n_endpoints) ? sure_deadline_us : deadline_us;
+        int64_t until_us = is_sure_locked (self, n_endpoints, 0) ? sure_deadline_us : deadline_us;
         if (ecfs_now_us () >= until_us)
             break;
         (void) ecfs_cond_wait_until (&self->changed, &self->lock, until_us); /* the loop looks */
     }
     bool is_stale = self->is_stale;
+    self->awaited = true;
     ecfs_mutex_unlock (&self->lock);
     return !is_stale || ecfs_fail (error, ESTALE, "%s", self->reason); /* the reason stays as it is */
 }
@@ -266,10 +303,40 @@ bool ecfs_lineage_may_write (EcfsLineage *self, size_t position)
     return may;
 }
 
+bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
+{
+    Witness *witness = &self->witnesses[position];
+    EcfsMarker marker;
+    g_autoptr (GError) error = NULL;
+    int64_t asked_us = clock_us ();
+    if (!ecfs_endpoint_examine_wait (self->archive->endpoints[position].endpoint, &marker, &error) ||
+        !hear_marker (witness, &marker, &error)) {
+        g_info ("deletions have to wait: %s", error->message);
+        return false;
+    }
+    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    ecfs_mutex_lock (&self->lock);
+    judge_locked (self, witness, sequence);
+    if (witness->answered)
+        witness->known_us = asked_us;
+    ecfs_mutex_unlock (&self->lock);
+    return ecfs_lineage_may_delete (self, position);
+}
+
+bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
+{
+    int64_t since_us = clock_us () - FRESH_US;
+    ecfs_mutex_lock (&self->lock);
+    bool may = may_write_locked (self, position) && self->witnesses[position].known_us >= since_us &&
+               is_sure_locked (self, ecfs_archive_n_endpoints (self->archive), since_us);
+    ecfs_mutex_unlock (&self->lock);
+    return may;
+}
+
 bool ecfs_lineage_is_sure (EcfsLineage *self)
 {
     ecfs_mutex_lock (&self->lock);
-    bool sure = is_sure_locked (self, ecfs_archive_n_endpoints (self->archive));
+    bool sure = is_sure_locked (self, ecfs_archive_n_endpoints (self->archive), 0);
     ecfs_mutex_unlock (&self->lock);
     return sure;
 }

@@ -303,7 +303,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         if (!self->tidied[i] && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
-            ecfs_lineage_may_write (self->lineage, i) && !ecfs_endpoint_is_down (endpoint->endpoint))
+            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_confirm (self->lineage, i))
             self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
     }
     return true;

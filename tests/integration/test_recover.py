@@ -249,6 +249,26 @@ def test_an_old_copy_that_was_used_while_nobody_answered_stays_one(place):
     lab.assert_same_tree(expected, tree_of(place, archive))
 
 
+def test_a_mount_whose_archive_is_recovered_elsewhere_deletes_nothing_from_then_on(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    for number in range(4):
+        lab.write_pattern(mount.path / f"file{number}", 50_000, number)
+    archive.await_stored()
+    expected = lab.describe_tree(mount.path)
+    again, told = facts(place, endpoints)
+    assert told["lost"] == 0
+    before = stored(endpoints)
+    (mount.path / "file0").unlink()
+    lab.until(lambda: "is an old copy" in mount.text(), 120, "the mount sees the new epoch")
+    assert "is an old copy" in lab.ecfs("status", archive.path).stdout
+    mount.kill()
+    assert stored(endpoints) == before
+    lab.assert_same_tree(expected, tree_of(place, again))
+
+
 def test_endpoints_of_another_archive_are_left_alone(place):
     ours, theirs = place.directories(), place.directories(["one", "two", "three"])
     archive, other = place.archive(ours), place.archive(theirs, "copies:2")
