@@ -166,7 +166,8 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
         ecfs_archive_sign_lock (self, NULL);
         if (!check_lineage (self, error))
             return false;
-        if (!ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error))
+        if (!ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error) ||
+            !ecfs_archive_load_codes (self, error))
             return ecfs_prefix (error, "%s", self->directory);
     }
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);

@@ -46,6 +46,7 @@ struct EcfsArchive {
     atomic_uint n_objects;        /* made, from any number on */
     atomic_uint n_stripe_changes; /* times that an object got other stripes than it had; wraps around */
     atomic_bool stopping;         /* attempts end with ECANCELED */
+    atomic_bool knows_codes;      /* those in use are in codes */
 
     EcfsMutex adding; /* one endpoint at a time; outer to lock */
     EcfsMutex lock;
@@ -132,6 +133,8 @@ void ecfs_archive_foretell (EcfsArchive *self);
 
 /** Whether segments of the journal go to an endpoint. */
 bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint);
+/** Makes the codecs of all codes in use, not only of the default: what they may lose counts from then on. */
+bool ecfs_archive_load_codes (EcfsArchive *self, GError **error);
 /** At how many endpoints the journal has to be: one more than may vanish, as far as there are so many. */
 unsigned ecfs_archive_journal_copies (EcfsArchive *self);
 

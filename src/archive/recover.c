@@ -222,7 +222,7 @@ static int tolerance_order (const void *a, const void *b)
 static size_t count_copies (EcfsRecovering *self)
 {
     unsigned tolerances[2] = {0, 0};
-    g_autoptr (GPtrArray) codes = ecfs_catalog_object_codes (self->catalog, NULL);
+    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (self->catalog, NULL);
     for (guint i = 0; codes != NULL && i < codes->len; i++) {
         g_autofree char *code = g_strdup (g_ptr_array_index (codes, i));
         *strchrnul (code, '/') = '\0';

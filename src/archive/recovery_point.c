@@ -1,6 +1,23 @@
 /* How much of the journal is safe without this machine. */
 #include "archive/archive_priv.h"
 
+bool ecfs_archive_load_codes (EcfsArchive *self, GError **error)
+{
+    if (atomic_load (&self->knows_codes))
+        return true;
+    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (self->catalog, error);
+    if (codes == NULL)
+        return false;
+    for (guint i = 0; i < codes->len; i++) {
+        g_autoptr (GError) reason = NULL;
+        const char *code = g_ptr_array_index (codes, i);
+        if (ecfs_archive_codec (self, code, &reason) == NULL)
+            g_warning ("%s: the code %s cannot be used: %s", self->directory, code, reason->message);
+    }
+    atomic_store (&self->knows_codes, true);
+    return true;
+}
+
 unsigned ecfs_archive_journal_copies (EcfsArchive *self)
 {
     GHashTableIter iter;
@@ -31,7 +48,7 @@ bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_poin
 {
     uint64_t sequence = ecfs_catalog_sequence (self->catalog);
     g_autoptr (GArray) places = ecfs_catalog_journal_places (self->catalog, error);
-    if (places == NULL)
+    if (places == NULL || !ecfs_archive_load_codes (self, error))
         return false;
     for (guint i = places->len; i-- > 0;) {
         const EcfsArchiveEndpoint *endpoint =

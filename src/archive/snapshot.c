@@ -113,8 +113,11 @@ static bool take_all (Taking *self, EcfsSnapshotRow *ret_row, GError **error)
     self->file.is_last = true;
     if (!store_part (self, error))
         return false;
-    *ret_row = (EcfsSnapshotRow){
-        .epoch = self->file.epoch, .sequence = self->file.last, .time_ns = self->file.time_ns, .bytes = self->bytes};
+    *ret_row = (EcfsSnapshotRow){.epoch = self->file.epoch,
+                                 .sequence = self->file.last,
+                                 .time_ns = self->file.time_ns,
+                                 .bytes = self->bytes,
+                                 .n_copies = (uint32_t) self->n_endpoints};
     return true;
 }
 
@@ -203,6 +206,12 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
     return true;
 }
 
+/* Whether nothing that is older is needed: the snapshot is on as many endpoints as codes of today ask for. */
+static bool is_safe (EcfsSnapshots *self, const EcfsSnapshotRow *snapshot)
+{
+    return snapshot->n_copies >= ecfs_archive_journal_copies (self->archive);
+}
+
 /* Records that endpoints and a snapshot have. */
 static bool drop_records (EcfsSnapshots *self, GError **error)
 {
@@ -211,7 +220,8 @@ static bool drop_records (EcfsSnapshots *self, GError **error)
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, error);
     if (rows == NULL || !ecfs_archive_recovery_point (self->archive, &point, error))
         return false;
-    if (rows->len == 0 || g_array_index (rows, EcfsSnapshotRow, 0).epoch != ecfs_catalog_epoch (catalog))
+    if (rows->len == 0 || g_array_index (rows, EcfsSnapshotRow, 0).epoch != ecfs_catalog_epoch (catalog) ||
+        !is_safe (self, &g_array_index (rows, EcfsSnapshotRow, 0)))
         return true;
     uint64_t sequence = MIN (g_array_index (rows, EcfsSnapshotRow, 0).sequence, point.stored);
     for (bool more = true; more && !atomic_load (&self->stop);)
@@ -299,7 +309,8 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
     if (rows == NULL)
         return false;
-    size_t n_endpoints = rows->len < N_GENERATIONS ? 0 : ecfs_archive_n_endpoints (archive);
+    bool enough = rows->len >= N_GENERATIONS && is_safe (self, &g_array_index (rows, EcfsSnapshotRow, rows->len - 1));
+    size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         if (!self->tidied[i] && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
@@ -317,6 +328,7 @@ static void *run (void *data)
     if (!done && error->code != ECANCELED)
         g_warning ("%s: no snapshot of the catalog for now: %s", self->archive->directory, error->message);
     self->look_us = ecfs_now_us () + (done ? LOOK_US : RETRY_US);
+    self->counted = done ? self->counted : 0;
     atomic_store (&self->ended, true);
     return NULL;
 }
@@ -331,6 +343,8 @@ static bool is_time (EcfsSnapshots *self)
     uint64_t bytes = 0;
     if (rows != NULL && rows->len > 0)
         last = g_array_index (rows, EcfsSnapshotRow, 0);
+    if (rows != NULL && rows->len > 0 && !is_safe (self, &last))
+        return true;
     uint64_t least = MAX (LEAST_BYTES, last.bytes / FILES_SHARE);
     if (rows != NULL && (self->counted - MIN (last.sequence, self->counted)) * RECORD_BYTES < least)
         return false;

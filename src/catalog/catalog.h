@@ -263,6 +263,7 @@ typedef struct EcfsSnapshotRow {
     uint64_t sequence; /* the last that it contains */
     int64_t time_ns;   /* when it was taken */
     uint64_t bytes;    /* of its records */
+    uint32_t n_copies; /* endpoints that have it; 0: an earlier ecfs did not note that */
 } EcfsSnapshotRow;
 
 /** GArray of EcfsSnapshotRow, newest first. */
@@ -284,8 +285,8 @@ bool ecfs_catalog_keep_setting (EcfsCatalog *self, const char *key, const char *
 bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const char *key, const char *value),
                             void *user, GError **error);
 
-/** The codes that objects have, each once; it looks at all of them. */
-GPtrArray *ecfs_catalog_object_codes (EcfsCatalog *self, GError **error);
+/** The codes that objects and directories have, each once; it looks at all objects. */
+GPtrArray *ecfs_catalog_codes_in_use (EcfsCatalog *self, GError **error);
 
 /* Content */
 

@@ -71,13 +71,14 @@ static GArray *list_snapshots (EcfsCatalog *self, GError **error)
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
         EcfsSnapshotRow row = {.time_ns = sqlite3_column_int64 (query, 2)};
-        uint64_t epoch;
+        uint64_t epoch, n_copies;
         if (!ecfs_column_u64 (query, 0, UINT32_MAX, &epoch) || !ecfs_column_u64 (query, 1, INT64_MAX, &row.sequence) ||
-            !ecfs_column_u64 (query, 3, INT64_MAX, &row.bytes)) {
+            !ecfs_column_u64 (query, 3, INT64_MAX, &row.bytes) || !ecfs_column_u64 (query, 4, UINT32_MAX, &n_copies)) {
             told (ecfs_bad_row (error, "snapshots", sqlite3_column_int64 (query, 1), "a number is impossible"));
             return NULL;
         }
         row.epoch = (uint32_t) epoch;
+        row.n_copies = (uint32_t) n_copies;
         g_array_append_val (rows, row);
     }
     return found < 0 ? NULL : g_steal_pointer (&rows);
@@ -91,7 +92,7 @@ GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error)
 static bool add_snapshot (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error)
 {
     if (!EXEC (self, SNAPSHOT_INSERT, error, INT (row->epoch), INT (row->sequence), INT (row->time_ns),
-               INT (row->bytes)))
+               INT (row->bytes), INT (row->n_copies)))
         return false;
     g_autoptr (GArray) rows = list_snapshots (self, error);
     for (guint i = keep; rows != NULL && i < rows->len; i++) {
@@ -110,14 +111,14 @@ bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, g
 static GPtrArray *list_codes (EcfsCatalog *self, GError **error)
 {
     g_autoptr (GPtrArray) codes = g_ptr_array_new_with_free_func (g_free);
-    autoquery *query = ecfs_query (self, STMT_OBJECT_CODES, NULL, 0, error);
+    autoquery *query = ecfs_query (self, STMT_CODES_IN_USE, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
         g_ptr_array_add (codes, g_strdup ((const char *) sqlite3_column_text (query, 0)));
     return found < 0 ? NULL : g_steal_pointer (&codes);
 }
 
-GPtrArray *ecfs_catalog_object_codes (EcfsCatalog *self, GError **error)
+GPtrArray *ecfs_catalog_codes_in_use (EcfsCatalog *self, GError **error)
 {
     return READ (self, list_codes (self, error));
 }

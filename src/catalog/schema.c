@@ -88,9 +88,12 @@ static const char schema_7[] =
     "CREATE TABLE snapshots (epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, time_ns INTEGER NOT NULL, "
     "  bytes INTEGER NOT NULL, PRIMARY KEY (epoch, sequence)) STRICT, WITHOUT ROWID;";
 
+/* Whether a snapshot is safe against what codes that came later are. */
+static const char schema_8[] = "ALTER TABLE snapshots ADD COLUMN n_copies INTEGER NOT NULL DEFAULT 0;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4,
-                                                             schema_5, schema_6, schema_7};
+                                                             schema_5, schema_6, schema_7, schema_8};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -139,8 +139,9 @@
     X (SETTING_LIST, "SELECT key, value FROM settings ORDER BY key") \
     X (SETTING_SET, "INSERT INTO settings (key, value) VALUES (?, ?) " \
        "ON CONFLICT (key) DO UPDATE SET value = excluded.value") \
-    X (SNAPSHOT_LIST, "SELECT epoch, sequence, time_ns, bytes FROM snapshots ORDER BY epoch DESC, sequence DESC") \
-    X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes) VALUES (?, ?, ?, ?)") \
+    X (SNAPSHOT_LIST, "SELECT epoch, sequence, time_ns, bytes, n_copies FROM snapshots ORDER BY epoch DESC, sequence DESC") \
+    X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes, n_copies) " \
+       "VALUES (?, ?, ?, ?, ?)") \
     X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ? AND sequence = ?") \
     X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \
     X (INODE_LIST, "SELECT " INODE_COLUMNS ", i.target, EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino " \
@@ -152,7 +153,8 @@
     X (ENTRY_LIST_INO, "SELECT parent, name FROM entries WHERE ino = ?") \
     X (XATTR_LIST_ALL, "SELECT ino, name, value FROM xattrs ORDER BY ino, name") \
     X (CODE_LIST, "SELECT code, parameters FROM codes ORDER BY code") \
-    X (OBJECT_CODES, "SELECT DISTINCT code FROM objects") \
+    X (CODES_IN_USE, "SELECT DISTINCT code FROM objects UNION SELECT code FROM inodes WHERE code IS NOT NULL AND " \
+       "mode & 61440 = 16384") \
     X (INTENT_OPEN, "SELECT object, ino FROM intents WHERE ino <> 0 ORDER BY id") \
     X (INTENT_HAS, "SELECT 1 FROM intents WHERE object = ? LIMIT 1") \
     X (INTENT_DELETE_OBJECT, "DELETE FROM intents WHERE object = ?") \

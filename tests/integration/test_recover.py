@@ -339,6 +339,23 @@ def test_a_segment_claims_no_record_that_it_lacks(place):
         assert not [number for number in numbers if number[1] <= missing <= number[2]]
 
 
+def test_the_most_tolerant_code_in_use_says_how_safe_the_journal_has_to_be(place):
+    archive = place.archive(place.directories(), "rs:4+1")
+    mount = place.mount(archive)
+    for name, code in (("safer", b"rs:3+3"), ("empty", b"copies:3")):
+        (mount.path / name).mkdir()
+        os.setxattr(mount.path / name, "user.ecfs.code", code)
+    archive.await_stored()
+    mount.umount()
+    assert archive.json("status")["recovery_point"]["copies"] == 4
+    mount = place.mount(archive)
+    for name in NAMES[:3]:
+        archive[name].kill()
+    (mount.path / "another").mkdir()
+    failed = lab.ecfs("wait", archive.path, check=False)
+    assert failed.returncode == 1 and "has to be on 4" in failed.stderr
+
+
 def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
