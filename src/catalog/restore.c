@@ -47,6 +47,8 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
     const EcfsAttr *attr = &item->attr;
     if (attr->ino == 0 || attr->ino >= INT64_MAX || (attr->mode & ~(uint32_t) (S_IFMT | 07777)) != 0)
         return refuse (error, "an inode's number or mode is impossible");
+    if (attr->ino == ECFS_ROOT_INO && attr->nlink == 0)
+        return refuse (error, "the root goes");
     inode = (Inode){.attr = *attr, .committed_size = attr->size, .has_code = item->code.size > 0};
     memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
     if (!ecfs_inode_get (catalog, attr->ino, &old, &absent)) {
@@ -68,6 +70,8 @@ static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GErro
     Inode inode;
     if (!ecfs_inode_get (self->catalog, item->attr.ino, &inode, error))
         return false;
+    if (item->attr.ino == ECFS_ROOT_INO && item->attr.nlink == 0)
+        return refuse (error, "the root goes");
     inode.attr.nlink = item->attr.nlink;
     inode.attr.mtime_ns = item->attr.mtime_ns;
     inode.attr.ctime_ns = item->attr.ctime_ns;
