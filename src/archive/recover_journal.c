@@ -91,51 +91,67 @@ static GPtrArray *read_copy (EcfsRecovering *self, const Found *found, size_t po
     return g_steal_pointer (&rows);
 }
 
-/* The records of the first copy that can be read; NULL: of none, and it is told. */
-static GPtrArray *read_found (EcfsRecovering *self, Found *found, int64_t *ret_time_ns)
+static void tell_useless (EcfsRecovering *self, const Found *found, size_t position, const GError *why)
+{
+    ecfs_recover_tell (self, "endpoint %s: %s cannot be used: %s", self->places[position].name, found->name,
+                       why->message);
+}
+
+/* The records of the first copy that can be read, and was made at @made_ns unless that is NULL; NULL: of none, and it
+ * is told. */
+static GPtrArray *read_found (EcfsRecovering *self, Found *found, const int64_t *made_ns, int64_t *ret_time_ns)
 {
     for (guint i = 0; i < found->places->len; i++) {
         g_autoptr (GError) error = NULL;
         size_t position = g_array_index (found->places, size_t, i);
-        GPtrArray *rows = read_copy (self, found, position, ret_time_ns, &error);
-        if (rows != NULL)
-            return rows;
-        ecfs_recover_tell (self, "endpoint %s: %s cannot be used: %s", self->places[position].name, found->name,
-                           error->message);
+        g_autoptr (GPtrArray) rows = read_copy (self, found, position, ret_time_ns, &error);
+        if (rows == NULL)
+            tell_useless (self, found, position, error);
+        else if (made_ns == NULL || *made_ns == *ret_time_ns)
+            return g_steal_pointer (&rows);
     }
     found->useless = true;
     return NULL;
 }
 
-/* Snapshots */
+/* Snapshots: parts belong together where they are of one taking, which its time tells. One that did not come to its end
+ * leaves parts under names that the next may have too. */
 
-/* Whether the parts from @at on are a whole snapshot; *ret_end: behind them. */
-static bool is_whole (const GPtrArray *parts, guint at, guint *ret_end)
+/* Part @number before @last; NULL: nobody has it. */
+static Found *find_part (const GPtrArray *parts, const Found *last, uint32_t number)
 {
-    const Found *first = g_ptr_array_index (parts, at);
-    uint32_t part = 0;
-    bool whole = false, fits = true;
-    for (*ret_end = at; *ret_end < parts->len; ++*ret_end) {
-        const Found *found = g_ptr_array_index (parts, *ret_end);
-        if (found->file.epoch != first->file.epoch || found->file.last != first->file.last)
-            break;
-        fits = fits && found->file.part == part++ && !whole;
-        whole = whole || found->file.is_last;
+    for (guint i = 0; i < parts->len; i++) {
+        Found *found = g_ptr_array_index (parts, i);
+        const EcfsJournalFile *file = &found->file;
+        if (file->epoch == last->file.epoch && file->last == last->file.last && file->part == number && !file->is_last)
+            return found;
     }
-    return whole && fits;
+    return NULL;
 }
 
-/* Reads the parts into a new catalog. False without an error: they cannot be read. */
-static bool apply_snapshot (EcfsRecovering *self, const GPtrArray *parts, guint at, guint end, GError **error)
+static bool has_parts (const GPtrArray *parts, const Found *last)
 {
-    for (guint i = at; i < end; i++) {
-        int64_t time_ns;
-        g_autoptr (GPtrArray) rows = read_found (self, g_ptr_array_index (parts, i), &time_ns);
-        if (rows == NULL || !ecfs_restore_records (self->restore, rows, &self->sums->n_refused, error) ||
-            !ecfs_recover_tick (self, "snapshot", i - at + 1, end - at, error))
+    for (uint32_t number = 0; number < last->file.part; number++)
+        if (find_part (parts, last, number) == NULL)
             return false;
-        self->sums->time_ns = time_ns;
+    return true;
+}
+
+/* Reads the parts into a new catalog; @last_rows are those of the last. False without an error: they cannot be read. */
+static bool apply_snapshot (EcfsRecovering *self, const GPtrArray *parts, const Found *last, GPtrArray *last_rows,
+                            int64_t time_ns, GError **error)
+{
+    uint32_t n_before = last->file.part;
+    for (uint32_t number = 0; number <= n_before; number++) {
+        int64_t same_ns;
+        g_autoptr (GPtrArray) rows = number < n_before
+                                         ? read_found (self, find_part (parts, last, number), &time_ns, &same_ns)
+                                         : g_ptr_array_ref (last_rows);
+        if (rows == NULL || !ecfs_restore_records (self->restore, rows, &self->sums->n_refused, error) ||
+            !ecfs_recover_tick (self, "snapshot", number + 1, n_before + 1, error))
+            return false;
     }
+    self->sums->time_ns = time_ns;
     return true;
 }
 
@@ -144,6 +160,7 @@ static void close_catalog (EcfsRecovering *self, const char *path)
     static const char *const suffixes[] = {"", "-wal", "-shm"};
     g_clear_pointer (&self->restore, ecfs_restore_free);
     (void) ecfs_catalog_close (g_steal_pointer (&self->catalog), NULL); /* it is thrown away */
+    self->sums->n_refused = 0;
     for (size_t i = 0; i < G_N_ELEMENTS (suffixes); i++) {
         g_autofree char *name = g_strconcat (path, suffixes[i], NULL);
         (void) unlink (name); /* what is there fails the next */
@@ -166,37 +183,56 @@ static bool open_catalog (EcfsRecovering *self, const char *path, GError **error
     return true;
 }
 
-/* Makes the catalog of the newest snapshot that can be read, or an empty one. Sets where it stands. */
-static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const char *path, uint32_t *ret_epoch,
-                           GError **error)
+/* Makes the catalog of a taking that ended with @last, if one can be read. */
+static bool try_snapshot (EcfsRecovering *self, const GPtrArray *parts, const Found *last, const char *path,
+                          bool *ret_made, GError **error)
 {
-    g_autoptr (GArray) starts = g_array_new (FALSE, FALSE, sizeof (guint));
-    guint end;
-    for (guint at = 0; at < parts->len; at = end)
-        if (is_whole (parts, at, &end))
-            g_array_append_val (starts, at);
-    for (guint i = starts->len; i-- > 0;) {
-        guint at = g_array_index (starts, guint, i);
-        const Found *found = g_ptr_array_index (parts, at);
+    int64_t time_ns, failed_ns = INT64_MIN;
+    for (guint i = 0; i < last->places->len && !*ret_made; i++) {
         GError *reason = NULL;
-        (void) is_whole (parts, at, &end); /* for its end */
+        size_t position = g_array_index (last->places, size_t, i);
+        g_autoptr (GPtrArray) rows = read_copy (self, last, position, &time_ns, &reason);
+        if (rows == NULL) {
+            tell_useless (self, last, position, reason);
+            g_error_free (reason);
+            continue;
+        }
+        if (time_ns == failed_ns)
+            continue;
+        failed_ns = time_ns;
         if (!open_catalog (self, path, error))
             return false;
-        if (apply_snapshot (self, parts, at, end, &reason)) {
-            self->sums->has_snapshot = true;
-            self->sums->sequence = found->file.last;
-            *ret_epoch = found->file.epoch;
-            return true;
-        }
+        *ret_made = apply_snapshot (self, parts, last, rows, time_ns, &reason);
         if (reason != NULL) {
             g_propagate_error (error, reason);
             return false;
         }
-        close_catalog (self, path);
+        if (!*ret_made)
+            close_catalog (self, path);
+    }
+    return true;
+}
+
+/* Makes the catalog of the newest snapshot that can be read, or an empty one. Sets where it stands. */
+static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const char *path, uint32_t *ret_epoch,
+                           GError **error)
+{
+    for (guint i = parts->len; i-- > 0;) {
+        const Found *last = g_ptr_array_index (parts, i);
+        bool made = false;
+        if (!last->file.is_last || !has_parts (parts, last))
+            continue;
+        if (!try_snapshot (self, parts, last, path, &made, error))
+            return false;
+        if (!made)
+            continue;
+        self->sums->has_snapshot = true;
+        self->sums->sequence = last->file.last;
+        *ret_epoch = last->file.epoch;
+        return true;
     }
     *ret_epoch = 0;
     self->sums->sequence = 0;
-    self->sums->n_refused = 0;
     return open_catalog (self, path, error);
 }
 
@@ -247,7 +283,7 @@ static bool apply_segments (EcfsRecovering *self, const GPtrArray *segments, uin
     Found *found;
     while ((found = find_segment (segments, epoch, self->sums->sequence + 1)) != NULL) {
         int64_t time_ns;
-        g_autoptr (GPtrArray) rows = read_found (self, found, &time_ns);
+        g_autoptr (GPtrArray) rows = read_found (self, found, NULL, &time_ns);
         if (rows == NULL)
             continue; /* it is useless now */
         epoch = found->file.epoch;

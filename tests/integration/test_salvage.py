@@ -3,8 +3,10 @@ import importlib.machinery
 import importlib.util
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import zlib
 
 import lab
 import pytest
@@ -142,6 +144,53 @@ def load():
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("ecfs_salvage", loader))
     loader.exec_module(module)
     return module
+
+
+def part_of_snapshot(salvage_module, like, part, is_last, time_ns, records):
+    """The bytes of a part with these records, else like a JournalFile."""
+    raw = b"".join(struct.pack("<QqI", like.last, time_ns, len(record)) + record for _, record in records)
+    stored = zlib.compress(raw)
+    found = salvage_module.Xxh3()
+    found.update(stored)
+    head = struct.pack("<8sHHHH16sIIIIQQqQQ16s32x", salvage_module.JOURNAL_MAGIC, 1, 2, 1, 0, like.archive, like.epoch,
+                       part, is_last, len(records), 0, like.last, time_ns, len(raw), len(stored), found.digest())
+    return head + struct.pack("<Q", salvage_module.xxh3_64(head)) + stored
+
+
+def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
+    """One was given up after its first part, and the next, elsewhere, made other parts of the same records."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    for number in range(40):
+        (mount.path / f"directory {number}/below").mkdir(parents=True)
+    archive.await_stored()
+    expected = sorted(path.name for path in mount.path.iterdir())
+    mount.kill()
+    words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("recover", place.path / "first", *words)
+    module = load()
+    (name,) = {path.name for endpoint in endpoints for path in (endpoint.root / "snapshots").glob("*")}
+    (like, *_) = [module.JournalFile(path) for endpoint in endpoints for path in endpoint.root.glob(f"snapshots/{name}")]
+    for endpoint in endpoints:
+        for directory in ("journal", "snapshots"):
+            shutil.rmtree(endpoint.root / directory, ignore_errors=True)
+            (endpoint.root / directory).mkdir()
+    half, first = len(like.records) // 2, name.removesuffix("-end")
+    (endpoints[0].root / "snapshots" / first).write_bytes(
+        part_of_snapshot(module, like, 0, 0, 1, like.records[:half // 2]))
+    for endpoint in endpoints[1:3]:
+        target = endpoint.root / "snapshots"
+        (target / first).write_bytes(part_of_snapshot(module, like, 0, 0, 2, like.records[:half]))
+        (target / f"{first[:-1]}1-end").write_bytes(part_of_snapshot(module, like, 1, 1, 2, like.records[half:]))
+    lab.ecfs("recover", place.path / "second", *words)
+    assert sorted(lab.ecfs("ls", place.path / "second", "/").stdout.splitlines()) == expected
+    for endpoint in endpoints:  # what that recovery stored
+        for path in (endpoint.root / "snapshots").glob("*"):
+            if not path.name.startswith(first[:8]):
+                path.unlink()
+    salvage("--to", place.path / "salvaged", *(endpoint.root for endpoint in endpoints))
+    assert sorted(path.name for path in (place.path / "salvaged").iterdir()) == expected
 
 
 def test_its_own_hash_is_that_of_the_library():
