@@ -315,9 +315,10 @@ static void identity_done (void *user, const EcfsMarker *marker, const GError *e
                            : code == ENOENT ? "has no " ECFS_MARKER_NAME " file: not mounted, or never initialised"
                                             : error->message;
         bool was_read = wrong != NULL || code == ENOENT || code == EPROTO || code == ENOTSUP;
-        /* A connection that is lost meanwhile is no news about the marker. */
+        /* A connection that is lost meanwhile is no news about the marker. Where another marker has taken the place of
+         * the right one, what was begun before must not go on: the connection ends. */
         if (was_read || !doubted)
-            distrust_locked (self, slot, text, was_read);
+            distrust_locked (self, slot, text, was_read && !doubted);
     }
     ecfs_slot_notify (slot);
     ecfs_core_kick_locked (self);

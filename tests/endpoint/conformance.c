@@ -768,12 +768,19 @@ static void ask_to_store (Fixture *self)
 static void test_root_exchanged (Fixture *self, gconstpointer row)
 {
     g_autofree char *away = g_strconcat (self->path, "-away", NULL);
+    g_autofree uint8_t *bytes = test_bytes (70000, 3);
     store (self, "file", "x", 1);
     for (unsigned i = 0; i < 2; i++) {
+        Transfer held;
+        transfer_init (&held, self->endpoint);
+        held.hold = true;
+        transfer_write (&held, "held", bytes, 70000);
+        transfer_wait_moved (&held, 50000);
         g_assert_cmpint (rename (self->path, away), ==, 0);
         if (i == 0)
             g_assert_cmpint (mkdir (self->path, 0700), ==, 0);
         wait_down (self, i == 0 ? ask_space : ask_to_store);
+        g_assert_cmpint (transfer_finish (&held), ==, ENOTCONN); /* its bytes went who knows where */
         g_assert_cmpint (try_store (self, "other", "x", 1), ==, ENOTCONN);
         if (i == 0)
             g_assert_cmpint (rmdir (self->path), ==, 0); /* nothing was put there */
