@@ -25,7 +25,8 @@
 
 #include <string.h>
 
-#define AHEAD 4 /* pieces that wait per helper, so that none is idle until the lead's next turn */
+#define AHEAD         4 /* pieces that wait per helper, so that none is idle until the lead's next turn */
+#define REFUSED_FILES 2 /* one may have gone for a reason of its own */
 
 struct EcfsSftpHelp {
     EcfsMutex lock;
@@ -46,6 +47,7 @@ struct EcfsSftpHelp {
     unsigned n_ready; /* of these have opened the file */
     bool ended;       /* no more pieces will be put */
     bool withdrawn;
+    bool refused; /* a helper could not open the file */
     GError *error;
 
     /* guarded by shared's lock */
@@ -117,7 +119,7 @@ EcfsSftpHelp *ecfs_sftp_help_offer (EcfsSftp *self, const char *name, const char
 {
     EcfsSftpShared *shared = self->config->shared;
     ecfs_mutex_lock (&shared->lock);
-    bool opens_once = shared->opens_once;
+    bool opens_once = shared->n_refused >= REFUSED_FILES;
     unsigned n_helping = shared->n_helping;
     ecfs_mutex_unlock (&shared->lock);
     if (opens_once || !ecfs_slot_call_others (self->slot, n_helping))
@@ -270,7 +272,7 @@ static void helper_free (EcfsSftp *self, EcfsSftpOp *op)
 {
     EcfsSftpHelper *helper = (EcfsSftpHelper *) op;
     EcfsSftpHelp *help = helper->help;
-    if (!helper->closed)
+    if (!helper->closed || helper->pieces.length > 0)
         note_lost (self, helper);
     ecfs_mutex_lock (&help->shared->lock);
     help->shared->n_helping--;
@@ -329,6 +331,8 @@ static void on_open (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
         (void) ecfs_sftp_status (self, reply); /* anything but a status breaks the connection */
     ecfs_mutex_lock (&help->lock);
     bool needless = help->ended;
+    bool first = !help->refused;
+    help->refused |= !open;
     help->n_ready += open;
     ecfs_slot_notify (help->lead);
     ecfs_mutex_unlock (&help->lock);
@@ -338,7 +342,7 @@ static void on_open (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     }
     end_offer (help);
     ecfs_mutex_lock (&help->shared->lock);
-    help->shared->opens_once |= !needless;
+    help->shared->n_refused += first && !needless;
     ecfs_mutex_unlock (&help->shared->lock);
     helper->closed = true;
     helper->op.stays = false;

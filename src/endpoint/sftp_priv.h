@@ -27,7 +27,7 @@ typedef struct EcfsSftpShared {
     bool libssh2_is_better;             /* was found out while connecting; guarded by lock */
     GQueue offers;                      /* EcfsSftpHelp by link, where help is wanted; guarded by lock */
     unsigned n_helping;                 /* connections; guarded by lock */
-    bool opens_once;                    /* the server lets nobody else open a file; guarded by lock */
+    unsigned n_refused;                 /* files that the server let nobody else open; guarded by lock */
     atomic_uint n_offers;               /* length of offers, for a look without the lock */
 } EcfsSftpShared;
 
