@@ -497,18 +497,40 @@ static bool put_at_hint (EcfsRecovering *self, EcfsFoundFile *file, const char *
     return make_parent (self, at, &file->parent, error) && ecfs_restore_found (self->restore, file, error);
 }
 
-/* Puts it below /recovered, under a name that is its own. */
+/* The directory /recovered, or the first of /recovered-2, … that nothing else is in the way of. */
+static bool make_apart (EcfsRecovering *self, uint64_t *ret_parent, GError **error)
+{
+    for (unsigned i = 1;; i++) {
+        GError *reason = NULL;
+        char name[] = "";
+        g_autofree char *apart = i == 1 ? g_strdup (APART) : g_strdup_printf (APART "-%u", i);
+        char *names[] = {apart, name, NULL};
+        if (make_parent (self, names, ret_parent, &reason))
+            return true;
+        if (reason->code != ENOTDIR) {
+            g_propagate_error (error, reason);
+            return false;
+        }
+        g_error_free (reason);
+    }
+}
+
+/* Puts it there, under a name that is its own. */
 static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Stray *stray, GError **error)
 {
-    char apart[] = APART, name[] = "";
-    char *names[] = {apart, name, NULL};
     char uuid[ECFS_UUID_TEXT_SIZE];
     const char *slash = strrchr (stray->record->path, '/');
     g_autofree char *last = g_strndup (slash == NULL ? stray->record->path : slash + 1, 200);
     ecfs_uuid_text (&stray->row->uuid, uuid);
     g_autofree char *own = g_strdup_printf ("%s.%s", last, uuid);
     file->name = own;
-    return make_parent (self, names, &file->parent, error) && ecfs_restore_found (self->restore, file, error);
+    if (!make_apart (self, &file->parent, error) || !ecfs_restore_found (self->restore, file, error))
+        return false;
+    g_autofree char *directory = ecfs_catalog_path (self->catalog, file->parent);
+    g_autofree char *shown = g_utf8_make_valid (stray->record->path, -1);
+    if (++self->sums->n_set_apart <= TOLD_MOST)
+        ecfs_recover_tell (self, "%s: no journal tells of this content; it is %s/%s", shown, directory, own);
+    return true;
 }
 
 static bool put_file (EcfsRecovering *self, EcfsFoundFile *file, const Stray *stray, GError **error)
@@ -521,11 +543,7 @@ static bool put_file (EcfsRecovering *self, EcfsFoundFile *file, const Stray *st
                                shown);
         return true;
     }
-    if (!put_apart (self, file, stray, error))
-        return ecfs_prefix (error, "%s", shown);
-    if (++self->sums->n_set_apart <= TOLD_MOST)
-        ecfs_recover_tell (self, "%s: no journal tells of this content; it is /" APART "/%s", shown, file->name);
-    return true;
+    return put_apart (self, file, stray, error) || ecfs_prefix (error, "%s", shown);
 }
 
 static bool keep_code (EcfsRecovering *self, const EcfsCodec *codec, GError **error)
@@ -598,7 +616,7 @@ static void tell_rest (EcfsRecovering *self)
     if (sums->n_hinted > TOLD_MOST)
         ecfs_recover_tell (self, "the names of %" PRIu64 " files in all are hints of their stripes", sums->n_hinted);
     if (sums->n_set_apart > TOLD_MOST)
-        ecfs_recover_tell (self, "%" PRIu64 " files in all are below /" APART, sums->n_set_apart);
+        ecfs_recover_tell (self, "%" PRIu64 " files in all are set apart so", sums->n_set_apart);
     if (sums->n_lost > TOLD_MOST)
         ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
     if (sums->n_lost_strays > 0)

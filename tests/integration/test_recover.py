@@ -121,6 +121,23 @@ def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
     assert len(apart) == 1 and apart[0].startswith("recovered/old.") and found[apart[0]]["digest"] == replaced
 
 
+def test_a_file_in_the_way_of_what_is_set_apart_is_left_alone(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "recovered").symlink_to("nowhere")
+    lab.write_pattern(mount.path / "old", 300_000, 1)
+    archive.await_stored()
+    before = lab.describe_tree(mount.path)
+    replaced = lab.write_pattern(mount.path / "old", 400_000, 4)
+    mount.kill()
+    again, done = recover(place, endpoints)
+    assert "it is /recovered-2/old." in done.stderr
+    found = tree_of(place, again)
+    assert found["old"] == before["old"] and found["recovered"] == before["recovered"]
+    assert [found[path]["digest"] for path in found if path.startswith("recovered-2/")] == [replaced]
+
+
 def test_without_any_journal_names_are_hints(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
