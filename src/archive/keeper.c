@@ -401,6 +401,10 @@ static void store_rest (EcfsKeeper *self)
     while (await_upload (self, ecfs_now_us () + LOOK_AGAIN_US))
         for (size_t i = 0; i < self->n_lanes; i++)
             lane_end (&self->lanes[i]);
+    if (!has_enough (self))
+        g_warning ("%s: the newest changes of names are on too few endpoints to be safe without this machine: the next "
+                   "mount stores them",
+                   self->archive->directory);
 }
 
 void ecfs_keeper_stop (EcfsKeeper *self)

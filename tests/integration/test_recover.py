@@ -371,6 +371,8 @@ def test_the_most_tolerant_code_in_use_says_how_safe_the_journal_has_to_be(place
     (mount.path / "another").mkdir()
     failed = lab.ecfs("wait", archive.path, check=False)
     assert failed.returncode == 1 and "has to be on 4" in failed.stderr
+    mount.umount()
+    assert "on too few endpoints to be safe without this machine" in mount.text()
 
 
 def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
