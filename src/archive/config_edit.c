@@ -109,8 +109,7 @@ bool ecfs_config_rewrite (const char *directory, const EcfsConfigChange *changes
     g_autofree char *then = changed (text, path, changes, n, error);
     if (then == NULL)
         return false;
-    mode_t mode = status.st_mode & 0777;
-    if (!ecfs_replace_file (previous, text, strlen (text), mode, error))
+    if (!ecfs_replace_file_like (previous, text, strlen (text), &status, error))
         return ecfs_prefix (error, "%s stays as it is, since what it was cannot be kept", path);
-    return ecfs_replace_file (path, then, strlen (then), mode, error);
+    return ecfs_replace_file_like (path, then, strlen (then), &status, error);
 }

@@ -146,9 +146,23 @@ int ecfs_fsync_dir (int dir_fd, const char *path)
     return fsync (fd) == 0 ? 0 : -errno;
 }
 
-static int write_new_file (int fd, const void *bytes, size_t size, mode_t mode)
+/* The owner is changed only where another is wanted: not everybody may. */
+static int set_owner (int fd, const struct stat *wanted)
+{
+    struct stat now;
+    if (fstat (fd, &now) != 0)
+        return -errno;
+    if (now.st_uid == wanted->st_uid && now.st_gid == wanted->st_gid)
+        return 0;
+    return fchown (fd, wanted->st_uid, wanted->st_gid) == 0 ? 0 : -errno;
+}
+
+/* @owner may be NULL. */
+static int write_new_file (int fd, const void *bytes, size_t size, mode_t mode, const struct stat *owner)
 {
     int result = ecfs_pwrite_all (fd, bytes, size, 0);
+    if (result == 0 && owner != NULL)
+        result = set_owner (fd, owner);
     if (result == 0 && fchmod (fd, mode) != 0)
         result = -errno;
     if (result == 0 && fsync (fd) != 0)
@@ -156,13 +170,14 @@ static int write_new_file (int fd, const void *bytes, size_t size, mode_t mode)
     return result;
 }
 
-bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t mode, GError **error)
+static bool replace (const char *path, const void *bytes, size_t size, mode_t mode, const struct stat *owner,
+                     GError **error)
 {
     g_autofree char *temporary = g_strconcat (path, ".new-XXXXXX", NULL);
     ecfs_autofd fd = g_mkstemp_full (temporary, O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
         return ecfs_fail_errno (error, errno, "%s: cannot create a temporary file beside it", path);
-    int result = write_new_file (fd, bytes, size, mode);
+    int result = write_new_file (fd, bytes, size, mode, owner);
     if (result == 0 && rename (temporary, path) != 0)
         result = -errno;
     if (result != 0) {
@@ -172,6 +187,16 @@ bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t
     g_autofree char *directory = g_path_get_dirname (path);
     result = ecfs_fsync_dir (AT_FDCWD, directory);
     return result == 0 || ecfs_fail_errno (error, -result, "%s: cannot make it durable", path);
+}
+
+bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t mode, GError **error)
+{
+    return replace (path, bytes, size, mode, NULL, error);
+}
+
+bool ecfs_replace_file_like (const char *path, const void *bytes, size_t size, const struct stat *like, GError **error)
+{
+    return replace (path, bytes, size, like->st_mode & 0777, like, error);
 }
 
 bool ecfs_read_file (const char *path, size_t max_size, char **ret_bytes, size_t *ret_size, GError **error)

@@ -5,6 +5,7 @@
 #include "util/error.h"
 
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -49,6 +50,8 @@ int ecfs_fsync_dir (int dir_fd, const char *path);
  * same directory, fsync, rename, fsync of the directory. The file gets @mode.
  */
 bool ecfs_replace_file (const char *path, const void *bytes, size_t size, mode_t mode, GError **error);
+/** The same; the file gets the mode, owner and group of @like, or stays as it is where it cannot. */
+bool ecfs_replace_file_like (const char *path, const void *bytes, size_t size, const struct stat *like, GError **error);
 
 /** A time in nanoseconds since 1970, also of before, as the system takes it. */
 struct timespec ecfs_timespec (int64_t ns);

@@ -69,6 +69,11 @@ static void test_replace_file (void)
     struct stat st;
     g_assert_cmpint (stat (path, &st), ==, 0);
     g_assert_cmphex (st.st_mode & 07777, ==, 0640);
+    bool may = geteuid () == 0; /* give files away */
+    struct stat like = {.st_mode = S_IFREG | 0604, .st_uid = may ? 12 : st.st_uid, .st_gid = may ? 34 : st.st_gid};
+    g_assert_true (ecfs_replace_file_like (path, "three", 5, &like, &error));
+    g_assert_cmpint (stat (path, &st), ==, 0);
+    g_assert_true (st.st_uid == like.st_uid && st.st_gid == like.st_gid && st.st_mode == like.st_mode);
     g_autofree char *bytes = NULL;
     g_assert_true (ecfs_read_file (path, 5, &bytes, NULL, &error));
     g_assert_cmpstr (bytes, ==, "three");
