@@ -548,6 +548,9 @@ static bool open_content (Attempt *self, GError **error)
 {
     if (ecfs_attempt_is_cancelled (self))
         return ecfs_fail (error, ECANCELED, "cancelled");
+    g_autofree char *old = ecfs_archive_trouble (self->archive);
+    if (old != NULL)
+        return ecfs_fail (error, EROFS, "%s", old);
     if (self->commit.open != NULL)
         self->commit.fd = self->commit.open (self->commit.user, error);
     self->outcome.opened = self->commit.open != NULL && self->commit.fd >= 0;

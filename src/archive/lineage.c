@@ -75,8 +75,10 @@ static void judge_locked (EcfsLineage *self, const Witness *witness, uint64_t no
         "%" PRIu32 ", change %" PRIu64 "; make it new with 'ecfs recover', or mount this one for reading only (-o ro)",
         self->archive->directory, self->archive->endpoints[witness->position].name, witness->epoch, witness->sequence,
         epoch, sequence);
-    if (self->awaited)
-        g_critical ("%s; nothing is stored or deleted from here on", self->reason);
+    if (!self->awaited)
+        return;
+    ecfs_catalog_refuse (self->archive->catalog, self->reason);
+    g_critical ("%s; changes are refused from here on", self->reason);
 }
 
 static void on_removed (void *user, uint64_t value, const GError *error)

@@ -179,6 +179,8 @@ static bool append_journal (EcfsCatalog *self, GError **error)
 {
     if (self->record->len == 0)
         return true;
+    if (self->refusal != NULL)
+        return ecfs_fail (error, EROFS, "%s", self->refusal);
     self->counters.sequence++;
     self->counters.totals.journal_records++;
     return EXEC (self, JOURNAL_INSERT, error, INT (self->counters.sequence), INT (ecfs_real_ns ()),
@@ -427,6 +429,7 @@ static void free_catalog (EcfsCatalog *self)
     ecfs_cond_clear (&self->committed);
     ecfs_mutex_clear (&self->lock);
     g_free (self->failure);
+    g_free (self->refusal);
     g_free (self->path);
     g_free (self);
 }
@@ -459,6 +462,14 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
         return NULL;
     }
     return self;
+}
+
+void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason)
+{
+    ecfs_mutex_lock (&self->lock);
+    if (self->refusal == NULL)
+        self->refusal = g_strdup (reason);
+    ecfs_mutex_unlock (&self->lock);
 }
 
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error)

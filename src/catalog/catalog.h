@@ -49,6 +49,9 @@ bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **er
 /** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). */
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error);
 
+/** From here on every change that the journal would tell fails with EROFS and @reason; the first call counts. */
+void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
+
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
 

@@ -1,4 +1,5 @@
 """ecfs recover: the archive directory is gone, and everything comes back from the endpoints."""
+import errno
 import json
 import os
 import shutil
@@ -248,6 +249,7 @@ def await_recognised(archive):
 def test_an_old_copy_that_was_used_while_nobody_answered_stays_one(place):
     endpoints = place.directories()
     archive, old, expected = outdated_copy(place, endpoints)
+    lab.write_pattern(place.path / "file3", 50_000, 3)
     before, journal = stored(endpoints), journal_names(endpoints)
     for endpoint in endpoints:
         endpoint.kill()
@@ -261,6 +263,12 @@ def test_an_old_copy_that_was_used_while_nobody_answered_stays_one(place):
     await_recognised(old)
     failed = lab.ecfs("wait", old.path, check=False)
     assert failed.returncode == 1 and "is an old copy" in failed.stderr
+    for change in (lambda: (mount.path / "another").mkdir(), lambda: (mount.path / "file1").write_bytes(b"x"),
+                   lambda: (mount.path / "file2").unlink()):
+        with pytest.raises(OSError) as refused:
+            change()
+        assert refused.value.errno == errno.EROFS
+    assert lab.digest(mount.path / "file3") == lab.digest(place.path / "file3")
     mount.kill()
     assert stored(endpoints) == before and journal_names(endpoints) == journal
     lab.assert_same_tree(expected, tree_of(place, archive))
