@@ -143,7 +143,9 @@ static void lane_begin (Lane *self)
     self->busy = true;
     self->ended = false;
     ecfs_mutex_unlock (&keeper->lock);
-    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint->endpoint, name, self->file, on_stored, self);
+    gsize size;
+    const void *bytes = g_bytes_get_data (self->file, &size);
+    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint->endpoint, name, bytes, size, on_stored, self);
     ecfs_mutex_lock (&keeper->lock);
     self->stream = stream;
     ecfs_mutex_unlock (&keeper->lock);

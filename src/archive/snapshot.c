@@ -33,13 +33,13 @@ static void on_stored (void *user, const GError *error)
     ecfs_mutex_unlock (&self->lock);
 }
 
-static bool store_file (EcfsEndpoint *endpoint, const char *name, GBytes *bytes, const atomic_bool *stop,
+static bool store_file (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, const atomic_bool *stop,
                         GError **error)
 {
     Upload upload = {.done = false};
     ecfs_mutex_init (&upload.lock);
     ecfs_cond_init (&upload.ended);
-    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint, name, bytes, on_stored, &upload);
+    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint, name, bytes->data, bytes->len, on_stored, &upload);
     ecfs_mutex_lock (&upload.lock);
     while (!upload.done) {
         (void) ecfs_cond_wait_until (&upload.ended, &upload.lock, ecfs_now_us () + STOP_LOOK_US); /* the loop looks */
@@ -74,7 +74,7 @@ static bool store_part (Taking *self, GError **error)
 {
     char name[ECFS_JOURNAL_NAME_SIZE];
     ecfs_journal_file_name (&self->file, name);
-    g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (ecfs_journal_file_format (&self->file, self->raw));
+    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw);
     for (size_t i = 0; i < self->n_endpoints; i++) {
         g_autoptr (GError) reason = NULL;
         if (store_file (self->endpoints[i], name, bytes, self->stop, &reason))

@@ -337,7 +337,8 @@ EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const Ecf
 
 /* A write of bytes that are there already. */
 typedef struct Whole {
-    GBytes *bytes;
+    const uint8_t *bytes;
+    size_t size;
     bool given; /* the slot's thread */
     void (*done) (void *user, const GError *error);
     void *user;
@@ -348,14 +349,15 @@ static EcfsPull whole_pull (void *user, const uint8_t **ret_bytes, size_t *ret_s
     Whole *self = user;
     if (self->given)
         return ECFS_PULL_END;
-    *ret_bytes = g_bytes_get_data (self->bytes, ret_size);
+    *ret_bytes = self->bytes;
+    *ret_size = self->size;
     self->given = true;
     return ECFS_PULL_BYTES;
 }
 
 static void whole_release (void *user, const uint8_t *bytes, size_t size)
 {
-    (void) user; /* the reference is kept until done */
+    (void) user; /* they are lent until done */
     (void) bytes;
     (void) size;
 }
@@ -364,20 +366,15 @@ static void whole_done (void *user, const GError *error)
 {
     Whole *self = user;
     self->done (self->user, error);
-    g_bytes_unref (self->bytes);
     g_free (self);
 }
 
-EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, GBytes *bytes,
+EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, const void *bytes, size_t size,
                                        void (*done) (void *user, const GError *error), void *user)
 {
     Whole *whole = g_new0 (Whole, 1);
-    *whole = (Whole){.bytes = g_bytes_ref (bytes), .done = done, .user = user};
-    EcfsSource source = {.pull = whole_pull,
-                         .release = whole_release,
-                         .done = whole_done,
-                         .user = whole,
-                         .size = g_bytes_get_size (bytes)};
+    *whole = (Whole){.bytes = bytes, .size = size, .done = done, .user = user};
+    EcfsSource source = {.pull = whole_pull, .release = whole_release, .done = whole_done, .user = whole, .size = size};
     return ecfs_endpoint_write (self, name, &source);
 }
 

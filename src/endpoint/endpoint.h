@@ -228,8 +228,8 @@ typedef struct EcfsSource {
  */
 EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source);
 
-/** The same for bytes that are there already, of which a reference is kept until done. */
-EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, GBytes *bytes,
+/** The same for bytes that are there already, lent until done. */
+EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, const void *bytes, size_t size,
                                        void (*done) (void *user, const GError *error), void *user);
 
 /** The source that answered ECFS_PULL_LATER has something now. Any thread, any lock of the caller's held. */

@@ -95,8 +95,7 @@ bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void 
 {
     Waiter waiter;
     waiter_init (&waiter);
-    g_autoptr (GBytes) lent = g_bytes_new_static (bytes, size); /* the caller's until the end */
-    ecfs_stream_unref (ecfs_endpoint_write_bytes (self, name, lent, waiter_ended, &waiter));
+    ecfs_stream_unref (ecfs_endpoint_write_bytes (self, name, bytes, size, waiter_ended, &waiter));
     return waiter_finish (&waiter, error);
 }
 
