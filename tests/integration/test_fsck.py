@@ -459,7 +459,8 @@ def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
     start = config.index("[endpoint cedar]")
     end = config.find("[", start + 1)
     (archive.path / "ecfs.conf").write_text(config[:start] + (config[end:] if end > 0 else ""))
-    assert fsck(archive, "-y")[0] == LEFT + REPAIRED, "five places are enough for small files only"
+    # Five places are enough for small files only, and one time in a hundred none of those was at this one.
+    assert fsck(archive, "-y")[0] & ~REPAIRED == LEFT
     lab.ecfs("endpoint", "add", archive.path, f"cedar2=file://{archive['cedar'].root}")
     status, text = fsck(archive, "-y")
     assert status == REPAIRED, text
