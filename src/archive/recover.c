@@ -213,24 +213,18 @@ static char *make_config (EcfsRecovering *self, GError **error)
 
 /* The new archive */
 
-static int tolerance_order (const void *a, const void *b)
-{
-    return (*(const unsigned *) a > *(const unsigned *) b) - (*(const unsigned *) a < *(const unsigned *) b);
-}
-
 /* One more than the most tolerant code in use may lose, as far as there are endpoints. */
 static size_t count_copies (EcfsRecovering *self)
 {
-    unsigned tolerances[2] = {0, 0};
+    unsigned tolerance = 0;
     g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (self->catalog, NULL);
     for (guint i = 0; codes != NULL && i < codes->len; i++) {
         g_autofree char *code = g_strdup (g_ptr_array_index (codes, i));
         *strchrnul (code, '/') = '\0';
         g_autoptr (EcfsCodec) codec = ecfs_codec_new (code, NULL);
-        tolerances[0] = codec == NULL ? 0 : ecfs_codec_tolerance (codec);
-        qsort (tolerances, 2, sizeof *tolerances, tolerance_order);
+        tolerance = MAX (tolerance, codec == NULL ? 0 : ecfs_codec_tolerance (codec));
     }
-    return CLAMP ((size_t) tolerances[1] + 1, MIN (3, self->n_places), self->n_places);
+    return CLAMP ((size_t) tolerance + 1, MIN (3, self->n_places), self->n_places);
 }
 
 /* From here on every older copy is an old one. */
@@ -293,8 +287,9 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
     self->sequence = MAX (self->sequence, self->sums->sequence);
     if (self->epoch == UINT32_MAX)
         return ecfs_fail (error, EBADMSG, "an endpoint tells of an epoch that is impossible");
-    return ecfs_restore_finish (self->restore, self->epoch + 1, self->sequence, &self->sums->n_unfinished, error) &&
-           ecfs_recover_objects (self, error) && count_files (self, error);
+    return ecfs_restore_finish (self->restore, self->epoch + 1, self->sequence, error) &&
+           ecfs_recover_objects (self, error) && ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) &&
+           count_files (self, error);
 }
 
 static bool fill_directory (EcfsRecovering *self, GError **error)

@@ -584,7 +584,9 @@ static bool put_strays (EcfsRecovering *self, GPtrArray *strays, guint at, guint
         g_ptr_array_add (objects, stray->row);
     }
     g_array_sort (extents, by_offset);
-    EcfsFoundFile file = {.attr = {.mode = record->mode,
+    bool is_unfinished = ecfs_restore_is_unfinished (self->restore, record->ino);
+    EcfsFoundFile file = {.unfinished = is_unfinished ? record->ino : 0,
+                          .attr = {.mode = record->mode,
                                    .uid = record->uid,
                                    .gid = record->gid,
                                    .size = MIN (record->file_size, INT64_MAX),
@@ -593,7 +595,9 @@ static bool put_strays (EcfsRecovering *self, GPtrArray *strays, guint at, guint
                           .n_objects = objects->len,
                           .extents = (const EcfsExtent *) (void *) extents->data,
                           .n_extents = extents->len};
-    return extents->len == 0 || put_file (self, &file, newest, error);
+    if (extents->len == 0)
+        return true;
+    return is_unfinished ? ecfs_restore_found (self->restore, &file, error) : put_file (self, &file, newest, error);
 }
 
 static bool put_all (EcfsRecovering *self, GPtrArray *strays, GError **error)

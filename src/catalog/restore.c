@@ -455,25 +455,30 @@ static bool begin_epoch (EcfsCatalog *catalog, uint32_t epoch, uint64_t sequence
     return EXEC (catalog, EPOCH_SET, error, INT (epoch));
 }
 
-bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, uint64_t *ret_n_unfinished,
-                          GError **error)
+bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, GError **error)
 {
-    EcfsCatalog *catalog = self->catalog;
-    GHashTableIter iter;
-    gpointer key;
     if (sequence >= INT64_MAX)
         return ecfs_fail (error, EBADMSG, "the journal's last number is impossible");
-    if (!CHANGE_DURABLE (catalog, error, begin_epoch (catalog, epoch, sequence, error)))
-        return false;
+    return CHANGE_DURABLE (self->catalog, error, begin_epoch (self->catalog, epoch, sequence, error));
+}
+
+bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino)
+{
+    return ino <= INT64_MAX && g_hash_table_contains (self->fresh, &(int64_t){(int64_t) ino});
+}
+
+bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error)
+{
+    GHashTableIter iter;
+    gpointer key;
     g_hash_table_iter_init (&iter, self->fresh);
     *ret_n_unfinished = 0;
     while (g_hash_table_iter_next (&iter, &key, NULL)) {
-        uint64_t ino = *(uint64_t *) key;
-        if (!CHANGE (catalog, error, remove_inode (catalog, ino, error)))
+        if (!CHANGE (self->catalog, error, remove_inode (self->catalog, *(uint64_t *) key, error)))
             return false;
         ++*ret_n_unfinished;
     }
-    return ecfs_catalog_barrier (catalog, error);
+    return ecfs_catalog_barrier (self->catalog, error);
 }
 
 /* Files that only footers tell of */
@@ -497,6 +502,18 @@ static bool insert_found (EcfsCatalog *catalog, const EcfsFoundFile *file, uint6
             return false;
     }
     return true;
+}
+
+/* What became its content behind the journal's end; names and attributes are there. */
+static bool fill_unfinished (EcfsCatalog *catalog, const EcfsFoundFile *file, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (catalog, file->unfinished, &inode, error))
+        return false;
+    inode.attr.size = inode.committed_size = file->attr.size;
+    inode.attr.mtime_ns = file->attr.mtime_ns;
+    return insert_found (catalog, file, file->unfinished, error) && ecfs_content_count (catalog, &inode, error) &&
+           ecfs_inode_store (catalog, &inode, error) && ecfs_content_journal (catalog, &inode, error);
 }
 
 static bool add_found (EcfsCatalog *catalog, const EcfsFoundFile *file, GError **error)
@@ -524,5 +541,10 @@ static bool add_found (EcfsCatalog *catalog, const EcfsFoundFile *file, GError *
 
 bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **error)
 {
-    return CHANGE (self->catalog, error, add_found (self->catalog, file, error));
+    if (file->unfinished == 0)
+        return CHANGE (self->catalog, error, add_found (self->catalog, file, error));
+    if (!CHANGE (self->catalog, error, fill_unfinished (self->catalog, file, error)))
+        return false;
+    (void) g_hash_table_remove (self->fresh, &file->unfinished);
+    return true;
 }

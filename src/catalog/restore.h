@@ -2,9 +2,8 @@
  * Making a catalog from the records of a journal: those of a snapshot, then those of the segments behind it. The
  * records may be from anybody: what makes no sense is refused record by record, and the rest is taken.
  *
- * Life cycle: new () on a catalog that was just created → records (), any number of times → finish (), or no more →
- * free
- * (). One thread.
+ * Life cycle: new () on a catalog that was just created → records (), any number of times → finish () → found (), any
+ * number of times → end () → free (), which may come at any time. One thread.
  */
 #ifndef ECFS_CATALOG_RESTORE_H
 #define ECFS_CATALOG_RESTORE_H
@@ -29,11 +28,12 @@ bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n
  */
 bool ecfs_restore_was_open (EcfsRestore *self, const EcfsUuid *object, bool *ret_open, GError **error);
 
-/** An object of a file's footer becomes the content of a new file, with ids of the catalog's endpoint rows. */
+/** Objects of a file's footers become the content of a file, with ids of the catalog's endpoint rows. */
 typedef struct EcfsFoundFile {
+    uint64_t unfinished; /* the file that it is the content of; 0: a new one, with the next two */
     uint64_t parent;
     const char *name;
-    EcfsAttr attr; /* mode, uid, gid, size, mtime_ns */
+    EcfsAttr attr; /* mode, uid, gid, size, mtime_ns; of an unfinished file only size and mtime_ns */
     const EcfsObjectRow *const *objects;
     size_t n_objects;
     const EcfsExtent *extents; /* their object field indexes @objects */
@@ -43,12 +43,14 @@ typedef struct EcfsFoundFile {
 /** After finish (): as an operation like others, with its record. EEXIST when the name is taken. */
 bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **error);
 
-/**
- * Ends what was restored: files that never had content go (*ret_n_unfinished), and the catalog begins epoch @epoch
- * behind the record @sequence. Durable.
- */
-bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, uint64_t *ret_n_unfinished,
-                          GError **error);
+/** Ends the records: the catalog begins epoch @epoch behind the record @sequence. */
+bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, GError **error);
+
+/** Whether the journal knows the file, and no content of it. */
+bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino);
+
+/** Files that have no content still go: *ret_n_unfinished. Durable. */
+bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error);
 
 /** The row of an endpoint with the name that it has from now on; made when it is not known. What has the name already
  * gets another. */

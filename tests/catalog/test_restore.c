@@ -182,7 +182,8 @@ static uint64_t restore (Fixture *f, const GPtrArray *rows, uint32_t epoch, uint
     fixture_init (f);
     g_autoptr (EcfsRestore) restore = ecfs_restore_new (f->catalog);
     OK (e, ecfs_restore_records (restore, rows, &n_refused, &e));
-    OK (e, ecfs_restore_finish (restore, epoch, sequence, &n_unfinished, &e));
+    OK (e, ecfs_restore_finish (restore, epoch, sequence, &e));
+    OK (e, ecfs_restore_end (restore, &n_unfinished, &e));
     return n_refused;
 }
 

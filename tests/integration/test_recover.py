@@ -3,6 +3,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 import sqlite3
 
 import lab
@@ -120,6 +121,38 @@ def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
     assert found["a/b/new"]["digest"] == new and found["c/newer"]["size"] == 70_000
     apart = [path for path in found if path.startswith("recovered/")]
     assert len(apart) == 1 and apart[0].startswith("recovered/old.") and found[apart[0]]["digest"] == replaced
+
+
+def test_content_that_the_journal_awaits_gets_the_name_that_it_tells(place):
+    """As of rsync: written under a temporary name, renamed, and stored when the journal has gone already."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    content = os.urandom(3 << 20)
+    # Begun before the file is open: a process that is forked later closes its own descriptor, which stores the file.
+    waiting = subprocess.Popen(["sh", "-c", f"read go && exec {lab.PROGRAM} wait {archive.path} /other"],
+                               stdin=subprocess.PIPE)
+    with open(mount.path / ".temporary", "wb") as file:
+        file.write(content)
+        file.flush()
+        os.rename(mount.path / ".temporary", mount.path / "final")
+        os.chmod(mount.path / "final", 0o640)
+        os.setxattr(mount.path / "final", "user.note", b"kept")
+        os.link(mount.path / "final", mount.path / "second name")
+        (mount.path / "other").write_bytes(b"x")
+        waiting.communicate(b"go\n", timeout=60)
+        assert waiting.returncode == 0
+    mount.kill()
+    shutil.rmtree(archive.path)
+    again, done = recover(place, endpoints)
+    assert "hint" not in done.stdout + done.stderr
+    mount = place.mount(again)
+    assert sorted(os.listdir(mount.path)) == ["final", "other", "second name"]
+    for name in ("final", "second name"):
+        assert (mount.path / name).read_bytes() == content
+        assert lab.describe(mount.path / name)["mode"] == "0o640"
+        assert os.getxattr(mount.path / name, "user.note") == b"kept"
+        assert os.stat(mount.path / name).st_nlink == 2
 
 
 def test_a_file_in_the_way_of_what_is_set_apart_is_left_alone(place):
