@@ -26,51 +26,6 @@ bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done
 
 /* Endpoints */
 
-typedef struct Listing {
-    void (*each) (void *user, const EcfsListed *listed);
-    void *user;
-    EcfsMutex lock;
-    EcfsCond ended;
-    bool done;
-    GError *error;
-} Listing;
-
-static void on_listed (void *user, const EcfsListed *listed)
-{
-    Listing *self = user;
-    self->each (self->user, listed);
-}
-
-static void on_done (void *user, uint64_t value, const GError *error)
-{
-    Listing *self = user;
-    (void) value;
-    ecfs_mutex_lock (&self->lock);
-    self->done = true;
-    self->error = error == NULL ? NULL : g_error_copy (error);
-    ecfs_cond_signal (&self->ended);
-    ecfs_mutex_unlock (&self->lock);
-}
-
-bool ecfs_recover_list (EcfsRecoverPlace *place, const char *directory,
-                        void (*each) (void *user, const EcfsListed *listed), void *user, GError **error)
-{
-    Listing listing = {.each = each, .user = user};
-    ecfs_mutex_init (&listing.lock);
-    ecfs_cond_init (&listing.ended);
-    ecfs_endpoint_list (place->endpoint, directory, on_listed, on_done, &listing);
-    ecfs_mutex_lock (&listing.lock);
-    while (!listing.done) /* endpoints keep the deadlines: every request ends by itself */
-        (void) ecfs_cond_wait_until (&listing.ended, &listing.lock, ecfs_now_us () + G_USEC_PER_SEC);
-    ecfs_mutex_unlock (&listing.lock);
-    ecfs_cond_clear (&listing.ended);
-    ecfs_mutex_clear (&listing.lock);
-    if (listing.error == NULL)
-        return true;
-    g_propagate_error (error, listing.error);
-    return false;
-}
-
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error)
 {
     if (size == 0 || size > FILE_MAX) {

@@ -323,8 +323,8 @@ static bool search (EcfsRecovering *self, GHashTable *by_name, GError **error)
 {
     for (size_t i = 0; i < self->n_places; i++) {
         Search one = {.recovering = self, .by_name = by_name, .position = i};
-        if (!ecfs_recover_list (&self->places[i], ECFS_JOURNAL_DIRECTORY, on_listed, &one, error) ||
-            !ecfs_recover_list (&self->places[i], ECFS_SNAPSHOT_DIRECTORY, on_listed, &one, error))
+        if (!ecfs_endpoint_list_wait (self->places[i].endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &one, error) ||
+            !ecfs_endpoint_list_wait (self->places[i].endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &one, error))
             return false;
     }
     GHashTableIter iter;

@@ -67,7 +67,7 @@ static GArray *list_pieces (EcfsRecovering *self, GError **error)
     Pieces pieces = {.recovering = self, .all = all};
     for (; pieces.position < self->n_places; pieces.position++)
         if (!ecfs_recover_tick (self, "listing stripes", pieces.position, self->n_places, error) ||
-            !ecfs_recover_list (&self->places[pieces.position], "stripes", on_listed, &pieces, error))
+            !ecfs_endpoint_list_wait (self->places[pieces.position].endpoint, "stripes", on_listed, &pieces, error))
             return NULL;
     g_array_sort (all, compare_pieces);
     return g_steal_pointer (&all);

@@ -29,10 +29,6 @@ typedef struct EcfsRecovering {
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
 bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error);
 
-/** What an endpoint has at and below @directory, one after the other. Blocks. */
-bool ecfs_recover_list (EcfsRecoverPlace *place, const char *directory,
-                        void (*each) (void *user, const EcfsListed *listed), void *user, GError **error);
-
 /** A file of an endpoint, whole; NULL. */
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error);
 

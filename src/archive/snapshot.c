@@ -232,11 +232,7 @@ static bool drop_records (EcfsSnapshots *self, GError **error)
 
 typedef struct Tidying {
     const GArray *rows; /* of EcfsSnapshotRow: what stays, newest first */
-    EcfsMutex lock;
-    EcfsCond done;
-    unsigned n_due;   /* guarded by lock, as the rest */
-    GPtrArray *names; /* of what goes */
-    bool failed;
+    GPtrArray *names;   /* of what goes */
 } Tidying;
 
 static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *row)
@@ -263,44 +259,21 @@ static void on_listed (void *user, const EcfsListed *listed)
     EcfsJournalFile file;
     if (!ecfs_journal_file_name_parse (listed->name, &file) || !is_superfluous (self->rows, &file))
         return;
-    ecfs_mutex_lock (&self->lock);
     g_ptr_array_add (self->names, g_strdup (listed->name));
-    ecfs_mutex_unlock (&self->lock);
-}
-
-static void on_list_done (void *user, uint64_t value, const GError *error)
-{
-    Tidying *self = user;
-    (void) value;
-    ecfs_mutex_lock (&self->lock);
-    self->n_due--;
-    self->failed = self->failed || error != NULL;
-    ecfs_cond_signal (&self->done);
-    ecfs_mutex_unlock (&self->lock);
 }
 
 /* Removes what two newer snapshots have made superfluous at one endpoint. Returns whether that is done. */
 static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GArray *rows)
 {
-    Tidying tidying = {.rows = rows, .n_due = 2, .names = g_ptr_array_new_with_free_func (g_free)};
-    ecfs_mutex_init (&tidying.lock);
-    ecfs_cond_init (&tidying.done);
-    ecfs_endpoint_list (endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, on_list_done, &tidying);
-    ecfs_endpoint_list (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, on_list_done, &tidying);
-    ecfs_mutex_lock (&tidying.lock);
-    while (tidying.n_due > 0)
-        (void) ecfs_cond_wait_until (&tidying.done, &tidying.lock, ecfs_now_us () + G_USEC_PER_SEC);
-    ecfs_mutex_unlock (&tidying.lock);
-    bool tidied = !tidying.failed;
-    for (guint i = 0; i < tidying.names->len && tidied && !atomic_load (&self->stop); i++) {
+    g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+    Tidying tidying = {.rows = rows, .names = names};
+    bool tidied = ecfs_endpoint_list_wait (endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &tidying, NULL) &&
+                  ecfs_endpoint_list_wait (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &tidying, NULL);
+    for (guint i = 0; i < names->len && tidied && !atomic_load (&self->stop); i++) {
         g_autoptr (GError) error = NULL;
-        tidied =
-            ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (tidying.names, i), &error) || error->code == ENOENT;
+        tidied = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, i), &error) || error->code == ENOENT;
     }
-    g_ptr_array_unref (tidying.names);
-    ecfs_cond_clear (&tidying.done);
-    ecfs_mutex_clear (&tidying.lock);
-    return tidied;
+    return tidied; /* tried again later: what stays costs room only */
 }
 
 static bool tidy (EcfsSnapshots *self, GError **error)

@@ -285,6 +285,9 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
 /** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names,
                                            GError **error);
+/** As ecfs_endpoint_list (): @each is called from the endpoint's thread, one file after the other. */
+bool ecfs_endpoint_list_wait (EcfsEndpoint *self, const char *name, void (*each) (void *user, const EcfsListed *listed),
+                              void *user, GError **error);
 bool ecfs_endpoint_size_wait (EcfsEndpoint *self, const char *name, uint64_t *ret_size, GError **error);
 bool ecfs_endpoint_space_wait (EcfsEndpoint *self, uint64_t *ret_bytes, GError **error);
 

@@ -109,13 +109,14 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
 
 typedef struct Listing {
     Waiter waiter;
-    GPtrArray *files; /* names */
+    void (*each) (void *user, const EcfsListed *listed);
+    void *user;
 } Listing;
 
-static void listing_add (void *user, const EcfsListed *listed)
+static void listing_each (void *user, const EcfsListed *listed)
 {
     Listing *self = user;
-    g_ptr_array_add (self->files, g_strdup (listed->name));
+    self->each (self->user, listed);
 }
 
 static void listing_done (void *user, uint64_t value, const GError *error)
@@ -124,14 +125,18 @@ static void listing_done (void *user, uint64_t value, const GError *error)
     waiter_done (&self->waiter, value, error);
 }
 
-/* NULL when it fails. */
-static GPtrArray *list_wait (EcfsEndpoint *self, const char *directory, GError **error)
+bool ecfs_endpoint_list_wait (EcfsEndpoint *self, const char *name, void (*each) (void *user, const EcfsListed *listed),
+                              void *user, GError **error)
 {
-    g_autoptr (GPtrArray) files = g_ptr_array_new_with_free_func (g_free);
-    Listing listing = {.files = files};
+    Listing listing = {.each = each, .user = user};
     waiter_init (&listing.waiter);
-    ecfs_endpoint_list (self, directory, listing_add, listing_done, &listing);
-    return waiter_finish (&listing.waiter, error) ? g_steal_pointer (&files) : NULL;
+    ecfs_endpoint_list (self, name, listing_each, listing_done, &listing);
+    return waiter_finish (&listing.waiter, error);
+}
+
+static void add_name (void *user, const EcfsListed *listed)
+{
+    g_ptr_array_add (user, g_strdup (listed->name));
 }
 
 static bool is_incoming_of_any (const char *file, const char *const *names, size_t n_names)
@@ -146,8 +151,10 @@ static bool is_incoming_of_any (const char *file, const char *const *names, size
 
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names, GError **error)
 {
-    g_autoptr (GPtrArray) files = list_wait (self, ECFS_INCOMING, error);
-    for (guint i = 0; files != NULL && i < files->len; i++) {
+    g_autoptr (GPtrArray) files = g_ptr_array_new_with_free_func (g_free);
+    if (!ecfs_endpoint_list_wait (self, ECFS_INCOMING, add_name, files, error))
+        return false;
+    for (guint i = 0; i < files->len; i++) {
         g_autoptr (GError) reason = NULL;
         bool left = is_incoming_of_any (files->pdata[i], names, n_names) || ecfs_is_left_ahead (files->pdata[i]);
         if (!left || ecfs_endpoint_remove_wait (self, files->pdata[i], &reason) || reason->code == ENOENT)
@@ -155,7 +162,7 @@ bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
     }
-    return files != NULL;
+    return true;
 }
 
 bool ecfs_endpoint_size_wait (EcfsEndpoint *self, const char *name, uint64_t *ret_size, GError **error)

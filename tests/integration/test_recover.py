@@ -209,36 +209,19 @@ def test_what_was_deleted_stays_deleted_and_what_cannot_be_read_is_told(place):
 
 def test_an_old_copy_of_the_archive_directory_is_read_only_and_deletes_nothing(place):
     endpoints = place.directories()
-    archive = place.archive(endpoints)
-    archive.configure("archive", deletion_grace="0")
-    mount = place.mount(archive)
-    for number in range(6):
-        lab.write_pattern(mount.path / f"file{number}", 50_000, number)
-    archive.await_stored()
-    mount.umount()
-    backup = place.path / "backup"
-    shutil.copytree(archive.path, backup)
-    mount = place.mount(archive)
-    (mount.path / "file0").unlink()
-    lab.write_pattern(mount.path / "file1", 60_000, 77)
-    lab.write_pattern(mount.path / "later", 60_000, 78)
-    archive.await_stored()
-    expected = lab.describe_tree(mount.path)
-    lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "the old stripes are deleted")
-    mount.umount()
+    archive, old, expected = outdated_copy(place, endpoints)
     before = stored(endpoints)
 
-    old = lab.Archive(backup, endpoints)
     mount = place.mount(old)
     assert "is an old copy" in mount.text()
     with pytest.raises(OSError):
         (mount.path / "another").write_bytes(b"x")
-    lab.ecfs("status", backup)
-    lab.run(lab.BUILD / "tools/ecfs-fsck", backup, "-y", check=False)
+    lab.ecfs("status", old.path)
+    lab.run(lab.BUILD / "tools/ecfs-fsck", old.path, "-y", check=False)
     mount.kill()
-    refused = lab.ecfs("put", backup, __file__, "/", check=False)
+    refused = lab.ecfs("put", old.path, __file__, "/", check=False)
     assert refused.returncode == 1 and "is an old copy" in refused.stderr
-    lab.run(lab.BUILD / "tools/ecfs-fsck", backup, "-y", check=False)
+    lab.run(lab.BUILD / "tools/ecfs-fsck", old.path, "-y", check=False)
     assert stored(endpoints) == before
     lab.assert_same_tree(expected, tree_of(place, archive))
 
@@ -268,9 +251,12 @@ def outdated_copy(place, endpoints):
     backup = place.path / "backup"
     shutil.copytree(archive.path, backup)
     mount = place.mount(archive)
+    (mount.path / "file0").unlink()
+    lab.write_pattern(mount.path / "file1", 60_000, 77)
     lab.write_pattern(mount.path / "later", 60_000, 78)
     archive.await_stored()
     expected = lab.describe_tree(mount.path)
+    lab.until(lambda: archive.json("status")["deletions"] == 0, 60, "the old stripes are deleted")
     mount.umount()
     return archive, lab.Archive(backup, endpoints), expected
 
