@@ -148,7 +148,7 @@ static void look_ahead (Slot *slot, EcfsLane *lane)
     slot->foretold_us = forecast.late_us;
     lane->forecast_us = MAX (forecast.us, own_us);
     lane->late_us = health->endpoint_rate > 0 ? lane->forecast_us + health->gap_us : INT64_MAX / 2;
-    lane->alone_us = health->rtt_us + (int64_t) (1e6 * (double) fetch->slot_bytes / rate);
+    lane->alone_us = health->rtt_us + ecfs_due_us (fetch->slot_bytes, rate, 0, 0);
     lane->n_running = health->n_running;
 }
 
