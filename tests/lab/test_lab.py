@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 
+import ca
 import lab
 import pytest
 
@@ -290,3 +291,25 @@ def test_a_tree_is_filled_up_where_links_abound(tmp_path, monkeypatch):
     lab.real_tree(tmp_path / "tree", 20)
     found = [path for path in (tmp_path / "tree").rglob("*") if path.is_file() and not path.is_symlink()]
     assert len(found) == 20
+
+
+def verify(authority, path, *options):
+    """What openssl finds wrong with the first certificate of a file; "" is nothing."""
+    done = lab.run("openssl", "verify", "-CAfile", authority.certificate, *options, path, check=False)
+    return "" if done.returncode == 0 else done.stderr
+
+
+def test_certificates_are_good_unless_ordered_otherwise(tmp_path):
+    authority, other = ca.Ca(tmp_path / "ca"), ca.Ca(tmp_path / "other", "other CA")
+    host, user = authority.host(tmp_path / "host"), authority.user(tmp_path / "user")
+    assert user.subject == "/O=ecfs lab/CN=Ada Lovelace"
+    assert verify(authority, host.certificate, "-verify_hostname", "localhost") == ""
+    assert verify(authority, host.certificate, "-verify_ip", "127.0.0.1") == ""
+    assert "hostname mismatch" in verify(authority, host.certificate, "-verify_hostname", "elsewhere.example")
+    assert "unable to get local issuer certificate" in verify(other, host.certificate)
+    proxy = ["-allow_proxy_certs", "-untrusted", user.certificate]
+    assert verify(authority, ca.make_proxy(tmp_path / "proxy", user), *proxy) == ""
+    assert "has expired" in verify(authority, ca.make_proxy(tmp_path / "expired", user, -1), *proxy)
+    authority.revoke(host)
+    revoked = next(authority.certificates.glob("*.r0"))
+    assert "revoked" in verify(authority, host.certificate, "-crl_check", "-CRLfile", revoked)
