@@ -8,6 +8,8 @@
 
 static const EcfsCodecOps *const families[] = {&ecfs_rs_ops, &ecfs_ldpc_ops, &ecfs_basic_ops, &ecfs_copies_ops};
 
+static const EcfsCodecOps *const modelled[] = {&ecfs_mds_ops, &ecfs_peeling_ops};
+
 #define ID_DIGITS 16
 
 static void set_unknown_code (const char *code, GError **error)
@@ -53,16 +55,22 @@ static EcfsCodec *codec_new (const EcfsCodecOps *ops, unsigned k, unsigned n, co
     return self;
 }
 
+static const EcfsCodecOps *parse_as (const EcfsCodecOps *const *table, size_t n_table, const char *code,
+                                     unsigned *ret_k, unsigned *ret_n)
+{
+    for (size_t i = 0; i < n_table; i++) {
+        size_t name_size = strlen (table[i]->name);
+        if (strncmp (code, table[i]->name, name_size) == 0 && code[name_size] == ':' &&
+            table[i]->parse (code + name_size + 1, ret_k, ret_n))
+            return table[i];
+    }
+    return NULL;
+}
+
 /* NULL: no family reads @code. */
 static const EcfsCodecOps *parse (const char *code, unsigned *ret_k, unsigned *ret_n)
 {
-    for (size_t i = 0; i < G_N_ELEMENTS (families); i++) {
-        size_t name_size = strlen (families[i]->name);
-        if (strncmp (code, families[i]->name, name_size) == 0 && code[name_size] == ':' &&
-            families[i]->parse (code + name_size + 1, ret_k, ret_n))
-            return families[i];
-    }
-    return NULL;
+    return parse_as (families, G_N_ELEMENTS (families), code, ret_k, ret_n);
 }
 
 static bool is_id (const char *text)
@@ -96,6 +104,13 @@ EcfsCodec *ecfs_codec_new (const char *text, GError **error)
     g_set_error (error, ECFS_ERROR, ESTALE, "%s: this ecfs makes %s another way, and must be told this one", text,
                  self->code);
     return NULL;
+}
+
+EcfsCodec *ecfs_codec_new_modelled (const char *text, GError **error)
+{
+    unsigned k, n;
+    const EcfsCodecOps *ops = parse_as (modelled, G_N_ELEMENTS (modelled), text, &k, &n);
+    return ops == NULL ? ecfs_codec_new (text, error) : codec_new (ops, k, n, NULL, 0, error);
 }
 
 EcfsCodec *ecfs_codec_new_with (const char *identity, const uint8_t *parameters, size_t parameters_bytes,

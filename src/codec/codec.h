@@ -48,6 +48,13 @@ void ecfs_codec_free (EcfsCodec *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsCodec, ecfs_codec_free)
 
 /**
+ * The same, and for plans and simulations two codes that hold no data: "mds:K+M", any K of up to 256 stripes do, and
+ * "peeling:K+M", the graph of ldpc:K+M decoded by peeling alone. What determines what, guarantee and choice can be
+ * asked of these; they must not encode, and plan nothing.
+ */
+EcfsCodec *ecfs_codec_new_modelled (const char *code, GError **error);
+
+/**
  * The codec that a descriptor describes. @n may be less than was written later where parity does not depend on n.
  * @parameters: as ecfs_codec_parameters () gave them, bytes from anywhere; copied.
  *

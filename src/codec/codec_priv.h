@@ -63,6 +63,9 @@ extern const EcfsCodecOps ecfs_basic_ops;
 extern const EcfsCodecOps ecfs_copies_ops;
 extern const EcfsCodecOps ecfs_ldpc_ops;
 extern const EcfsCodecOps ecfs_rs_ops;
+/* They hold no data: without encode and plan. */
+extern const EcfsCodecOps ecfs_mds_ops;
+extern const EcfsCodecOps ecfs_peeling_ops;
 
 #define ECFS_COPIES_MAX 32
 
