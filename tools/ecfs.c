@@ -22,6 +22,7 @@ const Verb tool_verbs[] = {
     {"status", "ARCHIVE", "Tells the state of endpoints, objects and staging", verb_status},
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
     {"endpoint", "list|add|test ARCHIVE ...", "Lists, adds and tests endpoints", verb_endpoint},
+    {"plan", "", "Tells what codes buy: failure, space, repair", verb_plan},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
     {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
     {"tune", "ARCHIVE", "Measures endpoints and machine, and proposes settings", verb_tune},

@@ -1,4 +1,5 @@
 /* info and wait: what is known of single files */
+#include "plan.h"
 #include "tool.h"
 
 #include <inttypes.h>
@@ -31,6 +32,20 @@ static void print_stored (JsonObject *info)
     puts ("");
 }
 
+/* Many files have one code. */
+static void print_failure (const char *code)
+{
+    static char *told_code, *told;
+    if (g_strcmp0 (told_code, code) != 0) {
+        g_free (told_code);
+        g_free (told);
+        told_code = g_strdup (code);
+        told = plan_sentence (code);
+    }
+    if (told != NULL)
+        printf ("  failure    %s\n", told);
+}
+
 static void print_file (JsonObject *info)
 {
     printf ("  code       %s", tool_text (info, "code"));
@@ -41,6 +56,8 @@ static void print_file (JsonObject *info)
     printf ("\n  state      %s\n", tool_text (info, "state"));
     if (json_object_has_member (info, "digest"))
         printf ("  digest     xxh3-128 %s\n", tool_text (info, "digest"));
+    if (json_object_has_member (info, "tolerance"))
+        print_failure (tool_text (info, "code"));
     print_stored (info);
     if (json_array_get_length (json_object_get_array_member (info, "stripes")) > 0)
         puts ("  stripes");

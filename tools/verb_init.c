@@ -1,3 +1,4 @@
+#include "plan.h"
 #include "tool.h"
 #include "tool_config.h"
 
@@ -115,6 +116,9 @@ static void print_protection (const char *directory, const EcfsConfig *config)
     if (protection.n_zones < n_endpoints)
         printf ("They lie in %u zones, of which any %d may vanish.%s\n", protection.n_zones, protection.zones,
                 protection.zones == 0 ? " No zone may: spread them over more." : "");
+    g_autofree char *sentence = n_endpoints >= n ? plan_sentence (config->code) : NULL;
+    if (sentence != NULL)
+        puts (sentence);
 }
 
 int verb_init (const Verb *verb, int argc, char **argv)

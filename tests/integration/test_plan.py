@@ -1,0 +1,85 @@
+"""ecfs plan: the command line, its JSON and its drawings. What the figures are worth is tests/codec/test_survival.c's."""
+import json
+import shutil
+from math import comb
+
+import lab
+import pytest
+
+ECFS = lab.BUILD / "tools" / "ecfs"
+
+
+def plan(*arguments, check=True, **options):
+    return lab.run(ECFS, "plan", *arguments, check=check, **options)
+
+
+def facts(*arguments):
+    return json.loads(plan("--json", *arguments).stdout)
+
+
+def by_code(*arguments):
+    return {row["code"]: row for row in facts(*arguments)["codes"]}
+
+
+def any_k(k, n, availability):
+    return sum(comb(n, i) * availability ** i * (1 - availability) ** (n - i) for i in range(k))
+
+
+def test_codes_side_by_side():
+    rows = by_code("--k", "8", "--m", "6", "--availability", "0.95")
+    assert set(rows) == {"rs:8+6", "ldpc:8+6", "basic:8+8", "copies:2", "copies:3", "copies:7"}
+    rs, ldpc = rows["rs:8+6"], rows["ldpc:8+6"]
+    assert rs["failure"] == pytest.approx(any_k(8, 14, 0.95)) and rs["exact"] and rs["failure_error"] == 0
+    assert rows["copies:3"]["failure"] == pytest.approx(0.05 ** 3)
+    assert rs["tolerance"] == 6 and ldpc["tolerance"] == 3 and rows["basic:8+8"]["tolerance"] == 4
+    assert rs["repair_reads"] == 8 and rows["basic:8+8"]["repair_reads"] == 4
+    assert rs["overhead"] == 1.75 and rs["failure"] < ldpc["failure_by_formula"] < ldpc["failure"] < 1e-3
+
+
+def test_the_table_says_the_same():
+    done = plan("--k", "8", "--m", "6", "--availability", "0.95")
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("rs:8+6"))
+    assert row[:6] == ["rs:8+6", "1.75", "6", "of", "14", "8.0"]
+    assert float(row[6]) == pytest.approx(any_k(8, 14, 0.95), rel=0.01)
+
+
+def test_endpoints_of_their_own():
+    rows = by_code("--code", "copies:2", "--availability", "0.9,0.8,0.5")
+    assert rows["copies:2"]["failure"] == pytest.approx((0.1 * 0.2 + 0.2 * 0.5 + 0.5 * 0.1) / 3)
+    done = plan("--availability", "0.9,0.8", check=False)
+    assert done.returncode == 2 and "needs 6 endpoints" in done.stderr
+
+
+def test_wanted_availability():
+    rows = by_code("--k", "8", "--want", "0.999999", "--availability", "0.95")
+    assert "rs:8+7" in rows and rows["rs:8+7"]["failure"] <= 1e-6 < any_k(8, 14, 0.95)
+    assert rows["copies:5"]["failure"] <= 1e-6 < 0.05 ** 4
+
+
+def test_more_stripes_than_can_be_counted():
+    row = by_code("--code", "ldpc:14+12", "--availability", "0.7")["ldpc:14+12"]
+    assert not row["exact"] and row["failure_error"] > 0
+    assert row["failure"] > any_k(14, 26, 0.7) - 3 * row["failure_error"]
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--k", "0"], "--k"), (["--m", "300"], "--m"), (["--availability", "1.5"], "1.5"), (["--want", "x"], "x"),
+    (["--availability", "nan"], "nan"), (["--code", "foo:1"], "foo:1"), (["--plot", "a.gif"], "a.gif"), (["more"], "too many"),
+])
+def test_wrong_usage(arguments, said):
+    done = plan(*arguments, check=False)
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("suffix, start", [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_drawing(suffix, start, tmp_path):
+    if not shutil.which("gnuplot"):
+        pytest.skip("there is no gnuplot: apt install gnuplot-nox")
+    drawing = tmp_path / f"it's.{suffix}"
+    plan("--plot", drawing)
+    assert drawing.read_bytes().startswith(start)
+
+
+def test_without_gnuplot(tmp_path):
+    done = plan("--plot", tmp_path / "a.svg", check=False, env={"PATH": str(tmp_path)})
+    assert done.returncode == 1 and "gnuplot-nox" in done.stderr and "rs:4+2" in done.stdout

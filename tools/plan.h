@@ -1,0 +1,49 @@
+/* What codes buy, for plan and for a sentence of init and info. */
+#ifndef ECFS_TOOLS_PLAN_H
+#define ECFS_TOOLS_PLAN_H
+
+#include "codec/codec.h"
+
+/* How often endpoints are there: one figure for all, or one for each. */
+typedef struct PlanEndpoints {
+    unsigned n; /* 1: for all, however many a code needs */
+    double availability[ECFS_CODEC_MAX_N];
+} PlanEndpoints;
+
+typedef struct PlanRow {
+    char *code;
+    unsigned k, n, tolerance;
+    bool modelled;         /* mds: there is no such code here */
+    bool exact;            /* else the failure is an estimate, with an error */
+    double failure, error; /* the probability that a file cannot be read */
+    double reads;          /* f: stripes that a download in random order takes, over k */
+    double repair;         /* bytes that are read for a lost one; NAN: not known */
+    double formula;        /* failure by the formula of Gaidioz et al. for ldpc; NAN: it is another code */
+} PlanRow;
+
+void plan_row_free (PlanRow *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlanRow, plan_row_free)
+
+/** What @code buys; EINVAL when there is no such code, or it needs more endpoints than figures are given for. */
+PlanRow *plan_row_new (const char *code, const PlanEndpoints *endpoints, GError **error);
+
+/** Of k and m: rs (mds where rs has not so many stripes), ldpc, basic where it takes them, and copies. */
+GPtrArray *plan_rows_of (unsigned k, unsigned m, const PlanEndpoints *endpoints, GError **error);
+
+/** Of each family what takes the least space with k data stripes and can be read with a probability of @wanted. */
+GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoints, GError **error);
+
+/** Σ C(n, i) a^i (1-a)^(n-i) over i < needed; between whole numbers of @needed interpolated. */
+double plan_formula (unsigned n, double needed, double availability);
+
+/** What gnuplot is told to draw failure against space with: all codes with k data stripes, and copies. g_free () */
+char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints);
+
+/** How long in a year, for people; g_free (). */
+char *plan_year (double probability);
+
+/** A sentence on how long files cannot be read in a year, with endpoints that are there 99% of the time; NULL: the
+ * code is not known here. g_free () */
+char *plan_sentence (const char *code);
+
+#endif
