@@ -6,7 +6,7 @@
  * they lose weight, new ones weigh more. They fade with time, but never so fast that a few samples are all there is:
  * after a pause of any length a single one moves no quantile between p5 and p95 by itself.
  */
-#include "endpoint/core.h"
+#include "endpoint/estimate.h"
 
 #include <math.h>
 

@@ -4,14 +4,12 @@
 #include "util/io.h"
 #include "util/units.h"
 
-#include <math.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
 #define MAX_TEST_DRIVERS           4
-#define UNKNOWN_RATE               50e6 /* bytes per second */
 
 static const EcfsDriver *const drivers[] = {
     &ecfs_driver_file,
@@ -300,18 +298,9 @@ void ecfs_endpoint_estimates (EcfsEndpoint *self, EcfsEstimates *ret_estimates)
 EcfsForecast ecfs_endpoint_forecast (EcfsEndpoint *self, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
-    EcfsQuantiles latency_us = self->latency.quantiles;
-    EcfsQuantiles rate = ecfs_meter_rate (&self->read_meter);
-    double work = (double) (self->queued_bytes + bytes);
-    int64_t usual_us = self->silences[ECFS_OWES_ANSWER].usual_us;
+    EcfsForecast forecast = ecfs_forecast_of (&self->latency, &self->read_meter,
+                                              self->silences[ECFS_OWES_ANSWER].usual_us, self->queued_bytes + bytes);
     ecfs_mutex_unlock (&self->lock);
-    if (rate.p50 <= 0)
-        rate = (EcfsQuantiles){.p5 = UNKNOWN_RATE, .p50 = UNKNOWN_RATE, .p95 = UNKNOWN_RATE};
-    double wait_us = work * 1e6 / rate.p50;
-    /* Late begins and slow lines come independently of each other. */
-    double late_us = hypot (MAX (latency_us.p95, (double) usual_us) - latency_us.p50, work * 1e6 / rate.p5 - wait_us);
-    EcfsForecast forecast = {.us = (int64_t) (latency_us.p50 + wait_us)};
-    forecast.late_us = forecast.us + (int64_t) late_us;
     return forecast;
 }
 

@@ -34,6 +34,7 @@
 #define ECFS_ENDPOINT_ENDPOINT_PRIV_H
 
 #include "endpoint/endpoint.h"
+#include "endpoint/estimate.h"
 #include "util/lock.h"
 
 #include <stdatomic.h>
@@ -103,15 +104,6 @@ bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping);
  * request is the driver's until it calls ecfs_request_finish () on it or returns from serve (). Slot's thread.
  */
 EcfsStream *ecfs_slot_take (EcfsSlot *slot);
-
-/* What the other side owes; each has its own experience of how long that takes. */
-typedef enum EcfsOwes {
-    ECFS_OWES_NOTHING,
-    ECFS_OWES_ANSWER,
-    ECFS_OWES_SYNC,    /* it writes to its disk what it took before */
-    ECFS_OWES_CONNECT, /* the core's own */
-    ECFS_N_OWES,
-} EcfsOwes;
 
 /**
  * The stall clock: starts it, or starts it again because something arrived; NOTHING stops it. When it runs for much

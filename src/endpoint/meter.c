@@ -8,8 +8,11 @@
  * all samples before, or where nothing better was ever seen. A window begins with the first bytes of a busy moment, so
  * that the time until they come is none of it, and ends with the last bytes.
  */
-#include "endpoint/core.h"
+#include "endpoint/estimate.h"
 
+#include <math.h>
+
+#define UNKNOWN_RATE    50e6 /* bytes per second */
 #define WINDOW_US       (200 * 1000)
 #define SAMPLE_MIN_US   500 /* less is bytes that were here already */
 #define SAMPLE_MIN      (128 * 1024)
@@ -106,4 +109,19 @@ void ecfs_meter_expect (Meter *self, const EcfsQuantiles *prior)
         .p5 = prior->p5 / ECFS_RATE_UNIT, .p50 = prior->p50 / ECFS_RATE_UNIT, .p95 = prior->p95 / ECFS_RATE_UNIT};
     if (ecfs_distribution_expect (&self->rates, &scaled))
         self->proven = true;
+}
+
+EcfsForecast ecfs_forecast_of (const Distribution *latency, const Meter *reads, int64_t usual_us, uint64_t bytes)
+{
+    const EcfsQuantiles *latency_us = &latency->quantiles;
+    EcfsQuantiles rate = ecfs_meter_rate (reads);
+    if (rate.p50 <= 0)
+        rate = (EcfsQuantiles){.p5 = UNKNOWN_RATE, .p50 = UNKNOWN_RATE, .p95 = UNKNOWN_RATE};
+    double wait_us = (double) bytes * 1e6 / rate.p50;
+    /* Late begins and slow lines come independently of each other. */
+    double late_us =
+        hypot (MAX (latency_us->p95, (double) usual_us) - latency_us->p50, (double) bytes * 1e6 / rate.p5 - wait_us);
+    EcfsForecast forecast = {.us = (int64_t) (latency_us->p50 + wait_us)};
+    forecast.late_us = forecast.us + (int64_t) late_us;
+    return forecast;
 }

@@ -4,7 +4,7 @@
  * A sample is the longest silence of a busy moment (until nothing is owed any more, at most MOMENT_US): of every byte
  * that arrives would say what a stream does, and nothing about first bytes.
  */
-#include "endpoint/core.h"
+#include "endpoint/estimate.h"
 
 #define MOMENT_US        (100 * 1000)
 #define N_OUTLIERS       3 /* of ECFS_N_SILENCES: the rest, some 19 of 20, are usual */

@@ -273,7 +273,7 @@ static void complete_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (se
 static void note_asked_locked (Slot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     EcfsReader *reader = slot->fetch->reader;
-    LaneHealth *lane = &reader->lanes[slot->index];
+    EcfsLaneHealth *lane = &reader->lanes[slot->index];
     slot->asked = true;
     slot->asked_us = ecfs_now_us ();
     slot->promise_us = slot->asked_us + slot->foretold_us;
@@ -281,20 +281,14 @@ static void note_asked_locked (Slot *slot) ECFS_REQUIRES (slot->fetch->reader->l
     slot->n_overtook = 0;
     slot->hedged = false;
     slot->number = ++reader->n_asked;
-    slot->mark = lane->asked_bytes += slot->fetch->slot_bytes;
+    slot->mark = ecfs_lane_asked (lane, slot->fetch->slot_bytes, slot->asked_us);
     reader->hedging_bytes += slot->extra ? slot->fetch->slot_bytes : 0;
     reader->n_running++;
-    if (lane->n_running++ == 0) {
-        lane->owed_since_us = slot->asked_us;
-        lane->came_bytes = 0;
-    }
 }
 
 static void note_came_locked (Slot *slot, size_t filled) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
-    LaneHealth *lane = &slot->fetch->reader->lanes[slot->index];
-    lane->came_bytes += filled - slot->filled;
-    lane->passed_bytes += filled - slot->filled;
+    ecfs_lane_came (&slot->fetch->reader->lanes[slot->index], filled - slot->filled);
     slot->filled = filled;
 }
 
@@ -313,11 +307,8 @@ static void note_done_locked (Slot *slot, bool arrived) ECFS_REQUIRES (slot->fet
 {
     const Fetch *fetch = slot->fetch;
     EcfsReader *reader = fetch->reader;
-    LaneHealth *lane = &reader->lanes[slot->index];
     slot->asked = false;
-    lane->passed_bytes += fetch->slot_bytes - slot->filled;
-    if (--lane->n_running == 0)
-        lane->owed_since_us = 0; /* it is not the lane that is slow from now on */
+    ecfs_lane_done (&reader->lanes[slot->index], fetch->slot_bytes - slot->filled);
     reader->n_running--;
     reader->hedging_bytes -= slot->extra ? fetch->slot_bytes : 0;
     slot->extra = false;
@@ -436,12 +427,8 @@ static void slot_data (void *user, size_t range_index, size_t filled)
     int64_t now = ecfs_now_us ();
     ecfs_mutex_lock (&reader->lock);
     ecfs_mutex_is_held (&slot->fetch->reader->lock);
-    LaneHealth *lane = &reader->lanes[slot->index];
     note_came_locked (slot, filled);
-    int64_t since = MAX (lane->last_byte_us, slot->asked_us);
-    lane->mean_gap_us = (7 * lane->mean_gap_us + (now - since)) / 8;
-    lane->last_byte_us = now;
-    lane->stalled = false;
+    ecfs_lane_moved (&reader->lanes[slot->index], slot->asked_us, now);
     if (slot->damaged)
         ecfs_stream_cancel (slot->stream);
     ecfs_mutex_unlock (&reader->lock);

@@ -82,7 +82,7 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->params = *params;
     self->n = ecfs_codec_n (params->codec);
     self->stripes = g_memdup2 (params->stripes, self->n * sizeof self->stripes[0]);
-    self->lanes = g_new0 (LaneHealth, self->n);
+    self->lanes = g_new0 (EcfsLaneHealth, self->n);
     self->fetches = g_ptr_array_new ();
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
     self->next_offset = UINT64_MAX;

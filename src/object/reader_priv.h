@@ -19,6 +19,7 @@
 #ifndef ECFS_OBJECT_READER_PRIV_H
 #define ECFS_OBJECT_READER_PRIV_H
 
+#include "object/lane.h"
 #include "object/reader.h"
 #include "object/scheduler.h"
 #include "util/lock.h"
@@ -90,35 +91,13 @@ typedef struct Request {
     GError *error;      /* guarded by reader lock */
 } Request;
 
-typedef struct LaneHealth {
-    bool down;
-    bool suspect;         /* its endpoint is silent for longer than usual */
-    bool stalled;         /* it owed one of our fetches bytes for too long */
-    bool told;            /* trouble was reported */
-    int64_t down_us;      /* since when its endpoint is down; 0: it is not */
-    int64_t stalled_us;   /* since when */
-    int64_t last_byte_us; /* 0: none yet */
-    int64_t mean_gap_us;
-    int64_t rtt_us;
-    int64_t gap_us;          /* nearly all its silences are shorter */
-    int64_t moved_us;        /* when its endpoint was last seen to deliver, to whomever */
-    uint64_t endpoint_bytes; /* that it had delivered then */
-    double endpoint_rate;    /* bytes per second; 0: not known */
-    uint64_t asked_bytes;    /* in all */
-    uint64_t passed_bytes;   /* of them those that came, and those that will not */
-    unsigned n_running;      /* slots that are asked */
-    int64_t owed_since_us;   /* at the last tick; 0: nothing was owed */
-    uint64_t came_bytes;     /* since then */
-    double bytes_per_s;      /* to this reader, of late; 0: not known */
-} LaneHealth;
-
 struct EcfsReader {
     atomic_uint references;
     EcfsMutex lock;
     EcfsReaderParams params;   /* immutable */
     unsigned n;                /* immutable */
     EcfsReaderStripe *stripes; /* n; immutable */
-    LaneHealth *lanes;         /* n; guarded by lock */
+    EcfsLaneHealth *lanes;     /* n; guarded by lock */
     GPtrArray *fetches;        /* of Fetch; guarded by lock */
     GHashTable *plans;    /* loss pattern (n flags as bytes) → EcfsPlan; guarded by lock, plans are kept to the end */
     bool closed;          /* guarded by lock */

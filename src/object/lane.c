@@ -1,0 +1,124 @@
+#include "object/lane.h"
+
+#include "object/transfer.h"
+
+#define STALL_RETRY_US  5000000
+#define PACE_US         200000  /* time constant of a lane's pace */
+#define FORGIVEN_US     5000000 /* time constant of taking a slow lane for what its endpoint usually is */
+#define REACH_MIN_BYTES (32u << 20)
+#define RATE_UNKNOWN    1e8 /* bytes per second of an endpoint that was never read: it is worth a try */
+
+double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us)
+{
+    double now = (double) bytes * 1e6 / (double) MAX (elapsed_us, 1);
+    double weight = (double) elapsed_us / (double) (elapsed_us + constant_us);
+    return rate > 0 ? rate + weight * (now - rate) : now;
+}
+
+bool ecfs_lane_refresh (EcfsLaneHealth *self, const EcfsLaneEndpoint *endpoint, int64_t now_us)
+{
+    bool found = endpoint->suspect && !self->suspect;
+    bool answers = self->suspect && !endpoint->suspect;
+    self->down = endpoint->down;
+    self->down_us = endpoint->down ? endpoint->down_since_us : 0;
+    self->suspect = endpoint->suspect;
+    self->rtt_us = endpoint->rtt_us;
+    self->gap_us = endpoint->gap_us;
+    self->endpoint_rate = endpoint->read_bytes_per_s;
+    if (endpoint->read_bytes != self->endpoint_bytes)
+        self->moved_us = now_us;
+    self->endpoint_bytes = endpoint->read_bytes;
+    if (self->stalled && (answers || now_us - self->stalled_us > STALL_RETRY_US))
+        self->stalled = false;
+    return found;
+}
+
+/* Its pace counts while it owes something. Meanwhile one that was slow is forgiven, or nobody would find out that it
+ * is not any more. */
+void ecfs_lane_measure (EcfsLaneHealth *self, int64_t now_us)
+{
+    if (self->owed_since_us != 0)
+        self->bytes_per_s =
+            ecfs_smooth_rate (self->bytes_per_s, self->came_bytes, now_us - self->owed_since_us, PACE_US);
+    else if (self->bytes_per_s < self->endpoint_rate)
+        self->bytes_per_s += (self->endpoint_rate - self->bytes_per_s) * ECFS_TICK_US / FORGIVEN_US;
+    self->owed_since_us = self->n_running > 0 ? now_us : 0;
+    self->came_bytes = 0;
+}
+
+uint64_t ecfs_lane_asked (EcfsLaneHealth *self, uint64_t bytes, int64_t now_us)
+{
+    if (self->n_running++ == 0) {
+        self->owed_since_us = now_us;
+        self->came_bytes = 0;
+    }
+    return self->asked_bytes += bytes;
+}
+
+void ecfs_lane_came (EcfsLaneHealth *self, uint64_t bytes)
+{
+    self->came_bytes += bytes;
+    self->passed_bytes += bytes;
+}
+
+void ecfs_lane_moved (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
+{
+    int64_t since = MAX (self->last_byte_us, asked_us);
+    self->mean_gap_us = (7 * self->mean_gap_us + (now_us - since)) / 8;
+    self->last_byte_us = now_us;
+    self->stalled = false;
+}
+
+void ecfs_lane_done (EcfsLaneHealth *self, uint64_t left_bytes)
+{
+    self->passed_bytes += left_bytes;
+    if (--self->n_running == 0)
+        self->owed_since_us = 0; /* it is not the lane that is slow from now on */
+}
+
+/* Since when it shows nothing: no byte for this reader, nor for another. */
+static int64_t silent_us (const EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
+{
+    return now_us - MAX (MAX (self->last_byte_us, self->moved_us), asked_us);
+}
+
+bool ecfs_lane_finds_stall (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
+{
+    if (self->stalled || silent_us (self, asked_us, now_us) < ecfs_stall_us (self->rtt_us, self->mean_gap_us))
+        return false;
+    self->stalled = true;
+    self->stalled_us = now_us;
+    return true;
+}
+
+int64_t ecfs_lane_due_us (const EcfsLaneHealth *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us,
+                          int64_t now_us)
+{
+    uint64_t queued = mark - MIN (mark, self->passed_bytes);
+    double rate = self->bytes_per_s > 0 ? self->bytes_per_s : self->endpoint_rate;
+    return ecfs_due_us (MAX (left_bytes, queued), rate, self->gap_us, MAX (silent_us (self, asked_us, now_us), 0));
+}
+
+void ecfs_lane_look_ahead (const EcfsLaneHealth *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsLane *lane)
+{
+    double rate = self->endpoint_rate > 0 ? self->endpoint_rate : RATE_UNKNOWN;
+    uint64_t queued = self->asked_bytes - self->passed_bytes + piece_bytes;
+    /* What it did of late counts where that is less: so does it for what is under way. */
+    int64_t own_us = self->rtt_us + ecfs_due_us (queued, self->bytes_per_s, 0, 0);
+    lane->forecast_us = MAX (forecast.us, own_us);
+    lane->late_us = self->endpoint_rate > 0 ? lane->forecast_us + self->gap_us : INT64_MAX / 2;
+    lane->alone_us = self->rtt_us + ecfs_due_us (piece_bytes, rate, 0, 0);
+    lane->n_running = self->n_running;
+}
+
+/* Four round trips until a stall is found and two for a refetch. */
+int64_t ecfs_lane_reach_us (const EcfsLaneHealth *self)
+{
+    return self->rtt_us > 0 && !self->down && !self->suspect ? 6 * self->rtt_us : 0;
+}
+
+uint64_t ecfs_reach_bytes (double consumes_per_s, int64_t reach_us)
+{
+    double bytes = consumes_per_s * (double) reach_us / 1e6;
+    return MAX (REACH_MIN_BYTES, (uint64_t) MIN (bytes, 1e12));
+}

@@ -1,0 +1,81 @@
+/*
+ * What a reader knows of the lane to one stripe: what it owes, how fast it is of late, whether it has stalled; and what
+ * the scheduler is told of it. Pure functions that are told the time, so that a simulation shares them with the reader:
+ *
+ *   asked → came (any number, with moved where bytes arrived) → done
+ *
+ * and at every tick refresh, with what is known of its endpoint, then measure.
+ */
+#ifndef ECFS_OBJECT_LANE_H
+#define ECFS_OBJECT_LANE_H
+
+#include "endpoint/endpoint.h"
+#include "object/scheduler.h"
+
+typedef struct EcfsLaneHealth {
+    bool down;
+    bool suspect;         /* its endpoint is silent for longer than usual */
+    bool stalled;         /* it owed one of our fetches bytes for too long */
+    bool told;            /* trouble was reported */
+    int64_t down_us;      /* since when its endpoint is down; 0: it is not */
+    int64_t stalled_us;   /* since when */
+    int64_t last_byte_us; /* 0: none yet */
+    int64_t mean_gap_us;
+    int64_t rtt_us;
+    int64_t gap_us;          /* nearly all its silences are shorter */
+    int64_t moved_us;        /* when its endpoint was last seen to deliver, to whomever */
+    uint64_t endpoint_bytes; /* that it had delivered then */
+    double endpoint_rate;    /* bytes per second; 0: not known */
+    uint64_t asked_bytes;    /* in all */
+    uint64_t passed_bytes;   /* of them those that came, and those that will not */
+    unsigned n_running;      /* pieces that are asked */
+    int64_t owed_since_us;   /* at the last tick; 0: nothing was owed */
+    uint64_t came_bytes;     /* since then */
+    double bytes_per_s;      /* to this reader, of late; 0: not known */
+} EcfsLaneHealth;
+
+/* Its endpoint, at a tick. */
+typedef struct EcfsLaneEndpoint {
+    bool down;
+    bool suspect;
+    int64_t down_since_us;   /* where it is down */
+    int64_t rtt_us;          /* 0: not known */
+    int64_t gap_us;          /* by how much nearly all answers are later than they are usually */
+    double read_bytes_per_s; /* 0: not known */
+    uint64_t read_bytes;     /* in all, to whomever */
+} EcfsLaneEndpoint;
+
+/** Of a smoothed rate, @bytes in @elapsed_us later. */
+double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us);
+
+/** Returns whether it has become suspect. */
+bool ecfs_lane_refresh (EcfsLaneHealth *self, const EcfsLaneEndpoint *endpoint, int64_t now_us);
+void ecfs_lane_measure (EcfsLaneHealth *self, int64_t now_us);
+
+/** Returns the mark of the piece: what was asked of the lane with it. */
+uint64_t ecfs_lane_asked (EcfsLaneHealth *self, uint64_t bytes, int64_t now_us);
+/** Of what it owes, @bytes came. */
+void ecfs_lane_came (EcfsLaneHealth *self, uint64_t bytes);
+/** Bytes of a piece that was asked at @asked_us arrive. */
+void ecfs_lane_moved (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us);
+/** A piece ended, and @left_bytes of it will not come. */
+void ecfs_lane_done (EcfsLaneHealth *self, uint64_t left_bytes);
+
+/** Whether it shows nothing for longer than its stall time, while it owes a piece; it is stalled then. False when it
+ * was before. */
+bool ecfs_lane_finds_stall (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us);
+
+/** Until a piece that is asked, with its mark and what is left of it, is here in nearly all cases. */
+int64_t ecfs_lane_due_us (const EcfsLaneHealth *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us,
+                          int64_t now_us);
+
+/** What the scheduler is told of a lane that is not asked yet; @forecast: the endpoint's own. */
+void ecfs_lane_look_ahead (const EcfsLaneHealth *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsLane *lane);
+
+/** Until a stall on this lane would be found and made good elsewhere; 0: where nothing is expected of it anyway. */
+int64_t ecfs_lane_reach_us (const EcfsLaneHealth *self);
+
+/** How much reading ahead has to cover then, at the reader's pace. */
+uint64_t ecfs_reach_bytes (double consumes_per_s, int64_t reach_us);
+
+#endif
