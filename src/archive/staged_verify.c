@@ -1,11 +1,11 @@
 /* Whether a file that an earlier mount left in the staging area still equals the committed content of its inode. */
 #include "archive/staged_priv.h"
 #include "util/io.h"
+#include "util/xxh3.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define PIECE_BYTES (1u << 20)
 

@@ -1,10 +1,10 @@
 #include "catalog/journal_file.h"
 
 #include "util/bytes.h"
+#include "util/xxh3.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <xxhash.h>
 #include <zlib.h>
 
 #define VERSION        1

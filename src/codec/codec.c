@@ -1,10 +1,11 @@
 #include "codec/codec_priv.h"
 
+#include "util/xxh3.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
-#include <xxhash.h>
 
 static const EcfsCodecOps *const families[] = {&ecfs_rs_ops, &ecfs_ldpc_ops, &ecfs_basic_ops, &ecfs_copies_ops};
 

@@ -1,10 +1,11 @@
 /* Requests: from the face into the queue, what drivers tell about them, and their callbacks. */
 #include "endpoint/core.h"
 
+#include "util/xxh3.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* Bytes lent by a source. */
 typedef struct Chunk {

@@ -1,9 +1,9 @@
 #include "object/format.h"
 
 #include "util/bytes.h"
+#include "util/xxh3.h"
 
 #include <inttypes.h>
-#include <xxhash.h>
 
 static const uint8_t header_magic[8] = {0x89, 'E', 'C', 'F', 'S', '\r', '\n', 0x1a};
 static const uint8_t tail_magic[8] = {0x89, 'e', 'c', 'f', 's', 'e', 'n', 'd'};

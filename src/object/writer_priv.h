@@ -12,8 +12,7 @@
 #include "object/segment.h"
 #include "object/writer.h"
 #include "util/lock.h"
-
-#include <xxhash.h>
+#include "util/xxh3.h"
 
 typedef enum EcfsLaneState { LANE_RUNNING, LANE_STORED, LANE_FAILED } EcfsLaneState;
 
