@@ -311,7 +311,7 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
     row->code = g_strdup (ecfs_codec_identity (codec));
     row->segment_bytes =
         ecfs_layout_segment_bytes (archive->config->segment_size, ecfs_codec_k (codec), ecfs_codec_granule (codec));
-    row->block_bytes = ecfs_layout_full_block_bytes (ecfs_codec_granule (codec));
+    row->block_bytes = ecfs_layout_written_block_bytes (ecfs_codec_granule (codec));
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     if (!place_all (self, targets, error))
         return false;

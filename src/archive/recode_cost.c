@@ -133,7 +133,7 @@ static double new_stripe_bytes (const Sum *self, const EcfsObjectRow *object, co
     if (!ecfs_codec_shares_stripes (step->before, step->codec)) {
         header.segment_bytes =
             ecfs_layout_segment_bytes (self->archive->config->segment_size, ecfs_codec_k (step->codec), granule);
-        header.block_bytes = ecfs_layout_full_block_bytes (granule);
+        header.block_bytes = ecfs_layout_written_block_bytes (granule);
     }
     g_byte_array_unref (ecfs_stripe_header_format (&header)); /* for header_bytes */
     if (!ecfs_stripe_layout (&header, object->size, &layout, error))

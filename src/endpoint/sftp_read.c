@@ -8,6 +8,7 @@
 
 #define MAX_OPEN_FILES 16
 #define FILE_IDLE_US   (10 * G_USEC_PER_SEC)
+#define SHORT_BYTES    (64 * 1024) /* of a READ in a short range, so that the server reads while it sends */
 
 /* A file that is open for reading, or being opened. */
 typedef struct SftpFile {
@@ -251,7 +252,8 @@ static void issue_one (EcfsSftp *self, SftpRead *read)
 {
     while (read->op.request != NULL && !all_asked (read)) {
         const EcfsRange *range = &read->op.request->ranges[read->ask_range];
-        size_t size = MIN (range->size - read->ask_at, self->read_bytes);
+        size_t most = range->size > self->read_bytes ? self->read_bytes : MIN (SHORT_BYTES, self->read_bytes);
+        size_t size = MIN (range->size - read->ask_at, most);
         if (!ecfs_sftp_window_room (&self->read_window, size))
             return;
         SftpPart *part = g_new0 (SftpPart, 1);

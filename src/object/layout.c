@@ -1,13 +1,14 @@
 #include "object/layout.h"
 
 #include "util/bytes.h"
+#include "util/xxh3.h"
 
 #include <glib.h>
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <xxhash.h>
 
+#define WRITTEN_BLOCK_BYTES  8192
 #define OBJECTS_IN_DIRECTORY 256 /* in a row; over all 4096 directories they spread evenly */
 
 static uint64_t divide_up (uint64_t value, uint64_t by)
@@ -24,18 +25,18 @@ uint32_t ecfs_layout_segment_bytes (uint64_t wanted, unsigned k, size_t granule)
     return (uint32_t) (packet * k);
 }
 
-uint32_t ecfs_layout_full_block_bytes (size_t granule)
+uint32_t ecfs_layout_written_block_bytes (size_t granule)
 {
-    return (uint32_t) (ECFS_BLOCK_BYTES / granule * granule);
+    return (uint32_t) (WRITTEN_BLOCK_BYTES / granule * granule);
 }
 
 bool ecfs_layout_valid (const EcfsLayout *self)
 {
     return self->k > 0 && self->granule > 0 && self->granule <= 4096 && self->block_bytes >= self->granule &&
-           self->block_bytes <= ECFS_BLOCK_BYTES && self->block_bytes % self->granule == 0 && self->segment_bytes > 0 &&
-           self->segment_bytes <= ECFS_SEGMENT_MAX && self->segment_bytes % ((uint32_t) self->k * self->granule) == 0 &&
-           self->size > 0 && self->size <= ECFS_OBJECT_MAX_BYTES && self->header_bytes > 0 &&
-           self->header_bytes <= 1 << 20;
+           self->block_bytes <= ECFS_BLOCK_MAX_BYTES && self->block_bytes % self->granule == 0 &&
+           self->segment_bytes > 0 && self->segment_bytes <= ECFS_SEGMENT_MAX &&
+           self->segment_bytes % ((uint32_t) self->k * self->granule) == 0 && self->size > 0 &&
+           self->size <= ECFS_OBJECT_MAX_BYTES && self->header_bytes > 0 && self->header_bytes <= 1 << 20;
 }
 
 uint64_t ecfs_layout_n_segments (const EcfsLayout *self)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define ECFS_TAG_BYTES        8
-#define ECFS_BLOCK_BYTES      32768 /* of a check block, at most */
+#define ECFS_BLOCK_MAX_BYTES  32768 /* of a check block */
 #define ECFS_OBJECT_MAX_BYTES (16ull << 30)
 #define ECFS_SEGMENT_MAX      (64u << 20) /* bytes of content in a segment */
 
@@ -33,8 +33,10 @@ typedef struct EcfsLayout {
 /** Content bytes per segment nearest above @wanted whose packets are whole multiples of 4 KiB and of the granule. */
 uint32_t ecfs_layout_segment_bytes (uint64_t wanted, unsigned k, size_t granule);
 
-/** Bytes of a check block: the largest multiple of the granule that a check block may have. */
-uint32_t ecfs_layout_full_block_bytes (size_t granule);
+/** Bytes of a check block in new objects: a multiple of @granule, which is at most 4096. Well below what the format
+ * allows, as a random read fetches whole blocks: of 64 KiB it makes 76 on the average, and 100 with blocks of 32 KiB.
+ */
+uint32_t ecfs_layout_written_block_bytes (size_t granule);
 
 /** Whether hostile numbers make sense: bounds, divisibility; everything below relies on it. */
 bool ecfs_layout_valid (const EcfsLayout *self);

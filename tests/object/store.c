@@ -127,7 +127,7 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
                    .sequence = 77,
                    .epoch = 2,
                    .segment_bytes = segment_bytes,
-                   .block_bytes = ecfs_layout_full_block_bytes (ecfs_codec_granule (store->codec))},
+                   .block_bytes = ecfs_layout_written_block_bytes (ecfs_codec_granule (store->codec))},
         .size = size,
         .fd = fd,
         .ranges = ranges,

@@ -20,7 +20,7 @@ static EcfsStripeHeader sample_header (void)
                               .n_written = 6,
                               .index = 5,
                               .segment_bytes = 1 << 20,
-                              .block_bytes = ECFS_BLOCK_BYTES,
+                              .block_bytes = ECFS_BLOCK_MAX_BYTES,
                               .granule = 16};
 }
 

@@ -66,7 +66,7 @@ static void test_geometry (void)
                                           segment,     segment + 1, 2 * segment, 3 * segment - 1, 5 * segment + 7,
                                           4 * segment, 99991};
                 for (size_t s = 0; s < G_N_ELEMENTS (sizes); s++) {
-                    EcfsLayout layout = layout_of (sizes[s], ks[i], segment, ECFS_BLOCK_BYTES, granules[g]);
+                    EcfsLayout layout = layout_of (sizes[s], ks[i], segment, ECFS_BLOCK_MAX_BYTES, granules[g]);
                     check_walk (&layout);
                     layout = layout_of (sizes[s], ks[i], segment, 4096, granules[g]);
                     check_walk (&layout);
@@ -77,18 +77,18 @@ static void test_geometry (void)
 static void test_largest (void)
 {
     uint32_t segment = ecfs_layout_segment_bytes (2 << 20, 8, 16);
-    EcfsLayout layout = layout_of (ECFS_OBJECT_MAX_BYTES - 1, 8, segment, ECFS_BLOCK_BYTES, 16);
+    EcfsLayout layout = layout_of (ECFS_OBJECT_MAX_BYTES - 1, 8, segment, ECFS_BLOCK_MAX_BYTES, 16);
     uint64_t last = ecfs_layout_n_segments (&layout) - 1;
     uint64_t packets = last * (segment / 8) + ecfs_layout_packet_bytes (&layout, last);
     uint64_t tags = ecfs_layout_area_bytes (&layout) - packets;
     g_assert_cmpuint (tags % ECFS_TAG_BYTES, ==, 0);
-    g_assert_cmpuint (tags, <=, (packets / ECFS_BLOCK_BYTES + last + 1) * ECFS_TAG_BYTES);
+    g_assert_cmpuint (tags, <=, (packets / ECFS_BLOCK_MAX_BYTES + last + 1) * ECFS_TAG_BYTES);
     g_assert_cmpuint (ecfs_layout_segment_bytes (UINT32_MAX, 8, 16), <=, ECFS_SEGMENT_MAX);
 }
 
 static void test_invalid (void)
 {
-    const EcfsLayout good = layout_of (1000000, 4, 1 << 20, ECFS_BLOCK_BYTES, 16);
+    const EcfsLayout good = layout_of (1000000, 4, 1 << 20, ECFS_BLOCK_MAX_BYTES, 16);
     EcfsLayout bad[12];
     for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
         bad[i] = good;
@@ -96,7 +96,7 @@ static void test_invalid (void)
     bad[1].granule = 0;
     bad[2].granule = 8192;
     bad[3].block_bytes = 0;
-    bad[4].block_bytes = 2 * ECFS_BLOCK_BYTES;
+    bad[4].block_bytes = 2 * ECFS_BLOCK_MAX_BYTES;
     bad[5].block_bytes = 1000;
     bad[6].segment_bytes = 0;
     bad[7].segment_bytes = ECFS_SEGMENT_MAX + 64;
