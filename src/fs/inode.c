@@ -117,7 +117,7 @@ void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
                               .st_gid = attr->gid,
                               .st_rdev = attr->rdev,
                               .st_size = (off_t) attr->size,
-                              .st_blksize = ECFS_BLOCK_BYTES,
+                              .st_blksize = ECFS_FS_REQUEST_BYTES,
                               .st_blocks = (blkcnt_t) ((attr->data_bytes + ALLOCATION_BYTES - 1) / ALLOCATION_BYTES *
                                                        (ALLOCATION_BYTES / 512)),
                               .st_atim = ecfs_timespec (attr->atime_ns),

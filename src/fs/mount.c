@@ -88,7 +88,7 @@ static void raise_readahead (EcfsFs *fs)
     g_autofree char *path =
         g_strdup_printf ("/sys/class/bdi/%u:%u/read_ahead_kb", gnu_dev_major (device), gnu_dev_minor (device));
     ecfs_autofd fd = open (path, O_WRONLY | O_CLOEXEC);
-    g_autofree char *kib = g_strdup_printf ("%u\n", ECFS_BLOCK_BYTES / 1024);
+    g_autofree char *kib = g_strdup_printf ("%u\n", ECFS_FS_REQUEST_BYTES / 1024);
     if (fd < 0 || ecfs_write_all (fd, kib, strlen (kib)) != 0)
         g_info ("%s: cannot raise the kernel's readahead; large files are read in smaller pieces", self->mountpoint);
 }
@@ -107,8 +107,8 @@ static void op_init (void *user, struct fuse_conn_info *conn)
         conn->want &= ~(unsigned) FUSE_CAP_AUTO_INVAL_DATA;
         conn->want |= FUSE_CAP_EXPLICIT_INVAL_DATA & conn->capable;
     }
-    conn->max_write = ECFS_BLOCK_BYTES;
-    conn->max_readahead = ECFS_BLOCK_BYTES;
+    conn->max_write = ECFS_FS_REQUEST_BYTES;
+    conn->max_readahead = ECFS_FS_REQUEST_BYTES;
     conn->max_background = MAX_BACKGROUND;
     conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
     now_live (self);

@@ -298,7 +298,7 @@ static void op_statfs (fuse_req_t req, fuse_ino_t ino)
 {
     EcfsArchiveSpace space;
     ecfs_archive_space (ecfs_fs_of (req)->archive, &space);
-    struct statvfs disk = {.f_bsize = ECFS_BLOCK_BYTES,
+    struct statvfs disk = {.f_bsize = ECFS_FS_REQUEST_BYTES,
                            .f_frsize = 4096,
                            .f_blocks = space.total / 4096,
                            .f_bfree = space.free / 4096,
