@@ -471,6 +471,32 @@ bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
 
+/* Repairs */
+
+#define ECFS_REPAIRS_MAX 10000 /* stripes that are queued; what is found beyond that is for a scrub to find again */
+
+/* A stripe that was met damaged. It leaves the queue with what takes its place, or with its object. */
+typedef struct EcfsRepairRow {
+    int64_t object; /* row id */
+    uint16_t index;
+    uint64_t instance;
+    int64_t endpoint; /* row id */
+    bool gone;        /* its endpoint has no such file; otherwise its bytes are wrong or too few */
+    int64_t found_ns; /* real time */
+    char *reason;     /* owned */
+} EcfsRepairRow;
+
+/**
+ * Queues a stripe, once; of @row all but object, endpoint and time count. Nothing happens when the object does not have
+ * this instance any more. *ret_queued: it was not there before. ENOSPC: the queue is full.
+ */
+bool ecfs_catalog_repair_add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow *row, bool *ret_queued,
+                              GError **error);
+/** GArray of EcfsRepairRow by object and index, with clear function; of one @object, or with 0 of all. */
+GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error);
+/** The stripe turned out to be as it should. */
+bool ecfs_catalog_repair_drop (EcfsCatalog *self, int64_t object, uint16_t index, GError **error);
+
 /* Check */
 
 /**

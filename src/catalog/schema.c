@@ -91,9 +91,15 @@ static const char schema_7[] =
 /* Whether a snapshot is safe against what codes that came later are. */
 static const char schema_8[] = "ALTER TABLE snapshots ADD COLUMN n_copies INTEGER NOT NULL DEFAULT 0;";
 
+/* Stripes that are known to be damaged; what takes their place, or the end of the object, ends that too. */
+static const char schema_9[] =
+    "CREATE TABLE repairs (object INTEGER NOT NULL, idx INTEGER NOT NULL, gone INTEGER NOT NULL, "
+    "  found_ns INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (object, idx), "
+    "  FOREIGN KEY (object, idx) REFERENCES stripes (object, idx) ON DELETE CASCADE) STRICT, WITHOUT ROWID;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4,
-                                                             schema_5, schema_6, schema_7, schema_8};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4, schema_5,
+                                                             schema_6, schema_7, schema_8, schema_9};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -8,6 +8,9 @@
 #define INODE_COLUMNS                                                                                                  \
     "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
     "i.committed_size, i.code, i.data_bytes"
+#define REPAIR_COLUMNS                                                                                                 \
+    "r.object, r.idx, s.instance, s.endpoint, r.gone, r.found_ns, r.reason FROM repairs r "                            \
+    "JOIN stripes s ON s.object = r.object AND s.idx = r.idx"
 #define OBJECT_COLUMNS  "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
@@ -123,6 +126,12 @@
     X (ESTIMATE_GET, "SELECT " ESTIMATE_COLUMNS " FROM estimates WHERE endpoint = ?") \
     X (ESTIMATE_SET, "INSERT OR REPLACE INTO estimates (" ESTIMATE_COLUMNS ", endpoint) " \
        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (REPAIR_INSERT, "INSERT OR IGNORE INTO repairs (object, idx, gone, found_ns, reason) " \
+       "SELECT s.object, s.idx, ?4, ?5, ?6 FROM stripes s JOIN objects o ON o.id = s.object " \
+       "WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3") \
+    X (REPAIR_COUNT, "SELECT count (*) FROM repairs") \
+    X (REPAIR_LIST, "SELECT " REPAIR_COLUMNS " WHERE r.object >= ?1 AND r.object <= ?2 ORDER BY r.object, r.idx") \
+    X (REPAIR_DELETE, "DELETE FROM repairs WHERE object = ? AND idx = ?") \
     X (ENDPOINT_SET_STATE, "UPDATE endpoints SET state = ?2 WHERE id = ?1") \
     X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \

@@ -299,6 +299,62 @@ static void test_spare_in_publish (void)
     fixture_clear (&f);
 }
 
+static guint n_repairs (Fixture *f, int64_t object)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (f->catalog, object, &error);
+    g_assert_no_error (error);
+    return rows->len;
+}
+
+static bool queue_repair (Fixture *f, const EcfsObjectRow *object, unsigned index, uint64_t instance, bool gone)
+{
+    bool queued = false;
+    const EcfsRepairRow row = {
+        .index = (uint16_t) index, .instance = instance, .gone = gone, .reason = (char *) "endpoint a: \xff"};
+    OK (e, ecfs_catalog_repair_add (f->catalog, &object->uuid, &row, &queued, &e));
+    return queued;
+}
+
+static void test_repairs (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 1000, 6);
+    publish_one (&f, ino, object);
+    const EcfsStripeRow *stripes = (const EcfsStripeRow *) (void *) object->stripes->data;
+    uint64_t sequence = ecfs_catalog_sequence (f.catalog);
+    g_assert_true (queue_repair (&f, object, 2, stripes[2].instance, true));
+    g_assert_true (queue_repair (&f, object, 1, stripes[1].instance, false));
+    g_assert_false (queue_repair (&f, object, 1, stripes[1].instance, true));
+    g_assert_false (queue_repair (&f, object, 3, stripes[3].instance + 1, false)); /* another is in its place */
+    g_assert_cmpuint (ecfs_catalog_sequence (f.catalog), ==, sequence); /* nothing that a journal would have */
+    fixture_reopen (&f);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (f.catalog, 0, &error);
+    g_assert_cmpuint (rows->len, ==, 2);
+    const EcfsRepairRow *first = &g_array_index (rows, EcfsRepairRow, 0);
+    g_assert_true (first->index == 1 && first->instance == stripes[1].instance && !first->gone);
+    g_assert_cmpint (first->endpoint, ==, stripes[1].endpoint);
+    g_assert_true (g_str_has_prefix (first->reason, "endpoint a: ") && first->found_ns > 0);
+    g_assert_cmpuint (n_repairs (&f, first->object), ==, 2);
+    g_assert_cmpuint (n_repairs (&f, first->object + 1), ==, 0);
+    OK (e, ecfs_catalog_repair_drop (f.catalog, first->object, 1, &e));
+    g_assert_cmpuint (n_repairs (&f, 0), ==, 1);
+    int64_t intent;
+    EcfsStripeRow again = {.index = 2, .instance = 77, .endpoint = f.endpoints[7], .size = stripes[2].size};
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &again, 1, &intent, &e));
+    OK (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &again, stripes[2].instance, intent, &e));
+    g_assert_cmpuint (n_repairs (&f, 0), ==, 0);
+    g_assert_true (queue_repair (&f, object, 2, 77, false));
+    OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
+    OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
+    g_assert_cmpuint (n_repairs (&f, 0), ==, 0);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
 static void test_stripe_set (void)
 {
     Fixture f;
@@ -646,6 +702,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/stripe-set-is-a-compare-and-set", test_stripe_set);
     g_test_add_func ("/content/exchange-changes-where-bytes-are-and-nothing-else", test_exchange);
     g_test_add_func ("/content/an-object-gets-more-or-fewer-stripes", test_set_object_code);
+    g_test_add_func ("/content/repairs-are-queued-once-and-end-with-their-stripe", test_repairs);
     g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);
     g_test_add_func ("/content/free-accepts-nothing", test_free_nothing);
