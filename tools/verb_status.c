@@ -117,6 +117,29 @@ static void print_staging (JsonObject *status)
         puts ("  the archive is not mounted, or for reading only: mount it for writing to have them stored");
 }
 
+static void print_repairs (JsonObject *status)
+{
+    JsonObject *repairs = json_object_get_object_member (status, "repairs");
+    int64_t n_queued = tool_number (repairs, "queued");
+    if (n_queued == 0)
+        return;
+    const char *outlook = !json_object_get_boolean_member (repairs, "auto") ? "repair = off: ecfs-fsck -y repairs them"
+                          : json_object_get_boolean_member (status, "mounted") ? "the mount repairs them behind"
+                                                                               : "the next mount repairs them";
+    printf ("repairs    %" PRIi64 " damaged %s met by readers and queued; %s\n", n_queued,
+            n_queued == 1 ? "stripe was" : "stripes were", outlook);
+    JsonArray *stripes = json_object_get_array_member (repairs, "stripes");
+    for (unsigned i = 0; i < json_array_get_length (stripes); i++) {
+        JsonObject *stripe = json_array_get_object_element (stripes, i);
+        g_autofree char *path = tool_printable (tool_text (stripe, "path"));
+        g_autofree char *reason = tool_printable (tool_text (stripe, "reason"));
+        printf ("  %s: stripe %" PRIi64 " %s: %s\n", path, tool_number (stripe, "stripe"), tool_text (stripe, "state"),
+                reason);
+    }
+    if (json_object_has_member (repairs, "failure"))
+        printf ("  tried again later: %s\n", tool_text (repairs, "failure"));
+}
+
 static void print_interrupted (JsonObject *status)
 {
     JsonArray *names = json_object_get_array_member (status, "interrupted");
@@ -173,6 +196,7 @@ static void print_status (JsonObject *status)
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
+    print_repairs (status);
     print_recovery_point (status);
     print_staging (status);
     print_interrupted (status);

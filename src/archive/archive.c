@@ -1,6 +1,8 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/repairer.h"
+#include "archive/sightings.h"
 #include "archive/staged.h"
 #include "object/placement.h"
 #include "util/io.h"
@@ -129,6 +131,9 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     ecfs_random (&any, sizeof any);
     atomic_init (&self->n_objects, any);
     atomic_init (&self->n_stripe_changes, 0);
+    atomic_init (&self->read_us, INT64_MIN / 2);
+    atomic_init (&self->n_storing, 0);
+    self->sightings = ecfs_sightings_new ();
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);
@@ -180,6 +185,23 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     return true;
 }
 
+void ecfs_archive_repair_behind (EcfsArchive *self)
+{
+    if (!self->readonly)
+        self->repairer = ecfs_repairer_start (self);
+}
+
+void ecfs_archive_hurry_repairs (EcfsArchive *self)
+{
+    if (self->repairer != NULL)
+        ecfs_repairer_hurry (self->repairer);
+}
+
+void ecfs_archive_end_repairs (EcfsArchive *self)
+{
+    ecfs_repairer_stop (g_steal_pointer (&self->repairer));
+}
+
 void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
 {
     if (self->maintenance == NULL)
@@ -192,6 +214,7 @@ void ecfs_archive_stop (EcfsArchive *self)
     atomic_store (&self->stopping, true);
     if (self->maintenance != NULL)
         ecfs_archive_keep_estimates (self);
+    ecfs_archive_end_repairs (self);
     ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
     ecfs_workers_free (g_steal_pointer (&self->commits));
     ecfs_workers_free (g_steal_pointer (&self->streams));
@@ -218,6 +241,7 @@ void ecfs_archive_free (EcfsArchive *self)
     }
     g_free (self->endpoints);
     ecfs_transfer_free (self->transfer);
+    ecfs_sightings_free (self->sightings);
     ecfs_read_log_free (self->read_log);
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_close (self->catalog, &error))

@@ -46,6 +46,16 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error);
 /** Ends transfers (what is not committed fails with ECANCELED) and threads. Staging must have been stopped before. */
 void ecfs_archive_stop (EcfsArchive *self);
 
+/**
+ * From here on objects that are known to be damaged, or that lack stripes which nothing in staging gives them, are
+ * repaired behind, as `repair` in ecfs.conf says; for mounts. After start and when the staging area is there.
+ */
+void ecfs_archive_repair_behind (EcfsArchive *self);
+/** Something was queued for repair. Thread-safe. */
+void ecfs_archive_hurry_repairs (EcfsArchive *self);
+/** Cancels repairs that are under way, and begins no others: before what is staged is stored at the end. */
+void ecfs_archive_end_repairs (EcfsArchive *self);
+
 /** Stops, closes the catalog, releases the lock. NULL is accepted. */
 void ecfs_archive_free (EcfsArchive *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsArchive, ecfs_archive_free)

@@ -21,6 +21,8 @@ typedef struct EcfsStagedTable EcfsStagedTable;
 typedef struct EcfsDeletions EcfsDeletions;
 typedef struct EcfsMaintenance EcfsMaintenance;
 typedef struct EcfsRevival EcfsRevival;
+typedef struct EcfsSightings EcfsSightings;
+typedef struct EcfsRepairer EcfsRepairer;
 
 #define ECFS_N_STREAMS 8 /* files that are stored while they are written, at once */
 
@@ -43,6 +45,10 @@ struct EcfsArchive {
     EcfsLineage *lineage;         /* from start on; NULL when readonly, as the next */
     EcfsKeeper *keeper;           /* between start and stop */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
+    EcfsSightings *sightings;     /* immutable */
+    EcfsRepairer *repairer;       /* of a mount, between start and stop; NULL otherwise */
+    _Atomic int64_t read_us;      /* when content was read last */
+    atomic_uint n_storing;        /* attempts under way to store new content */
     atomic_uint n_objects;        /* made, from any number on */
     atomic_uint n_stripe_changes; /* times that an object got other stripes than it had; wraps around */
     atomic_bool stopping;         /* attempts end with ECANCELED */
@@ -119,6 +125,11 @@ void ecfs_archive_revive_endpoints (EcfsArchive *self);
 /** A reader of an object, without the stripes flagged in @left_out (n flags, may be NULL). */
 EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                  GError **error);
+
+/** The files that are to be filled up from staging: set of inodes as int64_t. */
+GHashTable *ecfs_archive_coming_files (EcfsArchive *self, GError **error);
+/** Flags those stripes of an object (ECFS_CODEC_MAX_N) that are known to be damaged. */
+bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_damaged, GError **error);
 
 /** Small numbers, equal for endpoints in one zone. */
 unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position);

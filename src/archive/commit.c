@@ -585,6 +585,7 @@ static void run_attempt (void *data)
     GError *error = NULL;
     EcfsCatalog *catalog = self->archive->catalog;
     self->parts = g_ptr_array_new_with_free_func (part_free);
+    atomic_fetch_add (&self->archive->n_storing, !self->backfill);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
@@ -593,6 +594,7 @@ static void run_attempt (void *data)
         error->code = error->code == ENOENT && self->run == ecfs_attempt_repair ? ESTALE : error->code;
     else if (open_content (self, &error))
         (void) self->run (self, &error); /* error says it */
+    atomic_fetch_sub (&self->archive->n_storing, !self->backfill);
     end_attempt (self, error);
 }
 

@@ -8,6 +8,7 @@
 #include "archive/archive.h"
 #include "codec/codec.h"
 #include "object/feed.h"
+#include "object/repair.h"
 
 #include <stdatomic.h>
 
@@ -47,11 +48,12 @@ struct EcfsCommit {
     int64_t mtime_ns;
     bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
     bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
-    const char *code;       /* NULL: what the catalog says for the inode, else the archive's default */
-    int64_t object;         /* of a recode or repair: the row of the object */
-    EcfsRepairOrder *order; /* of a repair; lent until done */
-    const char *path;       /* for messages and as a hint in the stripes; NULL: what the catalog says */
-    bool is_foreign;        /* reading the content may take as long as it likes: on threads that no staged file needs */
+    const char *code;           /* NULL: what the catalog says for the inode, else the archive's default */
+    int64_t object;             /* of a recode or repair: the row of the object */
+    EcfsRepairOrder *order;     /* of a repair; lent until done, as the next */
+    const EcfsRepairPace *pace; /* NULL: as fast as it goes */
+    const char *path;           /* for messages and as a hint in the stripes; NULL: what the catalog says */
+    bool is_foreign; /* reading the content may take as long as it likes: on threads that no staged file needs */
     const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */

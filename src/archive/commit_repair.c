@@ -73,7 +73,7 @@ static bool repair_part (Attempt *self, Part *part, GError **error)
     if (reader == NULL)
         return false;
     ecfs_archive_pin (self->archive, &part->row->uuid);
-    self->repair = ecfs_repair_new (reader, wanted);
+    self->repair = ecfs_repair_new (reader, wanted, self->commit.pace);
     bool fine = ecfs_attempt_fill_object (self, part, error);
     atomic_fetch_add (&self->archive->n_stripe_changes, 1);
     self->commit.order->read_bytes += ecfs_repair_read_bytes (self->repair);

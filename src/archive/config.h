@@ -27,7 +27,9 @@ typedef struct EcfsConfig {
     uint64_t staging_max;     /* bytes; 0: all the disk but staging_reserve */
     uint64_t staging_reserve; /* bytes of the disk that staging leaves for the catalog */
     EcfsReadPolicy read_policy;
-    bool allow_double; /* an endpoint may hold more than one stripe of an object */
+    bool allow_double;    /* an endpoint may hold more than one stripe of an object */
+    bool repair_off;      /* repair = off: nothing is repaired behind */
+    uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
     int64_t deletion_grace_us;
     int64_t close_timeout_us;
     GPtrArray *endpoints; /* of EcfsConfigEndpoint, in file order */

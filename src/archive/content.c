@@ -1,6 +1,8 @@
 #include "archive/content.h"
 
 #include "archive/archive_priv.h"
+#include "archive/sightings.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -191,21 +193,30 @@ const GArray *ecfs_content_extents (const EcfsContent *self)
     return self->extents;
 }
 
-/* Lets the owner of the archive know; the bytes themselves came from other stripes. */
-static void tell_trouble (void *user, unsigned stripe_index, const GError *error)
+/* Who repairs knows what is wrong, and tells it himself; there may be more. */
+static void note_trouble (void *user, const EcfsTrouble *trouble)
 {
-    const char *code = user;
-    bool down = error->code == ENOTCONN || error->code == ETIMEDOUT; /* told once when it went down */
-    g_log (G_LOG_DOMAIN, down ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING, "%s; stripe %u of a %s object is read around",
-           error->message, stripe_index, code);
+    const EcfsArchive *archive = user;
+    if (trouble->damage)
+        (void) ecfs_sightings_note (archive->sightings, trouble); /* whether it is news is for who tells it */
+}
+
+/* Lets the owner of the archive know; the bytes themselves came from other stripes. */
+static void tell_trouble (void *user, const EcfsTrouble *trouble)
+{
+    const EcfsArchive *archive = user;
+    int code = trouble->error->code;
+    bool down = code == ENOTCONN || code == ETIMEDOUT; /* told once when it went down */
+    bool news = trouble->damage ? ecfs_sightings_note (archive->sightings, trouble) : !down;
+    g_log (G_LOG_DOMAIN, news ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO, "%s; stripe %u of a %s object is read around",
+           trouble->error->message, trouble->stripe_index, ecfs_codec_code (trouble->codec));
 }
 
 EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                  GError **error)
 {
     EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
-    EcfsReaderParams params = {
-        .transfer = archive->transfer, .codec = codec, .object = object->uuid, .trouble = tell_trouble};
+    EcfsReaderParams params = {.transfer = archive->transfer, .codec = codec, .object = object->uuid, .user = archive};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N] = {0};
     params.policy = archive->config->read_policy;
     params.log = archive->read_log;
@@ -220,9 +231,7 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
         stripes[stripe->index] = (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance};
     }
     params.stripes = stripes;
-    params.user = (void *) ecfs_codec_code (codec);
-    if (left_out != NULL) /* who repairs knows what is wrong, and tells it himself */
-        params.trouble = NULL;
+    params.trouble = left_out != NULL ? note_trouble : tell_trouble;
     return ecfs_reader_new (&params);
 }
 
@@ -370,6 +379,7 @@ static void read_direct (EcfsContent *self, const EcfsExtent *extent, uint64_t o
 
 void ecfs_content_read (EcfsContent *self, uint64_t offset, size_t size, EcfsContentDone done, void *user)
 {
+    atomic_store (&self->archive->read_us, ecfs_now_us ());
     size = offset >= self->size ? 0 : (size_t) MIN (size, self->size - offset);
     const EcfsExtent *extent = size == 0 ? NULL : covering (self, offset, size);
     if (extent != NULL) {

@@ -226,6 +226,12 @@ static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply,
     return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
 }
 
+static bool handle_damaged (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) reply; /* nothing to tell */
+    return ecfs_control_damaged (client->server->archive, request, error);
+}
+
 static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *text = ecfs_control_text (request, "endpoint");
@@ -241,11 +247,8 @@ static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject
 static const struct {
     const char *name;
     bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
-} verbs[] = {{"wait", handle_wait},
-             {"status", handle_status},
-             {"sync", handle_sync},
-             {"umount", handle_umount},
-             {"endpoint-add", handle_endpoint_add}};
+} verbs[] = {{"wait", handle_wait},     {"status", handle_status},   {"sync", handle_sync},
+             {"umount", handle_umount}, {"damaged", handle_damaged}, {"endpoint-add", handle_endpoint_add}};
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {

@@ -12,6 +12,8 @@
  *   {"verb":"endpoint-add","endpoint":"[NAME=]URL,..."}        {"ok":true}
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (control_priv.h)
+ *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}
+ *       what a reader beside the mount met; it is queued for repair
  *   {"verb":"put","code":"..."}                                {"ok":true}, and a conversation follows (control_priv.h)
  * and, when it failed, {"error":"text","errno":N}. A path of a directory, and no paths at all, stand for everything;
  * paths are written as in URLs, since they need not be UTF-8.
@@ -51,6 +53,9 @@ void ecfs_control_stop (EcfsControl *self);
  * told, ENOTCONN when the archive is not mounted. Waits as long as it takes.
  */
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error);
+
+/** Has the mount queue damaged stripes (of EcfsSighting) for repair. ENOTCONN when the archive is not mounted. */
+bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings, GError **error);
 
 /** Adds an endpoint as `ecfs init --endpoint` takes it, by the mount where the archive is mounted. */
 bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error);

@@ -97,6 +97,8 @@ typedef struct EcfsControlPut {
 /** Serve a conversation until it ends. */
 void ecfs_control_put (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 void ecfs_control_recode (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
+/** Queues what a request of `damaged` tells. */
+bool ecfs_control_damaged (EcfsArchive *archive, JsonObject *request, GError **error);
 void ecfs_control_repair (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 
 #endif

@@ -103,8 +103,9 @@ bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace);
 typedef struct EcfsRepairTask {
     int64_t object;
     EcfsRepairOrder order;
-    GError *error; /* why not all of it is whole; owned */
-    void *data;    /* the caller's */
+    const EcfsRepairPace *pace; /* lent until done; NULL: as fast as it goes. Not told to a mount */
+    GError *error;              /* why not all of it is whole; owned */
+    void *data;                 /* the caller's */
 } EcfsRepairTask;
 
 /* All is called on the caller's thread. */
@@ -112,6 +113,7 @@ typedef struct EcfsRepairs {
     EcfsRepairTask *(*next) (void *user);            /* NULL: there is none more; lent until done */
     void (*done) (void *user, EcfsRepairTask *task); /* takes it back */
     bool (*tick) (void *user);                       /* false: what is under way is to end */
+    unsigned (*most) (void *user);                   /* objects at a time; may be NULL: as many as are good for speed */
     void *user;
 } EcfsRepairs;
 

@@ -56,6 +56,7 @@ static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
                          .mtime_ns = attr.mtime_ns,
                          .object = task->object,
                          .order = &task->order,
+                         .pace = task->pace,
                          .patient = true,
                          .is_foreign = true,
                          .cancelled = &self->cancelled,
@@ -64,6 +65,11 @@ static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
     self->n_in_flight++;
     ecfs_archive_repair (self->archive, &commit);
     return true;
+}
+
+static unsigned most_in_flight (const Runner *self)
+{
+    return self->repairs->most == NULL ? MAX_IN_FLIGHT : self->repairs->most (self->repairs->user);
 }
 
 static void run (Runner *self)
@@ -75,7 +81,7 @@ static void run (Runner *self)
                 task->error->code = ESTALE;
             self->repairs->done (self->repairs->user, task);
         }
-        while (self->n_in_flight >= MAX_IN_FLIGHT)
+        while (self->n_in_flight >= most_in_flight (self))
             reap (self);
     }
     while (self->n_in_flight > 0)

@@ -19,8 +19,22 @@ bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint)
            !ecfs_endpoint_is_down (endpoint->endpoint);
 }
 
-static void collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n, Stored *ret_stored)
+bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_damaged, GError **error)
 {
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (self->catalog, object, error);
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        unsigned index = g_array_index (rows, EcfsRepairRow, i).index;
+        if (index < ECFS_CODEC_MAX_N)
+            ret_damaged[index] = true;
+    }
+    return rows != NULL;
+}
+
+static bool collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n, Stored *ret_stored, GError **error)
+{
+    bool damaged[ECFS_CODEC_MAX_N] = {false};
+    if (!ecfs_archive_known_damage (self, object->id, damaged, error))
+        return false;
     *ret_stored = (Stored){0};
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
@@ -29,8 +43,9 @@ static void collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n,
         ret_stored->stored[stripe->index] = true;
         ret_stored->holder[stripe->index] = (size_t) stripe->endpoint;
         ret_stored->reachable[stripe->index] =
-            ecfs_archive_reaches (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
+            !damaged[stripe->index] && ecfs_archive_reaches (ecfs_archive_endpoint_by_id (self, stripe->endpoint));
     }
+    return true;
 }
 
 /* Folds one object into the state of its file: the least safe one counts. */
@@ -42,7 +57,8 @@ static bool add_object (EcfsArchive *self, int64_t id, EcfsFileState *state, boo
         return false;
     unsigned n = ecfs_codec_n (codec);
     Stored stored;
-    collect (self, object, n, &stored);
+    if (!collect (self, object, n, &stored, error))
+        return false;
     int guarantee = ecfs_holders_guarantee (codec, stored.reachable, stored.holder);
     if (!first && guarantee >= state->guarantee)
         return true;
@@ -99,8 +115,7 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
                       path, state.n_stored, state.n_stripes);
 }
 
-/* What is to be filled up from staging: set of inodes as int64_t. */
-static GHashTable *coming_files (EcfsArchive *self, GError **error)
+GHashTable *ecfs_archive_coming_files (EcfsArchive *self, GError **error)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self->catalog, error);
     if (rows == NULL)
@@ -159,7 +174,7 @@ bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
     if (ino != 0)
         return is_file_full (self, ino, error);
     EcfsTotals totals;
-    g_autoptr (GHashTable) coming = coming_files (self, error);
+    g_autoptr (GHashTable) coming = ecfs_archive_coming_files (self, error);
     if (coming == NULL || !ecfs_catalog_totals (self->catalog, &totals, error))
         return false;
     uint64_t n_coming = g_hash_table_size (coming);

@@ -2,6 +2,7 @@
 
 #include "archive/archive_priv.h"
 #include "archive/content.h"
+#include "archive/status_priv.h"
 #include "codec/codec.h"
 #include "object/placement.h"
 #include "util/lock.h"
@@ -114,13 +115,6 @@ static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEn
     return "down";
 }
 
-/* JSON is UTF-8; names and what errors say of them are bytes. */
-static void add_text (JsonObject *object, const char *member, const char *text)
-{
-    g_autofree char *utf8 = g_utf8_make_valid (text, -1);
-    json_object_set_string_member (object, member, utf8);
-}
-
 static void add_uuid (JsonObject *object, const char *member, const EcfsUuid *uuid)
 {
     char text[ECFS_UUID_TEXT_SIZE];
@@ -154,7 +148,7 @@ static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
 {
     json_object_set_boolean_member (facts, "connected", health->connected);
     if (health->reason != NULL)
-        add_text (facts, "reason", health->reason);
+        ecfs_status_add_text (facts, "reason", health->reason);
     add_estimates (facts, &health->estimates);
     json_object_set_int_member (facts, "read_bytes", (int64_t) health->read_bytes);
     json_object_set_int_member (facts, "written_bytes", (int64_t) health->written_bytes);
@@ -205,7 +199,7 @@ typedef struct ObjectHealth {
 } ObjectHealth;
 
 static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const EcfsObjectRow *object,
-                           ObjectHealth *ret_health)
+                           const bool *damaged, ObjectHealth *ret_health)
 {
     bool present[ECFS_CODEC_MAX_N] = {false};
     size_t holder[ECFS_CODEC_MAX_N] = {0};
@@ -216,7 +210,8 @@ static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const E
             continue;
         n_stored++;
         holder[stripe->index] = (size_t) stripe->endpoint;
-        present[stripe->index] = ecfs_archive_reaches (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
+        present[stripe->index] =
+            !damaged[stripe->index] && ecfs_archive_reaches (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
         n_reachable += present[stripe->index];
     }
     *ret_health = (ObjectHealth){.n = n,
@@ -242,10 +237,23 @@ static void tally (Tally *self, const ObjectHealth *health)
     self->guarantee = MIN (self->guarantee, health->guarantee);
 }
 
-static bool tally_objects (EcfsArchive *archive, Tally *ret_tally, GError **error)
+/* Flags what is queued of an object; @rows are by object, and *next moves on to the first of a later one. */
+static void take_damage (const GArray *rows, guint *next, int64_t object, bool *ret_damaged)
+{
+    for (; *next < rows->len; (*next)++) {
+        const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, *next);
+        if (row->object > object)
+            break;
+        if (row->object == object && row->index < ECFS_CODEC_MAX_N)
+            ret_damaged[row->index] = true;
+    }
+}
+
+static bool tally_objects (EcfsArchive *archive, const GArray *repairs, Tally *ret_tally, GError **error)
 {
     Tally sum = {.guarantee = INT_MAX};
     int64_t after = 0;
+    guint next = 0;
     for (;;) {
         g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
         if (objects == NULL)
@@ -256,7 +264,9 @@ static bool tally_objects (EcfsArchive *archive, Tally *ret_tally, GError **erro
             if (codec == NULL)
                 return false;
             ObjectHealth health;
-            object_health (archive, codec, object, &health);
+            bool damaged[ECFS_CODEC_MAX_N] = {false};
+            take_damage (repairs, &next, object->id, damaged);
+            object_health (archive, codec, object, damaged, &health);
             tally (&sum, &health);
             after = object->id;
         }
@@ -271,8 +281,12 @@ static bool add_objects (JsonObject *status, EcfsArchive *archive, GError **erro
 {
     Tally sum;
     EcfsTotals totals;
-    if (!ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, error) || !tally_objects (archive, &sum, error))
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    g_autoptr (GArray) repairs = ecfs_catalog_repairs (catalog, 0, error);
+    if (repairs == NULL || !ecfs_catalog_totals (catalog, &totals, error) ||
+        !tally_objects (archive, repairs, &sum, error))
         return false;
+    ecfs_status_add_repairs (status, archive, repairs);
     json_object_set_int_member (status, "files", (int64_t) totals.n_files);
     json_object_set_int_member (status, "content_bytes", (int64_t) totals.content_bytes);
     json_object_set_int_member (status, "stripe_bytes", (int64_t) totals.stripe_bytes);
@@ -299,13 +313,13 @@ static JsonObject *backlog_facts (EcfsCatalog *catalog, const EcfsStagingRow *ro
     };
     g_autofree char *path = ecfs_catalog_path (catalog, row->ino);
     JsonObject *facts = json_object_new ();
-    add_text (facts, "path", path);
+    ecfs_status_add_text (facts, "path", path);
     json_object_set_string_member (facts, "state",
                                    (unsigned) row->state < G_N_ELEMENTS (words) ? words[row->state] : "unknown");
     json_object_set_int_member (facts, "size", (int64_t) row->size);
     json_object_set_int_member (facts, "since", row->since_ns / 1000000000);
     if (row->error != NULL)
-        add_text (facts, "error", row->error);
+        ecfs_status_add_text (facts, "error", row->error);
     return facts;
 }
 
@@ -409,17 +423,17 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
 {
     g_autoptr (JsonObject) status = json_object_new ();
     EcfsCatalog *catalog = ecfs_archive_catalog (self);
-    add_text (status, "directory", ecfs_archive_directory (self));
+    ecfs_status_add_text (status, "directory", ecfs_archive_directory (self));
     add_uuid (status, "archive", ecfs_catalog_archive (catalog));
     json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
     json_object_set_int_member (status, "sequence", (int64_t) ecfs_catalog_sequence (catalog));
     json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
     g_autofree char *trouble = ecfs_catalog_trouble (catalog);
     if (trouble != NULL)
-        add_text (status, "catalog_error", trouble);
+        ecfs_status_add_text (status, "catalog_error", trouble);
     g_autofree char *old = ecfs_archive_trouble (self);
     if (old != NULL)
-        add_text (status, "old_copy", old);
+        ecfs_status_add_text (status, "old_copy", old);
     add_endpoints (status, self, patience_us);
     add_space (status, self);
     add_interrupted (status, self);
@@ -474,7 +488,8 @@ static const EcfsStripeRow *find_stripe (const EcfsObjectRow *object, unsigned i
     return NULL;
 }
 
-static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *object, unsigned index)
+static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *object, const GArray *repairs,
+                                 unsigned index)
 {
     JsonObject *facts = json_object_new ();
     add_uuid (facts, "object", &object->uuid);
@@ -485,7 +500,7 @@ static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *obje
         return facts;
     }
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
-    json_object_set_string_member (facts, "state", ecfs_archive_reaches (endpoint) ? "stored" : "unreachable");
+    ecfs_status_add_stripe (facts, endpoint, repairs, index);
     json_object_set_int_member (facts, "size", (int64_t) stripe->size);
     if (endpoint != NULL) {
         json_object_set_string_member (facts, "endpoint", endpoint->name);
@@ -550,11 +565,13 @@ static bool list_object (Listing *self, const EcfsObjectRow *object, GError **er
     if (!g_hash_table_add (self->seen, g_memdup2 (&object->id, sizeof object->id)))
         return true;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
-    if (codec == NULL)
+    g_autoptr (GArray) repairs =
+        codec == NULL ? NULL : ecfs_catalog_repairs (self->archive->catalog, object->id, error);
+    if (repairs == NULL)
         return false;
     json_array_add_object_element (self->objects, object_facts (object, codec));
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
-        json_array_add_object_element (self->stripes, stripe_facts (self->archive, object, i));
+        json_array_add_object_element (self->stripes, stripe_facts (self->archive, object, repairs, i));
     self->bytes += stored_bytes (object);
     return true;
 }
@@ -636,7 +653,7 @@ JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **err
     if (!ecfs_catalog_resolve (catalog, path, &attr, error))
         return NULL;
     g_autofree char *full = ecfs_catalog_path (catalog, attr.ino);
-    add_text (info, "path", full);
+    ecfs_status_add_text (info, "path", full);
     json_object_set_string_member (info, "type", type_word (attr.mode));
     json_object_set_int_member (info, "inode", (int64_t) attr.ino);
     json_object_set_int_member (info, "mode", attr.mode & 07777);

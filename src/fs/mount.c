@@ -272,8 +272,11 @@ static bool start_and_serve (Mount *self, GError **error)
     if (self->options->foreground) /* else the process that was started is not the one that serves */
         self->report = ecfs_report_start (archive, self->mountpoint);
     (void) signal (SIGPIPE, SIG_IGN); /* who hangs up is told by errno */
-    bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error)) &&
-              mount_and_serve (self, error);
+    bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error));
+    if (ok)
+        ecfs_archive_repair_behind (archive);
+    ok = ok && mount_and_serve (self, error);
+    ecfs_archive_end_repairs (archive);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
     ecfs_report_stop (g_steal_pointer (&self->report));
     ecfs_archive_stop (archive);

@@ -474,12 +474,33 @@ static GError *slot_error (Slot *slot, const GError *error)
                         ecfs_endpoint_name (endpoint), name, slot->fetch->segment);
 }
 
+static bool is_damage (int code)
+{
+    return code == EBADMSG || code == ENOENT;
+}
+
 static bool tell_trouble_locked (EcfsReader *reader, unsigned index, const GError *error) ECFS_REQUIRES (reader->lock)
 {
-    if (error == NULL || error->code == ECANCELED || reader->lanes[index].told || reader->params.trouble == NULL)
+    EcfsLaneHealth *lane = &reader->lanes[index];
+    bool damage = error != NULL && is_damage (error->code);
+    if (error == NULL || error->code == ECANCELED || (damage ? lane->damage_told : lane->told) ||
+        reader->params.trouble == NULL)
         return false;
-    reader->lanes[index].told = true;
+    lane->told = true;
+    lane->damage_told = lane->damage_told || damage;
     return true;
+}
+
+static void tell_trouble (const EcfsReader *reader, unsigned index, const GError *error)
+{
+    const EcfsTrouble trouble = {.object = &reader->params.object,
+                                 .codec = reader->params.codec,
+                                 .endpoint = reader->stripes[index].endpoint,
+                                 .stripe_index = index,
+                                 .instance = reader->stripes[index].instance,
+                                 .error = error,
+                                 .damage = is_damage (error->code)};
+    reader->params.trouble (reader->params.user, &trouble);
 }
 
 static void slot_done (void *user, const GError *given)
@@ -507,7 +528,7 @@ static void slot_done (void *user, const GError *given)
     ecfs_fetch_unref_locked (fetch);
     ecfs_mutex_unlock (&reader->lock);
     if (trouble)
-        reader->params.trouble (reader->params.user, index, error);
+        tell_trouble (reader, index, error);
     ecfs_requests_finish (finished);
     ecfs_reader_unref_priv (reader);
 }

@@ -16,7 +16,8 @@ typedef struct EcfsLaneHealth {
     bool down;
     bool suspect;         /* its endpoint is silent for longer than usual */
     bool stalled;         /* it owed one of our fetches bytes for too long */
-    bool told;            /* trouble was reported */
+    bool told;            /* trouble was reported, … */
+    bool damage_told;     /* … and damage was */
     int64_t down_us;      /* since when its endpoint is down; 0: it is not */
     int64_t stalled_us;   /* since when */
     int64_t last_byte_us; /* 0: none yet */

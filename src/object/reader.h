@@ -24,6 +24,19 @@ typedef struct EcfsReaderStripe {
     uint64_t instance;
 } EcfsReaderStripe;
 
+/* A stripe was read around. All is borrowed for the call. */
+typedef struct EcfsTrouble {
+    const EcfsUuid *object;
+    const EcfsCodec *codec;
+    const EcfsEndpoint *endpoint;
+    unsigned stripe_index;
+    uint64_t instance;
+    const GError *error;
+    /* The stripe itself is to blame: its bytes are wrong or end early (EBADMSG), or there is no such file (ENOENT).
+     * Otherwise its endpoint is, and may be better later. */
+    bool damage;
+} EcfsTrouble;
+
 typedef struct EcfsReaderParams {
     EcfsTransfer *transfer; /* must outlive the reader */
     EcfsCodec *codec;       /* must outlive the reader */
@@ -32,8 +45,9 @@ typedef struct EcfsReaderParams {
     EcfsReadPolicy policy;
     EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */
-    /* A stripe was read around: told once per stripe and reader, from any thread; must not block. May be NULL. */
-    void (*trouble) (void *user, unsigned stripe_index, const GError *error);
+    /* Told once per stripe and reader, and once more where damage is met after what was none; from any thread; must not
+     * block. May be NULL. */
+    void (*trouble) (void *user, const EcfsTrouble *trouble);
     void *user;
 } EcfsReaderParams;
 

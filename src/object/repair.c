@@ -5,6 +5,7 @@
 struct EcfsRepair {
     EcfsReader *reader;
     bool wanted[ECFS_CODEC_MAX_N];
+    const EcfsRepairPace *pace; /* may be NULL */
     EcfsPacketSource packets;
 };
 
@@ -32,20 +33,43 @@ static void on_rebuilt (void *user, uint8_t *const *packets, const GError *error
     g_free (load);
 }
 
+static bool held (void *user)
+{
+    const EcfsRepair *self = user;
+    return self->pace->held (self->pace->user);
+}
+
+/* What rebuilding a segment costs the network, about: most codes read k packets for whatever is lost. */
+static uint64_t traffic (const EcfsRepair *self, uint64_t segment)
+{
+    const EcfsReader *reader = self->reader;
+    uint64_t n_packets = reader->params.layout.k;
+    for (unsigned i = 0; i < reader->n; i++)
+        n_packets += self->wanted[i];
+    return n_packets * ecfs_layout_packet_bytes (&reader->params.layout, segment);
+}
+
 static void load (void *user, EcfsSegment *segment, void (*done) (void *data, const GError *error), void *data)
 {
     const EcfsRepair *self = user;
+    if (self->pace != NULL)
+        self->pace->spent (self->pace->user, traffic (self, segment->index));
     Load *one = g_new (Load, 1);
     *one = (Load){.repair = self, .segment = segment, .done = done, .data = data};
     ecfs_reader_rebuild (self->reader, segment->index, self->wanted, on_rebuilt, one);
 }
 
-EcfsRepair *ecfs_repair_new (EcfsReader *reader, const bool *wanted)
+EcfsRepair *ecfs_repair_new (EcfsReader *reader, const bool *wanted, const EcfsRepairPace *pace)
 {
     EcfsRepair *self = g_new0 (EcfsRepair, 1);
     self->reader = reader;
     memcpy (self->wanted, wanted, reader->n * sizeof *wanted);
-    self->packets = (EcfsPacketSource){.bytes = load_bytes, .load = load, .user = self};
+    self->pace = pace;
+    self->packets = (EcfsPacketSource){.bytes = load_bytes,
+                                       .load = load,
+                                       .held = pace == NULL ? NULL : held,
+                                       .most_bytes = pace == NULL ? 0 : pace->most_bytes,
+                                       .user = self};
     return self;
 }
 

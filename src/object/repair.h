@@ -10,11 +10,19 @@
 
 typedef struct EcfsRepair EcfsRepair;
 
+/* How fast a repair may go on. Neither function may block. */
+typedef struct EcfsRepairPace {
+    bool (*held) (void *user);                  /* nothing more is to be read for now */
+    void (*spent) (void *user, uint64_t bytes); /* so many are being read and stored */
+    uint64_t most_bytes;                        /* of memory for one object; one segment is always possible */
+    void *user;
+} EcfsRepairPace;
+
 /**
  * For the stripes @wanted (n flags; copied). @reader is taken: a wanted stripe that it has is damaged, and serves as
- * far as its check blocks are right; one that is gone it must not have.
+ * far as its check blocks are right; one that is gone it must not have. @pace is borrowed; NULL: as fast as it goes.
  */
-EcfsRepair *ecfs_repair_new (EcfsReader *reader, const bool *wanted);
+EcfsRepair *ecfs_repair_new (EcfsReader *reader, const bool *wanted, const EcfsRepairPace *pace);
 /** Only when no writer uses it any more. NULL is accepted. */
 void ecfs_repair_free (EcfsRepair *self);
 

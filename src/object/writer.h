@@ -41,6 +41,10 @@ typedef struct EcfsPacketSource {
     /* Fills those packets of a segment that are wanted, with their tags; then calls done once, from any thread. Must
      * not block. */
     void (*load) (void *user, EcfsSegment *segment, void (*done) (void *data, const GError *error), void *data);
+    /* Whether no segment is to be begun for now; asked again every 100 ms at the latest. Must not block, nor call the
+     * writer. May be NULL: never. */
+    bool (*held) (void *user);
+    uint64_t most_bytes; /* of memory for segments; one is always possible. 0: as for content */
     void *user;
 } EcfsPacketSource;
 

@@ -287,6 +287,12 @@ static bool take_content_locked (const EcfsWriter *self, uint64_t segment) ECFS_
     return job->feed == NULL || ecfs_feed_take (job->feed, job->feed_offset + end);
 }
 
+static bool is_held (const EcfsWriter *self)
+{
+    const EcfsPacketSource *packets = self->job->packets;
+    return packets != NULL && packets->held != NULL && packets->held (packets->user);
+}
+
 static Encoding *encoding_new_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
 {
     Encoding *encoding = g_new (Encoding, 1);
@@ -304,7 +310,7 @@ static void want_locked (EcfsWriter *self, uint64_t segment)
     bool leading = segment == self->next_leading;
     if (self->aborted || segment >= self->n_segments || segment > self->next_leading ||
         under_way_locked (self, segment, leading) || ecfs_writer_cached_locked (self, segment) != NULL ||
-        (leading && !take_content_locked (self, segment)))
+        is_held (self) || (leading && !take_content_locked (self, segment)))
         return;
     if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
         return;
@@ -357,6 +363,10 @@ void ecfs_writer_window_init (EcfsWriter *self)
     size_t bytes = ecfs_segment_bytes (&self->layout, self->n, 0);
     guint least = self->n - self->layout.k + 2;
     self->window = (guint) MAX (least, MIN (WINDOW_MAX, WINDOW_BYTES / bytes));
+    const EcfsPacketSource *packets = self->job->packets;
+    if (packets != NULL && packets->most_bytes > 0)
+        self->window =
+            (guint) CLAMP (packets->most_bytes / (bytes + packets->bytes (packets->user, 0)), 1, self->window);
     self->cached = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_segment_unref);
     self->encodings = g_ptr_array_new_with_free_func (g_free);
     self->digest = XXH3_createState ();

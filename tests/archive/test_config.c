@@ -99,11 +99,11 @@ static void test_twice (void)
 
 static void test_ranges (void)
 {
-    static const char *const good[] = {"segment_size = 64K",  "segment_size = 64M",    "small_file = 0",
-                                       "small_file = 16M",    "write_quorum = 4",      "write_quorum = 6",
-                                       "deletion_grace = 0",  "close_timeout = 1s",    "rewrite_max = 1T",
-                                       "hedge_budget = 100%", "read_policy = T=1,R=1", "code = rs:8+3",
-                                       "staging_max = 10G",   "transfer_memory = 16M"};
+    static const char *const good[] = {
+        "segment_size = 64K", "segment_size = 64M",    "small_file = 0",        "small_file = 16M",
+        "write_quorum = 4",   "write_quorum = 6",      "deletion_grace = 0",    "close_timeout = 1s",
+        "rewrite_max = 1T",   "hedge_budget = 100%",   "read_policy = T=1,R=1", "code = rs:8+3",
+        "staging_max = 10G",  "transfer_memory = 16M", "repair_rate = 20M",     "repair = off"};
     static const char *const bad[] = {
         "segment_size = 63K",    "segment_size = 65M", "small_file = 17M",   "write_quorum = 0",
         "write_quorum = 257",    "close_timeout = 0",  "close_timeout = 2d", "deletion_grace = 366d",
@@ -144,12 +144,23 @@ static void test_bounded (void)
 static void test_round_trip (void)
 {
     g_autoptr (EcfsConfig) config = ecfs_config_new ();
-    static const char *const values[][2] = {
-        {"code", "rs:8+3"},        {"segment_size", "65537"}, {"commit", "async"},
-        {"write_quorum", "9"},     {"small_file", "0"},       {"rewrite", "deny"},
-        {"rewrite_max", "3T"},     {"transfer_memory", "1G"}, {"staging_max", "17"},
-        {"staging_reserve", "1K"}, {"allow_double", "yes"},   {"deletion_grace", "1500ms"},
-        {"close_timeout", "1d"},   {"hedge_budget", "0%"},    {"read_policy", "T=20,R=2,P=6,fastest1,data-first"}};
+    static const char *const values[][2] = {{"code", "rs:8+3"},
+                                            {"segment_size", "65537"},
+                                            {"commit", "async"},
+                                            {"write_quorum", "9"},
+                                            {"small_file", "0"},
+                                            {"rewrite", "deny"},
+                                            {"rewrite_max", "3T"},
+                                            {"transfer_memory", "1G"},
+                                            {"staging_max", "17"},
+                                            {"staging_reserve", "1K"},
+                                            {"allow_double", "yes"},
+                                            {"repair", "off"},
+                                            {"repair_rate", "20M"},
+                                            {"deletion_grace", "1500ms"},
+                                            {"close_timeout", "1d"},
+                                            {"hedge_budget", "0%"},
+                                            {"read_policy", "T=20,R=2,P=6,fastest1,data-first"}};
     for (size_t i = 0; i < G_N_ELEMENTS (values); i++)
         g_assert_true (ecfs_config_set (config, values[i][0], values[i][1], NULL));
     for (unsigned i = 0; i < 11; i++) {

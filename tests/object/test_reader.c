@@ -548,11 +548,13 @@ typedef struct Trouble {
     atomic_uint n_told[16];
 } Trouble;
 
-static void note_trouble (void *user, unsigned index, const GError *error)
+static void note_trouble (void *user, const EcfsTrouble *trouble)
 {
     Trouble *self = user;
-    g_assert_nonnull (error);
-    atomic_fetch_add (&self->n_told[index], 1);
+    g_assert_true (trouble->damage);
+    g_assert_cmpint (trouble->error->code, ==, trouble->stripe_index == 0 ? ENOENT : EBADMSG);
+    g_assert_cmpuint (trouble->instance, !=, 0);
+    atomic_fetch_add (&self->n_told[trouble->stripe_index], 1);
 }
 
 /* Reads all of the object with a reader of its own, which may tell @trouble until the store ends; returns the stripes

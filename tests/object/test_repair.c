@@ -3,6 +3,7 @@
 #include "store.h"
 #include "util/log.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ typedef struct Fixture {
     bool lost[ECFS_CODEC_MAX_N];
     unsigned n_lost;
     unsigned n_repairs;
-    uint64_t read_bytes; /* of packets, as the last repair tells */
+    const EcfsRepairPace *pace; /* of the next repair; NULL: none */
+    uint64_t read_bytes;        /* of packets, as the last repair tells */
 } Fixture;
 
 static void begin_with (Fixture *self, const char *scheme, const char *code, uint64_t memory)
@@ -72,7 +74,7 @@ static int repair (Fixture *self, const bool *wanted, EcfsWriterTarget *targets,
             targets[i] =
                 (EcfsWriterTarget){.endpoint = self->store.endpoints[spare++], .instance = 10000 + ++self->n_repairs};
     }
-    EcfsRepair *repaired = ecfs_repair_new (object_reader (object), wanted);
+    EcfsRepair *repaired = ecfs_repair_new (object_reader (object), wanted, self->pace);
     EcfsWriterJob job = object->job;
     job.fd = -1;
     job.ranges = NULL;
@@ -275,6 +277,49 @@ static void test_little_memory (void)
     end (&self);
 }
 
+/* Lets a segment through at every second question, and counts. */
+typedef struct Pace {
+    atomic_uint n_asked;
+    atomic_uint n_spent;
+    _Atomic uint64_t spent_bytes;
+} Pace;
+
+static bool is_held (void *user)
+{
+    Pace *self = user;
+    return atomic_fetch_add (&self->n_asked, 1) % 2 == 0;
+}
+
+static void spend (void *user, uint64_t bytes)
+{
+    Pace *self = user;
+    atomic_fetch_add (&self->n_spent, 1);
+    atomic_fetch_add (&self->spent_bytes, bytes);
+}
+
+/* It goes on segment by segment as it is let, with memory for one, and tells what it takes. */
+static void test_paced (void)
+{
+    Fixture self;
+    Pace counts = {0};
+    const EcfsRepairPace pace = {.held = is_held, .spent = spend, .most_bytes = 1, .user = &counts};
+    char *areas[ECFS_CODEC_MAX_N];
+    begin (&self, "rs:4+2");
+    keep_areas (&self, areas);
+    bool wanted[ECFS_CODEC_MAX_N] = {false};
+    lose (&self, 1);
+    lose (&self, 4);
+    wanted[1] = wanted[4] = true;
+    self.pace = &pace;
+    repair_and_check (&self, wanted, areas);
+    uint64_t n_segments = ecfs_layout_n_segments (&self.object.layout);
+    g_assert_cmpuint (atomic_load (&counts.n_asked), >=, 2 * n_segments);
+    g_assert_cmpuint (atomic_load (&counts.n_spent), >=, n_segments);
+    g_assert_cmpuint (atomic_load (&counts.spent_bytes), >=, SIZE / 4 * 6);
+    free_areas (&self, areas);
+    end (&self);
+}
+
 static void test_free_null (void)
 {
     ecfs_repair_free (NULL);
@@ -294,6 +339,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/repair/too-many-lost-are-an-error-and-nothing-is-stored", test_too_many);
     g_test_add_func ("/repair/others-serve-where-a-source-fails", test_sources_fail);
     g_test_add_func ("/repair/memory-for-one-segment-is-enough", test_little_memory);
+    g_test_add_func ("/repair/it-goes-on-as-it-is-let", test_paced);
     g_test_add_func ("/repair/freeing-nothing-is-fine", test_free_null);
     return g_test_run ();
 }

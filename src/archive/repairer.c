@@ -1,0 +1,423 @@
+#include "archive/repairer.h"
+
+#include "archive/fsck_priv.h"
+#include "archive/sightings.h"
+#include "object/placement.h"
+#include "util/lock.h"
+
+#define LOOK_US        (1 * G_USEC_PER_SEC)
+#define QUIET_US       (1 * G_USEC_PER_SEC)   /* nobody has read for so long */
+#define WALK_US        (600 * G_USEC_PER_SEC) /* between two looks at all objects for stripes that they lack */
+#define WALK_BATCH     256
+#define MOST_LACKING   4096 /* objects that are found in one walk */
+#define RETRY_FIRST_US (5 * G_USEC_PER_SEC)
+#define RETRY_MAX_US   (300 * G_USEC_PER_SEC)
+#define TRICKLE        (1u << 20) /* bytes per second */
+#define MOST_AT_ONCE   4
+#define MEMORY_PART    4 /* of transfer_memory */
+#define NO_RATE        (UINT64_C (1) << 62)
+
+/* An object that could not be repaired. */
+typedef struct Retry {
+    unsigned n_failures;
+    int64_t not_before_us;
+} Retry;
+
+/* What is granted by time: repairs stop for a while when it is used up. */
+typedef struct Bucket {
+    int64_t bytes; /* may be below 0, by a segment */
+    int64_t filled_us;
+} Bucket;
+
+struct EcfsRepairer {
+    EcfsArchive *archive;
+    pthread_t thread;
+    EcfsMutex lock;
+    EcfsCond wake;
+    bool stopping; /* guarded by lock, as all up to the next comment */
+    bool hurried;
+    Bucket any, trickle; /* repair_rate, and what is left of it beside who works */
+    EcfsRepairerFacts facts;
+    /* Of the thread alone. */
+    GHashTable *retries;     /* int64_t of an object → Retry */
+    GHashTable *lacking;     /* set of int64_t: objects that lacked stripes at the last walk */
+    int64_t walked_us;       /* 0: never */
+    uint64_t walked_lacking; /* how many lacked some then */
+    unsigned n_reachable;    /* endpoints at the last look */
+    GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
+    guint next_job;
+};
+
+/* An object that is to be repaired. */
+typedef struct Job {
+    EcfsRepairTask task; /* its first member */
+    EcfsRepairPace pace;
+    EcfsRepairer *repairer;
+    int guarantee;
+    char *path;
+} Job;
+
+static void job_free (gpointer data)
+{
+    Job *job = data;
+    g_clear_error (&job->task.error);
+    g_free (job->path);
+    g_free (job);
+}
+
+static bool is_stopping (EcfsRepairer *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool stopping = self->stopping;
+    ecfs_mutex_unlock (&self->lock);
+    return stopping;
+}
+
+static bool goes_on (void *user)
+{
+    return !is_stopping (user);
+}
+
+/* Precedence of others */
+
+static bool is_quiet (EcfsArchive *archive)
+{
+    return atomic_load (&archive->n_storing) == 0 && ecfs_now_us () - atomic_load (&archive->read_us) > QUIET_US;
+}
+
+static void fill (Bucket *bucket, uint64_t rate, int64_t now_us)
+{
+    double grown = (double) (now_us - bucket->filled_us) / G_USEC_PER_SEC * (double) rate;
+    bucket->bytes = (int64_t) MIN ((double) bucket->bytes + grown, (double) rate);
+    bucket->filled_us = now_us;
+}
+
+static bool is_held (void *user)
+{
+    const Job *job = user;
+    EcfsRepairer *self = job->repairer;
+    const EcfsConfig *config = self->archive->config;
+    uint64_t rate = config->repair_rate == 0 ? NO_RATE : config->repair_rate;
+    bool waits = job->guarantee > 0 && !is_quiet (self->archive);
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&self->lock);
+    fill (&self->any, rate, now_us);
+    fill (&self->trickle, MIN (rate, TRICKLE), now_us);
+    bool held = !self->stopping && (self->any.bytes <= 0 || (waits && self->trickle.bytes <= 0));
+    ecfs_mutex_unlock (&self->lock);
+    return held;
+}
+
+static void spend (void *user, uint64_t bytes)
+{
+    EcfsRepairer *self = ((const Job *) user)->repairer;
+    ecfs_mutex_lock (&self->lock);
+    self->any.bytes -= (int64_t) bytes;
+    self->trickle.bytes = MAX (self->trickle.bytes - (int64_t) bytes, -(int64_t) bytes);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static unsigned most_objects (void *user)
+{
+    const EcfsRepairer *self = user;
+    return is_quiet (self->archive) ? MOST_AT_ONCE : 1;
+}
+
+/* What is to be done */
+
+static bool is_due (EcfsRepairer *self, int64_t object)
+{
+    const Retry *retry = g_hash_table_lookup (self->retries, &object);
+    return retry == NULL || retry->not_before_us <= ecfs_now_us ();
+}
+
+/* Endpoints that may still vanish for an object without the stripes that are @damaged; -1: it is not readable. */
+static int guarantee_of (EcfsArchive *archive, const EcfsObjectRow *object, const EcfsCodec *codec, const bool *damaged)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    size_t holder[ECFS_CODEC_MAX_N] = {0};
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index >= ecfs_codec_n (codec) || damaged[stripe->index])
+            continue;
+        holder[stripe->index] = (size_t) stripe->endpoint;
+        present[stripe->index] = ecfs_archive_reaches (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
+    }
+    return ecfs_holders_guarantee (codec, present, holder);
+}
+
+/* A job for one object, whose queued stripes are rows[0] to rows[n - 1]; n may be 0. */
+static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *rows, guint n)
+{
+    uint64_t ino;
+    bool damaged[256] = {false};
+    EcfsArchive *archive = self->archive;
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (archive->catalog, object, NULL);
+    const EcfsCodec *codec = row == NULL ? NULL : ecfs_archive_codec (archive, row->code, NULL);
+    if (codec == NULL || !ecfs_catalog_object_file (archive->catalog, object, &ino, NULL)) {
+        g_hash_table_remove (self->retries, &object); /* deleted since, or fsck tells what is wrong with it */
+        return;
+    }
+    Job *job = g_new0 (Job, 1);
+    job->repairer = self;
+    job->task = (EcfsRepairTask){.object = object, .pace = &job->pace, .data = job};
+    for (guint i = 0; i < n; i++) {
+        damaged[rows[i].index] = true;
+        if (rows[i].index >= ecfs_codec_n (codec))
+            continue;
+        job->task.order.instance[rows[i].index] = rows[i].instance;
+        job->task.order.gone[rows[i].index] = rows[i].gone;
+    }
+    job->pace = (EcfsRepairPace){.held = is_held,
+                                 .spent = spend,
+                                 .most_bytes = archive->config->transfer_memory / (MEMORY_PART * MOST_AT_ONCE),
+                                 .user = job};
+    job->guarantee = guarantee_of (archive, row, codec, damaged);
+    job->path = ecfs_catalog_path (archive->catalog, ino);
+    g_ptr_array_add (self->jobs, job);
+}
+
+static void add_damaged (EcfsRepairer *self)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (self->archive->catalog, 0, &error);
+    if (rows == NULL)
+        g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
+    for (guint i = 0, next; rows != NULL && i < rows->len; i = next) {
+        const EcfsRepairRow *row = &g_array_index (rows, EcfsRepairRow, i);
+        for (next = i + 1; next < rows->len && g_array_index (rows, EcfsRepairRow, next).object == row->object;)
+            next++;
+        g_hash_table_remove (self->lacking, &row->object);
+        if (is_due (self, row->object))
+            add_job (self, row->object, row, next - i);
+    }
+}
+
+/* Notes objects that lack stripes and whose file is not in @coming. False: it is to end. */
+static bool walk (EcfsRepairer *self, GHashTable *coming)
+{
+    int64_t after = 0;
+    for (bool more = true; more;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->archive->catalog, after, WALK_BATCH, NULL);
+        if (objects == NULL || is_stopping (self))
+            return false;
+        for (guint i = 0; i < objects->len; i++) {
+            int64_t ino = 0;
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, NULL);
+            after = object->id;
+            if (codec == NULL || object->stripes->len >= ecfs_codec_n (codec) ||
+                !ecfs_catalog_object_file (self->archive->catalog, object->id, (uint64_t *) &ino, NULL) ||
+                g_hash_table_contains (coming, &ino) || g_hash_table_size (self->lacking) >= MOST_LACKING)
+                continue;
+            g_hash_table_add (self->lacking, g_memdup2 (&object->id, sizeof object->id));
+        }
+        more = objects->len == WALK_BATCH;
+    }
+    return true;
+}
+
+/* Staging gives its files what they lack; that is not for us. All objects are looked at only where there are others. */
+static void find_lacking (EcfsRepairer *self, bool came_back)
+{
+    EcfsTotals totals;
+    g_autoptr (GHashTable) coming = ecfs_archive_coming_files (self->archive, NULL);
+    if (coming == NULL || !ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+        return; /* tried again; the catalog says what is wrong with it */
+    uint64_t n_lacking = totals.n_not_full - MIN (totals.n_not_full, g_hash_table_size (coming));
+    int64_t now_us = ecfs_now_us ();
+    bool known = self->walked_us != 0 && n_lacking == self->walked_lacking && now_us - self->walked_us < WALK_US;
+    if (n_lacking == 0)
+        g_hash_table_remove_all (self->lacking);
+    if (n_lacking > 0 && (!known || came_back)) {
+        g_hash_table_remove_all (self->lacking);
+        if (!walk (self, coming))
+            return;
+        self->walked_us = now_us;
+    }
+    self->walked_lacking = n_lacking;
+}
+
+static void add_lacking (EcfsRepairer *self)
+{
+    GHashTableIter iter;
+    const int64_t *object;
+    g_hash_table_iter_init (&iter, self->lacking);
+    while (g_hash_table_iter_next (&iter, (void **) &object, NULL))
+        if (is_due (self, *object))
+            add_job (self, *object, NULL, 0);
+}
+
+static int most_endangered_first (const void *a, const void *b)
+{
+    const Job *const *left = a, *const *right = b;
+    int order = ((*left)->guarantee > (*right)->guarantee) - ((*left)->guarantee < (*right)->guarantee);
+    return order != 0 ? order
+                      : ((*left)->task.object > (*right)->task.object) - ((*left)->task.object < (*right)->task.object);
+}
+
+/* Doing it */
+
+static EcfsRepairTask *next_task (void *user)
+{
+    EcfsRepairer *self = user;
+    if (is_stopping (self) || self->next_job == self->jobs->len)
+        return NULL;
+    return &((Job *) g_ptr_array_index (self->jobs, self->next_job++))->task;
+}
+
+static void note_failure (EcfsRepairer *self, const Job *job)
+{
+    int64_t object = job->task.object;
+    const char *why = job->task.error->message;
+    Retry *retry = g_hash_table_lookup (self->retries, &object);
+    if (retry == NULL) {
+        retry = g_new0 (Retry, 1);
+        g_hash_table_insert (self->retries, g_memdup2 (&object, sizeof object), retry);
+    }
+    int64_t pause_us = MIN ((int64_t) RETRY_FIRST_US << MIN (retry->n_failures, 10), (int64_t) RETRY_MAX_US);
+    retry->not_before_us = ecfs_now_us () + pause_us;
+    g_log (G_LOG_DOMAIN, retry->n_failures++ == 0 ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO,
+           "%s: cannot be repaired yet: %s", job->path, why);
+    ecfs_mutex_lock (&self->lock);
+    g_free (self->facts.failure);
+    self->facts.failure = g_strdup_printf ("%s: %s", job->path, why);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void task_done (void *user, EcfsRepairTask *task)
+{
+    EcfsRepairer *self = user;
+    Job *job = task->data;
+    int code = task->error == NULL ? 0 : task->error->code;
+    if (code == 0 || code == ESTALE) {
+        g_hash_table_remove (self->retries, &task->object);
+        g_hash_table_remove (self->lacking, &task->object);
+    } else if (code != ECANCELED) {
+        note_failure (self, job);
+    }
+    if (task->order.n_stored > 0)
+        g_message ("%s: repaired, %u stripes are stored once more", job->path, task->order.n_stored);
+    ecfs_mutex_lock (&self->lock);
+    self->facts.n_repaired += code == 0;
+    self->facts.n_rebuilt += task->order.n_stored;
+    self->facts.read_bytes += task->order.read_bytes;
+    self->facts.written_bytes += task->order.written_bytes;
+    self->facts.n_failing = g_hash_table_size (self->retries);
+    if (self->facts.n_failing == 0)
+        g_clear_pointer (&self->facts.failure, g_free);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* What readers met goes to the queue, whether or not it is repaired from there. */
+static void queue_sightings (EcfsRepairer *self)
+{
+    unsigned n_queued = 0;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) sightings = ecfs_sightings_take (self->archive->sightings);
+    if (sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, goes_on, self))
+        return;
+    if (!ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error))
+        g_warning ("%s", error->message);
+    if (n_queued > 0)
+        g_message ("%u damaged stripes were met and are queued for repair", n_queued);
+}
+
+/* Whether an endpoint is up that was not at the last look; then all is tried again. */
+static bool came_back (EcfsRepairer *self)
+{
+    unsigned n_reachable = 0;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++)
+        n_reachable += ecfs_archive_reaches (ecfs_archive_endpoint (self->archive, i));
+    bool more = n_reachable > self->n_reachable;
+    self->n_reachable = n_reachable;
+    if (more)
+        g_hash_table_remove_all (self->retries);
+    return more;
+}
+
+static void repair_round (EcfsRepairer *self)
+{
+    const EcfsRepairs repairs = {
+        .next = next_task, .done = task_done, .tick = goes_on, .most = most_objects, .user = self};
+    find_lacking (self, came_back (self));
+    self->jobs = g_ptr_array_new_with_free_func (job_free);
+    self->next_job = 0;
+    add_damaged (self);
+    add_lacking (self);
+    g_ptr_array_sort (self->jobs, most_endangered_first);
+    if (self->jobs->len > 0)
+        ecfs_repair_here (self->archive, &repairs);
+    g_clear_pointer (&self->jobs, g_ptr_array_unref);
+}
+
+static void *run (void *data)
+{
+    EcfsRepairer *self = data;
+    ecfs_mutex_lock (&self->lock);
+    while (!self->stopping) {
+        self->hurried = false;
+        ecfs_mutex_unlock (&self->lock);
+        queue_sightings (self);
+        if (!self->archive->config->repair_off)
+            repair_round (self);
+        ecfs_mutex_lock (&self->lock);
+        if (!self->stopping && !self->hurried)
+            (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + LOOK_US);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return NULL;
+}
+
+EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
+{
+    EcfsRepairer *self = g_new0 (EcfsRepairer, 1);
+    self->archive = archive;
+    self->any.filled_us = self->trickle.filled_us = ecfs_now_us ();
+    self->retries = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+    self->lacking = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->wake);
+    int result = pthread_create (&self->thread, NULL, run, self);
+    if (result != 0)
+        g_error ("cannot start the thread for repairs: %s", g_strerror (result));
+    return self;
+}
+
+void ecfs_repairer_stop (EcfsRepairer *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    self->stopping = true;
+    ecfs_cond_broadcast (&self->wake);
+    ecfs_mutex_unlock (&self->lock);
+    (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    g_hash_table_unref (self->retries);
+    g_hash_table_unref (self->lacking);
+    ecfs_repairer_facts_clear (&self->facts);
+    ecfs_cond_clear (&self->wake);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self);
+}
+
+void ecfs_repairer_hurry (EcfsRepairer *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->hurried = true;
+    ecfs_cond_broadcast (&self->wake);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_repairer_facts (EcfsRepairer *self, EcfsRepairerFacts *ret_facts)
+{
+    ecfs_mutex_lock (&self->lock);
+    *ret_facts = self->facts;
+    ret_facts->failure = g_strdup (self->facts.failure);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_repairer_facts_clear (EcfsRepairerFacts *facts)
+{
+    g_clear_pointer (&facts->failure, g_free);
+}

@@ -1,0 +1,46 @@
+/*
+ * Stripes that readers met damaged. A reader notes one in memory and goes on; later somebody who may block looks at
+ * those once more and puts them into the catalog's queue of repairs.
+ *
+ * Only what is proven counts: a stripe whose bytes fail their checksum or end early, or that is not there although its
+ * endpoint, asked again, still has the marker of this archive. An endpoint that is late or down proves nothing.
+ */
+#ifndef ECFS_ARCHIVE_SIGHTINGS_H
+#define ECFS_ARCHIVE_SIGHTINGS_H
+
+#include "archive/archive.h"
+#include "object/reader.h"
+
+#define ECFS_SIGHTINGS_MAX 1024 /* what is met beyond that is met again */
+
+typedef struct EcfsSightings EcfsSightings;
+
+typedef struct EcfsSighting {
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+    const EcfsEndpoint *endpoint;
+    bool gone;    /* there is no such file */
+    char *reason; /* owned */
+} EcfsSighting;
+
+EcfsSightings *ecfs_sightings_new (void);
+/** NULL is accepted. */
+void ecfs_sightings_free (EcfsSightings *self);
+
+/** From any thread; does not block. What is noted already is not noted twice. Whether it is news, of late. */
+bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble);
+
+/** All that was noted since the last call: GArray of EcfsSighting with clear function. */
+GArray *ecfs_sightings_take (EcfsSightings *self);
+
+/**
+ * Asks the endpoints for those that are gone, and who they are, and takes out of @sightings what is not proven. @tick
+ * is asked now and then whether to go on; false: it was not, and @sightings is as it was. Blocks.
+ */
+bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tick) (void *user), void *user);
+
+/** Queues them for repair in the catalog, which is open for writing. *ret_queued: how many were not queued yet. */
+bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error);
+
+#endif

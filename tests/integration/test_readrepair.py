@@ -1,0 +1,187 @@
+"""What reading finds damaged is queued, and the mount makes it whole again behind."""
+import contextlib
+import os
+import shutil
+import sqlite3
+
+import lab
+import pytest
+
+KIB, MIB = 1 << 10, 1 << 20
+NAMES = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath"]
+
+
+def rows(archive, query, *values):
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite", isolation_level=None)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def stripes(archive, name):
+    """{index: (file, digest in the catalog)} of the stripes of a file in the root directory."""
+    found = rows(archive, "SELECT p.name, o.uuid, s.idx, s.instance, s.digest FROM stripes s "
+                          "JOIN objects o ON o.id = s.object JOIN endpoints p ON p.id = s.endpoint "
+                          "JOIN extents x ON x.object = o.id JOIN entries n ON n.ino = x.ino WHERE n.name = ?",
+                 os.fsencode(name))
+    return {index: (archive[endpoint].root / "stripes" / uuid.hex()[:3] / f"{uuid.hex()}-{index:02x}-{instance:016x}",
+                    digest) for endpoint, uuid, index, instance, digest in found}
+
+
+def n_stripes(code):
+    return sum(int(word) for word in code.partition(":")[2].split("+"))
+
+
+def flip(path):
+    lab.flip(path, path.stat().st_size // 2)
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+DAMAGES = {"flipped": flip, "truncated": cut, "deleted": os.unlink}
+
+
+def read(mount, name):
+    lab.drop_caches()
+    return (mount.path / name).read_bytes()
+
+
+def rebuilt_or_queued(archive):
+    repairs = archive.json("status")["repairs"]
+    return repairs["rebuilt"] + repairs["queued"]
+
+
+def until_whole(archive, n_rebuilt):
+    """Until the mount has rebuilt so many stripes and nothing is queued or degraded; its status then."""
+    def whole():
+        status = archive.json("status")
+        repairs = status["repairs"]
+        return (repairs["queued"] == 0 and status["objects"]["degraded"] == 0 and repairs["rebuilt"] >= n_rebuilt
+                and status)
+    return lab.until(whole, 120, "everything is whole again", pause=0.2)
+
+
+def fsck(archive, *arguments):
+    return lab.run(lab.BUILD / "tools/ecfs-fsck", archive.path, *arguments, check=False).returncode
+
+
+THOROUGH = pytest.mark.skipif("ECFS_REPAIR_FILES" not in os.environ, reason="ECFS_REPAIR_FILES asks for all codes")
+
+
+@pytest.mark.parametrize("code", ["rs:4+2", pytest.param("ldpc:4+2", marks=THOROUGH),
+                                  pytest.param("basic:4+4", marks=THOROUGH)])
+def test_damage_met_by_a_read_is_repaired_behind(place, code):
+    """Over sshd: stripes that a read needs are damaged, each in another way, up to the tolerance at a time."""
+    archive = place.archive([place.sshd(name) for name in NAMES[:n_stripes(code)]], code)
+    archive.configure("archive", read_policy="data-first")
+    lab.write_pattern(place.path / "file", 3 * MIB + 77, 5)
+    expected = (place.path / "file").read_bytes()
+    archive.put_in_full(place.path / "file", "/")
+    before = stripes(archive, "file")
+    n_rebuilt = 0
+    mount = None
+    for damages in [(flip, os.unlink), (cut,)]:
+        for index, damage in enumerate(damages):
+            damage(stripes(archive, "file")[index][0])
+            n_rebuilt += 1
+        mount = mount or place.mount(archive)  # what a server has open can be read when it is deleted
+        lab.until(lambda: read(mount, "file") == expected and rebuilt_or_queued(archive) == n_rebuilt, 60, "all is met",
+                  pause=0.3)
+        status = until_whole(archive, n_rebuilt)
+        assert status["repairs"]["read_bytes"] > 0 and status["objects"]["unreadable"] == 0
+        after = stripes(archive, "file")
+        assert {index: digest for index, (_, digest) in after.items()} == \
+            {index: digest for index, (_, digest) in before.items()}
+        assert all(after[index][0] != before[index][0] and after[index][0].exists() for index in range(len(damages)))
+    assert read(mount, "file") == expected
+    mount.umount()
+    assert fsck(archive, "--deep") == 0
+
+
+def test_off_queues_and_tells_and_the_next_mount_repairs(place, archive):
+    archive.configure("archive", repair="off", read_policy="data-first")
+    lab.write_pattern(place.path / "file", 2 * MIB, 6)
+    expected = (place.path / "file").read_bytes()
+    archive.put_in_full(place.path / "file", "/")
+    places = stripes(archive, "file")
+    mount = place.mount(archive)
+    flip(places[1][0])
+    os.unlink(places[2][0])
+    assert read(mount, "file") == expected
+    status = lab.until(lambda: (found := archive.json("status"))["repairs"]["queued"] == 2 and found, 60, "both are queued")
+    assert status["objects"]["degraded"] == 1 and not status["repairs"]["auto"]
+    assert {(stripe["stripe"], stripe["state"], stripe["path"]) for stripe in status["repairs"]["stripes"]} == \
+        {(1, "damaged", "/file"), (2, "gone", "/file")}
+    info = archive.json("info", "/file")
+    assert {stripe["index"]: stripe["state"] for stripe in info["stripes"]} == \
+        {0: "stored", 1: "damaged", 2: "gone", 3: "stored", 4: "stored", 5: "stored"}
+    assert "checksum" in info["stripes"][1]["reason"] and info["stripes"][1]["since"] > 0
+    assert info["state"].startswith("degraded 4/6")
+    assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"degraded 4/6")
+    text = lab.ecfs("status", archive.path).stdout
+    assert "2 damaged stripes" in text and "repair = off" in text
+    assert read(mount, "file") == expected
+    assert archive.json("status")["repairs"]["queued"] == 2, "each is queued once"
+    mount.umount()
+    archive.configure("archive", repair="auto")
+    mount = place.mount(archive)
+    until_whole(archive, 2)
+    mount.umount()
+    assert fsck(archive, "--deep") == 0
+
+
+def test_get_queues_beside_a_mount_and_without_one(place, archive):
+    archive.configure("archive", read_policy="data-first")
+    lab.write_pattern(place.path / "file", 2 * MIB, 7)
+    archive.put_in_full(place.path / "file", "/")
+    flip(stripes(archive, "file")[0][0])
+    archive.get("/file", place.path / "out")
+    assert archive.json("status")["repairs"]["queued"] == 1
+    mount = place.mount(archive)
+    until_whole(archive, 1)
+    os.unlink(stripes(archive, "file")[3][0])
+    archive.get("/file", place.path / "out")
+    until_whole(archive, 2)
+    mount.umount()
+    assert (place.path / "out/file").read_bytes() == (place.path / "file").read_bytes()
+    assert fsck(archive, "--deep") == 0
+
+
+def test_who_is_down_or_not_mounted_is_not_damaged(place):
+    """An endpoint whose disk is gone below a living connection has no stripes and no marker: that is no loss."""
+    archive = place.archive([place.sshd(name) for name in NAMES[:6]], "rs:3+3")
+    archive.configure("archive", read_policy="data-first")
+    lab.write_pattern(place.path / "file", 2 * MIB, 8)
+    expected = (place.path / "file").read_bytes()
+    archive.put_in_full(place.path / "file", "/")
+    before = stripes(archive, "file")
+    mount = place.mount(archive)
+    assert all(endpoint["connected"] for endpoint in archive.json("status")["endpoints"])
+    down, away, _ = (next(endpoint for endpoint in archive.endpoints if before[index][0].is_relative_to(endpoint.root))
+                     for index in (0, 1, 2))
+    down.kill()
+    shutil.move(away.root, away.root.with_name("away"))
+    away.root.mkdir()
+    os.unlink(before[2][0])
+    assert read(mount, "file") == expected
+    lab.until(lambda: archive.json("status")["repairs"]["rebuilt"] == 1, 60, "what is proven is repaired")
+    after = stripes(archive, "file")
+    assert {index for index in before if after[index] != before[index]} == {2}
+    assert archive.json("status")["repairs"]["queued"] == 0
+    shutil.rmtree(away.root)
+    shutil.move(away.root.with_name("away"), away.root)
+    mount.umount()
+
+
+def test_what_lacks_stripes_and_has_nothing_staged_is_completed(place, archive):
+    lab.write_pattern(place.path / "file", 2 * MIB, 9)
+    archive.put_in_full(place.path / "file", "/")
+    path, _ = stripes(archive, "file")[5]
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM stripes WHERE idx = 5")
+        connection.execute("UPDATE counters SET n_not_full = n_not_full + 1")
+    mount = place.mount(archive)
+    lab.until(lambda: archive.json("status")["objects"]["missing_stripes"] == 0, 60, "the stripe is there again")
+    mount.umount()
+    assert stripes(archive, "file")[5][0] != path
+    assert fsck(archive, "--deep") == 0
