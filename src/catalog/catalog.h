@@ -499,6 +499,9 @@ bool ecfs_catalog_repair_drop (EcfsCatalog *self, int64_t object, uint16_t index
 
 /* Check */
 
+/* Something that cannot be; @ino is the inode that it is about, 0: none. */
+typedef void (*EcfsCatalogProblem) (void *user, uint64_t ino, const char *text);
+
 /**
  * Looks for what cannot be in a whole catalog: SQLite's own check, references to nothing, extents outside of their
  * object or file, objects that no file has, names and counters that are wrong. Tells each, and of each kind the first
@@ -506,8 +509,14 @@ bool ecfs_catalog_repair_drop (EcfsCatalog *self, int64_t object, uint16_t index
  * was opened READONLY for this. *ret_sound: SQLite finds nothing, so it can be written. False when it could not be
  * read.
  */
-bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
-                         bool *ret_sound, GError **error);
+bool ecfs_catalog_check (EcfsCatalog *self, EcfsCatalogProblem problem, void *user, bool *ret_sound, GError **error);
+
+/**
+ * Up to @max objects by UUID behind *after, which moves on. Rows that cannot be are told and left out, so that there
+ * are fewer where there are @ret_more. GPtrArray with free function; EBADMSG: the table itself cannot be read on.
+ */
+GPtrArray *ecfs_catalog_walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, bool *ret_more,
+                                      EcfsCatalogProblem problem, void *user, GError **error);
 
 /** Whether an object has the stripe (index, instance, endpoint), or an intent announces it. */
 bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,

@@ -179,6 +179,9 @@ int ecfs_control (EcfsCatalog *self, StatementId id);
 bool ecfs_prepare_all (EcfsCatalog *self, GError **error);
 void ecfs_finalize_all (EcfsCatalog *self);
 
+/** Binds values in order; SQLite's code. They are to live as long as the statement uses them. */
+int ecfs_bind_all (sqlite3_stmt *statement, const Value *values, size_t n_values);
+int ecfs_db_errno (int rc);
 /** The one place where SQLite's codes become errnos; @what is the operation. Always false. */
 bool ecfs_db_fail (sqlite3 *db, int rc, GError **error, const char *path, const char *what)
     __attribute__ ((warn_unused_result));

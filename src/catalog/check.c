@@ -94,17 +94,75 @@ static bool check_all (EcfsCatalog *self, GArray *problems, bool *ret_sound, GEr
     return true;
 }
 
-bool ecfs_catalog_check (EcfsCatalog *self, void (*problem) (void *user, uint64_t ino, const char *text), void *user,
-                         bool *ret_sound, GError **error)
+static void tell_all (const GArray *problems, EcfsCatalogProblem problem, void *user)
 {
-    g_autoptr (GArray) problems = g_array_new (FALSE, FALSE, sizeof (Problem));
-    g_array_set_clear_func (problems, problem_clear);
-    bool read = READ (self, check_all (self, problems, ret_sound, error));
     for (guint i = 0; i < problems->len; i++) {
         const Problem *one = &g_array_index (problems, Problem, i);
         problem (user, one->ino, one->text);
     }
+}
+
+bool ecfs_catalog_check (EcfsCatalog *self, EcfsCatalogProblem problem, void *user, bool *ret_sound, GError **error)
+{
+    g_autoptr (GArray) problems = g_array_new (FALSE, FALSE, sizeof (Problem));
+    g_array_set_clear_func (problems, problem_clear);
+    bool read = READ (self, check_all (self, problems, ret_sound, error));
+    tell_all (problems, problem, user);
     return read;
+}
+
+/* The UUID as far as the row has one: behind it the walk goes on. */
+static void take_uuid (sqlite3_stmt *query, EcfsUuid *ret_uuid)
+{
+    size_t size = (size_t) sqlite3_column_bytes (query, 1);
+    const void *bytes = sqlite3_column_blob (query, 1);
+    *ret_uuid = (EcfsUuid){.bytes = {0}};
+    if (bytes != NULL)
+        memcpy (ret_uuid->bytes, bytes, MIN (size, sizeof ret_uuid->bytes));
+    for (size_t i = sizeof ret_uuid->bytes; size > sizeof ret_uuid->bytes && i-- > 0;)
+        if (++ret_uuid->bytes[i] != 0) /* it is less than the next */
+            break;
+}
+
+/* 0: none has it. */
+static uint64_t file_of (EcfsCatalog *self, int64_t object)
+{
+    int64_t ino = 0;
+    return QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, NULL, INT (object)) == 1 ? (uint64_t) ino : 0;
+}
+
+static GPtrArray *walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, bool *ret_more, GArray *problems,
+                                GError **error)
+{
+    const EcfsUuid behind = *after;
+    size_t size = ecfs_uuid_is_nil (after) ? 0 : sizeof behind.bytes; /* what is too short may sort before nil */
+    autoquery *query = QUERY (self, OBJECT_LIST_BY_UUID, error, BLOB (behind.bytes, size), INT (MIN (max, INT_MAX)));
+    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
+    int found;
+    size_t n_rows = 0;
+    for (; (found = ecfs_query_step (self, query, error)) == 1; n_rows++) {
+        g_autoptr (GError) why = NULL;
+        EcfsObjectRow *row = ecfs_object_load (self, query, &why);
+        if (row == NULL) {
+            Problem problem = {.ino = file_of (self, sqlite3_column_int64 (query, 0)), .text = g_strdup (why->message)};
+            g_array_append_val (problems, problem);
+        } else {
+            g_ptr_array_add (rows, row);
+        }
+        take_uuid (query, after);
+    }
+    *ret_more = n_rows == max;
+    return found < 0 ? NULL : g_steal_pointer (&rows);
+}
+
+GPtrArray *ecfs_catalog_walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, bool *ret_more,
+                                      EcfsCatalogProblem problem, void *user, GError **error)
+{
+    g_autoptr (GArray) problems = g_array_new (FALSE, FALSE, sizeof (Problem));
+    g_array_set_clear_func (problems, problem_clear);
+    GPtrArray *rows = READ (self, walk_objects (self, after, max, ret_more, problems, error));
+    tell_all (problems, problem, user);
+    return rows;
 }
 
 static bool stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,

@@ -8,7 +8,7 @@
 static const char *const statement_sql[] = {ECFS_STATEMENTS (STATEMENT_SQL)};
 #undef STATEMENT_SQL
 
-static int errno_of (int rc)
+int ecfs_db_errno (int rc)
 {
     switch (rc & 0xff) {
     case SQLITE_CORRUPT:
@@ -38,7 +38,7 @@ static int errno_of (int rc)
 
 bool ecfs_db_fail (sqlite3 *db, int rc, GError **error, const char *path, const char *what)
 {
-    int code = errno_of (rc);
+    int code = ecfs_db_errno (rc);
     int system = db == NULL ? 0 : sqlite3_system_errno (db);
     if ((rc & 0xff) == SQLITE_CANTOPEN && system != 0)
         code = system;
@@ -113,7 +113,7 @@ static int bind_value (sqlite3_stmt *statement, int i, const Value *value)
     }
 }
 
-static int bind_all (sqlite3_stmt *statement, const Value *values, size_t n_values)
+int ecfs_bind_all (sqlite3_stmt *statement, const Value *values, size_t n_values)
 {
     for (size_t i = 0; i < n_values; i++) {
         int rc = bind_value (statement, (int) i + 1, &values[i]);
@@ -126,7 +126,7 @@ static int bind_all (sqlite3_stmt *statement, const Value *values, size_t n_valu
 static int run (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values)
 {
     sqlite3_stmt *statement = self->statements[id];
-    int rc = bind_all (statement, values, n_values);
+    int rc = ecfs_bind_all (statement, values, n_values);
     if (rc == SQLITE_OK)
         rc = sqlite3_step (statement);
     (void) sqlite3_reset (statement); /* repeats rc */
@@ -198,7 +198,7 @@ int ecfs_control (EcfsCatalog *self, StatementId id)
 
 sqlite3_stmt *ecfs_query (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)
 {
-    int rc = bind_all (self->statements[id], values, n_values);
+    int rc = ecfs_bind_all (self->statements[id], values, n_values);
     if (rc == SQLITE_OK)
         return self->statements[id];
     told (fail_statement (self, id, rc, error));
