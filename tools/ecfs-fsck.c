@@ -20,6 +20,9 @@ enum { FSCK_CLEAN = 0, FSCK_REPAIRED = 1, FSCK_LEFT = 4, FSCK_FAILED = 8, FSCK_U
 typedef struct Options {
     gboolean yes, no, deep, json, help;
     uint64_t bytes_per_s;
+    int64_t max_time_us;
+    double sample; /* part of 1; 0: all */
+    uint64_t seed;
 } Options;
 
 typedef struct Shown {
@@ -55,20 +58,30 @@ static void clear_progress (Shown *self)
     self->drawn = false;
 }
 
+/* Of objects, or where they are known, of bytes. */
+static double part_done (const EcfsFsckProgress *progress)
+{
+    double done = (double) progress->n_done, all = (double) progress->n_all;
+    if (progress->checked_bytes_all > 0) {
+        done = (double) progress->checked_bytes;
+        all = (double) progress->checked_bytes_all;
+    }
+    return all <= 0 ? 0 : MIN (done / all, 1);
+}
+
 static void draw (Shown *self, const EcfsFsckProgress *progress, double seconds)
 {
+    double part = part_done (progress);
     g_autofree char *bytes = tool_bytes ((double) (progress->bytes - self->phase_bytes));
     g_autofree char *rate = tool_bytes ((double) (progress->bytes - self->phase_bytes) / seconds);
-    double left = progress->n_done == 0 || progress->n_done > progress->n_all
-                      ? 0
-                      : seconds / (double) progress->n_done * (double) (progress->n_all - progress->n_done);
-    g_autofree char *rest = tool_seconds (left);
+    g_autofree char *rest = tool_seconds (part <= 0 ? 0 : seconds / part * (1 - part));
     fprintf (stderr, "\r\033[K%s: ", progress->phase);
-    if (progress->n_all > 0)
-        fprintf (stderr, "%" PRIu64 " of %" PRIu64 " objects, %s on the wire, %s/s, ", progress->n_done,
-                 progress->n_all, bytes, rate);
-    if (left > 0)
-        fprintf (stderr, "%s left", rest);
+    if (progress->n_done > 0)
+        fprintf (stderr, "%" PRIu64 " objects, ", progress->n_done);
+    if (progress->bytes > self->phase_bytes)
+        fprintf (stderr, "%s on the wire, %s/s, ", bytes, rate);
+    if (part > 0)
+        fprintf (stderr, "%.0f%%, %s left", part * 100, rest);
     else
         fputs ("under way", stderr);
     self->drawn = true;
@@ -173,16 +186,63 @@ static bool on_confirm (void *user, uint64_t n_objects)
     return fgets (answer, sizeof answer, stdin) != NULL && (*answer == 'y' || *answer == 'Y');
 }
 
+static char *day (int64_t time_s)
+{
+    g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (time_s);
+    return time == NULL ? g_strdup ("?") : g_date_time_format (time, "%F %R");
+}
+
+static void print_sample (JsonObject *sample)
+{
+    int64_t most = tool_number (sample, "at_most_bad"), all = tool_number (sample, "population");
+    printf ("  sample   %" PRIi64 " of %" PRIi64 " stripes read by chance (seed %" PRIi64 "), %" PRIi64
+            " bad: with %.0f%% confidence ",
+            tool_number (sample, "read"), all, tool_number (sample, "seed"), tool_number (sample, "bad"),
+            tool_double (sample, "confidence") * 100);
+    if (most < all)
+        printf ("fewer than %" PRIi64 " of them are bad\n", most + 1);
+    else
+        puts ("nothing is known of the others");
+}
+
+/* How far a check of everything has come. */
+static void print_pass (JsonObject *deep)
+{
+    g_autofree char *began = day (tool_number (deep, "began"));
+    g_autofree char *left = tool_bytes ((double) tool_number (deep, "left_bytes"));
+    if (json_object_get_boolean_member (deep, "whole"))
+        printf ("  scrub    of %s is complete: everything was verified\n", began);
+    else if (!json_object_get_boolean_member (deep, "kept"))
+        printf ("  scrub    about %s were not verified, and what was is not noted (-n)\n", left);
+    else if (json_object_get_boolean_member (deep, "continues"))
+        printf ("  scrub    of %s: about %s are left; the next --deep goes on there\n", began, left);
+    else
+        printf ("  scrub    of %s went round, but about %s could not be read; the next --deep begins there\n", began,
+                left);
+}
+
+static void print_deep (JsonObject *deep)
+{
+    if (json_object_has_member (deep, "sample"))
+        print_sample (json_object_get_object_member (deep, "sample"));
+    if (json_object_has_member (deep, "began"))
+        print_pass (deep);
+}
+
 static void print_summary (const Shown *self, const char *archive, JsonObject *summary)
 {
     printf ("%s: %" PRIi64 " objects, %" PRIi64 " stripes, ", archive, tool_number (summary, "objects"),
             tool_number (summary, "stripes"));
     if (self->options.deep) {
+        JsonObject *deep = json_object_get_object_member (summary, "deep");
         g_autofree char *bytes = tool_bytes ((double) tool_number (summary, "checked_bytes"));
-        printf ("%s read and verified\n", bytes);
+        printf ("%" PRIi64 " with %s read and verified\n", tool_number (deep, "stripes"), bytes);
+        print_deep (deep);
     } else {
         puts ("presence and sizes only (--deep verifies their bytes)");
     }
+    if (json_object_get_boolean_member (summary, "out_of_time"))
+        puts ("  time     was over (--max-time): not all was looked at");
     printf ("  stripes  %" PRIi64 " gone, %" PRIi64 " damaged, %" PRIi64 " never stored, %" PRIi64 " unknown\n",
             tool_number (summary, "stripes_gone"), tool_number (summary, "stripes_damaged"),
             tool_number (summary, "stripes_never_stored"), tool_number (summary, "stripes_unknown"));
@@ -240,9 +300,13 @@ static int check (Shown *self, char **argv)
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
     if (ecfs == NULL)
         return fail (error);
-    const EcfsFsck what = {.flags = (self->options.deep ? ECFS_FSCK_DEEP : 0) | (repairs ? ECFS_FSCK_REPAIR : 0),
+    const EcfsFsck what = {.flags = (self->options.deep ? ECFS_FSCK_DEEP : 0) | (repairs ? ECFS_FSCK_REPAIR : 0) |
+                                    (self->options.no ? ECFS_FSCK_DRY : 0),
                            .paths = argv[2] == NULL ? NULL : (const char *const *) argv + 2,
                            .bytes_per_s = self->options.bytes_per_s,
+                           .max_time_us = self->options.max_time_us,
+                           .sample = self->options.sample,
+                           .seed = self->options.seed,
                            .progress = on_progress,
                            .confirm = asks ? on_confirm : NULL,
                            .found = on_found,
@@ -259,13 +323,23 @@ static int check (Shown *self, char **argv)
     return status_of (summary);
 }
 
-static GOptionContext *option_context (Options *options, char **rate)
+/* Options that are parsed further. */
+typedef struct Texts {
+    char *rate, *max_time, *sample, *seed;
+} Texts;
+
+static GOptionContext *option_context (Options *options, Texts *texts)
 {
     const GOptionEntry entries[] = {
         {"yes", 'y', 0, G_OPTION_ARG_NONE, &options->yes, "Repair without asking", NULL},
         {"no", 'n', 0, G_OPTION_ARG_NONE, &options->no, "Change nothing, only tell", NULL},
         {"deep", 0, 0, G_OPTION_ARG_NONE, &options->deep, "Read every stripe and verify its checksums", NULL},
-        {"bwlimit", 0, 0, G_OPTION_ARG_STRING, rate, "Read at most so many bytes per second for --deep", "RATE"},
+        {"bwlimit", 0, 0, G_OPTION_ARG_STRING, &texts->rate, "Read at most so many bytes per second for --deep",
+         "RATE"},
+        {"max-time", 0, 0, G_OPTION_ARG_STRING, &texts->max_time,
+         "Stop checking after this time; the next --deep goes on", "DURATION"},
+        {"sample", 0, 0, G_OPTION_ARG_STRING, &texts->sample, "Read a random sample of so much for --deep", "PERCENT"},
+        {"seed", 0, 0, G_OPTION_ARG_STRING, &texts->seed, "Number that chooses the sample", "NUMBER"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},
         {"help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Explain this program", NULL},
         G_OPTION_ENTRY_NULL};
@@ -279,11 +353,35 @@ static GOptionContext *option_context (Options *options, char **rate)
     return context;
 }
 
+static bool parse_percent (const char *text, double *ret_part)
+{
+    char *end;
+    double percent = g_ascii_strtod (text, &end);
+    *ret_part = percent / 100;
+    return end != text && (*end == '\0' || strcmp (end, "%") == 0) && percent > 0 && percent <= 100;
+}
+
+static void parse_texts (Options *options, const Texts *texts)
+{
+    options->seed = (uint64_t) g_random_int ();
+    if (texts->rate != NULL && (!ecfs_parse_size (texts->rate, &options->bytes_per_s) || options->bytes_per_s == 0))
+        usage ("--bwlimit takes bytes per second, such as 10M");
+    if (texts->max_time != NULL &&
+        (!ecfs_parse_duration (texts->max_time, &options->max_time_us) || options->max_time_us <= 0))
+        usage ("--max-time takes a duration, such as 4h");
+    if (texts->sample != NULL && !parse_percent (texts->sample, &options->sample))
+        usage ("--sample takes a percentage above 0, such as 2%");
+    if (texts->seed != NULL && !g_ascii_string_to_unsigned (texts->seed, 10, 0, G_MAXINT64, &options->seed, NULL))
+        usage ("--seed takes a number");
+    if (!options->deep && texts->sample != NULL)
+        usage ("--sample is a way to do --deep");
+}
+
 static void parse (Options *options, int *argc, char ***argv)
 {
-    g_autofree char *rate = NULL;
+    Texts texts = {.rate = NULL};
     g_autoptr (GError) error = NULL;
-    g_autoptr (GOptionContext) context = option_context (options, &rate);
+    g_autoptr (GOptionContext) context = option_context (options, &texts);
     g_set_prgname ("ecfs-fsck");
     if (!g_option_context_parse (context, argc, argv, &error))
         usage (error->message);
@@ -299,8 +397,11 @@ static void parse (Options *options, int *argc, char ***argv)
         usage ("the archive is missing");
     if (options->yes && options->no)
         usage ("-y and -n contradict each other");
-    if (rate != NULL && (!ecfs_parse_size (rate, &options->bytes_per_s) || options->bytes_per_s == 0))
-        usage ("--bwlimit takes bytes per second, such as 10M");
+    parse_texts (options, &texts);
+    g_free (texts.rate);
+    g_free (texts.max_time);
+    g_free (texts.sample);
+    g_free (texts.seed);
 }
 
 int main (int argc, char **argv)

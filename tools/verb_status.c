@@ -181,6 +181,23 @@ static void print_recovery_point (JsonObject *status)
                 time, n_pending);
 }
 
+static void print_scrub (JsonObject *status)
+{
+    JsonObject *scrub = json_object_get_object_member (status, "scrub");
+    g_autofree char *ended = clock_text (tool_number (scrub, "full_ended"));
+    g_autofree char *began = clock_text (tool_number (scrub, "began"));
+    if (json_object_has_member (scrub, "full_ended"))
+        printf ("scrub      all was read and verified last at %s", ended);
+    else
+        fputs ("scrub      never was all read and verified (ecfs-fsck --deep)", stdout);
+    if (json_object_has_member (scrub, "open") && json_object_get_boolean_member (scrub, "open"))
+        printf ("; one of %s has come to %.1f%%", began, tool_double (scrub, "verified") * 100);
+    puts ("");
+    if (tool_number (scrub, "damaged") > 0)
+        printf ("           %" PRIi64 " stripes are damaged: ecfs-fsck -y --deep repairs what can be\n",
+                tool_number (scrub, "damaged"));
+}
+
 static void print_status (JsonObject *status)
 {
     printf ("%s  archive %s, %s, new files %s\n\n", tool_text (status, "directory"), tool_text (status, "archive"),
@@ -198,6 +215,8 @@ static void print_status (JsonObject *status)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
     print_repairs (status);
     print_recovery_point (status);
+    if (json_object_has_member (status, "scrub")) /* not where the mount is of an earlier ecfs */
+        print_scrub (status);
     print_staging (status);
     print_interrupted (status);
 }

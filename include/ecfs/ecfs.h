@@ -122,19 +122,26 @@ typedef enum EcfsFsckFlags {
     /* Stores lost and damaged stripes once more; the archive is open for writing. Not where SQLite finds that the
      * catalog is damaged. */
     ECFS_FSCK_REPAIR = 1 << 1,
+    /* Writes nothing at all, not even what was verified: a deep check then begins anew. Not with REPAIR. */
+    ECFS_FSCK_DRY = 1 << 2,
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {
-    const char *phase; /* "catalog", "objects", "repair" */
-    uint64_t n_done;   /* objects of that phase */
-    uint64_t n_all;    /* about */
-    uint64_t bytes;    /* read from and written to endpoints by this process since ecfs_open () */
+    const char *phase;          /* "catalog", "objects", "deep", "repair" */
+    uint64_t n_done;            /* objects of that phase */
+    uint64_t n_all;             /* about; 0: not known */
+    uint64_t bytes;             /* read from and written to endpoints by this process since ecfs_open () */
+    uint64_t checked_bytes;     /* of stripes, by the phase "deep" */
+    uint64_t checked_bytes_all; /* about; 0: not known */
 } EcfsFsckProgress;
 
 typedef struct EcfsFsck {
     unsigned flags;           /* EcfsFsckFlags */
     const char *const *paths; /* NULL-terminated: only what is at and below these; NULL: everything */
     uint64_t bytes_per_s;     /* that are read at most to check packets; 0: as fast as it goes */
+    int64_t max_time_us;      /* after which no more is checked; repairs are not cut short; 0: no limit */
+    double sample;            /* the part of all stripes that a deep check reads, by chance; 0: all */
+    uint64_t seed;            /* of the sample */
     /* Called a few times a second; false ends it with ECANCELED. May be NULL. */
     bool (*progress) (void *user, const EcfsFsckProgress *progress);
     /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */
@@ -146,30 +153,13 @@ typedef struct EcfsFsck {
 } EcfsFsck;
 
 /**
- * Checks catalog and stripes, and repairs what flags say. Returns a summary as a JSON object (ecfs-fsck(8) lists the
- * members), g_free (); NULL when it could not be done. Works beside a mount, which then does the repairing. An archive
- * that is open for reading is opened for writing only where something is to be repaired and its catalog is sound.
+ * Checks catalog and stripes, and repairs what flags say. A deep check of everything begins with what was verified
+ * before all else, goes on with one that was interrupted, and keeps what it has verified. Returns a summary as a JSON
+ * object (ecfs-fsck(8) lists the members), g_free (); NULL when it could not be done. Works beside a mount, which then
+ * does the repairing. An archive that is open for reading is opened for writing only where something is to be repaired
+ * and its catalog is sound.
  */
 char *ecfs_fsck (Ecfs *self, const EcfsFsck *what, GError **error);
-
-/* Rehearsing a loss. */
-
-typedef struct EcfsDrill {
-    /* Names of endpoints (NULL-terminated) to do without. NULL: nothing is read, and for each set of endpoints that the
-     * codes promise to do without it is told by the catalog alone whether that is so. */
-    const char *const *without;
-    double percent; /* of all objects that are read, above 0 and up to 100; at least one is */
-    uint64_t seed;  /* which are chosen follows from it, while the archive stays as it is */
-    /* As for a transfer, where files are objects: what cannot be read is told as a problem. */
-    const EcfsTransfer *transfer;
-} EcfsDrill;
-
-/**
- * Reads a random sample of the objects from an archive as if some endpoints were gone, and once more with all, and
- * compares their digests; changes nothing, and works beside a mount. Returns a report as a JSON object (ecfs-drill(1)
- * lists the members), g_free (); *ret_good is whether all that was to be readable is. NULL: it could not be done.
- */
-char *ecfs_drill (Ecfs *self, const EcfsDrill *what, bool *ret_good, GError **error);
 
 /**
  * Waits until everything staged below a mount of this archive, or the files @paths (NULL-terminated, may be NULL), is

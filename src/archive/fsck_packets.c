@@ -24,6 +24,8 @@ struct Check {
     GPtrArray *unreadable; /* of EcfsCheckedStripe; guarded by lock; those of the second round are DAMAGED */
     bool *reads;           /* n_endpoints: read something in the second round; guarded by lock */
     atomic_bool cancelled;
+    atomic_bool is_late; /* no further stripe is begun */
+    atomic_bool is_cut;  /* one was not, therefore */
 };
 
 typedef enum Round {
@@ -204,8 +206,10 @@ static void conclude (const Job *job, const GError *error)
     g_clear_pointer (&checked->text, g_free);
     checked->fault = error == NULL ? ECFS_STRIPE_FINE : fault_of (error);
     checked->text = error == NULL ? NULL : g_strdup (error->message);
-    if (error == NULL || error->code != EIO)
+    if (error == NULL || error->code != EIO) {
+        atomic_store (&checked->is_settled, checked->fault != ECFS_STRIPE_GONE); /* that is asked for once more */
         return;
+    }
     ecfs_mutex_lock (&self->lock);
     g_ptr_array_add (self->unreadable, checked);
     ecfs_mutex_unlock (&self->lock);
@@ -219,11 +223,14 @@ static void run_job (void *data)
     g_autoptr (GError) error = NULL;
     Window window = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
     ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, window.name);
-    window.bytes = atomic_load (&self->cancelled) ? NULL : g_malloc (MIN (WINDOW_BYTES, checked->stripe->size) + 1);
+    bool begins = !atomic_load (&self->cancelled) && !atomic_load (&self->is_late);
+    window.bytes = begins ? g_malloc (MIN (WINDOW_BYTES, checked->stripe->size) + 1) : NULL;
+    if (!begins)
+        atomic_store (&self->is_cut, true);
     if (window.bytes != NULL && job->round == ROUND_HEADER)
         (void) bytes_at (&window, 0, (size_t) MIN (1, checked->stripe->size), NULL); /* what comes of it is noted */
-    else if (window.bytes != NULL)
-        conclude (job, check_stripe (&window, &error) ? NULL : error);
+    else if (window.bytes != NULL && (check_stripe (&window, &error) || error->code != ECANCELED))
+        conclude (job, error);
     g_free (window.bytes);
     g_free (job);
     ecfs_mutex_lock (&self->lock);
@@ -248,7 +255,7 @@ static void begin (Check *self, EcfsWorkers **workers)
 {
     for (guint i = 0; i < self->batch->stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
-        if (checked->fault == ECFS_STRIPE_FINE)
+        if (checked->fault == ECFS_STRIPE_FINE && !checked->is_left_out)
             push (self, workers, checked, ROUND_FIRST);
     }
 }
@@ -263,6 +270,8 @@ static void await (Check *self)
         ecfs_mutex_unlock (&self->lock);
         if (!self->batch->tick (self->batch->user))
             atomic_store (&self->cancelled, true);
+        if (*self->batch->is_late)
+            atomic_store (&self->is_late, true);
         ecfs_mutex_lock (&self->lock);
     }
     ecfs_mutex_unlock (&self->lock);
@@ -276,7 +285,7 @@ static void push_witnesses (Check *self, EcfsWorkers **workers, const GPtrArray 
         wanted[((const EcfsCheckedStripe *) g_ptr_array_index (unreadable, i))->position] = true;
     for (guint i = 0; i < self->batch->stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
-        if (checked->fault != ECFS_STRIPE_FINE || !wanted[checked->position])
+        if (checked->fault != ECFS_STRIPE_FINE || checked->is_left_out || !wanted[checked->position])
             continue;
         wanted[checked->position] = false;
         push (self, workers, checked, ROUND_HEADER);
@@ -295,6 +304,7 @@ static void read_again (Check *self, EcfsWorkers **workers)
         EcfsCheckedStripe *checked = g_ptr_array_index (self->unreadable, i);
         if (!self->reads[checked->position])
             checked->fault = ECFS_STRIPE_UNKNOWN;
+        atomic_store (&checked->is_settled, !atomic_load (&self->cancelled) && !atomic_load (&self->is_cut));
     }
 }
 
@@ -314,5 +324,5 @@ bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace)
     g_ptr_array_unref (self.unreadable);
     ecfs_cond_clear (&self.ended);
     ecfs_mutex_clear (&self.lock);
-    return !atomic_load (&self.cancelled);
+    return !atomic_load (&self.cancelled) && !atomic_load (&self.is_cut);
 }

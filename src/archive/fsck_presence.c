@@ -24,7 +24,6 @@ struct Presence {
     EcfsCheckBatch *batch;
     EcfsAnswers answers;
     GHashTable *objects; /* EcfsUuid of those of the batch; immutable while requests are under way */
-    EcfsUuid last;       /* the last of them; immutable */
     Listing *listings;   /* n_endpoints */
     size_t n_endpoints;
     GPtrArray *rows;    /* of EcfsEndpointRow, as they are now, and … */
@@ -48,7 +47,7 @@ static bool is_looked_at (const Presence *self, const EcfsUuid *object)
     if (g_hash_table_contains (self->objects, object))
         return true;
     return batch->strangers != NULL && memcmp (object, &batch->after, sizeof *object) > 0 &&
-           (batch->is_last || memcmp (object, &self->last, sizeof *object) <= 0);
+           (batch->is_last || memcmp (object, &batch->last, sizeof *object) <= 0);
 }
 
 static void on_listed (void *user, const EcfsListed *file)
@@ -106,15 +105,13 @@ static GPtrArray *directories (const EcfsCheckBatch *batch)
         return names;
     }
     unsigned next = all && !batch->is_first ? directory_number (&batch->after) : 0;
-    for (guint i = 0; i < batch->objects->len; i++) {
-        unsigned number = directory_number (uuid_at (batch, i));
-        if (!all)
-            next = MAX (next, number);
-        for (; next <= number; next++)
-            g_ptr_array_add (names, directory_name (next));
-    }
-    for (; all && batch->is_last && next <= LAST_DIRECTORY; next++)
+    unsigned last = batch->is_last ? LAST_DIRECTORY : directory_number (&batch->last);
+    for (; all && next <= last; next++)
         g_ptr_array_add (names, directory_name (next));
+    for (guint i = 0; !all && i < batch->objects->len; i++)
+        for (next = MAX (next, directory_number (uuid_at (batch, i))); next <= directory_number (uuid_at (batch, i));
+             next++)
+            g_ptr_array_add (names, directory_name (next));
     return names;
 }
 
@@ -244,8 +241,6 @@ bool ecfs_check_presence (EcfsCheckBatch *batch)
 {
     Presence self = {.batch = batch, .n_endpoints = ecfs_archive_n_endpoints (batch->archive)};
     g_autoptr (GPtrArray) names = directories (batch);
-    if (batch->objects->len > 0)
-        self.last = *uuid_at (batch, batch->objects->len - 1);
     ecfs_answers_init (&self.answers);
     self.objects = g_hash_table_new (ecfs_uuid_hash, ecfs_uuid_same);
     for (guint i = 0; i < batch->objects->len; i++)

@@ -1,12 +1,13 @@
 /*
- * Checking an archive and making it whole: fsck.c goes over the objects and tells, fsck_presence.c lists what endpoints
- * have, fsck_confirm.c asks for what these lack (both wait in fsck_answers.c), fsck_packets.c reads it, repair.c has
- * damaged objects repaired in the archive that this process has opened for writing, control_repair.c by the mount that
- * has.
+ * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects, fsck_presence.c lists
+ * what endpoints have, fsck_confirm.c asks for what these lack (both wait in fsck_answers.c), fsck_deep.c chooses what
+ * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_damage.c tells what is wrong and
+ * has it repaired: by repair.c in the archive that this process has opened for writing, by control_repair.c in the
+ * mount that has.
  *
- * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints; so
- * memory does not grow with the archive but for what is damaged. The catalog is asked before the endpoints, and once
- * more before something is told: what was replaced or moved meanwhile is no damage.
+ * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints, and
+ * what is wrong is spooled; so memory does not grow with the archive. The catalog is asked before the endpoints, and
+ * once more before something is told: what was replaced or moved meanwhile is no damage.
  */
 #ifndef ECFS_ARCHIVE_FSCK_PRIV_H
 #define ECFS_ARCHIVE_FSCK_PRIV_H
@@ -14,6 +15,8 @@
 #include "archive/api_priv.h"
 #include "archive/archive_priv.h"
 #include "archive/commit.h"
+#include "catalog/scrub.h"
+#include "catalog/spool.h"
 
 typedef enum EcfsStripeFault {
     ECFS_STRIPE_FINE,
@@ -40,7 +43,10 @@ typedef struct EcfsCheckedStripe {
     const EcfsStripeRow *stripe;
     size_t position; /* of its endpoint; SIZE_MAX: it has none */
     EcfsStripeFault fault;
-    char *text; /* what was seen; NULL: the fault says it; owned */
+    char *text;             /* what was seen; NULL: the fault says it; owned */
+    bool is_left_out;       /* it is not to be read */
+    atomic_bool is_settled; /* it was read, and what it was found to be stays; fault and text are those of its reader's
+                             * until then */
 } EcfsCheckedStripe;
 
 typedef struct EcfsCheckBatch {
@@ -51,11 +57,13 @@ typedef struct EcfsCheckBatch {
      * last batch, up to those of this one. NULL: just the directories of the objects are listed. */
     GArray *strangers;
     EcfsUuid after;
+    EcfsUuid last; /* up to which */
     bool is_first;
-    bool is_last;
+    bool is_last; /* there is no object behind `after` */
     /* Calls the progress function; false: it is to end. The caller's thread only. */
     bool (*tick) (void *user);
     void *user;
+    const bool *is_late; /* set by a tick: no further stripe is to be read, but those that were begun to their end */
 } EcfsCheckBatch;
 
 /* Requests of a batch that are under way. Each answer is noted with what it says, under the lock. */
@@ -96,7 +104,7 @@ typedef struct EcfsPace {
     uint64_t bytes;       /* read so far; guarded by lock */
 } EcfsPace;
 
-/** Reads the stripes that are there. False: cancelled. */
+/** Reads the stripes that are there and not left out. False: cancelled or late, and not all are settled. */
 bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace);
 
 /* An object that is to be repaired. */
@@ -121,8 +129,6 @@ void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs);
 /** The same through the control socket. False: the mount does not answer; what has not been told is left. */
 bool ecfs_repair_mounted (const char *archive_dir, const EcfsRepairs *repairs, GError **error);
 
-/* Telling: fsck_report.c */
-
 /* A stripe of a damaged object. */
 typedef struct EcfsFaultyStripe {
     unsigned index;
@@ -132,13 +138,12 @@ typedef struct EcfsFaultyStripe {
     char *text;        /* may be NULL; owned */
 } EcfsFaultyStripe;
 
-/* There may be millions, so each is one piece of memory. */
 typedef struct EcfsDamage {
     int64_t object;
     int guarantee;   /* of the stripes that are fine, in endpoints; -1: they do not determine the content */
     unsigned n_lost; /* stripes that are to be stored once more: all that are not UNKNOWN */
     unsigned n_stripes;
-    EcfsFaultyStripe stripes[];
+    EcfsFaultyStripe stripes[ECFS_CODEC_MAX_N];
 } EcfsDamage;
 
 /* What became of it. */
@@ -161,7 +166,10 @@ typedef struct EcfsFsckEndpoint {
 
 typedef struct EcfsFsckSums {
     uint64_t n_objects, n_stripes, n_absent, n_gone, n_damaged, n_unknown;
-    uint64_t n_problems; /* of the catalog */
+    bool is_cut;           /* time was over before all objects were looked at */
+    uint64_t n_problems;   /* of the catalog */
+    uint64_t n_damages;    /* objects that are told, and … */
+    uint64_t n_repairable; /* … of these, that something of is to be stored once more */
     uint64_t n_orphans, orphan_bytes;
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
     uint64_t n_rebuilt; /* stripes */
@@ -169,6 +177,67 @@ typedef struct EcfsFsckSums {
     uint64_t read_bytes; /* for repairs, as are the next */
     uint64_t written_bytes;
 } EcfsFsckSums;
+
+/* What a deep check has done. */
+typedef struct EcfsFsckDeep {
+    uint64_t n_stripes;   /* that were read */
+    bool is_whole;        /* all was verified that was to be */
+    bool keeps;           /* what was verified is kept */
+    uint64_t left_bytes;  /* about, that were not verified by this pass */
+    EcfsScrubState state; /* of the pass */
+    uint64_t n_sampled;   /* of the sample that were read, at endpoints that answered for all of theirs */
+    uint64_t n_bad;       /* of these */
+    uint64_t n_population;
+} EcfsFsckDeep;
+
+/* A run of ecfs_fsck (); the caller's thread only. */
+typedef struct EcfsFsckRun {
+    Ecfs *ecfs;
+    Ecfs *writer; /* what repairs, once something is to be repaired; ecfs itself where that can; owned where not */
+    EcfsArchive *archive;
+    const EcfsFsck *what;
+    EcfsPace pace;
+    EcfsFsckProgress progress;
+    int64_t next_us;     /* when progress is to be told again */
+    int64_t deadline_us; /* when no more is checked; 0: none, or that is over */
+    bool cancelled;
+    bool is_late;  /* the deadline has passed */
+    bool is_sound; /* the catalog can be written */
+    EcfsFsckSums sums;
+    EcfsFsckDeep deep;
+    EcfsFsckEndpoint *endpoints; /* n_endpoints, and one for all that this process does not know */
+    char **silences;             /* likewise: what those said that do not answer, or NULL */
+    size_t n_endpoints;
+    bool is_walked; /* all objects were gone over once: what is wrong with their rows was told */
+    bool is_named;  /* only objects of the paths, which are in the spool */
+    EcfsSpool *spool;
+} EcfsFsckRun;
+
+/** Tells progress when it is time. False: it is to end. @user is the run. */
+bool ecfs_fsck_tick (void *user);
+/** Ticks as well; false with ECANCELED: it is to end. That it is late does not matter. */
+bool ecfs_fsck_goes_on (EcfsFsckRun *self, GError **error);
+void ecfs_fsck_enter (EcfsFsckRun *self, const char *phase, uint64_t n_all);
+/** The position of an endpoint's row; SIZE_MAX: this process does not know it. */
+size_t ecfs_fsck_position (const EcfsFsckRun *self, int64_t endpoint);
+/** Gives a finding to the caller; takes @json. */
+void ecfs_fsck_tell (const EcfsFsckRun *self, char *json);
+/** One about the catalog. @user is the run. */
+void ecfs_fsck_tell_problem (void *user, uint64_t ino, const char *text);
+/** Up to @max of the objects that are to be checked, by UUID behind *after, which moves on; *ret_more: there may be
+ * more. */
+GPtrArray *ecfs_fsck_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bool *ret_more, GError **error);
+/** Their stripes, as a batch has them. */
+GArray *ecfs_fsck_stripes (const EcfsFsckRun *self, const GPtrArray *objects);
+/** Spools those that are not fine. */
+bool ecfs_fsck_spool (EcfsFsckRun *self, const GArray *stripes, GError **error);
+
+/** Reads stripes, all or some: what is wrong is spooled. */
+bool ecfs_fsck_deep (EcfsFsckRun *self, GError **error);
+/** Tells what is spooled, and has it repaired where that is wanted. */
+bool ecfs_fsck_repair (EcfsFsckRun *self, GError **error);
+
+/* Telling: fsck_report.c */
 
 /** A finding about one object as JSON, g_free (). @task: what was tried; may be NULL. */
 char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, EcfsDamageResult result,
@@ -180,7 +249,6 @@ char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan);
 /** One about an endpoint that does not answer. */
 char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const EcfsFsckEndpoint *counts, const char *text);
 /** All in all. */
-char *ecfs_fsck_tell_summary (EcfsArchive *archive, const EcfsFsckSums *sums, const EcfsFsckEndpoint *endpoints,
-                              size_t n_endpoints);
+char *ecfs_fsck_tell_summary (const EcfsFsckRun *run);
 
 #endif

@@ -1,5 +1,6 @@
 /* What ecfs-fsck tells, as JSON; ecfs-fsck(8) lists the members. */
 #include "archive/fsck_priv.h"
+#include "util/sample.h"
 
 #include <json-glib/json-glib.h>
 
@@ -131,9 +132,42 @@ char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const Ecfs
     return to_text (object);
 }
 
-char *ecfs_fsck_tell_summary (EcfsArchive *archive, const EcfsFsckSums *sums, const EcfsFsckEndpoint *endpoints,
-                              size_t n_endpoints)
+static JsonObject *sample_facts (const EcfsFsckRun *run)
 {
+    const EcfsFsckDeep *deep = &run->deep;
+    JsonObject *object = json_object_new ();
+    json_object_set_double_member (object, "percent", run->what->sample * 100);
+    json_object_set_int_member (object, "seed", (int64_t) run->what->seed);
+    json_object_set_int_member (object, "population", (int64_t) deep->n_population);
+    json_object_set_int_member (object, "read", (int64_t) deep->n_sampled);
+    json_object_set_int_member (object, "bad", (int64_t) deep->n_bad);
+    json_object_set_double_member (object, "confidence", ECFS_SAMPLE_CONFIDENCE);
+    json_object_set_int_member (
+        object, "at_most_bad",
+        (int64_t) ecfs_sample_most_bad (deep->n_population, deep->n_sampled, deep->n_bad, ECFS_SAMPLE_CONFIDENCE));
+    return object;
+}
+
+static JsonObject *deep_facts (const EcfsFsckRun *run)
+{
+    const EcfsFsckDeep *deep = &run->deep;
+    JsonObject *object = json_object_new ();
+    json_object_set_int_member (object, "stripes", (int64_t) deep->n_stripes);
+    json_object_set_boolean_member (object, "whole", deep->is_whole);
+    if (run->what->sample > 0)
+        json_object_set_object_member (object, "sample", sample_facts (run));
+    if (deep->state.pass == 0)
+        return object;
+    json_object_set_boolean_member (object, "kept", deep->keeps);
+    json_object_set_int_member (object, "began", deep->state.began_ns / 1000000000);
+    json_object_set_boolean_member (object, "continues", deep->state.open);
+    json_object_set_int_member (object, "left_bytes", (int64_t) deep->left_bytes);
+    return object;
+}
+
+char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
+{
+    const EcfsFsckSums *sums = &run->sums;
     const struct {
         const char *name;
         uint64_t value;
@@ -162,12 +196,15 @@ char *ecfs_fsck_tell_summary (EcfsArchive *archive, const EcfsFsckSums *sums, co
     json_object_set_string_member (object, "about", "summary");
     for (size_t i = 0; i < G_N_ELEMENTS (members); i++)
         json_object_set_int_member (object, members[i].name, (int64_t) members[i].value);
-    for (size_t i = 0; i < n_endpoints; i++) {
+    for (size_t i = 0; i < run->n_endpoints; i++) {
         JsonObject *one = json_object_new ();
-        json_object_set_string_member (one, "name", endpoint_name (archive, i));
-        put_counts (one, &endpoints[i]);
+        json_object_set_string_member (one, "name", endpoint_name (run->archive, i));
+        put_counts (one, &run->endpoints[i]);
         json_array_add_object_element (array, one);
     }
     json_object_set_array_member (object, "endpoints", array);
+    json_object_set_boolean_member (object, "out_of_time", run->sums.is_cut || run->is_late);
+    if (run->what->flags & ECFS_FSCK_DEEP)
+        json_object_set_object_member (object, "deep", deep_facts (run));
     return to_text (object);
 }

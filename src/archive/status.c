@@ -441,6 +441,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     if (!add_objects (status, self, error) || !add_staging (status, self, error) ||
         !add_recovery_point (status, self, error))
         return NULL;
+    json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));
     return g_steal_pointer (&status);
 }
 

@@ -16,6 +16,9 @@
  */
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error);
 
+/** When stripes were read and verified last, as far as that is kept beside the catalog. */
+JsonObject *ecfs_archive_scrub_facts (EcfsArchive *archive);
+
 /** What is stored of @path, stripe by stripe, with the state of endpoints as far as it is known now. */
 JsonObject *ecfs_archive_info (EcfsArchive *self, const char *path, GError **error);
 

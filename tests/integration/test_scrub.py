@@ -1,0 +1,137 @@
+"""Deep checks: what was verified is kept, so that a scrub goes on where another stopped, and says what it proves."""
+import json
+import os
+import signal
+import subprocess
+
+import lab
+from test_fsck import CLEAN, LEFT, PROGRAM, REPAIRED, everything, facts, fsck, lose, rows, stored, tree
+
+MIB = 1 << 20
+
+
+def scrub(archive):
+    """What `ecfs status` tells."""
+    return json.loads(lab.ecfs("status", archive.path, "--json").stdout)["scrub"]
+
+
+def filled(place, archive):
+    """What a deep check reads: bytes and stripes of files of one size, so that each second brings some."""
+    (place.path / "tree").mkdir()
+    for number in range(30):
+        lab.write_pattern(place.path / f"tree/file{number}", 100_000, number)
+    archive.put_in_full(place.path / "tree", "/")
+    status, _, summary = facts(archive, "-n", "--deep")
+    assert status == CLEAN and "began" not in scrub(archive), "-n keeps nothing"
+    return summary["checked_bytes"], summary["stripes"]
+
+
+def test_killed_it_goes_on_where_it_was(place, archive):
+    all_bytes, n_stripes = filled(place, archive)
+    running = subprocess.Popen([PROGRAM, archive.path, "--deep", "--bwlimit", str(all_bytes // 40)], stdout=subprocess.DEVNULL)
+    lab.until(lambda: scrub(archive).get("verified", 0) > 0, 60, "some is verified")
+    running.send_signal(signal.SIGKILL)
+    running.wait(60)
+    begun = scrub(archive)
+    assert begun["open"] and "full_ended" not in begun and 0 < begun["verified"] < 1, begun
+    status, _, summary = facts(archive, "--deep")
+    assert status == CLEAN and summary["deep"]["whole"] and summary["deep"]["stripes"] < n_stripes
+    assert summary["checked_bytes"] < all_bytes and summary["deep"]["began"] == begun["began"]
+    ended = scrub(archive)
+    assert ended["full_ended"] >= ended["full_began"] == begun["began"] and ended["verified"] == 1 and not ended["open"]
+    assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes, "the next begins anew"
+
+
+def test_in_short_runs_it_goes_round(place, archive):
+    all_bytes, n_stripes = filled(place, archive)
+    n_read, n_runs, whole = 0, 0, False
+    while not whole:
+        status, _, summary = facts(archive, "--deep", "--max-time", f"{500 * (n_runs + 1)}ms", "--bwlimit", str(all_bytes // 2))
+        deep = summary["deep"]
+        assert status == CLEAN and (summary["out_of_time"] or deep["whole"])
+        assert (deep["left_bytes"] > 0) != deep["whole"]
+        n_read, n_runs, whole = n_read + deep["stripes"], n_runs + 1, deep["whole"]
+        assert n_runs < 40
+    assert n_runs > 1 and n_read >= n_stripes
+    assert "of the last" not in fsck(archive)[1] and "full_ended" in scrub(archive)
+
+
+def test_time_that_is_over_at_once_leaves_all(place, archive):
+    filled(place, archive)
+    status, text = fsck(archive, "--deep", "--max-time", "1ms")
+    assert status == CLEAN and "--max-time" in text and "are left" in text
+
+
+def test_damage_that_was_left_is_told_again(place, archive):
+    filled(place, archive)
+    damaged = stored(archive, "file7")[1][1]
+    lab.flip(damaged, damaged.stat().st_size // 2)
+    status, findings, summary = facts(archive, "--deep")
+    assert status == LEFT and summary["stripes_damaged"] == 1 and summary["deep"]["whole"]
+    assert scrub(archive)["damaged"] == 1
+    rows_of = f"{archive.path}/scrub.sqlite"
+    lab.run("python3", "-c", f"import sqlite3; c = sqlite3.connect('{rows_of}'); c.execute('UPDATE state SET open = 1'); c.commit()")
+    status, again, summary = facts(archive, "--deep")
+    assert status == LEFT and again == findings and summary["deep"]["stripes"] == 1, "only what is known to be damaged"
+    assert fsck(archive, "--deep", "-y")[0] == REPAIRED
+    assert scrub(archive)["damaged"] == 0 and fsck(archive, "--deep")[0] == CLEAN
+
+
+def test_what_did_not_answer_is_not_verified(place, archive):
+    _, n_stripes = filled(place, archive)
+    assert fsck(archive, "--deep")[0] == CLEAN
+    full = scrub(archive)["full_ended"]
+    archive["birch"].kill()
+    status, text = fsck(archive, "--deep")
+    assert status == LEFT and "could not be read" in text
+    assert scrub(archive)["full_ended"] == full and 5 / 6 <= scrub(archive)["verified"] < 1
+    archive["birch"].start()
+    assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes and scrub(archive)["verified"] == 1
+
+
+def test_a_sample_tells_what_it_proves(place, archive):
+    all_bytes, n_stripes = filled(place, archive)
+    status, findings, first = facts(archive, "--deep", "--sample", "30%", "--seed", "7")
+    sample = first["deep"]["sample"]
+    assert status == CLEAN and sample["population"] == n_stripes and 0 < sample["read"] < n_stripes
+    assert sample["bad"] == 0 < sample["at_most_bad"] <= n_stripes - sample["read"]
+    assert facts(archive, "--deep", "--sample", "30", "--seed", "7")[2]["deep"] == first["deep"]
+    assert facts(archive, "--deep", "--sample", "30", "--seed", "8")[2]["checked_bytes"] != first["checked_bytes"]
+    assert "began" not in scrub(archive), "a sample is not kept"
+    for endpoint, path in stored(archive):
+        lab.flip(path, path.stat().st_size // 2)
+    status, findings, summary = facts(archive, "--deep", "--sample", "30%", "--seed", "7")
+    sample = summary["deep"]["sample"]
+    assert status == LEFT and sample["bad"] == sample["read"] == summary["stripes_damaged"]
+    assert sample["at_most_bad"] == n_stripes
+    for wrong in [("--sample", "0"), ("--sample", "101%"), ("--sample", "x"), ("--seed", "-1"), ("--max-time", "soon")]:
+        assert fsck(archive, "--deep", *wrong)[0] == 16
+
+
+def test_rows_that_cannot_be_are_findings(place, archive):
+    """The others are checked and repaired."""
+    archive.put_in_full(tree(place), "/")
+    lose(archive["cedar"])
+    for name, change in [("file4", "digest = zeroblob (3)"), ("file6", "segment_bytes = -5"), ("file8", "uuid = zeroblob (7)"),
+                         ("file10", "uuid = zeroblob (20)"), ("file7", "uuid = x'ffffffffffffffffffffffffffffffff00'")]:
+        rows(archive, f"UPDATE objects SET {change} WHERE id = (SELECT x.object FROM extents x JOIN entries n "
+                      f"ON n.ino = x.ino WHERE n.name = CAST ('{name}' AS BLOB))")
+    status, findings, summary = facts(archive, "-y", "--deep")
+    told = [finding for finding in findings if finding["about"] == "catalog"]
+    assert status == LEFT + REPAIRED
+    assert {finding.get("path") for finding in told} == {f"/tree/{name}" for name in ["file4", "file6", "file8", "file10", "below/file7"]}
+    assert summary["catalog_problems"] == len(told) == 5 and summary["objects_repaired"] > 0
+    assert summary["objects_left"] == 0
+
+
+def test_a_page_of_garbage_is_a_finding(place, archive):
+    archive.put_in_full(tree(place), "/")
+    page, root = rows(archive, "PRAGMA page_size")[0][0], rows(archive, "SELECT rootpage FROM sqlite_schema WHERE name = 'stripes'")[0][0]
+    rows(archive, "PRAGMA wal_checkpoint (TRUNCATE)")
+    with open(archive.path / "catalog.sqlite", "r+b") as database:
+        database.seek((root - 1) * page + 200)
+        database.write(os.urandom(page - 200))
+    before = everything(archive)
+    status, findings, summary = facts(archive, "-y")
+    assert status == LEFT and summary["catalog_problems"] > 0 and summary["stripes_rebuilt"] == 0
+    assert everything(archive) == before
