@@ -72,6 +72,8 @@ const void *ecfs_slot_config (const EcfsSlot *slot);
 const char *ecfs_slot_endpoint_name (const EcfsSlot *slot);
 int64_t ecfs_slot_connect_timeout_us (const EcfsSlot *slot);
 int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot);
+/** What hardly any answer came sooner than, now and before the program began; 0: unknown. */
+int64_t ecfs_slot_least_latency_us (EcfsSlot *slot);
 void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities);
 
 /** Readable when there is something new: a request to take, a cancel, a wake, a stop. ecfs_slot_check () resets it. */
