@@ -32,6 +32,7 @@ int verb_status (const Verb *verb, int argc, char **argv);
 int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
+int verb_drill (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);
 int verb_plan (const Verb *verb, int argc, char **argv);
 int verb_tune (const Verb *verb, int argc, char **argv);

@@ -161,6 +161,25 @@ typedef struct EcfsFsck {
  */
 char *ecfs_fsck (Ecfs *self, const EcfsFsck *what, GError **error);
 
+/* Rehearsing a loss. */
+
+typedef struct EcfsDrill {
+    /* Names of endpoints (NULL-terminated) to do without. NULL: nothing is read, and for each set of endpoints that the
+     * codes promise to do without it is told by the catalog alone whether that is so. */
+    const char *const *without;
+    double percent; /* of all objects that are read, above 0 and up to 100; at least one is */
+    uint64_t seed;  /* which are chosen follows from it, while the archive stays as it is */
+    /* As for a transfer, where files are objects: what cannot be read is told as a problem. */
+    const EcfsTransfer *transfer;
+} EcfsDrill;
+
+/**
+ * Reads a random sample of the objects from an archive as if some endpoints were gone, and once more with all, and
+ * compares their digests; changes nothing, and works beside a mount. Returns a report as a JSON object (ecfs-drill(1)
+ * lists the members), g_free (); *ret_good is whether all that was to be readable is. NULL: it could not be done.
+ */
+char *ecfs_drill (Ecfs *self, const EcfsDrill *what, bool *ret_good, GError **error);
+
 /**
  * Waits until everything staged below a mount of this archive, or the files @paths (NULL-terminated, may be NULL), is
  * stored in full, or with @quorum only committed. Without a mount: at once when nothing is staged, else ENOTCONN.

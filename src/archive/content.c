@@ -19,9 +19,10 @@ struct EcfsContent {
     EcfsArchive *archive;
     uint64_t ino;
     uint64_t size;
-    GArray *extents;  /* of EcfsExtent whose `object` indexes the parts; immutable */
-    GArray *parts;    /* of Part */
-    atomic_uint seen; /* the archive's n_stripe_changes for which it is current */
+    GArray *extents;     /* of EcfsExtent whose `object` indexes the parts; immutable */
+    GArray *parts;       /* of Part */
+    const bool *without; /* endpoints by position that are left out; NULL: none; immutable from the first read on */
+    atomic_uint seen;    /* the archive's n_stripe_changes for which it is current */
     EcfsMutex lock;
 };
 
@@ -140,6 +141,11 @@ EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GEr
     return self;
 }
 
+void ecfs_content_leave_out (EcfsContent *self, const bool *without)
+{
+    self->without = without;
+}
+
 EcfsContent *ecfs_content_ref (EcfsContent *self)
 {
     atomic_fetch_add (&self->references, 1);
@@ -235,12 +241,27 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
     return ecfs_reader_new (&params);
 }
 
+/* The stripes of an object that are at endpoints which are left out. */
+static void flag_left_out (const EcfsContent *self, const EcfsObjectRow *object, bool *ret_left_out)
+{
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (self->archive, stripe->endpoint);
+        if (stripe->index < ECFS_CODEC_MAX_N && endpoint != NULL)
+            ret_left_out[stripe->index] = self->without[endpoint - self->archive->endpoints];
+    }
+}
+
 static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
 {
+    bool left_out[ECFS_CODEC_MAX_N] = {false};
     ecfs_mutex_lock (&self->lock);
     Part *part = &g_array_index (self->parts, Part, index);
+    if (self->without != NULL)
+        flag_left_out (self, part->object, left_out);
     if (part->reader == NULL)
-        part->reader = ecfs_archive_reader (self->archive, part->object, NULL, error);
+        part->reader =
+            ecfs_archive_reader (self->archive, part->object, self->without == NULL ? NULL : left_out, error);
     EcfsReader *reader = part->reader;
     ecfs_mutex_unlock (&self->lock);
     return reader;

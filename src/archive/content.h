@@ -20,6 +20,8 @@ typedef struct EcfsContent EcfsContent;
 EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **error);
 /** Opens one object, from its first to its last byte, as the catalog has it now. */
 EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GError **error);
+/** Before the first read: nothing is read from the endpoints that @without flags by position; borrowed. */
+void ecfs_content_leave_out (EcfsContent *self, const bool *without);
 EcfsContent *ecfs_content_ref (EcfsContent *self);
 /** NULL is accepted. Reads under way keep their own reference. */
 void ecfs_content_unref (EcfsContent *self);

@@ -1,0 +1,165 @@
+/* drill: rehearse a loss */
+#include "tool.h"
+
+#include "util/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static char *joined (JsonArray *names)
+{
+    GString *text = g_string_new (NULL);
+    for (unsigned i = 0; i < json_array_get_length (names); i++)
+        g_string_append_printf (text, "%s%s", i > 0 ? ", " : "", json_array_get_string_element (names, i));
+    return g_string_free (text, FALSE);
+}
+
+/* Reading */
+
+static void print_speed (JsonObject *report)
+{
+    double seconds = tool_double (report, "seconds"), all = tool_double (report, "seconds_with_all");
+    g_autofree char *bytes = tool_bytes ((double) tool_number (report, "bytes"));
+    g_autofree char *took = tool_seconds (seconds), *took_all = tool_seconds (all);
+    printf ("time      %s in %s without them and in %s with all endpoints", bytes, took, took_all);
+    if (all > 0)
+        printf (", %.2f times as long", seconds / all);
+    puts ("");
+}
+
+static void print_notices (JsonObject *report)
+{
+    int64_t n_objects = tool_number (report, "objects");
+    JsonArray *notices = json_object_get_array_member (report, "notices");
+    for (unsigned i = 0; i < json_array_get_length (notices); i++) {
+        JsonObject *notice = json_array_get_object_element (notices, i);
+        int64_t n_bad = tool_number (notice, "objects");
+        printf ("%s%" PRIi64 " unreadable %s of %" PRIi64 " would have been noticed with %.4g%%\n",
+                i == 0 ? "proves    " : "          ", n_bad, n_bad == 1 ? "object" : "objects", n_objects,
+                100 * tool_double (notice, "probability"));
+    }
+    printf ("          with %.0f%% confidence no more than %" PRIi64 " of all objects cannot be read without them\n",
+            100 * tool_double (report, "confidence"), tool_number (report, "unreadable_at_most"));
+}
+
+static void print_reading (JsonObject *report)
+{
+    g_autofree char *without = joined (json_object_get_array_member (report, "without"));
+    int64_t n_bad = tool_number (report, "unreadable"), n_broken = tool_number (report, "unreadable_with_all");
+    printf ("without   %s\n", without);
+    printf ("catalog   %" PRIi64 " of %" PRIi64 " objects have too few stripes elsewhere\n",
+            tool_number (report, "unreadable_by_catalog"), tool_number (report, "objects"));
+    printf ("sample    %" PRIi64 " objects were read (--seed %" PRIi64 " reads the same): ",
+            tool_number (report, "sampled"), tool_number (report, "seed"));
+    if (n_bad == 0 && n_broken == 0)
+        puts ("every byte is what was stored");
+    else
+        printf ("%" PRIi64 " could not be read, and %" PRIi64 " not even with all endpoints\n", n_bad, n_broken);
+    print_speed (report);
+    if (tool_number (report, "sampled") > 0)
+        print_notices (report);
+}
+
+/* The catalog alone */
+
+static void print_unsafe (JsonObject *loss)
+{
+    JsonArray *unsafe = json_object_get_array_member (loss, "unsafe");
+    for (unsigned i = 0; i < json_array_get_length (unsafe); i++) {
+        JsonObject *set = json_array_get_object_element (unsafe, i);
+        g_autofree char *names = joined (json_object_get_array_member (set, "without"));
+        printf ("  without %s: %" PRIi64 " objects cannot be read\n", names[0] == '\0' ? "any of them gone" : names,
+                tool_number (set, "unreadable"));
+    }
+}
+
+static void print_loss (JsonObject *loss)
+{
+    int64_t n = tool_number (loss, "endpoints"), n_sets = tool_number (loss, "sets");
+    int64_t n_objects = tool_number (loss, "objects"), n_safe = tool_number (loss, "safe");
+    const char *endpoints = n == 1 ? "endpoint" : "endpoints";
+    if (n == 0 && n_safe == n_sets)
+        printf ("With all endpoints, all %" PRIi64 " objects are readable.\n", n_objects);
+    else if (n == 0)
+        puts ("With all endpoints, not all objects are readable:");
+    else if (!json_object_has_member (loss, "safe"))
+        printf ("Without %" PRIi64 " %s: there are too many sets of them to look at each.\n", n, endpoints);
+    else if (n_safe == n_sets)
+        printf ("Without any %" PRIi64 " %s, all %" PRIi64 " objects whose codes promise it stay readable.\n", n,
+                endpoints, n_objects);
+    else
+        printf ("Without %" PRIi64 " %s, %" PRIi64 " of %" PRIi64 " sets leave all %" PRIi64
+                " objects readable whose codes promise it:\n",
+                n, endpoints, n_safe, n_sets, n_objects);
+    print_unsafe (loss);
+}
+
+static void print_losses (JsonObject *report)
+{
+    JsonArray *losses = json_object_get_array_member (report, "losses");
+    for (unsigned i = 0; i < json_array_get_length (losses); i++)
+        print_loss (json_array_get_object_element (losses, i));
+}
+
+/* The verb */
+
+static bool parse_percent (const char *text, double *ret_percent)
+{
+    char *end;
+    *ret_percent = g_ascii_strtod (text, &end);
+    return end != text && (*end == '\0' || strcmp (end, "%") == 0) && *ret_percent > 0 && *ret_percent <= 100;
+}
+
+static int run (const Verb *verb, const char *directory, EcfsDrill *drill, bool json)
+{
+    bool good = true;
+    ToolTransfer transfer;
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, &error);
+    if (ecfs == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    tool_transfer_begin (&transfer, verb->name);
+    drill->transfer = &transfer.transfer;
+    g_autofree char *text = ecfs_drill (ecfs, drill, &good, &error);
+    if (text == NULL)
+        return tool_transfer_end (&transfer, error);
+    (void) tool_transfer_end (&transfer, NULL); /* what could not be read was told */
+    g_autoptr (JsonObject) report = tool_json_object (text);
+    if (json)
+        puts (text);
+    else if (drill->without != NULL)
+        print_reading (report);
+    else
+        print_losses (report);
+    return good ? TOOL_DONE : TOOL_FAILED;
+}
+
+int verb_drill (const Verb *verb, int argc, char **argv)
+{
+    g_autofree char *without = NULL, *sample = NULL;
+    gint64 seed = 0;
+    gboolean json = FALSE;
+    const GOptionEntry options[] = {
+        {"without", 'w', 0, G_OPTION_ARG_STRING, &without, "Endpoints to do without; none: ask the catalog alone",
+         "NAME,..."},
+        {"sample", 's', 0, G_OPTION_ARG_STRING, &sample, "Part of the objects that is read (1%)", "P%"},
+        {"seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Which are read; the report tells it (random)", "N"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 1, 1);
+    EcfsDrill drill = {.percent = 1};
+    if (sample != NULL && (without == NULL || !parse_percent (sample, &drill.percent))) {
+        tool_say (verb->name, without == NULL ? "--sample is for --without, which names the endpoints to do without"
+                                              : "--sample takes more than 0%% and at most 100%%");
+        return TOOL_USAGE;
+    }
+    g_auto (GStrv) names = without == NULL ? NULL : g_strsplit (without, ",", -1);
+    if (names != NULL && names[0] == NULL) {
+        tool_say (verb->name, "--without names no endpoint");
+        return TOOL_USAGE;
+    }
+    drill.without = (const char *const *) names;
+    drill.seed = seed != 0 ? (uint64_t) seed : (uint64_t) g_random_int () + 1;
+    return run (verb, argv[1], &drill, json);
+}
