@@ -1,6 +1,7 @@
 /* The program `ecfs`: finds the verb and runs it. */
 #include "tool.h"
 
+#include "endpoint/endpoint.h"
 #include "util/log.h"
 
 #define FUSE_USE_VERSION 31
@@ -42,7 +43,10 @@ static void print_usage (FILE *to)
 static void print_version (void)
 {
     printf ("ecfs %s\n", ECFS_VERSION);
-    printf ("endpoints  file, sftp (libssh2 %s)\n", libssh2_version (0));
+    g_autofree char *schemes = g_strjoinv (", ", (char **) ecfs_endpoint_schemes ());
+    g_autofree char *absent = g_strjoinv (", ", (char **) ecfs_endpoint_absent_schemes ());
+    printf ("endpoints  %s%s%s\n", schemes, *absent != '\0' ? "; built without " : "", absent);
+    printf ("SSH        libssh2 %s\n", libssh2_version (0));
     printf ("codes      rs (ISA-L %d.%d.%d), ldpc, basic, copies\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION,
             ISAL_PATCH_VERSION);
     printf ("catalog    SQLite %s\n", sqlite3_libversion ());

@@ -245,9 +245,8 @@ static bool check_identity (const EcfsConfigEndpoint *endpoint, GError **error)
                           spec->name, endpoint->zone, MAX_NAME);
     if (!check_value ("url", spec->url, error))
         return ecfs_prefix (error, "endpoint %s", spec->name);
-    if (ecfs_endpoint_option_keys (spec->url) == NULL)
-        return ecfs_fail (error, EINVAL, "endpoint %s: \"%s\" is no URL that ecfs knows: file:///DIR, sftp://HOST/DIR",
-                          spec->name, spec->url);
+    if (!ecfs_endpoint_check_scheme (spec->url, error))
+        return ecfs_prefix (error, "endpoint %s", spec->name);
     return true;
 }
 

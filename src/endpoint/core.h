@@ -120,6 +120,7 @@ struct EcfsEndpoint {
     char *reason;
     int64_t last_attempt_us;
     unsigned capabilities;
+    char *description; /* NULL: the driver gave none */
     Meter read_meter;
     Meter write_meter;
     uint64_t queued_bytes;

@@ -54,6 +54,15 @@ void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities)
     ecfs_mutex_unlock (&self->lock);
 }
 
+void ecfs_slot_describe (EcfsSlot *slot, const char *text)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    g_free (self->description);
+    self->description = g_strdup (text);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes)
 {
     EcfsEndpoint *self = slot->endpoint;

@@ -12,8 +12,24 @@
 #define MAX_TEST_DRIVERS           4
 
 static const EcfsDriver *const drivers[] = {
-    &ecfs_driver_file,
-    &ecfs_driver_sftp,
+    &ecfs_driver_file, &ecfs_driver_sftp,
+#ifdef ECFS_WITH_HTTP
+    &ecfs_driver_dav,  &ecfs_driver_davs, &ecfs_driver_http, &ecfs_driver_https,
+#endif
+};
+
+/* What a build without a library does not know, and the package that it lacks. */
+static const struct {
+    const char *scheme;
+    const char *package;
+} absent[] = {
+#ifndef ECFS_WITH_HTTP
+    {"dav", "libcurl4-openssl-dev and libxml2-dev"},
+    {"davs", "libcurl4-openssl-dev and libxml2-dev"},
+    {"http", "libcurl4-openssl-dev and libxml2-dev"},
+    {"https", "libcurl4-openssl-dev and libxml2-dev"},
+#endif
+    {NULL, NULL},
 };
 
 static const EcfsDriver *test_drivers[MAX_TEST_DRIVERS];
@@ -40,6 +56,36 @@ static const EcfsDriver *find_driver (const char *url)
         if (has_scheme (url, test_drivers[i]->scheme))
             return test_drivers[i];
     return NULL;
+}
+
+const char *const *ecfs_endpoint_schemes (void)
+{
+    static const char *schemes[G_N_ELEMENTS (drivers) + 1];
+    for (size_t i = 0; i < G_N_ELEMENTS (drivers); i++)
+        schemes[i] = drivers[i]->scheme;
+    return schemes;
+}
+
+const char *const *ecfs_endpoint_absent_schemes (void)
+{
+    static const char *schemes[G_N_ELEMENTS (absent)];
+    for (size_t i = 0; i < G_N_ELEMENTS (absent); i++)
+        schemes[i] = absent[i].scheme;
+    return schemes;
+}
+
+bool ecfs_endpoint_check_scheme (const char *url, GError **error)
+{
+    if (find_driver (url) != NULL)
+        return true;
+    for (size_t i = 0; absent[i].scheme != NULL; i++)
+        if (has_scheme (url, absent[i].scheme))
+            return ecfs_fail (error, EINVAL, "%s: this ecfs was built without %s://: install %s and build it again",
+                              url, absent[i].scheme, absent[i].package);
+    g_autofree char *known = g_strjoinv (", ", (char **) ecfs_endpoint_schemes ());
+    return ecfs_fail (error, EINVAL,
+                      "\"%s\" is no URL that ecfs knows: file:///DIR or SCHEME://HOST/DIR, and schemes are %s", url,
+                      known);
 }
 
 const char *const *ecfs_endpoint_option_keys (const char *url)
@@ -122,8 +168,8 @@ EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker 
                      spec->name);
         return NULL;
     }
-    if (driver == NULL) {
-        g_set_error (error, ECFS_ERROR, EINVAL, "endpoint %s: %s: no such protocol", spec->name, spec->url);
+    if (!ecfs_endpoint_check_scheme (spec->url, error)) {
+        g_prefix_error (error, "endpoint %s: ", spec->name);
         return NULL;
     }
     EcfsEndpoint *self = g_new0 (EcfsEndpoint, 1);
@@ -173,6 +219,7 @@ void ecfs_endpoint_unref (EcfsEndpoint *self)
     g_free (self->name);
     g_free (self->url);
     g_free (self->reason);
+    g_free (self->description);
     g_free (self->refusal.text);
     g_free (self);
 }
@@ -235,6 +282,14 @@ unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self)
     unsigned capabilities = self->capabilities;
     ecfs_mutex_unlock (&self->lock);
     return capabilities;
+}
+
+char *ecfs_endpoint_description (EcfsEndpoint *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    char *description = g_strdup (self->description);
+    ecfs_mutex_unlock (&self->lock);
+    return description;
 }
 
 bool ecfs_endpoint_is_down (EcfsEndpoint *self)

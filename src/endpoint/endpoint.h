@@ -57,7 +57,8 @@ typedef enum EcfsCapability {
 /* How an endpoint is described in ecfs.conf and on the command line. */
 typedef struct EcfsEndpointSpec {
     char *name; /* unique in the archive: letters, digits, "-_." */
-    char *url;  /* file:///path, sftp://[user@]host[:port]/path; "/~/" at the start of an SFTP path is the home */
+    char *url;  /* file:///path, sftp://[user@]host[:port]/path, dav://, davs://, http://, https://; "/~/" at the start
+                 * of an SFTP path is the home */
     GHashTable *options; /* char * → char *: further keys, each checked by the protocol; may be NULL */
 } EcfsEndpointSpec;
 
@@ -109,6 +110,13 @@ const char *ecfs_endpoint_name (const EcfsEndpoint *self);
 const char *ecfs_endpoint_url (const EcfsEndpoint *self);
 /** Protocol features; complete only after the first connect. */
 unsigned ecfs_endpoint_capabilities (EcfsEndpoint *self);
+/** What the server is, in words; g_free (). NULL before the first connect, and where there is nothing to tell. */
+char *ecfs_endpoint_description (EcfsEndpoint *self);
+/** Schemes of URLs that this build knows, and those that it was built without; NULL-terminated static strings. */
+const char *const *ecfs_endpoint_schemes (void);
+const char *const *ecfs_endpoint_absent_schemes (void);
+/** Whether the scheme of @url is one of them; else EINVAL, and what to do where this build lacks it. */
+bool ecfs_endpoint_check_scheme (const char *url, GError **error);
 
 /* What an endpoint told of the file system that it is on. */
 typedef struct EcfsEndpointSpace {

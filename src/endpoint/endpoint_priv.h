@@ -63,6 +63,9 @@ typedef struct EcfsDriver {
 
 extern const EcfsDriver ecfs_driver_file;
 extern const EcfsDriver ecfs_driver_sftp;
+#ifdef ECFS_WITH_HTTP
+extern const EcfsDriver ecfs_driver_dav, ecfs_driver_davs, ecfs_driver_http, ecfs_driver_https;
+#endif
 
 /** Adds a scheme; before any endpoint is made. The driver is borrowed for good. */
 void ecfs_endpoint_register_for_tests (const EcfsDriver *driver);
@@ -75,6 +78,8 @@ int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot);
 /** What hardly any answer came sooner than, now and before the program began; 0: unknown. */
 int64_t ecfs_slot_least_latency_us (EcfsSlot *slot);
 void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities);
+/** What the other side is, in words: protocol, features, how we are known to it. No secrets. */
+void ecfs_slot_describe (EcfsSlot *slot, const char *text);
 
 /** Readable when there is something new: a request to take, a cancel, a wake, a stop. ecfs_slot_check () resets it. */
 int ecfs_slot_fd (const EcfsSlot *slot);

@@ -1,4 +1,5 @@
 /* Authentication: agent and key files, then the password file. */
+#include "endpoint/secret.h"
 #include "endpoint/ssh_known_hosts.h"
 #include "endpoint/ssh_priv.h"
 #include "util/io.h"
@@ -8,9 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_PASSWORD_BYTES 1024
-#define MAX_KEY_BYTES      (64 * 1024)
-#define MAX_AGENT_KEYS     5 /* OpenSSH hangs up after six attempts */
+#define MAX_KEY_BYTES  (64 * 1024)
+#define MAX_AGENT_KEYS 5 /* OpenSSH hangs up after six attempts */
 
 /* What has been tried, for the message. */
 typedef struct Attempts {
@@ -160,18 +160,8 @@ static Outcome try_agent (EcfsSsh *self, Attempts *attempts, GError **error)
 
 static bool read_password (EcfsSsh *self, GError **error)
 {
-    const char *path = self->config->password_file;
-    struct stat info;
-    size_t size;
-    if (stat (path, &info) != 0)
-        return ecfs_fail_errno (error, EACCES, "password_file %s", path);
-    if ((info.st_mode & 077) != 0)
-        return ecfs_fail (error, EACCES, "password_file %s can be read by others (mode %04o): chmod 600 it", path,
-                          info.st_mode & 07777);
-    if (!ecfs_read_file (path, MAX_PASSWORD_BYTES, &self->password, &size, error))
-        return ecfs_prefix (error, "password_file");
-    self->password[strcspn (self->password, "\r\n")] = '\0';
-    return true;
+    self->password = ecfs_secret_read ("password_file", self->config->password_file, error);
+    return self->password != NULL;
 }
 
 static void answer_prompts (const char *name, int name_len, const char *instruction, int instruction_len,

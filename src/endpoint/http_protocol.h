@@ -1,0 +1,52 @@
+/*
+ * What HTTP and WebDAV servers say, as far as libcurl leaves it to us: ranges, multistatus documents, names in them.
+ * Pure functions on bytes that nobody vouches for.
+ */
+#ifndef ECFS_ENDPOINT_HTTP_PROTOCOL_H
+#define ECFS_ENDPOINT_HTTP_PROTOCOL_H
+
+#include "util/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The header Content-Range: which bytes, first and last included, of how many. */
+typedef struct EcfsHttpRange {
+    uint64_t first;
+    uint64_t last;
+    uint64_t total; /* UINT64_MAX: not told */
+} EcfsHttpRange;
+
+/** Parses "bytes FIRST-LAST/TOTAL"; false for anything else, and for ranges that cannot be. */
+bool ecfs_http_parse_range (const char *text, EcfsHttpRange *ret_range);
+
+/* One response of a multistatus document. */
+typedef struct EcfsDavEntry {
+    const char *href; /* as the server wrote it; borrowed for the call */
+    bool is_collection;
+    bool has_size;
+    uint64_t size;
+    int64_t mtime_s;    /* 0: not told */
+    bool has_available; /* the server tells how much may still be stored: … */
+    uint64_t available_bytes;
+} EcfsDavEntry;
+
+typedef void (*EcfsDavEach) (void *user, const EcfsDavEntry *entry);
+
+/* Reads a multistatus document as it arrives, in memory that does not grow with it. */
+typedef struct EcfsDavParser EcfsDavParser;
+
+EcfsDavParser *ecfs_dav_parser_new (EcfsDavEach each, void *user);
+/** The next bytes. EPROTO for what is no multistatus, has a document type, or is deeper or longer than can be. */
+bool ecfs_dav_parser_feed (EcfsDavParser *self, const void *bytes, size_t size, GError **error);
+/** There are no more. EPROTO when the document is not complete. */
+bool ecfs_dav_parser_end (EcfsDavParser *self, GError **error);
+void ecfs_dav_parser_free (EcfsDavParser *self); /* NULL is accepted */
+
+/**
+ * The name that @href, a path or a URL, has in the directory of the decoded path @directory (no "/" at its end): one
+ * part, decoded, g_free (). NULL for the directory itself and for whatever does not lie directly in it.
+ */
+char *ecfs_dav_child (const char *href, const char *directory);
+
+#endif
