@@ -62,6 +62,7 @@ static bool publish (Attempt *self, bool goes_on, GError **error)
                            .n_extents = extents->len,
                            .size = self->commit.size,
                            .mtime_ns = self->commit.mtime_ns,
+                           .keep_mtime = self->commit.time_told != NULL && atomic_load (self->commit.time_told),
                            .staging = self->commit.staging,
                            .full = full,
                            .last_goes_on = goes_on};

@@ -234,6 +234,9 @@ static bool unchanged (void *user)
     ecfs_mutex_lock (&self->table->lock);
     bool same = self->generation == self->attempt_generation && self->n_changing == 0 && !self->unlinked;
     self->publishing = same && self->attempt == ECFS_ATTEMPT_COMMIT;
+    /* Of what is durable already, a new time is told to the catalog at once (ecfs_staged_set_mtime ()), and must not be
+     * taken back by an attempt that began before. */
+    atomic_store (&self->time_told, self->durable_generation >= self->generation);
     ecfs_mutex_unlock (&self->table->lock);
     return same;
 }
@@ -495,6 +498,7 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->patient = kind == ECFS_ATTEMPT_BACKFILL && self->waits != NULL;
     commit->retry = self->waits != NULL || (kind == ECFS_ATTEMPT_COMMIT && self->n_failures > 0);
     commit->unchanged = unchanged;
+    commit->time_told = &self->time_told;
     commit->cancelled = &self->cut_short;
     atomic_store (&self->cut_short, false);
     self->rest_left = false;

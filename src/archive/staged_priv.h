@@ -103,6 +103,7 @@ struct EcfsStaged {
     char *aside_name;
     bool name_durable;     /* guarded by row_lock */
     atomic_bool cut_short; /* the attempt is to end: nobody needs it any more */
+    atomic_bool time_told; /* what is published: its time is the catalog's business */
 
     /* Guarded by table->lock. */
     int fd;             /* -1: closed; stays while n_fd_uses > 0 */

@@ -365,6 +365,7 @@ typedef struct EcfsPublish {
     size_t n_extents;
     uint64_t size;     /* of the file */
     int64_t mtime_ns;  /* and ctime becomes now */
+    bool keep_mtime;   /* the inode's own stays: it was set behind mtime_ns */
     int64_t staging;   /* row that this commits; 0: none. Older rows of the inode go */
     bool full;         /* staging row goes away; otherwise its state becomes STORED */
     bool last_goes_on; /* stripes of the last object are on their way still: its intent stays for them */

@@ -442,7 +442,8 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
                              publish->last_goes_on && i + 1 == publish->n_objects, &objects[i], error))
             return false;
     inode.attr.size = inode.committed_size = publish->size;
-    inode.attr.mtime_ns = publish->mtime_ns;
+    if (!publish->keep_mtime)
+        inode.attr.mtime_ns = publish->mtime_ns;
     inode.attr.ctime_ns = ecfs_real_ns ();
     return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
            ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&

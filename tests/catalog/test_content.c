@@ -628,8 +628,14 @@ static void test_staging (void)
                            .extents = &extent,
                            .n_extents = 1,
                            .size = 1234,
+                           .mtime_ns = 5,
+                           .keep_mtime = true,
                            .staging = staging};
+    EcfsAttr late = {.mtime_ns = 7}; /* set after close(2), as rsync does, while what was closed is on its way */
+    OK (e, ecfs_catalog_setattr (f.catalog, attr.ino, &late, ECFS_ATTR_MTIME, NULL, &e));
     OK (e, ecfs_catalog_publish (f.catalog, &publish, NULL, &e));
+    OK (e, ecfs_catalog_getattr (f.catalog, attr.ino, &late, &e));
+    g_assert_cmpint (late.mtime_ns, ==, 7);
     row = get_staging (&f, 0, 1);
     g_assert_cmpint (row.state, ==, ECFS_STAGING_STORED);
     g_assert_null (row.error);
