@@ -33,13 +33,21 @@ void actor_open (Actor *self, const char *base)
 {
     *self = (Actor){.fixture = {.base = g_strdup (base), .directory = g_build_filename (base, "archive", NULL)},
                     .handles = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free),
-                    .answers = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL)};
+                    .answers = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
+                    .patience_us = PATIENCE_US};
     open_archive (self);
+}
+
+/* What stays is for the next to find. */
+static void stop_patiently (Actor *self)
+{
+    unsigned n_left;
+    ecfs_staged_stop (self->fixture.archive, ecfs_now_us () + self->patience_us, &n_left);
 }
 
 static void close_archive (Actor *self)
 {
-    (void) stop (&self->fixture); /* what stays is for the next to find */
+    stop_patiently (self);
     ecfs_archive_free (g_steal_pointer (&self->fixture.archive));
 }
 
@@ -50,7 +58,7 @@ void actor_close (Actor *self)
     g_hash_table_iter_init (&iter, self->answers);
     while (g_hash_table_iter_next (&iter, NULL, &value))
         (void) code_of (value, NULL); /* nobody awaited it */
-    (void) stop (&self->fixture);     /* what stays is for the next to find */
+    stop_patiently (self);
     g_hash_table_iter_init (&iter, self->handles);
     while (g_hash_table_iter_next (&iter, NULL, &value))
         ecfs_staged_release (((Handle *) value)->staged);
@@ -125,7 +133,11 @@ static bool rename_it (Actor *self, const Op *op, uint64_t parent, const char *n
         return ecfs_fail (error, ENOENT, "%s", op->other);
     Answer *answer = answer_new ();
     ecfs_staged_before_rename (self->fixture.archive, parent, name, new_parent, new_name, done, answer);
-    g_assert_cmpint (code_of (answer, NULL), ==, 0);
+    g_autoptr (GError) reason = error_of (answer, NULL);
+    if (reason != NULL) {
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return false;
+    }
     return ecfs_catalog_rename (catalog_of (self), parent, name, new_parent, new_name, 0, &replaced, error) &&
            lost_name (self, &replaced, error);
 }
@@ -268,6 +280,8 @@ static int close_it (Actor *self, const char *path, Handle *handle)
 static int do_content (Actor *self, const Op *op)
 {
     Handle *handle = g_hash_table_lookup (self->handles, op->path);
+    if (handle == NULL) /* it could not be opened */
+        return EBADF;
     EcfsStaged *staged = handle->staged;
     switch (op->kind) {
     case OP_WRITE:
@@ -292,6 +306,52 @@ static int do_content (Actor *self, const Op *op)
         return code_of (answer, NULL);
     }
     }
+}
+
+/* Reading */
+
+static GBytes *read_staged (EcfsStaged *staged, uint64_t size)
+{
+    uint8_t *bytes = g_malloc0 (size + 1);
+    g_assert_cmpint (ecfs_pread_all (ecfs_staged_fd (staged), bytes, size, 0), ==, size);
+    ecfs_staged_read_end (staged);
+    return g_bytes_new_take (bytes, size);
+}
+
+static GBytes *read_content (Actor *self, uint64_t ino, uint64_t size, GError **error)
+{
+    GError *reason = NULL;
+    EcfsStaged *staged = ecfs_staged_read_begin (self->fixture.archive, ino, &reason);
+    if (staged != NULL)
+        return read_staged (staged, size);
+    EcfsContent *content = reason == NULL ? ecfs_content_open (self->fixture.archive, ino, &reason) : NULL;
+    g_autofree uint8_t *bytes = g_malloc0 (size + 1);
+    g_assert_true (content == NULL || ecfs_content_size (content) == size);
+    for (size_t at = 0, got; at < size && reason == NULL; at += got)
+        if (ecfs_content_read_wait (content, at, size - at, bytes + at, &got, &reason))
+            g_assert_cmpuint (got, >, 0);
+    ecfs_content_unref (content);
+    if (reason == NULL)
+        return g_bytes_new_take (g_steal_pointer (&bytes), size);
+    g_propagate_error (error, reason);
+    return NULL;
+}
+
+static int read_it (Actor *self, const Op *op)
+{
+    EcfsAttr attr;
+    g_autoptr (GError) error = NULL;
+    unsigned moment = ecfs_staged_moment (self->fixture.archive);
+    if (!ecfs_catalog_resolve (catalog_of (self), op->path, &attr, &error))
+        return ecfs_errno (error);
+    if (!S_ISREG (attr.mode))
+        return EISDIR;
+    ecfs_staged_overlay (self->fixture.archive, moment, &attr);
+    g_autoptr (GBytes) bytes = read_content (self, attr.ino, attr.size, &error);
+    if (bytes == NULL)
+        return ecfs_errno (error);
+    self->hash = script_hash (bytes);
+    return 0;
 }
 
 /* The rest */
@@ -344,6 +404,38 @@ static void wait_until_drained (Actor *self)
     } while (totals.n_deletions > 0);
 }
 
+static int64_t member (const char *summary, const char *name)
+{
+    g_autofree char *key = g_strdup_printf ("\"%s\":", name);
+    const char *found = strstr (summary, key);
+    return found == NULL ? 0 : g_ascii_strtoll (found + strlen (key), NULL, 10);
+}
+
+char *actor_check (const char *base, unsigned flags)
+{
+    static const char *const bad[] = {"objects_left", "objects_found", "stripes_unknown", "catalog_problems"};
+    g_autofree char *directory = g_build_filename (base, "archive", NULL);
+    g_autoptr (GError) error = NULL;
+    Ecfs *ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
+    const EcfsFsck what = {.flags = flags};
+    g_autofree char *summary = ecfs == NULL ? NULL : ecfs_fsck (ecfs, &what, &error);
+    ecfs_close (ecfs);
+    if (summary == NULL)
+        return g_strdup (error->message);
+    for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
+        if (member (summary, bad[i]) > 0)
+            return g_steal_pointer (&summary);
+    return NULL;
+}
+
+static int check_it (Actor *self)
+{
+    close_archive (self);
+    g_autofree char *left = actor_check (self->fixture.base, ECFS_FSCK_DEEP | ECFS_FSCK_REPAIR);
+    open_archive (self);
+    return left == NULL ? 0 : EUCLEAN;
+}
+
 int actor_do (Actor *self, const Op *op)
 {
     switch (op->kind) {
@@ -372,6 +464,10 @@ int actor_do (Actor *self, const Op *op)
         return 0;
     case OP_PUT:
         return put_it (self, op);
+    case OP_FSCK:
+        return check_it (self);
+    case OP_READ:
+        return read_it (self, op);
     case OP_RECODE:
         return recode_it (self, op);
     case OP_END:
@@ -389,29 +485,6 @@ int actor_do (Actor *self, const Op *op)
 
 /* Looking */
 
-static GBytes *read_content (Actor *self, uint64_t ino, uint64_t size)
-{
-    uint8_t *bytes = g_malloc0 (size + 1);
-    g_autoptr (GError) error = NULL;
-    EcfsStaged *staged = ecfs_staged_read_begin (self->fixture.archive, ino, &error);
-    g_assert_no_error (error);
-    if (staged != NULL) {
-        g_assert_cmpint (ecfs_pread_all (ecfs_staged_fd (staged), bytes, size, 0), ==, size);
-        ecfs_staged_read_end (staged);
-        return g_bytes_new_take (bytes, size);
-    }
-    EcfsContent *content = ecfs_content_open (self->fixture.archive, ino, &error);
-    g_assert_no_error (error);
-    g_assert_cmpuint (ecfs_content_size (content), ==, size);
-    for (size_t at = 0, got; at < size; at += got) {
-        (void) ecfs_content_read_wait (content, at, size - at, bytes + at, &got, &error);
-        g_assert_no_error (error);
-        g_assert_cmpuint (got, >, 0);
-    }
-    ecfs_content_unref (content);
-    return g_bytes_new_take (bytes, size);
-}
-
 static Found *look_at (Actor *self, unsigned moment, EcfsAttr *attr)
 {
     Found *found = g_new0 (Found, 1);
@@ -423,7 +496,8 @@ static Found *look_at (Actor *self, unsigned moment, EcfsAttr *attr)
                      .mtime_s = attr->mtime_ns / 1000000000,
                      .note = note == NULL ? NULL : g_strndup ((char *) note->data, note->len)};
     if (S_ISREG (attr->mode))
-        found->content = read_content (self, attr->ino, attr->size);
+        found->content = read_content (self, attr->ino, attr->size, &error);
+    g_assert_no_error (error);
     if (S_ISLNK (attr->mode)) {
         char *target = ecfs_catalog_readlink (catalog_of (self), attr->ino, &error);
         g_assert_no_error (error);

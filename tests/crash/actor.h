@@ -9,6 +9,8 @@ typedef struct Actor {
     Fixture fixture;
     GHashTable *handles; /* path when it was opened → EcfsStaged */
     GHashTable *answers; /* the same → Answer, of a flush that was begun */
+    uint64_t hash;       /* of what was read last, as script_hash () has it */
+    int64_t patience_us; /* with what is not stored when a mount ends */
 } Actor;
 
 /** The archive in BASE/archive, over BASE/e0 and so on: opened and recovered. */
@@ -18,6 +20,10 @@ void actor_close (Actor *self);
 
 /** 0 or an errno. */
 int actor_do (Actor *self, const Op *op);
+
+/** Checks all with @flags of EcfsFsckFlags, while it is not open. NULL: no damage is left; else what it tells, or why
+ * it could not; g_free (). */
+char *actor_check (const char *base, unsigned flags);
 
 /** All that is there: path → Found. */
 GHashTable *actor_tree (Actor *self);

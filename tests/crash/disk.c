@@ -204,8 +204,12 @@ static void bury (Change *change, const char *path)
         return;
     }
     change->grave = grave_name ();
-    if (link (path, change->grave) != 0)
+    if (link (path, change->grave) == 0)
+        return;
+    if (errno != ENOENT)
         give_up (path);
+    free (change->grave); /* its endpoint was hidden just now */
+    change->grave = NULL;
 }
 
 void disk_note_removed (const char *path)
@@ -259,6 +263,13 @@ static bool is_name (const Change *change)
     return change->kind >= CHANGE_MADE;
 }
 
+/* Of an endpoint that is hidden, it stays away: that is another machine, whose power did not fail. */
+static void bring_back (const char *grave, const char *path)
+{
+    if (rename (grave, path) != 0 && errno != ENOENT)
+        give_up (path);
+}
+
 static void undo_name (const Change *change)
 {
     char *nowhere = grave_name ();
@@ -268,13 +279,13 @@ static void undo_name (const Change *change)
         break;
     case CHANGE_MOVED:
         (void) rename (change->to, change->path);
-        if (change->grave != NULL && rename (change->grave, change->to) != 0)
-            give_up (change->to);
+        if (change->grave != NULL)
+            bring_back (change->grave, change->to);
         break;
     default:
-        if (change->grave != NULL && rename (change->grave, change->path) != 0)
-            give_up (change->path);
-        if (change->grave == NULL && change->mode != 0 && mkdir (change->path, change->mode) != 0)
+        if (change->grave != NULL)
+            bring_back (change->grave, change->path);
+        if (change->grave == NULL && change->mode != 0 && mkdir (change->path, change->mode) != 0 && errno != ENOENT)
             give_up (change->path);
         break;
     }

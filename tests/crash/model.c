@@ -326,10 +326,14 @@ static void apply_name (Model *self, const Op *op)
     }
 }
 
-/* A flush that was answered with an error promises nothing, and is tried again behind. */
+/* A flush that was answered with an error promises nothing, and is tried again behind. So is one before a rename. */
 static void apply_failure (Model *self, const Op *op)
 {
     File *file = op->path == NULL ? NULL : g_hash_table_lookup (self->handles, op->path);
+    if (op->kind == OP_RENAME)
+        model_begin (self, op);
+    if (file == NULL) /* it could not be opened */
+        return;
     if (op->kind == OP_FLUSH || op->kind == OP_CLOSE || op->kind == OP_FSYNC)
         g_ptr_array_add (file->maybe, version_new (file->newest->bytes, file->newest->mtime_s));
     if (op->kind == OP_CLOSE)
@@ -370,6 +374,8 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_SYNC:
     case OP_DRAIN:
     case OP_RECODE:
+    case OP_READ:
+    case OP_FSCK:
         break;
     case OP_END:
         end_all (self);
@@ -387,6 +393,12 @@ void model_begin (Model *self, const Op *op)
         g_ptr_array_add (file->maybe, version_new (file->newest->bytes, file->newest->mtime_s));
 }
 
+GBytes *model_content (const Model *self, const char *path)
+{
+    const File *file = named (self, path);
+    return file == NULL || file->newest == NULL ? NULL : file->newest->bytes;
+}
+
 bool model_makes_durable (const Model *self, const Op *op)
 {
     const File *file = op->path == NULL ? NULL : g_hash_table_lookup (self->handles, op->path);
@@ -396,6 +408,7 @@ bool model_makes_durable (const Model *self, const Op *op)
     case OP_SYNC:
     case OP_PUT:
     case OP_RECODE:
+    case OP_FSCK:
     case OP_FSYNC:
         return true;
     case OP_AWAIT: /* nothing is committed of what has no name any more */
@@ -559,6 +572,17 @@ bool model_may_be_interrupted (const Model *self, const Model *next, GBytes *byt
     return false;
 }
 
+/* Holes alone are nothing that anybody wrote. */
+static bool has_data (GBytes *bytes)
+{
+    gsize size;
+    const uint8_t *at = g_bytes_get_data (bytes, &size);
+    for (gsize i = 0; i < size; i++)
+        if (at[i] != 0)
+            return true;
+    return false;
+}
+
 static bool touches (const Model *self, const Op *op, const File *file)
 {
     const char *paths[] = {op->path, op->other};
@@ -585,8 +609,8 @@ char *model_match_interrupted (const Model *self, const Op *under_way, const GPt
     for (guint i = 0; i < self->files->len; i++) {
         const File *file = self->files->pdata[i];
         bool touched = under_way != NULL && touches (self, under_way, file);
-        if (is_interrupted (file) && file->n_names > 0 && file->maybe->len == 0 && !touched &&
-            !is_kept (file, contents))
+        if (is_interrupted (file) && has_data (file->newest->bytes) && file->n_names > 0 && file->maybe->len == 0 &&
+            !touched && !is_kept (file, contents))
             return g_strdup_printf ("%zu bytes that were written and not flushed",
                                     g_bytes_get_size (file->newest->bytes));
     }

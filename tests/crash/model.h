@@ -25,6 +25,9 @@ void model_begin (Model *self, const Op *op);
 /** Whether the operation, done now, makes all before it durable when it is answered. */
 bool model_makes_durable (const Model *self, const Op *op);
 
+/** What a reader of @path gets; NULL: it is no file. Borrowed. */
+GBytes *model_content (const Model *self, const char *path);
+
 /* What is at a path of a tree that was found. */
 typedef struct Found {
     uint64_t ino;

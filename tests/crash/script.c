@@ -1,5 +1,7 @@
 #include "script.h"
 
+#include <xxhash.h>
+
 typedef struct Word {
     const char *word;
     OpKind kind;
@@ -16,7 +18,7 @@ static const Word words[] = {
     {"mtime", OP_MTIME, "pn"},     {"hide", OP_HIDE, "n"},          {"show", OP_SHOW, "n"},
     {"wait", OP_WAIT, ""},         {"remount", OP_REMOUNT, ""},     {"put", OP_PUT, "pn"},
     {"recode", OP_RECODE, "po"},   {"sync", OP_SYNC, ""},           {"drain", OP_DRAIN, ""},
-    {"end", OP_END, ""},
+    {"read", OP_READ, "p"},        {"fsck", OP_FSCK, ""},           {"end", OP_END, ""},
 };
 
 static void op_free (gpointer data)
@@ -79,4 +81,11 @@ GBytes *script_bytes (unsigned seed, size_t size)
         bytes[i] = (uint8_t) (x >> 32);
     }
     return g_bytes_new_take (bytes, size);
+}
+
+uint64_t script_hash (GBytes *bytes)
+{
+    gsize size;
+    const void *data = g_bytes_get_data (bytes, &size);
+    return XXH3_64bits (data, size) + size;
 }

@@ -14,6 +14,7 @@
  *   recode P CODE     of a file or of all below a directory
  *   put P N           ecfs put of N bytes, without a mount   sync         fsync(2) of a directory
  *   drain             until all deletions are worked off     end          of the mount, with what is open; the last
+ *   read P            all of it                              fsck         ecfs-fsck -y without a mount
  */
 #ifndef ECFS_TESTS_CRASH_SCRIPT_H
 #define ECFS_TESTS_CRASH_SCRIPT_H
@@ -49,6 +50,8 @@ typedef enum OpKind {
     OP_RECODE,
     OP_SYNC,
     OP_DRAIN,
+    OP_READ,
+    OP_FSCK,
     OP_END,
 } OpKind;
 
@@ -67,5 +70,8 @@ Script *script_new (const char *text, unsigned first_seed);
 
 /** @size bytes that only @seed has. */
 GBytes *script_bytes (unsigned seed, size_t size);
+
+/** What tells bytes from others, for the board of a process that may die. */
+uint64_t script_hash (GBytes *bytes);
 
 #endif

@@ -8,16 +8,13 @@
  */
 #include "actor.h"
 #include "steps.h"
+#include "trees.h"
 #include "verdict.h"
 
-#include "codec/codec.h"
 #include "util/log.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,35 +153,6 @@ typedef struct Run {
     unsigned n_before;
     Shared *shared;
 } Run;
-
-/* Trees */
-
-static void copy_time (const char *from, const char *to)
-{
-    struct stat st;
-    g_assert_cmpint (stat (from, &st), ==, 0);
-    struct timespec times[2] = {st.st_atim, st.st_mtim};
-    g_assert_cmpint (utimensat (AT_FDCWD, to, times, 0), ==, 0);
-}
-
-static void copy_tree (const char *from, const char *to)
-{
-    g_autoptr (GDir) dir = g_dir_open (from, 0, NULL);
-    const char *name;
-    g_assert_cmpint (g_mkdir_with_parents (to, 0700), ==, 0);
-    while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
-        g_autofree char *source = g_build_filename (from, name, NULL), *target = g_build_filename (to, name, NULL);
-        g_autofree char *bytes = NULL;
-        gsize size;
-        if (g_file_test (source, G_FILE_TEST_IS_DIR)) {
-            copy_tree (source, target);
-            continue;
-        }
-        g_assert_true (g_file_get_contents (source, &bytes, &size, NULL));
-        g_assert_true (g_file_set_contents_full (target, bytes, (gssize) size, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
-        copy_time (source, target);
-    }
-}
 
 /* Children */
 
@@ -342,15 +310,6 @@ static Script *whole_script (const Scenario *scenario, unsigned *ret_n_before)
     return script_new (text, SEED_APART);
 }
 
-static char *watched_roots (const char *base)
-{
-    GString *roots = g_string_new (NULL);
-    g_string_append_printf (roots, "%s/archive", base);
-    for (unsigned i = 0; i < N_ENDPOINTS; i++)
-        g_string_append_printf (roots, ":%s/e%u", base, i);
-    return g_string_free (roots, FALSE);
-}
-
 static void set_up_run (Run *self, const Scenario *scenario, CrashLoss loss, Density density)
 {
     char *place = g_dir_make_tmp ("ecfs-crash-XXXXXX", NULL);
@@ -422,24 +381,6 @@ static void test_scenario (gconstpointer data)
     tear_down_run (&run);
 }
 
-/* Done once here, instead of in every child. */
-static void warm_up (void)
-{
-    g_autoptr (GError) error = NULL;
-    g_error_free (g_error_new (ECFS_ERROR, EIO, "none")); /* makes a lock of GLib's: TSan takes it for a race */
-    EcfsCodec *codec = ecfs_codec_new (CODE, &error);
-    g_assert_no_error (error);
-    ecfs_codec_free (codec);
-}
-
-static void allow_many_files (void)
-{
-    struct rlimit limit;
-    g_assert_cmpint (getrlimit (RLIMIT_NOFILE, &limit), ==, 0);
-    limit.rlim_cur = limit.rlim_max;
-    g_assert_cmpint (setrlimit (RLIMIT_NOFILE, &limit), ==, 0);
-}
-
 int main (int argc, char **argv)
 {
     static const char *const losses[] = {"kill", "power-takes-all", "power-takes-some"};
@@ -448,7 +389,7 @@ int main (int argc, char **argv)
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     allow_many_files ();
-    warm_up ();
+    warm_up (CODE);
     for (size_t i = 0; i < G_N_ELEMENTS (scenarios); i++) {
         for (unsigned loss = 0; loss < G_N_ELEMENTS (losses); loss++) {
             g_autofree char *path = g_strdup_printf ("/crash/%s/%s", losses[loss], scenarios[i].name);

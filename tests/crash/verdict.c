@@ -80,24 +80,47 @@ static bool judge_tree (Judge *self, GHashTable *tree, const char *when)
     }
 }
 
-static bool judge_same (Judge *self, GHashTable *before, GHashTable *after)
+bool verdict_same (GHashTable *before, GHashTable *after, const char *when, Progress *progress)
 {
+    Judge self = {.progress = progress};
     GHashTableIter iter;
     gpointer key, value;
     if (g_hash_table_size (before) != g_hash_table_size (after))
-        return wrong (self, "there are %u names, and %u when all is stored", g_hash_table_size (before),
-                      g_hash_table_size (after));
+        return wrong (&self, "there are %u names, and %u %s", g_hash_table_size (before), g_hash_table_size (after),
+                      when);
     g_hash_table_iter_init (&iter, before);
     while (g_hash_table_iter_next (&iter, &key, &value)) {
         const Found *a = value, *b = g_hash_table_lookup (after, key);
-        if (b == NULL || a->ino != b->ino || a->mode != b->mode)
-            return wrong (self, "%s: is another when it is stored", (char *) key);
+        if (b == NULL || a->ino != b->ino || a->mode != b->mode || g_strcmp0 (a->note, b->note) != 0)
+            return wrong (&self, "%s: is another %s", (char *) key, when);
         if (a->mtime_s != b->mtime_s)
-            return wrong (self, "%s: its time is %" PRId64 " s, and %" PRId64 " s when it is stored", (char *) key,
-                          a->mtime_s, b->mtime_s);
+            return wrong (&self, "%s: its time is %" PRId64 " s, and %" PRId64 " s %s", (char *) key, a->mtime_s,
+                          b->mtime_s, when);
         if (a->content != NULL && !g_bytes_equal (a->content, b->content))
-            return wrong (self, "%s: its %zu bytes are others when they are stored", (char *) key,
-                          g_bytes_get_size (a->content));
+            return wrong (&self, "%s: its %zu bytes are others %s", (char *) key, g_bytes_get_size (a->content), when);
+    }
+    return true;
+}
+
+static bool judge_same (Judge *self, GHashTable *before, GHashTable *after)
+{
+    return verdict_same (before, after, "when all is stored", self->progress);
+}
+
+/* What readers got */
+
+static bool judge_reads (Judge *self)
+{
+    g_autoptr (Model) model = model_new ();
+    for (unsigned i = 0; i < self->progress->n_done; i++) {
+        const Op *op = self->fact->script->pdata[i];
+        GBytes *content = op->kind == OP_READ ? model_content (model, op->path) : NULL;
+        int code = self->progress->codes[i];
+        if (content != NULL && code == 0 && self->progress->hashes[i] != script_hash (content))
+            return wrong (self, "operation %u: wrong bytes are read of %s", i, op->path);
+        if (content != NULL && code != 0 && !self->fact->may_not_read)
+            return wrong (self, "operation %u: %s cannot be read: %s", i, op->path, g_strerror (code));
+        model_apply (model, op, has_failed (self, i));
     }
     return true;
 }
@@ -288,7 +311,7 @@ void verdict_find (const Case *fact, Progress *progress)
     actor_show_endpoints (fact->base);
     actor_open (&self.actor, fact->base);
     g_autoptr (GHashTable) tree = actor_tree (&self.actor);
-    bool fine = judge_tree (&self, tree, "after the crash") && judge_when_stored (&self, tree);
+    bool fine = judge_reads (&self) && judge_tree (&self, tree, "after the crash") && judge_when_stored (&self, tree);
     actor_close (&self.actor);
     if (!fine || !judge_catalog (&self))
         return;

@@ -17,8 +17,9 @@
 typedef struct Progress {
     unsigned n_begun;
     unsigned n_done;
-    int codes[MAX_OPS]; /* of those that are done */
-    char verdict[1024]; /* what is wrong; empty: nothing */
+    int codes[MAX_OPS];       /* of those that are done */
+    uint64_t hashes[MAX_OPS]; /* of what was read */
+    char verdict[1024];       /* what is wrong; empty: nothing */
 } Progress;
 
 typedef struct Case {
@@ -26,9 +27,13 @@ typedef struct Case {
     const Script *script;
     bool power;            /* not only the process: bytes that were not flushed may be gone */
     bool may_lack_stripes; /* what fills them up may have been replaced before the crash */
+    bool may_not_read;     /* more endpoints than the code tolerates were in trouble */
 } Case;
 
 /** Opens the archive, judges, and leaves it closed; the verdict goes to @progress. In a process of its own. */
 void verdict_find (const Case *self, Progress *progress);
+
+/** Whether two trees (path → Found) are the same; else @progress gets a verdict. */
+bool verdict_same (GHashTable *before, GHashTable *after, const char *when, Progress *progress);
 
 #endif

@@ -1,0 +1,363 @@
+/*
+ * Random operations on archives whose endpoints are in trouble, ended at a random step, as long as there is time: see
+ * tests/soak. Each round has a seed, which is told where something is wrong and repeats it alone, as far as threads
+ * do: script, faults and step are the same.
+ *
+ * After a round the archive is opened as the next mount would, with its endpoints well again: nothing that was promised
+ * may be missing, nothing else be there (verdict.h). Then ecfs-fsck -y must bring everything to full redundancy, a
+ * second run find nothing, and the tree be the same; in a quarter of the rounds the archive directory is thrown away,
+ * and ecfs recover must bring the same tree back while as many endpoints are away as the code tolerates.
+ */
+#include "actor.h"
+#include "generate.h"
+#include "recovered.h"
+#include "trees.h"
+#include "verdict.h"
+
+#include "../lab/flawed.h"
+
+#include "codec/codec.h"
+#include "util/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SEED_APART    1000
+#define SEGMENT_BYTES 65536
+#define MOUNT_ENDS_US 300000 /* with files that cannot be stored now */
+#define CHILD_S       300    /* a round that takes longer hangs */
+#define STALL_TIMEOUT "300ms"
+
+static const char *const codes[] = {"rs:4+2", "rs:3+2", "ldpc:3+3", "basic:4+4", "copies:3"};
+#define N_CODES G_N_ELEMENTS (codes)
+
+typedef struct Shared {
+    Progress progress;
+    CrashBoard board;
+} Shared;
+
+typedef struct Soak {
+    char *place; /* holds all of these: */
+    char *base;
+    char *templates[N_CODES][2]; /* by code, and commit = async */
+    char *grave;
+    char *roots;
+    unsigned tolerances[N_CODES]; /* in endpoints */
+    Shared *shared;
+    const Round *round; /* the one under way */
+    Script *script;     /* with what is done before */
+    unsigned n_before;
+    /* Counts */
+    unsigned n_rounds, n_crashes, n_recovery_crashes, n_power, n_troubled, n_recovered, n_failed;
+    uint64_t n_operations, n_refused; /* answered with an error */
+} Soak;
+
+/* Children */
+
+static char *flaws_path (const Soak *self, unsigned i)
+{
+    return g_strdup_printf ("%s/flaws-%u", self->base, i);
+}
+
+static int in_child (Soak *self, void (*work) (Soak *self), uint32_t at)
+{
+    int status;
+    const Round *round = self->round;
+    pid_t child = fork ();
+    g_assert_cmpint (child, >=, 0);
+    if (child == 0) {
+        const CrashPlan plan = {.roots = self->roots,
+                                .grave = self->grave,
+                                .at = at,
+                                .moment = round->moment,
+                                .loss = round->loss,
+                                .seed = round->seed,
+                                .board = &self->shared->board};
+        (void) alarm (CHILD_S);
+        if (at > 0)
+            crash_arm (&plan);
+        work (self);
+        _exit (0);
+    }
+    g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+    return status;
+}
+
+static void do_script (Soak *self, Actor *actor, unsigned from, unsigned to)
+{
+    Progress *progress = &self->shared->progress;
+    for (unsigned i = from; i < to; i++) {
+        progress->n_begun = i + 1;
+        progress->codes[i] = actor_do (actor, self->script->pdata[i]);
+        progress->hashes[i] = actor->hash;
+        progress->n_done = i + 1;
+    }
+}
+
+static EcfsConfig *make_flawed_config (const Soak *self)
+{
+    const Fixture fixture = {.base = self->base};
+    EcfsConfig *config = make_config (&fixture, codes[self->round->code]);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        g_autofree char *flaws = flaws_path (self, i);
+        g_autofree char *text = g_strdup_printf ("e%u=flaw+file://%s/e%u,stall_timeout=" STALL_TIMEOUT ",flaws=%s", i,
+                                                 self->base, i, flaws);
+        ecfs_endpoint_spec_free (endpoint->spec);
+        endpoint->spec = ecfs_endpoint_spec_parse (text, NULL);
+        g_assert_nonnull (endpoint->spec);
+    }
+    config->allow_double = true; /* of them, one code has more stripes than there are endpoints */
+    config->segment_size = SEGMENT_BYTES;
+    config->commit_async = self->round->async;
+    return config;
+}
+
+static void make_template (Soak *self)
+{
+    Actor actor;
+    g_autoptr (GError) error = NULL;
+    g_autofree char *directory = g_build_filename (self->base, "archive", NULL);
+    g_autoptr (EcfsConfig) config = make_flawed_config (self);
+    (void) ecfs_archive_init (directory, config, &error);
+    g_assert_no_error (error);
+    actor_open (&actor, self->base);
+    do_script (self, &actor, 0, self->n_before);
+    actor_close (&actor);
+}
+
+static void run_script (Soak *self)
+{
+    Actor actor;
+    actor_open (&actor, self->base);
+    actor.patience_us = MOUNT_ENDS_US;
+    do_script (self, &actor, self->n_before, self->script->len);
+}
+
+static void recover (Soak *self)
+{
+    Actor actor;
+    actor_show_endpoints (self->base);
+    actor_open (&actor, self->base);
+    wait_until_stored (&actor.fixture);
+    actor_close (&actor);
+}
+
+static void judge (Soak *self)
+{
+    const Round *round = self->round;
+    const Case fact = {.base = self->base,
+                       .script = self->script,
+                       .power = round->loss != CRASH_LOSES_NOTHING && self->shared->board.died != 0,
+                       .may_lack_stripes = true, /* what fills them up may have been replaced */
+                       .may_not_read = round->n_troubled > self->tolerances[round->code]};
+    verdict_find (&fact, &self->shared->progress);
+}
+
+static void check_and_recover (Soak *self)
+{
+    const Round *round = self->round;
+    unsigned n_away = self->tolerances[round->code];
+    for (guint i = self->n_before; i < self->script->len; i++)
+        if (((const Op *) self->script->pdata[i])->kind == OP_RECODE)
+            n_away = MIN (n_away, 1); /* the least that codes of scripts tolerate */
+    const Recovered what = {.base = self->base, .n_away = n_away, .seed = round->seed, .recover = round->recover};
+    recovered_judge (&what, &self->shared->progress);
+}
+
+/* Rounds */
+
+static void put_back (Soak *self)
+{
+    remove_tree (self->base);
+    remove_tree (self->grave);
+    copy_tree (self->templates[self->round->code][self->round->async], self->base);
+    g_assert_cmpint (g_mkdir_with_parents (self->grave, 0700), ==, 0);
+    *self->shared = (Shared){.board = {.died = 0}};
+    self->shared->progress.n_begun = self->shared->progress.n_done = self->n_before;
+}
+
+static void set_flaws (Soak *self, bool on)
+{
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autofree char *path = flaws_path (self, i);
+        if (on && self->round->flaws[i] != NULL)
+            g_assert_true (g_file_set_contents (path, self->round->flaws[i], -1, NULL));
+        else
+            (void) unlink (path);
+    }
+}
+
+/* All that a failure takes to be understood. */
+static void tell (Soak *self, const char *what, int status)
+{
+    const Round *round = self->round;
+    const Progress *progress = &self->shared->progress;
+    g_printerr ("seed %u, %s%s: %s, after %u of %u operations%s%s: %s\n", round->seed, codes[round->code],
+                round->async ? ", async" : "", what, progress->n_done - self->n_before,
+                self->script->len - self->n_before, self->shared->board.died ? ", " : "",
+                self->shared->board.died ? self->shared->board.where : "",
+                progress->verdict[0] != '\0' ? progress->verdict
+                : WIFSIGNALED (status)       ? g_strsignal (WTERMSIG (status))
+                                             : "the process ended");
+    g_printerr ("  loss %d at %u, recovery at %u, %u endpoints in trouble\n  %s\n", (int) round->loss, round->at,
+                round->recovery_at, round->n_troubled, round->script);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        if (round->flaws[i] != NULL)
+            g_printerr ("  e%u:\n%s", i, round->flaws[i]);
+    for (unsigned i = self->n_before; i < progress->n_done; i++)
+        if (progress->codes[i] != 0)
+            g_printerr ("  operation %u: %s\n", i - self->n_before + 1, g_strerror (progress->codes[i]));
+    self->n_failed++;
+}
+
+static bool is_good (Soak *self, const char *what, void (*work) (Soak *self))
+{
+    int status = in_child (self, work, 0);
+    if (WIFEXITED (status) && WEXITSTATUS (status) == 0 && self->shared->progress.verdict[0] == '\0')
+        return true;
+    tell (self, what, status);
+    return false;
+}
+
+static void run_round (Soak *self)
+{
+    const Round *round = self->round;
+    put_back (self);
+    set_flaws (self, true);
+    int status = in_child (self, run_script, round->at);
+    set_flaws (self, false);
+    bool died = self->shared->board.died != 0;
+    self->n_operations += self->shared->progress.n_begun - self->n_before;
+    for (unsigned i = self->n_before; i < self->shared->progress.n_done; i++)
+        self->n_refused += self->shared->progress.codes[i] != 0;
+    self->n_crashes += died;
+    self->n_power += died && round->loss != CRASH_LOSES_NOTHING;
+    self->n_troubled += round->n_troubled > 0;
+    if (!died && (!WIFEXITED (status) || WEXITSTATUS (status) != 0)) {
+        tell (self, "the script", status);
+        return;
+    }
+    if (died && round->recovery_at > 0) {
+        self->shared->board.died = 0;
+        (void) in_child (self, recover, round->recovery_at); /* what it leaves is judged */
+        self->n_recovery_crashes += self->shared->board.died;
+        self->shared->board.died = 1;
+    }
+    if (!is_good (self, "what is left", judge))
+        return;
+    if (is_good (self, "ecfs-fsck and ecfs recover", check_and_recover))
+        self->n_recovered += round->recover;
+}
+
+static void run_seed (Soak *self, unsigned seed, bool show)
+{
+    g_autoptr (Round) round = round_new (seed, self->tolerances, N_CODES);
+    g_autofree char *text = g_strconcat (SOAK_BEFORE, ";", round->script, NULL);
+    self->round = round;
+    self->script = script_new (text, SEED_APART);
+    g_assert_cmpuint (self->script->len, <=, MAX_OPS);
+    if (show)
+        g_print ("seed %u: %s\n", seed, round->script);
+    run_round (self);
+    self->n_rounds++;
+    g_clear_pointer (&self->script, g_ptr_array_unref);
+}
+
+/* The whole */
+
+static void make_templates (Soak *self)
+{
+    for (unsigned i = 0; i < N_CODES * 2; i++) {
+        const Round round = {.code = i / 2, .async = i % 2 == 1};
+        self->round = &round;
+        self->script = script_new (SOAK_BEFORE, SEED_APART);
+        self->n_before = self->script->len;
+        self->templates[i / 2][i % 2] = g_strdup_printf ("%s/template-%u", self->place, i);
+        g_assert_cmpint (g_mkdir_with_parents (self->base, 0700), ==, 0);
+        g_assert_cmpint (in_child (self, make_template, 0), ==, 0);
+        copy_tree (self->base, self->templates[i / 2][i % 2]);
+        remove_tree (self->base);
+        g_clear_pointer (&self->script, g_ptr_array_unref);
+    }
+}
+
+static void set_up_soak (Soak *self)
+{
+    const char *directory =
+        g_getenv ("TMPDIR") == NULL && access ("/dev/shm", W_OK) == 0 ? "/dev/shm" : g_get_tmp_dir ();
+    self->place = g_strdup_printf ("%s/ecfs-soak-XXXXXX", directory);
+    g_assert_nonnull (g_mkdtemp (self->place));
+    self->base = g_build_filename (self->place, "run", NULL);
+    self->grave = g_build_filename (self->place, "grave", NULL);
+    self->roots = watched_roots (self->base);
+    self->shared = mmap (NULL, sizeof *self->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    g_assert_true (self->shared != MAP_FAILED);
+    for (unsigned i = 0; i < N_CODES; i++) {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (EcfsCodec) codec = ecfs_codec_new (codes[i], &error);
+        g_assert_no_error (error);
+        unsigned each = (ecfs_codec_n (codec) + N_ENDPOINTS - 1) / N_ENDPOINTS; /* stripes at most */
+        self->tolerances[i] = ecfs_codec_tolerance (codec) / each;
+    }
+    make_templates (self);
+}
+
+static void tear_down_soak (Soak *self)
+{
+    remove_tree (self->place);
+    munmap (self->shared, sizeof *self->shared);
+    for (unsigned i = 0; i < N_CODES * 2; i++)
+        g_free (self->templates[i / 2][i % 2]);
+    g_free (self->place);
+    g_free (self->base);
+    g_free (self->grave);
+    g_free (self->roots);
+}
+
+static void tell_sums (const Soak *self, int64_t begun_us)
+{
+    double seconds = (double) (g_get_monotonic_time () - begun_us) / 1e6;
+    g_print ("# %u rounds in %.1f s, %" G_GUINT64_FORMAT " operations (%" G_GUINT64_FORMAT
+             " refused): %u crashes (%u of them power failures), %u more "
+             "in the recovery, %u rounds with endpoints in trouble, %u recovered from the endpoints alone; %u failed\n",
+             self->n_rounds, seconds, self->n_operations, self->n_refused, self->n_crashes, self->n_power,
+             self->n_recovery_crashes, self->n_troubled, self->n_recovered, self->n_failed);
+}
+
+int main (int argc, char **argv)
+{
+    int n_rounds = 300, seconds = 0, seed = 1;
+    gboolean show = FALSE;
+    const GOptionEntry options[] = {
+        {"rounds", 'n', 0, G_OPTION_ARG_INT, &n_rounds, "so many rounds (300)", "N"},
+        {"time", 't', 0, G_OPTION_ARG_INT, &seconds, "as many as there is time for, instead", "SECONDS"},
+        {"seed", 's', 0, G_OPTION_ARG_INT, &seed, "of the first round, each next has one more (1)", "S"},
+        {"show", 0, 0, G_OPTION_ARG_NONE, &show, "the operations of each round", NULL},
+        G_OPTION_ENTRY_NULL};
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+    Soak soak = {.n_rounds = 0};
+    g_option_context_add_main_entries (context, options, NULL);
+    if (!g_option_context_parse (context, &argc, &argv, &error)) {
+        g_printerr ("%s\n", error->message);
+        return 2;
+    }
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what this provokes */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
+    allow_many_files ();
+    for (unsigned i = 0; i < N_CODES; i++)
+        warm_up (codes[i]);
+    flawed_register ();
+    set_up_soak (&soak);
+    int64_t begun_us = g_get_monotonic_time ();
+    while (seconds > 0 ? g_get_monotonic_time () - begun_us < seconds * G_USEC_PER_SEC
+                       : soak.n_rounds < (unsigned) n_rounds)
+        run_seed (&soak, (unsigned) seed + soak.n_rounds, show);
+    tell_sums (&soak, begun_us);
+    tear_down_soak (&soak);
+    return soak.n_failed > 0;
+}

@@ -1,0 +1,63 @@
+#include "trees.h"
+
+#include "../archive/staged_fixture.h"
+
+#include "codec/codec.h"
+#include "util/error.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static void copy_time (const char *from, const char *to)
+{
+    struct stat st;
+    g_assert_cmpint (stat (from, &st), ==, 0);
+    struct timespec times[2] = {st.st_atim, st.st_mtim};
+    g_assert_cmpint (utimensat (AT_FDCWD, to, times, 0), ==, 0);
+}
+
+void copy_tree (const char *from, const char *to)
+{
+    g_autoptr (GDir) dir = g_dir_open (from, 0, NULL);
+    const char *name;
+    g_assert_cmpint (g_mkdir_with_parents (to, 0700), ==, 0);
+    while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
+        g_autofree char *source = g_build_filename (from, name, NULL), *target = g_build_filename (to, name, NULL);
+        g_autofree char *bytes = NULL;
+        gsize size;
+        if (g_file_test (source, G_FILE_TEST_IS_DIR)) {
+            copy_tree (source, target);
+            continue;
+        }
+        g_assert_true (g_file_get_contents (source, &bytes, &size, NULL));
+        g_assert_true (g_file_set_contents_full (target, bytes, (gssize) size, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+        copy_time (source, target);
+    }
+}
+
+char *watched_roots (const char *base)
+{
+    GString *roots = g_string_new (NULL);
+    g_string_append_printf (roots, "%s/archive", base);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        g_string_append_printf (roots, ":%s/e%u", base, i);
+    return g_string_free (roots, FALSE);
+}
+
+void warm_up (const char *code)
+{
+    g_autoptr (GError) error = NULL;
+    g_error_free (g_error_new (ECFS_ERROR, EIO, "none")); /* makes a lock of GLib's: TSan takes it for a race */
+    EcfsCodec *codec = ecfs_codec_new (code, &error);
+    g_assert_no_error (error);
+    ecfs_codec_free (codec);
+}
+
+void allow_many_files (void)
+{
+    struct rlimit limit;
+    g_assert_cmpint (getrlimit (RLIMIT_NOFILE, &limit), ==, 0);
+    limit.rlim_cur = limit.rlim_max;
+    g_assert_cmpint (setrlimit (RLIMIT_NOFILE, &limit), ==, 0);
+}
