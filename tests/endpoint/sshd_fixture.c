@@ -1,103 +1,33 @@
 #include "sshd_fixture.h"
 
-#include "util/lock.h"
+#include "server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define SSHD     "/usr/sbin/sshd"
-#define START_US (60 * G_USEC_PER_SEC)
-
-static void must_run (const char *const *argv)
-{
-    g_autoptr (GError) error = NULL;
-    g_autofree char *out = NULL;
-    g_autofree char *complaint = NULL;
-    int status = 0;
-    (void) g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, &complaint, &status,
-                         &error);
-    g_assert_no_error (error);
-    if (!g_spawn_check_wait_status (status, &error))
-        g_error ("%s: %s%s", argv[0], error->message, complaint);
-}
+#define SSHD "/usr/sbin/sshd"
 
 void sshd_make_key (const char *path, const char *type)
 {
     const char *argv[] = {"ssh-keygen", "-q", "-t", type, "-N", "", "-f", path, NULL};
-    must_run (argv);
+    server_run (argv);
 }
 
-/* One that no connection takes for its own end, as it could take others while their server is away. */
-static unsigned free_port (void)
+static bool start_on (void *data, unsigned port)
 {
-    for (;;) {
-        unsigned port = (unsigned) g_random_int_range (20000, 32000);
-        int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        struct sockaddr_in address = {
-            .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK), .sin_port = htons ((uint16_t) port)};
-        bool is_free = bind (fd, (struct sockaddr *) &address, sizeof address) == 0;
-        close (fd);
-        if (is_free)
-            return port;
-    }
+    Sshd *self = data;
+    g_autofree char *text = g_strdup_printf ("%u", port);
+    const char *argv[] = {SSHD, "-D", "-e", "-f", self->config, "-p", text, NULL};
+    self->port = port;
+    self->pid = server_spawn (argv, NULL, self->log, port);
+    return self->pid != 0;
 }
 
-static bool answers (unsigned port)
+static void start (Sshd *self, bool same_port)
 {
-    int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK), .sin_port = htons ((uint16_t) port)};
-    bool connected = connect (fd, (struct sockaddr *) &address, sizeof address) == 0;
-    close (fd);
-    return connected;
-}
-
-static void to_log (gpointer data)
-{
-    const Sshd *self = data;
-    /* A test that aborts leaves no server behind. */
-    if (prctl (PR_SET_PDEATHSIG, SIGTERM) != 0 || freopen (self->log, "a", stderr) == NULL)
-        _exit (1);
-}
-
-static bool start (Sshd *self)
-{
-    g_autofree char *port = g_strdup_printf ("%u", self->port);
-    const char *argv[] = {SSHD, "-D", "-e", "-f", self->config, "-p", port, NULL};
-    g_autoptr (GError) error = NULL;
-    (void) g_spawn_async (NULL, (char **) argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, to_log,
-                          self, &self->pid, &error);
-    g_assert_no_error (error);
-    for (int64_t deadline_us = ecfs_now_us () + START_US; ecfs_now_us () < deadline_us; g_usleep (5000)) {
-        if (answers (self->port))
-            return true;
-        if (waitpid (self->pid, NULL, WNOHANG) == self->pid)
-            break; /* most likely somebody else took the port */
-    }
-    self->pid = 0;
-    return false;
-}
-
-static void must_start (Sshd *self, bool same_port)
-{
-    for (unsigned i = 0; i < 5; i++) {
-        if (!same_port)
-            self->port = free_port ();
-        if (start (self))
-            return;
-    }
-    g_autofree char *words = NULL;
-    (void) g_file_get_contents (self->log, &words, NULL, NULL);
-    g_error ("sshd does not start: %s", words);
+    if (!server_start (start_on, self, same_port ? self->port : 0))
+        server_fail_start ("sshd", self->log);
 }
 
 static void write_files (Sshd *self, const char *extra)
@@ -149,47 +79,23 @@ Sshd *sshd_new (const char *extra)
     self->log = g_build_filename (self->dir, "log", NULL);
     g_assert_cmpint (mkdir (self->root, 0700), ==, 0);
     write_files (self, extra);
-    must_start (self, false);
+    start (self, false);
     g_autofree char *known = g_strdup_printf ("[127.0.0.1]:%u %s", self->port, self->host_public);
     g_assert_true (g_file_set_contents (self->known_hosts, known, -1, NULL));
     return self;
-}
-
-static GPid parent_of (const char *pid)
-{
-    g_autofree char *path = g_build_filename ("/proc", pid, "stat", NULL);
-    g_autofree char *text = NULL;
-    if (!g_file_get_contents (path, &text, NULL, NULL))
-        return 0;
-    const char *behind = strrchr (text, ')'); /* the name may hold anything */
-    int parent = 0;
-    return behind != NULL && sscanf (behind, ") %*c %d", &parent) == 1 ? parent : 0;
-}
-
-/* Sessions leave sshd's process group, so they are found by parent. */
-static void kill_tree (GPid pid)
-{
-    (void) kill (pid, SIGSTOP); /* no new children while we look */
-    g_autoptr (GDir) proc = g_dir_open ("/proc", 0, NULL);
-    const char *name;
-    while (proc != NULL && (name = g_dir_read_name (proc)) != NULL)
-        if (g_ascii_isdigit (name[0]) && parent_of (name) == pid)
-            kill_tree (atoi (name));
-    (void) kill (pid, SIGKILL);
 }
 
 void sshd_kill (Sshd *self)
 {
     if (self->pid == 0)
         return;
-    kill_tree (self->pid);
-    (void) waitpid (self->pid, NULL, 0);
+    server_kill (self->pid);
     self->pid = 0;
 }
 
 void sshd_restart (Sshd *self)
 {
-    must_start (self, true);
+    start (self, true);
 }
 
 void sshd_free (Sshd *self)
@@ -198,7 +104,7 @@ void sshd_free (Sshd *self)
         return;
     sshd_kill (self);
     const char *argv[] = {"rm", "-rf", self->dir, NULL};
-    must_run (argv);
+    server_run (argv);
     g_free (self->dir);
     g_free (self->root);
     g_free (self->key);
