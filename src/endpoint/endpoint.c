@@ -12,9 +12,12 @@
 #define MAX_TEST_DRIVERS           4
 
 static const EcfsDriver *const drivers[] = {
-    &ecfs_driver_file, &ecfs_driver_sftp,
+    &ecfs_driver_file,   &ecfs_driver_sftp,
+#ifdef ECFS_WITH_GRIDFTP
+    &ecfs_driver_gsiftp, &ecfs_driver_ftp,
+#endif
 #ifdef ECFS_WITH_HTTP
-    &ecfs_driver_dav,  &ecfs_driver_davs, &ecfs_driver_http, &ecfs_driver_https,
+    &ecfs_driver_dav,    &ecfs_driver_davs, &ecfs_driver_http, &ecfs_driver_https,
 #endif
 };
 
@@ -23,6 +26,10 @@ static const struct {
     const char *scheme;
     const char *package;
 } absent[] = {
+#ifndef ECFS_WITH_GRIDFTP
+    {"gsiftp", "libglobus-ftp-client-dev"},
+    {"ftp", "libglobus-ftp-client-dev"},
+#endif
 #ifndef ECFS_WITH_HTTP
     {"dav", "libcurl4-openssl-dev and libxml2-dev"},
     {"davs", "libcurl4-openssl-dev and libxml2-dev"},

@@ -66,6 +66,8 @@ extern const EcfsDriver ecfs_driver_sftp;
 #ifdef ECFS_WITH_HTTP
 extern const EcfsDriver ecfs_driver_dav, ecfs_driver_davs, ecfs_driver_http, ecfs_driver_https;
 #endif
+extern const EcfsDriver ecfs_driver_gsiftp;
+extern const EcfsDriver ecfs_driver_ftp;
 
 /** Adds a scheme; before any endpoint is made. The driver is borrowed for good. */
 void ecfs_endpoint_register_for_tests (const EcfsDriver *driver);

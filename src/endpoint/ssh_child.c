@@ -1,4 +1,4 @@
-/* Programs at the other end of a socket: a proxy command, or ssh itself. */
+/* Programs at the other end of a socket: a proxy command, ssh itself, or a helper. */
 #include "endpoint/ssh_child.h"
 #include "util/error.h"
 #include "util/io.h"
@@ -16,7 +16,8 @@
 
 extern char **environ;
 
-static int spawn (char *const *words, int its_end, int its_errors, pid_t *ret_pid)
+static int spawn (char *const *words, char *const *environment, int its_end, int its_errors, int its_memory,
+                  pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -31,12 +32,14 @@ static int spawn (char *const *words, int its_end, int its_errors, pid_t *ret_pi
     posix_spawn_file_actions_adddup2 (&actions, its_end, STDOUT_FILENO);
     if (its_errors >= 0)
         posix_spawn_file_actions_adddup2 (&actions, its_errors, STDERR_FILENO);
+    if (its_memory >= 0)
+        posix_spawn_file_actions_adddup2 (&actions, its_memory, ECFS_SSH_CHILD_MEMORY_FD);
     posix_spawnattr_setsigmask (&attributes, &none);
     posix_spawnattr_setsigdefault (&attributes, &usual);
     /* A group of its own: an interrupt from the terminal is for us, who still need the line to end well. */
     posix_spawnattr_setpgroup (&attributes, 0);
     posix_spawnattr_setflags (&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    int result = posix_spawnp (ret_pid, words[0], &actions, &attributes, words, environ);
+    int result = posix_spawnp (ret_pid, words[0], &actions, &attributes, words, environment);
     posix_spawn_file_actions_destroy (&actions);
     posix_spawnattr_destroy (&attributes);
     return result;
@@ -44,12 +47,19 @@ static int spawn (char *const *words, int its_end, int its_errors, pid_t *ret_pi
 
 int ecfs_ssh_child_spawn (char *const *words, int errors, pid_t *ret_pid, GError **error)
 {
+    return ecfs_ssh_child_spawn_with (words, environ, errors, -1, ret_pid, error);
+}
+
+int ecfs_ssh_child_spawn_with (char *const *words, char *const *environment, int errors, int memory, pid_t *ret_pid,
+                               GError **error)
+{
     int pair[2];
     if (socketpair (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return g_set_error (error, ECFS_ERROR, errno, "socketpair: %s", g_strerror (errno)), -1;
     ecfs_autofd ours = pair[0];
     ecfs_autofd its = pair[1];
-    int result = fcntl (ours, F_SETFL, O_NONBLOCK) != 0 ? errno : spawn (words, its, errors, ret_pid);
+    int result =
+        fcntl (ours, F_SETFL, O_NONBLOCK) != 0 ? errno : spawn (words, environment, its, errors, memory, ret_pid);
     if (result != 0)
         return g_set_error (error, ECFS_ERROR, ENOTCONN, "cannot run %s: %s", words[0], g_strerror (result)), -1;
     return ecfs_steal_fd (&ours);

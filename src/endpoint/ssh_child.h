@@ -1,4 +1,4 @@
-/* Programs at the other end of a socket: a proxy command, or ssh itself. */
+/* Programs at the other end of a socket: a proxy command, ssh itself, or a helper. */
 #ifndef ECFS_ENDPOINT_SSH_CHILD_H
 #define ECFS_ENDPOINT_SSH_CHILD_H
 
@@ -11,6 +11,12 @@
  * ecfs_ssh_child_end (); or -1 and ENOTCONN.
  */
 int ecfs_ssh_child_spawn (char *const *words, int errors, pid_t *ret_pid, GError **error);
+
+#define ECFS_SSH_CHILD_MEMORY_FD 3
+
+/** The same with an environment of its own and, as its descriptor ECFS_SSH_CHILD_MEMORY_FD, @memory (-1: none). */
+int ecfs_ssh_child_spawn_with (char *const *words, char *const *environment, int errors, int memory, pid_t *ret_pid,
+                               GError **error);
 
 /** Ends and reaps a program whose socket has been closed; a stubborn one is killed. 0 is accepted. */
 void ecfs_ssh_child_end (pid_t pid);

@@ -1,0 +1,36 @@
+/*
+ * A real globus-gridftp-server for tests: on a free port of 127.0.0.1, with a certificate authority and a proxy made on
+ * the spot and a directory of its own. Who asks is whoever runs the tests, as anonymous or by the proxy.
+ */
+#ifndef TESTS_ENDPOINT_GRIDFTP_FIXTURE_H
+#define TESTS_ENDPOINT_GRIDFTP_FIXTURE_H
+
+#include <glib.h>
+#include <stdbool.h>
+
+typedef struct Gridftp {
+    char *dir;  /* of everything below */
+    char *root; /* an empty directory for endpoints */
+    char *log;  /* what the server said */
+    unsigned port;
+    GPid pid; /* 0: not running */
+} Gridftp;
+
+/** Starts one; NULL when there is no server on this machine. */
+Gridftp *gridftp_new (void);
+/** Ends server and sessions as if the machine lost its power. */
+void gridftp_kill (Gridftp *self);
+/** Starts it again on the same port. */
+void gridftp_restart (Gridftp *self);
+/** Kills it and removes its directory; NULL is accepted. */
+void gridftp_free (Gridftp *self);
+
+/** Runs make-ca with @words (NULL-terminated, without its own name) in the fixture's directory. */
+void gridftp_make_ca (const Gridftp *self, const char *const *words);
+
+/** The URL of @path on it. g_free (). */
+char *gridftp_url (const Gridftp *self, const char *scheme, const char *path);
+/** The options that a gsiftp endpoint needs to log in. g_free (). */
+char *gridftp_options (const Gridftp *self);
+
+#endif
