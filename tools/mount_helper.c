@@ -146,7 +146,7 @@ int tool_umount_helper (const char *name, int argc, char **argv)
             tool_say (name, "%s is read-only now", argv[1]);
         return tool_fail (name, error, MOUNT_FAILED);
     }
-    tool_tell_not_full (name, directory);
+    tool_tell_unfinished (name, directory);
     if (verbose)
         printf ("%s: %s is unmounted\n", name, argv[1]);
     return MOUNT_DONE;

@@ -51,8 +51,8 @@ void tool_print_help (GOptionContext *context);
 int tool_mount_helper (const char *name, int argc, char **argv);
 int tool_umount_helper (const char *name, int argc, char **argv);
 
-/** Says how many objects of an archive that was unmounted lack stripes, if any do. */
-void tool_tell_not_full (const char *verb, const char *directory);
+/** Says how many objects of an archive that was unmounted lack stripes, and what the journal on endpoints lacks. */
+void tool_tell_unfinished (const char *verb, const char *directory);
 
 /** Prints "ecfs VERB: text" for each line of the text; for a helper of mount(8), whose name has a dot, "NAME: text". */
 void tool_say (const char *verb, const char *format, ...) G_GNUC_PRINTF (2, 3);

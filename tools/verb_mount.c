@@ -32,13 +32,28 @@ int verb_mount (const Verb *verb, int argc, char **argv)
 
 /* umount */
 
-/* Everything is committed by now, but an endpoint that is down may still lack its stripes. */
-void tool_tell_not_full (const char *verb, const char *directory)
+/* What the mount wrote down at its end; an archive without a name has none to lose. */
+static void tell_journal (const char *verb, EcfsArchive *archive)
+{
+    EcfsRecoveryPoint point;
+    uint64_t next_ino;
+    if (ecfs_archive_recovery_point (archive, &point, NULL) && point.stored < point.sequence &&
+        ecfs_catalog_next_ino (ecfs_archive_catalog (archive), &next_ino, NULL) && next_ino > ECFS_ROOT_INO + 1)
+        tool_say (verb,
+                  "unmounted; %" PRIu64
+                  " changes of names are on too few endpoints to be safe without this machine: the next mount "
+                  "stores them",
+                  point.sequence - point.stored);
+}
+
+/* Everything is committed by now, but an endpoint that is down may still lack its stripes, and the journal. */
+void tool_tell_unfinished (const char *verb, const char *directory)
 {
     EcfsTotals totals;
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, NULL);
     if (archive == NULL || !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL))
         return; /* only a hint: whoever mounts it next is told */
+    tell_journal (verb, archive);
     if (totals.n_not_full > 0)
         tool_say (verb,
                   "unmounted; %" PRIu64
@@ -54,6 +69,6 @@ int verb_umount (const Verb *verb, int argc, char **argv)
     g_autofree char *archive = NULL;
     if (!ecfs_umount (argv[1], 0, &archive, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
-    tool_tell_not_full (verb->name, archive);
+    tool_tell_unfinished (verb->name, archive);
     return TOOL_DONE;
 }

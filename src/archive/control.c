@@ -206,6 +206,9 @@ static bool handle_umount (Client *client, JsonObject *request, JsonObject *repl
     if (!drain (client, NULL, false, error))
         return ecfs_prefix (
             error, "not unmounted, for not everything could be stored (umount(8) leaves it to the next mount)");
+    ecfs_staged_await_full (self->archive, is_wanted, client);
+    if (!is_wanted (client))
+        return ecfs_fail (error, ECANCELED, "not unmounted: who asked for it is gone, or it ends already");
     return self->ops.umount (self->ops.user, error);
 }
 

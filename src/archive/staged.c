@@ -12,6 +12,9 @@
 #define N_WORKERS 4
 #define N_COPIERS 2
 
+#define STOP_FULL_US (30 * G_USEC_PER_SEC) /* for what has its quorum, when all else has ended */
+#define LOOK_US      200000
+
 int64_t ecfs_staged_now_ns (void)
 {
     struct timespec now;
@@ -124,6 +127,52 @@ static unsigned count_left_locked (EcfsStagedTable *table, GQueue *answers) ECFS
     return n_left;
 }
 
+/* Whether a file that has its quorum is being brought to full, or is worth a try: where tries fail one after the other
+ * an endpoint is away, and waiting would not help. */
+static bool is_filling_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
+{
+    GHashTableIter iter;
+    gpointer value;
+    if (table->fill_pace.n_failures >= ECFS_STAGED_FILL_TRIES)
+        return false;
+    g_hash_table_iter_init (&iter, table->files);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        const EcfsStaged *self = value;
+        if (ecfs_staged_is_clean (self) && self->row_state == ECFS_STAGING_STORED && !self->full && !self->unlinked &&
+            self->n_writers == 0 && self->n_failures < ECFS_STAGED_FILL_TRIES)
+            return true;
+    }
+    return false;
+}
+
+void ecfs_staged_await_full (EcfsArchive *archive, bool (*goes_on) (void *user), void *user)
+{
+    bool on = true;
+    EcfsStagedTable *table = table_of (archive);
+    ecfs_mutex_lock (&table->lock);
+    step_all_locked (table);
+    while (on && is_filling_locked (table)) {
+        (void) ecfs_cond_wait_until (&table->progress, &table->lock, ecfs_now_us () + LOOK_US);
+        ecfs_mutex_unlock (&table->lock);
+        on = goes_on (user);
+        ecfs_mutex_lock (&table->lock);
+    }
+    ecfs_mutex_unlock (&table->lock);
+}
+
+static void await_end_locked (EcfsStagedTable *table, int64_t deadline_us) ECFS_REQUIRES (table->lock)
+{
+    int64_t full_us = 0; /* until then what is committed is brought to full */
+    for (;;) {
+        int64_t now_us = ecfs_now_us ();
+        if (table->n_busy == 0 && full_us == 0)
+            full_us = MIN (now_us + STOP_FULL_US, deadline_us);
+        if (now_us >= deadline_us || (table->n_busy == 0 && (now_us >= full_us || !is_filling_locked (table))))
+            return;
+        (void) ecfs_cond_wait_until (&table->progress, &table->lock, now_us + LOOK_US);
+    }
+}
+
 void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_left)
 {
     EcfsStagedTable *table = table_of (archive);
@@ -131,10 +180,11 @@ void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_
     if (table == NULL)
         return;
     ecfs_mutex_lock (&table->lock);
-    table->stopping = true;
+    table->stopping = table->filling = true;
     step_all_locked (table);
-    while (table->n_busy > 0 && ecfs_now_us () < deadline_us)
-        (void) ecfs_cond_wait_until (&table->progress, &table->lock, deadline_us);
+    await_end_locked (table, deadline_us);
+    table->filling = false;
+    step_all_locked (table);
     table->stopped = true;
     ecfs_cond_broadcast (&table->timer_wake);
     ecfs_mutex_unlock (&table->lock);

@@ -35,7 +35,14 @@ typedef void (*EcfsStagedDone) (void *user, const GError *error);
 bool ecfs_staged_start (EcfsArchive *archive, GError **error);
 
 /**
- * Stops: waits until everything that was flushed or released is committed or @deadline_us (monotonic); what is left is
+ * Waits until what has only its quorum is full, as long as nothing fails at that and @goes_on, which is asked now and
+ * then. Blocks.
+ */
+void ecfs_staged_await_full (EcfsArchive *archive, bool (*goes_on) (void *user), void *user);
+
+/**
+ * Stops: waits until everything that was flushed or released is committed or @deadline_us (monotonic), and up to 30 s
+ * more for what has only its quorum to be full, unless that fails; what is left is
  * kept for the next mount and counted in *ret_left (rows). What a writer has open and never flushed is left too, and
  * the next mount keeps it apart: half a file does not replace a whole one. Nothing may change any more.
  */

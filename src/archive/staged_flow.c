@@ -265,7 +265,8 @@ static void attempt_failed_locked (EcfsStagedTable *table, EcfsStaged *self, con
     ECFS_REQUIRES (table->lock)
 {
     set_back_locked (table, self);
-    self->gave_up = table->stopping;
+    self->gave_up = table->stopping &&
+                    !(table->filling && ecfs_staged_is_clean (self) && self->n_failures < ECFS_STAGED_FILL_TRIES);
     if (self->unlinked || g_strcmp0 (self->failure, error->message) == 0)
         return;
     bool clean = ecfs_staged_is_clean (self); /* safe as it is, and the endpoints that it lacks are told of */

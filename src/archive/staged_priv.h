@@ -182,6 +182,8 @@ typedef struct EcfsPace {
     int64_t not_before_us;
 } EcfsPace;
 
+#define ECFS_STAGED_FILL_TRIES 2 /* that may fail while the end of the mount waits for full files */
+
 struct EcfsStagedTable {
     EcfsMutex lock;
     EcfsCond timer_wake;
@@ -210,6 +212,7 @@ struct EcfsStagedTable {
     pthread_t timer;
     int64_t wake_us; /* when the timer looks next */
     bool stopping;
+    bool filling; /* while stopping: what has its quorum is still brought to full */
     bool stopped;
     uint64_t staged_bytes;
     uint64_t free_bytes; /* of the disk, at free_us, less what was begun since */

@@ -90,7 +90,7 @@ static EcfsTurn behind_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_
     bool clean = ecfs_staged_is_clean (self);
     /* What is set aside was flushed, and what takes its place was not. */
     bool wanted = self->n_writers == 0 || (self->waits != NULL && self->aside_row == 0);
-    if (!wanted || self->unlinked || (table->stopping && (self->gave_up || clean)))
+    if (!wanted || self->unlinked || (table->stopping && (self->gave_up || (clean && !table->filling))))
         return ECFS_TURN_NONE;
     if (clean && (self->row_state != ECFS_STAGING_STORED || self->full))
         return ECFS_TURN_NONE;
@@ -240,7 +240,8 @@ void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self)
         ecfs_staged_stream_abandon_locked (table, self);
     else if (self->attempt == ECFS_ATTEMPT_STREAM && turn != ECFS_TURN_NONE)
         ecfs_staged_stream_finish_locked (table, self);
-    if (self->trailing && (self->unlinked || table->stopping || !ecfs_staged_is_clean (self)))
+    bool ends = table->stopping && !table->filling;
+    if (self->trailing && (self->unlinked || ends || !ecfs_staged_is_clean (self)))
         atomic_store (&self->cut_short, true);
     if (self->attempt != ECFS_ATTEMPT_NONE)
         turn = ECFS_TURN_NONE;

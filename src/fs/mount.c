@@ -263,6 +263,17 @@ static bool mount_and_serve (Mount *self, GError **error)
     return ok;
 }
 
+/* All that is committed is safe; what its guarantee lacks is for the next mount to give. */
+static void tell_what_is_not_full (EcfsArchive *archive)
+{
+    EcfsTotals totals;
+    if (ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) && totals.n_not_full > 0)
+        g_warning ("%s: %" PRIu64
+                   " objects are stored safely, but not on all of their endpoints yet: the next mount goes on with "
+                   "them",
+                   ecfs_archive_directory (archive), totals.n_not_full);
+}
+
 /* Threads run from here to ecfs_archive_stop (). */
 static bool start_and_serve (Mount *self, GError **error)
 {
@@ -278,6 +289,8 @@ static bool start_and_serve (Mount *self, GError **error)
     ok = ok && mount_and_serve (self, error);
     ecfs_archive_end_repairs (archive);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
+    if (!self->fs.readonly)
+        tell_what_is_not_full (archive);
     ecfs_report_stop (g_steal_pointer (&self->report));
     ecfs_archive_stop (archive);
     if (ok && n_left > 0)

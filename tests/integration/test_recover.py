@@ -398,7 +398,9 @@ def test_the_most_tolerant_code_in_use_says_how_safe_the_journal_has_to_be(place
     (mount.path / "another").mkdir()
     failed = lab.ecfs("wait", archive.path, check=False)
     assert failed.returncode == 1 and "has to be on 4" in failed.stderr
-    mount.umount()
+    told = lab.ecfs("umount", mount.path).stderr
+    assert "changes of names are on too few endpoints to be safe without this machine" in told
+    assert mount.process.wait(60) == 0
     assert "on too few endpoints to be safe without this machine" in mount.text()
 
 

@@ -110,6 +110,34 @@ def test_close_at_quorum_waits_for_no_straggler(place):
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("by_verb", [True, False], ids=["umount", "SIGTERM"])
+def test_ending_a_mount_waits_for_its_stragglers(place, by_verb):
+    world = Straggling(place)
+    world.line.tell("throttle", 256 * KIB)
+    (world.mount.path / "file").write_bytes(os.urandom(2 * MIB))
+    assert world.state("file").startswith("quorum 5/6")
+    if by_verb:
+        world.mount.umount()
+    else:
+        world.mount.process.terminate()
+        assert world.mount.process.wait(60) == 0
+        world.mount.process = None
+    assert world.archive.json("info", "/file")["state"].startswith("full 6/6")
+    assert "not on all of their endpoints" not in world.mount.text()
+
+
+def test_what_cannot_be_full_at_the_end_is_told(place):
+    world = Straggling(place)
+    (world.mount.path / "file").write_bytes(os.urandom(2 * MIB))
+    assert world.state("file").startswith("quorum 5/6")
+    world.line.close()
+    told = lab.ecfs("umount", world.mount.path).stderr
+    assert world.mount.process.wait(60) == 0
+    world.mount.process = None
+    for text in (told, world.mount.text()):
+        assert "1 objects are stored safely, but not on all of their endpoints yet" in text
+
+
 def test_stragglers_hold_up_nothing_that_comes_after_them(place):
     """More files than may go on behind, and one that changes while its last stripe is on its way."""
     world = Straggling(place)
