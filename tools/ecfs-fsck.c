@@ -15,14 +15,16 @@
 /* Exit status, added up, as fsck(8) has them. */
 enum { FSCK_CLEAN = 0, FSCK_REPAIRED = 1, FSCK_LEFT = 4, FSCK_FAILED = 8, FSCK_USAGE = 16, FSCK_CANCELLED = 32 };
 
-#define ARGUMENTS "ARCHIVE [PATH...]"
+#define PRUNE_AGE_US (7 * 24 * 3600 * G_GINT64_CONSTANT (1000000))
+#define ARGUMENTS    "ARCHIVE [PATH...]"
 
 typedef struct Options {
-    gboolean yes, no, deep, json, help;
+    gboolean yes, no, deep, prune, json, help;
     uint64_t bytes_per_s;
     int64_t max_time_us;
     double sample; /* part of 1; 0: all */
     uint64_t seed;
+    int64_t prune_age_us;
 } Options;
 
 typedef struct Shown {
@@ -144,8 +146,9 @@ static void print_file (JsonObject *finding)
 static void print_orphan (JsonObject *finding)
 {
     g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
-    printf ("endpoint %s: %s: the catalog does not know this stripe of %s\n", tool_text (finding, "endpoint"),
-            tool_text (finding, "name"), bytes);
+    g_autofree char *age = tool_seconds ((double) MAX (tool_number (finding, "age"), 0));
+    printf ("endpoint %s: %s: nothing knows this stripe of %s, %s old\n", tool_text (finding, "endpoint"),
+            tool_text (finding, "name"), bytes, age);
 }
 
 static void print_silence (JsonObject *finding, const char *text)
@@ -171,6 +174,8 @@ static void on_found (void *user, const char *json)
         print_file (finding);
     else if (strcmp (about, "orphan") == 0)
         print_orphan (finding);
+    else if (strcmp (about, "prune") == 0)
+        printf ("orphans: %s\n", text);
     else if (strcmp (about, "catalog") == 0)
         printf ("catalog: %s%s%s - LEFT\n", path, *path == '\0' ? "" : ": ", text);
     else
@@ -229,6 +234,30 @@ static void print_deep (JsonObject *deep)
         print_pass (deep);
 }
 
+static bool on_confirm_prune (void *user, uint64_t n_stripes, uint64_t bytes)
+{
+    Shown *self = user;
+    char answer[16];
+    g_autofree char *size = tool_bytes ((double) bytes);
+    clear_progress (self);
+    fprintf (stderr, "Remove %" PRIu64 " stripes of %s that nothing knows? [y/N] ", n_stripes, size);
+    return fgets (answer, sizeof answer, stdin) != NULL && (*answer == 'y' || *answer == 'Y');
+}
+
+static void print_orphans (const Shown *self, JsonObject *summary)
+{
+    g_autofree char *bytes = tool_bytes ((double) tool_number (summary, "orphan_bytes"));
+    g_autofree char *removed = tool_bytes ((double) tool_number (summary, "removed_bytes"));
+    if (tool_number (summary, "orphans") == 0)
+        return;
+    printf ("  orphans  %" PRIi64 " stripes of %s that nothing knows", tool_number (summary, "orphans"), bytes);
+    if (!self->options.prune)
+        puts ("; they stay (--prune removes what is old)");
+    else
+        printf (", %" PRIi64 " of them old enough: %" PRIi64 " of %s removed\n", tool_number (summary, "orphans_old"),
+                tool_number (summary, "orphans_removed"), removed);
+}
+
 static void print_summary (const Shown *self, const char *archive, JsonObject *summary)
 {
     printf ("%s: %" PRIi64 " objects, %" PRIi64 " stripes, ", archive, tool_number (summary, "objects"),
@@ -255,11 +284,7 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
                 tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"), written_text,
                 read_text, read / written);
     }
-    if (tool_number (summary, "orphans") > 0) {
-        g_autofree char *orphans = tool_bytes ((double) tool_number (summary, "orphan_bytes"));
-        printf ("  orphans  %" PRIi64 " stripes of %s that the catalog does not know; they stay\n",
-                tool_number (summary, "orphans"), orphans);
-    }
+    print_orphans (self, summary);
     int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
     const char *advice = "; -y stores them once more";
     if (tool_number (summary, "objects_left") > 0)
@@ -270,13 +295,16 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
         printf ("  left     %" PRIi64 " objects lack stripes%s\n", n_left, advice);
 }
 
-static int status_of (JsonObject *summary)
+static int status_of (const Options *options, JsonObject *summary)
 {
     static const char *const left[] = {"objects_found", "objects_left", "catalog_problems", "stripes_unknown"};
     int status = tool_number (summary, "stripes_rebuilt") > 0 ? FSCK_REPAIRED : FSCK_CLEAN;
     for (size_t i = 0; i < G_N_ELEMENTS (left); i++)
         if (tool_number (summary, left[i]) > 0)
             status |= FSCK_LEFT;
+    if (options->prune && !options->no &&
+        tool_number (summary, "orphans_old") > tool_number (summary, "orphans_removed"))
+        status |= FSCK_LEFT;
     return status;
 }
 
@@ -301,14 +329,17 @@ static int check (Shown *self, char **argv)
     if (ecfs == NULL)
         return fail (error);
     const EcfsFsck what = {.flags = (self->options.deep ? ECFS_FSCK_DEEP : 0) | (repairs ? ECFS_FSCK_REPAIR : 0) |
-                                    (self->options.no ? ECFS_FSCK_DRY : 0),
+                                    (self->options.no ? ECFS_FSCK_DRY : 0) |
+                                    (self->options.prune && (repairs || self->options.no) ? ECFS_FSCK_PRUNE : 0),
                            .paths = argv[2] == NULL ? NULL : (const char *const *) argv + 2,
                            .bytes_per_s = self->options.bytes_per_s,
                            .max_time_us = self->options.max_time_us,
                            .sample = self->options.sample,
                            .seed = self->options.seed,
+                           .prune_age_us = self->options.prune ? self->options.prune_age_us : 0,
                            .progress = on_progress,
                            .confirm = asks ? on_confirm : NULL,
+                           .confirm_prune = asks ? on_confirm_prune : NULL,
                            .found = on_found,
                            .user = self};
     g_autofree char *text = ecfs_fsck (ecfs, &what, &error);
@@ -320,12 +351,12 @@ static int check (Shown *self, char **argv)
         puts (text);
     else
         print_summary (self, argv[1], summary);
-    return status_of (summary);
+    return status_of (&self->options, summary);
 }
 
 /* Options that are parsed further. */
 typedef struct Texts {
-    char *rate, *max_time, *sample, *seed;
+    char *rate, *max_time, *sample, *seed, *older_than;
 } Texts;
 
 static GOptionContext *option_context (Options *options, Texts *texts)
@@ -340,6 +371,9 @@ static GOptionContext *option_context (Options *options, Texts *texts)
          "Stop checking after this time; the next --deep goes on", "DURATION"},
         {"sample", 0, 0, G_OPTION_ARG_STRING, &texts->sample, "Read a random sample of so much for --deep", "PERCENT"},
         {"seed", 0, 0, G_OPTION_ARG_STRING, &texts->seed, "Number that chooses the sample", "NUMBER"},
+        {"prune", 0, 0, G_OPTION_ARG_NONE, &options->prune, "Remove old stripes that nothing knows", NULL},
+        {"older-than", 0, 0, G_OPTION_ARG_STRING, &texts->older_than, "How old they must be for --prune (7d)",
+         "DURATION"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},
         {"help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Explain this program", NULL},
         G_OPTION_ENTRY_NULL};
@@ -373,6 +407,12 @@ static void parse_texts (Options *options, const Texts *texts)
         usage ("--sample takes a percentage above 0, such as 2%");
     if (texts->seed != NULL && !g_ascii_string_to_unsigned (texts->seed, 10, 0, G_MAXINT64, &options->seed, NULL))
         usage ("--seed takes a number");
+    options->prune_age_us = PRUNE_AGE_US;
+    if (texts->older_than != NULL &&
+        (!ecfs_parse_duration (texts->older_than, &options->prune_age_us) || options->prune_age_us <= 0))
+        usage ("--older-than takes a duration, such as 30d");
+    if (!options->prune && texts->older_than != NULL)
+        usage ("--older-than tells --prune what to remove");
     if (!options->deep && texts->sample != NULL)
         usage ("--sample is a way to do --deep");
 }
@@ -395,6 +435,8 @@ static void parse (Options *options, int *argc, char ***argv)
     }
     if (*argc < 2)
         usage ("the archive is missing");
+    if (options->prune && *argc > 2)
+        usage ("--prune looks at all files, not at some");
     if (options->yes && options->no)
         usage ("-y and -n contradict each other");
     parse_texts (options, &texts);
@@ -402,6 +444,7 @@ static void parse (Options *options, int *argc, char ***argv)
     g_free (texts.max_time);
     g_free (texts.sample);
     g_free (texts.seed);
+    g_free (texts.older_than);
 }
 
 int main (int argc, char **argv)

@@ -124,10 +124,12 @@ typedef enum EcfsFsckFlags {
     ECFS_FSCK_REPAIR = 1 << 1,
     /* Writes nothing at all, not even what was verified: a deep check then begins anew. Not with REPAIR. */
     ECFS_FSCK_DRY = 1 << 2,
+    /* Removes stripes that nothing knows and that are older than prune_age_us, where all files are checked. */
+    ECFS_FSCK_PRUNE = 1 << 3,
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {
-    const char *phase;          /* "catalog", "objects", "deep", "repair" */
+    const char *phase;          /* "catalog", "objects", "deep", "repair", "prune" */
     uint64_t n_done;            /* objects of that phase */
     uint64_t n_all;             /* about; 0: not known */
     uint64_t bytes;             /* read from and written to endpoints by this process since ecfs_open () */
@@ -142,10 +144,13 @@ typedef struct EcfsFsck {
     int64_t max_time_us;      /* after which no more is checked; repairs are not cut short; 0: no limit */
     double sample;            /* the part of all stripes that a deep check reads, by chance; 0: all */
     uint64_t seed;            /* of the sample */
+    int64_t prune_age_us;     /* how old what is removed must be; with PRUNE, above 0 */
     /* Called a few times a second; false ends it with ECANCELED. May be NULL. */
     bool (*progress) (void *user, const EcfsFsckProgress *progress);
     /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */
     bool (*confirm) (void *user, uint64_t n_objects);
+    /* The same before stripes that nothing knows are removed. */
+    bool (*confirm_prune) (void *user, uint64_t n_stripes, uint64_t bytes);
     /* Something is not as it should be, or was not until it was repaired: a JSON object (ecfs-fsck(8) lists the
      * members), borrowed; the most endangered objects first. May be NULL. */
     void (*found) (void *user, const char *json);

@@ -235,6 +235,11 @@ static bool handle_damaged (Client *client, JsonObject *request, JsonObject *rep
     return ecfs_control_damaged (client->server->archive, request, error);
 }
 
+static bool handle_prune (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    return ecfs_control_prune (client->server->archive, request, reply, error);
+}
+
 static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *text = ecfs_control_text (request, "endpoint");
@@ -251,7 +256,8 @@ static const struct {
     const char *name;
     bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
 } verbs[] = {{"wait", handle_wait},     {"status", handle_status},   {"sync", handle_sync},
-             {"umount", handle_umount}, {"damaged", handle_damaged}, {"endpoint-add", handle_endpoint_add}};
+             {"umount", handle_umount}, {"damaged", handle_damaged}, {"endpoint-add", handle_endpoint_add},
+             {"prune", handle_prune}};
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {

@@ -3,10 +3,9 @@
 #include "archive/recode_priv.h"
 #include "archive/status.h"
 
-#define BATCH        8192 /* objects */
-#define PATIENCE_US  5000000
-#define TICK_US      250000
-#define ORPHANS_TOLD 100 /* of each endpoint */
+#define BATCH       8192 /* objects */
+#define PATIENCE_US 5000000
+#define TICK_US     250000
 
 bool ecfs_fsck_tick (void *user)
 {
@@ -255,28 +254,13 @@ static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError *
     return ecfs_fsck_spool (self, batch->stripes, error);
 }
 
-static void count_orphans (EcfsFsckRun *self, const GArray *orphans)
-{
-    for (guint i = 0; i < orphans->len; i++) {
-        const EcfsStranger *orphan = &g_array_index (orphans, EcfsStranger, i);
-        EcfsFsckEndpoint *at = &self->endpoints[orphan->position];
-        if (at->n_orphans++ < ORPHANS_TOLD)
-            ecfs_fsck_tell (self, ecfs_fsck_tell_orphan (self->archive, orphan));
-        at->orphan_bytes += orphan->size;
-        self->sums.n_orphans++;
-        self->sums.orphan_bytes += orphan->size;
-    }
-}
-
 /* False without @error: it is to end, and this batch does not count. */
 static bool check_batch (EcfsFsckRun *self, EcfsCheckBatch *batch, GError **error)
 {
     if (!ecfs_check_presence (batch) || !ecfs_check_gone (batch) || !note_batch (self, batch, error) ||
         (batch->strangers != NULL && !ecfs_check_strangers (batch, error)))
         return false;
-    if (batch->strangers != NULL)
-        count_orphans (self, batch->strangers);
-    return true;
+    return batch->strangers == NULL || ecfs_fsck_note_orphans (self, batch->strangers, error);
 }
 
 /* *after moves on; *ret_more: there may be others. */
@@ -336,10 +320,11 @@ static bool check_objects (EcfsFsckRun *self, GError **error)
 static bool run (EcfsFsckRun *self, GError **error)
 {
     bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
-    if (!check_catalog (self, error) || !check_objects (self, error) || (deep && !ecfs_fsck_deep (self, error)))
+    if (!check_catalog (self, error) || !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error) ||
+        !ecfs_fsck_end_orphans (self, error) || (deep && !ecfs_fsck_deep (self, error)))
         return false;
     self->deadline_us = 0; /* what was found is told, and repaired */
-    return ecfs_fsck_repair (self, error);
+    return ecfs_fsck_repair (self, error) && ecfs_fsck_prune (self, error);
 }
 
 static void run_clear (EcfsFsckRun *self)
@@ -349,6 +334,7 @@ static void run_clear (EcfsFsckRun *self)
     g_free (self->silences);
     g_free (self->endpoints);
     ecfs_spool_free (self->spool);
+    ecfs_scrub_close (self->seen);
     ecfs_mutex_clear (&self->pace.lock);
     if (self->writer != self->ecfs)
         ecfs_close (self->writer);
@@ -356,7 +342,7 @@ static void run_clear (EcfsFsckRun *self)
 
 char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
 {
-    EcfsFsckRun self = {.ecfs = ecfs, .archive = ecfs->archive, .what = what};
+    EcfsFsckRun self = {.ecfs = ecfs, .archive = ecfs->archive, .what = what, .begun_ns = g_get_real_time () * 1000};
     self.pace = (EcfsPace){.bytes_per_s = what->bytes_per_s};
     if (what->max_time_us > 0)
         self.deadline_us = ecfs_now_us () + what->max_time_us;

@@ -278,10 +278,11 @@ static void leave_all (Repairing *self)
 }
 
 /* What is open for reading only is opened for writing not before this: that alone changes the archive. */
-static bool open_writer (EcfsFsckRun *self, GError **error)
+bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error)
 {
-    if (self->writer == NULL)
-        self->writer = self->ecfs->writable ? self->ecfs : ecfs_open (self->archive->directory, ECFS_OPEN_WRITE, error);
+    if (self->writer != NULL)
+        return true;
+    self->writer = self->ecfs->writable ? self->ecfs : ecfs_open (self->archive->directory, ECFS_OPEN_WRITE, error);
     if (self->writer == NULL)
         return false;
     if (!self->writer->mounted)
@@ -308,7 +309,7 @@ static bool repair (Repairing *self, GError **error)
 {
     EcfsFsckRun *run = self->run;
     bool wanted = is_wanted (run);
-    if (!wanted || !open_writer (run, error)) {
+    if (!wanted || !ecfs_fsck_open_writer (run, error)) {
         leave_all (self);
         return !wanted;
     }

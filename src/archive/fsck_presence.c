@@ -8,6 +8,7 @@ typedef struct Listed {
     uint16_t index;
     uint64_t instance;
     uint64_t size;
+    int64_t mtime_s;
     bool is_known;
 } Listed;
 
@@ -53,7 +54,7 @@ static bool is_looked_at (const Presence *self, const EcfsUuid *object)
 static void on_listed (void *user, const EcfsListed *file)
 {
     Listing *self = user;
-    Listed one = {.size = file->size};
+    Listed one = {.size = file->size, .mtime_s = file->mtime_s};
     if (!ecfs_stripe_name_parse (file->name, &one.object, &one.index, &one.instance) ||
         !is_looked_at (self->presence, &one.object))
         return;
@@ -216,7 +217,8 @@ static void note_strangers (const Presence *self, size_t position)
                                  .object = one->object,
                                  .index = one->index,
                                  .instance = one->instance,
-                                 .size = one->size};
+                                 .size = one->size,
+                                 .mtime_s = one->mtime_s};
         if (!one->is_known)
             g_array_append_val (self->batch->strangers, stranger);
     }

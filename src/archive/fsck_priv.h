@@ -1,7 +1,8 @@
 /*
  * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects, fsck_presence.c lists
  * what endpoints have, fsck_confirm.c asks for what these lack (both wait in fsck_answers.c), fsck_deep.c chooses what
- * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_damage.c tells what is wrong and
+ * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_prune.c removes what nothing
+ * knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what is wrong and
  * has it repaired: by repair.c in the archive that this process has opened for writing, by control_repair.c in the
  * mount that has.
  *
@@ -35,6 +36,7 @@ typedef struct EcfsStranger {
     uint16_t index;
     uint64_t instance;
     uint64_t size;
+    int64_t mtime_s; /* 0: the endpoint tells none */
 } EcfsStranger;
 
 /* One stripe of a batch. */
@@ -171,6 +173,8 @@ typedef struct EcfsFsckSums {
     uint64_t n_damages;    /* objects that are told, and … */
     uint64_t n_repairable; /* … of these, that something of is to be stored once more */
     uint64_t n_orphans, orphan_bytes;
+    uint64_t n_old_orphans, old_orphan_bytes; /* that are old enough to be removed */
+    uint64_t n_pruned, pruned_bytes;
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
     uint64_t n_rebuilt; /* stripes */
     uint64_t checked_bytes;
@@ -200,6 +204,7 @@ typedef struct EcfsFsckRun {
     EcfsFsckProgress progress;
     int64_t next_us;     /* when progress is to be told again */
     int64_t deadline_us; /* when no more is checked; 0: none, or that is over */
+    int64_t begun_ns;    /* time of day */
     bool cancelled;
     bool is_late;  /* the deadline has passed */
     bool is_sound; /* the catalog can be written */
@@ -211,6 +216,7 @@ typedef struct EcfsFsckRun {
     bool is_walked; /* all objects were gone over once: what is wrong with their rows was told */
     bool is_named;  /* only objects of the paths, which are in the spool */
     EcfsSpool *spool;
+    EcfsScrub *seen; /* orphans, since when; NULL: they are not to be removed */
 } EcfsFsckRun;
 
 /** Tells progress when it is time. False: it is to end. @user is the run. */
@@ -236,6 +242,15 @@ bool ecfs_fsck_spool (EcfsFsckRun *self, const GArray *stripes, GError **error);
 bool ecfs_fsck_deep (EcfsFsckRun *self, GError **error);
 /** Tells what is spooled, and has it repaired where that is wanted. */
 bool ecfs_fsck_repair (EcfsFsckRun *self, GError **error);
+/** Opens what changes the archive, once. */
+bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error);
+
+/* Orphans: begin, note those of each batch, end, then prune. */
+bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error);
+bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error);
+bool ecfs_fsck_end_orphans (EcfsFsckRun *self, GError **error);
+/** Removes those that are old, where that is wanted; what stays is told. */
+bool ecfs_fsck_prune (EcfsFsckRun *self, GError **error);
 
 /* Telling: fsck_report.c */
 
@@ -245,7 +260,9 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
 /** One about the catalog; @path may be NULL. */
 char *ecfs_fsck_tell_catalog (const char *path, const char *text);
 /** One about a stripe that the catalog does not know. */
-char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan);
+char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan, int64_t age_s);
+/** Why stripes that nothing knows stay although they are old. */
+char *ecfs_fsck_tell_prune (const char *text);
 /** One about an endpoint that does not answer. */
 char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const EcfsFsckEndpoint *counts, const char *text);
 /** All in all. */

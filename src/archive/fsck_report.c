@@ -110,7 +110,15 @@ static void put_counts (JsonObject *object, const EcfsFsckEndpoint *counts)
     json_object_set_int_member (object, "orphan_bytes", (int64_t) counts->orphan_bytes);
 }
 
-char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan)
+char *ecfs_fsck_tell_prune (const char *text)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "about", "prune");
+    put_bytes (object, "text", text);
+    return to_text (object);
+}
+
+char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan, int64_t age_s)
 {
     JsonObject *object = json_object_new ();
     char name[ECFS_STRIPE_NAME_SIZE];
@@ -119,6 +127,7 @@ char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan)
     json_object_set_string_member (object, "endpoint", endpoint_name (archive, orphan->position));
     json_object_set_string_member (object, "name", name);
     json_object_set_int_member (object, "bytes", (int64_t) orphan->size);
+    json_object_set_int_member (object, "age", age_s);
     return to_text (object);
 }
 
@@ -181,6 +190,9 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"stripes_rebuilt", sums->n_rebuilt},
         {"orphans", sums->n_orphans},
         {"orphan_bytes", sums->orphan_bytes},
+        {"orphans_old", sums->n_old_orphans},
+        {"orphans_removed", sums->n_pruned},
+        {"removed_bytes", sums->pruned_bytes},
         {"catalog_problems", sums->n_problems},
         {"objects_found", sums->results[ECFS_DAMAGE_FOUND]},
         {"objects_repaired", sums->results[ECFS_DAMAGE_REPAIRED]},

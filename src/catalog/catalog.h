@@ -523,6 +523,10 @@ GPtrArray *ecfs_catalog_walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t
 bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,
                                 GError **error);
 
+/** Whether the stripe (index, instance, endpoint) of an object waits to be deleted. */
+bool ecfs_catalog_deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                   bool *ret_queued, GError **error);
+
 /** Whether an object has the stripe (index, instance, endpoint). */
 bool ecfs_catalog_stripe_current (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
                                   bool *ret_current, GError **error);

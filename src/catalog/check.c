@@ -181,6 +181,22 @@ bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const
     return READ (self, stripe_known (self, object, stripe, ret_known, error));
 }
 
+static bool deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_queued,
+                             GError **error)
+{
+    int64_t queued = 0;
+    int found = QUERY_NUMBER (self, DELETION_QUEUED, &queued, error, UUID (object), INT (stripe->index),
+                              INT (stripe->instance), INT (stripe->endpoint));
+    *ret_queued = queued != 0;
+    return found >= 0;
+}
+
+bool ecfs_catalog_deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                   bool *ret_queued, GError **error)
+{
+    return READ (self, deletion_queued (self, object, stripe, ret_queued, error));
+}
+
 static bool stripe_current (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_current,
                             GError **error)
 {

@@ -6,7 +6,19 @@ struct EcfsSpool {
     EcfsSide side;
 };
 
-enum { FAULT_ADD, FAULTS_GET, FAULTY_NEXT, DAMAGE_ADD, DAMAGE_NEXT, NAME_ADD, NAMED_GET, NAMED_COUNT, N_QUESTIONS };
+enum {
+    FAULT_ADD,
+    FAULTS_GET,
+    FAULTY_NEXT,
+    DAMAGE_ADD,
+    DAMAGE_NEXT,
+    NAME_ADD,
+    NAMED_GET,
+    NAMED_COUNT,
+    ORPHAN_ADD,
+    ORPHAN_NEXT,
+    N_QUESTIONS
+};
 
 static const char *const statements[N_QUESTIONS] = {
     [FAULT_ADD] =
@@ -19,6 +31,11 @@ static const char *const statements[N_QUESTIONS] = {
                     "ORDER BY urgency, object LIMIT 1",
     [NAME_ADD] = "INSERT INTO named (uuid, object) VALUES (?, ?) ON CONFLICT DO NOTHING",
     [NAMED_GET] = "SELECT uuid, object FROM named WHERE uuid > ? ORDER BY uuid LIMIT ?",
+    [ORPHAN_ADD] = ("INSERT INTO orphans (endpoint, uuid, idx, instance, size) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT DO NOTHING"),
+    [ORPHAN_NEXT] = ("SELECT endpoint, uuid, idx, instance, size FROM orphans "
+                     "WHERE (endpoint, uuid, idx, instance) > (?, ?, ?, ?) "
+                     "ORDER BY endpoint, uuid, idx, instance LIMIT 1"),
     [NAMED_COUNT] = "SELECT count (*) FROM named",
 };
 
@@ -30,6 +47,9 @@ static const char setup[] =
     "CREATE TABLE damages (urgency INTEGER NOT NULL, object INTEGER NOT NULL, lost INTEGER NOT NULL, "
     "  uuid BLOB NOT NULL, PRIMARY KEY (urgency, object)) STRICT, WITHOUT ROWID;"
     "CREATE TABLE named (uuid BLOB PRIMARY KEY, object INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE orphans (endpoint INTEGER NOT NULL, uuid BLOB NOT NULL, idx INTEGER NOT NULL, "
+    "  instance INTEGER NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (endpoint, uuid, idx, instance)) "
+    "  STRICT, WITHOUT ROWID;"
     "BEGIN";
 
 #define RUN(self, statement, error, ...) ecfs_side_exec (&(self)->side, statement, VALUES (__VA_ARGS__), error)
@@ -142,4 +162,25 @@ bool ecfs_spool_count_named (EcfsSpool *self, uint64_t *ret_n, GError **error)
         return false;
     *ret_n = (uint64_t) sqlite3_column_int64 (query, 0);
     return true;
+}
+
+bool ecfs_spool_add_orphan (EcfsSpool *self, const EcfsSpoolOrphan *orphan, GError **error)
+{
+    return RUN (self, ORPHAN_ADD, error, INT (orphan->endpoint), UUID (&orphan->uuid), INT (orphan->index),
+                INT (orphan->instance), INT (orphan->size));
+}
+
+int ecfs_spool_next_orphan (EcfsSpool *self, EcfsSpoolOrphan *orphan, GError **error)
+{
+    const EcfsSpoolOrphan after = *orphan;
+    autoquery *query = ASK (self, ORPHAN_NEXT, error, INT (after.endpoint), UUID (&after.uuid), INT (after.index),
+                            INT (after.instance));
+    int found = ecfs_side_step (&self->side, query, error);
+    if (found == 1 && ecfs_column_bytes (query, 1, orphan->uuid.bytes, sizeof orphan->uuid.bytes)) {
+        orphan->endpoint = sqlite3_column_int64 (query, 0);
+        orphan->index = (unsigned) sqlite3_column_int64 (query, 2);
+        orphan->instance = (uint64_t) sqlite3_column_int64 (query, 3);
+        orphan->size = (uint64_t) sqlite3_column_int64 (query, 4);
+    }
+    return found;
 }

@@ -46,6 +46,20 @@ bool ecfs_spool_add_damage (EcfsSpool *self, const EcfsSpoolDamage *damage, GErr
  * there is none; -1. */
 int ecfs_spool_next_damage (EcfsSpool *self, EcfsSpoolDamage *damage, GError **error);
 
+/* A stripe that nothing knows. */
+typedef struct EcfsSpoolOrphan {
+    int64_t endpoint; /* row id */
+    EcfsUuid uuid;    /* of its object */
+    unsigned index;
+    uint64_t instance;
+    uint64_t size;
+} EcfsSpoolOrphan;
+
+bool ecfs_spool_add_orphan (EcfsSpool *self, const EcfsSpoolOrphan *orphan, GError **error);
+/** The next by endpoint and UUID behind @orphan, which it becomes; zeroed before the first call. 1; 0: there is none;
+ * -1. */
+int ecfs_spool_next_orphan (EcfsSpool *self, EcfsSpoolOrphan *orphan, GError **error);
+
 /** An object that is to be looked at; once, however often it is named. */
 bool ecfs_spool_name (EcfsSpool *self, const EcfsUuid *uuid, int64_t object, GError **error);
 /** Row ids of up to @max named objects by UUID, behind *after, which moves on: GArray of int64_t. */

@@ -104,6 +104,8 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence) " \
        "VALUES (?, ?, ?, ?, ?, ?, ?)") \
+    X (DELETION_QUEUED, "SELECT EXISTS (SELECT 1 FROM deletions WHERE object = ? AND idx = ? AND instance = ? " \
+       "AND endpoint = ?)") \
     X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 " \
        "AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \

@@ -1,0 +1,131 @@
+/* Orphans: told, and removed where that is wanted and they are old. */
+#include "archive/fsck_priv.h"
+#include "archive/prune.h"
+
+#define ORPHANS_TOLD 100 /* of each endpoint */
+#define NS_PER_S     G_GINT64_CONSTANT (1000000000)
+
+/* How long it has been there: by what its endpoint lists, or where that tells no times, since it was seen first. */
+static bool age_of (EcfsFsckRun *self, const EcfsStranger *orphan, int64_t *ret_age_s, GError **error)
+{
+    int64_t first_ns;
+    const EcfsScrubOrphan one = {.endpoint = self->archive->endpoints[orphan->position].id,
+                                 .object = orphan->object,
+                                 .index = orphan->index,
+                                 .instance = orphan->instance};
+    *ret_age_s = orphan->mtime_s > 0 ? self->begun_ns / NS_PER_S - orphan->mtime_s : 0;
+    if (orphan->mtime_s > 0 || self->seen == NULL)
+        return true;
+    if (!ecfs_scrub_see_orphan (self->seen, &one, self->begun_ns, &first_ns, error))
+        return false;
+    *ret_age_s = (self->begun_ns - first_ns) / NS_PER_S;
+    return true;
+}
+
+bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error)
+{
+    for (guint i = 0; i < orphans->len; i++) {
+        const EcfsStranger *orphan = &g_array_index (orphans, EcfsStranger, i);
+        EcfsFsckEndpoint *at = &self->endpoints[orphan->position];
+        int64_t age_s;
+        if (!age_of (self, orphan, &age_s, error))
+            return false;
+        bool is_old = self->what->prune_age_us > 0 && age_s >= self->what->prune_age_us / G_USEC_PER_SEC;
+        if (at->n_orphans++ < ORPHANS_TOLD)
+            ecfs_fsck_tell (self, ecfs_fsck_tell_orphan (self->archive, orphan, age_s));
+        at->orphan_bytes += orphan->size;
+        self->sums.n_orphans++;
+        self->sums.orphan_bytes += orphan->size;
+        self->sums.n_old_orphans += is_old;
+        self->sums.old_orphan_bytes += is_old ? orphan->size : 0;
+        const EcfsSpoolOrphan spooled = {.endpoint = self->archive->endpoints[orphan->position].id,
+                                         .uuid = orphan->object,
+                                         .index = orphan->index,
+                                         .instance = orphan->instance,
+                                         .size = orphan->size};
+        if (is_old && !ecfs_spool_add_orphan (self->spool, &spooled, error))
+            return false;
+    }
+    return true;
+}
+
+bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error)
+{
+    bool dry = (self->what->flags & ECFS_FSCK_DRY) != 0;
+    if (!(self->what->flags & ECFS_FSCK_PRUNE) || dry)
+        return true;
+    self->seen = ecfs_scrub_open (self->archive->directory, true, error);
+    return self->seen != NULL;
+}
+
+bool ecfs_fsck_end_orphans (EcfsFsckRun *self, GError **error)
+{
+    bool kept =
+        self->seen == NULL || ((self->sums.is_cut || ecfs_scrub_forget_orphans (self->seen, self->begun_ns, error)) &&
+                               ecfs_scrub_keep (self->seen, error));
+    g_clear_pointer (&self->seen, ecfs_scrub_close);
+    return kept;
+}
+
+/* Of one endpoint, as many as go at once; @after moves on. 0 at the end. */
+static int next_some (EcfsFsckRun *self, EcfsSpoolOrphan *after, EcfsPruneStripe *stripes, int64_t *ret_endpoint,
+                      GError **error)
+{
+    int n = 0, found = 1;
+    while (n < ECFS_PRUNE_MOST) {
+        EcfsSpoolOrphan next = *after;
+        found = ecfs_spool_next_orphan (self->spool, &next, error);
+        if (found != 1 || (n > 0 && next.endpoint != *ret_endpoint))
+            break;
+        *ret_endpoint = next.endpoint;
+        stripes[n++] = (EcfsPruneStripe){
+            .object = next.uuid, .index = (uint16_t) next.index, .instance = next.instance, .size = next.size};
+        *after = next;
+    }
+    return found < 0 ? -1 : n;
+}
+
+static void prune_some (EcfsFsckRun *self, int64_t endpoint, EcfsPruneStripe *stripes, size_t n)
+{
+    g_autoptr (GError) why = NULL;
+    bool good = self->writer->mounted ? ecfs_prune_mounted (self->archive->directory, endpoint, stripes, n, &why)
+                                      : ecfs_prune_here (self->writer->archive, endpoint, stripes, n, &why);
+    for (size_t i = 0; i < n; i++) {
+        self->sums.n_pruned += stripes[i].removed;
+        self->sums.pruned_bytes += stripes[i].removed ? stripes[i].size : 0;
+    }
+    if (!good)
+        ecfs_fsck_tell (self, ecfs_fsck_tell_prune (why->message));
+}
+
+static bool is_wanted (EcfsFsckRun *self)
+{
+    if (!(self->what->flags & ECFS_FSCK_PRUNE) || (self->what->flags & ECFS_FSCK_DRY) || self->sums.n_old_orphans == 0)
+        return false;
+    if (self->sums.n_problems > 0 || !self->is_sound) { /* what its rows hide is no orphan */
+        ecfs_fsck_tell (self, ecfs_fsck_tell_prune ("nothing is removed by a catalog that has problems"));
+        return false;
+    }
+    return self->what->confirm_prune == NULL ||
+           self->what->confirm_prune (self->what->user, self->sums.n_old_orphans, self->sums.old_orphan_bytes);
+}
+
+bool ecfs_fsck_prune (EcfsFsckRun *self, GError **error)
+{
+    if (!is_wanted (self))
+        return true;
+    ecfs_fsck_enter (self, "prune", self->sums.n_old_orphans);
+    if (!ecfs_fsck_open_writer (self, error))
+        return false;
+    EcfsPruneStripe stripes[ECFS_PRUNE_MOST];
+    EcfsSpoolOrphan after = {.endpoint = 0};
+    int64_t endpoint = 0;
+    int n;
+    while ((n = next_some (self, &after, stripes, &endpoint, error)) > 0) {
+        prune_some (self, endpoint, stripes, (size_t) n);
+        self->progress.n_done += (uint64_t) n;
+        if (!ecfs_fsck_goes_on (self, error))
+            return false;
+    }
+    return n == 0;
+}

@@ -1,0 +1,106 @@
+#include "archive/prune.h"
+
+#include "archive/archive_priv.h"
+#include "archive/keeper.h"
+#include "object/format.h"
+
+#define HEAD_BYTES 4096
+
+/* What the stripe says of itself must be what its name says, of this archive and of the past. */
+static bool check_header (EcfsArchive *archive, const EcfsPruneStripe *stripe, const EcfsStripeHeader *header,
+                          GError **error)
+{
+    EcfsCatalog *catalog = archive->catalog;
+    uint32_t epoch = ecfs_catalog_epoch (catalog);
+    if (!ecfs_uuid_equal (&header->archive, ecfs_catalog_archive (catalog)))
+        return ecfs_fail (error, EPERM, "it is of another archive");
+    if (!ecfs_uuid_equal (&header->object, &stripe->object) || header->index != stripe->index ||
+        header->instance != stripe->instance)
+        return ecfs_fail (error, EPERM, "its header is that of another stripe");
+    if (header->epoch > epoch || (header->epoch == epoch && header->sequence > ecfs_catalog_sequence (catalog)))
+        return ecfs_fail (error, ESTALE, "it is newer than the catalog: run ecfs recover");
+    return true;
+}
+
+/* What has no header that can be read stays: nobody knows what it was. */
+static bool examine (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsPruneStripe *stripe,
+                     const char *name, GError **error)
+{
+    uint64_t size;
+    EcfsStripeHeader header = {.header_bytes = 0};
+    if (!ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error))
+        return false;
+    size_t wanted = (size_t) MIN (size, HEAD_BYTES);
+    g_autofree uint8_t *head = g_malloc (wanted + 1);
+    EcfsRange range = {.size = wanted, .to = head};
+    if (wanted == 0)
+        return ecfs_fail (error, EPERM, "it is empty");
+    return ecfs_endpoint_read_wait (endpoint->endpoint, name, &range, 1, error) &&
+           ecfs_stripe_header_parse (head, wanted, &header, error) && check_header (archive, stripe, &header, error);
+}
+
+static bool is_unknown (EcfsArchive *archive, int64_t endpoint, const EcfsPruneStripe *stripe, GError **error)
+{
+    bool known;
+    const EcfsStripeRow row = {.index = stripe->index, .instance = stripe->instance, .endpoint = endpoint};
+    if (!ecfs_catalog_stripe_known (archive->catalog, &stripe->object, &row, &known, error))
+        return false;
+    if (known || ecfs_archive_pinned (archive, &stripe->object))
+        return ecfs_fail (error, EBUSY, "it is in use");
+    if (!ecfs_catalog_deletion_queued (archive->catalog, &stripe->object, &row, &known, error))
+        return false;
+    return !known || ecfs_fail (error, EBUSY, "it waits to be deleted");
+}
+
+/* A recovery from the endpoints would end where the catalog does. */
+static bool journal_is_stored (EcfsArchive *archive, GError **error)
+{
+    EcfsRecoveryPoint point;
+    if (!ecfs_archive_store_journal (archive, NULL, NULL, error) ||
+        !ecfs_archive_recovery_point (archive, &point, error))
+        return false;
+    return point.stored >= point.sequence ||
+           ecfs_fail (error, EAGAIN, "too few endpoints have the journal up to now: bring endpoints back");
+}
+
+static bool prune_one (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, EcfsPruneStripe *stripe,
+                       GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    ecfs_stripe_name (&stripe->object, stripe->index, stripe->instance, name);
+    if (!examine (archive, endpoint, stripe, name, error) ||
+        !is_unknown (archive, endpoint->id, stripe, error) /* the last thing before */
+        || !ecfs_endpoint_remove_wait (endpoint->endpoint, name, error))
+        return ecfs_prefix (error, "endpoint %s: %s stays", endpoint->name, name);
+    stripe->removed = true;
+    return true;
+}
+
+bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint_id, EcfsPruneStripe *stripes, size_t n_stripes,
+                      GError **error)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, endpoint_id);
+    if (endpoint == NULL || endpoint->endpoint == NULL || archive->readonly)
+        return ecfs_fail (error, EINVAL, "there is no such endpoint, or the archive may only be read");
+    size_t position = (size_t) (endpoint - archive->endpoints);
+    if (!ecfs_catalog_barrier (archive->catalog, error) || !journal_is_stored (archive, error))
+        return false;
+    if (!ecfs_lineage_confirm (archive->lineage, position))
+        return ecfs_fail (error, EAGAIN,
+                          "endpoint %s: too few endpoints confirm that this archive directory is the newest there is; "
+                          "bring endpoints back",
+                          endpoint->name);
+    g_autoptr (GError) first = NULL;
+    for (size_t i = 0; i < n_stripes; i++) {
+        g_autoptr (GError) why = NULL;
+        if (atomic_load (&archive->stopping) || !ecfs_lineage_may_delete (archive->lineage, position))
+            return ecfs_fail (error, ECANCELED, "endpoint %s: the archive is being closed, or is not sure to be newest",
+                              endpoint->name);
+        if (!prune_one (archive, endpoint, &stripes[i], &why) && first == NULL)
+            first = g_steal_pointer (&why);
+    }
+    if (first == NULL)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&first));
+    return false;
+}

@@ -1,0 +1,30 @@
+/* Removing stripes that nothing knows; who has the archive open for writing does it. */
+#ifndef ECFS_ARCHIVE_PRUNE_H
+#define ECFS_ARCHIVE_PRUNE_H
+
+#include "archive/archive.h"
+
+#define ECFS_PRUNE_MOST 64 /* stripes at once */
+
+typedef struct EcfsPruneStripe {
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+    uint64_t size;
+    bool removed; /* set by the attempt */
+} EcfsPruneStripe;
+
+/**
+ * Removes those stripes of an endpoint that no object, intent or deletion has, that are of this archive and no newer
+ * than its catalog, once the endpoints have confirmed that none of them knows of something newer and that they have
+ * the journal up to now, so that a recovery would not look for them either. False: all of the others stay, for the
+ * reason in @error; some may have been removed. Blocks as long as the endpoints do.
+ */
+bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
+                      GError **error);
+
+/** The same by the mount of an archive, through its control socket. */
+bool ecfs_prune_mounted (const char *archive_dir, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
+                         GError **error);
+
+#endif
