@@ -138,6 +138,11 @@ static void test_endpoint (EcfsEndpoint *endpoint, const EcfsMarker *expected, J
     GError *error = NULL;
     bool works = test_all (endpoint, expected, result, &error);
     add_capabilities (result, ecfs_endpoint_capabilities (endpoint));
+    g_autofree char *description = ecfs_endpoint_description (endpoint);
+    if (description != NULL) {
+        g_autofree char *text = g_utf8_make_valid (description, -1);
+        json_object_set_string_member (result, "server", text);
+    }
     json_object_set_boolean_member (result, "works", works);
     if (!works) {
         g_autofree char *text = g_utf8_make_valid (error->message, -1);
@@ -231,6 +236,10 @@ static void print_result (JsonObject *result)
             tool_text (result, "url"));
     if (json_object_has_member (result, "marker"))
         printf ("  marker     %s\n", tool_text (result, "marker"));
+    if (json_object_has_member (result, "server")) {
+        g_autofree char *server = tool_printable (tool_text (result, "server"));
+        printf ("  server     %s\n", server);
+    }
     print_can (result);
     if (json_object_has_member (result, "round_trip_ms")) {
         g_autofree char *time = tool_seconds (tool_double (result, "round_trip_ms") / 1000);

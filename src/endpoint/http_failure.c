@@ -24,6 +24,7 @@ static GError *certificate_problem (const EcfsHttp *self, const EcfsHttpCall *ca
         return new_error (EACCES, "the certificate of %s is not valid yet: check the clocks", base);
     case X509_V_ERR_CERT_REVOKED:
         return new_error (EACCES, "the certificate of %s has been revoked", base);
+    case X509_V_ERR_UNSPECIFIED: /* it is good, and the name was not asked for */
     case X509_V_OK:
         return new_error (EACCES,
                           "the certificate of %s is for another host: write the name that it has in the URL (%s)", base,

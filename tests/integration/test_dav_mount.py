@@ -1,0 +1,151 @@
+"""WebDAV servers in an archive: a mount that outlives any two of six, and what is told of servers that will not have us."""
+import itertools
+import os
+
+import ca
+import lab
+import pytest
+from web import Web
+
+CYCLE = 3_000_000
+
+
+@pytest.fixture
+def webs(place):
+    """Makes servers that end with the test."""
+    def make(name, kind, *features, **options):
+        server = Web(place.path / "web" / name, name, kind, *features, **options)
+        place.servers.append(server)
+        server.start()
+        return server
+    return make
+
+
+def test_a_mount_over_sftp_and_dav_outlives_any_two(place, webs):
+    servers = [place.sshd("amber"), place.sshd("birch"), webs("cedar", "nginx"), webs("delta", "nginx", "tls"),
+               webs("ember", "apache"), webs("fjord", "apache", "tls")]
+    archive = place.archive(servers)
+    mount = place.mount(archive)
+    facts = {}
+    for size in [1, 100_000, 9_000_001]:
+        facts[f"size-{size}"] = lab.write_pattern(mount.path / f"size-{size}", size, size)
+    archive.await_stored()
+    assert archive.json("status")["objects"]["full"] == len(facts)
+    for pair in itertools.combinations(servers, 2):
+        for server in pair:
+            server.kill()
+        lab.drop_caches()
+        assert {name: lab.digest(mount.path / name) for name in facts} == facts, [server.name for server in pair]
+        for server in pair:
+            server.start()
+    mount.umount()
+
+
+def refused(endpoint, *words):
+    """`ecfs endpoint test` fails with one message that has these words, and no secret."""
+    done = lab.ecfs("endpoint", "test", endpoint, check=False)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ecfs endpoint test: ")]
+    assert len(lines) == 1 and all(word in lines[0] for word in words), done.stderr
+    assert "sesame" not in done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache"])
+def test_a_server_is_trusted_for_its_certificate_only(webs, place, kind):
+    server = webs("one", kind, "tls")
+    assert lab.ecfs("endpoint", "test", server.endpoint("/")).returncode == 0
+    other = ca.Ca(place.path / "other")
+    refused(server.endpoint("/", ca_file=other.certificate), "signed by no authority that is trusted", "ca_file")
+    refused(server.endpoint("/", ca_file=place.path / "nowhere"), "is missing")
+    refused(f"x=davs://127.0.0.1:{server.port}/", "signed by no authority that is trusted", "ca_file")
+    wrong = ca.Ca(place.path / "wrong")
+    wrong.host(server.directory / "host", "elsewhere.example.org")
+    server.kill()
+    server.start()
+    refused(server.endpoint("/", ca_file=wrong.certificate), "is for another host")
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache"])
+def test_a_client_certificate_lets_in(webs, place, kind):
+    authority = ca.Ca(place.path / "authority")
+    server = webs("one", kind, "tls", "client-cert", authority=authority)
+    refused(server.endpoint("/"), "wants a client certificate", "client_cert")
+    user = authority.user(place.path / "user")
+    assert lab.ecfs("endpoint", "test", server.endpoint("/", client_cert=user.certificate,
+                                                        client_key=user.key)).returncode == 0
+    os.chmod(user.key, 0o644)
+    refused(server.endpoint("/", client_cert=user.certificate, client_key=user.key), "can be read by others", "chmod 600")
+    refused(server.endpoint("/", client_cert=place.path / "nowhere"), "is missing")
+
+
+def secret(path, text):
+    path.write_text(text + "\n")
+    path.chmod(0o600)
+    return path
+
+
+def test_passwords_go_to_the_server_and_nowhere_else(webs, place):
+    right, wrong = secret(place.path / "right", "sesame"), secret(place.path / "wrong", "sesame-no")
+    for kind, features in [("nginx", ["basic", "tls"]), ("apache", ["basic", "tls"]), ("apache", ["digest"])]:
+        server = Web(place.path / f"web-{kind}-{features[0]}", "one", kind, *features)
+        place.servers.append(server)
+        crypted = lab.run("openssl", "passwd", "-1", "sesame").stdout.strip()
+        hashed = lab.hashlib.md5(b"ada:lab:sesame").hexdigest()
+        (server.directory / "passwords").write_text(
+            f"ada:lab:{hashed}\n" if "digest" in features else f"ada:{crypted}\n")
+        server.start()
+        done = lab.ecfs("endpoint", "test", server.endpoint("/", user="ada@", password_file=right))
+        assert f"{features[0]} password" in done.stdout
+        refused(server.endpoint("/", user="ada@", password_file=wrong), "refuses user ada", "(401)")
+        refused(server.endpoint("/"), "wants to know who you are (401)", "password_file")
+        server.kill()
+    basic = webs("clear", "nginx", "basic")
+    (basic.directory / "passwords").write_text(f"ada:{crypted}\n")
+    refused(basic.endpoint("/", user="ada@", password_file=right), "could be read on the way", "davs://")
+    assert lab.ecfs("endpoint", "test", basic.endpoint("/", user="ada@", password_file=right, auth="clear")).returncode == 0
+
+
+@pytest.mark.parametrize("kind, status", [("nginx", "401"), ("apache", "403")])
+def test_a_revoked_token_takes_an_endpoint_away_until_there_is_another(webs, place, kind, status):
+    server = webs("token", kind, "tls", "token")
+    token = secret(place.path / "token", "sesame1")
+    server.tokens("sesame1")
+    server.options["token_file"] = token
+    archive = place.archive([server, *place.directories(["amber", "birch"])], code="rs:2+1")
+    mount = place.mount(archive)
+    digest = lab.write_pattern(mount.path / "file", CYCLE)
+    archive.await_stored()
+    server.tokens("sesame2")
+    lab.drop_caches()
+    assert lab.digest(mount.path / "file") == digest
+
+    def state():
+        lab.drop_caches()
+        lab.digest(mount.path / "file")
+        return next(one for one in archive.json("status")["endpoints"] if one["name"] == "token")
+    lab.until(lambda: state()["state"] == "down", 60, "the endpoint is down")
+    lab.until(lambda: f"refuses the token in {token} ({status})" in mount.text(), 60, "the mount says so")
+    assert "sesame" not in mount.text()
+    secret(token, "sesame2")
+    lab.until(lambda: state()["state"] != "down", 90, "the new token is taken up")
+    mount.umount()
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache"])
+def test_a_plain_server_is_read(webs, place, kind):
+    writers = [webs(name, kind) for name in ["cedar", "delta", "ember"]]
+    archive = place.archive(writers, code="rs:2+1")
+    source = place.path / "source"
+    digest = lab.write_pattern(source, CYCLE)
+    archive.put(source, "/file")
+    for server in writers:
+        server.kill()
+        server.features = ("plain",)
+        server.start()
+    refused(writers[0].endpoint(), "WebDAV", "http://")
+    config = archive.path / "ecfs.conf"
+    config.write_text(config.read_text().replace("dav://", "http://"))
+    archive.get("/file", place.path / "back")
+    assert lab.digest(place.path / "back/file") == digest
+    refused(writers[0].endpoint().replace("dav://", "http://"), "only read")

@@ -1,0 +1,82 @@
+"""nginx and Apache httpd with WebDAV, each with a port and a root of its own; tests/lab/web-server writes what they read."""
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import ca
+import lab
+import pytest
+
+SERVER = lab.REPOSITORY / "tests/lab/web-server"
+MODULE = Path("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so")
+
+
+class Web:
+    """A server of a kind, nginx or apache, with features of web-server; endpoint() is as Sshd's.
+
+    kill() ends it as if the machine were gone; start() brings it back on the same port.
+    """
+
+    def __init__(self, directory, name, kind, *features, authority=None):
+        if kind == "nginx" and not (shutil.which("nginx") and MODULE.exists()):
+            pytest.skip("there is no nginx with PROPFIND: install nginx-light and libnginx-mod-http-dav-ext")
+        if kind == "apache" and not Path("/usr/sbin/apache2").exists():
+            pytest.skip("there is no Apache httpd: install apache2-bin")
+        self.name, self.kind, self.features, self.directory = name, kind, features, directory
+        self.root = directory / "root"
+        self.port, self.process, self.options = 0, None, {}
+        directory.mkdir(parents=True)
+        lab.logs[f"{kind} {name}"] = directory / "log"
+        if "tls" in features:
+            authority = authority or ca.Ca(directory / "authority")
+            authority.host(directory / "host")
+            shutil.copy(authority.certificate, directory / "ca.pem")
+            self.options["ca_file"] = directory / "ca.pem"
+
+    def url(self, path="/ecfs", port=None, scheme=None, user=""):
+        scheme = scheme or ("davs" if "tls" in self.features else "dav")
+        return f"{scheme}://{user}127.0.0.1:{port or self.port}{path}"
+
+    def endpoint(self, path="/ecfs", port=None, **more):
+        user = more.pop("user", "")
+        options = "".join(f",{key}={value}" for key, value in (self.options | more).items())
+        return f"{self.name}={self.url(path, port, user=user)}{options}"
+
+    def start(self):
+        assert self.process is None
+        self.port = lab.until(lambda: self._start_on(self.port or lab.free_port()), 60, f"{self.name} starts", pause=0.1)
+
+    def _start_on(self, port):
+        """The port, or None: somebody else has it."""
+        self.process = subprocess.Popen([SERVER, self.kind, self.directory, str(port), *self.features],
+                                        stdin=subprocess.DEVNULL, start_new_session=True)
+        lab.until(lambda: self.process.poll() is not None or self._answers(port), 60, f"{self.kind} {self.name} answers")
+        if self.process.poll() is None:
+            return port
+        self.process = None
+        return None
+
+    @staticmethod
+    def _answers(port):
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    def kill(self):
+        if self.process is None:
+            return
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def tokens(self, *tokens):
+        """Lets in who bears one of these, and nobody else."""
+        for path in (self.directory / "tokens").iterdir():
+            path.unlink()
+        for token in tokens:
+            (self.directory / "tokens" / token).touch()
