@@ -122,3 +122,11 @@ uint64_t ecfs_reach_bytes (double consumes_per_s, int64_t reach_us)
     double bytes = consumes_per_s * (double) reach_us / 1e6;
     return MAX (REACH_MIN_BYTES, (uint64_t) MIN (bytes, 1e12));
 }
+
+unsigned ecfs_grow_window (unsigned window, uint64_t passed, uint64_t most)
+{
+    window = MAX (window, 1);
+    for (; passed > 0 && window < most; passed--)
+        window *= 2;
+    return (unsigned) MIN (window, most);
+}

@@ -79,4 +79,9 @@ int64_t ecfs_lane_reach_us (const EcfsLaneHealth *self);
 /** How much reading ahead has to cover then, at the reader's pace. */
 uint64_t ecfs_reach_bytes (double consumes_per_s, int64_t reach_us);
 
+/** Segments to read ahead, once sequential reading has @passed as many more: twice as many for each, up to @most. */
+unsigned ecfs_grow_window (unsigned window, uint64_t passed, uint64_t most);
+
+#define ECFS_CONSUME_US 500000 /* time constant of the reader's pace */
+
 #endif

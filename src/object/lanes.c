@@ -1,8 +1,6 @@
 /* What a reader knows of its lanes, and makes of it for the scheduler. */
 #include "object/reader_priv.h"
 
-#define CONSUME_US 500000 /* time constant of the reader's pace */
-
 /* Returns whether it has become suspect. */
 static bool refresh_lane (EcfsLaneHealth *lane, EcfsEndpoint *endpoint, int64_t now_us)
 {
@@ -48,7 +46,7 @@ bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us)
     self->reach_us = reach_us (self);
     if (self->next_offset >= self->measured_offset && self->measured_us != 0)
         self->consumes_per_s = ecfs_smooth_rate (self->consumes_per_s, self->next_offset - self->measured_offset,
-                                                 now_us - self->measured_us, CONSUME_US);
+                                                 now_us - self->measured_us, ECFS_CONSUME_US);
     else
         self->consumes_per_s = 0;
     self->measured_offset = self->next_offset;

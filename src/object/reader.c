@@ -334,10 +334,7 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
     uint64_t passed = (offset + size) / segment_bytes - MIN (offset + size, next) / segment_bytes;
     uint64_t bytes = MIN (ecfs_reader_reach_locked (self), ecfs_transfer_memory (self->params.transfer) / 4);
     uint64_t most = MAX (bytes / segment_bytes, 1);
-    self->window = MAX (self->window, 1);
-    for (; passed > 0 && self->window < most; passed--)
-        self->window *= 2;
-    self->window = (unsigned) MIN (self->window, most);
+    self->window = ecfs_grow_window (self->window, passed, most);
     self->next_offset = MAX (next, offset + size);
     return true;
 }

@@ -16,6 +16,7 @@ BELOW = {
     "endpoint": ["util"],
     "codec": ["util"],
     "object": ["codec", "endpoint", "catalog", "util"],
+    "sim": ["object", "codec", "endpoint", "util"],
     "archive": ["object", "codec", "endpoint", "catalog", "util"],
     "fs": ["archive", "util"],
 }
