@@ -60,7 +60,7 @@ PlanRow *plan_row_new (const char *code, const PlanEndpoints *endpoints, GError 
     row->k = ecfs_codec_k (codec);
     row->n = ecfs_codec_n (codec);
     row->tolerance = ecfs_codec_tolerance (codec);
-    row->modelled = g_str_has_prefix (code, "mds:") || g_str_has_prefix (code, "peeling:");
+    row->modelled = ecfs_codec_is_modelled (codec);
     if (endpoints->n > 1 && endpoints->n < row->n) {
         g_set_error (error, ECFS_ERROR, EINVAL, "%s needs %u endpoints, and availabilities of %u are given", row->code,
                      row->n, endpoints->n);
@@ -73,7 +73,7 @@ PlanRow *plan_row_new (const char *code, const PlanEndpoints *endpoints, GError 
         row->repair = ecfs_survival_repair_reads (codec);
     else if (g_str_has_prefix (code, "mds:"))
         row->repair = row->k;
-    bool ldpc = g_str_has_prefix (code, "ldpc:") || g_str_has_prefix (code, "peeling:");
+    bool ldpc = g_str_has_prefix (code, "ldpc:") || (row->modelled && !g_str_has_prefix (code, "mds:"));
     row->formula =
         ldpc && endpoints->n == 1 ? plan_formula (row->n, row->reads * row->k, endpoints->availability[0]) : NAN;
     return g_steal_pointer (&row);

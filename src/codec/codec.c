@@ -9,7 +9,7 @@
 
 static const EcfsCodecOps *const families[] = {&ecfs_rs_ops, &ecfs_ldpc_ops, &ecfs_basic_ops, &ecfs_copies_ops};
 
-static const EcfsCodecOps *const modelled[] = {&ecfs_mds_ops, &ecfs_peeling_ops};
+static const EcfsCodecOps *const modelled[] = {&ecfs_mds_ops, &ecfs_peeling_ops, &ecfs_sparse_ops};
 
 #define ID_DIGITS 16
 

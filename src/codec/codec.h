@@ -48,11 +48,16 @@ void ecfs_codec_free (EcfsCodec *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsCodec, ecfs_codec_free)
 
 /**
- * The same, and for plans and simulations two codes that hold no data: "mds:K+M", any K of up to 256 stripes do, and
- * "peeling:K+M", the graph of ldpc:K+M decoded by peeling alone. What determines what, guarantee and choice can be
- * asked of these; they must not encode, and plan nothing.
+ * The same, and for plans and simulations three codes that hold no data: "mds:K+M", any K of up to 256 stripes do;
+ * "peeling:K+M", the graph of ldpc:K+M decoded by peeling alone; and "sparse:K+M", likewise, with a graph of few edges
+ * that is made for that. What determines what, guarantee and choice can be asked of these; they must not encode, and
+ * plan nothing.
  */
 EcfsCodec *ecfs_codec_new_modelled (const char *code, GError **error);
+bool ecfs_codec_is_modelled (const EcfsCodec *self);
+
+/** Packets that giving back a data packet goes over: k where any k packets do, else an equation's on average. */
+double ecfs_codec_decoding_work (const EcfsCodec *self);
 
 /**
  * The codec that a descriptor describes. @n may be less than was written later where parity does not depend on n.

@@ -66,8 +66,12 @@ extern const EcfsCodecOps ecfs_rs_ops;
 /* They hold no data: without encode and plan. */
 extern const EcfsCodecOps ecfs_mds_ops;
 extern const EcfsCodecOps ecfs_peeling_ops;
+extern const EcfsCodecOps ecfs_sparse_ops;
 
 #define ECFS_COPIES_MAX 32
+
+/** What ecfs_codec_overhead () is where it is not known, from so many random orders. */
+double ecfs_codec_measure_overhead (const EcfsCodec *self, unsigned n_orders);
 
 /** Reads a decimal number of at most three digits without leading zeros and moves *at behind it. False: no such. */
 bool ecfs_codec_parse_number (const char **at, unsigned *ret_number);

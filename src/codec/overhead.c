@@ -43,15 +43,18 @@ static unsigned count_needed (const EcfsCodec *self, const unsigned *order)
     return high;
 }
 
-double ecfs_codec_overhead (const EcfsCodec *self)
+double ecfs_codec_measure_overhead (const EcfsCodec *self, unsigned n_orders)
 {
-    if (self->overhead > 0)
-        return self->overhead;
     uint64_t state = self->k * 256 + self->n, sum = 0;
     unsigned order[ECFS_CODEC_MAX_N];
-    for (unsigned i = 0; i < N_ORDERS; i++) {
+    for (unsigned i = 0; i < n_orders; i++) {
         shuffle (&state, order, self->n);
         sum += count_needed (self, order);
     }
-    return (double) sum / N_ORDERS / self->k;
+    return (double) sum / n_orders / self->k;
+}
+
+double ecfs_codec_overhead (const EcfsCodec *self)
+{
+    return self->overhead > 0 ? self->overhead : ecfs_codec_measure_overhead (self, N_ORDERS);
 }
