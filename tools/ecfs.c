@@ -27,6 +27,7 @@ const Verb tool_verbs[] = {
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
     {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
     {"drill", "ARCHIVE", "Rehearses the loss of endpoints", verb_drill},
+    {"sim", "SCENARIO", "Simulates reading, or failure and repair over years", verb_sim},
     {"tune", "ARCHIVE", "Measures endpoints and machine, and proposes settings", verb_tune},
     {"bench", "codec [CODE...]", "Measures how fast codes are on this machine", verb_bench},
     {NULL, NULL, NULL, NULL},

@@ -35,6 +35,7 @@ int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_drill (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);
 int verb_plan (const Verb *verb, int argc, char **argv);
+int verb_sim (const Verb *verb, int argc, char **argv);
 int verb_tune (const Verb *verb, int argc, char **argv);
 int verb_bench (const Verb *verb, int argc, char **argv);
 

@@ -163,7 +163,7 @@ static bool do_first (const EcfsCodec *self, const unsigned *order, unsigned n_f
 static bool peeling_choose (const EcfsCodec *self, const bool *wanted, const bool *available, const double *cost,
                             bool *sources)
 {
-    unsigned order[ECFS_CODEC_MAX_N], high = list_by_cost (self, available, cost, order), low = 0;
+    unsigned order[ECFS_CODEC_MAX_N] = {0}, high = list_by_cost (self, available, cost, order), low = 0;
     if (!do_first (self, order, high, wanted, sources))
         return false;
     while (high - low > 1) {

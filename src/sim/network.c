@@ -105,6 +105,16 @@ void ecfs_sim_network_free (SimNetwork *self)
     g_free (self);
 }
 
+/* As the catalog keeps them from one mount to the next. */
+static void expect (SimLink *link, const EcfsSimServer *server)
+{
+    double latency_us = (double) MAX (server->latency_us, 1), jitter_us = (double) server->jitter_us;
+    EcfsQuantiles latency = {latency_us, latency_us + jitter_us / 2, latency_us + jitter_us};
+    EcfsQuantiles rate = {0.8 * server->bytes_per_s, server->bytes_per_s, 1.1 * server->bytes_per_s};
+    (void) ecfs_distribution_expect (&link->latency, &latency); /* it is new, and they are sane */
+    ecfs_meter_expect (&link->meter, &rate);
+}
+
 SimLink *ecfs_sim_link (SimNetwork *self, unsigned client, unsigned server)
 {
     SimLink **link = &self->links[client * self->model->n_servers + server];
@@ -113,6 +123,8 @@ SimLink *ecfs_sim_link (SimNetwork *self, unsigned client, unsigned server)
         (*link)->client = client;
         (*link)->server = server;
         g_queue_init (&(*link)->queue);
+        if (self->model->known)
+            expect (*link, &self->model->servers[server]);
     }
     return *link;
 }

@@ -22,7 +22,7 @@ typedef struct SimPiece {
     SimLink *link;
     SimReader *reader;
     uint64_t segment, number;
-    unsigned lane;
+    unsigned lane, place; /* place: of the reader's lanes */
     int64_t asked_us, ready_us, promise_us;
     uint64_t mark;
     uint64_t bytes, filled; /* filled: as far as the measurements know */

@@ -21,8 +21,9 @@ struct SimReader {
     Sim *sim;
     unsigned client;
     uint64_t object;
-    SimLink **links;       /* n; NULL: not stored */
-    EcfsLaneHealth *lanes; /* n */
+    unsigned n_places;     /* where its pieces are: n, or all servers where it is spread */
+    SimLink **links;       /* n_places; NULL: not stored */
+    EcfsLaneHealth *lanes; /* n_places */
     Segment *segments;
     uint64_t consumed; /* segments */
     uint64_t first;    /* that is not ready */
@@ -39,6 +40,7 @@ struct Sim {
     const EcfsSimModel *model;
     EcfsCodec *codec;
     unsigned k, n;
+    double decoding_work;
     GRand *random;
     SimNetwork *network;
     bool wanted[ECFS_CODEC_MAX_N];
@@ -99,13 +101,18 @@ static void schedule_all (SimReader *self)
         schedule (self, segment);
 }
 
+static unsigned place_of (const SimReader *self, uint64_t segment, unsigned lane)
+{
+    return self->sim->model->spread ? (unsigned) ((segment * self->sim->n + lane) % self->n_places) : lane;
+}
+
 /* Pieces */
 
 static SimPiece *release (SimPiece *piece)
 {
     SimReader *self = piece->reader;
     ecfs_sim_drop (self->sim->network, piece);
-    ecfs_lane_done (&self->lanes[piece->lane], piece->bytes - piece->filled);
+    ecfs_lane_done (&self->lanes[piece->place], piece->bytes - piece->filled);
     self->segments[piece->segment].pieces[piece->lane] = NULL;
     self->n_running--;
     self->hedging_bytes -= piece->extra ? piece->bytes : 0;
@@ -128,7 +135,8 @@ static void ask (SimReader *self, uint64_t segment, unsigned lane, int64_t foret
 {
     Sim *sim = self->sim;
     SimPiece *piece = g_new0 (SimPiece, 1);
-    piece->link = self->links[lane];
+    piece->place = place_of (self, segment, lane);
+    piece->link = self->links[piece->place];
     piece->reader = self;
     piece->segment = segment;
     piece->lane = lane;
@@ -137,7 +145,7 @@ static void ask (SimReader *self, uint64_t segment, unsigned lane, int64_t foret
     piece->extra = extra;
     piece->promise_us = ecfs_sim_now_us (sim->network) + foretold_us;
     ecfs_sim_ask (sim->network, piece);
-    piece->mark = ecfs_lane_asked (&self->lanes[lane], piece->bytes, piece->asked_us);
+    piece->mark = ecfs_lane_asked (&self->lanes[piece->place], piece->bytes, piece->asked_us);
     self->segments[segment].pieces[lane] = piece;
     self->n_running++;
     self->hedging_bytes += extra ? piece->bytes : 0;
@@ -150,11 +158,12 @@ static void ask (SimReader *self, uint64_t segment, unsigned lane, int64_t foret
 
 static EcfsLane look (SimReader *self, uint64_t segment, unsigned i, int64_t *ret_foretold_us)
 {
-    const EcfsLaneHealth *health = &self->lanes[i];
+    unsigned place = place_of (self, segment, i);
+    const EcfsLaneHealth *health = &self->lanes[place];
     const SimPiece *piece = self->segments[segment].pieces[i];
     int64_t now_us = ecfs_sim_now_us (self->sim->network);
     bool silent = health->stalled || health->suspect;
-    EcfsLane lane = {.stored = self->links[i] != NULL,
+    EcfsLane lane = {.stored = self->links[place] != NULL,
                      .arrived = self->segments[segment].arrived[i],
                      .asked = piece != NULL,
                      .stalled = piece != NULL && silent,
@@ -170,7 +179,7 @@ static EcfsLane look (SimReader *self, uint64_t segment, unsigned i, int64_t *re
         return lane;
     }
     uint64_t bytes = self->sim->model->piece_bytes;
-    EcfsForecast forecast = ecfs_sim_forecast (self->links[i], bytes);
+    EcfsForecast forecast = ecfs_sim_forecast (self->links[place], bytes);
     *ret_foretold_us = forecast.late_us;
     ecfs_lane_look_ahead (health, forecast, bytes, &lane);
     return lane;
@@ -203,15 +212,13 @@ static void end_segment (SimReader *self, uint64_t segment)
     consume (self);
 }
 
-/* What decoding goes over: for a lost data packet k others where any k packets do; else the members of an equation. */
+/* What decoding goes over. */
 static double decoding_bytes (const Sim *sim, const Segment *segment)
 {
     unsigned n_missing = 0;
     for (unsigned i = 0; i < sim->k; i++)
         n_missing += !segment->arrived[i];
-    bool binary = g_str_has_prefix (sim->model->code, "ldpc:") || g_str_has_prefix (sim->model->code, "peeling:");
-    unsigned members = binary ? MAX (sim->k / 4, 2) : sim->k;
-    return (double) n_missing * members * (double) sim->model->piece_bytes;
+    return n_missing * sim->decoding_work * (double) sim->model->piece_bytes;
 }
 
 static void complete_segment (SimReader *self, uint64_t number)
@@ -271,6 +278,11 @@ static void place_links (SimReader *self)
     size_t found[ECFS_CODEC_MAX_N], candidates[N_CANDIDATES];
     EcfsPlace places[N_CANDIDATES];
     size_t n = MIN (model->n_servers, N_CANDIDATES);
+    if (model->spread) {
+        for (unsigned i = 0; i < self->n_places; i++)
+            self->links[i] = model->servers[i].removed ? NULL : ecfs_sim_link (sim->network, self->client, i);
+        return;
+    }
     for (unsigned i = 0; i < sim->n; i++)
         found[i] = (self->object + i) % model->n_servers;
     if (model->place_by_lot && sim->n <= n) {
@@ -315,8 +327,9 @@ static SimReader *reader_new (Sim *sim, unsigned client, uint64_t object)
     self->sim = sim;
     self->client = client;
     self->object = object;
-    self->links = g_new0 (SimLink *, sim->n);
-    self->lanes = g_new0 (EcfsLaneHealth, sim->n);
+    self->n_places = sim->model->spread ? (unsigned) sim->model->n_servers : sim->n;
+    self->links = g_new0 (SimLink *, self->n_places);
+    self->lanes = g_new0 (EcfsLaneHealth, self->n_places);
     self->segments = g_new0 (Segment, sim->model->n_segments);
     for (uint64_t i = 0; i < sim->model->n_segments; i++) {
         self->segments[i].arrived = g_new0 (bool, sim->n);
@@ -406,7 +419,7 @@ static void consume (SimReader *self)
 
 static void came (SimPiece *piece, uint64_t bytes)
 {
-    EcfsLaneHealth *lane = &piece->reader->lanes[piece->lane];
+    EcfsLaneHealth *lane = &piece->reader->lanes[piece->place];
     ecfs_lane_came (lane, bytes);
     ecfs_lane_moved (lane, piece->asked_us, ecfs_sim_now_us (piece->reader->sim->network));
 }
@@ -466,7 +479,7 @@ static bool refresh (SimReader *self)
     int64_t now_us = ecfs_sim_now_us (network);
     bool found = false;
     self->reach_us = 0;
-    for (unsigned i = 0; i < self->sim->n; i++) {
+    for (unsigned i = 0; i < self->n_places; i++) {
         if (self->links[i] == NULL)
             continue;
         EcfsLaneEndpoint endpoint = ecfs_sim_look (network, self->links[i]);
@@ -492,11 +505,11 @@ static bool is_troubled (SimReader *self, const Segment *segment)
         const SimPiece *piece = segment->pieces[i];
         if (piece == NULL)
             continue;
-        troubled |= ecfs_lane_finds_stall (&self->lanes[i], piece->asked_us, now_us);
+        troubled |= ecfs_lane_finds_stall (&self->lanes[piece->place], piece->asked_us, now_us);
         if (self->sim->model->policy.replication > 0 || piece->hedged)
             continue;
-        int64_t due_us =
-            ecfs_lane_due_us (&self->lanes[i], piece->bytes - piece->filled, piece->mark, piece->asked_us, now_us);
+        int64_t due_us = ecfs_lane_due_us (&self->lanes[piece->place], piece->bytes - piece->filled, piece->mark,
+                                           piece->asked_us, now_us);
         troubled |= now_us + due_us > piece->promise_us;
     }
     return troubled;
@@ -568,6 +581,7 @@ bool ecfs_sim_run (const EcfsSimModel *model, EcfsSimResult *ret_result, GError 
     Sim sim = {.model = model, .codec = codec, .k = ecfs_codec_k (codec), .n = ecfs_codec_n (codec)};
     SimCalls calls = {
         .came = came, .complete = complete, .failed = failed, .timer = timer, .tick = tick, .over = over, .user = &sim};
+    sim.decoding_work = ecfs_codec_decoding_work (codec);
     memset (sim.wanted, true, sim.k * sizeof *sim.wanted);
     sim.random = g_rand_new_with_seed (model->seed);
     sim.network = ecfs_sim_network_new (model, sim.random, &calls);

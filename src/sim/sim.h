@@ -52,6 +52,8 @@ typedef struct EcfsSimModel {
     unsigned n_clients;
     uint64_t n_objects; /* read by the clients, each in turn */
     bool place_by_lot;  /* by ecfs_place (); else stripe i of object o is at server i + o */
+    bool spread;        /* each segment's pieces are at the servers behind those of the one before */
+    bool known;         /* clients begin with estimates of an earlier time */
     uint32_t seed;
     size_t n_servers, n_zones;
     EcfsSimServer *servers; /* borrowed, like zones */
