@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "lab"))
+import gridftp  # noqa: E402
 import lab  # noqa: E402
 
 SHM_NEEDED = 4 << 30
@@ -47,7 +48,14 @@ class Place:
         self.mounts, self.servers, self.proxies, self.disks = [], [], [], []
         self.numbers = itertools.count()
         self.known = set(lab.logs)
-        self.keys = None
+        self.keys = self.grid = None
+
+    def gridftp(self, name, scheme="gsiftp"):
+        self.grid = self.grid or gridftp.Grid(self.path / "grid")
+        server = gridftp.Server(self.path / "gridftp" / name, name, self.grid, scheme)
+        self.servers.append(server)
+        server.start()
+        return server
 
     def sshd(self, name):
         self.keys = self.keys or lab.Keys(self.path / "keys")

@@ -261,6 +261,14 @@ static bool is_noise (const char *line)
     return line[0] == '\0';
 }
 
+static char *make_printable (char *text)
+{
+    for (char *at = text; *at != '\0'; at++)
+        if (!g_ascii_isprint (*at))
+            *at = '?';
+    return text;
+}
+
 char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
 {
     static char *(*const explain[]) (const char *, const EcfsGridftpNames *) = {explain_expired, explain_missing,
@@ -268,7 +276,7 @@ char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
     for (size_t i = 0; i < G_N_ELEMENTS (explain); i++) {
         char *line = explain[i](text, names);
         if (line != NULL)
-            return line;
+            return make_printable (line);
     }
     g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
     GString *said = g_string_new (NULL);
@@ -278,8 +286,5 @@ char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
             g_string_append_printf (said, "%s%s", said->len > 0 ? "; " : "", line);
     }
     g_string_truncate (said, MIN (said->len, EXPLAIN_MAX));
-    for (char *at = said->str; *at != '\0'; at++)
-        if (!g_ascii_isprint (*at))
-            *at = '?';
-    return g_string_free (said, FALSE);
+    return make_printable (g_string_free (said, FALSE));
 }

@@ -1,0 +1,74 @@
+"""Archives over GridFTP servers: beside others, with losses, and what users are told when certificates are not right."""
+import os
+
+import ca
+import lab
+import pytest
+
+SIZE = 9_000_001
+
+
+@pytest.fixture
+def mixed(place):
+    """Two SFTP servers, two GridFTP servers (one with certificates, one anonymous) and two directories."""
+    servers = [place.sshd("amber"), place.sshd("birch"), place.gridftp("cedar"), place.gridftp("delta", "ftp")]
+    return place.archive([*servers, *place.directories(["ember", "fjord"])])
+
+
+def test_any_two_of_six_may_die_whatever_they_speak(place, mixed):
+    mount = place.mount(mixed)
+    expected = lab.write_pattern(mount.path / "file", SIZE)
+    mixed.await_stored()
+    for lost in [("cedar", "delta"), ("amber", "cedar"), ("delta", "fjord")]:
+        for name in lost:
+            mixed[name].kill()
+        lab.drop_caches()
+        assert lab.digest(mount.path / "file") == expected, lost
+        for name in lost:
+            mixed[name].start()
+        lab.until(lambda: all(endpoint["state"] != "down" for endpoint in mixed.json("status")["endpoints"]), 120,
+                  f"{lost} are up again", pause=0.2)
+    mount.umount()
+
+
+def explained(server, **options):
+    """What `ecfs endpoint test` says is wrong with a server."""
+    done = lab.ecfs("endpoint", "test", server.endpoint(**options).partition("=")[2], check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) <= 2, done.stderr
+    return done.stderr
+
+
+def test_certificates_that_are_not_right_are_explained(place, tmp_path):
+    server = place.gridftp("cedar")
+    grid = server.grid
+    expired = ca.make_proxy(tmp_path / "expired", grid.user, -1)
+    said = explained(server, user_proxy=expired)
+    assert f"the proxy certificate {expired}" in said and "grid-proxy-init" in said
+    said = explained(server, user_proxy=tmp_path / "nothing")
+    assert f"no proxy certificate at {tmp_path}/nothing" in said and "grid-proxy-init" in said
+    other = ca.Ca(tmp_path / "other", "other CA")
+    said = explained(server, certificates=other.certificates)
+    assert "an authority that is not trusted" in said and str(other.certificates) in said
+    server.kill()
+    server.host = grid.authority.host(tmp_path / "wrong", "elsewhere.example.org")
+    server.start()
+    assert "certificate for another host" in (said := explained(server)) and "elsewhere.example.org" in said
+    grid.authority.revoke(server.host)
+    assert "has been revoked" in explained(server)
+
+
+def test_an_expired_proxy_takes_one_endpoint_away_and_a_new_one_brings_it_back(place):
+    server = place.gridftp("amber")
+    archive = place.archive([server, *place.directories(lab.NAMES[1:])])
+    os.replace(ca.make_proxy(server.directory / "expired", server.grid.user, -1), server.grid.proxy)
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", SIZE)
+    assert "the proxy certificate" in lab.until(lambda: "has expired" in mount.text() and mount.text(), 60, "it is told")
+    lab.drop_caches()
+    assert lab.digest(mount.path / "file") == expected
+    assert mount.text().count("has expired") <= 3, mount.text()
+    os.replace(ca.make_proxy(server.directory / "renewed", server.grid.user), server.grid.proxy)
+    archive.await_stored()
+    assert lab.stripe_files(server)
+    mount.umount()
