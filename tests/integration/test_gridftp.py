@@ -31,6 +31,41 @@ def test_any_two_of_six_may_die_whatever_they_speak(place, mixed):
     mount.umount()
 
 
+class Behind:
+    """A server that is reached through a proxy, as far as it is asked; contents go beside it."""
+
+    def __init__(self, place, server):
+        self.name, self.root, self.server = server.name, server.root, server
+        self.proxy = place.proxy(server.port)
+
+    def endpoint(self):
+        return self.server.endpoint(self.proxy.port, stall_timeout="2s")
+
+
+@pytest.mark.parametrize("scheme", ["gsiftp", "ftp"])
+def test_connections_that_are_cut_and_stall_cost_one_endpoint(place, scheme):
+    behind = Behind(place, place.gridftp("amber", scheme))
+    archive = place.archive([behind, *place.directories(lab.NAMES[1:])])
+    mount = place.mount(archive)
+    state = lambda: archive.json("status")["endpoints"][0]["state"]  # noqa: E731
+    behind.proxy.tell("delay", 5)
+    expected = lab.write_pattern(mount.path / "first", SIZE)
+    behind.proxy.tell("cut")
+    assert lab.write_pattern(mount.path / "second", SIZE, 1)
+    behind.proxy.tell("stall")
+    lab.drop_caches()
+    assert lab.digest(mount.path / "first") == expected
+    lab.until(lambda: state() == "down", 120, "it is noticed", pause=0.2)
+    written = lab.write_pattern(mount.path / "third", SIZE, 2)
+    behind.proxy.tell("resume")
+    behind.proxy.tell("cut")
+    lab.until(lambda: state() != "down", 120, "it is back", pause=0.2)
+    archive.await_stored()
+    lab.drop_caches()
+    assert lab.digest(mount.path / "third") == written
+    mount.umount()
+
+
 def explained(server, **options):
     """What `ecfs endpoint test` says is wrong with a server."""
     done = lab.ecfs("endpoint", "test", server.endpoint(**options).partition("=")[2], check=False)
@@ -56,6 +91,17 @@ def test_certificates_that_are_not_right_are_explained(place, tmp_path):
     assert "certificate for another host" in (said := explained(server)) and "elsewhere.example.org" in said
     grid.authority.revoke(server.host)
     assert "has been revoked" in explained(server)
+
+
+@pytest.mark.parametrize("options", [{"protection": "safe"}, {"data_authentication": "no"},
+                                     {"mode": "extended", "streams": 4, "tcp_buffer": "1M"}, {"user": True}], ids=str)
+def test_an_endpoint_serves_with_each_option(place, options):
+    server = place.gridftp("cedar")
+    if options.get("user"):
+        user = server.grid.user
+        options = {"user_proxy": None, "user_certificate": user.certificate, "user_key": user.key}
+    done = lab.ecfs("endpoint", "test", server.endpoint(**options).partition("=")[2])
+    assert not done.stderr
 
 
 def test_an_expired_proxy_takes_one_endpoint_away_and_a_new_one_brings_it_back(place):

@@ -46,10 +46,10 @@ class Server:
         lab.logs[f"gridftp {name}"] = self.log
 
     def endpoint(self, port=None, **options):
-        """As `ecfs init --endpoint` takes it; port: of a proxy in front; options beside those that it needs."""
+        """As `ecfs init --endpoint` takes it; port: of a proxy in front; options beside those it needs, None: without."""
         if self.scheme == "gsiftp":
             options = {"user_proxy": self.grid.proxy, "certificates": self.grid.authority.certificates, **options}
-        words = "".join(f",{key}={value}" for key, value in options.items())
+        words = "".join(f",{key}={value}" for key, value in options.items() if value is not None)
         return f"{self.name}={self.scheme}://localhost:{port or self.port}{self.root}{words}"
 
     def start(self):
