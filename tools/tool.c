@@ -173,6 +173,16 @@ static void on_signal (int number)
     interrupted = 1;
 }
 
+/* "; 3 min left", or nothing where that cannot be said. */
+static char *time_left (const ToolTransfer *self, const EcfsProgress *progress, double seconds)
+{
+    if (progress->bytes_done == 0 || self->bytes_all <= progress->bytes_done)
+        return g_strdup ("");
+    double rest = (double) (self->bytes_all - progress->bytes_done) / (double) progress->bytes_done;
+    g_autofree char *left = tool_seconds (seconds * rest);
+    return g_strdup_printf ("; %s left", left);
+}
+
 static bool on_progress (void *user, const EcfsProgress *progress)
 {
     ToolTransfer *self = user;
@@ -182,8 +192,9 @@ static bool on_progress (void *user, const EcfsProgress *progress)
         g_autofree char *bytes = tool_bytes ((double) progress->bytes_done);
         g_autofree char *wire = tool_bytes ((double) progress->wire_bytes);
         g_autofree char *rate = tool_bytes ((double) progress->wire_bytes / seconds);
-        fprintf (stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " files, %s; on the wire %s, %s/s", progress->n_done,
-                 progress->n_found, bytes, wire, rate);
+        g_autofree char *left = time_left (self, progress, seconds);
+        fprintf (stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " %s, %s; on the wire %s, %s/s%s", progress->n_done,
+                 progress->n_found, self->things, bytes, wire, rate, left);
         self->shown = true;
     }
     return !interrupted;
@@ -208,6 +219,7 @@ void tool_transfer_begin (ToolTransfer *self, const char *verb)
 {
     *self = (ToolTransfer){.transfer = {.progress = on_progress, .problem = on_problem, .user = self},
                            .verb = verb,
+                           .things = "files",
                            .begin_us = g_get_monotonic_time (),
                            .terminal = isatty (STDERR_FILENO)};
     /* The second signal ends the program at once. */

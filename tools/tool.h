@@ -31,6 +31,8 @@ int verb_info (const Verb *verb, int argc, char **argv);
 int verb_status (const Verb *verb, int argc, char **argv);
 int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
+/** `ecfs endpoint ACTION`, for what changes the life of an endpoint; -1: it is none of these. */
+int verb_lifecycle (const char *action, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_drill (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);
@@ -95,6 +97,8 @@ static inline void tool_cell (GPtrArray *cells, char *text)
 typedef struct ToolTransfer {
     EcfsTransfer transfer;
     const char *verb;
+    const char *things; /* that are counted: "files" */
+    uint64_t bytes_all; /* that are to be done; 0: nobody knows */
     int64_t begin_us;
     bool shown;
     bool terminal;

@@ -1,4 +1,4 @@
-/* endpoint list, add, test */
+/* endpoint list, add, test; the others are in verb_lifecycle.c */
 #include "tool.h"
 
 #include "archive/control.h"
@@ -24,6 +24,8 @@ static const char *state_word (EcfsEndpointState state)
         return "draining";
     case ECFS_ENDPOINT_FAILED:
         return "failed";
+    case ECFS_ENDPOINT_REMOVED:
+        break; /* it is not listed */
     }
     return "unknown";
 }
@@ -118,7 +120,10 @@ int verb_endpoint (const Verb *verb, int argc, char **argv)
         return add (argc - 1, argv + 1);
     if (strcmp (action, "test") == 0)
         return test (argc - 1, argv + 1);
+    int status = verb_lifecycle (action, argc - 1, argv + 1);
+    if (status >= 0)
+        return status;
     (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
-    tool_say (verb->name, "\"%s\" is none of list, add, test", action);
+    tool_say (verb->name, "\"%s\" is none of list, add, test, readonly, active, drain, replace, remove", action);
     return TOOL_USAGE;
 }

@@ -87,6 +87,33 @@ bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTran
 /** What ecfs_recode () would read, write and free as a JSON object (ecfs-recode(1) lists the members), g_free (). */
 char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error);
 
+/**
+ * Sets the state of an endpoint: "active"; "readonly", which gives stripes and takes none; or "draining", which is to
+ * be emptied. The archive is open for writing; where it is mounted, the mount does it, as it does what follows.
+ */
+bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, GError **error);
+
+/**
+ * Moves all that an endpoint holds to others, and leaves it draining. A stripe is read from the endpoint where it is
+ * healthy and rebuilt from the others where it is not; the most endangered objects come first. Can be repeated after
+ * whatever ended it. The progress counts objects, and the bytes of moved stripes. Errors as ecfs_put ().
+ *
+ * @towards: names of endpoints that are to take what they can, NULL-terminated; NULL: the best place counts alone
+ */
+bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const EcfsTransfer *transfer,
+                 GError **error);
+
+/** What ecfs_drain () would move, where to and for how long as a JSON object (ecfs-endpoint(1) lists the members),
+ * g_free (). Connects to endpoints. */
+char *ecfs_drain_plan (Ecfs *self, const char *name, const char *const *towards, GError **error);
+
+/**
+ * Takes an endpoint that holds nothing any more out of the archive; EBUSY with what to do where something lives there
+ * only. Can be repeated after whatever ended it. *ret_left: what of it stays there all the same, for the user,
+ * g_free (); NULL: nothing.
+ */
+bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error);
+
 /* A name in the archive; all borrowed for the call. */
 typedef struct EcfsEntry {
     const char *path;   /* from the root, "/a/b" */

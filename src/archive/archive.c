@@ -403,7 +403,8 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
 bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
-    return codec != NULL && ecfs_archive_enough_endpoints (codec, self->n_endpoints, self->config->allow_double, error);
+    return codec != NULL &&
+           ecfs_archive_enough_endpoints (codec, ecfs_archive_n_left (self), self->config->allow_double, error);
 }
 
 void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object)

@@ -82,13 +82,17 @@ typedef struct EcfsArchiveEndpoint {
     EcfsUuid uuid;
     const char *name;
     const char *zone;
-    EcfsEndpointState state;
-    EcfsEndpoint *endpoint; /* NULL: in the catalog, but not in the configuration any more */
+    _Atomic EcfsEndpointState state; /* REMOVED: only what had it open before knows it still */
+    EcfsEndpoint *endpoint;          /* NULL: in the catalog, but not in the configuration any more */
 } EcfsArchiveEndpoint;
 
 /** Endpoints by position, 0 to n - 1; n grows when one is added, and what is there stays. */
 size_t ecfs_archive_n_endpoints (const EcfsArchive *self);
 const EcfsArchiveEndpoint *ecfs_archive_endpoint (const EcfsArchive *self, size_t position);
+/** Whether its stripes count: it is neither given up nor removed. Whether it answers is another question. */
+bool ecfs_archive_endpoint_counts (const EcfsArchiveEndpoint *endpoint);
+/** By name; NULL with ENOENT when there is none. */
+const EcfsArchiveEndpoint *ecfs_archive_endpoint_named (const EcfsArchive *self, const char *name, GError **error);
 /** By catalog row; NULL when there is none. */
 const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self, int64_t id);
 
@@ -97,6 +101,20 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self,
  * archive must be started and not READONLY. Thread-safe; blocks until the endpoint has answered.
  */
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error);
+
+/**
+ * Changes the state of an endpoint (ACTIVE, READONLY, DRAINING), durably; where stripes are placed from now on knows it
+ * at once. The archive must be started and not READONLY. Thread-safe.
+ */
+bool ecfs_archive_set_endpoint_state (EcfsArchive *self, const char *name, EcfsEndpointState state, GError **error);
+
+/**
+ * Takes an endpoint that holds nothing any more out of catalog and ecfs.conf, and what the archive keeps beside stripes
+ * away from it: journal, snapshots, salvage program, and the marker last. EBUSY with what to do where something lives
+ * there. What ended in the middle is ended by the next call. *ret_left: what stays there all the same, for the user,
+ * g_free (); NULL: nothing. Likewise; blocks.
+ */
+bool ecfs_archive_remove_endpoint (EcfsArchive *self, const char *name, char **ret_left, GError **error);
 
 /**
  * Whether files can be stored with @code here: a known code whose stripes find enough endpoints. EINVAL with a sentence

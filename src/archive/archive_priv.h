@@ -72,6 +72,8 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 #define ECFS_CONFIG_NAME  "ecfs.conf"
 #define ECFS_CATALOG_NAME "catalog.sqlite"
 
+/** How many of the endpoints were not removed since the archive was opened. */
+size_t ecfs_archive_n_left (const EcfsArchive *self);
 /** Whether so many endpoints can hold a code's stripes. */
 bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error);
 /**
@@ -81,6 +83,11 @@ bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, 
 bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
                             GError **error);
 
+/** Makes a place none of the archive's endpoints; ENOENT: it is none. */
+bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, GError **error);
+/** Takes what is left of the salvage program away from an endpoint, as far as that goes. */
+void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint);
+
 /** What an archive directory has beside catalog and configuration. */
 bool ecfs_archive_make_directories (const char *directory, GError **error);
 /** Makes an archive directory, or takes one that is empty; *ret_lock keeps others from doing so meanwhile. */
@@ -88,6 +95,8 @@ bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *r
 /** Takes out what was begun in it, and it, when it was @made. */
 void ecfs_archive_empty_directory (const char *directory, bool made);
 
+/** The same, to change it. */
+EcfsArchiveEndpoint *ecfs_archive_endpoint_own (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint);
 /** Whether requests to it may succeed; NULL is accepted. */
 bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint);
 

@@ -63,11 +63,16 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     size_t found[ECFS_CODEC_MAX_N];
-    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
+    size_t n_places = self->places.n_endpoints;
+    unsigned most = ecfs_archive_most_per_endpoint (self->archive, n_places, n);
     uint64_t lot = random_u64 ();
+    const EcfsRepairOrder *order = self->commit.order;
+    const bool *towards = order != NULL && order->n_towards == n_places ? order->towards : NULL; /* else one is new */
     for (int doubtful = 0; doubtful <= (int) doubtful_too; doubtful++) {
         g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubtful);
-        unsigned n_without = ecfs_place (places, self->places.n_endpoints, wanted, n, most, lot, found);
+        unsigned n_without = towards == NULL
+                                 ? ecfs_place (places, n_places, wanted, n, most, lot, found)
+                                 : ecfs_place_towards (places, n_places, wanted, n, most, lot, towards, found);
         if (found_suffices (self, found, n_without))
             break;
     }
@@ -376,7 +381,8 @@ static void place_back (Attempt *self, bool *wanted, EcfsWriterTarget *targets)
     g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, true);
     for (unsigned i = 0; i < n; i++) {
         size_t at = self->replaced[i].instance == 0 ? SIZE_MAX : position_of (self, self->replaced[i].endpoint);
-        if (!wanted[i] || at == SIZE_MAX || !places[at].usable || places[at].room == 0 || places[at].n_held >= most)
+        if (!wanted[i] || at == SIZE_MAX || self->commit.order->moved[i] || !places[at].usable ||
+            places[at].room == 0 || places[at].n_held >= most)
             continue;
         places[at].n_held++;
         wanted[i] = false;
@@ -396,6 +402,8 @@ static void note_missing (Attempt *self, const char *reason)
 static void note_unusable (Attempt *self)
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
+    if (self->commit.order != NULL && self->commit.order->only_named)
+        note_missing (self, "no other endpoint has a place for what is to be moved");
     note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
 }
 
@@ -419,6 +427,11 @@ static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, c
     return stripes;
 }
 
+static bool is_left_to_others (const Attempt *self, unsigned index)
+{
+    return self->commit.order != NULL && self->commit.order->only_named && self->replaced[index].instance == 0;
+}
+
 /* Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
  * on errors only. */
 GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
@@ -429,7 +442,7 @@ GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *
     begin_object (self, part, codec);
     note_stored_stripes (self, part->row);
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
-        wanted[i] = !self->stored_before[i];
+        wanted[i] = !self->stored_before[i] && !is_left_to_others (self, i);
         n_wanted += wanted[i];
     }
     place_back (self, wanted, targets);

@@ -15,7 +15,11 @@
 /* What of an object is to be stored once more, and what became of it. */
 typedef struct EcfsRepairOrder {
     uint64_t instance[ECFS_CODEC_MAX_N]; /* of each stripe that is damaged or gone; 0: it is neither */
-    bool gone[ECFS_CODEC_MAX_N];         /* of these: nothing of it is there to read */
+    bool gone[ECFS_CODEC_MAX_N];         /* of these: nothing of it is there to read, or … */
+    bool moved[ECFS_CODEC_MAX_N];        /* … nothing is wrong with it but its place */
+    bool only_named;                     /* stripes that the object lacks are left to others */
+    const bool *towards;                 /* n_towards flags by position: endpoints that take what they can, … */
+    size_t n_towards;                    /* … before others do; NULL: whichever. Lent as long as the order */
     unsigned n_stored;                   /* set by the attempt, with what follows, also where it fails */
     uint64_t read_bytes;
     uint64_t written_bytes;

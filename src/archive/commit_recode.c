@@ -10,7 +10,7 @@ static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const E
     size_t position = self->places.position[stripe->index];
     ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
     const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : &self->archive->endpoints[position];
-    if (endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+    if (endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
         return ecfs_fail (error, EIO, "%s is on an endpoint that is given up", name);
     return ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error) &&
            (size == stripe->size || ecfs_fail (error, EIO, "endpoint %s: %s has not its size", endpoint->name, name));

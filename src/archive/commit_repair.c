@@ -51,7 +51,7 @@ static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, 
     const EcfsRepairOrder *order = self->commit.order;
     memset (self->replaced, 0, sizeof self->replaced);
     for (unsigned i = 0; i < n; i++)
-        ret_wanted[i] = true;
+        ret_wanted[i] = !order->only_named;
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         bool named = order->instance[stripe->index] == stripe->instance;

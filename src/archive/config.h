@@ -115,6 +115,8 @@ char *ecfs_config_edit (const char *text, const char *section, const char *key, 
  * was is kept beside it. The caller makes sure that nobody who has it open goes on as before.
  */
 bool ecfs_config_rewrite (const char *directory, const EcfsConfigChange *changes, size_t n, GError **error);
+/** Takes a section out of it in the same way; nothing happens when it has none. */
+bool ecfs_config_remove (const char *directory, const char *section, GError **error);
 
 /** The section of one endpoint, to be appended to a configuration whose comments are to stay; g_free (). */
 char *ecfs_config_format_endpoint (const EcfsConfigEndpoint *endpoint);

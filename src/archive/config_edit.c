@@ -78,6 +78,15 @@ char *ecfs_config_edit (const char *text, const char *section, const char *key, 
     return g_strjoinv ("\n", lines);
 }
 
+/* The text as parsing would take it, else NULL; takes it. */
+static char *checked (char *text, const char *path, GError **error)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
+    if (config == NULL)
+        g_clear_pointer (&text, g_free);
+    return text;
+}
+
 /* @text with the changes, checked as a whole; g_free (). */
 static char *changed (const char *text, const char *path, const EcfsConfigChange *changes, size_t n, GError **error)
 {
@@ -91,11 +100,40 @@ static char *changed (const char *text, const char *path, const EcfsConfigChange
         g_free (now);
         now = next;
     }
-    g_autoptr (EcfsConfig) config = ecfs_config_parse (now, path, error);
-    return config == NULL ? NULL : g_steal_pointer (&now);
+    return checked (g_steal_pointer (&now), path, error);
 }
 
-bool ecfs_config_rewrite (const char *directory, const EcfsConfigChange *changes, size_t n, GError **error)
+/* Without the lines of a section from its title to its last key, and the empty ones behind that; what is told behind
+ * these may be about the next. */
+static char *without_section (const char *text, const char *section)
+{
+    g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+    g_autoptr (GPtrArray) kept = g_ptr_array_new ();
+    size_t first = SIZE_MAX, last = 0;
+    bool inside = false;
+    for (size_t i = 0; lines[i] != NULL; i++) {
+        g_autofree char *title = title_of (lines[i]);
+        if (title != NULL)
+            inside = strcmp (title, section) == 0;
+        first = inside && title != NULL ? MIN (first, i) : first;
+        if (inside && (title != NULL || strchr (lines[i], '=') != NULL))
+            last = i;
+    }
+    for (size_t i = 0; lines[i] != NULL; i++) {
+        bool blank = lines[i][strspn (lines[i], " \t\r")] == '\0' && lines[i + 1] != NULL;
+        if (first != SIZE_MAX && i == last + 1 && blank)
+            last = i;
+        if (first == SIZE_MAX || i < first || i > last)
+            g_ptr_array_add (kept, lines[i]);
+    }
+    g_ptr_array_add (kept, NULL);
+    return g_strjoinv ("\n", (char **) kept->pdata);
+}
+
+/* Puts the text that @change makes of ecfs.conf in its place. */
+static bool replace (const char *directory,
+                     char *(*change) (const char *text, const char *path, const void *what, GError **error),
+                     const void *what, GError **error)
 {
     g_autofree char *name = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
     g_autofree char *previous = g_build_filename (directory, ECFS_CONFIG_NAME ECFS_CONFIG_PREVIOUS, NULL);
@@ -106,10 +144,37 @@ bool ecfs_config_rewrite (const char *directory, const EcfsConfigChange *changes
         return ecfs_fail_errno (error, errno, "%s", name);
     if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, error))
         return false;
-    g_autofree char *then = changed (text, path, changes, n, error);
-    if (then == NULL)
-        return false;
+    g_autofree char *then = change (text, path, what, error);
+    if (then == NULL || strcmp (then, text) == 0)
+        return then != NULL;
     if (!ecfs_replace_file_like (previous, text, strlen (text), &status, error))
         return ecfs_prefix (error, "%s stays as it is, since what it was cannot be kept", path);
     return ecfs_replace_file_like (path, then, strlen (then), &status, error);
+}
+
+typedef struct Changes {
+    const EcfsConfigChange *changes;
+    size_t n;
+} Changes;
+
+static char *make_changes (const char *text, const char *path, const void *what, GError **error)
+{
+    const Changes *self = what;
+    return changed (text, path, self->changes, self->n, error);
+}
+
+bool ecfs_config_rewrite (const char *directory, const EcfsConfigChange *changes, size_t n, GError **error)
+{
+    const Changes all = {.changes = changes, .n = n};
+    return replace (directory, make_changes, &all, error);
+}
+
+static char *cut (const char *text, const char *path, const void *what, GError **error)
+{
+    return checked (without_section (text, what), path, error);
+}
+
+bool ecfs_config_remove (const char *directory, const char *section, GError **error)
+{
+    return replace (directory, cut, section, error);
 }

@@ -231,7 +231,7 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
-        if (stripe->index >= ecfs_codec_n (codec) || endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED ||
+        if (stripe->index >= ecfs_codec_n (codec) || endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint) ||
             (left_out != NULL && left_out[stripe->index]))
             continue;
         stripes[stripe->index] = (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance};

@@ -252,12 +252,41 @@ static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject
     return endpoint != NULL && ecfs_archive_endpoint_add (client->server->archive, endpoint, error);
 }
 
+static bool handle_endpoint_state (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsEndpointState state;
+    const char *name = ecfs_control_text (request, "endpoint");
+    (void) reply; /* nothing to tell */
+    return (name != NULL || ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong")) &&
+           ecfs_control_state_parse (ecfs_control_text (request, "state"), &state, error) &&
+           ecfs_archive_set_endpoint_state (client->server->archive, name, state, error);
+}
+
+static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *name = ecfs_control_text (request, "endpoint");
+    g_autofree char *left = NULL;
+    if (name == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
+    if (!ecfs_archive_remove_endpoint (client->server->archive, name, &left, error))
+        return false;
+    if (left != NULL)
+        json_object_set_string_member (reply, "left", left);
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
-} verbs[] = {{"wait", handle_wait},     {"status", handle_status},   {"sync", handle_sync},
-             {"umount", handle_umount}, {"damaged", handle_damaged}, {"endpoint-add", handle_endpoint_add},
-             {"prune", handle_prune}};
+} verbs[] = {{"wait", handle_wait},
+             {"status", handle_status},
+             {"sync", handle_sync},
+             {"umount", handle_umount},
+             {"damaged", handle_damaged},
+             {"endpoint-add", handle_endpoint_add},
+             {"prune", handle_prune},
+             {"endpoint-state", handle_endpoint_state},
+             {"endpoint-remove", handle_endpoint_remove}};
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
@@ -281,7 +310,10 @@ static bool converse (Client *client, JsonObject *request)
     static const struct {
         const char *verb;
         void (*serve) (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request);
-    } conversations[] = {{"put", ecfs_control_put}, {"recode", ecfs_control_recode}, {"repair", ecfs_control_repair}};
+    } conversations[] = {{"put", ecfs_control_put},
+                         {"recode", ecfs_control_recode},
+                         {"drain", ecfs_control_drain},
+                         {"repair", ecfs_control_repair}};
     EcfsControl *server = client->server;
     const EcfsControlPut asking = {
         .archive = server->archive, .ops = &server->ops, .peer = client->peer, .is_stopping = ends, .user = server};

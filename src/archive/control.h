@@ -10,6 +10,9 @@
  *   {"verb":"umount","mountpoint":"..."}                       {"ok":true}
  *       stores what is staged, then unmounts; ENOTCONN when the mountpoint is told and is another
  *   {"verb":"endpoint-add","endpoint":"[NAME=]URL,..."}        {"ok":true}
+ *   {"verb":"endpoint-state","endpoint":"NAME","state":"..."}  {"ok":true}
+ *   {"verb":"endpoint-remove","endpoint":"NAME"}               {"ok":true}, and "left":"text"
+ *   {"verb":"drain","endpoint":"NAME","towards":["NAME",...]}  {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}

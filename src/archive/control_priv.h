@@ -20,9 +20,10 @@
  * Where a step failed, its answer has "error" and "errno"; that of a file may have "warning". {"wire":N} comes now and
  * then: bytes to and from endpoints. Who hangs up cancels.
  *
- * That of `recode` (control_recode.c has both sides) has lines from the mount only: {"found":N,"done":N,"bytes":N,
- * "wire":N} as files are found and done, {"problem":true,"error":"text","errno":N} for each that cannot be, and last
- * the answer. Who hangs up cancels here, too.
+ * Those of `recode` and `drain` (control_transfer.c has both sides) have lines from the mount only:
+ * {"found":N,"done":N, "failed":N,"bytes":N,"wire":N} as files or objects are found and done,
+ * {"problem":true,"error":"text","errno":N} for each that cannot be, and last the answer. Who hangs up cancels here,
+ * too.
  *
  * That of `repair` (control_repair.c) has a line from the mount for each object of the request, {"object":N,"stored":N,
  * "read":N,"written":N} and "error" and "errno" where it is not whole, and last the answer. The request names the
@@ -33,6 +34,7 @@
 #define ECFS_ARCHIVE_CONTROL_PRIV_H
 
 #include "archive/control.h"
+#include "ecfs/ecfs.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -101,6 +103,19 @@ void ecfs_control_recode (const EcfsControlPut *self, EcfsLines *lines, JsonObje
 bool ecfs_control_damaged (EcfsArchive *archive, JsonObject *request, GError **error);
 /** Removes what a request of `prune` names, as far as nothing knows it; the reply tells which. */
 bool ecfs_control_prune (EcfsArchive *archive, JsonObject *request, JsonObject *reply, GError **error);
+void ecfs_control_drain (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 void ecfs_control_repair (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
+
+/* What the mount does in a conversation that tells how far it is. */
+typedef bool (*EcfsControlWork) (const EcfsControlPut *client, JsonObject *request, const EcfsTransfer *transfer,
+                                 GError **error);
+void ecfs_control_serve_transfer (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request,
+                                  EcfsControlWork work);
+/** Has the mount do it; takes @request. @failed: what did not become of files, for the message. */
+bool ecfs_control_ask_transfer (const char *archive_dir, JsonObject *request, const EcfsTransfer *transfer,
+                                const char *failed, GError **error);
+
+/** "active", "readonly" or "draining"; EINVAL. */
+bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, GError **error);
 
 #endif

@@ -121,7 +121,7 @@ static void ask (Presence *self, size_t position, const GPtrArray *names)
     Listing *listing = &self->listings[position];
     const EcfsArchiveEndpoint *endpoint = &self->batch->archive->endpoints[position];
     *listing = (Listing){.presence = self, .found = g_array_new (FALSE, FALSE, sizeof (Listed))};
-    if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+    if (!ecfs_archive_endpoint_counts (endpoint))
         return;
     ecfs_answers_expect (&self->answers, names->len);
     for (guint i = 0; i < names->len; i++)

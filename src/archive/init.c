@@ -42,14 +42,26 @@ static EcfsEndpoint *open_any (const EcfsEndpointSpec *spec, GError **error)
     return endpoint;
 }
 
+void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS (salvage_names); i++)
+        (void) ecfs_endpoint_remove_wait (endpoint, salvage_names[i], NULL); /* what stays does no harm */
+}
+
+bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, GError **error)
+{
+    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
+    return endpoint != NULL && ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, error);
+}
+
 static void unmark_endpoint (const EcfsEndpointSpec *spec)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, NULL);
-    if (endpoint != NULL && !ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, &error) && error->code != ENOENT)
+    if (!ecfs_archive_remove_marker (spec, &error) && error->code != ENOENT)
         g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
-    for (size_t i = 0; endpoint != NULL && i < G_N_ELEMENTS (salvage_names); i++)
-        (void) ecfs_endpoint_remove_wait (endpoint, salvage_names[i], NULL); /* what stays does no harm */
+    if (endpoint != NULL)
+        ecfs_archive_remove_salvage (endpoint);
 }
 
 /* The row with this name or this identity, of which one may be NULL. @ret_row gets no name. */
@@ -67,6 +79,18 @@ static bool find_row (EcfsCatalog *catalog, const char *name, const EcfsUuid *uu
     return false;
 }
 
+/* What was taken out may have missed everything since. */
+static bool check_never_removed (EcfsCatalog *catalog, const EcfsMarker *there, GError **error)
+{
+    g_autofree char *was = NULL;
+    return ecfs_catalog_endpoint_removed (catalog, &there->endpoint, &was, error) &&
+           (was == NULL ||
+            ecfs_fail (error, EEXIST,
+                       "it was an endpoint of this archive, %s, and nothing there is used any more: empty "
+                       "its directory, and add it anew",
+                       was));
+}
+
 /* Writes *marker, or takes the one that is there into it where an add has left it that was killed before its row. */
 static bool mark_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, EcfsMarker *marker, GError **error)
 {
@@ -79,7 +103,7 @@ static bool mark_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, EcfsMar
         ecfs_uuid_equal (&there.archive, &marker->archive) && there.epoch == marker->epoch &&
         there.sequence <= marker->sequence && !find_row (catalog, NULL, &there.endpoint, &row)) {
         *marker = there;
-        return true;
+        return check_never_removed (catalog, &there, error);
     }
     g_propagate_error (error, g_steal_pointer (&reason));
     return false;

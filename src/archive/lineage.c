@@ -190,7 +190,7 @@ void ecfs_lineage_free (EcfsLineage *self)
 
 static bool is_asked (const EcfsArchiveEndpoint *endpoint)
 {
-    return endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED;
+    return ecfs_archive_endpoint_counts (endpoint);
 }
 
 /* Whether so many have answered what was asked at @since_us or later that one of them knows what `ecfs wait` has

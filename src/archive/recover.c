@@ -80,6 +80,14 @@ static bool check_twins (EcfsRecovering *self, GError **error)
     return true;
 }
 
+static void drop_place (EcfsRecovering *self, size_t position)
+{
+    EcfsRecoverPlace *place = &self->places[position];
+    ecfs_endpoint_free (place->endpoint);
+    memmove (place, place + 1, (self->n_places - position - 1) * sizeof *place);
+    self->n_places--;
+}
+
 static bool open_places (EcfsRecovering *self, GError **error)
 {
     const GPtrArray *endpoints = self->what->config->endpoints;
@@ -94,11 +102,8 @@ static bool open_places (EcfsRecovering *self, GError **error)
             return false;
         self->epoch = MAX (self->epoch, foreign ? 0 : place->marker.epoch);
         self->sequence = MAX (self->sequence, foreign ? 0 : place->marker.sequence);
-        if (!foreign)
-            continue;
-        ecfs_endpoint_free (place->endpoint);
-        memmove (place, place + 1, (self->n_places - i - 1) * sizeof *place);
-        self->n_places--;
+        if (foreign)
+            drop_place (self, i);
     }
     if (self->n_places == 0)
         return ecfs_fail (error, EINVAL, "none of the endpoints is of the archive that is meant");
@@ -226,6 +231,23 @@ static bool name_places (EcfsRecovering *self, GError **error)
     return true;
 }
 
+/* What `ecfs endpoint remove` took out is none of the archive's endpoints, whatever its marker says. */
+static bool leave_removed (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = self->n_places; i-- > 0;) {
+        g_autofree char *was = NULL;
+        if (!ecfs_catalog_endpoint_removed (self->catalog, &self->places[i].marker.endpoint, &was, error))
+            return false;
+        if (was == NULL)
+            continue;
+        ecfs_recover_tell (self, "endpoint %s was taken out of the archive, as %s: it is left alone",
+                           self->places[i].name, was);
+        drop_place (self, i);
+    }
+    return self->n_places > 0 ||
+           ecfs_fail (error, EINVAL, "all of the endpoints were taken out of the archive: give those that it has now");
+}
+
 static bool count_files (EcfsRecovering *self, GError **error)
 {
     EcfsTotals totals;
@@ -237,7 +259,7 @@ static bool count_files (EcfsRecovering *self, GError **error)
 
 static bool make_catalog (EcfsRecovering *self, const char *path, GError **error)
 {
-    if (!ecfs_recover_journal (self, path, error) || !name_places (self, error))
+    if (!ecfs_recover_journal (self, path, error) || !leave_removed (self, error) || !name_places (self, error))
         return false;
     self->sequence = MAX (self->sequence, self->sums->sequence);
     if (self->epoch == UINT32_MAX)

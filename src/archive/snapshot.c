@@ -286,7 +286,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
-        if (!self->tidied[i] && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
+        if (!self->tidied[i] && ecfs_archive_endpoint_counts (endpoint) &&
             !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_confirm (self->lineage, i))
             self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
     }

@@ -19,9 +19,12 @@ unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position)
 
 unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpoints, unsigned n)
 {
-    if (!self->config->allow_double || n_endpoints == 0)
+    unsigned n_takers = 0;
+    for (size_t i = 0; i < n_endpoints; i++)
+        n_takers += self->endpoints[i].endpoint != NULL && self->endpoints[i].state == ECFS_ENDPOINT_ACTIVE;
+    if (!self->config->allow_double || n_takers == 0)
         return 1;
-    return (unsigned) ((n + n_endpoints - 1) / n_endpoints);
+    return (n + n_takers - 1) / n_takers;
 }
 
 /* An endpoint that takes stripes now, and what it told. */

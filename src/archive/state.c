@@ -15,8 +15,7 @@ typedef struct Stored {
 
 bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint)
 {
-    return endpoint != NULL && endpoint->endpoint != NULL && endpoint->state != ECFS_ENDPOINT_FAILED &&
-           !ecfs_endpoint_is_down (endpoint->endpoint);
+    return endpoint != NULL && ecfs_archive_endpoint_counts (endpoint) && !ecfs_endpoint_is_down (endpoint->endpoint);
 }
 
 bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_damaged, GError **error)
@@ -201,18 +200,18 @@ char *ecfs_archive_brief (EcfsArchive *self)
     unsigned n_down = 0;
     g_autoptr (GString) down = g_string_new (NULL);
     g_autoptr (GString) text = g_string_new (NULL);
-    size_t n_endpoints = ecfs_archive_n_endpoints (self);
+    size_t n_endpoints = ecfs_archive_n_endpoints (self), n_left = ecfs_archive_n_left (self);
     for (size_t i = 0; i < n_endpoints; i++) {
-        if (ecfs_archive_reaches (&self->endpoints[i]))
+        if (self->endpoints[i].state == ECFS_ENDPOINT_REMOVED || ecfs_archive_reaches (&self->endpoints[i]))
             continue;
         g_string_append_printf (down, "%s%s", n_down > 0 ? ", " : "", self->endpoints[i].name);
         n_down++;
     }
     if (n_down > 0)
-        g_string_append_printf (text, "degraded: %u of %zu endpoints %s down: %s", n_down, n_endpoints,
+        g_string_append_printf (text, "degraded: %u of %zu endpoints %s down: %s", n_down, n_left,
                                 n_down == 1 ? "is" : "are", down->str);
     else
-        g_string_append_printf (text, "all %zu endpoints are up", n_endpoints);
+        g_string_append_printf (text, "all %zu endpoints are up", n_left);
     (void) ecfs_catalog_totals (self->catalog, &totals, NULL); /* zeros: whoever changes something is told the error */
     if (totals.n_staged > 0)
         g_string_append_printf (text, "; %" PRIu64 " %s staged", totals.n_staged,

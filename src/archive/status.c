@@ -99,10 +99,8 @@ void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us)
 static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
 {
     static const char *const words[] = {
-        [ECFS_ENDPOINT_ACTIVE] = "active",
-        [ECFS_ENDPOINT_READONLY] = "readonly",
-        [ECFS_ENDPOINT_DRAINING] = "draining",
-        [ECFS_ENDPOINT_FAILED] = "failed",
+        [ECFS_ENDPOINT_ACTIVE] = "active", [ECFS_ENDPOINT_READONLY] = "readonly", [ECFS_ENDPOINT_DRAINING] = "draining",
+        [ECFS_ENDPOINT_FAILED] = "failed", [ECFS_ENDPOINT_REMOVED] = "removed",
     };
     if (endpoint->endpoint == NULL)
         return "unconfigured";
@@ -110,7 +108,7 @@ static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEn
         return health->full ? "full" : "refusing";
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && health->trial)
         return "trial";
-    if (endpoint->state == ECFS_ENDPOINT_FAILED || !health->down)
+    if (endpoint->state >= ECFS_ENDPOINT_FAILED || !health->down)
         return (unsigned) endpoint->state < G_N_ELEMENTS (words) ? words[endpoint->state] : "unknown";
     return "down";
 }
@@ -179,6 +177,8 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, int64_t pat
     probe_wait (probe, patience_us);
     JsonArray *endpoints = json_array_new ();
     for (size_t i = 0; i < probe->n_endpoints; i++) {
+        if (ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_REMOVED)
+            continue;
         ecfs_mutex_lock (&probe->lock);
         bool known = probe->answers[i].known;
         uint64_t free_bytes = probe->answers[i].free_bytes;

@@ -24,14 +24,18 @@ static bool hand_on (Dump *self, bool last, GError **error)
 
 static bool dump_endpoints (Dump *self, GError **error)
 {
-    autoquery *query = ecfs_query (self->catalog, STMT_ENDPOINT_LIST, NULL, 0, error);
+    autoquery *query = ecfs_query (self->catalog, STMT_ENDPOINT_LIST_ALL, NULL, 0, error);
     int found;
     while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
         EcfsUuid uuid;
         const char *name = (const char *) sqlite3_column_text (query, 2);
         if (name == NULL || !ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes))
             return ecfs_bad_row (error, "endpoints", sqlite3_column_int64 (query, 0), "is impossible");
-        ecfs_journal_put_endpoint (self->record, &uuid, (EcfsEndpointState) sqlite3_column_int (query, 3), name);
+        EcfsEndpointState state = (EcfsEndpointState) sqlite3_column_int (query, 3);
+        if (state == ECFS_ENDPOINT_REMOVED)
+            ecfs_journal_put_endpoint_removed (self->record, &uuid, name);
+        else
+            ecfs_journal_put_endpoint (self->record, &uuid, state, name);
     }
     return found == 0;
 }

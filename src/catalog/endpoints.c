@@ -1,6 +1,8 @@
 /* Endpoint rows: stripes name endpoints by row id, everything outside by UUID. */
 #include "catalog/catalog_priv.h"
 
+#define OBJECTS_AT_ONCE 4096 /* that are looked at for stripes at an endpoint */
+
 void ecfs_endpoint_row_free (EcfsEndpointRow *row)
 {
     if (row == NULL)
@@ -15,7 +17,7 @@ static EcfsEndpointRow *read_row (sqlite3_stmt *query, GError **error)
     uint64_t state;
     const char *name = (const char *) sqlite3_column_text (query, 2);
     if (ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes) && name != NULL &&
-        ecfs_column_u64 (query, 3, ECFS_ENDPOINT_FAILED, &state)) {
+        ecfs_column_u64 (query, 3, ECFS_ENDPOINT_REMOVED, &state)) {
         EcfsEndpointRow *row = g_new (EcfsEndpointRow, 1);
         *row = (EcfsEndpointRow){.id = sqlite3_column_int64 (query, 0),
                                  .uuid = uuid,
@@ -44,6 +46,15 @@ bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid
     *ret_uuid = row->uuid;
     ecfs_endpoint_row_free (row);
     return true;
+}
+
+bool ecfs_endpoint_check_there (EcfsCatalog *self, int64_t endpoint, GError **error)
+{
+    EcfsEndpointRow *row = get (self, endpoint, error);
+    bool there = row != NULL && (row->state != ECFS_ENDPOINT_REMOVED ||
+                                 ecfs_fail (error, EAGAIN, "endpoint %s was taken out meanwhile", row->name));
+    ecfs_endpoint_row_free (row);
+    return there;
 }
 
 static bool check_unknown (EcfsCatalog *self, const EcfsUuid *uuid, const char *name, GError **error)
@@ -91,7 +102,64 @@ bool ecfs_catalog_endpoint_set_state (EcfsCatalog *self, int64_t endpoint, EcfsE
 {
     if (state > ECFS_ENDPOINT_FAILED)
         return ecfs_fail (error, EINVAL, "%d is no state of an endpoint", state);
-    return CHANGE (self, error, set_state (self, endpoint, state, error));
+    return CHANGE_DURABLE (self, error, set_state (self, endpoint, state, error));
+}
+
+/* Removing */
+
+/* No name of an endpoint has a blank. */
+static char *removed_name (const EcfsEndpointRow *row)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&row->uuid, uuid);
+    return g_strdup_printf ("%.200s (removed, %s)", row->name, uuid);
+}
+
+bool ecfs_endpoint_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error)
+{
+    if (!EXEC (self, DELETION_DELETE_AT, error, INT (id)))
+        return false;
+    self->counters.totals.n_deletions -= ecfs_changes (self);
+    return EXEC (self, PLACE_DELETE, error, INT (id)) && EXEC (self, ESTIMATE_DELETE, error, INT (id)) &&
+           EXEC (self, ENDPOINT_RENAME, error, INT (id), TEXT (name)) &&
+           EXEC (self, ENDPOINT_SET_STATE, error, INT (id), INT (ECFS_ENDPOINT_REMOVED));
+}
+
+static bool remove_endpoint (EcfsCatalog *self, int64_t id, GError **error)
+{
+    int64_t n_announced;
+    EcfsEndpointRow *row = get (self, id, error);
+    if (row == NULL)
+        return false;
+    g_autofree char *name = removed_name (row);
+    EcfsUuid uuid = row->uuid;
+    ecfs_endpoint_row_free (row);
+    if (QUERY_NUMBER (self, ANNOUNCED_AT, &n_announced, error, INT (id)) < 0)
+        return false;
+    if (n_announced > 0)
+        return ecfs_fail (error, EBUSY, "%" PRId64 " stripes are on their way there", n_announced);
+    ecfs_journal_put_endpoint_removed (self->record, &uuid, name);
+    return ecfs_endpoint_retire (self, id, name, error);
+}
+
+bool ecfs_catalog_endpoint_remove (EcfsCatalog *self, int64_t endpoint, GError **error)
+{
+    return CHANGE_DURABLE (self, error, remove_endpoint (self, endpoint, error));
+}
+
+static bool find_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_name, GError **error)
+{
+    autoquery *query = QUERY (self, ENDPOINT_REMOVED, error, UUID (uuid));
+    int found = ecfs_query_step (self, query, error);
+    if (found < 0)
+        return false;
+    *ret_name = found == 1 ? g_strdup ((const char *) sqlite3_column_text (query, 0)) : NULL;
+    return true;
+}
+
+bool ecfs_catalog_endpoint_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_name, GError **error)
+{
+    return READ (self, find_removed (self, uuid, ret_name, error));
 }
 
 static GPtrArray *list (EcfsCatalog *self, GError **error)
@@ -111,6 +179,63 @@ static GPtrArray *list (EcfsCatalog *self, GError **error)
 GPtrArray *ecfs_catalog_endpoints (EcfsCatalog *self, GError **error)
 {
     return READ (self, list (self, error));
+}
+
+/* What an endpoint holds */
+
+static bool list_stripes (EcfsCatalog *self, int64_t endpoint, int64_t after, int64_t upto, GArray *stripes,
+                          GError **error)
+{
+    autoquery *query = QUERY (self, STRIPES_AT, error, INT (after), INT (upto), INT (endpoint));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t index;
+        EcfsStripeAt stripe = {.object = sqlite3_column_int64 (query, 0)};
+        if (!ecfs_column_u64 (query, 1, 255, &index) || !ecfs_column_u64 (query, 2, INT64_MAX, &stripe.instance) ||
+            !ecfs_column_u64 (query, 3, INT64_MAX, &stripe.size))
+            return ecfs_bad_row (error, "stripes", stripe.object, "is impossible");
+        stripe.index = (uint16_t) index;
+        g_array_append_val (stripes, stripe);
+    }
+    return found == 0;
+}
+
+static bool look_at_some (EcfsCatalog *self, int64_t endpoint, int64_t *after, GArray *stripes, bool *ret_more,
+                          GError **error)
+{
+    int64_t upto = 0;
+    if (QUERY_NUMBER (self, OBJECT_SKIP, &upto, error, INT (*after), INT (OBJECTS_AT_ONCE)) < 0)
+        return false;
+    *ret_more = upto > 0;
+    if (upto == 0)
+        return true;
+    if (!list_stripes (self, endpoint, *after, upto, stripes, error))
+        return false;
+    *after = upto;
+    return true;
+}
+
+GArray *ecfs_catalog_stripes_at (EcfsCatalog *self, int64_t endpoint, int64_t *after, bool *ret_more, GError **error)
+{
+    g_autoptr (GArray) stripes = g_array_new (FALSE, FALSE, sizeof (EcfsStripeAt));
+    return READ (self, look_at_some (self, endpoint, after, stripes, ret_more, error)) ? g_steal_pointer (&stripes)
+                                                                                       : NULL;
+}
+
+bool ecfs_catalog_announced_at (EcfsCatalog *self, int64_t endpoint, uint64_t *ret_n_stripes, GError **error)
+{
+    int64_t n;
+    int found = READ (self, QUERY_NUMBER (self, ANNOUNCED_AT, &n, error, INT (endpoint)));
+    *ret_n_stripes = found == 1 ? (uint64_t) n : 0;
+    return found == 1;
+}
+
+bool ecfs_catalog_deletions_at (EcfsCatalog *self, int64_t endpoint, uint64_t *ret_n_stripes, GError **error)
+{
+    int64_t n;
+    int found = READ (self, QUERY_NUMBER (self, DELETIONS_AT, &n, error, INT (endpoint)));
+    *ret_n_stripes = found == 1 ? (uint64_t) n : 0;
+    return found == 1;
 }
 
 static uint64_t figure (sqlite3_stmt *query, int column)

@@ -231,6 +231,14 @@ void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, Ec
     item_end (record, begin);
 }
 
+void ecfs_journal_put_endpoint_removed (GByteArray *record, const EcfsUuid *endpoint, const char *name)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_REMOVED);
+    put_uuid (record, endpoint);
+    put_text (record, name);
+    item_end (record, begin);
+}
+
 /* Reading. A field that would pass the end sets payload->bad, which ecfs_journal_next () looks at once. */
 
 static EcfsJournalBytes take (EcfsCursor *payload, size_t size)
@@ -411,6 +419,10 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_ENDPOINT:
         read_endpoint (payload, item);
         return true;
+    case ECFS_JOURNAL_REMOVED:
+        item->name = take_rest (payload);
+        check_text (payload, &item->name, ECFS_NAME_MAX, true);
+        return true;
     default:
         return false;
     }
@@ -452,6 +464,7 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_DELETED:
     case ECFS_JOURNAL_INTENT:
     case ECFS_JOURNAL_ENDPOINT:
+    case ECFS_JOURNAL_REMOVED:
         return read_by_uuid (payload, item);
     default:
         return read_by_ino (payload, item);
@@ -480,7 +493,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
         bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_DELETED);
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_REMOVED);
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

@@ -32,6 +32,7 @@
  *   144 SETTING        u8 size of key, key, value (the rest): a key of [archive] in ecfs.conf
  *   145 NEXT_INO       u64 the number that the next new inode gets, at least
  *   146 DELETED        16 UUID of an object, stripe: no object has it any more, and it may still be there
+ *   147 REMOVED        16 UUID of an endpoint that is the archive's no more, what it is called from then on (the rest)
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
  * bytes without '/' and NUL; codes 1 to 31 bytes; extents ascend and do not overlap.
@@ -65,6 +66,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_SETTING = 144,
     ECFS_JOURNAL_NEXT_INO = 145,
     ECFS_JOURNAL_DELETED = 146,
+    ECFS_JOURNAL_REMOVED = 147,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -93,10 +95,10 @@ typedef struct EcfsJournalItem {
     EcfsJournalType type;
     EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; ino of others */
     uint64_t parent; /* NAME_* */
-    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, SETTING */
+    EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
     EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;          /* OBJECT, STRIPE, DELETED, INTENT, ENDPOINT */
+    EcfsUuid uuid;          /* OBJECT, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED */
     uint32_t epoch;         /* EPOCH, OBJECT */
     uint8_t state;          /* ENDPOINT */
     /* OBJECT */
@@ -147,5 +149,6 @@ void ecfs_journal_put_deleted (GByteArray *record, const EcfsUuid *object, const
                                const EcfsUuid *endpoint);
 void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, EcfsEndpointState state,
                                 const char *name);
+void ecfs_journal_put_endpoint_removed (GByteArray *record, const EcfsUuid *endpoint, const char *name);
 
 #endif

@@ -164,8 +164,7 @@ bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const
 
 static bool announce (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error)
 {
-    EcfsUuid uuid;
-    return ecfs_stripe_check (stripe, error) && ecfs_endpoint_uuid (self, stripe->endpoint, &uuid, error) &&
+    return ecfs_stripe_check (stripe, error) && ecfs_endpoint_check_there (self, stripe->endpoint, error) &&
            EXEC (self, INTENT_STRIPE_INSERT, error, INT (intent), INT (stripe->index), INT (stripe->instance),
                  INT (stripe->endpoint));
 }

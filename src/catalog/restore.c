@@ -281,6 +281,25 @@ static bool restore_endpoint (EcfsRestore *self, const EcfsJournalItem *item, GE
     return put_endpoint (self->catalog, &item->uuid, name, (EcfsEndpointState) item->state, &id, error);
 }
 
+static bool restore_removed (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    int64_t id;
+    g_autofree char *name = text_of (item->name);
+    EcfsCatalog *catalog = self->catalog;
+    if (!g_utf8_validate (name, -1, NULL))
+        return refuse (error, "an endpoint's name is impossible");
+    int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, &id, error, UUID (&item->uuid));
+    if (found == 0 && EXEC (catalog, ENDPOINT_INSERT, error, UUID (&item->uuid), TEXT (name), INT (0))) {
+        id = ecfs_inserted (catalog);
+        found = 1;
+    }
+    if (found != 1)
+        return false;
+    g_autofree char *own = free_name (catalog, name, id);
+    ecfs_journal_put_endpoint_removed (catalog->record, &item->uuid, own);
+    return ecfs_endpoint_retire (catalog, id, own, error);
+}
+
 static bool restore_text (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
@@ -327,6 +346,8 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
         return restore_intent (self, item, sequence, error);
     case ECFS_JOURNAL_ENDPOINT:
         return restore_endpoint (self, item, error);
+    case ECFS_JOURNAL_REMOVED:
+        return restore_removed (self, item, error);
     case ECFS_JOURNAL_NEXT_INO:
         catalog->counters.next_ino = MAX (catalog->counters.next_ino, MIN (item->attr.ino, INT64_MAX));
         return true;

@@ -124,7 +124,17 @@
     X (ENDPOINT_INSERT, "INSERT INTO endpoints (uuid, name, state) VALUES (?, ?, ?)") \
     X (ENDPOINT_GET, "SELECT id, uuid, name, state FROM endpoints WHERE id = ?") \
     X (ENDPOINT_FIND, "SELECT uuid = ?1, name FROM endpoints WHERE uuid = ?1 OR name = ?2 LIMIT 1") \
-    X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
+    X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints WHERE state <> 4 ORDER BY id") \
+    X (ENDPOINT_LIST_ALL, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
+    X (ENDPOINT_REMOVED, "SELECT name FROM endpoints WHERE uuid = ? AND state = 4") \
+    X (OBJECT_SKIP, "SELECT ifnull (max (id), 0) FROM (SELECT id FROM objects WHERE id > ? ORDER BY id LIMIT ?)") \
+    X (STRIPES_AT, "SELECT object, idx, instance, size FROM stripes WHERE object > ? AND object <= ? AND endpoint = ? " \
+       "ORDER BY object, idx") \
+    X (ANNOUNCED_AT, "SELECT count (*) FROM intent_stripes WHERE endpoint = ?") \
+    X (DELETIONS_AT, "SELECT count (*) FROM deletions WHERE endpoint = ?") \
+    X (DELETION_DELETE_AT, "DELETE FROM deletions WHERE endpoint = ?") \
+    X (PLACE_DELETE, "DELETE FROM journal_places WHERE endpoint = ?") \
+    X (ESTIMATE_DELETE, "DELETE FROM estimates WHERE endpoint = ?") \
     X (ESTIMATE_GET, "SELECT " ESTIMATE_COLUMNS " FROM estimates WHERE endpoint = ?") \
     X (ESTIMATE_SET, "INSERT OR REPLACE INTO estimates (" ESTIMATE_COLUMNS ", endpoint) " \
        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \

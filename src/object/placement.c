@@ -160,6 +160,19 @@ unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, uns
     return n_wanted - n_found;
 }
 
+unsigned ecfs_place_towards (EcfsPlace *places, size_t n_places, const bool *wanted, unsigned n,
+                             unsigned max_per_endpoint, uint64_t lot, const bool *preferred, size_t *ret_places)
+{
+    g_autofree EcfsPlace *some = g_memdup2 (places, n_places * sizeof *places);
+    for (size_t i = 0; i < n_places; i++)
+        some[i].usable = places[i].usable && preferred[i];
+    if (ecfs_place (some, n_places, wanted, n, max_per_endpoint, lot, ret_places) > 0)
+        return ecfs_place (places, n_places, wanted, n, max_per_endpoint, lot, ret_places);
+    for (size_t i = 0; i < n_places; i++)
+        places[i].n_held = some[i].n_held;
+    return 0;
+}
+
 static unsigned stripes_of (const bool *present, const size_t *holder, unsigned n, size_t of)
 {
     unsigned n_stripes = 0;

@@ -33,6 +33,12 @@ unsigned ecfs_place (EcfsPlace *places, size_t n_places, const bool *wanted, uns
                      uint64_t lot, size_t *ret_places);
 
 /**
+ * The same, with those places only that are flagged in @preferred (n_places flags) where these suffice for all.
+ */
+unsigned ecfs_place_towards (EcfsPlace *places, size_t n_places, const bool *wanted, unsigned n,
+                             unsigned max_per_endpoint, uint64_t lot, const bool *preferred, size_t *ret_places);
+
+/**
  * How many holders (endpoints, or zones) of the stripes @present may vanish, whichever they are, with every byte still
  * recoverable; -1 when it is not decodable now. Never too high; exact where any k stripes do. @holder: n numbers, equal
  * for stripes that vanish together.

@@ -220,6 +220,26 @@ static void test_edits (void)
     edited ("", "archive", "code", "rs:4+2", NULL);
 }
 
+/* A section goes with its keys, and what people wrote around it stays. */
+static void test_removes (void)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *directory = g_dir_make_tmp ("ecfs-config-XXXXXX", &error), *text = NULL;
+    g_autofree char *path = g_build_filename (directory, "ecfs.conf", NULL);
+    g_autofree char *previous = g_build_filename (directory, "ecfs.conf.previous", NULL);
+    static const char before[] = "[archive]\ncode = copies:2\n\n# of a\n[endpoint   a]\nurl = file:///a\n# odd\n"
+                                 "zone = x\n\n# of b\n[endpoint b]\nurl = file:///b\n";
+    g_assert_true (g_file_set_contents (path, before, -1, &error));
+    g_assert_true (ecfs_config_remove (directory, "endpoint a", &error));
+    g_assert_true (ecfs_config_remove (directory, "endpoint a", &error)); /* it is gone */
+    g_assert_no_error (error);
+    g_assert_true (g_file_get_contents (path, &text, NULL, &error));
+    g_assert_cmpstr (text, ==, "[archive]\ncode = copies:2\n\n# of a\n# of b\n[endpoint b]\nurl = file:///b\n");
+    (void) unlink (path);
+    (void) unlink (previous);
+    g_assert_cmpint (rmdir (directory), ==, 0);
+}
+
 static void test_rewrites (void)
 {
     g_autoptr (GError) error = NULL;
@@ -277,6 +297,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/config/formats-one-endpoint-to-append", test_appended);
     g_test_add_func ("/config/changes-one-key-and-nothing-else", test_edits);
     g_test_add_func ("/config/changes-all-keys-or-none", test_rewrites);
+    g_test_add_func ("/config/loses-a-section-and-nothing-else", test_removes);
     g_test_add_func ("/config/lets-no-value-become-another-line", test_injection);
     return g_test_run ();
 }

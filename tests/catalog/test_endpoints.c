@@ -1,4 +1,4 @@
-/* How endpoints were the last time. */
+/* How endpoints were the last time, what they hold, and what is left of them. */
 #include "check_db.h"
 #include "fixture.h"
 
@@ -51,10 +51,80 @@ static void test_hostile (void)
     fixture_clear (&f);
 }
 
+static guint held (Fixture *f, int64_t endpoint)
+{
+    int64_t after = 0;
+    guint n_held = 0;
+    g_autoptr (GError) error = NULL;
+    for (bool more = true; more;) {
+        g_autoptr (GArray) stripes = ecfs_catalog_stripes_at (f->catalog, endpoint, &after, &more, &error);
+        g_assert_no_error (error);
+        for (guint i = 0; i < stripes->len; i++)
+            g_assert_cmpuint (g_array_index (stripes, EcfsStripeAt, i).instance, >=, 1000);
+        n_held += stripes->len;
+    }
+    return n_held;
+}
+
+static void test_held (void)
+{
+    Fixture f;
+    uint64_t n_announced;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    g_assert_cmpuint (held (&f, f.endpoints[0]), ==, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        g_autofree char *name = g_strdup_printf ("file%u", i);
+        g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, i);
+        publish_one (&f, make_file (&f, ECFS_ROOT_INO, name), object);
+    }
+    for (unsigned i = 0; i < 5; i++)
+        g_assert_cmpuint (held (&f, f.endpoints[i]), ==, 4 - i);
+    OK (e, ecfs_catalog_announced_at (f.catalog, f.endpoints[0], &n_announced, &e));
+    g_assert_cmpuint (n_announced, ==, 0);
+    fixture_clear (&f);
+}
+
+/* The queue of deletions is that of the others, the name is free, and nothing can come there any more. */
+static void test_removed (void)
+{
+    Fixture f;
+    int64_t intent, id;
+    uint64_t n_stripes;
+    g_autofree char *name = NULL, *none = NULL;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, 3);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_remove (f.catalog, f.endpoints[1], &e)), ==, EBUSY);
+    OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 3);
+    OK (e, ecfs_catalog_endpoint_remove (f.catalog, f.endpoints[1], &e));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 2);
+    OK (e, ecfs_catalog_deletions_at (f.catalog, f.endpoints[1], &n_stripes, &e));
+    g_assert_cmpuint (n_stripes, ==, 0);
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e)), ==, EAGAIN);
+    fixture_reopen (&f);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (f.catalog, NULL);
+    g_assert_cmpuint (rows->len, ==, G_N_ELEMENTS (f.endpoints) - 1);
+    OK (e, ecfs_catalog_endpoint_removed (f.catalog, &f.endpoint_uuids[1], &name, &e));
+    g_assert_nonnull (strstr (name, "endpoint1"));
+    OK (e, ecfs_catalog_endpoint_removed (f.catalog, &f.endpoint_uuids[2], &none, &e));
+    g_assert_null (none);
+    EcfsUuid other = ecfs_uuid_new ();
+    OK (e, ecfs_catalog_endpoint_add (f.catalog, &other, "endpoint1", &id, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_add (f.catalog, &f.endpoint_uuids[1], "again", &id, &e)), ==,
+                     EEXIST);
+    fixture_clear (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/estimates/are-kept", test_kept);
     g_test_add_func ("/estimates/may-be-impossible", test_hostile);
+    g_test_add_func ("/endpoints/tell-what-they-hold", test_held);
+    g_test_add_func ("/endpoints/that-are-removed-stay-known", test_removed);
     return g_test_run ();
 }

@@ -1,0 +1,50 @@
+/* Which of the archive's endpoints take stripes, which only give them, and which are no more. */
+#include "archive/archive_priv.h"
+
+size_t ecfs_archive_n_left (const EcfsArchive *self)
+{
+    size_t n_left = 0, n_endpoints = self->n_endpoints;
+    for (size_t i = 0; i < n_endpoints; i++)
+        n_left += self->endpoints[i].state != ECFS_ENDPOINT_REMOVED;
+    return n_left;
+}
+
+bool ecfs_archive_endpoint_counts (const EcfsArchiveEndpoint *endpoint)
+{
+    return endpoint->endpoint != NULL && endpoint->state < ECFS_ENDPOINT_FAILED;
+}
+
+const EcfsArchiveEndpoint *ecfs_archive_endpoint_named (const EcfsArchive *self, const char *name, GError **error)
+{
+    size_t n_endpoints = self->n_endpoints;
+    for (size_t i = 0; i < n_endpoints; i++)
+        if (self->endpoints[i].state != ECFS_ENDPOINT_REMOVED && strcmp (self->endpoints[i].name, name) == 0)
+            return &self->endpoints[i];
+    (void) !ecfs_fail (error, ENOENT, "%s has no endpoint %s: ecfs endpoint list tells which there are",
+                       self->directory, name);
+    return NULL;
+}
+
+EcfsArchiveEndpoint *ecfs_archive_endpoint_own (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint)
+{
+    return &self->endpoints[endpoint - self->endpoints];
+}
+
+static bool set_state (EcfsArchive *self, const char *name, EcfsEndpointState state, GError **error)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
+    if (endpoint == NULL || endpoint->state == state)
+        return endpoint != NULL;
+    if (!ecfs_catalog_endpoint_set_state (self->catalog, endpoint->id, state, error))
+        return false;
+    ecfs_archive_endpoint_own (self, endpoint)->state = state;
+    return true;
+}
+
+bool ecfs_archive_set_endpoint_state (EcfsArchive *self, const char *name, EcfsEndpointState state, GError **error)
+{
+    ecfs_mutex_lock (&self->adding);
+    bool set = set_state (self, name, state, error);
+    ecfs_mutex_unlock (&self->adding);
+    return set;
+}

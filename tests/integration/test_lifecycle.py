@@ -1,0 +1,211 @@
+"""Endpoints come and go: readonly, drain, replace, remove, over real sshd, in all codes, whatever ends them."""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+
+import lab
+import pytest
+
+KIB, MIB = 1 << 10, 1 << 20
+CODES = ["rs:4+2", "ldpc:4+4", "basic:4+4", "copies:3"]
+FSCK = lab.BUILD / "tools/ecfs-fsck"
+
+
+@pytest.fixture
+def archive(place):
+    """Nine sshd: room for the eight stripes of some codes, and one more."""
+    return place.archive([place.sshd(f"s{number}") for number in range(9)])
+
+
+def fill(place, archive):
+    """Some dozens of files in all codes, as they are to be ever after."""
+    top = place.path / "tree"
+    for number, code in enumerate(CODES):
+        below = top / f"below{number}"
+        below.mkdir(parents=True)
+        for file in range(7):
+            lab.write_pattern(below / f"file{file}", (file * 61_717 + number * 977) % (300 * KIB), file * 10 + number)
+        if number == 0:
+            lab.write_pattern(below / "large", 7 * MIB + 13, 77)
+        archive.put_in_full("--code", code, below, f"/below{number}")
+    return top
+
+
+def endpoint(archive, verb, *arguments, **options):
+    return lab.ecfs("endpoint", verb, archive.path, *arguments, **options)
+
+
+def states(archive):
+    listed = json.loads(lab.ecfs("endpoint", "list", "--json", archive.path).stdout)
+    return {entry["name"]: entry["state"] for entry in listed}
+
+
+def plan(archive, name):
+    return json.loads(endpoint(archive, "drain", name, "--dry-run", "--json").stdout)
+
+
+def held(archive, name):
+    """Stripes that the catalog knows at an endpoint."""
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as connection:
+        return connection.execute("SELECT count(*) FROM stripes s JOIN endpoints e ON e.id = s.endpoint WHERE e.name = ?",
+                                  [name]).fetchone()[0]
+
+
+def assert_whole(place, archive, top):
+    """Bit-exact, and nothing for a check to find."""
+    for below in sorted(top.iterdir()):
+        lab.assert_same_tree(lab.describe_tree(below), place.fetched(archive, f"/{below.name}"))
+    done = lab.run(FSCK, archive.path, "-n", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_endpoint_that_is_readonly_gives_stripes_and_takes_none(place):
+    archive = place.archive(place.directories([f"s{number}" for number in range(10)]))
+    top = fill(place, archive)
+    endpoint(archive, "readonly", "s3")
+    before = held(archive, "s3")
+    assert before > 0 and states(archive)["s3"] == "readonly"
+    archive.put_in_full(top / "below2", "/below9")
+    assert held(archive, "s3") == before
+    assert {entry["name"]: entry["state"] for entry in archive.json("status")["endpoints"]}["s3"] == "readonly"
+    for other in ["s0", "s1"]:
+        archive[other].kill()
+    for below in sorted(top.iterdir()):
+        lab.assert_same_tree(lab.describe_tree(below), place.fetched(archive, f"/{below.name}"))
+    for other in ["s0", "s1"]:
+        archive[other].start()
+    endpoint(archive, "active", "s3")
+    archive.put_in_full(top / "below2", "/belowA")
+    assert states(archive)["s3"] == "active" and held(archive, "s3") > before
+    done = endpoint(archive, "readonly", "nobody", check=False)
+    assert done.returncode == 1 and "no endpoint nobody" in done.stderr
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
+    archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
+    top = fill(place, archive)
+    mount = place.mount(archive) if mounted else None
+    told = plan(archive, "s4")
+    assert told["stripes"] == held(archive, "s4") > 0 and told["reachable"] and told["unplaced_objects"] == 0
+    assert sum(target["written_bytes"] for target in told["targets"]) == told["bytes"]
+    assert states(archive)["s4"] == "active"  # a plan changes nothing
+    refused = endpoint(archive, "remove", "s4", check=False)
+    assert refused.returncode == 1 and "ecfs endpoint drain" in refused.stderr and states(archive)["s4"] == "active"
+    done = endpoint(archive, "drain", "s4")
+    assert f"objects  {told['objects']} with" in done.stdout and held(archive, "s4") == 0 and states(archive)["s4"] == "draining"
+    if mounted:
+        expected = lab.write_pattern(mount.path / "new", 3 * MIB, 5)
+        archive.await_stored()
+    assert held(archive, "s4") == 0
+    endpoint(archive, "remove", "s4")
+    assert "s4" not in states(archive) and "[endpoint s4]" not in (archive.path / "ecfs.conf").read_text()
+    assert not (archive["s4"].root / "ecfs-endpoint").exists()
+    assert not list((archive["s4"].root / "journal").iterdir())
+    archive["s4"].kill()
+    assert_whole(place, archive, top)
+    if mounted:
+        assert lab.digest(mount.path / "new") == expected
+        mount.umount()
+        mount.start()
+        assert lab.digest(mount.path / "new") == expected
+        mount.umount()
+
+
+def test_a_dead_endpoint_is_replaced(place, archive):
+    top = fill(place, archive)
+    archive["s2"].kill()
+    told = plan(archive, "s2")
+    assert not told["reachable"] and told["rebuilt_bytes"] == told["bytes"] > 0
+    assert told["endangered_objects"] == told["objects"]
+    new = place.sshd("new")
+    done = endpoint(archive, "replace", "s2", new.endpoint())
+    assert "its marker" in done.stderr  # which nobody could take away
+    assert "s2" not in states(archive) and held(archive, "new") == told["stripes"]
+    assert_whole(place, archive, top)
+    archive["s2"].start()
+    again = endpoint(archive, "add", archive["s2"].endpoint(), check=False)
+    assert again.returncode == 1 and "empty its directory" in again.stderr and "s2" not in states(archive)
+    for path in archive["s2"].root.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    endpoint(archive, "add", archive["s2"].endpoint())
+    assert states(archive)["s2"] == "active"
+    again = endpoint(archive, "replace", "nobody", new.endpoint(), check=False)
+    assert again.returncode == 1 and "no endpoint nobody" in again.stderr
+    assert_whole(place, archive, top)
+
+
+def test_what_has_no_other_place_is_told_and_stays(place):
+    archive = place.archive(place.directories())
+    lab.write_pattern(place.path / "wide", 300_000, 1)
+    lab.write_pattern(place.path / "broad", 200_000, 3)
+    lab.write_pattern(place.path / "narrow", 3000, 2)
+    archive.put_in_full(place.path / "wide", place.path / "broad", place.path / "narrow", "/")
+    told = plan(archive, "amber")
+    assert told["unplaced_objects"] == 2 and sorted(told["unplaced_paths"]) == ["/broad", "/wide"]
+    done = endpoint(archive, "drain", "amber", check=False)
+    assert done.returncode == 1 and "/wide" in done.stderr and "/narrow" not in done.stderr
+    assert "2 objects could not be moved" in done.stderr and "add an endpoint" in done.stderr and held(archive, "amber") == 2
+    assert lab.run(FSCK, archive.path, "-n", check=False).returncode == 0
+    spare = lab.Directory(place.path / "spare", "spare")
+    endpoint(archive, "add", spare.endpoint())
+    endpoint(archive, "drain", "amber")
+    endpoint(archive, "remove", "amber")
+    done = endpoint(archive, "remove", "birch", check=False)
+    assert done.returncode == 1 and "6 stripes" in done.stderr  # the archive could not be opened without it
+    assert lab.run(FSCK, archive.path, "-n", "--deep", check=False).returncode == 0
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_a_drain_that_is_killed_goes_on(place, mounted):
+    """SIGKILL of who moves, once some is moved: what is left to do is in the catalog."""
+    archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
+    top = fill(place, archive)
+    mount = place.mount(archive) if mounted else None
+    slow = place.behind_proxy("slow")
+    endpoint(archive, "add", slow.endpoint())
+    for number in [0, 1, 2, 3, 4, 6, 7, 8]:
+        endpoint(archive, "readonly", f"s{number}")
+    slow.proxy.tell("throttle", "500000")
+    before = held(archive, "s5")
+    asking = subprocess.Popen([lab.PROGRAM, "endpoint", "drain", archive.path, "s5"], stdout=subprocess.DEVNULL)
+    lab.until(lambda: 0 < held(archive, "slow") < before, 60, "some is moved")
+    if mounted:
+        mount.kill()
+        asking.wait(60)
+    else:
+        asking.send_signal(signal.SIGKILL)
+        asking.wait()
+    assert states(archive)["s5"] == "draining" and held(archive, "s5") > 0
+    slow.proxy.tell("throttle", "0")
+    if mounted:
+        mount.start()
+    endpoint(archive, "drain", "s5")
+    endpoint(archive, "remove", "s5")
+    if mounted:
+        mount.umount()
+    assert "s5" not in states(archive)
+    assert_whole(place, archive, top)
+
+
+def test_a_removed_endpoint_is_none_for_recover(place):
+    archive = place.archive(place.directories([f"e{number}" for number in range(8)]))
+    top = place.path / "tree"
+    top.mkdir()
+    for number in range(6):
+        lab.write_pattern(top / f"file{number}", number * 30_011, number)
+    archive.put_in_full(top, "/tree")
+    marker = (archive["e3"].root / "ecfs-endpoint").read_bytes()
+    endpoint(archive, "drain", "e3")
+    endpoint(archive, "remove", "e3")
+    (archive["e3"].root / "ecfs-endpoint").write_bytes(marker)  # as if it had been away
+    shutil.rmtree(archive.path)
+    words = [word for one in archive.endpoints for word in ("--endpoint", one.endpoint())]
+    done = lab.ecfs("recover", archive.path, *words)
+    assert "e3" in done.stdout + done.stderr and "e3" not in states(archive)
+    lab.assert_same_tree(lab.describe_tree(top), place.fetched(archive, "/tree"))
+    assert lab.run(FSCK, archive.path, "-n", check=False).returncode == 0

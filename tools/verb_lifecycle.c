@@ -1,0 +1,217 @@
+/* endpoint readonly, active, drain, replace, remove */
+#include "tool.h"
+
+#include "archive/control.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const Verb readonly_verb = {"endpoint readonly", "ARCHIVE NAME", "Keeps new stripes away from an endpoint",
+                                   NULL};
+static const Verb active_verb = {"endpoint active", "ARCHIVE NAME", "Lets an endpoint take new stripes again", NULL};
+static const Verb drain_verb = {"endpoint drain", "ARCHIVE NAME", "Moves all that an endpoint holds to others", NULL};
+static const Verb replace_verb = {"endpoint replace", "ARCHIVE OLD [NAME=]URL[,KEY=VALUE...]...",
+                                  "Adds endpoints, moves all that another holds to them, and removes that", NULL};
+static const Verb remove_verb = {"endpoint remove", "ARCHIVE NAME", "Takes an empty endpoint out of an archive", NULL};
+
+static int set_state (const Verb *verb, const char *state, int argc, char **argv)
+{
+    GError *error = NULL;
+    (void) tool_parse (verb, NULL, argc, argv, 2, 2);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL || !ecfs_set_endpoint_state (ecfs, argv[2], state, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    return TOOL_DONE;
+}
+
+static int set_readonly (int argc, char **argv)
+{
+    return set_state (&readonly_verb, "readonly", argc, argv);
+}
+
+static int set_active (int argc, char **argv)
+{
+    return set_state (&active_verb, "active", argc, argv);
+}
+
+/* The plan */
+
+static void print_targets (JsonObject *plan)
+{
+    JsonArray *targets = json_object_get_array_member (plan, "targets");
+    for (guint i = 0; i < json_array_get_length (targets); i++) {
+        JsonObject *target = json_array_get_object_element (targets, i);
+        g_autofree char *bytes = tool_bytes ((double) tool_number (target, "written_bytes"));
+        printf ("%s%s %s", i == 0 ? "  to       " : ", ", tool_text (target, "name"), bytes);
+    }
+    if (json_array_get_length (targets) > 0)
+        putchar ('\n');
+}
+
+static void print_stuck (JsonObject *plan)
+{
+    JsonArray *paths = json_object_get_array_member (plan, "unplaced_paths");
+    int64_t n_stuck = tool_number (plan, "unplaced_objects");
+    if (n_stuck == 0)
+        return;
+    printf ("  stuck    %" PRIi64 " objects find no other endpoint: add one with 'ecfs endpoint add', or make room\n",
+            n_stuck);
+    for (guint i = 0; i < json_array_get_length (paths); i++) {
+        g_autofree char *path = tool_printable (json_array_get_string_element (paths, i));
+        printf ("           %s\n", path);
+    }
+}
+
+static void print_plan (JsonObject *plan)
+{
+    g_autofree char *bytes = tool_bytes ((double) tool_number (plan, "bytes"));
+    printf ("endpoint %s%s\n", tool_text (plan, "endpoint"),
+            json_object_get_boolean_member (plan, "reachable") ? "" : ", which does not answer");
+    printf ("  objects  %" PRIi64 " with %" PRIi64 " stripes, %s\n", tool_number (plan, "objects"),
+            tool_number (plan, "stripes"), bytes);
+    if (tool_number (plan, "rebuilt_bytes") > 0) {
+        g_autofree char *read = tool_bytes ((double) tool_number (plan, "rebuild_read_bytes"));
+        printf ("  rebuilt  all, from about %s at the others\n", read);
+    }
+    if (tool_number (plan, "endangered_objects") > 0)
+        printf ("  first    %" PRIi64 " objects that are less safe than they should be\n",
+                tool_number (plan, "endangered_objects"));
+    print_targets (plan);
+    if (json_object_has_member (plan, "seconds")) {
+        g_autofree char *time = tool_seconds (tool_double (plan, "seconds"));
+        const char *slowest = tool_text (plan, "slowest");
+        printf ("  time     about %s%s%s\n", time, *slowest == '\0' ? "" : ", by what was measured of endpoint ",
+                slowest);
+    }
+    print_stuck (plan);
+}
+
+/* Tells what is to be done; *ret_bytes. */
+static bool tell_plan (Ecfs *ecfs, const char *name, const char *const *towards, bool json, uint64_t *ret_bytes,
+                       GError **error)
+{
+    g_autofree char *text = ecfs_drain_plan (ecfs, name, towards, error);
+    if (text == NULL)
+        return false;
+    g_autoptr (JsonObject) plan = tool_json_object (text);
+    *ret_bytes = (uint64_t) tool_number (plan, "bytes");
+    if (json)
+        puts (text);
+    else
+        print_plan (plan);
+    (void) fflush (stdout); /* the work takes long; who cannot read it learns at the end */
+    return true;
+}
+
+/* Draining */
+
+static int move_all (const Verb *verb, Ecfs *ecfs, const char *name, const char *const *towards, uint64_t bytes)
+{
+    GError *error = NULL;
+    ToolTransfer transfer;
+    tool_transfer_begin (&transfer, verb->name);
+    transfer.things = "objects";
+    transfer.bytes_all = bytes;
+    (void) ecfs_drain (ecfs, name, towards, &transfer.transfer, &error); /* the error says it */
+    return tool_transfer_end (&transfer, error);
+}
+
+static int drain (int argc, char **argv)
+{
+    gboolean dry_run = FALSE, json = FALSE;
+    const GOptionEntry options[] = {
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only tell what would be moved", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Tell what is to be moved as a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
+    (void) tool_parse (&drain_verb, options, argc, argv, 2, 2);
+    GError *error = NULL;
+    uint64_t bytes;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL || !tell_plan (ecfs, argv[2], NULL, json, &bytes, &error))
+        return tool_fail (drain_verb.name, error, TOOL_FAILED);
+    return dry_run ? TOOL_DONE : move_all (&drain_verb, ecfs, argv[2], NULL, bytes);
+}
+
+/* Removing */
+
+static int take_out (const Verb *verb, Ecfs *ecfs, const char *name)
+{
+    GError *error = NULL;
+    g_autofree char *left = NULL;
+    if (!ecfs_remove_endpoint (ecfs, name, &left, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    if (left != NULL)
+        tool_say (verb->name, "endpoint %s is taken out; %s", name, left);
+    return TOOL_DONE;
+}
+
+static int take_out_one (int argc, char **argv)
+{
+    GError *error = NULL;
+    (void) tool_parse (&remove_verb, NULL, argc, argv, 2, 2);
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
+    return ecfs == NULL ? tool_fail (remove_verb.name, error, TOOL_FAILED) : take_out (&remove_verb, ecfs, argv[2]);
+}
+
+/* Replacing */
+
+/* Before anything is changed: that there is an endpoint to be replaced. */
+static bool check_old (const char *directory, const char *name, GError **error)
+{
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
+    return archive != NULL && ecfs_archive_endpoint_named (archive, name, error) != NULL;
+}
+
+static char *name_of (const char *text, GError **error)
+{
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    return endpoint == NULL ? NULL : g_strdup (endpoint->spec->name);
+}
+
+/* All are understood before the first is added. */
+static GStrv names_of (char **texts, GError **error)
+{
+    g_autoptr (GStrvBuilder) names = g_strv_builder_new ();
+    for (; *texts != NULL; texts++) {
+        g_autofree char *name = name_of (*texts, error);
+        if (name == NULL)
+            return NULL;
+        g_strv_builder_add (names, name);
+    }
+    return g_strv_builder_end (names);
+}
+
+static int replace (int argc, char **argv)
+{
+    argc = tool_parse (&replace_verb, NULL, argc, argv, 3, G_MAXINT);
+    GError *error = NULL;
+    uint64_t bytes;
+    const char *directory = argv[1], *old = argv[2];
+    g_auto (GStrv) names = check_old (directory, old, &error) ? names_of (argv + 3, &error) : NULL;
+    bool good = names != NULL;
+    for (int i = 3; good && i < argc; i++)
+        good = ecfs_control_endpoint_add (directory, argv[i], &error);
+    g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE, &error) : NULL;
+    if (ecfs == NULL || !tell_plan (ecfs, old, (const char *const *) names, false, &bytes, &error))
+        return tool_fail (replace_verb.name, error, TOOL_FAILED);
+    int status = move_all (&replace_verb, ecfs, old, (const char *const *) names, bytes);
+    return status != TOOL_DONE ? status : take_out (&replace_verb, ecfs, old);
+}
+
+int verb_lifecycle (const char *action, int argc, char **argv)
+{
+    static const struct {
+        const char *action;
+        int (*run) (int argc, char **argv);
+    } actions[] = {{"readonly", set_readonly},
+                   {"active", set_active},
+                   {"drain", drain},
+                   {"replace", replace},
+                   {"remove", take_out_one}};
+    for (size_t i = 0; i < G_N_ELEMENTS (actions); i++)
+        if (strcmp (action, actions[i].action) == 0)
+            return actions[i].run (argc, argv);
+    return -1;
+}
