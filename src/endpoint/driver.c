@@ -32,15 +32,6 @@ int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot)
     return slot->endpoint->stall_timeout_us;
 }
 
-int64_t ecfs_slot_least_latency_us (EcfsSlot *slot)
-{
-    EcfsEndpoint *self = slot->endpoint;
-    ecfs_mutex_lock (&self->lock);
-    double least_us = self->latency.quantiles.p5;
-    ecfs_mutex_unlock (&self->lock);
-    return (int64_t) least_us;
-}
-
 int ecfs_slot_fd (const EcfsSlot *slot)
 {
     return slot->event_fd;

@@ -77,8 +77,6 @@ const void *ecfs_slot_config (const EcfsSlot *slot);
 const char *ecfs_slot_endpoint_name (const EcfsSlot *slot);
 int64_t ecfs_slot_connect_timeout_us (const EcfsSlot *slot);
 int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot);
-/** What hardly any answer came sooner than, now and before the program began; 0: unknown. */
-int64_t ecfs_slot_least_latency_us (EcfsSlot *slot);
 void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities);
 /** What the other side is, in words: protocol, features, how we are known to it. No secrets. */
 void ecfs_slot_describe (EcfsSlot *slot, const char *text);

@@ -141,19 +141,6 @@ static bool is_long (EcfsSftp *self, const EcfsSshWait *wait)
     return self->rtt_us > LONG_LINE_US;
 }
 
-/* A line that was long before is taken for that, which spares it a second connection. NULL: it is not, or no more. */
-static EcfsSftp *connect_as_before (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait)
-{
-    const EcfsSftpConfig *config = ecfs_slot_config (slot);
-    if (ecfs_slot_least_latency_us (slot) <= LONG_LINE_US)
-        return NULL;
-    EcfsSftp *self = connect_libssh2 (slot, with_root, wait, NULL); /* what fails is told of by the usual way */
-    if (self == NULL || is_long (self, wait))
-        return self != NULL ? prefer_libssh2 (config->shared, self) : NULL;
-    ecfs_sftp_disconnect (self);
-    return NULL;
-}
-
 /* The ssh program where it can be used, for it takes half the processor time; libssh2 on lines that are long for its
  * window, and where ssh does not come through, for it may, and else says best what is wrong. */
 static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
@@ -161,9 +148,6 @@ static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWa
     const EcfsSftpConfig *config = ecfs_slot_config (slot);
     if (config->password_file != NULL || libssh2_is_better (config->shared))
         return connect_libssh2 (slot, with_root, wait, error);
-    EcfsSftp *before = connect_as_before (slot, with_root, wait);
-    if (before != NULL)
-        return before;
     g_autoptr (GError) problem = NULL;
     EcfsSftp *self = connect_openssh (slot, with_root, wait, &problem);
     if (self != NULL && !is_long (self, wait))

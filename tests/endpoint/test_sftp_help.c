@@ -117,9 +117,7 @@ static void fail (const Server *self, const char *words)
     g_assert_true (g_file_set_contents (path, words, -1, NULL));
 }
 
-/* @usual_us: how long answers took before. */
-static EcfsEndpoint *start_as_before (const Server *server, const char *transport, unsigned connections,
-                                      double usual_us)
+static EcfsEndpoint *start (const Server *server, const char *transport, unsigned connections)
 {
     static const EcfsMarker nothing;
     g_autoptr (GError) error = NULL;
@@ -130,14 +128,8 @@ static EcfsEndpoint *start_as_before (const Server *server, const char *transpor
     g_assert_no_error (error);
     EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
     g_assert_no_error (error);
-    ecfs_endpoint_expect (endpoint, &(EcfsEstimates){.latency_us = {usual_us, usual_us, usual_us}});
     ecfs_endpoint_start (endpoint);
     return endpoint;
-}
-
-static EcfsEndpoint *start (const Server *server, const char *transport, unsigned connections)
-{
-    return start_as_before (server, transport, connections, 0);
 }
 
 /* What one test leaves is not the next one's. */
@@ -485,35 +477,6 @@ static void tells_when_a_helper_cannot_close (gconstpointer server)
     ecfs_endpoint_free (endpoint);
 }
 
-static unsigned n_connections_to_begin (const Server *server, double usual_us)
-{
-    unsigned n;
-    clear (server);
-    EcfsEndpoint *endpoint = start_as_before (server, "auto", 1, usual_us);
-    g_autoptr (GError) error = NULL;
-    uint64_t size;
-    g_assert_false (ecfs_endpoint_size_wait (endpoint, "none", &size, &error));
-    g_assert_error (error, ECFS_ERROR, ENOENT);
-    ecfs_endpoint_stop (endpoint);
-    ecfs_endpoint_free (endpoint);
-    (void) connection_that (server, "session opened", &n);
-    return n;
-}
-
-/* On such a line ssh is left for libssh2; on one that is long no more, libssh2 for ssh. */
-static void connects_once_where_the_line_was_long (gconstpointer server)
-{
-    (void) ask_proxy ((Server *) server, "delay 30");
-    g_assert_cmpuint (n_connections_to_begin (server, 0), ==, 2);
-    g_assert_cmpuint (n_connections_to_begin (server, 60000), ==, 1);
-    (void) ask_proxy ((Server *) server, "delay 0");
-    unsigned n = 1;
-    for (unsigned i = 0; i < 5 && n == 1; i++) /* a busy machine can make it long for once */
-        n = n_connections_to_begin (server, 60000);
-    g_assert_cmpuint (n, ==, 2);
-    (void) ask_proxy ((Server *) server, "delay " DELAY_MS);
-}
-
 typedef struct Case {
     const char *path;
     void (*run) (gconstpointer server);
@@ -523,7 +486,6 @@ typedef struct Case {
 static const Case cases[] = {
     {"/sftp-help/openssh-stores-by-several", openssh_stores_by_several, false},
     {"/sftp-help/libssh2-stores-by-several", libssh2_stores_by_several, true},
-    {"/sftp-help/connects-once-where-the-line-was-long", connects_once_where_the_line_was_long, true},
     {"/sftp-help/one-connection-does-it-alone", one_connection_does_it_alone, false},
     {"/sftp-help/goes-on-without-a-helper-that-is-lost", goes_on_without_a_helper_that_is_lost, false},
     {"/sftp-help/fails-with-the-lead", fails_with_the_lead, false},
