@@ -32,6 +32,11 @@ int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot)
     return slot->endpoint->stall_timeout_us;
 }
 
+bool ecfs_slot_may_have_others (const EcfsSlot *slot)
+{
+    return slot->endpoint->n_slots > 1;
+}
+
 int ecfs_slot_fd (const EcfsSlot *slot)
 {
     return slot->event_fd;

@@ -77,6 +77,8 @@ const void *ecfs_slot_config (const EcfsSlot *slot);
 const char *ecfs_slot_endpoint_name (const EcfsSlot *slot);
 int64_t ecfs_slot_connect_timeout_us (const EcfsSlot *slot);
 int64_t ecfs_slot_stall_timeout_us (const EcfsSlot *slot);
+/** Whether the endpoint may have other connections beside this one. */
+bool ecfs_slot_may_have_others (const EcfsSlot *slot);
 void ecfs_slot_capabilities (EcfsSlot *slot, unsigned capabilities);
 /** What the other side is, in words: protocol, features, how we are known to it. No secrets. */
 void ecfs_slot_describe (EcfsSlot *slot, const char *text);

@@ -141,8 +141,9 @@ static bool is_long (EcfsSftp *self, const EcfsSshWait *wait)
     return self->rtt_us > LONG_LINE_US;
 }
 
-/* The ssh program where it can be used, for it takes half the processor time; libssh2 on lines that are long for its
- * window, and where ssh does not come through, for it may, and else says best what is wrong. */
+/* The ssh program where it can be used, for it takes half the processor time or less; libssh2 where ssh does not come
+ * through, for it may, and else says best what is wrong, and where one connection has to fill a line that is long for
+ * the window of ssh. Several fill it with ssh. */
 static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
 {
     const EcfsSftpConfig *config = ecfs_slot_config (slot);
@@ -150,7 +151,7 @@ static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWa
         return connect_libssh2 (slot, with_root, wait, error);
     g_autoptr (GError) problem = NULL;
     EcfsSftp *self = connect_openssh (slot, with_root, wait, &problem);
-    if (self != NULL && !is_long (self, wait))
+    if (self != NULL && (ecfs_slot_may_have_others (slot) || !is_long (self, wait)))
         return self;
     if (self == NULL && problem->code != ENOTCONN && problem->code != EINVAL) {
         g_propagate_error (error, g_steal_pointer (&problem));

@@ -477,6 +477,30 @@ static void tells_when_a_helper_cannot_close (gconstpointer server)
     ecfs_endpoint_free (endpoint);
 }
 
+static unsigned n_connections_to_begin (const Server *server, unsigned connections)
+{
+    unsigned n;
+    clear (server);
+    EcfsEndpoint *endpoint = start (server, "auto", connections);
+    g_autoptr (GError) error = NULL;
+    uint64_t size;
+    g_assert_false (ecfs_endpoint_size_wait (endpoint, "none", &size, &error));
+    g_assert_error (error, ECFS_ERROR, ENOENT);
+    ecfs_endpoint_stop (endpoint);
+    ecfs_endpoint_free (endpoint);
+    (void) connection_that (server, "session opened", &n);
+    return n;
+}
+
+/* There ssh is left for libssh2, whose window is larger. */
+static void connects_again_where_one_must_fill_a_long_line (gconstpointer server)
+{
+    (void) ask_proxy ((Server *) server, "delay 30");
+    g_assert_cmpuint (n_connections_to_begin (server, 1), ==, 2);
+    g_assert_cmpuint (n_connections_to_begin (server, 3), ==, 1);
+    (void) ask_proxy ((Server *) server, "delay " DELAY_MS);
+}
+
 typedef struct Case {
     const char *path;
     void (*run) (gconstpointer server);
@@ -486,6 +510,7 @@ typedef struct Case {
 static const Case cases[] = {
     {"/sftp-help/openssh-stores-by-several", openssh_stores_by_several, false},
     {"/sftp-help/libssh2-stores-by-several", libssh2_stores_by_several, true},
+    {"/sftp-help/connects-again-where-one-must-fill-a-long-line", connects_again_where_one_must_fill_a_long_line, true},
     {"/sftp-help/one-connection-does-it-alone", one_connection_does_it_alone, false},
     {"/sftp-help/goes-on-without-a-helper-that-is-lost", goes_on_without_a_helper_that_is_lost, false},
     {"/sftp-help/fails-with-the-lead", fails_with_the_lead, false},
