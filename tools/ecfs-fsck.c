@@ -25,6 +25,7 @@ typedef struct Options {
     double sample; /* part of 1; 0: all */
     uint64_t seed;
     int64_t prune_age_us;
+    char *export_dir;
 } Options;
 
 typedef struct Shown {
@@ -120,6 +121,22 @@ static void print_stripes (JsonObject *finding)
     }
 }
 
+/* Which stripes would make it readable. */
+static void print_help (JsonObject *finding)
+{
+    JsonArray *stripes = json_object_get_array_member (finding, "stripes");
+    bool any = false;
+    for (guint i = 0; i < json_array_get_length (stripes); i++) {
+        JsonObject *stripe = json_array_get_object_element (stripes, i);
+        if (!json_object_has_member (stripe, "helps"))
+            continue;
+        printf ("%s %" PRIi64, any ? "," : ", any of these would help:", tool_number (stripe, "index"));
+        any = true;
+    }
+    if (!any)
+        fputs (", more than one of these stripes are needed", stdout);
+}
+
 static void print_file (JsonObject *finding)
 {
     static const struct {
@@ -138,9 +155,28 @@ static void print_file (JsonObject *finding)
         if (strcmp (result, results[i].result) == 0)
             printf (" - %s", results[i].text);
     bool whole = strcmp (result, "repaired") == 0 || strcmp (result, "changed") == 0;
-    if (tool_number (finding, "guarantee") < 0 && !whole)
+    if (tool_number (finding, "guarantee") < 0 && !whole) {
         fputs (", CANNOT BE READ from the stripes that are fine", stdout);
+        print_help (finding);
+    }
     printf ("%s%s\n", *reason == '\0' || whole ? "" : ": ", whole ? "" : reason);
+}
+
+static void print_export (JsonObject *finding)
+{
+    JsonArray *ranges = json_object_get_array_member (finding, "unreadable");
+    g_autofree char *path = tool_printable (tool_text (finding, "path"));
+    g_autofree char *file = tool_printable (tool_text (finding, "file"));
+    g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
+    g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
+    printf ("%s: %s of it are in %s, holes where it cannot be read:", path, bytes, file);
+    for (guint i = 0; i < json_array_get_length (ranges); i++) {
+        JsonArray *range = json_array_get_array_element (ranges, i);
+        int64_t from = json_array_get_int_element (range, 0);
+        printf ("%s bytes %" PRIi64 " to %" PRIi64, i > 0 ? "," : "", from,
+                from + json_array_get_int_element (range, 1) - 1);
+    }
+    printf (" (%s)\n", reason);
 }
 
 static void print_orphan (JsonObject *finding)
@@ -174,6 +210,8 @@ static void on_found (void *user, const char *json)
         print_file (finding);
     else if (strcmp (about, "orphan") == 0)
         print_orphan (finding);
+    else if (strcmp (about, "export") == 0)
+        print_export (finding);
     else if (strcmp (about, "prune") == 0)
         printf ("orphans: %s\n", text);
     else if (strcmp (about, "catalog") == 0)
@@ -337,6 +375,7 @@ static int check (Shown *self, char **argv)
                            .sample = self->options.sample,
                            .seed = self->options.seed,
                            .prune_age_us = self->options.prune ? self->options.prune_age_us : 0,
+                           .export_dir = self->options.export_dir,
                            .progress = on_progress,
                            .confirm = asks ? on_confirm : NULL,
                            .confirm_prune = asks ? on_confirm_prune : NULL,
@@ -372,6 +411,8 @@ static GOptionContext *option_context (Options *options, Texts *texts)
         {"sample", 0, 0, G_OPTION_ARG_STRING, &texts->sample, "Read a random sample of so much for --deep", "PERCENT"},
         {"seed", 0, 0, G_OPTION_ARG_STRING, &texts->seed, "Number that chooses the sample", "NUMBER"},
         {"prune", 0, 0, G_OPTION_ARG_NONE, &options->prune, "Remove old stripes that nothing knows", NULL},
+        {"export", 0, 0, G_OPTION_ARG_FILENAME, &options->export_dir,
+         "Write what of unreadable files can be read to this directory", "DIR"},
         {"older-than", 0, 0, G_OPTION_ARG_STRING, &texts->older_than, "How old they must be for --prune (7d)",
          "DURATION"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},

@@ -156,7 +156,7 @@ typedef enum EcfsFsckFlags {
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {
-    const char *phase;          /* "catalog", "objects", "deep", "repair", "prune" */
+    const char *phase;          /* "catalog", "objects", "deep", "repair", "export", "prune" */
     uint64_t n_done;            /* objects of that phase */
     uint64_t n_all;             /* about; 0: not known */
     uint64_t bytes;             /* read from and written to endpoints by this process since ecfs_open () */
@@ -171,7 +171,10 @@ typedef struct EcfsFsck {
     int64_t max_time_us;      /* after which no more is checked; repairs are not cut short; 0: no limit */
     double sample;            /* the part of all stripes that a deep check reads, by chance; 0: all */
     uint64_t seed;            /* of the sample */
-    int64_t prune_age_us;     /* how old what is removed must be; with PRUNE, above 0 */
+    /* A directory that files which cannot be read whole are written to as far as they can, with holes where not, and
+     * the list unreadable.txt: path, offset and length, with tabs between. Nothing is written over. NULL: none are. */
+    const char *export_dir;
+    int64_t prune_age_us; /* how old what is removed must be; with PRUNE, above 0 */
     /* Called a few times a second; false ends it with ECANCELED. May be NULL. */
     bool (*progress) (void *user, const EcfsFsckProgress *progress);
     /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */

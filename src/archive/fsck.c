@@ -324,7 +324,7 @@ static bool run (EcfsFsckRun *self, GError **error)
         !ecfs_fsck_end_orphans (self, error) || (deep && !ecfs_fsck_deep (self, error)))
         return false;
     self->deadline_us = 0; /* what was found is told, and repaired */
-    return ecfs_fsck_repair (self, error) && ecfs_fsck_prune (self, error);
+    return ecfs_fsck_repair (self, error) && ecfs_fsck_export (self, error) && ecfs_fsck_prune (self, error);
 }
 
 static void run_clear (EcfsFsckRun *self)

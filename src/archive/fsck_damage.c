@@ -55,9 +55,8 @@ static void add_fault (const EcfsFsckRun *self, EcfsDamage *damage, EcfsSpoolFau
         stripe->text = g_strdup (self->silences[MIN (position, self->n_endpoints)]);
 }
 
-/* Endpoints that may vanish with the object still readable from what is fine. */
-static int guarantee_of (const EcfsFsckRun *self, const EcfsCodec *codec, const EcfsObjectRow *now,
-                         const EcfsDamage *damage)
+/* Endpoints that may vanish with the object still readable from what is fine; where it is not, marks what helps. */
+static int guarantee_of (const EcfsFsckRun *self, const EcfsCodec *codec, const EcfsObjectRow *now, EcfsDamage *damage)
 {
     bool present[ECFS_CODEC_MAX_N] = {0};
     size_t holder[ECFS_CODEC_MAX_N] = {0};
@@ -68,7 +67,14 @@ static int guarantee_of (const EcfsFsckRun *self, const EcfsCodec *codec, const 
     }
     for (unsigned i = 0; i < damage->n_stripes; i++)
         present[damage->stripes[i].index] = false;
-    return ecfs_holders_guarantee (codec, present, holder);
+    int guarantee = ecfs_holders_guarantee (codec, present, holder);
+    for (unsigned i = 0; guarantee < 0 && i < damage->n_stripes; i++) {
+        unsigned index = damage->stripes[i].index;
+        present[index] = true;
+        damage->stripes[i].helps = ecfs_holders_guarantee (codec, present, holder) >= 0;
+        present[index] = false;
+    }
+    return guarantee;
 }
 
 /* The object as it is now; NULL without @error: it is gone, or makes no sense, which was told. */

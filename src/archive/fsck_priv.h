@@ -137,6 +137,7 @@ typedef struct EcfsFaultyStripe {
     EcfsStripeFault fault;
     uint64_t instance; /* 0: the catalog has none */
     size_t position;   /* of its endpoint; SIZE_MAX: it has none */
+    bool helps;        /* with it, what is fine would determine the content, and does not without */
     char *text;        /* may be NULL; owned */
 } EcfsFaultyStripe;
 
@@ -249,6 +250,8 @@ bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error);
 bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error);
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error);
 bool ecfs_fsck_end_orphans (EcfsFsckRun *self, GError **error);
+/** Writes what of unreadable files can be read, where that is wanted. */
+bool ecfs_fsck_export (EcfsFsckRun *self, GError **error);
 /** Removes those that are old, where that is wanted; what stays is told. */
 bool ecfs_fsck_prune (EcfsFsckRun *self, GError **error);
 
@@ -261,6 +264,22 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
 char *ecfs_fsck_tell_catalog (const char *path, const char *text);
 /** One about a stripe that the catalog does not know. */
 char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan, int64_t age_s);
+/* Bytes of a file. */
+typedef struct EcfsUnreadable {
+    uint64_t offset;
+    uint64_t length;
+} EcfsUnreadable;
+
+/* A file that was exported; all borrowed. */
+typedef struct EcfsExported {
+    const char *path, *to;
+    uint64_t bytes, missing_bytes;
+    const EcfsUnreadable *ranges;
+    size_t n_ranges;
+    const char *reason;
+} EcfsExported;
+
+char *ecfs_fsck_tell_export (const EcfsExported *exported);
 /** Why stripes that nothing knows stay although they are old. */
 char *ecfs_fsck_tell_prune (const char *text);
 /** One about an endpoint that does not answer. */

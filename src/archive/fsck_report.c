@@ -41,6 +41,8 @@ static JsonArray *faulty_stripes (const EcfsArchive *archive, const EcfsDamage *
         json_object_set_int_member (one, "index", stripe->index);
         json_object_set_string_member (one, "endpoint", endpoint_name (archive, stripe->position));
         json_object_set_string_member (one, "state", fault_word (stripe->fault));
+        if (stripe->helps)
+            json_object_set_boolean_member (one, "helps", TRUE);
         if (stripe->text != NULL)
             put_bytes (one, "text", stripe->text);
         json_array_add_object_element (stripes, one);
@@ -108,6 +110,26 @@ static void put_counts (JsonObject *object, const EcfsFsckEndpoint *counts)
     json_object_set_int_member (object, "unknown", (int64_t) counts->n_unknown);
     json_object_set_int_member (object, "orphans", (int64_t) counts->n_orphans);
     json_object_set_int_member (object, "orphan_bytes", (int64_t) counts->orphan_bytes);
+}
+
+char *ecfs_fsck_tell_export (const EcfsExported *exported)
+{
+    JsonObject *object = json_object_new ();
+    JsonArray *ranges = json_array_new ();
+    for (size_t i = 0; i < exported->n_ranges; i++) {
+        JsonArray *range = json_array_new ();
+        json_array_add_int_element (range, (int64_t) exported->ranges[i].offset);
+        json_array_add_int_element (range, (int64_t) exported->ranges[i].length);
+        json_array_add_array_element (ranges, range);
+    }
+    json_object_set_string_member (object, "about", "export");
+    put_bytes (object, "path", exported->path);
+    put_bytes (object, "file", exported->to);
+    json_object_set_int_member (object, "bytes", (int64_t) exported->bytes);
+    json_object_set_int_member (object, "unreadable_bytes", (int64_t) exported->missing_bytes);
+    json_object_set_array_member (object, "unreadable", ranges);
+    put_bytes (object, "reason", without_path (exported->reason, exported->path));
+    return to_text (object);
 }
 
 char *ecfs_fsck_tell_prune (const char *text)

@@ -228,6 +228,33 @@ def test_what_cannot_be_repaired_is_told_by_its_path(place, archive):
     assert fsck(archive, "-y")[0] == REPAIRED + LEFT
 
 
+def test_what_can_be_read_is_exported(place, archive):
+    """The same packet of three stripes is damaged: one segment is gone, the others are not."""
+    top = tree(place)
+    archive.put_in_full(top, "/")
+    before = (top / "large").read_bytes()
+    for _, path in stored(archive, "large")[1:4]:
+        lab.flip(path, path.stat().st_size // 10)
+    out = place.path / "out"
+    status, findings, _ = facts(archive, "-y", "--deep", "--export", out)
+    exported = [finding for finding in findings if finding["about"] == "export"]
+    damaged = [finding for finding in findings if finding["about"] == "file"]
+    assert status & ~REPAIRED == LEFT and len(exported) == 1 and damaged[0]["guarantee"] == -1
+    assert sum(stripe.get("helps", False) for stripe in damaged[0]["stripes"]) == len(damaged[0]["stripes"]) == 3
+    (start, length), = exported[0]["unreadable"]
+    assert exported[0]["path"] in ["/tree/large", "/tree/below/again"] and exported[0]["bytes"] + length == len(before)
+    assert 0 < length <= 2 * MIB
+    found = (out / exported[0]["path"].lstrip("/")).read_bytes()
+    assert found == before[:start] + bytes(length) + before[start + length:]
+    assert (out / "unreadable.txt").read_text() == f"{exported[0]['path']}\t{start}\t{length}\n"
+    for _, path in stored(archive, "file16"):
+        path.unlink()
+    status, text = fsck(archive, "-n", "--deep", "--export", place.path / "again")
+    assert status == LEFT and "holes" in text and "any of these would help" in text and "more than one" in text
+    assert fsck(archive, "-n", "--export", out)[0] in [FAILED, LEFT], "nothing is written over"
+    assert found == (out / exported[0]["path"].lstrip("/")).read_bytes()
+
+
 def test_an_endpoint_that_does_not_answer_is_no_loss(place):
     """Seven endpoints, so there would be a place for what it has."""
     archive = place.archive(place.directories([*lab.NAMES, "grove"]))
