@@ -26,6 +26,8 @@ const Verb tool_verbs[] = {
      "Lists, adds, tests, empties, replaces and removes endpoints", verb_endpoint},
     {"plan", "", "Tells what codes buy: failure, space, repair", verb_plan},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},
+    {"export", "ARCHIVE PATH", "Prints the descriptor of a stored file", verb_export},
+    {"fetch", "DESCRIPTOR FILE", "Fetches what a descriptor describes, without its archive", verb_fetch},
     {"recover", "ARCHIVE --endpoint URL...", "Makes an archive directory anew from its endpoints", verb_recover},
     {"drill", "ARCHIVE", "Rehearses the loss of endpoints", verb_drill},
     {"sim", "SCENARIO", "Simulates reading, or failure and repair over years", verb_sim},

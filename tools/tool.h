@@ -33,6 +33,8 @@ int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
 /** `ecfs endpoint ACTION`, for what changes the life of an endpoint; -1: it is none of these. */
 int verb_lifecycle (const char *action, int argc, char **argv);
+int verb_export (const Verb *verb, int argc, char **argv);
+int verb_fetch (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
 int verb_drill (const Verb *verb, int argc, char **argv);
 int verb_recode (const Verb *verb, int argc, char **argv);

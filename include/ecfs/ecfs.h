@@ -221,6 +221,20 @@ char *ecfs_drill (Ecfs *self, const EcfsDrill *what, bool *ret_good, GError **er
  */
 bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error);
 
+/* Files without their archive. */
+
+/**
+ * The descriptor of a stored file (ecfs-descriptor(5)), with which ecfs_fetch () gets its content from the endpoints
+ * alone; @fec: as properties instead of our own form. g_free (). It ages: what is stored anew has another.
+ */
+char *ecfs_export (Ecfs *self, const char *path, bool fec, GError **error);
+
+/**
+ * Fetches and verifies what a descriptor file describes into the file @path, which appears when it is complete.
+ * @endpoints: "NAME=URL[,KEY=VALUE...]" that count instead of what the descriptor says; NULL-terminated, may be NULL.
+ */
+bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, GError **error);
+
 G_END_DECLS
 
 #endif

@@ -5,7 +5,7 @@ import lab
 import pytest
 
 MAN = lab.REPOSITORY / "man"
-VERBS = ["init", "mount", "umount", "put", "get", "ls", "info", "status", "wait", "recode", "recover", "bench"]
+VERBS = ["init", "mount", "umount", "put", "get", "ls", "info", "status", "wait", "recode", "export", "fetch", "recover", "bench"]
 ACTIONS = ["list", "add", "test"]
 
 

@@ -1,0 +1,70 @@
+/*
+ * Descriptors as files: all that is needed to fetch and verify one file's content without its archive. Two forms say
+ * the same, ecfs-descriptor(5) describes them: our own, and the property file of Pitkänen et al. for one object.
+ *
+ * A descriptor may come from anybody. It names URLs and nothing of the reader's machine: options such as the file of a
+ * password are given by who fetches.
+ */
+#ifndef ECFS_ARCHIVE_DESCRIPTOR_H
+#define ECFS_ARCHIVE_DESCRIPTOR_H
+
+#include "archive/archive.h"
+#include "catalog/catalog.h"
+#include "codec/codec.h"
+#include "object/layout.h"
+
+#define ECFS_DESCRIPTOR_MAX_BYTES (16u << 20)
+
+typedef struct EcfsDescriptorEndpoint {
+    char *name;
+    char *url;
+    EcfsUuid uuid;
+} EcfsDescriptorEndpoint;
+
+typedef struct EcfsDescriptorObject {
+    EcfsObjectRow *row; /* `endpoint` of a stripe is a position in endpoints */
+    EcfsCodec *codec;
+    EcfsLayout layout;
+} EcfsDescriptorObject;
+
+typedef struct EcfsDescriptor {
+    EcfsUuid archive;
+    char *path;           /* in the archive, bytes; what it was called */
+    uint64_t size;        /* of the file */
+    GPtrArray *endpoints; /* of EcfsDescriptorEndpoint */
+    GPtrArray *objects;   /* of EcfsDescriptorObject */
+    GArray *extents;      /* of EcfsExtent, in order; `object` is a position in objects */
+} EcfsDescriptor;
+
+EcfsDescriptor *ecfs_descriptor_new (void);
+void ecfs_descriptor_free (EcfsDescriptor *self); /* NULL is accepted */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsDescriptor, ecfs_descriptor_free)
+
+/** Adds an object with the codec of @row->code (both taken, also on failure); checks its numbers. */
+bool ecfs_descriptor_add_object (EcfsDescriptor *self, EcfsObjectRow *row, EcfsCodec *codec, GError **error);
+
+/** Adds an endpoint; returns its position. */
+int64_t ecfs_descriptor_add_endpoint (EcfsDescriptor *self, const char *name, const char *url, const EcfsUuid *uuid);
+
+/** Whether stripes, endpoints and extents fit together. EBADMSG with what does not. */
+bool ecfs_descriptor_check (const EcfsDescriptor *self, GError **error);
+
+/** What an archive has of the stored content of the file @path. EINVAL for what is none. */
+EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, GError **error);
+
+/** The text of our own form; g_free (). */
+char *ecfs_descriptor_format (const EcfsDescriptor *self);
+/** The text as properties; g_free (). NULL and ENOTSUP for what is more, or less, than one whole object. */
+char *ecfs_descriptor_format_fec (const EcfsDescriptor *self, GError **error);
+
+/** Reads either form, from anywhere. EBADMSG, ENOTSUP for a later one, EINVAL for a code that this ecfs lacks. */
+EcfsDescriptor *ecfs_descriptor_parse (const char *text, size_t size, GError **error);
+
+/**
+ * Writes the content to @fd, an empty regular file, and verifies it. @given: "NAME=URL,KEY=VALUE..." that count instead
+ * of the descriptor's URL of the endpoint of that name; NULL-terminated, may be NULL. Endpoints that fail are done
+ * without.
+ */
+bool ecfs_descriptor_fetch (const EcfsDescriptor *self, int fd, const char *const *given, GError **error);
+
+#endif

@@ -1,0 +1,174 @@
+/* Fetching by a descriptor, without an archive: its endpoints, a reader for each extent, the digests. */
+#include "archive/descriptor.h"
+#include "object/reader.h"
+#include "util/io.h"
+#include "util/lock.h"
+
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define MEMORY_BYTES (UINT64_C (128) << 20)
+#define PIECE_BYTES  (4u << 20)
+
+typedef struct Fetch {
+    const EcfsDescriptor *descriptor;
+    EcfsEndpoint **endpoints; /* by position; NULL: it cannot be used here */
+    EcfsTransfer *transfer;
+    int fd;
+} Fetch;
+
+/* What was given for the endpoint by who fetches, else its URL alone. */
+static EcfsEndpointSpec *spec_of (const EcfsDescriptorEndpoint *endpoint, const char *const *given, GError **error)
+{
+    for (size_t i = 0; given != NULL && given[i] != NULL; i++) {
+        EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (given[i], error);
+        if (spec == NULL || strcmp (spec->name, endpoint->name) == 0)
+            return spec;
+        ecfs_endpoint_spec_free (spec);
+    }
+    return ecfs_endpoint_spec_new (endpoint->name, endpoint->url);
+}
+
+static bool start_endpoints (Fetch *self, const char *const *given, GError **error)
+{
+    for (guint i = 0; i < self->descriptor->endpoints->len; i++) {
+        const EcfsDescriptorEndpoint *endpoint = self->descriptor->endpoints->pdata[i];
+        EcfsMarker expected = {.archive = self->descriptor->archive, .endpoint = endpoint->uuid};
+        g_autoptr (EcfsEndpointSpec) spec = spec_of (endpoint, given, error);
+        if (spec == NULL)
+            return false;
+        g_autoptr (GError) problem = NULL;
+        self->endpoints[i] = ecfs_endpoint_new (spec, &expected, &problem);
+        if (self->endpoints[i] != NULL)
+            ecfs_endpoint_start (self->endpoints[i]);
+        else
+            g_warning ("%s; it is done without", problem->message);
+    }
+    return true;
+}
+
+static void tell_trouble (void *user, const EcfsTrouble *trouble)
+{
+    (void) user;
+    g_warning ("%s; stripe %u is read around", trouble->error->message, trouble->stripe_index);
+}
+
+static EcfsReader *open_reader (Fetch *self, const EcfsDescriptorObject *object)
+{
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N] = {0};
+    EcfsReaderParams params = {.transfer = self->transfer,
+                               .codec = object->codec,
+                               .layout = object->layout,
+                               .object = object->row->uuid,
+                               .stripes = stripes,
+                               .trouble = tell_trouble};
+    ecfs_read_policy_init (&params.policy);
+    for (guint i = 0; i < object->row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->row->stripes, EcfsStripeRow, i);
+        stripes[stripe->index] = (EcfsReaderStripe){self->endpoints[stripe->endpoint], stripe->instance};
+    }
+    return ecfs_reader_new (&params);
+}
+
+/* One piece that is waited for. */
+typedef struct Piece {
+    EcfsMutex lock;
+    EcfsCond cond;
+    bool done;
+    uint8_t *bytes;
+    size_t size;
+    GError *error;
+} Piece;
+
+static void piece_done (void *user, const struct iovec *iov, int n_iov, const GError *error)
+{
+    Piece *piece = user;
+    ecfs_mutex_lock (&piece->lock);
+    for (int i = 0; i < n_iov; i++) {
+        memcpy (piece->bytes + piece->size, iov[i].iov_base, iov[i].iov_len);
+        piece->size += iov[i].iov_len;
+    }
+    piece->error = error == NULL ? NULL : g_error_copy (error);
+    piece->done = true;
+    ecfs_cond_signal (&piece->cond);
+    ecfs_mutex_unlock (&piece->lock);
+}
+
+static bool read_piece (EcfsReader *reader, uint64_t offset, size_t size, uint8_t *bytes, GError **error)
+{
+    Piece piece = {.bytes = bytes};
+    ecfs_mutex_init (&piece.lock);
+    ecfs_cond_init (&piece.cond);
+    ecfs_reader_read (reader, offset, size, piece_done, &piece);
+    ecfs_mutex_lock (&piece.lock);
+    while (!piece.done) /* endpoints keep the deadlines: every read ends by itself */
+        (void) ecfs_cond_wait_until (&piece.cond, &piece.lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&piece.lock);
+    ecfs_cond_clear (&piece.cond);
+    ecfs_mutex_clear (&piece.lock);
+    if (piece.error == NULL)
+        return piece.size == size || ecfs_fail (error, EIO, "it ends before its size");
+    g_propagate_error (error, piece.error);
+    return false;
+}
+
+/* The digest covers a whole object; what is part of one has the tags of its check blocks only. */
+static bool verify (const EcfsExtent *extent, const EcfsObjectRow *row, XXH3_state_t *hash, GError **error)
+{
+    XXH128_canonical_t found;
+    XXH128_canonicalFromHash (&found, XXH3_128bits_digest (hash));
+    if (extent->length != row->size || memcmp (found.digest, row->digest, sizeof row->digest) == 0)
+        return true;
+    return ecfs_fail (error, EBADMSG, "the content is not what the descriptor says: its digest differs");
+}
+
+static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
+{
+    const EcfsDescriptorObject *object = self->descriptor->objects->pdata[extent->object];
+    EcfsReader *reader = open_reader (self, object);
+    XXH3_state_t *hash = XXH3_createState ();
+    (void) XXH3_128bits_reset (hash);
+    g_autofree uint8_t *bytes = g_malloc (PIECE_BYTES);
+    bool good = true;
+    for (uint64_t at = 0; good && at < extent->length;) {
+        size_t size = (size_t) MIN (extent->length - at, PIECE_BYTES);
+        good = read_piece (reader, extent->object_offset + at, size, bytes, error);
+        int result = good ? ecfs_pwrite_all (self->fd, bytes, size, extent->offset + at) : 0;
+        if (result != 0)
+            good = ecfs_fail_errno (error, -result, "writing");
+        (void) XXH3_128bits_update (hash, bytes, size);
+        at += size;
+    }
+    good = good && verify (extent, object->row, hash, error);
+    (void) XXH3_freeState (hash);
+    ecfs_reader_close (reader);
+    return good;
+}
+
+static bool fetch_all (Fetch *self, GError **error)
+{
+    if (ftruncate (self->fd, (off_t) self->descriptor->size) != 0)
+        return ecfs_fail_errno (error, errno, "writing");
+    for (guint i = 0; i < self->descriptor->extents->len; i++)
+        if (!fetch_extent (self, &g_array_index (self->descriptor->extents, EcfsExtent, i), error))
+            return false;
+    return fsync (self->fd) == 0 || ecfs_fail_errno (error, errno, "writing");
+}
+
+bool ecfs_descriptor_fetch (const EcfsDescriptor *descriptor, int fd, const char *const *given, GError **error)
+{
+    Fetch self = {.descriptor = descriptor, .fd = fd, .transfer = ecfs_transfer_new (MEMORY_BYTES)};
+    g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, descriptor->endpoints->len + 1);
+    self.endpoints = endpoints;
+    ecfs_transfer_start (self.transfer);
+    bool good = start_endpoints (&self, given, error) && fetch_all (&self, error);
+    for (guint i = 0; i < descriptor->endpoints->len; i++)
+        if (endpoints[i] != NULL)
+            ecfs_endpoint_stop (endpoints[i]);
+    ecfs_transfer_stop (self.transfer);
+    for (guint i = 0; i < descriptor->endpoints->len; i++)
+        ecfs_endpoint_free (endpoints[i]);
+    ecfs_transfer_free (self.transfer);
+    return good;
+}

@@ -1,0 +1,95 @@
+"""A file is fetched by its descriptor alone: no archive, no tolerance endpoints, and never wrong bytes."""
+import shutil
+
+import lab
+import pytest
+from web import Web
+
+SIZE = 5_000_011
+
+
+@pytest.fixture
+def stored(place):
+    """An archive over a mixture of protocols with one file; its digest, and what ecfs fetch needs to know beside URLs."""
+    servers = [place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta"])]
+    for name, kind, *features in [("ember", "nginx"), ("fjord", "apache", "tls")]:
+        server = Web(place.path / "web" / name, name, kind, *features)
+        place.servers.append(server)
+        server.start()
+        servers.append(server)
+    archive = place.archive(servers)
+    source = place.path / "source"
+    digest = lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/a file")
+    given = [word for server in servers for word in ("--endpoint", server.endpoint())]
+    return archive, digest, given
+
+
+@pytest.mark.parametrize("form", ["ecfs", "fec"])
+def test_a_file_is_fetched_when_archive_and_two_endpoints_are_gone(place, stored, form):
+    archive, digest, given = stored
+    descriptor = place.path / "descriptor"
+    descriptor.write_text(lab.ecfs("export", archive.path, "/a file", "--format", form).stdout)
+    assert "identity_file" not in descriptor.read_text()  # nothing of this machine
+    shutil.rmtree(archive.path)
+    target = place.path / "fetched"
+    for lost in [[], ["cedar", "ember"], ["amber", "fjord"]]:
+        for name in lost:
+            archive[name].kill()
+        lab.ecfs("fetch", *given, descriptor, target)
+        assert lab.digest(target) == digest
+        for name in lost:
+            archive[name].start()
+    for name in ["cedar", "delta", "ember"]:
+        archive[name].kill()
+    target.unlink()
+    done = lab.ecfs("fetch", *given, descriptor, target, check=False)
+    assert done.returncode == 1 and "ecfs fetch: " in done.stderr
+    assert not list(place.path.glob("fetched*"))
+
+
+def test_fec_descriptors_have_the_properties_of_the_paper(place, stored):
+    archive, _, _ = stored
+    text = lab.ecfs("export", archive.path, "/a file", "--format", "fec").stdout
+    lines = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    assert (lines["k"], lines["n"], lines["fileLength"]) == ("4", "6", str(SIZE))
+    assert int(lines["packetSize"]) > 0
+    assert sum(key.startswith("stripes/") and not key.endswith(".checksum") for key in lines) == 6
+
+
+def test_small_empty_and_sparse_files_have_descriptors(place):
+    archive = place.archive(place.directories())
+    mount = place.mount(archive)
+    (mount.path / "empty").touch()
+    (mount.path / "small").write_bytes(b"x" * 100)
+    with open(mount.path / "sparse", "wb") as file:
+        file.seek(3_000_000)
+        file.write(b"y" * 300_000)
+        file.truncate(9_000_000)
+    archive.await_stored()
+    for name in ["empty", "small", "sparse"]:
+        descriptor = place.path / "descriptor"
+        descriptor.write_text(lab.ecfs("export", archive.path, name).stdout)
+        lab.ecfs("fetch", descriptor, place.path / name)
+        assert lab.digest(place.path / name) == lab.digest(mount.path / name)
+    mount.umount()
+
+
+def test_damaged_descriptors_are_refused(place):
+    archive = place.archive(place.directories())
+    source = place.path / "source"
+    lab.write_pattern(source, SIZE)
+    archive.put(source, "/file")
+    text = lab.ecfs("export", archive.path, "/file").stdout
+    descriptor = place.path / "descriptor"
+    for old, new, words in [("format=1", "format=2", "later ecfs"), ("code=rs:4+2", "code=rs:4+x", "rs:4+x"),
+                            ("[ecfs-descriptor]", "[other]", "no descriptor"), ("segment_bytes=", "segment_bytes=9", "make no sense"),
+                            ("digest=", "digest=x", "digest")]:
+        descriptor.write_text(text.replace(old, new, 1))
+        done = lab.ecfs("fetch", descriptor, place.path / "target", check=False)
+        assert done.returncode == 1 and words in done.stderr, (old, done.stderr)
+    digit = text.index("\ndigest=") + len("\ndigest=")
+    descriptor.write_text(text[:digit] + ("1" if text[digit] == "0" else "0") + text[digit + 1:])
+    done = lab.ecfs("fetch", descriptor, place.path / "target", check=False)
+    assert done.returncode == 1 and "its digest differs" in done.stderr
+    assert not list(place.path.glob("target*"))
