@@ -106,7 +106,8 @@ bool sim_loss_rate (const EcfsScenario *scenario, const SimRow *row, double *ret
 {
     double object_years = scenario->n_objects * scenario->years * row->n_runs;
     bool seen = row->lifetime.n_lost > 0;
-    *ret_rate = (seen ? (double) row->lifetime.n_lost : 3.0) / object_years * 1e6; /* the rule of three */
+    /* The rule of three, of what is lost together. */
+    *ret_rate = (seen ? (double) row->lifetime.n_lost : 3 * scenario->stand_for) / object_years * 1e6;
     return seen;
 }
 

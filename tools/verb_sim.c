@@ -144,7 +144,7 @@ static void print_lifetime (const EcfsScenario *scenario, const GArray *rows)
 
 static void print_text (const EcfsScenario *scenario, const GArray *rows)
 {
-    bool mds = false, peeling = false;
+    bool mds = false, peeling = false, sparse = false;
     if (scenario->about != NULL) {
         g_autofree char *about = tool_printable (scenario->about);
         puts (about);
@@ -158,6 +158,7 @@ static void print_text (const EcfsScenario *scenario, const GArray *rows)
         const SimRow *row = &g_array_index (rows, SimRow, i);
         mds |= g_str_has_prefix (row->code, "mds:");
         peeling |= g_str_has_prefix (row->code, "peeling:");
+        sparse |= g_str_has_prefix (row->code, "sparse:");
     }
     if (mds)
         puts ("mds: any k of the stripes do, as with Reed-Solomon codes; ours have 32 stripes at most, so this is a "
@@ -165,6 +166,8 @@ static void print_text (const EcfsScenario *scenario, const GArray *rows)
     if (peeling)
         puts (
             "peeling: the ldpc code decoded by peeling alone, as in the papers; ldpc: with elimination, as ours are.");
+    if (sparse)
+        puts ("sparse: an ldpc code of few edges, made for peeling alone; no code of ours.");
 }
 
 static void split (const char *text, char ***list)

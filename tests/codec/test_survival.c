@@ -180,6 +180,11 @@ static void test_modelled_codes (void)
     g_assert_null (ecfs_codec_new_modelled ("mds:200+100", &error));
     g_assert_error (error, ECFS_ERROR, EINVAL);
     g_clear_error (&error);
+    g_autoptr (EcfsCodec) sparse = codec_of ("sparse:20+20"), ldpc = codec_of ("ldpc:20+20");
+    g_assert_true (ecfs_codec_is_modelled (sparse));
+    g_assert_false (ecfs_codec_is_modelled (ldpc));
+    g_assert_cmpfloat (ecfs_codec_decoding_work (sparse), <, ecfs_codec_decoding_work (ldpc));
+    g_assert_cmpfloat (ecfs_codec_overhead (sparse), >, ecfs_codec_overhead (ldpc));
     g_autoptr (EcfsCodec) codec = codec_of ("peeling:8+6");
     bool wanted[14] = {[2] = true, [9] = true}, available[14], sources[14];
     double cost[14];
