@@ -1,5 +1,6 @@
 #include "actor.h"
 
+#include "archive/drain.h"
 #include "archive/recode_priv.h"
 #include "model.h"
 #include "util/io.h"
@@ -393,6 +394,16 @@ static int recode_it (Actor *self, const Op *op)
     return ecfs_recode_here (self->fixture.archive, &what, &error) ? 0 : ecfs_errno (error);
 }
 
+static int empty_it (Actor *self, const Op *op)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *name = g_strdup_printf ("e%u", (unsigned) op->a), *left = NULL;
+    const EcfsDrainHere what = {.name = name};
+    bool done = op->kind == OP_EMPTY ? ecfs_drain_here (self->fixture.archive, &what, &error)
+                                     : ecfs_archive_remove_endpoint (self->fixture.archive, name, &left, &error);
+    return done ? 0 : ecfs_errno (error);
+}
+
 static void wait_until_drained (Actor *self)
 {
     EcfsTotals totals;
@@ -473,6 +484,9 @@ int actor_do (Actor *self, const Op *op)
     case OP_END:
         actor_close (self);
         return 0;
+    case OP_EMPTY:
+    case OP_TAKE_OUT:
+        return empty_it (self, op);
     case OP_DRAIN:
         wait_until_drained (self);
         return 0;

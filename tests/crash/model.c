@@ -373,6 +373,8 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_REMOUNT:
     case OP_SYNC:
     case OP_DRAIN:
+    case OP_EMPTY:
+    case OP_TAKE_OUT:
     case OP_RECODE:
     case OP_READ:
     case OP_FSCK:

@@ -9,16 +9,22 @@ typedef struct Word {
 } Word;
 
 static const Word words[] = {
-    {"create", OP_CREATE, "p"},    {"open", OP_OPEN, "p"},          {"truncate", OP_TRUNCATE, "p"},
-    {"write", OP_WRITE, "pnn"},    {"resize", OP_RESIZE, "pn"},     {"flush", OP_FLUSH, "p"},
-    {"fsync", OP_FSYNC, "p"},      {"close", OP_CLOSE, "p"},        {"begin", OP_BEGIN, "p"},
-    {"await", OP_AWAIT, "p"},      {"link", OP_LINK, "po"},         {"rename", OP_RENAME, "po"},
-    {"unlink", OP_UNLINK, "p"},    {"mkdir", OP_MKDIR, "p"},        {"rmdir", OP_RMDIR, "p"},
-    {"symlink", OP_SYMLINK, "po"}, {"setxattr", OP_SETXATTR, "po"}, {"removexattr", OP_REMOVEXATTR, "p"},
-    {"mtime", OP_MTIME, "pn"},     {"hide", OP_HIDE, "n"},          {"show", OP_SHOW, "n"},
-    {"wait", OP_WAIT, ""},         {"remount", OP_REMOUNT, ""},     {"put", OP_PUT, "pn"},
-    {"recode", OP_RECODE, "po"},   {"sync", OP_SYNC, ""},           {"drain", OP_DRAIN, ""},
-    {"read", OP_READ, "p"},        {"fsck", OP_FSCK, ""},           {"end", OP_END, ""},
+    {"create", OP_CREATE, "p"},      {"open", OP_OPEN, "p"},
+    {"truncate", OP_TRUNCATE, "p"},  {"write", OP_WRITE, "pnn"},
+    {"resize", OP_RESIZE, "pn"},     {"flush", OP_FLUSH, "p"},
+    {"fsync", OP_FSYNC, "p"},        {"close", OP_CLOSE, "p"},
+    {"begin", OP_BEGIN, "p"},        {"await", OP_AWAIT, "p"},
+    {"link", OP_LINK, "po"},         {"rename", OP_RENAME, "po"},
+    {"unlink", OP_UNLINK, "p"},      {"mkdir", OP_MKDIR, "p"},
+    {"rmdir", OP_RMDIR, "p"},        {"symlink", OP_SYMLINK, "po"},
+    {"setxattr", OP_SETXATTR, "po"}, {"removexattr", OP_REMOVEXATTR, "p"},
+    {"mtime", OP_MTIME, "pn"},       {"hide", OP_HIDE, "n"},
+    {"show", OP_SHOW, "n"},          {"wait", OP_WAIT, ""},
+    {"remount", OP_REMOUNT, ""},     {"put", OP_PUT, "pn"},
+    {"recode", OP_RECODE, "po"},     {"sync", OP_SYNC, ""},
+    {"drain", OP_DRAIN, ""},         {"empty", OP_EMPTY, "n"},
+    {"remove", OP_TAKE_OUT, "n"},    {"read", OP_READ, "p"},
+    {"fsck", OP_FSCK, ""},           {"end", OP_END, ""},
 };
 
 static void op_free (gpointer data)

@@ -13,6 +13,7 @@
  *   wait              until all is stored in full            remount      drain, close, open
  *   recode P CODE     of a file or of all below a directory
  *   put P N           ecfs put of N bytes, without a mount   sync         fsync(2) of a directory
+ *   empty I           moves all off endpoint I        remove I   takes it out of the archive
  *   drain             until all deletions are worked off     end          of the mount, with what is open; the last
  *   read P            all of it                              fsck         ecfs-fsck -y without a mount
  */
@@ -50,6 +51,8 @@ typedef enum OpKind {
     OP_RECODE,
     OP_SYNC,
     OP_DRAIN,
+    OP_EMPTY,
+    OP_TAKE_OUT,
     OP_READ,
     OP_FSCK,
     OP_END,

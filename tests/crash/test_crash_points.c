@@ -97,6 +97,15 @@ typedef struct Scenario {
 #define RECODE                                                                                                         \
     "recode old rs:4+1; recode old rs:4+2; recode small copies:2; recode d ldpc:3+3; recode old copies:2; sync"
 
+#define FEW     "create old; write old 0 60000; close old; create small; write small 0 300; close small; wait; sync"
+#define EMPTIED FEW "; empty 5; remount; drain; sync"
+
+/* Five endpoints are enough then. */
+static void doubled (EcfsConfig *config)
+{
+    config->allow_double = true;
+}
+
 static const Scenario scenarios[] = {
     {"new-files", NULL, BEFORE, NEW_FILES, 0},
     {"names", NULL, BEFORE, NAMES, 0},
@@ -115,6 +124,8 @@ static const Scenario scenarios[] = {
     {"stream", NULL, "create old; write old 0 60000; close old; wait; sync", STREAM, 0},
     {"put", NULL, BEFORE, PUT, 0},
     {"recode", NULL, BEFORE, RECODE, 0},
+    {"empty-endpoint", doubled, FEW, "empty 5; sync", 0},
+    {"remove-endpoint", doubled, EMPTIED, "remove 5; sync", 0},
     {"async-new-files", async, BEFORE, NEW_FILES, 0},
     {"async-replace", async, BEFORE, REPLACE, 0},
     {"async-rename-before-close", async, BEFORE, RENAME_EARLY, 0},

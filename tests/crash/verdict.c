@@ -305,13 +305,26 @@ static bool judge_when_stored (Judge *self, GHashTable *tree)
     return judge_same (self, tree, stored) && judge_interrupted (self);
 }
 
+/* What a crash has ended of an endpoint's last days goes on when it is asked for again. */
+static bool judge_resumed (Judge *self)
+{
+    for (unsigned i = 0; i < self->progress->n_begun; i++) {
+        const Op *op = self->fact->script->pdata[i];
+        int code = op->kind == OP_EMPTY || op->kind == OP_TAKE_OUT ? actor_do (&self->actor, op) : 0;
+        if (code != 0 && code != ENOENT) /* it is none of the archive's any more */
+            return wrong (self, "operation %u does not end what it had begun: %s", i, g_strerror (code));
+    }
+    return true;
+}
+
 void verdict_find (const Case *fact, Progress *progress)
 {
     Judge self = {.fact = fact, .progress = progress};
     actor_show_endpoints (fact->base);
     actor_open (&self.actor, fact->base);
     g_autoptr (GHashTable) tree = actor_tree (&self.actor);
-    bool fine = judge_reads (&self) && judge_tree (&self, tree, "after the crash") && judge_when_stored (&self, tree);
+    bool fine = judge_reads (&self) && judge_tree (&self, tree, "after the crash") && judge_when_stored (&self, tree) &&
+                judge_resumed (&self);
     actor_close (&self.actor);
     if (!fine || !judge_catalog (&self))
         return;
