@@ -84,7 +84,7 @@ static bool store_snapshot (EcfsArchive *self, GError **error)
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
     return ecfs_catalog_barrier (self->catalog, error) &&
-           ecfs_snapshot_store (path, endpoints, n_chosen, &self->stopping, &row, error) &&
+           ecfs_snapshot_store (path, endpoints, n_chosen, &self->stopping, &row, NULL, error) &&
            ecfs_catalog_snapshot_add (self->catalog, &row, N_GENERATIONS, error);
 }
 

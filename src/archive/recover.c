@@ -1,5 +1,6 @@
 #include "archive/recover_priv.h"
 #include "archive/snapshot.h"
+#include "catalog/journal_file.h"
 #include "util/io.h"
 
 #include <inttypes.h>
@@ -8,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MAX ((uint64_t) 2 << 30)
+#define FILE_MAX ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
 
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
 {
@@ -187,38 +188,67 @@ static size_t count_copies (EcfsRecovering *self)
     return CLAMP ((size_t) tolerance + 1, MIN (3, self->n_places), self->n_places);
 }
 
+/* Stores it at places that can take it; *places are their positions, first those to begin with. */
+static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *places, size_t n_copies,
+                             EcfsSnapshotRow *ret_row, GError **error)
+{
+    g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, n_copies);
+    for (size_t next = n_copies;; next++) {
+        GError *reason = NULL;
+        size_t failed;
+        for (size_t i = 0; i < n_copies; i++)
+            endpoints[i] = self->places[places[i]].endpoint;
+        if (ecfs_snapshot_store (path, endpoints, n_copies, NULL, ret_row, &failed, &reason))
+            return true;
+        if (failed == n_copies || next == self->n_places) {
+            g_propagate_error (error, reason);
+            return ecfs_prefix (error, "the new catalog cannot be stored on %zu endpoints", n_copies);
+        }
+        ecfs_recover_tell (self, "%s; the new catalog goes to endpoint %s instead", reason->message,
+                           self->places[next].name);
+        g_error_free (reason);
+        places[failed] = next;
+    }
+}
+
 /* From here on every older copy is an old one. */
 static bool store_snapshot (EcfsRecovering *self, const char *path, GError **error)
 {
     EcfsSnapshotRow row;
     size_t n_copies = count_copies (self);
-    g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, n_copies);
+    g_autofree size_t *places = g_new (size_t, n_copies);
     for (size_t i = 0; i < n_copies; i++)
-        endpoints[i] = self->places[i].endpoint;
+        places[i] = i;
     if (!ecfs_recover_tick (self, "snapshot of the new catalog", 0, 1, error) ||
-        !ecfs_catalog_barrier (self->catalog, error) ||
-        !ecfs_snapshot_store (path, endpoints, n_copies, NULL, &row, error) ||
+        !ecfs_catalog_barrier (self->catalog, error) || !store_somewhere (self, path, places, n_copies, &row, error) ||
         !ecfs_catalog_snapshot_add (self->catalog, &row, 2, error))
-        return ecfs_prefix (error, "the new catalog cannot be stored on the endpoints");
+        return false;
     for (size_t i = 0; i < n_copies; i++) {
         const EcfsJournalPlace place = {
-            .endpoint = self->places[i].id, .sequence = row.sequence, .time_ns = row.time_ns};
+            .endpoint = self->places[places[i]].id, .sequence = row.sequence, .time_ns = row.time_ns};
         if (!ecfs_catalog_journal_stored (self->catalog, &place, error))
             return false;
     }
     return true;
 }
 
+/* The snapshot tells of the new epoch where a marker does not: some may fail, as that of an endpoint that is full. */
 static bool write_markers (EcfsRecovering *self, GError **error)
 {
+    size_t n_copies = count_copies (self), n_marked = 0;
     for (size_t i = 0; i < self->n_places; i++) {
+        g_autoptr (GError) reason = NULL;
         EcfsMarker marker = self->places[i].marker;
         marker.epoch = ecfs_catalog_epoch (self->catalog);
         marker.sequence = ecfs_catalog_sequence (self->catalog);
-        if (!ecfs_endpoint_mark_wait (self->places[i].endpoint, &marker, false, error))
-            return ecfs_prefix (error, "its marker cannot be written");
+        if (ecfs_endpoint_mark_wait (self->places[i].endpoint, &marker, false, &reason))
+            n_marked++;
+        else
+            ecfs_recover_tell (self, "%s; its marker stays as it was", reason->message);
     }
-    return true;
+    return n_marked >= n_copies ||
+           ecfs_fail (error, EIO, "the markers of %zu endpoints can be written, and %zu are needed", n_marked,
+                      n_copies);
 }
 
 /* The names that were given take the place of those that the journal tells. */

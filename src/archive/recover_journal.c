@@ -5,12 +5,18 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+/* A copy of a journal file. */
+typedef struct Copy {
+    size_t position; /* of the place that has it */
+    uint64_t size;   /* there: one that was cut off says nothing about others */
+} Copy;
+
 /* A journal file, and who has it. */
 typedef struct Found {
     char *name;
     EcfsJournalFile file;
-    uint64_t size;
-    GArray *places; /* of size_t */
+    uint64_t end;   /* of a segment: its last record that counts, see end_epochs () */
+    GArray *copies; /* of Copy */
     bool useless;   /* no copy of it can be read */
 } Found;
 
@@ -24,7 +30,7 @@ static void found_free (gpointer data)
 {
     Found *self = data;
     g_free (self->name);
-    g_array_unref (self->places);
+    g_array_unref (self->copies);
     g_free (self);
 }
 
@@ -37,12 +43,12 @@ static void on_listed (void *user, const EcfsListed *listed)
     Found *found = g_hash_table_lookup (self->by_name, listed->name);
     if (found == NULL) {
         found = g_new (Found, 1);
-        *found = (Found){
-            .name = g_strdup (listed->name), .file = file, .places = g_array_new (FALSE, FALSE, sizeof (size_t))};
+        *found =
+            (Found){.name = g_strdup (listed->name), .file = file, .copies = g_array_new (FALSE, FALSE, sizeof (Copy))};
         g_hash_table_insert (self->by_name, found->name, found);
     }
-    found->size = listed->size;
-    g_array_append_val (found->places, self->position);
+    const Copy copy = {.position = self->position, .size = listed->size};
+    g_array_append_val (found->copies, copy);
 }
 
 static int oldest_first (const void *a, const void *b)
@@ -79,11 +85,11 @@ static bool is_as_named (const EcfsRecovering *self, const Found *found, const E
     return g_str_equal (name, found->name) || ecfs_fail (error, EBADMSG, "it is another file, renamed");
 }
 
-static GPtrArray *read_copy (EcfsRecovering *self, const Found *found, size_t position, int64_t *ret_time_ns,
+static GPtrArray *read_copy (EcfsRecovering *self, const Found *found, const Copy *copy, int64_t *ret_time_ns,
                              GError **error)
 {
     EcfsJournalFile file;
-    g_autoptr (GByteArray) bytes = ecfs_recover_read (&self->places[position], found->name, found->size, error);
+    g_autoptr (GByteArray) bytes = ecfs_recover_read (&self->places[copy->position], found->name, copy->size, error);
     g_autoptr (GPtrArray) rows = bytes == NULL ? NULL : ecfs_journal_file_parse (bytes->data, bytes->len, &file, error);
     if (rows == NULL || !is_as_named (self, found, &file, error))
         return NULL;
@@ -101,12 +107,12 @@ static void tell_useless (EcfsRecovering *self, const Found *found, size_t posit
  * is told. */
 static GPtrArray *read_found (EcfsRecovering *self, Found *found, const int64_t *made_ns, int64_t *ret_time_ns)
 {
-    for (guint i = 0; i < found->places->len; i++) {
+    for (guint i = 0; i < found->copies->len; i++) {
         g_autoptr (GError) error = NULL;
-        size_t position = g_array_index (found->places, size_t, i);
-        g_autoptr (GPtrArray) rows = read_copy (self, found, position, ret_time_ns, &error);
+        const Copy *copy = &g_array_index (found->copies, Copy, i);
+        g_autoptr (GPtrArray) rows = read_copy (self, found, copy, ret_time_ns, &error);
         if (rows == NULL)
-            tell_useless (self, found, position, error);
+            tell_useless (self, found, copy->position, error);
         else if (made_ns == NULL || *made_ns == *ret_time_ns)
             return g_steal_pointer (&rows);
     }
@@ -188,12 +194,12 @@ static bool try_snapshot (EcfsRecovering *self, const GPtrArray *parts, const Fo
                           bool *ret_made, GError **error)
 {
     int64_t time_ns, failed_ns = INT64_MIN;
-    for (guint i = 0; i < last->places->len && !*ret_made; i++) {
+    for (guint i = 0; i < last->copies->len && !*ret_made; i++) {
         GError *reason = NULL;
-        size_t position = g_array_index (last->places, size_t, i);
-        g_autoptr (GPtrArray) rows = read_copy (self, last, position, &time_ns, &reason);
+        const Copy *copy = &g_array_index (last->copies, Copy, i);
+        g_autoptr (GPtrArray) rows = read_copy (self, last, copy, &time_ns, &reason);
         if (rows == NULL) {
-            tell_useless (self, last, position, reason);
+            tell_useless (self, last, copy->position, reason);
             g_error_free (reason);
             continue;
         }
@@ -238,26 +244,57 @@ static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const c
 
 /* Segments */
 
-/* Where epochs after @epoch begin: what an older copy wrote from there on was written in vain. */
-static uint64_t end_of_epoch (const GPtrArray *segments, uint32_t epoch)
+static const Found *segment_at (const GPtrArray *segments, guint i)
 {
-    uint64_t end = UINT64_MAX;
-    for (guint i = 0; i < segments->len; i++) {
-        const EcfsJournalFile *file = &((const Found *) g_ptr_array_index (segments, i))->file;
-        if (file->epoch > epoch)
-            end = MIN (end, file->first - 1);
+    return g_ptr_array_index (segments, i);
+}
+
+/* Sets the ends of all: where a later epoch begins, what an older copy wrote from there on was written in vain. */
+static void end_epochs (EcfsRecovering *self, const GPtrArray *segments)
+{
+    uint64_t end = UINT64_MAX, next_end = UINT64_MAX, vain_from = UINT64_MAX;
+    for (guint i = segments->len; i-- > 0;) {
+        Found *found = g_ptr_array_index (segments, i);
+        if (i + 1 < segments->len && segment_at (segments, i + 1)->file.epoch != found->file.epoch)
+            end = next_end;
+        next_end = MIN (next_end, found->file.first - 1);
+        found->end = MIN (found->file.last, end);
+        if (found->file.last > end)
+            vain_from = MIN (vain_from, MAX (end + 1, found->file.first));
     }
-    return end;
+    if (vain_from < UINT64_MAX)
+        ecfs_recover_tell (self,
+                           "the journal has changes, from %" PRIu64 " on, of a copy of the archive directory that was "
+                           "given up when another was recovered; they do not count",
+                           vain_from);
+}
+
+/* The first that is not before (@epoch, @last). */
+static guint find_not_before (const GPtrArray *segments, uint32_t epoch, uint64_t last)
+{
+    guint low = 0, high = segments->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        const EcfsJournalFile *file = &segment_at (segments, middle)->file;
+        if (file->epoch < epoch || (file->epoch == epoch && file->last < last))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* The segment with the record @sequence, of the newest epoch that has it. */
 static Found *find_segment (const GPtrArray *segments, uint32_t epoch, uint64_t sequence)
 {
-    for (guint i = segments->len; i-- > 0;) {
-        Found *found = g_ptr_array_index (segments, i);
-        if (!found->useless && found->file.epoch >= epoch && found->file.first <= sequence &&
-            sequence <= MIN (found->file.last, end_of_epoch (segments, found->file.epoch)))
-            return found;
+    for (guint end = segments->len; end > 0 && segment_at (segments, end - 1)->file.epoch >= epoch;) {
+        uint32_t of_these = segment_at (segments, end - 1)->file.epoch;
+        for (guint i = find_not_before (segments, of_these, sequence); i < end; i++) {
+            Found *found = g_ptr_array_index (segments, i);
+            if (!found->useless && found->file.first <= sequence && sequence <= found->end)
+                return found;
+        }
+        end = find_not_before (segments, of_these, 0);
     }
     return NULL;
 }
@@ -277,17 +314,17 @@ static void cut_rows (GPtrArray *rows, uint64_t from, uint64_t to)
         g_ptr_array_remove_range (rows, 0, n_before);
 }
 
-static bool apply_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch, GError **error)
+static bool apply_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t *epoch, GError **error)
 {
     uint64_t n_applied = 0;
     Found *found;
-    while ((found = find_segment (segments, epoch, self->sums->sequence + 1)) != NULL) {
+    while ((found = find_segment (segments, *epoch, self->sums->sequence + 1)) != NULL) {
         int64_t time_ns;
         g_autoptr (GPtrArray) rows = read_found (self, found, NULL, &time_ns);
         if (rows == NULL)
             continue; /* it is useless now */
-        epoch = found->file.epoch;
-        uint64_t last = MIN (found->file.last, end_of_epoch (segments, epoch));
+        *epoch = found->file.epoch;
+        uint64_t last = found->end;
         cut_rows (rows, self->sums->sequence, last);
         if (!ecfs_restore_records (self->restore, rows, &self->sums->n_refused, error) ||
             !ecfs_recover_tick (self, "journal", ++n_applied, segments->len, error))
@@ -305,8 +342,7 @@ static void tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t 
     uint64_t first = UINT64_MAX, last = 0;
     for (guint i = 0; i < segments->len; i++) {
         const EcfsJournalFile *file = &((const Found *) g_ptr_array_index (segments, i))->file;
-        if (file->epoch < epoch || file->last <= self->sums->sequence ||
-            file->first > end_of_epoch (segments, file->epoch))
+        if (file->epoch < epoch || file->last <= self->sums->sequence || file->first > segment_at (segments, i)->end)
             continue;
         first = MIN (first, file->first);
         last = MAX (last, file->last);
@@ -340,14 +376,15 @@ static bool search (EcfsRecovering *self, GHashTable *by_name, GError **error)
 
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error)
 {
-    uint32_t epoch;
+    uint32_t *epoch = &self->journal_epoch;
     g_autoptr (GHashTable) by_name = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, found_free);
     if (!search (self, by_name, error))
         return false;
     g_autoptr (GPtrArray) parts = of_kind (by_name, ECFS_JOURNAL_SNAPSHOT);
     g_autoptr (GPtrArray) segments = of_kind (by_name, ECFS_JOURNAL_SEGMENT);
-    if (!begin_catalog (self, parts, path, &epoch, error) || !apply_segments (self, segments, epoch, error))
+    end_epochs (self, segments);
+    if (!begin_catalog (self, parts, path, epoch, error) || !apply_segments (self, segments, epoch, error))
         return false;
-    tell_gap (self, segments, epoch);
+    tell_gap (self, segments, *epoch);
     return true;
 }

@@ -299,10 +299,14 @@ static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **er
     return g_steal_pointer (&told);
 }
 
-/* Whether the object may be a file's: not when the journal has seen it come and go. */
+/* Whether the object may be a file's: not when the journal has seen it come and go, nor when a copy of the archive
+ * directory wrote it that had been given up by then. */
 static bool may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header, bool *ret_may, GError **error)
 {
-    *ret_may = header->sequence > self->sums->sequence;
+    *ret_may = header->epoch > self->journal_epoch ||
+               (header->epoch == self->journal_epoch && header->sequence > self->sums->sequence);
+    if (header->epoch < self->journal_epoch && header->sequence > self->sums->sequence)
+        self->n_given_up++;
     return *ret_may || ecfs_restore_was_open (self->restore, &header->object, ret_may, error);
 }
 
@@ -623,6 +627,11 @@ static void tell_rest (EcfsRecovering *self)
         ecfs_recover_tell (self, "%" PRIu64 " files in all are set apart so", sums->n_set_apart);
     if (sums->n_lost > TOLD_MOST)
         ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
+    if (self->n_given_up > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64 " objects were stored by a copy of the archive directory that was given up when "
+                           "another was recovered; they are left alone",
+                           self->n_given_up);
     if (sums->n_lost_strays > 0)
         ecfs_recover_tell (self,
                            "%" PRIu64 " objects that no journal tells of have too few stripes at these endpoints: they "

@@ -19,8 +19,10 @@ typedef struct EcfsRecovering {
     EcfsRecoverPlace *places;
     size_t n_places;
     EcfsUuid archive;
-    uint32_t epoch;    /* the highest that anything tells of, … */
-    uint64_t sequence; /* … and the highest sequence of any */
+    uint32_t epoch;         /* the highest that anything tells of, … */
+    uint64_t n_given_up;    /* objects of a copy of the archive directory that was given up */
+    uint64_t sequence;      /* … and the highest sequence of any */
+    uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
     EcfsCatalog *catalog;
     EcfsRestore *restore;
 } EcfsRecovering;

@@ -66,6 +66,7 @@ typedef struct Taking {
     EcfsJournalFile file; /* the part that is being filled */
     GByteArray *raw;
     uint64_t bytes;
+    size_t failed; /* the endpoint that could not store a part; n_endpoints: none */
 } Taking;
 
 /* Another copy of a part is the same only where it was written by the same taking: an earlier one may have been of
@@ -83,6 +84,7 @@ static bool store_part (Taking *self, GError **error)
                                        !store_file (self->endpoints[i], name, bytes, self->stop, error))) {
             if (reason->code != EEXIST)
                 g_propagate_error (error, g_steal_pointer (&reason));
+            self->failed = i;
             return false;
         }
     }
@@ -122,9 +124,11 @@ static bool take_all (Taking *self, EcfsSnapshotRow *ret_row, GError **error)
 }
 
 bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, size_t n_endpoints,
-                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, GError **error)
+                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error)
 {
-    Taking taking = {.endpoints = endpoints, .n_endpoints = n_endpoints, .stop = stop};
+    Taking taking = {.endpoints = endpoints, .n_endpoints = n_endpoints, .stop = stop, .failed = n_endpoints};
+    if (ret_failed != NULL)
+        *ret_failed = n_endpoints;
     taking.catalog = ecfs_catalog_open (catalog, ECFS_CATALOG_READONLY, error);
     if (taking.catalog == NULL)
         return false;
@@ -133,6 +137,8 @@ bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, s
                                     .kind = ECFS_JOURNAL_SNAPSHOT,
                                     .epoch = ecfs_catalog_epoch (taking.catalog)};
     bool stored = take_all (&taking, ret_row, error);
+    if (ret_failed != NULL)
+        *ret_failed = taking.failed;
     g_byte_array_unref (taking.raw);
     (void) ecfs_catalog_close (taking.catalog, NULL); /* nothing was written */
     return stored;
@@ -198,7 +204,7 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
     if (!ecfs_catalog_barrier (archive->catalog, error) ||
-        !ecfs_snapshot_store (path, endpoints, n_chosen, &self->stop, &row, error) ||
+        !ecfs_snapshot_store (path, endpoints, n_chosen, &self->stop, &row, NULL, error) ||
         !ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error))
         return false;
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)

@@ -24,9 +24,10 @@ void ecfs_snapshots_look (EcfsSnapshots *self);
 
 /**
  * Takes one of the catalog at @catalog and stores it at each of @endpoints. Blocks; ECANCELED soon after *stop became
- * true. What a failure leaves is no snapshot to anybody, and is tidied up later.
+ * true. What a failure leaves is no snapshot to anybody, and is tidied up later. *ret_failed (may be NULL) is then the
+ * index of the endpoint that could not store it, or n_endpoints where that is not the reason.
  */
 bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, size_t n_endpoints,
-                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, GError **error);
+                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
 
 #endif

@@ -31,8 +31,8 @@
 #include "catalog/catalog.h"
 
 #define ECFS_JOURNAL_HEADER_BYTES 144
-#define ECFS_JOURNAL_FILE_MAX     (1u << 30) /* bytes of the records of one file */
-#define ECFS_JOURNAL_RECORD_HEAD  20         /* bytes before each */
+#define ECFS_JOURNAL_FILE_MAX     (64u << 20) /* bytes of the records of one file */
+#define ECFS_JOURNAL_RECORD_HEAD  20          /* bytes before each */
 #define ECFS_JOURNAL_NAME_SIZE    64
 #define ECFS_JOURNAL_DIRECTORY    "journal"
 #define ECFS_SNAPSHOT_DIRECTORY   "snapshots"

@@ -404,6 +404,64 @@ def test_the_most_tolerant_code_in_use_says_how_safe_the_journal_has_to_be(place
     assert "on too few endpoints to be safe without this machine" in mount.text()
 
 
+def test_one_endpoint_that_takes_nothing_does_not_fail_it(place, monkeypatch):
+    """Others have room for the new catalog, and tell of the new epoch."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    content = os.urandom(100_000)
+    (place.path / "file").write_bytes(content)
+    archive.put_in_full(place.path / "file", "/file")
+    archive.await_stored()
+    shutil.rmtree(archive.path)
+    words = []
+    for number, endpoint in enumerate(endpoints):
+        flaws = place.path / f"flaws-{number}"
+        flaws.write_text({0: "write 1+ fail 28\n", 1: "mark 1+ fail 28\n"}.get(number, ""))
+        words += ["--endpoint", f"{endpoint.name}=flaw+file://{endpoint.root},flaws={flaws}"]
+    monkeypatch.setattr(lab, "PROGRAM", lab.BUILD / "tests/lab/ecfs-flawed")
+    told = lab.ecfs("recover", place.path / "new", *words).stderr
+    assert f"the new catalog goes to endpoint {NAMES[3]} instead" in told and "its marker stays as it was" in told
+    lab.ecfs("get", place.path / "new", "/file", place.path / "got")
+    assert (place.path / "got/file").read_bytes() == content
+    for number in range(1, 6):
+        (place.path / f"flaws-{number}").write_text("write 1+ fail 28\n")
+    failed = lab.ecfs("recover", place.path / "newer", *words, check=False)
+    assert failed.returncode == 1 and "cannot be stored on 3 endpoints" in failed.stderr
+
+
+def test_content_of_a_copy_that_was_given_up_does_not_come_back(place):
+    """The machine that was thought lost had gone on, and what it stored lies beside what the recovered one did."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(os.urandom(60_000))
+    archive.await_stored()
+    kept, later = place.path / "kept", place.path / "later"
+    for endpoint in endpoints:
+        shutil.copytree(endpoint.root, kept / endpoint.name)
+    for number in range(300):
+        (mount.path / f"directory {number}").mkdir()
+    (mount.path / "late").write_bytes(os.urandom(60_000))
+    archive.await_stored()
+    mount.umount()
+    for endpoint in endpoints:
+        shutil.copytree(endpoint.root / "stripes", later / endpoint.name)
+        shutil.copytree(endpoint.root / "journal", later / f"journal-{endpoint.name}")
+        shutil.rmtree(endpoint.root)
+        shutil.copytree(kept / endpoint.name, endpoint.root)
+    second, _ = recover(place, endpoints)
+    mount = place.mount(second)
+    (mount.path / "new").write_bytes(b"new")
+    second.await_stored()
+    mount.umount()
+    for endpoint in endpoints:
+        shutil.copytree(later / endpoint.name, endpoint.root / "stripes", dirs_exist_ok=True)
+        shutil.copytree(later / f"journal-{endpoint.name}", endpoint.root / "journal", dirs_exist_ok=True)
+    third, done = recover(place, endpoints)
+    assert sorted(lab.ecfs("ls", third.path, "/").stdout.split()) == ["file", "new"]
+    assert "1 objects were stored by a copy" in done.stderr and "of a copy of the archive directory" in done.stderr
+
+
 def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
