@@ -119,9 +119,15 @@ static bool check_header (Window *self, const EcfsLayout *layout, GError **error
     EcfsStripeHeader header;
     const EcfsCheckedStripe *checked = self->job->checked;
     const EcfsCatalog *catalog = self->job->check->batch->archive->catalog;
+    GError *reason = NULL;
     const uint8_t *bytes = bytes_at (self, 0, layout->header_bytes, error);
-    if (bytes == NULL || !ecfs_stripe_header_parse (bytes, layout->header_bytes, &header, error))
+    if (bytes == NULL)
         return false;
+    if (!ecfs_stripe_header_parse (bytes, layout->header_bytes, &header, &reason)) {
+        reason->code = reason->code == EAGAIN ? EBADMSG : reason->code; /* it claims to be longer than it is */
+        g_propagate_error (error, reason);
+        return false;
+    }
     bool same = ecfs_uuid_equal (&header.object, &checked->object->uuid) &&
                 ecfs_uuid_equal (&header.archive, ecfs_catalog_archive (catalog)) &&
                 header.index == checked->stripe->index && header.instance == checked->stripe->instance &&

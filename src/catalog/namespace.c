@@ -399,16 +399,22 @@ static void free_dirent (gpointer data)
     g_free (entry);
 }
 
-static bool add_dirent (GPtrArray *entries, sqlite3_stmt *query, uint64_t dir, GError **error)
+/* Moves *after on. A damaged index may have its entries in any order: who goes on behind the last one would go round
+ * for ever. */
+static bool add_dirent (GPtrArray *entries, sqlite3_stmt *query, uint64_t dir, int64_t *after, GError **error)
 {
     Inode inode;
+    int64_t position = sqlite3_column_int64 (query, 0);
+    if (position <= *after)
+        return ecfs_bad_row (error, "entries", (int64_t) dir, "a position before the last one");
+    *after = position;
     if (!ecfs_inode_from_row (query, 2, &inode, error))
         return false;
     char *name = ecfs_column_name (query, 1, (int64_t) dir, error);
     if (name == NULL)
         return false;
     EcfsDirent *entry = g_new (EcfsDirent, 1);
-    *entry = (EcfsDirent){.name = name, .offset = sqlite3_column_int64 (query, 0), .attr = inode.attr};
+    *entry = (EcfsDirent){.name = name, .offset = position, .attr = inode.attr};
     g_ptr_array_add (entries, entry);
     return true;
 }
@@ -426,7 +432,7 @@ static GPtrArray *list (EcfsCatalog *self, uint64_t ino, int64_t after, size_t m
     autoquery *query = QUERY (self, ENTRY_LIST, error, INT (ino), INT (after), INT (MIN (max, INT_MAX)));
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1)
-        if (!add_dirent (entries, query, ino, error))
+        if (!add_dirent (entries, query, ino, &after, error))
             return NULL;
     return found < 0 ? NULL : g_steal_pointer (&entries);
 }
