@@ -107,7 +107,7 @@ static void describe (EcfsHttp *self, const EcfsHttpCall *call)
     g_string_append (text, version < G_N_ELEMENTS (versions) && versions[version] != NULL ? versions[version] : "HTTP");
     g_string_append (text, self->config->tls ? " over TLS" : " in clear");
     if (self->dav)
-        g_string_append_printf (text, ", WebDAV %s", call->dav != NULL ? call->dav : "");
+        g_string_append_printf (text, ", WebDAV%s%s", call->dav != NULL ? " " : "", call->dav != NULL ? call->dav : "");
     else
         g_string_append (text, ", no WebDAV: only read");
     const EcfsHttpConfig *config = self->config;

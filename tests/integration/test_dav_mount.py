@@ -41,6 +41,29 @@ def test_a_mount_over_sftp_and_dav_outlives_any_two(place, webs):
     mount.umount()
 
 
+def test_servers_that_stall_and_lines_that_are_cut_cost_no_byte(place, webs):
+    servers = [webs("amber", "nginx"), webs("birch", "apache", "tls"), webs("cedar", "nginx", "tls"),
+               webs("delta", "apache"), *place.directories(["ember", "fjord"])]
+    proxies = [place.proxy(server.port) for server in servers[:2]]
+    behind = [lab.Behind(server, proxy) for server, proxy in zip(servers, proxies)]
+    archive = place.archive([*behind, *servers[2:]])
+    mount = place.mount(archive)
+    digest = lab.write_pattern(mount.path / "file", CYCLE)
+    archive.await_stored()
+    for proxy in proxies:
+        proxy.tell("stall")
+    lab.drop_caches()
+    assert lab.digest(mount.path / "file") == digest
+    for proxy in proxies:
+        proxy.tell("resume")
+        proxy.tell("cut")
+    lab.drop_caches()
+    assert lab.digest(mount.path / "file") == digest
+    assert lab.write_pattern(mount.path / "new", CYCLE, 1) == lab.digest(mount.path / "new")
+    archive.await_stored()
+    mount.umount()
+
+
 def refused(endpoint, *words):
     """`ecfs endpoint test` fails with one message that has these words, and no secret."""
     done = lab.ecfs("endpoint", "test", endpoint, check=False)

@@ -38,7 +38,8 @@ def page_keys(title):
     keys = set()
     for section in sections[1:]:
         if section.startswith(title):
-            keys |= set(re.findall(r"^\.It Cm (\w+)", section, flags=re.M))
+            for item in re.findall(r"^\.It Cm (\w+(?: , \w+)*)", section, flags=re.M):
+                keys |= set(item.split(" , "))
     return keys
 
 
@@ -86,7 +87,8 @@ def test_keys_of_the_archive_are_those_of_the_manual(archive):
 
 def test_keys_of_endpoints_are_those_of_the_manual(archive):
     known = set()
-    for url in ["file:///srv/x", "sftp://host.example.org/srv/x", "davs://host.example.org/srv/x"]:
+    for url in ["file:///srv/x", "sftp://host.example.org/srv/x", "davs://host.example.org/srv/x",
+                "gsiftp://host.example.org/srv/x"]:
         done = lab.ecfs("init", archive.path.parent / "new", "--endpoint", f"x={url},no_such_key=1", check=False)
         assert done.returncode == 2
         known |= set(re.search(r"this URL takes (.*)", done.stderr).group(1).split(", "))
