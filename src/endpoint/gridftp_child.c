@@ -114,6 +114,7 @@ bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
     g_autoptr (GPtrArray) words = make_words (config, helper);
     g_auto (GStrv) environment = make_environment (config);
     self->text = g_malloc (ECFS_GRIDFTP_TEXT_MAX + 1);
+    self->is_new = true;
     self->fd = ecfs_ssh_child_spawn_with ((char *const *) words->pdata, environment, -1, memory_fd, &self->pid, error);
     return self->fd >= 0;
 }
@@ -187,7 +188,7 @@ void ecfs_gridftp_ask (EcfsGridftp *self, EcfsGridftpType type, const char *name
     }
     EcfsGridftpMessage message = {.type = type, .offset = offset, .length = length, .text_bytes = (uint32_t) text->len};
     self->asked_us = ecfs_now_us ();
-    ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
+    ecfs_slot_owed (self->slot, self->is_new ? ECFS_OWES_CONNECT : ECFS_OWES_ANSWER);
     say (self, &message, text->str);
 }
 
@@ -309,8 +310,10 @@ void ecfs_gridftp_abort (EcfsGridftp *self)
 {
     GError *error = NULL;
     /* With connections that are kept, what follows an abort may never end (Globus 9.8). */
-    if (!self->config->extended && ends_soon (self))
+    if (!self->config->extended && ends_soon (self)) {
+        self->is_new = true;
         return;
+    }
     ecfs_slot_owed (self->slot, ECFS_OWES_NOTHING);
     end_helper (self);
     if (!ecfs_gridftp_spawn (self, &error))

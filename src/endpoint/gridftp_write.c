@@ -212,7 +212,7 @@ static void send_block (EcfsGridftp *self, EcfsStream *request, uint32_t block, 
     self->with_helper[block] = true;
     self->n_with_helper++;
     write->sent += size;
-    ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
+    ecfs_slot_owed (self->slot, self->is_new ? ECFS_OWES_CONNECT : ECFS_OWES_ANSWER);
     ecfs_gridftp_say (self, &message);
 }
 

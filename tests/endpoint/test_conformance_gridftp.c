@@ -17,11 +17,11 @@ typedef struct Kind {
 static const Kind kinds[] = {
     {.name = "gsiftp",
      .scheme = "gsiftp",
-     .options = "protection=private,connections=2,stall_timeout=60",
+     .options = "protection=private,connections=2,stall_timeout=60,connect_timeout=60",
      .plain = true},
     {.name = "gsiftp-extended",
      .scheme = "gsiftp",
-     .options = "protection=private,mode=extended,streams=2,stall_timeout=60"},
+     .options = "protection=private,mode=extended,streams=2,stall_timeout=60,connect_timeout=60"},
     {.name = "ftp", .scheme = "ftp", .options = "mode=stream", .always = true},
 };
 

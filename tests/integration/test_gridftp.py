@@ -39,7 +39,7 @@ class Behind:
         self.proxy = place.proxy(server.port)
 
     def endpoint(self):
-        return self.server.endpoint(self.proxy.port, stall_timeout="2s")
+        return self.server.endpoint(self.proxy.port, stall_timeout="2s", connect_timeout="10s")
 
 
 @pytest.mark.parametrize("scheme", ["gsiftp", "ftp"])
