@@ -68,12 +68,14 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
     uint64_t lot = random_u64 ();
     const EcfsRepairOrder *order = self->commit.order;
     const bool *towards = order != NULL && order->n_towards == n_places ? order->towards : NULL; /* else one is new */
-    for (int doubtful = 0; doubtful <= (int) doubtful_too; doubtful++) {
-        g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubtful);
+    const EcfsDoubts most_doubts = doubtful_too ? ECFS_DOUBTS_ALL : ECFS_DOUBTS_TRIAL;
+    for (EcfsDoubts doubts = ECFS_DOUBTS_NONE; doubts <= most_doubts; doubts++) {
+        g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubts);
         unsigned n_without = towards == NULL
                                  ? ecfs_place (places, n_places, wanted, n, most, lot, found)
                                  : ecfs_place_towards (places, n_places, wanted, n, most, lot, towards, found);
-        if (found_suffices (self, found, n_without))
+        /* No stripe is left out because an endpoint is on trial. */
+        if (doubts == ECFS_DOUBTS_NONE ? n_without == 0 : found_suffices (self, found, n_without))
             break;
     }
     for (unsigned i = 0; i < n; i++) {
@@ -378,7 +380,7 @@ static void place_back (Attempt *self, bool *wanted, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
-    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, true);
+    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, ECFS_DOUBTS_ALL);
     for (unsigned i = 0; i < n; i++) {
         size_t at = self->replaced[i].instance == 0 ? SIZE_MAX : position_of (self, self->replaced[i].endpoint);
         if (!wanted[i] || at == SIZE_MAX || self->commit.order->moved[i] || !places[at].usable ||

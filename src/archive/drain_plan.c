@@ -165,7 +165,7 @@ static void find_places (Plan *self, const EcfsArchiveEndpoint *endpoint)
     self->position = (size_t) (endpoint - archive->endpoints);
     self->here = ecfs_archive_reaches (endpoint);
     self->n_places = none.n_endpoints;
-    self->places = ecfs_object_places (archive, &none, true);
+    self->places = ecfs_object_places (archive, &none, ECFS_DOUBTS_ALL);
     self->places[self->position].usable = false;
     self->written = g_new0 (uint64_t, self->n_places);
     for (size_t i = 0; i < self->n_places; i++)

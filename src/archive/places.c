@@ -9,11 +9,12 @@ static bool takes_new (const EcfsArchiveEndpoint *endpoint)
     return endpoint->endpoint != NULL && endpoint->state == ECFS_ENDPOINT_ACTIVE;
 }
 
-static bool is_usable (const EcfsArchiveEndpoint *endpoint, const EcfsObjectPlaces *self, bool doubtful)
+static bool is_usable (const EcfsArchiveEndpoint *endpoint, const EcfsObjectPlaces *self, EcfsDoubts doubts)
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (endpoint->endpoint, &health);
-    bool usable = !health.down && (doubtful || (!health.suspect && !health.refuses));
+    bool usable = !health.down && (doubts >= ECFS_DOUBTS_TRIAL || !health.trial) &&
+                  (doubts >= ECFS_DOUBTS_ALL || (!health.suspect && !health.refuses));
     ecfs_endpoint_health_clear (&health);
     return usable && ecfs_endpoint_has_room (endpoint->endpoint, self->stripe_bytes);
 }
@@ -26,7 +27,7 @@ static EcfsPlace *empty_places (const EcfsArchive *archive, const EcfsObjectPlac
     return places;
 }
 
-EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, bool doubtful)
+EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, EcfsDoubts doubts)
 {
     EcfsPlace *places = empty_places (archive, self);
     g_autofree uint64_t *rooms = g_new0 (uint64_t, self->n_endpoints + 1);
@@ -34,7 +35,7 @@ EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlace
     for (size_t i = 0; i < self->n_endpoints; i++) {
         places[i].room = rooms[i] < self->stripe_bytes + STRIPE_MORE_BYTES ? 0 : rooms[i];
         places[i].usable = takes_new (&archive->endpoints[i]) && !(i < ECFS_CODEC_MAX_N && self->tried[i]) &&
-                           is_usable (&archive->endpoints[i], self, doubtful);
+                           is_usable (&archive->endpoints[i], self, doubts);
     }
     for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++)
         if (self->position[i] != SIZE_MAX)

@@ -16,11 +16,18 @@ typedef struct EcfsObjectPlaces {
     bool tried[ECFS_CODEC_MAX_N];      /* endpoints by position that failed in this attempt, as far as they fit */
 } EcfsObjectPlaces;
 
+/* Which endpoints are places. */
+typedef enum EcfsDoubts {
+    ECFS_DOUBTS_NONE,  /* those of which nothing speaks against it */
+    ECFS_DOUBTS_TRIAL, /* also those that have to prove themselves */
+    ECFS_DOUBTS_ALL,   /* also those that are silent, or refused what they were given last */
+} EcfsDoubts;
+
 /**
- * The endpoints for ecfs_place (), with what the object already has there; g_free (). Without @doubtful, those that are
- * silent or refused what they were given last are no places; those that are known to have no room never are.
+ * The endpoints for ecfs_place (), with what the object already has there; g_free (). Those that are known to have no
+ * room are no places, whatever the @doubts.
  */
-EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, bool doubtful);
+EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, EcfsDoubts doubts);
 
 /** Why endpoints take nothing, each as "; why": for the message of an attempt that found too few; g_free (). */
 char *ecfs_unusable_endpoints (const EcfsArchive *archive, const EcfsObjectPlaces *self);
