@@ -6,6 +6,7 @@ MB/s and of processor seconds per GiB, of the client and of the servers. ecfs pu
 for the rows of these.
 """
 import argparse
+import re
 import shutil
 import statistics
 import subprocess
@@ -137,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=256, help="MiB of the file (256)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="ways whose name holds this")
+    parser.add_argument("--only", default="", help="ways whose name this regular expression matches")
     options = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir="/dev/shm"))
     servers = []
@@ -152,7 +153,7 @@ def main():
         return server
 
     try:
-        ways = [way for way in make_ways(base / "ways", place) if options.only in way.name]
+        ways = [way for way in make_ways(base / "ways", place) if re.search(options.only, way.name)]
         source, size = base / "source", options.size << 20
         lab.write_pattern(source, size)
         samples = {way.name: [] for way in ways}
