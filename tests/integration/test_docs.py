@@ -5,8 +5,8 @@ import lab
 import pytest
 
 MAN = lab.REPOSITORY / "man"
-VERBS = ["init", "mount", "umount", "put", "get", "ls", "info", "status", "wait", "recode", "export", "fetch", "recover", "bench"]
-ACTIONS = ["list", "add", "test"]
+PROGRAMS = {"salvage"}  # pages of their own, and no verbs
+VERBS = sorted({path.name[len("ecfs-"):-len(".1")] for path in MAN.glob("ecfs-*.1")} - PROGRAMS - {"endpoint"})
 
 
 def help_options(*verb):
@@ -48,8 +48,15 @@ def test_page_and_help_of_a_verb_tell_the_same_options(verb):
     assert help_options(verb) == page_options(f"ecfs-{verb}.1")
 
 
+def test_every_verb_has_a_page():
+    told = lab.ecfs("--help").stdout.partition("Verbs:\n")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^  (\w+) ", told, flags=re.M)) == {*VERBS, "endpoint"}
+
+
 def test_page_and_help_of_endpoint_tell_the_same_options():
-    helped = set().union(*(help_options("endpoint", action) for action in ACTIONS))
+    actions = re.search(r"ecfs endpoint \[OPTION...\] ([\w|]+) ", lab.ecfs("endpoint", "--help").stdout).group(1).split("|")
+    assert {"list", "drain"} <= set(actions)
+    helped = set().union(*(help_options("endpoint", action) for action in actions))
     assert helped == page_options("ecfs-endpoint.1")
 
 
