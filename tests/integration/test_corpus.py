@@ -2,7 +2,8 @@
 and from footers alone, and tools/ecfs-salvage. Bytes are right or there is an error; never are there wrong bytes.
 
 One archive for each code has a file for each kind of damage, so that every tool runs once or twice for all of them.
-The fields are those of ecfs-format(5). ECFS_CORPUS=all flips each bit of each field, where else one is flipped.
+The fields are those of ecfs-format(5). ECFS_CORPUS=all flips each bit of each field, where else one is flipped, and
+takes all codes, all damage of journals and all pages of the catalog, where else there are some.
 """
 import collections
 import dataclasses
@@ -18,6 +19,7 @@ import pytest
 
 ALL = os.environ.get("ECFS_CORPUS") == "all"
 SALVAGE = lab.REPOSITORY / "tools/ecfs-salvage"
+DONOR = "no damage"  # whose whole stripes others get for theirs
 CODES = {"rs:4+2": (6, 2), "ldpc:8+6": (14, 3), "basic:4+4": (8, 2), "copies:3": (3, 2)}  # stripes, tolerance
 SIZE = 150_001  # more than two segments
 TAIL = 48
@@ -123,7 +125,7 @@ def every(name, damage, *verdicts):
 
 
 KINDS = [
-    few("no damage", lambda stripe, world: None, (RIGHT, HEALTHY, RIGHT, RIGHT, RIGHT)),
+    few(DONOR, lambda stripe, world: None, (RIGHT, HEALTHY, RIGHT, RIGHT, RIGHT)),
     *(few(f"{part} {field} {bit}", flipping(offset, bit)) for part, (fields, flipping) in PARTS.items()
       for field, offset in fields.items() for bit in BITS),
     few("block", flip_block), few("tag", flip_tag),
@@ -132,8 +134,8 @@ KINDS = [
     few("gone", lambda stripe, world: stripe.path.unlink()),
     few("swapped", swap), few("stale", stale), few("foreign", foreign),
     few("duplicate", duplicate, (RIGHT, HEALTHY, RIGHT, RIGHT, RIGHT)),
-    # Readers have the layout from the catalog, and each block has its own proof.
-    every("each header", flip_header(0), RIGHT, REPAIRED, RIGHT, LOST, RIGHT),
+    # Readers have the layout from the catalog, and each block has its own proof. Salvage has it from stripes alone.
+    every("each header", flip_header(0), RIGHT, REPAIRED, RIGHT, LOST, LOST),
     every("each footer", flip_footer(48), RIGHT, REPAIRED, RIGHT, LOST, LOST),
     every("each tail", flip_tail(32), RIGHT, REPAIRED, RIGHT, LOST, LOST),
     every("each block", flip_block, LOST, LOST, LOST, LOST, LOST),
@@ -190,9 +192,7 @@ class World:
         return stripes[(stripes.index(stripe) + 1) % len(stripes)]
 
     def other_object(self, stripe):
-        name = self.file_of(stripe)
-        return self.by_file["each header" if name != "each header" else "each tail"][
-            self.by_file[name].index(stripe)].bytes
+        return self.by_file[DONOR][self.by_file[self.file_of(stripe)].index(stripe)].bytes
 
     def other_archive(self, stripe):
         name = self.file_of(stripe)
@@ -257,7 +257,7 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", CODES if ALL else ["rs:4+2", "ldpc:8+6"])
 def test_every_damage_has_its_verdict(place, code):
     world = World(place, code)
     world.damage()
@@ -334,7 +334,7 @@ def test_two_objects_that_claim_one_name_are_both_there(place):
     assert second in found and set(found) <= {first, second}
 
 
-@pytest.mark.parametrize("damage", [0, 8, 10, 16, 40, 48, 60, 90, 130, 200, "half", "empty"])
+@pytest.mark.parametrize("damage", [0, 8, 10, 16, 40, 48, 60, 90, 130, 200, "half", "empty"] if ALL else [16, 200])
 def test_a_damaged_journal_misleads_nobody(place, damage):
     """A byte is wrong, or files are cut: on as many endpoints as may be lost, so that it is read elsewhere, although the
     last that are asked have the damage; then everywhere, and names are hints of the stripes.
@@ -364,7 +364,8 @@ def test_a_damaged_page_of_the_catalog_ends_nothing_in_a_crash_or_for_ever(place
     path = archive.path / "catalog.sqlite"
     whole = path.read_bytes()
     outcomes = collections.Counter()
-    for page in range(0, len(whole), 4096):
+    pages = range(0, len(whole), 4096)
+    for page in pages if ALL else [0, *random.Random("pages").sample(pages[1:], 5)]:
         for offset in (5, 2000, 4000):
             path.write_bytes(whole)
             lab.flip(path, page + offset)
@@ -374,8 +375,6 @@ def test_a_damaged_page_of_the_catalog_ends_nothing_in_a_crash_or_for_ever(place
             assert done.returncode in (0, 1), done.stderr
             outcomes[done.returncode] += 1
             shutil.rmtree(target)
-        if not ALL and page >= 40 * 4096:
-            break
     assert outcomes[0] > 0
     path.write_bytes(whole)
     lab.flip(path, 4096 + 5)
