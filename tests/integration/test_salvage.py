@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import types
 import zlib
 
 import lab
@@ -191,6 +192,46 @@ def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
                 path.unlink()
     salvage("--to", place.path / "salvaged", *(endpoint.root for endpoint in endpoints))
     assert sorted(path.name for path in (place.path / "salvaged").iterdir()) == expected
+
+
+def test_changes_of_a_copy_that_was_given_up_are_not_taken_for_later_ones(place):
+    """The machine that was thought lost went on for a while, and nothing has changed since the recovery."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    (mount.path / "kept").mkdir()
+    archive.await_stored()
+    before = place.path / "before"
+    for endpoint in endpoints:
+        shutil.copytree(endpoint.root, before / endpoint.name)
+    for number in range(100):  # more than what the recovery changes
+        (mount.path / f"given up {number}").mkdir()
+    archive.await_stored()
+    mount.umount()
+    later = {endpoint.name: place.path / f"journal-{endpoint.name}" for endpoint in endpoints}
+    for endpoint in endpoints:
+        shutil.copytree(endpoint.root / "journal", later[endpoint.name])
+        shutil.rmtree(endpoint.root)
+        shutil.copytree(before / endpoint.name, endpoint.root)
+    lab.ecfs("recover", place.path / "new", *(word for endpoint in endpoints
+                                              for word in ("--endpoint", endpoint.endpoint())))
+    for endpoint in endpoints:
+        shutil.copytree(later[endpoint.name], endpoint.root / "journal", dirs_exist_ok=True)
+    salvage("--to", place.path / "salvaged", *(endpoint.root for endpoint in endpoints))
+    assert [path.name for path in (place.path / "salvaged").iterdir()] == ["kept"]
+
+
+def test_a_journal_file_of_more_than_64_mib_is_damaged(place):
+    """However small it is as compressed: whoever reads it has that much memory, and no more is asked for."""
+    module, path = load(), place.path / "file"
+    like = types.SimpleNamespace(archive=bytes(16), epoch=1, last=1)
+    for size, good in ((64 << 20, True), ((64 << 20) + 1, False)):
+        path.write_bytes(part_of_snapshot(module, like, 0, 1, 1, [(1, bytes(size - 20))]))
+        if good:
+            assert len(module.JournalFile(path).records) == 1
+        else:
+            with pytest.raises(module.Bad):
+                module.JournalFile(path)
 
 
 def test_its_own_hash_is_that_of_the_library():
