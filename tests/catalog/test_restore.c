@@ -4,6 +4,10 @@
 #include "catalog/restore.h"
 #include "fixture.h"
 
+#include "util/bytes.h"
+
+#include <xxhash.h>
+
 #define N_STEPS 400
 
 /* A history */
@@ -323,6 +327,24 @@ static void test_file_damage (void)
         g_assert_false (ecfs_journal_file_name_parse (names[i], &file));
 }
 
+/* A header that promises @raw_bytes, and is whole else. */
+static bool may_be_so_long (uint64_t raw_bytes)
+{
+    EcfsJournalFile file;
+    g_autoptr (GByteArray) bytes = some_file (&file);
+    ecfs_put_le (bytes->data + 72, raw_bytes, 8);
+    ecfs_put_le (bytes->data + 136, XXH3_64bits (bytes->data, 136), 8);
+    return ecfs_journal_file_head (bytes->data, bytes->len, &file, NULL);
+}
+
+/* Whoever reads one has memory for so much, and a stranger's is not asked for more. */
+static void test_file_bound (void)
+{
+    g_assert_true (may_be_so_long (64u << 20));
+    g_assert_false (may_be_so_long ((64u << 20) + 1));
+    g_assert_false (may_be_so_long (UINT64_MAX));
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -332,5 +354,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/restore/hostile-records-make-no-unsound-catalog", test_hostile);
     g_test_add_func ("/restore/a-file-is-read-as-it-was-written", test_file);
     g_test_add_func ("/restore/a-damaged-file-is-refused", test_file_damage);
+    g_test_add_func ("/restore/a-file-has-at-most-64-mib-of-records", test_file_bound);
     return g_test_run ();
 }
