@@ -36,11 +36,17 @@ GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoi
 /** Σ C(n, i) a^i (1-a)^(n-i) over i < needed; between whole numbers of @needed interpolated. */
 double plan_formula (unsigned n, double needed, double availability);
 
-/** What gnuplot is told to draw failure against space with: all codes with k data stripes, and copies. g_free () */
-char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints);
+/**
+ * What gnuplot is told to draw failure against space with: all codes with k data stripes, and copies. EINVAL where
+ * none ever fails. g_free ()
+ */
+char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints, GError **error);
 
-/** How long in a year, for people; g_free (). */
-char *plan_year (double probability);
+/** Whether a sample shows only that the failure is less than failure + 2 error. */
+bool plan_is_bound (const PlanRow *row);
+
+/** For how long in a year a file cannot be read, for people; "< …" where it is a bound. g_free () */
+char *plan_year (const PlanRow *row);
 
 /** A sentence on how long files cannot be read in a year, with endpoints that are there 99% of the time; NULL: the
  * code is not known here. g_free () */

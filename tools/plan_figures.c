@@ -71,9 +71,9 @@ PlanRow *plan_row_new (const char *code, const PlanEndpoints *endpoints, GError 
     row->repair = NAN;
     if (!row->modelled)
         row->repair = ecfs_survival_repair_reads (codec);
-    else if (g_str_has_prefix (code, "mds:"))
+    else if (g_str_has_prefix (row->code, "mds:"))
         row->repair = row->k;
-    bool ldpc = g_str_has_prefix (code, "ldpc:") || (row->modelled && !g_str_has_prefix (code, "mds:"));
+    bool ldpc = g_str_has_prefix (row->code, "ldpc:") || (row->modelled && !g_str_has_prefix (row->code, "mds:"));
     row->formula =
         ldpc && endpoints->n == 1 ? plan_formula (row->n, row->reads * row->k, endpoints->availability[0]) : NAN;
     return g_steal_pointer (&row);
@@ -131,19 +131,29 @@ GPtrArray *plan_rows_of (unsigned k, unsigned m, const PlanEndpoints *endpoints,
     return g_steal_pointer (&rows);
 }
 
+static PlanRow *row_that_serves (const char *code, double wanted, const PlanEndpoints *endpoints)
+{
+    g_autoptr (PlanRow) row = plan_row_new (code, endpoints, NULL);
+    return row != NULL && row->failure + 2 * row->error <= 1 - wanted ? g_steal_pointer (&row) : NULL;
+}
+
 /* The first of NAME:K+M, M rising, that serves; NULL: none does, or more endpoints would be needed. */
 static PlanRow *first_that_serves (const char *name, unsigned k, double wanted, const PlanEndpoints *endpoints)
 {
-    for (unsigned m = 1; m <= MOST_M (k); m++) {
-        bool copies = strcmp (name, "copies") == 0;
-        g_autofree char *code =
-            copies ? g_strdup_printf ("copies:%u", m + 1)
-                   : g_strdup_printf ("%s:%u+%u", strcmp (name, "rs") == 0 ? any_k (k + m) : name, k, m);
-        g_autoptr (PlanRow) row = plan_row_new (code, endpoints, NULL);
-        if (row != NULL && row->failure + row->error <= 1 - wanted)
-            return g_steal_pointer (&row);
+    PlanRow *row = NULL;
+    for (unsigned m = 1; m <= MOST_M (k) && row == NULL; m++) {
+        if (strcmp (name, "copies") == 0) {
+            g_autofree char *copies = g_strdup_printf ("copies:%u", m + 1);
+            row = row_that_serves (copies, wanted, endpoints);
+            continue;
+        }
+        /* No code survives more than one of which any k stripes do, and that is counted at once. */
+        g_autofree char *bound = g_strdup_printf ("mds:%u+%u", k, m);
+        g_autoptr (PlanRow) best = row_that_serves (bound, wanted, endpoints);
+        g_autofree char *code = g_strdup_printf ("%s:%u+%u", strcmp (name, "rs") == 0 ? any_k (k + m) : name, k, m);
+        row = best == NULL ? NULL : row_that_serves (code, wanted, endpoints);
     }
-    return NULL;
+    return row;
 }
 
 GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoints, GError **error)
@@ -163,9 +173,17 @@ GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoi
     return g_steal_pointer (&rows);
 }
 
-char *plan_year (double probability)
+bool plan_is_bound (const PlanRow *row)
 {
-    return tool_seconds (probability * YEAR_S);
+    return !row->exact && row->error > row->failure;
+}
+
+char *plan_year (const PlanRow *row)
+{
+    if (!plan_is_bound (row))
+        return tool_seconds (row->failure * YEAR_S);
+    g_autofree char *most = tool_seconds ((row->failure + 2 * row->error) * YEAR_S);
+    return g_strdup_printf (*most == '<' ? "%s" : "< %s", most);
 }
 
 char *plan_sentence (const char *code)
@@ -174,7 +192,7 @@ char *plan_sentence (const char *code)
     g_autoptr (PlanRow) row = plan_row_new (code, &usual, NULL);
     if (row == NULL)
         return NULL;
-    g_autofree char *year = plan_year (row->failure), *single = plan_year (1 - USUAL);
+    g_autofree char *year = plan_year (row), *single = tool_seconds ((1 - USUAL) * YEAR_S);
     return g_strdup_printf ("Were each endpoint away %.0f%% of the time, by itself, a file could not be read for %s a "
                             "year; with one endpoint alone, for %s.",
                             100 * (1 - USUAL), year, single);

@@ -33,7 +33,7 @@ static void add_code (Curve *exact, Curve *formula, const char *code, const Plan
         add_point (formula, space, row->formula);
 }
 
-static char *draw (Curve *curves, size_t n_curves, const char *title)
+static char *draw (Curve *curves, size_t n_curves, const char *title, GError **error)
 {
     g_autoptr (GString) data = g_string_new (NULL), plots = g_string_new (NULL);
     for (size_t i = 0; i < n_curves; i++) {
@@ -45,6 +45,10 @@ static char *draw (Curve *curves, size_t n_curves, const char *title)
         }
         g_string_free (curves[i].points, TRUE);
     }
+    if (plots->len == 0) {
+        g_set_error (error, ECFS_ERROR, EINVAL, "--plot: there is nothing to draw, as no code ever fails");
+        return NULL;
+    }
     g_autofree char *quoted = tool_plot_quote (title);
     return g_strdup_printf ("set title %s noenhanced\nset key noenhanced\nset logscale y\nset format y '10^{%%T}'\n"
                             "set xlabel 'bytes stored for each byte'\n"
@@ -52,7 +56,7 @@ static char *draw (Curve *curves, size_t n_curves, const char *title)
                             quoted, data->str, plots->str);
 }
 
-char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints)
+char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints, GError **error)
 {
     enum { COPIES, ANY, LDPC, PEELING, PAPER, BASIC, N_CURVES };
     Curve curves[N_CURVES] = {{"copies:S, exact and by formula", "linespoints pt 5", NULL},
@@ -79,5 +83,5 @@ char *plan_plot (unsigned k, unsigned most_m, const PlanEndpoints *endpoints)
     g_autofree char *title = endpoints->n == 1 ? g_strdup_printf ("K = %u, endpoints that are there %g of the time", k,
                                                                   endpoints->availability[0])
                                                : g_strdup_printf ("K = %u, %u different endpoints", k, endpoints->n);
-    return draw (curves, N_CURVES, title);
+    return draw (curves, N_CURVES, title, error);
 }

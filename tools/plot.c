@@ -3,11 +3,14 @@
 #include "util/error.h"
 
 #include <gio/gio.h>
+#include <string.h>
 
 gboolean tool_plot_check (const char *path, GError **error)
 {
-    return g_str_has_suffix (path, ".svg") || g_str_has_suffix (path, ".png") ||
-           ecfs_fail (error, EINVAL, "--plot %s: name a file that ends in .svg or .png", path);
+    if (!g_str_has_suffix (path, ".svg") && !g_str_has_suffix (path, ".png"))
+        return ecfs_fail (error, EINVAL, "--plot %s: name a file that ends in .svg or .png", path);
+    return strpbrk (path, "\n\r") == NULL ||
+           ecfs_fail (error, EINVAL, "--plot: gnuplot takes no file names of several lines");
 }
 
 char *tool_plot_quote (const char *text)
@@ -26,7 +29,8 @@ gboolean tool_plot (const char *path, const char *commands, GError **error)
     if (program == NULL)
         return ecfs_fail (error, ENOENT,
                           "--plot needs the program gnuplot, which is not here: apt install gnuplot-nox");
-    g_autofree char *quoted = tool_plot_quote (path);
+    /* gnuplot takes what begins with a bar for a command. */
+    g_autofree char *absolute = g_canonicalize_filename (path, NULL), *quoted = tool_plot_quote (absolute);
     g_autofree char *script =
         g_strdup_printf ("set terminal %s size 960,600\nset output %s\nset grid\n%s",
                          g_str_has_suffix (path, ".svg") ? "svg dynamic font 'sans,14'" : "png", quoted, commands);

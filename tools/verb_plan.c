@@ -106,11 +106,11 @@ static void add_cells (GPtrArray *cells, const PlanRow *row)
     tool_cell (cells, isnan (row->repair) ? g_strdup ("-") : g_strdup_printf ("%.1f", row->repair));
     if (row->exact)
         tool_cell (cells, g_strdup_printf ("%.2e", row->failure));
-    else if (row->error > row->failure)
+    else if (plan_is_bound (row))
         tool_cell (cells, g_strdup_printf ("< %.0e", row->failure + 2 * row->error));
     else
         tool_cell (cells, g_strdup_printf ("%.2e +- %.0e", row->failure, row->error));
-    tool_cell (cells, plan_year (row->failure));
+    tool_cell (cells, plan_year (row));
     tool_cell (cells, isnan (row->formula) ? g_strdup ("-") : g_strdup_printf ("%.2e", row->formula));
 }
 
@@ -168,8 +168,10 @@ static int plan (const Verb *verb, const PlanArguments *arguments)
     if (arguments->plot == NULL)
         return TOOL_DONE;
     unsigned k = (unsigned) arguments->k, m = (unsigned) arguments->m;
-    g_autofree char *commands = plan_plot (k, MAX (k, m), &endpoints);
-    return tool_plot (arguments->plot, commands, &error) ? TOOL_DONE : tool_fail (verb->name, error, TOOL_FAILED);
+    g_autofree char *commands = plan_plot (k, MAX (k, m), &endpoints, &error);
+    return commands != NULL && tool_plot (arguments->plot, commands, &error)
+               ? TOOL_DONE
+               : tool_fail (verb->name, error, TOOL_FAILED);
 }
 
 int verb_plan (const Verb *verb, int argc, char **argv)

@@ -64,7 +64,7 @@ def test_more_stripes_than_can_be_counted():
 
 @pytest.mark.parametrize("arguments, said", [
     (["--k", "0"], "--k"), (["--m", "300"], "--m"), (["--availability", "1.5"], "1.5"), (["--want", "x"], "x"),
-    (["--availability", "nan"], "nan"), (["--code", "foo:1"], "foo:1"), (["--plot", "a.gif"], "a.gif"), (["more"], "too many"),
+    (["--availability", "nan"], "nan"), (["--code", "foo:1"], "foo:1"), (["--plot", "a.gif"], "a.gif"), (["--plot", "a\n.svg"], "lines"), (["more"], "too many"),
 ])
 def test_wrong_usage(arguments, said):
     done = plan(*arguments, check=False)
@@ -78,6 +78,26 @@ def test_drawing(suffix, start, tmp_path):
     drawing = tmp_path / f"it's.{suffix}"
     plan("--plot", drawing)
     assert drawing.read_bytes().startswith(start)
+
+
+def test_a_drawing_is_a_file_whatever_its_name(tmp_path):
+    if not shutil.which("gnuplot"):
+        pytest.skip("there is no gnuplot: apt install gnuplot-nox")
+    plan("--plot", "|touch it.svg", cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["|touch it.svg"]
+    done = plan("--plot", tmp_path / "absent" / "a.svg", check=False)
+    assert done.returncode == 1 and "absent/a.svg" in done.stderr
+
+
+def test_nothing_to_draw(tmp_path):
+    done = plan("--availability", "1", "--plot", tmp_path / "a.svg", check=False)
+    assert done.returncode == 1 and "nothing to draw" in done.stderr and not (tmp_path / "a.svg").exists()
+
+
+def test_a_sample_that_shows_no_failure_is_a_bound():
+    line = next(line for line in plan("--code", "ldpc:40+40").stdout.splitlines() if line.startswith("ldpc"))
+    failure, year = line.split("  <")[1:]
+    assert 0 < float(failure) < 1e-3 and not year.startswith(" 0.1 ms")
 
 
 def test_without_gnuplot(tmp_path):
