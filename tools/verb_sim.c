@@ -170,14 +170,15 @@ static void print_text (const EcfsScenario *scenario, const GArray *rows)
         puts ("sparse: an ldpc code of few edges, made for peeling alone; no code of ours.");
 }
 
-static void split (const char *text, char ***list)
+static bool split (const char *text, const char *option, char ***list, GError **error)
 {
     if (text == NULL)
-        return;
+        return true;
     g_strfreev (*list);
     *list = g_strsplit (text, ";", -1);
     for (char **part = *list; *part != NULL; part++)
         g_strstrip (*part);
+    return **list != NULL || ecfs_fail (error, EINVAL, "%s is empty", option);
 }
 
 static bool apply (EcfsScenario *scenario, const SimArguments *arguments, GError **error)
@@ -187,9 +188,10 @@ static bool apply (EcfsScenario *scenario, const SimArguments *arguments, GError
         return ecfs_fail (error, EINVAL, "--seed is at most %u and --repeat from 1 to 10000", G_MAXUINT32);
     scenario->seed = arguments->seed >= 0 ? (double) arguments->seed : scenario->seed;
     scenario->repeat = arguments->repeat > 0 ? (double) arguments->repeat : scenario->repeat;
-    split (arguments->codes, &scenario->codes);
-    split (arguments->policies, scenario->is_lifetime ? &scenario->repair_bandwidths : &scenario->policies);
-    return arguments->plot == NULL || tool_plot_check (arguments->plot, error);
+    char ***variants = scenario->is_lifetime ? &scenario->repair_bandwidths : &scenario->policies;
+    return split (arguments->codes, "--codes", &scenario->codes, error) &&
+           split (arguments->policies, "--variants", variants, error) &&
+           (arguments->plot == NULL || tool_plot_check (arguments->plot, error));
 }
 
 static int sim (const Verb *verb, const char *path, const SimArguments *arguments)

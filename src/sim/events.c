@@ -1,5 +1,15 @@
 #include "sim/events.h"
 
+#include <math.h>
+
+#define LONGEST_US 1e18 /* so that no sum of two ends before it began */
+
+int64_t ecfs_sim_span_us (double bytes, double bytes_per_s)
+{
+    double us = ceil (1e6 * bytes / bytes_per_s);
+    return (int64_t) (us < LONGEST_US ? us : LONGEST_US);
+}
+
 void ecfs_sim_events_clear (SimEvents *self)
 {
     if (self->heap != NULL)

@@ -21,6 +21,8 @@ typedef struct SimEvents {
 
 void ecfs_sim_events_clear (SimEvents *self);
 void ecfs_sim_events_add (SimEvents *self, int64_t us, unsigned kind, void *subject, uint64_t what);
+/** How long @bytes take, rounded up; 10^18 at most, and so where the rate is 0. */
+int64_t ecfs_sim_span_us (double bytes, double bytes_per_s);
 /** False: there is none. */
 bool ecfs_sim_events_take (SimEvents *self, SimEvent *ret_event);
 

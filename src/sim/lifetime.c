@@ -9,6 +9,7 @@
 #define MAX_N          64 /* stripes: a set of them is a word */
 #define MAX_CANDIDATES (3 * MAX_N)
 #define MORE_PLACES    8 /* endpoints that a repair chooses from */
+#define MAX_STRIPES    2e8
 #define S_US           1e6
 #define HOUR_S         3600.0
 #define DAY_S          (24 * HOUR_S)
@@ -335,6 +336,9 @@ static bool check_model (const EcfsLifetimeModel *model, const EcfsCodec *codec,
     if (model->n_endpoints < n)
         return ecfs_fail (error, EINVAL, "%s needs %u endpoints, and there are %zu", model->code, n,
                           model->n_endpoints);
+    if ((double) model->n_objects * n > MAX_STRIPES)
+        return ecfs_fail (error, EINVAL, "%s: there are more than 2 * 10^8 stripes; let each object stand_for several",
+                          model->code);
     if (model->n_objects > UINT32_MAX || !(model->repair_bytes_per_s > 0) || !(model->years > 0))
         return ecfs_fail (error, EINVAL, "years and bandwidth of repair are above 0, objects fewer than 2^32");
     return true;

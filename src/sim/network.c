@@ -185,11 +185,10 @@ static void set_rate (SimNetwork *self, SimLink *link, double rate)
     link->rate = rate;
     link->version++;
     if (rate > 0 && link->sending->filled == 0)
-        plan (self, self->now_us + (int64_t) ceil (1e6 * MIN (link->sending->left, FIRST_BYTES) / rate), SIM_FIRST,
-              link, link->version);
-    if (rate > 0)
-        plan (self, self->now_us + (int64_t) ceil (1e6 * link->sending->left / rate), SIM_COMPLETE, link,
+        plan (self, self->now_us + ecfs_sim_span_us (MIN (link->sending->left, FIRST_BYTES), rate), SIM_FIRST, link,
               link->version);
+    if (rate > 0)
+        plan (self, self->now_us + ecfs_sim_span_us (link->sending->left, rate), SIM_COMPLETE, link, link->version);
 }
 
 /* A client's line is shared so that nobody who gets less than another could have more. */

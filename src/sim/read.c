@@ -1,11 +1,13 @@
 /* Clients that read objects, one after the other: what reader.c, fetch.c and lanes.c of src/object do with threads. */
 #include "object/placement.h"
+#include "sim/events.h"
 #include "sim/network.h"
 
 #include <string.h>
 
 #define MINUTE_US    (60 * G_USEC_PER_SEC)
-#define N_CANDIDATES 64 /* endpoints that placement chooses from, for each object */
+#define N_CANDIDATES 64  /* endpoints that placement chooses from, for each object */
+#define MAX_PIECES   1e8 /* of the objects that are read at a time */
 
 typedef enum SegmentState { SEGMENT_RUNNING, SEGMENT_DECODING, SEGMENT_READY } SegmentState;
 
@@ -233,7 +235,8 @@ static void complete_segment (SimReader *self, uint64_t number)
         return;
     }
     int64_t now_us = ecfs_sim_now_us (sim->network);
-    self->decoded_us = MAX (self->decoded_us, now_us) + (int64_t) (1e6 * bytes / sim->model->decode_bytes_per_s);
+    int64_t span_us = ecfs_sim_span_us (bytes, sim->model->decode_bytes_per_s);
+    self->decoded_us = MIN (MAX (self->decoded_us, now_us) + span_us, ECFS_SIM_NEVER / 2);
     ecfs_sim_timer (sim->network, self, self->decoded_us, TIMER_DECODED + number);
 }
 
@@ -578,6 +581,9 @@ bool ecfs_sim_run (const EcfsSimModel *model, EcfsSimResult *ret_result, GError 
         return false;
     if (model->n_servers == 0 || model->n_clients == 0 || model->n_segments == 0 || model->piece_bytes == 0)
         return ecfs_fail (error, EINVAL, "there must be servers, clients and something to read");
+    if ((double) model->n_clients * (double) model->n_segments * ecfs_codec_n (codec) > MAX_PIECES)
+        return ecfs_fail (error, EINVAL, "%s: clients read more than 10^8 pieces at a time; make objects smaller",
+                          model->code);
     Sim sim = {.model = model, .codec = codec, .k = ecfs_codec_k (codec), .n = ecfs_codec_n (codec)};
     SimCalls calls = {
         .came = came, .complete = complete, .failed = failed, .timer = timer, .tick = tick, .over = over, .user = &sim};

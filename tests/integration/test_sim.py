@@ -84,12 +84,19 @@ def test_what_keeps_objects_safe():
     ("[servers a]\ncount=1\n[compare]\npolicies=T=0\n", "T=0"), ("[scenario]\nkind=what\n", "what"), ("", "servers"),
     ("[servers a]\ncount=99999\n[clients]\ncount=99999\n", "servers times clients"), ("\xff\n", "no text"),
     ("[servers a]\ncount=3\n[scenario]\nkind=lifetime\n", "needs 11 endpoints"),
+    ("[servers a]\ncount=20\n[scenario]\nkind=lifetime\n[objects]\ncount=99999999\n", "stand_for"),
 ])
 def test_scenarios_that_are_none(text, said, tmp_path):
     path = tmp_path / "bad.scenario"
     path.write_bytes(text.encode("latin-1"))
     done = sim(path, check=False)
     assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("option", ["--codes", "--variants"])
+def test_nothing_to_compare(option, small):
+    done = sim(small, option, "", check=False)
+    assert done.returncode == 2 and option in done.stderr and done.stdout == ""
 
 
 def test_a_file_that_is_absent(tmp_path):

@@ -233,6 +233,46 @@ static void test_impossible (void)
     g_assert_true (simulate (&model).impossible);
 }
 
+/* What a server sends or a client decodes in more years than the clock has comes never, and not before it was asked. */
+static void test_endless (void)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsSimServer servers[N_LANES];
+    EcfsSimModel sim;
+    EcfsSimResult result;
+    for (unsigned slow = 0; slow < 2; slow++) {
+        for (unsigned i = 0; i < N_LANES; i++) {
+            servers[i] = ecfs_sim_server ();
+            servers[i].bytes_per_s = slow == 0 ? 1e-9 : 1e6;
+            servers[i].removed = slow == 1 && i == 0;
+        }
+        ecfs_sim_model_init (&sim);
+        sim.n_segments = 20;
+        sim.decode_bytes_per_s = slow == 0 ? 0 : 1e-9;
+        sim.servers = servers;
+        sim.n_servers = N_LANES;
+        sim.limit_us = 10 * G_USEC_PER_SEC;
+        (void) ecfs_sim_run (&sim, &result, &error);
+        g_assert_no_error (error);
+        g_assert_true (result.timed_out);
+        g_assert_cmpuint (result.n_objects, ==, 0);
+    }
+}
+
+static void test_too_many_pieces (void)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsSimServer server = ecfs_sim_server ();
+    EcfsSimModel sim;
+    EcfsSimResult result;
+    ecfs_sim_model_init (&sim);
+    sim.n_segments = UINT64_C (1) << 40;
+    sim.servers = &server;
+    sim.n_servers = 1;
+    g_assert_false (ecfs_sim_run (&sim, &result, &error));
+    g_assert_error (error, ECFS_ERROR, EINVAL);
+}
+
 /* The policies of Collins and Plank */
 
 static void with_policy (Model *model, const char *text)
@@ -366,6 +406,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/simulation/what-is-not-needed-yet-is-not-hedged", test_unhurried);
     g_test_add_func ("/simulation/what-slows-all-is-not-hedged", test_common_cause);
     g_test_add_func ("/simulation/too-few-lanes-are-impossible", test_impossible);
+    g_test_add_func ("/simulation/what-takes-longer-than-the-clock-never-comes", test_endless);
+    g_test_add_func ("/simulation/more-pieces-than-can-be-kept-are-refused", test_too_many_pieces);
     g_test_add_func ("/simulation/T-limits-the-transfers", test_transfers);
     g_test_add_func ("/simulation/fastest0-asks-the-fastest", test_fastest0);
     g_test_add_func ("/simulation/fastest1-looks-at-the-load", test_fastest1);
