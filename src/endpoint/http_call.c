@@ -312,15 +312,17 @@ void ecfs_http_op_end (EcfsHttpOp *op, uint64_t value, GError *error)
 
 static void note_answer (EcfsHttpCall *call, CURLcode result)
 {
-    curl_off_t length = -1;
+    curl_off_t length = -1, uploaded = 0;
     long offered = 0;
     call->result = result;
     (void) curl_easy_getinfo (call->easy, CURLINFO_RESPONSE_CODE, &call->status);
     (void) curl_easy_getinfo (call->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    (void) curl_easy_getinfo (call->easy, CURLINFO_SIZE_UPLOAD_T, &uploaded);
     (void) curl_easy_getinfo (call->easy, CURLINFO_HTTPAUTH_AVAIL, &offered);
     (void) curl_easy_getinfo (call->easy, CURLINFO_HTTP_VERSION, &call->version);
     (void) curl_easy_getinfo (call->easy, CURLINFO_SSL_VERIFYRESULT, &call->verified);
     call->length = length;
+    call->uploaded = uploaded;
     call->offered = (unsigned long) offered;
 }
 

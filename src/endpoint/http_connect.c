@@ -74,7 +74,7 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op);
 static void root_made (EcfsHttp *self, EcfsHttpOp *op)
 {
     Look *look = (Look *) op;
-    if (ecfs_http_good (op->call.status)) {
+    if (ecfs_http_did (op->call.status)) {
         ask_root (look, looked);
         return;
     }
@@ -91,11 +91,13 @@ static void make_root (Look *look)
     ecfs_http_ask (&look->op, &ask);
 }
 
-/* Answers to PROPFIND of servers that only serve files. */
+/* Answers to PROPFIND of servers that only serve files; what is wrong for the moment is none. */
 static bool is_plain (const EcfsHttp *self, const EcfsHttpCall *call)
 {
-    return !self->config->dav && call->result == CURLE_OK && call->status >= 400 && call->status < 600 &&
-           call->status != 401 && call->status != 407;
+    long status = call->status;
+    return !self->config->dav && call->result == CURLE_OK &&
+           ((status >= 400 && status < 500 && status != 401 && status != 407 && status != 408 && status != 429) ||
+            status == 501);
 }
 
 static void describe (EcfsHttp *self, const EcfsHttpCall *call)

@@ -1,12 +1,15 @@
 /* Listing: PROPFIND of depth 1, directory after directory. */
 #include "endpoint/http_priv.h"
 
+#define MAX_LEFT (1u << 20) /* directories; far more than a place of ours has */
+
 typedef struct ListOp {
     EcfsHttpOp op;
     EcfsDavParser *parser;
     char *directory; /* below the root; "" is the root */
     char *path;      /* of the server, decoded */
     GQueue left;     /* directories still to list */
+    bool known;      /* the answer is of this directory: it, or something in it, was named */
     GError *error;
 } ListOp;
 
@@ -25,6 +28,7 @@ static void on_entry (void *user, const EcfsDavEntry *entry)
 {
     ListOp *list = user;
     g_autofree char *leaf = ecfs_dav_child (entry->href, list->path);
+    list->known |= leaf != NULL || ecfs_dav_is_itself (entry->href, list->path);
     if (leaf == NULL)
         return;
     char *name = *list->directory == '\0' ? g_strdup (leaf) : g_strconcat (list->directory, "/", leaf, NULL);
@@ -40,7 +44,10 @@ static bool take (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
     ListOp *list = (ListOp *) op;
     if (op->call.status != 207)
         return true;
-    return !ecfs_request_cancelled (op->request) && ecfs_dav_parser_feed (list->parser, bytes, size, &list->error);
+    if (ecfs_request_cancelled (op->request) || !ecfs_dav_parser_feed (list->parser, bytes, size, &list->error))
+        return false;
+    return list->left.length <= MAX_LEFT ||
+           ecfs_fail (&list->error, EPROTO, "the server lists more directories than can be");
 }
 
 static void done (EcfsHttp *self, EcfsHttpOp *op);
@@ -53,6 +60,7 @@ static void ask (ListOp *list, char *directory)
     g_free (list->path);
     ecfs_dav_parser_free (list->parser);
     list->directory = directory;
+    list->known = false;
     list->path = g_strconcat (self->config->plain, *directory == '\0' ? "" : "/", directory, NULL);
     list->parser = ecfs_dav_parser_new (on_entry, list);
     EcfsHttpAsk ask_children = {.method = "PROPFIND",
@@ -65,7 +73,9 @@ static void ask (ListOp *list, char *directory)
     ecfs_http_ask (&list->op, &ask_children);
 }
 
-/* What is wrong with an answer, or NULL. A directory that is not there, or not any more, is empty. */
+/* What is wrong with an answer, or NULL. A directory that is not there, or not any more, is empty; a root that is not
+ * there is none, and neither is a server that answers about other places, such as one behind a proxy that maps paths.
+ */
 static GError *verdict (ListOp *list)
 {
     EcfsHttpOp *op = &list->op;
@@ -75,8 +85,16 @@ static GError *verdict (ListOp *list)
         (void) !ecfs_dav_parser_end (list->parser, &list->error);
     if (list->error != NULL)
         return g_steal_pointer (&list->error);
-    if (op->call.status == 207 || (op->call.status == 404 && op->call.result == CURLE_OK))
+    if (op->call.status == 207)
+        return list->known ? NULL
+                           : g_error_new (ECFS_ERROR, EPROTO,
+                                          "asked to list %s/, the server lists another place: write the URL that it "
+                                          "knows that place by",
+                                          list->path);
+    if (op->call.status == 404 && op->call.result == CURLE_OK && *list->directory != '\0')
         return NULL;
+    if (op->call.status == 404)
+        ecfs_http_check (op->http);
     return ecfs_http_refusal (op, *list->directory == '\0' ? "the root" : list->directory);
 }
 

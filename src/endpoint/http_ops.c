@@ -36,7 +36,7 @@ static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
 static void removed (EcfsHttp *self, EcfsHttpOp *op)
 {
     (void) self;
-    bool good = ecfs_http_good (op->call.status);
+    bool good = ecfs_http_did (op->call.status);
     ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, op->request->name));
 }
 

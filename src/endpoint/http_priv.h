@@ -54,6 +54,7 @@ typedef struct EcfsHttpCall {
     CURLcode result;
     long status;
     int64_t length;        /* of the body; -1: not told */
+    int64_t uploaded;      /* bytes that went out, of the body at least */
     unsigned long offered; /* CURLAUTH_*, where it wants to know who we are */
     long version;          /* CURL_HTTP_VERSION_* */
     long verified;         /* X509_V_*: what is wrong with the server's certificate */
@@ -179,6 +180,12 @@ void ecfs_http_examine_begin (EcfsHttp *self, EcfsStream *request);
 static inline bool ecfs_http_good (long status)
 {
     return status >= 200 && status < 300;
+}
+
+/* Whether what was asked for is done: 202 says that it may be later, and 207 that it was not for all of it. */
+static inline bool ecfs_http_did (long status)
+{
+    return status == 200 || status == 201 || status == 204;
 }
 
 #endif

@@ -34,13 +34,27 @@ bool ecfs_http_parse_range (const char *text, EcfsHttpRange *ret_range)
     return true;
 }
 
-char *ecfs_dav_child (const char *href, const char *directory)
+/* The decoded path of @href, g_free (), or NULL. */
+static char *path_of (const char *href)
 {
     const char *scheme_end = strstr (href, "://");
     const char *path = href;
     if (*href != '/' && (scheme_end == NULL || (path = strchr (scheme_end + 3, '/')) == NULL))
         return NULL;
-    g_autofree char *decoded = g_uri_unescape_string (path, NULL);
+    return g_uri_unescape_string (path, NULL);
+}
+
+bool ecfs_dav_is_itself (const char *href, const char *directory)
+{
+    g_autofree char *decoded = path_of (href);
+    size_t size = strlen (directory);
+    return decoded != NULL && strncmp (decoded, directory, size) == 0 &&
+           (decoded[size] == '\0' || strcmp (decoded + size, "/") == 0);
+}
+
+char *ecfs_dav_child (const char *href, const char *directory)
+{
+    g_autofree char *decoded = path_of (href);
     size_t size = strlen (directory);
     if (decoded == NULL || strncmp (decoded, directory, size) != 0 || decoded[size] != '/')
         return NULL;

@@ -43,6 +43,9 @@ bool ecfs_dav_parser_feed (EcfsDavParser *self, const void *bytes, size_t size, 
 bool ecfs_dav_parser_end (EcfsDavParser *self, GError **error);
 void ecfs_dav_parser_free (EcfsDavParser *self); /* NULL is accepted */
 
+/** Whether @href, a path or a URL, is the directory of the decoded path @directory (no "/" at its end) itself. */
+bool ecfs_dav_is_itself (const char *href, const char *directory);
+
 /**
  * The name that @href, a path or a URL, has in the directory of the decoded path @directory (no "/" at its end): one
  * part, decoded, g_free (). NULL for the directory itself and for whatever does not lie directly in it.

@@ -60,7 +60,7 @@ static void pull (WriteOp *write)
 {
     Piece piece = {.bytes = NULL};
     write->last = ecfs_request_pull (write->op.request, &piece.bytes, &piece.size);
-    if (write->last == ECFS_PULL_BYTES)
+    if (write->last == ECFS_PULL_BYTES && piece.size > 0)
         write->pieces[write->n_pieces++] = piece;
 }
 
@@ -181,7 +181,7 @@ static void make_parent (WriteOp *write, void (*done) (EcfsHttp *, EcfsHttpOp *)
  * moment; where that means what it says, so does what comes next. */
 static bool is_made (const EcfsHttpCall *call)
 {
-    return call->result == CURLE_OK && (ecfs_http_good (call->status) || call->status == 405 || call->status == 403);
+    return call->result == CURLE_OK && (ecfs_http_did (call->status) || call->status == 405 || call->status == 403);
 }
 
 static void parent_made (EcfsHttp *self, EcfsHttpOp *op)
@@ -207,7 +207,7 @@ static void moved (EcfsHttp *self, EcfsHttpOp *op)
     WriteOp *write = (WriteOp *) op;
     const EcfsHttpCall *call = &op->call;
     (void) self;
-    if (ecfs_http_good (call->status))
+    if (ecfs_http_did (call->status))
         ecfs_http_op_end (op, 0, NULL);
     else if (lacks_parent (write))
         make_parent (write, parent_made);
@@ -217,17 +217,26 @@ static void moved (EcfsHttp *self, EcfsHttpOp *op)
 
 /* The body */
 
+/* Whether the body went out to its end: a server can say that it has a file before it has. */
+static bool sent_whole (const WriteOp *write)
+{
+    return write->last == ECFS_PULL_END && write->n_pieces == 0 && write->op.call.uploaded >= (int64_t) write->sent;
+}
+
 static void stored (EcfsHttp *self, EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
     const EcfsHttpCall *call = &op->call;
     if (call->result != CURLE_OK)
         give_up (write, write->last == ECFS_PULL_ABORT ? cancelled (write) : ecfs_http_problem (self, call));
-    else if (!ecfs_http_good (call->status)) {
+    else if (!ecfs_http_did (call->status)) {
         self->incoming = false; /* it may be gone */
         ecfs_http_op_end (op, 0, ecfs_http_refusal (op, write->name));
     } else if (op->cancelled) {
         fail (write, cancelled (write));
+    } else if (!sent_whole (write)) {
+        fail (write, g_error_new (ECFS_ERROR, EPROTO, "%s: the server says that it is stored (%ld) before it was sent",
+                                  write->name, call->status));
     } else {
         move (write);
     }

@@ -90,6 +90,14 @@ static void test_names (void)
         g_autofree char *child = ecfs_dav_child (cases[i].href, cases[i].directory);
         g_assert_cmpstr (child, ==, cases[i].child);
     }
+    static const char *const itself[] = {"/d", "/d/", "http://h:1/d/", "/%64"};
+    static const char *const another[] = {"/", "", "/d/f", "/d//", "/dx", "/x/d/", "d", "http://h", "/%zz"};
+    for (size_t i = 0; i < G_N_ELEMENTS (itself); i++)
+        g_assert_true (ecfs_dav_is_itself (itself[i], "/d"));
+    for (size_t i = 0; i < G_N_ELEMENTS (another); i++)
+        g_assert_false (ecfs_dav_is_itself (another[i], "/d"));
+    g_assert_true (ecfs_dav_is_itself ("/", "") && ecfs_dav_is_itself ("http://h/", ""));
+    g_assert_false (ecfs_dav_is_itself ("/d", ""));
 }
 
 static void test_ranges (void)

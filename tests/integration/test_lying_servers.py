@@ -1,0 +1,162 @@
+"""WebDAV servers that say what is not so: never wrong bytes, never a commit that is none, never "empty" for "elsewhere"."""
+import lab
+import pytest
+from liar import FAILED, Liar
+from web import Web
+
+SIZE = 3_000_000
+
+
+@pytest.fixture
+def liar(place):
+    server = Liar("liar")
+    yield server
+    server.kill()
+
+
+def part(handler, path):
+    """What the truth would be: the whole file, and the range that was asked for."""
+    whole = handler.liar.files[path]
+    first, last = (int(number) for number in handler.headers["Range"].removeprefix("bytes=").split("-"))
+    return whole, first, min(last, len(whole) - 1)
+
+
+def ignores_range(handler, path):
+    handler.answer(200, handler.liar.files[path])
+    return True
+
+
+def tells(shift=0, lost=0, more=b"", flip=False, status=206, cut=False, named=True, **headers):
+    """Answers with a part that is not what it should be."""
+    def lie(handler, path):
+        whole, first, last = part(handler, path)
+        sent = bytearray(whole[first:last + 1 - lost] + more)
+        if flip:
+            sent[len(sent) // 2] ^= 1
+        if named:
+            headers["Content_Range"] = f"bytes {first + shift}-{last + shift}/{len(whole) + shift}"
+        handler.close_connection = cut
+        handler.answer(status, bytes(sent), len(sent) + lost if cut else None, **headers)
+        return True
+    return lie
+
+
+def answers(status, body=b"", **headers):
+    def lie(handler, _):
+        if handler.command in ("PUT", "PROPFIND"):
+            handler.body()
+        handler.answer(status, body, **headers)
+        return True
+    return lie
+
+
+READS = {
+    "ignores the range": (ignores_range, "ignores Range"),
+    "sends another range": (tells(shift=512), "not the"),
+    "sends bytes of another range": (tells(flip=True), "other bytes"),
+    "names no range": (tells(named=False), "which range"),
+    "ends early": (tells(lost=100), "ends before"),
+    "is cut off": (tells(lost=100, cut=True), "127.0.0.1"),
+    "goes on": (tells(more=b"x" * 5000), None),  # what was asked for is right
+    "compresses": (tells(Content_Encoding="gzip"), "compressed"),
+    "sends parts": (tells(named=False, Content_Type="multipart/byteranges; boundary=x"), "which range"),
+    "sends us away": (answers(302, Location="http://127.0.0.1:1/"), "where we do not go"),
+    "has nothing": (answers(204), "204"),
+    "sends nothing": (answers(206), "ends before"),
+}
+
+
+def probe(liar, scheme="dav"):
+    return lab.ecfs("endpoint", "test", liar.endpoint(scheme), check=False, timeout=60)
+
+
+def test_lies_about_ranges_are_told(liar):
+    for what, (lie, word) in READS.items():
+        liar.lies = {"GET": lambda handler, path, lie=lie: "test-" in path and lie(handler, path)}
+        done = probe(liar)
+        assert (done.returncode, word is None or word in done.stderr) == (word is not None, True), (what, done.stderr)
+        assert not [path for path in liar.files if "test-" in path], what
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache"])
+def test_real_servers_without_ranges_are_told(place, kind):
+    server = Web(place.path / "web", "one", kind, "norange")
+    place.servers.append(server)
+    server.start()
+    done = lab.ecfs("endpoint", "test", server.endpoint("/"), check=False)
+    assert done.returncode == 1 and "ignores Range" in done.stderr, done.stderr
+
+
+def test_lies_about_ranges_make_no_wrong_bytes(place, liar):
+    archive = place.archive([liar, *place.directories(["amber", "birch"])], code="rs:2+1")
+    source, back = place.path / "source", place.path / "back"
+    digest = lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+    archive["amber"].kill()  # the liar's stripe is needed
+    for what in ["ignores the range", "sends bytes of another range", "goes on"]:  # each failure takes seconds
+        lie, word = READS[what]
+        liar.lies = {"GET": lambda handler, path, lie=lie: "stripes/" in path and lie(handler, path)}
+        done = archive.get("/file", back, check=False)
+        assert done.returncode == (0 if word is None else 1), (what, done.stderr)
+        assert (back / "file").exists() == (word is None), what
+        if word is None:
+            assert lab.digest(back / "file") == digest
+            (back / "file").unlink()
+    liar.lies = {}
+    archive.get("/file", back)
+    assert lab.digest(back / "file") == digest
+
+
+def half(handler, path):
+    """Says that it is stored after half of it."""
+    size = int(handler.headers.get("Content-Length", 100_000))
+    handler.liar.store(path, handler.rfile.read(size // 2))
+    handler.close_connection = True
+    handler.answer(201)
+    return True
+
+
+def moves_nothing(handler, _):
+    handler.answer(201)
+    return True
+
+
+def test_a_commit_that_is_none_is_an_error(liar):
+    lies = {
+        "takes it later": ("PUT", answers(202), "202"),
+        "is too small": ("PUT", answers(413), "client_max_body_size"),
+        "takes half": ("PUT", half, ""),
+        "is full": ("PUT", answers(507), "no space left"),
+        "moves later": ("MOVE", answers(202), "202"),
+        "moves in part": ("MOVE", answers(207, FAILED), "207"),
+        "moves nothing": ("MOVE", moves_nothing, "No such file"),
+        "deletes later": ("DELETE", answers(202), "202"),
+        "deletes in part": ("DELETE", answers(207, FAILED), "207"),
+        "deletes nothing": ("DELETE", answers(204), "still there"),
+    }
+    for what, (method, lie, word) in lies.items():
+        liar.lies = {method: lie}
+        done = probe(liar)
+        assert done.returncode == 1 and word in done.stderr, (what, done.stderr)
+
+
+def test_what_is_elsewhere_is_not_empty(place, liar):
+    archive = place.archive([liar, *place.directories(["amber", "birch"])], code="rs:2+1")
+    source = place.path / "source"
+    lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+
+    def checked():
+        return lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", archive.path, check=False)
+    assert checked().returncode == 0
+    for lie in [lambda handler, path: handler.multistatus(handler.found(path), "/mapped") or True, answers(404)]:
+        liar.lies = {"PROPFIND": lambda handler, path, lie=lie:
+                     handler.headers["Depth"] == "1" and (handler.body(), lie(handler, path))[1]}
+        done = checked()
+        assert "liar" in done.stdout + done.stderr and "missing" not in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_server_in_trouble_is_not_taken_for_one_that_only_serves_files(liar):
+    liar.lies = {"PROPFIND": answers(503)}
+    done = probe(liar, "http")
+    assert done.returncode == 1 and "503" in done.stderr and "only read" not in done.stdout, done.stdout + done.stderr
