@@ -308,6 +308,8 @@ static bool configure (sqlite3 *db, const char *path, bool readonly, GError **er
                       "PRAGMA wal_autocheckpoint = " G_STRINGIFY (CHECKPOINT) "; "
                                                                               "PRAGMA journal_size_limit = 67108864",
                       NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = ecfs_content_sum_register (db);
     if (rc == SQLITE_OK && !readonly)
         rc = sqlite3_exec (db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     return rc == SQLITE_OK || ecfs_db_fail (db, rc, error, path, "opening");

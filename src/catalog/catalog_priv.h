@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        10
+#define ECFS_CATALOG_VERSION        11
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 #define ECFS_PARAMETERS_MAX         16512
 
@@ -218,11 +218,21 @@ bool ecfs_schema_migrate (sqlite3 *db, const char *path, GError **error);
 /** Whether @db is a catalog of a version that this program can read; sets *ret_version. */
 bool ecfs_schema_check (sqlite3 *db, const char *path, int *ret_version, GError **error);
 
+/* content_sum.c */
+
+/** The part of an inode's content_sum that is about its sizes. */
+uint64_t ecfs_content_sum_sizes (uint64_t ino, uint64_t committed_size, uint64_t data_bytes);
+/** The part that is about one extent; @extent->object is a row. */
+uint64_t ecfs_content_sum_extent (uint64_t ino, const EcfsExtent *extent);
+/** Makes the aggregate function ecfs_content_sum known to @db; a result code of SQLite. */
+int ecfs_content_sum_register (sqlite3 *db);
+
 /* inode.c */
 
 typedef struct Inode {
     EcfsAttr attr;
     uint64_t committed_size; /* of the content that extents describe; attr.size may be that of staging */
+    uint64_t extents_sum;    /* of all extents, as the row has it; see content_sum.c */
     bool has_code;
     char code[ECFS_CODE_MAX + 1];
 } Inode;
@@ -285,7 +295,7 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Of the objects that @extents named, those that nothing names now are deleted. */
 bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
-/** Sets data_bytes of the inode from its extents. */
+/** Sets data_bytes and extents_sum of the inode from its extents: before it is stored, wherever these have changed. */
 bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error);
 bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error);
 EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);

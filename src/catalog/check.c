@@ -20,6 +20,10 @@ static const struct {
     {"SELECT e.ino, printf ('%d', e.start) FROM extents e JOIN inodes i ON i.ino = e.ino "
      "WHERE e.start > i.committed_size - e.length LIMIT " MOST,
      "an extent ends behind the file: the one at byte "},
+    {"SELECT i.ino, '' FROM inodes i LEFT JOIN extents e ON e.ino = i.ino GROUP BY i.ino HAVING i.content_sum <> "
+     "ecfs_content_sum (i.ino, i.committed_size, i.data_bytes, e.start, e.length, e.object, e.object_start) "
+     "LIMIT " MOST,
+     "its size or extents are not those that were stored"},
     {"SELECT ino, printf ('%d', start) FROM (SELECT ino, start, length, "
      "lead (start) OVER (PARTITION BY ino ORDER BY start) AS next FROM extents) WHERE next < start + length "
      "LIMIT " MOST,

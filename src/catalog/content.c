@@ -151,10 +151,30 @@ GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error)
     return found < 0 ? NULL : g_steal_pointer (&extents);
 }
 
+static uint64_t sum_extents (uint64_t ino, const GArray *extents)
+{
+    uint64_t sum = 0;
+    for (guint i = 0; i < extents->len; i++)
+        sum ^= ecfs_content_sum_extent (ino, &g_array_index (extents, EcfsExtent, i));
+    return sum;
+}
+
+/* The extents of an inode that are what was stored. */
+static GArray *summed_extents (EcfsCatalog *self, const Inode *inode, GError **error)
+{
+    uint64_t ino = inode->attr.ino;
+    g_autoptr (GArray) extents = ecfs_extents_list (self, ino, error);
+    if (extents != NULL && sum_extents (ino, extents) != inode->extents_sum) {
+        told (ecfs_bad_row (error, "inodes", (int64_t) ino, "its size or extents are not those that were stored"));
+        return NULL;
+    }
+    return g_steal_pointer (&extents);
+}
+
 static GArray *get_extents (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     Inode inode;
-    return ecfs_inode_get (self, ino, &inode, error) ? ecfs_extents_list (self, ino, error) : NULL;
+    return ecfs_inode_get (self, ino, &inode, error) ? summed_extents (self, &inode, error) : NULL;
 }
 
 GArray *ecfs_catalog_extents (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -168,7 +188,7 @@ static GArray *get_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_size,
     if (!ecfs_inode_get (self, ino, &inode, error))
         return NULL;
     *ret_size = inode.committed_size;
-    return get_extents (self, ino, error);
+    return summed_extents (self, &inode, error);
 }
 
 GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_size, GError **error)
@@ -231,7 +251,7 @@ static bool object_uuid (EcfsCatalog *self, int64_t object, EcfsUuid *ret_uuid, 
 
 bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error)
 {
-    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
+    g_autoptr (GArray) extents = summed_extents (self, inode, error);
     if (extents == NULL)
         return false;
     g_autofree EcfsJournalExtent *images = g_new (EcfsJournalExtent, extents->len);
@@ -250,10 +270,13 @@ bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error
 
 bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error)
 {
-    int64_t sum;
-    if (QUERY_NUMBER (self, EXTENT_SUM, &sum, error, INT (inode->attr.ino)) != 1)
+    g_autoptr (GArray) extents = ecfs_extents_list (self, inode->attr.ino, error);
+    if (extents == NULL)
         return false;
-    inode->attr.data_bytes = (uint64_t) sum;
+    inode->attr.data_bytes = 0;
+    for (guint i = 0; i < extents->len; i++)
+        inode->attr.data_bytes += g_array_index (extents, EcfsExtent, i).length;
+    inode->extents_sum = sum_extents (inode->attr.ino, extents);
     return true;
 }
 
@@ -578,12 +601,14 @@ static GArray *inodes_of (EcfsCatalog *self, int64_t object, GError **error)
     return found < 0 ? NULL : g_steal_pointer (&inodes);
 }
 
-static bool journal_contents_of (EcfsCatalog *self, int64_t object, GError **error)
+/* Sums and journals what has the object now. */
+static bool renew_contents_of (EcfsCatalog *self, int64_t object, GError **error)
 {
     g_autoptr (GArray) inodes = inodes_of (self, object, error);
     for (guint i = 0; inodes != NULL && i < inodes->len; i++) {
         Inode inode;
         if (!ecfs_inode_get (self, g_array_index (inodes, uint64_t, i), &inode, error) ||
+            !ecfs_content_count (self, &inode, error) || !ecfs_inode_store (self, &inode, error) ||
             !ecfs_content_journal (self, &inode, error))
             return false;
     }
@@ -602,7 +627,7 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
     return found == 1 && publish_object (self, object, intent, false, &id, error) &&
            EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
-           ecfs_object_delete (self, old->id, error) && journal_contents_of (self, id, error);
+           ecfs_object_delete (self, old->id, error) && renew_contents_of (self, id, error);
 }
 
 bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,

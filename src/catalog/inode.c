@@ -24,6 +24,11 @@ static bool is_type (uint64_t mode)
            S_ISSOCK (mode);
 }
 
+static uint64_t sum_sizes (const Inode *inode)
+{
+    return ecfs_content_sum_sizes (inode->attr.ino, inode->committed_size, inode->attr.data_bytes);
+}
+
 bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GError **error)
 {
     Inode inode = {.has_code = false};
@@ -53,6 +58,7 @@ bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GEr
     attr->mtime_ns = sqlite3_column_int64 (query, column + 8);
     attr->ctime_ns = sqlite3_column_int64 (query, column + 9);
     attr->btime_ns = sqlite3_column_int64 (query, column + 10);
+    inode.extents_sum = (uint64_t) sqlite3_column_int64 (query, column + 14) ^ sum_sizes (&inode);
     *ret_inode = inode;
     return true;
 }
@@ -100,6 +106,7 @@ bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *targe
                  INT (attr->gid), INT (attr->rdev), INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns),
                  INT (attr->ctime_ns), INT (attr->btime_ns), INT (inode->committed_size),
                  TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes),
+                 INT (inode->extents_sum ^ sum_sizes (inode)),
                  target == NULL ? (Value){.type = VALUE_NULL} : NAME (target));
 }
 
@@ -108,7 +115,8 @@ bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error)
     const EcfsAttr *attr = &inode->attr;
     return EXEC (self, INODE_UPDATE, error, INT (attr->ino), INT (attr->mode), INT (attr->uid), INT (attr->gid),
                  INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns), INT (attr->ctime_ns),
-                 INT (inode->committed_size), TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes));
+                 INT (inode->committed_size), TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes),
+                 INT (inode->extents_sum ^ sum_sizes (inode)));
 }
 
 bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error)
@@ -160,7 +168,11 @@ int ecfs_entry_find (EcfsCatalog *self, uint64_t parent, const char *name, Inode
 {
     autoquery *query = QUERY (self, ENTRY_LOOKUP, error, INT (parent), NAME (name));
     int found = ecfs_query_step (self, query, error);
-    return found == 1 && !ecfs_inode_from_row (query, 0, ret_inode, error) ? -1 : found;
+    if (found != 1)
+        return found;
+    bool sound = sqlite3_column_int (query, 15) != 0 ||
+                 ecfs_bad_row (error, "entries", (int64_t) parent, "an entry that is looked up is not listed");
+    return sound && ecfs_inode_from_row (query, 0, ret_inode, error) ? 1 : -1;
 }
 
 char *ecfs_column_name (sqlite3_stmt *query, int column, int64_t parent, GError **error)

@@ -410,6 +410,8 @@ static bool add_dirent (GPtrArray *entries, sqlite3_stmt *query, uint64_t dir, i
     *after = position;
     if (!ecfs_inode_from_row (query, 2, &inode, error))
         return false;
+    if (sqlite3_column_int (query, 17) == 0)
+        return ecfs_bad_row (error, "entries", (int64_t) dir, "an entry that is listed cannot be looked up");
     char *name = ecfs_column_name (query, 1, (int64_t) dir, error);
     if (name == NULL)
         return false;

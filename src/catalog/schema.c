@@ -100,9 +100,15 @@ static const char schema_9[] =
 /* Endpoints may be REMOVED: a change of meaning, for who would take their rows for damaged. */
 static const char schema_10[] = "";
 
+/* What a file consists of, summed: ecfs_content_sum () is ours. */
+static const char schema_11[] =
+    "ALTER TABLE inodes ADD COLUMN content_sum INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE inodes SET content_sum = (SELECT ecfs_content_sum (inodes.ino, inodes.committed_size, inodes.data_bytes, "
+    "  e.start, e.length, e.object, e.object_start) FROM (SELECT 1) LEFT JOIN extents e ON e.ino = inodes.ino);";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2, schema_3, schema_4, schema_5,
-                                                             schema_6, schema_7, schema_8, schema_9, schema_10};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {
+    schema_1, schema_2, schema_3, schema_4, schema_5, schema_6, schema_7, schema_8, schema_9, schema_10, schema_11};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -7,7 +7,14 @@
 
 #define INODE_COLUMNS                                                                                                  \
     "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
-    "i.committed_size, i.code, i.data_bytes"
+    "i.committed_size, i.code, i.data_bytes, i.content_sum"
+/* Where names are looked up and where they are listed the database has each entry once: two that differ are damaged. */
+#define ENTRY_IS_LISTED                                                                                                \
+    "EXISTS (SELECT 1 FROM entries x INDEXED BY entries_by_position WHERE x.parent = e.parent "                        \
+    "AND x.position = e.position AND x.ino = e.ino AND x.name = e.name)"
+#define ENTRY_IS_FOUND                                                                                                 \
+    "EXISTS (SELECT 1 FROM entries x WHERE x.parent = e.parent AND x.name = e.name "                                   \
+    "AND +x.position = e.position AND +x.ino = e.ino)" /* + leaves only the primary key to find it by */
 #define REPAIR_COLUMNS                                                                                                 \
     "r.object, r.idx, s.instance, s.endpoint, r.gone, r.found_ns, r.reason FROM repairs r "                            \
     "JOIN stripes s ON s.object = r.object AND s.idx = r.idx"
@@ -36,9 +43,11 @@
     X (AGE_SET, "UPDATE age SET boot = ?, boot_ns = ?, real_ns = ?, age_ns = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
     X (INODE_INSERT, "INSERT INTO inodes (ino, mode, nlink, uid, gid, rdev, size, atime_ns, mtime_ns, ctime_ns, " \
-       "btime_ns, committed_size, code, data_bytes, target) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+       "btime_ns, committed_size, code, data_bytes, content_sum, target) " \
+       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X (INODE_UPDATE, "UPDATE inodes SET mode = ?2, uid = ?3, gid = ?4, size = ?5, atime_ns = ?6, mtime_ns = ?7, " \
-       "ctime_ns = ?8, committed_size = ?9, code = ?10, data_bytes = ?11 WHERE ino = ?1") \
+       "ctime_ns = ?8, committed_size = ?9, code = ?10, data_bytes = ?11, content_sum = ?12 " \
+       "WHERE ino = ?1") \
     X (INODE_TOUCH, "UPDATE inodes SET mtime_ns = ?2, ctime_ns = ?3 WHERE ino = ?1") \
     X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
     X (INODE_DELETE, "DELETE FROM inodes WHERE ino = ?") \
@@ -46,7 +55,7 @@
     X (INODE_ORPHANS, "SELECT ino FROM inodes WHERE nlink = 0 ORDER BY ino LIMIT ?") \
     X (INODE_ANY_CODED, "SELECT 1 FROM inodes WHERE code IS NOT NULL AND mode & 61440 = 16384 LIMIT 1") \
     X (INODE_MAX, "SELECT ifnull (max (ino), 0) FROM inodes") \
-    X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \
+    X (ENTRY_LOOKUP, "SELECT " INODE_COLUMNS ", " ENTRY_IS_LISTED " FROM entries e CROSS JOIN inodes i ON i.ino = e.ino " \
        "WHERE e.parent = ? AND e.name = ?") \
     X (ENTRY_GET, "SELECT ino, position FROM entries WHERE parent = ? AND name = ?") \
     X (ENTRY_INSERT, "INSERT INTO entries (parent, name, position, ino) VALUES (?, ?, ?, ?)") \
@@ -55,7 +64,7 @@
     X (ENTRY_MOVE, "UPDATE entries SET parent = ?3, name = ?4 WHERE parent = ?1 AND name = ?2") \
     X (ENTRY_ANY, "SELECT 1 FROM entries WHERE parent = ? LIMIT 1") \
     X (ENTRY_OF_INO, "SELECT parent, name FROM entries WHERE ino = ? ORDER BY parent, name LIMIT 1") \
-    X (ENTRY_LIST, "SELECT e.position, e.name, " INODE_COLUMNS " FROM entries e INDEXED BY entries_by_position " \
+    X (ENTRY_LIST, "SELECT e.position, e.name, " INODE_COLUMNS ", " ENTRY_IS_FOUND " FROM entries e INDEXED BY entries_by_position " \
        "CROSS JOIN inodes i ON i.ino = e.ino WHERE e.parent = ? AND e.position > ? ORDER BY e.position LIMIT ?") \
     X (XATTR_GET, "SELECT value FROM xattrs WHERE ino = ? AND name = ?") \
     X (XATTR_SET, "INSERT INTO xattrs (ino, name, value) VALUES (?, ?, ?) " \
@@ -64,7 +73,6 @@
     X (XATTR_LIST, "SELECT name FROM xattrs WHERE ino = ? ORDER BY name") \
     X (XATTR_DELETE_ALL, "DELETE FROM xattrs WHERE ino = ?") \
     X (EXTENT_LIST, "SELECT start, length, object, object_start FROM extents WHERE ino = ? ORDER BY start") \
-    X (EXTENT_SUM, "SELECT ifnull (sum (length), 0) FROM extents WHERE ino = ?") \
     X (EXTENT_INSERT, "INSERT INTO extents (ino, start, length, object, object_start) VALUES (?, ?, ?, ?, ?)") \
     X (EXTENT_COPY, "INSERT INTO extents (ino, start, length, object, object_start) " \
        "SELECT ?1, start, length, object, object_start FROM extents WHERE ino = ?2") \

@@ -2,7 +2,7 @@
 """Makes a catalog of so many files and prints how long ecfs-fsck takes to check it, and its peak memory.
 
 The archive is made by `ecfs init`, so its tables are those of this version; rows are added as commits would leave them:
-each file has one object of 6 stripes. Its endpoints hold nothing, so only the phase that checks the catalog means
+each file has one object of 6 stripes. What ecfs sums up in these tables it adds when it finds them without. Its endpoints hold nothing, so only the phase that checks the catalog means
 something: the check ends when that is over.
 
 Usage: fsck_catalog.py [--build DIR] [--objects N] [--keep DIR]
@@ -53,6 +53,8 @@ def fill(path, n):
                     "content_bytes = ?, stripe_bytes = ?, sequence = sequence + ?",
                     (2 + n_directories + n, 2 + n_directories + n, 1 + n_directories + n, n, n, n * size, n * STRIPES * stripe_size, n))
     catalog.execute("COMMIT")
+    catalog.execute("ALTER TABLE inodes DROP COLUMN content_sum")
+    catalog.execute("PRAGMA user_version = 10")
     catalog.execute("PRAGMA wal_checkpoint (TRUNCATE)")
     catalog.close()
 
@@ -84,6 +86,7 @@ def main():
         subprocess.run([options.build / "tools/ecfs", "init", archive, "--code", "rs:4+2",
                         *[word for endpoint in endpoints for word in ("--endpoint", f"file://{endpoint}")]], check=True)
         fill(archive / "catalog.sqlite", options.objects)
+        subprocess.run([options.build / "tools/ecfs", "put", archive, __file__, "/"], check=True)
     size = (archive / "catalog.sqlite").stat().st_size
     seconds, processor, memory, problems, status = measure(options.build / "tools/ecfs-fsck", archive)
     print(f"catalog {size / 2**20:.0f} MiB, {size / options.objects:.0f} bytes per file")

@@ -128,6 +128,35 @@ static void test_replace (void)
     fixture_clear (&f);
 }
 
+/* Each number of which a file's bytes depend: a change is noticed, and is not there when it is taken back. */
+static void test_changed_numbers (void)
+{
+    static const char *const columns[][2] = {{"inodes", "committed_size"}, {"inodes", "data_bytes"},
+                                             {"inodes", "content_sum"},    {"extents", "start"},
+                                             {"extents", "length"},        {"extents", "object_start"}};
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file"), size;
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 6);
+    publish_one (&f, ino, object);
+    for (size_t i = 0; i < G_N_ELEMENTS (columns); i++)
+        for (unsigned whole = 0; whole < 2; whole++) {
+            g_autofree char *sql = g_strdup_printf ("UPDATE %s SET %s = (%s | 4) - (%s & 4) WHERE ino = %" PRIu64,
+                                                    columns[i][0], columns[i][1], columns[i][1], columns[i][1], ino);
+            g_autoptr (GError) error = NULL;
+            fixture_close (&f);
+            run_sql (f.path, sql);
+            fixture_open (&f, 0);
+            g_autoptr (GArray) extents = ecfs_catalog_content (f.catalog, ino, &size, &error);
+            g_autoptr (GArray) alone = ecfs_catalog_extents (f.catalog, ino, NULL);
+            g_assert_cmpint (error == NULL, ==, whole);
+            g_assert_cmpint (alone != NULL, ==, whole);
+            if (error != NULL)
+                g_assert_cmpint (ecfs_errno (error), ==, EBADMSG);
+        }
+    fixture_clear (&f);
+}
+
 static void test_holes_and_several_objects (void)
 {
     Fixture f;
@@ -700,6 +729,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/publish-makes-an-object-the-content", test_publish);
     g_test_add_func ("/content/what-is-replaced-waits-for-deletion", test_replace);
     g_test_add_func ("/content/what-is-replaced-stays-until-what-replaces-it-is-stored", test_replaced_by_staged);
+    g_test_add_func ("/content/changed-numbers", test_changed_numbers);
     g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
     g_test_add_func ("/content/parameters-of-codes-are-kept", test_codes);
     g_test_add_func ("/content/a-failed-publish-changes-nothing", test_publish_errors);
