@@ -221,6 +221,7 @@ def test_wait_fails_while_a_file_lacks_stripes_that_nothing_fills_up(place, arch
     assert lab.ecfs("wait", "--quorum", archive.path, timeout=120).returncode == 0
     done = lab.ecfs("wait", archive.path, timeout=120, check=False)
     assert done.returncode == 1 and "stripes" in done.stderr
+    archive.configure("archive", repair="off")
     place.mount(archive)
     for paths in [[], ["/file"]]:
         done = lab.ecfs("wait", archive.path, *paths, timeout=120, check=False)
