@@ -1,6 +1,7 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
 #include "archive/fsck_priv.h"
 #include "archive/recode_priv.h"
+#include "archive/sightings.h"
 #include "archive/status.h"
 
 #define BATCH       8192 /* objects */
@@ -239,6 +240,39 @@ static bool spool_absent (EcfsFsckRun *self, const EcfsObjectRow *object, GError
     return true;
 }
 
+static void note_known (EcfsCheckedStripe *checked, const GArray *known)
+{
+    for (guint i = 0; i < known->len; i++) {
+        const EcfsRepairRow *row = &g_array_index (known, EcfsRepairRow, i);
+        if (checked->fault != ECFS_STRIPE_FINE || row->index != checked->stripe->index ||
+            row->instance != checked->stripe->instance)
+            continue;
+        checked->fault = ECFS_STRIPE_DAMAGED;
+        checked->text = g_strdup (row->reason);
+    }
+}
+
+/* What readers met and queued for repair: where all seems to be there, its bytes are wrong, and not read for that. */
+static bool note_queued (EcfsFsckRun *self, GArray *stripes, GError **error)
+{
+    const EcfsObjectRow *object = NULL;
+    g_autoptr (GArray) known = NULL;
+    for (guint i = 0; i < stripes->len; i++) {
+        GError *why = NULL;
+        EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, i);
+        if (object != checked->object) {
+            object = checked->object;
+            g_clear_pointer (&known, g_array_unref);
+            known = ecfs_catalog_repairs (self->archive->catalog, object->id, &why);
+        }
+        if (why != NULL && !survives (self, why, error))
+            return false;
+        if (known != NULL)
+            note_known (checked, known);
+    }
+    return true;
+}
+
 static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError **error)
 {
     for (guint i = 0; i < batch->stripes->len; i++) {
@@ -251,7 +285,7 @@ static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError *
     self->sums.n_stripes += batch->stripes->len;
     self->sums.n_objects += batch->objects->len;
     self->progress.n_done += batch->objects->len;
-    return ecfs_fsck_spool (self, batch->stripes, error);
+    return note_queued (self, batch->stripes, error) && ecfs_fsck_spool (self, batch->stripes, error);
 }
 
 /* False without @error: it is to end, and this batch does not count. */
@@ -357,5 +391,7 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
         summary = ecfs_fsck_tell_summary (&self);
     }
     run_clear (&self);
+    if (!(what->flags & ECFS_FSCK_REPAIR)) /* nor does what an export met change anything */
+        g_array_unref (ecfs_sightings_take (self.archive->sightings));
     return summary;
 }
