@@ -120,7 +120,8 @@ typedef struct EcfsRepairTask {
 
 /* All is called on the caller's thread. */
 typedef struct EcfsRepairs {
-    EcfsRepairTask *(*next) (void *user);            /* NULL: there is none more; lent until done */
+    /* Lent until done. NULL: there is none more, which is asked anew while others are under way. */
+    EcfsRepairTask *(*next) (void *user);
     void (*done) (void *user, EcfsRepairTask *task); /* takes it back */
     bool (*tick) (void *user);                       /* false: what is under way is to end */
     unsigned (*most) (void *user);                   /* objects at a time; may be NULL: as many as are good for speed */

@@ -74,8 +74,14 @@ static unsigned most_in_flight (const Runner *self)
 
 static void run (Runner *self)
 {
-    EcfsRepairTask *task;
-    while (!atomic_load (&self->cancelled) && (task = self->repairs->next (self->repairs->user)) != NULL) {
+    for (;;) {
+        EcfsRepairTask *task = atomic_load (&self->cancelled) ? NULL : self->repairs->next (self->repairs->user);
+        if (task == NULL && self->n_in_flight == 0)
+            return;
+        if (task == NULL) {
+            reap (self);
+            continue;
+        }
         if (!submit (self, task, &task->error)) {
             if (task->error->code == ENOENT) /* deleted since */
                 task->error->code = ESTALE;
@@ -84,8 +90,6 @@ static void run (Runner *self)
         while (self->n_in_flight >= most_in_flight (self))
             reap (self);
     }
-    while (self->n_in_flight > 0)
-        reap (self);
 }
 
 void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs)

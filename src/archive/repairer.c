@@ -7,11 +7,14 @@
 
 #define LOOK_US        (1 * G_USEC_PER_SEC)
 #define QUIET_US       (1 * G_USEC_PER_SEC)   /* nobody has read for so long */
-#define WALK_US        (600 * G_USEC_PER_SEC) /* between two looks at all objects for stripes that they lack */
+#define WALK_US        (600 * G_USEC_PER_SEC) /* between two looks at all objects for stripes that they lack, … */
+#define WALK_LEAST_US  (5 * G_USEC_PER_SEC)   /* … at least, and … */
+#define WALK_SHARE     20                     /* … so many times as long as one takes */
 #define WALK_BATCH     256
 #define MOST_LACKING   4096 /* objects that are found in one walk */
 #define RETRY_FIRST_US (5 * G_USEC_PER_SEC)
 #define RETRY_MAX_US   (300 * G_USEC_PER_SEC)
+#define RETRY_SHARE    20         /* a try that failed pauses for so many times as long as it took, at least */
 #define TRICKLE        (1u << 20) /* bytes per second */
 #define MOST_AT_ONCE   4
 #define MEMORY_PART    4 /* of transfer_memory */
@@ -39,13 +42,16 @@ struct EcfsRepairer {
     Bucket any, trickle; /* repair_rate, and what is left of it beside who works */
     EcfsRepairerFacts facts;
     /* Of the thread alone. */
-    GHashTable *retries;     /* int64_t of an object → Retry */
-    GHashTable *lacking;     /* set of int64_t: objects that lacked stripes at the last walk */
-    int64_t walked_us;       /* 0: never */
+    GHashTable *retries; /* int64_t of an object → Retry */
+    GHashTable *lacking; /* set of int64_t: objects that lacked stripes at the last walk */
+    GHashTable *queued;  /* set of int64_t: objects that the queue has stripes of */
+    int64_t walked_us;   /* when the last walk ended; 0: never */
+    int64_t walk_took_us;
     uint64_t walked_lacking; /* how many lacked some then */
     unsigned n_reachable;    /* endpoints at the last look */
     GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
     guint next_job;
+    GHashTable *listed; /* set of int64_t: objects that jobs are about */
 };
 
 /* An object that is to be repaired. */
@@ -54,6 +60,8 @@ typedef struct Job {
     EcfsRepairPace pace;
     EcfsRepairer *repairer;
     int guarantee;
+    bool waits; /* for others that work */
+    int64_t began_us;
     char *path;
 } Job;
 
@@ -98,7 +106,7 @@ static bool is_held (void *user)
     EcfsRepairer *self = job->repairer;
     const EcfsConfig *config = self->archive->config;
     uint64_t rate = config->repair_rate == 0 ? NO_RATE : config->repair_rate;
-    bool waits = job->guarantee > 0 && !is_quiet (self->archive);
+    bool waits = job->waits && !is_quiet (self->archive);
     int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&self->lock);
     fill (&self->any, rate, now_us);
@@ -117,10 +125,12 @@ static void spend (void *user, uint64_t bytes)
     ecfs_mutex_unlock (&self->lock);
 }
 
+/* What is slow for others' sake holds up nothing that does not wait for them. */
 static unsigned most_objects (void *user)
 {
     const EcfsRepairer *self = user;
-    return is_quiet (self->archive) ? MOST_AT_ONCE : 1;
+    const Job *next = self->next_job < self->jobs->len ? g_ptr_array_index (self->jobs, self->next_job) : NULL;
+    return is_quiet (self->archive) || (next != NULL && !next->waits) ? MOST_AT_ONCE : 1;
 }
 
 /* What is to be done */
@@ -152,6 +162,8 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
     uint64_t ino;
     bool damaged[256] = {false};
     EcfsArchive *archive = self->archive;
+    if (g_hash_table_contains (self->listed, &object))
+        return;
     g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (archive->catalog, object, NULL);
     const EcfsCodec *codec = row == NULL ? NULL : ecfs_archive_codec (archive, row->code, NULL);
     if (codec == NULL || !ecfs_catalog_object_file (archive->catalog, object, &ino, NULL)) {
@@ -173,12 +185,16 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
                                  .most_bytes = archive->config->transfer_memory / (MEMORY_PART * MOST_AT_ONCE),
                                  .user = job};
     job->guarantee = guarantee_of (archive, row, codec, damaged);
+    job->waits = job->guarantee > 0 || g_hash_table_contains (self->retries, &object);
     job->path = ecfs_catalog_path (archive->catalog, ino);
     g_ptr_array_add (self->jobs, job);
+    g_hash_table_add (self->listed, g_memdup2 (&object, sizeof object));
 }
 
-static void add_damaged (EcfsRepairer *self)
+/* False: the queue cannot be read. */
+static bool add_damaged (EcfsRepairer *self)
 {
+    g_hash_table_remove_all (self->queued);
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) rows = ecfs_catalog_repairs (self->archive->catalog, 0, &error);
     if (rows == NULL)
@@ -188,9 +204,11 @@ static void add_damaged (EcfsRepairer *self)
         for (next = i + 1; next < rows->len && g_array_index (rows, EcfsRepairRow, next).object == row->object;)
             next++;
         g_hash_table_remove (self->lacking, &row->object);
+        g_hash_table_add (self->queued, g_memdup2 (&row->object, sizeof row->object));
         if (is_due (self, row->object))
             add_job (self, row->object, row, next - i);
     }
+    return rows != NULL;
 }
 
 /* Notes objects that lack stripes and whose file is not in @coming. False: it is to end. */
@@ -221,20 +239,27 @@ static bool walk (EcfsRepairer *self, GHashTable *coming)
 static void find_lacking (EcfsRepairer *self, bool came_back)
 {
     EcfsTotals totals;
-    g_autoptr (GHashTable) coming = ecfs_archive_coming_files (self->archive, NULL);
-    if (coming == NULL || !ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
         return; /* tried again; the catalog says what is wrong with it */
-    uint64_t n_lacking = totals.n_not_full - MIN (totals.n_not_full, g_hash_table_size (coming));
+    g_autoptr (GHashTable) coming = totals.n_not_full == 0 ? NULL : ecfs_archive_coming_files (self->archive, NULL);
+    if (totals.n_not_full > 0 && coming == NULL)
+        return; /* likewise */
+    uint64_t n_coming = coming == NULL ? 0 : g_hash_table_size (coming);
+    uint64_t n_lacking = totals.n_not_full - MIN (totals.n_not_full, n_coming);
     int64_t now_us = ecfs_now_us ();
-    bool known = self->walked_us != 0 && n_lacking == self->walked_lacking && now_us - self->walked_us < WALK_US;
-    if (n_lacking == 0)
+    int64_t pause_us = n_lacking == self->walked_lacking && !came_back ? WALK_US : WALK_LEAST_US;
+    bool known = self->walked_us != 0 && now_us - self->walked_us < MAX (pause_us, WALK_SHARE * self->walk_took_us);
+    if (n_lacking == 0) {
         g_hash_table_remove_all (self->lacking);
-    if (n_lacking > 0 && (!known || came_back)) {
-        g_hash_table_remove_all (self->lacking);
-        if (!walk (self, coming))
-            return;
-        self->walked_us = now_us;
+        self->walked_lacking = 0;
     }
+    if (n_lacking == 0 || known)
+        return;
+    g_hash_table_remove_all (self->lacking);
+    if (!walk (self, coming))
+        return;
+    self->walked_us = ecfs_now_us ();
+    self->walk_took_us = self->walked_us - now_us;
     self->walked_lacking = n_lacking;
 }
 
@@ -263,7 +288,25 @@ static EcfsRepairTask *next_task (void *user)
     EcfsRepairer *self = user;
     if (is_stopping (self) || self->next_job == self->jobs->len)
         return NULL;
-    return &((Job *) g_ptr_array_index (self->jobs, self->next_job++))->task;
+    Job *job = g_ptr_array_index (self->jobs, self->next_job++);
+    job->began_us = ecfs_now_us ();
+    return &job->task;
+}
+
+static void count_failing (EcfsRepairer *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->facts.n_failing = g_hash_table_size (self->retries);
+    if (self->facts.n_failing == 0)
+        g_clear_pointer (&self->facts.failure, g_free);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static gboolean is_over (void *object, void *retry, void *user)
+{
+    const EcfsRepairer *self = user;
+    (void) retry;
+    return !g_hash_table_contains (self->queued, object) && !g_hash_table_contains (self->lacking, object);
 }
 
 static void note_failure (EcfsRepairer *self, const Job *job)
@@ -275,8 +318,9 @@ static void note_failure (EcfsRepairer *self, const Job *job)
         retry = g_new0 (Retry, 1);
         g_hash_table_insert (self->retries, g_memdup2 (&object, sizeof object), retry);
     }
+    int64_t now_us = ecfs_now_us ();
     int64_t pause_us = MIN ((int64_t) RETRY_FIRST_US << MIN (retry->n_failures, 10), (int64_t) RETRY_MAX_US);
-    retry->not_before_us = ecfs_now_us () + pause_us;
+    retry->not_before_us = now_us + MAX (pause_us, RETRY_SHARE * (now_us - job->began_us));
     g_log (G_LOG_DOMAIN, retry->n_failures++ == 0 ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO,
            "%s: cannot be repaired yet: %s", job->path, why);
     ecfs_mutex_lock (&self->lock);
@@ -303,24 +347,43 @@ static void task_done (void *user, EcfsRepairTask *task)
     self->facts.n_rebuilt += task->order.n_stored;
     self->facts.read_bytes += task->order.read_bytes;
     self->facts.written_bytes += task->order.written_bytes;
-    self->facts.n_failing = g_hash_table_size (self->retries);
-    if (self->facts.n_failing == 0)
-        g_clear_pointer (&self->facts.failure, g_free);
     ecfs_mutex_unlock (&self->lock);
+    count_failing (self);
 }
 
-/* What readers met goes to the queue, whether or not it is repaired from there. */
-static void queue_sightings (EcfsRepairer *self)
+/* What readers met goes to the queue, whether or not it is repaired from there. True: something new is there. At the
+ * end endpoints are not waited for: what is gone without a proof is met again. */
+static bool queue_sightings (EcfsRepairer *self)
 {
     unsigned n_queued = 0;
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) sightings = ecfs_sightings_take (self->archive->sightings);
-    if (sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, goes_on, self))
-        return;
+    if (is_stopping (self) || !ecfs_sightings_confirm (self->archive, sightings, goes_on, self))
+        ecfs_sightings_drop_gone (sightings);
+    if (sightings->len == 0)
+        return false;
     if (!ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error))
         g_warning ("%s", error->message);
     if (n_queued > 0)
         g_message ("%u damaged stripes were met and are queued for repair", n_queued);
+    return n_queued > 0;
+}
+
+/* Asked while repairs are under way: what is new is queued, and takes its place among what waits. */
+static bool tick (void *user)
+{
+    EcfsRepairer *self = user;
+    bool news = queue_sightings (self);
+    ecfs_mutex_lock (&self->lock);
+    news = news || self->hurried;
+    self->hurried = false;
+    ecfs_mutex_unlock (&self->lock);
+    if (news) {
+        add_damaged (self);
+        qsort (self->jobs->pdata + self->next_job, self->jobs->len - self->next_job, sizeof *self->jobs->pdata,
+               most_endangered_first);
+    }
+    return !is_stopping (self);
 }
 
 /* Whether an endpoint is up that was not at the last look; then all is tried again. */
@@ -339,16 +402,20 @@ static bool came_back (EcfsRepairer *self)
 static void repair_round (EcfsRepairer *self)
 {
     const EcfsRepairs repairs = {
-        .next = next_task, .done = task_done, .tick = goes_on, .most = most_objects, .user = self};
+        .next = next_task, .done = task_done, .tick = tick, .most = most_objects, .user = self};
     find_lacking (self, came_back (self));
     self->jobs = g_ptr_array_new_with_free_func (job_free);
+    self->listed = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->next_job = 0;
-    add_damaged (self);
+    if (add_damaged (self)) /* others may have repaired what could not be */
+        g_hash_table_foreach_remove (self->retries, is_over, self);
+    count_failing (self);
     add_lacking (self);
     g_ptr_array_sort (self->jobs, most_endangered_first);
     if (self->jobs->len > 0)
         ecfs_repair_here (self->archive, &repairs);
     g_clear_pointer (&self->jobs, g_ptr_array_unref);
+    g_clear_pointer (&self->listed, g_hash_table_unref);
 }
 
 static void *run (void *data)
@@ -358,7 +425,7 @@ static void *run (void *data)
     while (!self->stopping) {
         self->hurried = false;
         ecfs_mutex_unlock (&self->lock);
-        queue_sightings (self);
+        (void) queue_sightings (self); /* the round looks at the whole queue */
         if (!self->archive->config->repair_off)
             repair_round (self);
         ecfs_mutex_lock (&self->lock);
@@ -366,6 +433,7 @@ static void *run (void *data)
             (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + LOOK_US);
     }
     ecfs_mutex_unlock (&self->lock);
+    (void) queue_sightings (self); /* for the next mount */
     return NULL;
 }
 
@@ -375,6 +443,7 @@ EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
     self->archive = archive;
     self->any.filled_us = self->trickle.filled_us = ecfs_now_us ();
     self->retries = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+    self->queued = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->lacking = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->wake);
@@ -394,6 +463,7 @@ void ecfs_repairer_stop (EcfsRepairer *self)
     ecfs_mutex_unlock (&self->lock);
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
     g_hash_table_unref (self->retries);
+    g_hash_table_unref (self->queued);
     g_hash_table_unref (self->lacking);
     ecfs_repairer_facts_clear (&self->facts);
     ecfs_cond_clear (&self->wake);

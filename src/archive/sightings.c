@@ -132,6 +132,16 @@ static bool is_gone (const GArray *checked, const EcfsSighting *sighting)
     return false;
 }
 
+/* Takes out what is said to be gone, but for what is by @checked (NULL: nothing is). */
+static void drop_gone (GArray *sightings, const GArray *checked)
+{
+    for (guint i = sightings->len; i-- > 0;) {
+        const EcfsSighting *sighting = &g_array_index (sightings, EcfsSighting, i);
+        if (sighting->gone && (checked == NULL || !is_gone (checked, sighting)))
+            g_array_remove_index (sightings, i);
+    }
+}
+
 bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tick) (void *user), void *user)
 {
     g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
@@ -139,12 +149,13 @@ bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tic
     EcfsCheckBatch batch = {.archive = archive, .objects = objects, .stripes = checked, .tick = tick, .user = user};
     if (checked->len > 0 && !ecfs_check_gone (&batch))
         return false;
-    for (guint i = sightings->len; i-- > 0;) {
-        const EcfsSighting *sighting = &g_array_index (sightings, EcfsSighting, i);
-        if (sighting->gone && !is_gone (checked, sighting))
-            g_array_remove_index (sightings, i);
-    }
+    drop_gone (sightings, checked);
     return true;
+}
+
+void ecfs_sightings_drop_gone (GArray *sightings)
+{
+    drop_gone (sightings, NULL);
 }
 
 bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error)
@@ -161,6 +172,8 @@ bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsign
             return false;
         n_queued += queued;
     }
+    if (n_queued > 0 && !ecfs_catalog_barrier (catalog, error))
+        return false;
     *ret_queued = n_queued;
     return true;
 }

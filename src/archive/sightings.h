@@ -40,7 +40,11 @@ GArray *ecfs_sightings_take (EcfsSightings *self);
  */
 bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tick) (void *user), void *user);
 
-/** Queues them for repair in the catalog, which is open for writing. *ret_queued: how many were not queued yet. */
+/** Takes out of @sightings what only ecfs_sightings_confirm () would prove, where there is no time for that. */
+void ecfs_sightings_drop_gone (GArray *sightings);
+
+/** Queues them for repair in the catalog, which is open for writing, durably. *ret_queued: how many were not queued
+ * yet. */
 bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error);
 
 #endif

@@ -25,7 +25,7 @@ static bool add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow 
 bool ecfs_catalog_repair_add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow *row, bool *ret_queued,
                               GError **error)
 {
-    return CHANGE_DURABLE (self, error, add (self, object, row, ret_queued, error));
+    return CHANGE (self, error, add (self, object, row, ret_queued, error));
 }
 
 static GArray *list (EcfsCatalog *self, int64_t object, GError **error)

@@ -163,6 +163,48 @@ def test_get_queues_beside_a_mount_and_without_one(place, archive):
     assert fsck(archive, "--deep") == 0
 
 
+def test_fsck_repairs_what_is_queued_without_reading_all(place, archive):
+    archive.configure("archive", read_policy="data-first")
+    lab.write_pattern(place.path / "file", MIB, 10)
+    archive.put_in_full(place.path / "file", "/")
+    before = stripes(archive, "file")
+    flip(before[0][0])
+    assert fsck(archive, "-y") == 0, "nobody has met it"
+    get_until(archive, place.path / "out", lambda: queue_length(archive) == 1)
+    assert fsck(archive, "-n") == 4 and queue_length(archive) == 1
+    assert fsck(archive, "-y") == 1 and queue_length(archive) == 0
+    after = stripes(archive, "file")
+    assert {index for index in before if after[index][0] != before[index][0]} == {0}
+    assert fsck(archive, "--deep") == 0
+
+
+def test_an_export_queues_nothing_where_nothing_is_to_change(place, archive):
+    lab.write_pattern(place.path / "file", MIB, 11)
+    archive.put_in_full(place.path / "file", "/")
+    for index in range(3):
+        flip(stripes(archive, "file")[index][0])
+    assert fsck(archive, "-n", "--deep", "--export", place.path / "out") == 4
+    assert (place.path / "out/unreadable.txt").exists() and queue_length(archive) == 0
+
+
+def test_what_is_met_during_a_long_repair_is_queued_at_once(place, archive):
+    archive.configure("archive", segment_size="64K", read_policy="data-first", repair_rate="32K")
+    for name in ("slow", "file"):
+        lab.write_pattern(place.path / name, 2 * MIB, 12)
+    archive.put_in_full(place.path / "slow", place.path / "file", "/")
+    flip(stripes(archive, "slow")[0][0])
+    get_until(archive, place.path / "out", lambda: queue_length(archive) == 1)
+    mount = place.mount(archive)
+    flip(stripes(archive, "file")[0][0])
+    expected = (place.path / "file").read_bytes()
+    def queued():
+        assert read(mount, "file") == expected
+        return queue_length(archive) == 2
+    lab.until(queued, 20, "it is queued beside the one that takes over a minute", pause=0.2)
+    assert archive.json("status")["repairs"]["rebuilt"] == 0
+    mount.umount()
+
+
 def test_who_is_down_or_not_mounted_is_not_damaged(place):
     """An endpoint whose disk is gone below a living connection has no stripes and no marker: that is no loss."""
     archive = place.archive([place.sshd(name) for name in NAMES[:6]], "rs:3+3")
