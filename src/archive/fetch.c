@@ -30,6 +30,29 @@ static EcfsEndpointSpec *spec_of (const EcfsDescriptorEndpoint *endpoint, const 
     return ecfs_endpoint_spec_new (endpoint->name, endpoint->url);
 }
 
+static const EcfsDescriptorEndpoint *find_named (const EcfsDescriptor *descriptor, const char *name)
+{
+    for (guint i = 0; i < descriptor->endpoints->len; i++) {
+        const EcfsDescriptorEndpoint *endpoint = descriptor->endpoints->pdata[i];
+        if (strcmp (endpoint->name, name) == 0)
+            return endpoint;
+    }
+    return NULL;
+}
+
+/* All is looked at, whether or not it counts: a name that is mistyped would be passed over in silence. */
+static bool check_given (const EcfsDescriptor *descriptor, const char *const *given, GError **error)
+{
+    for (size_t i = 0; given != NULL && given[i] != NULL; i++) {
+        g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (given[i], error);
+        if (spec == NULL)
+            return false;
+        if (find_named (descriptor, spec->name) == NULL)
+            g_warning ("the descriptor names no endpoint %s: what was given for it does not count", spec->name);
+    }
+    return true;
+}
+
 static bool start_endpoints (Fetch *self, const char *const *given, GError **error)
 {
     for (guint i = 0; i < self->descriptor->endpoints->len; i++) {
@@ -162,7 +185,8 @@ bool ecfs_descriptor_fetch (const EcfsDescriptor *descriptor, int fd, const char
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, descriptor->endpoints->len + 1);
     self.endpoints = endpoints;
     ecfs_transfer_start (self.transfer);
-    bool good = start_endpoints (&self, given, error) && fetch_all (&self, error);
+    bool good =
+        check_given (descriptor, given, error) && start_endpoints (&self, given, error) && fetch_all (&self, error);
     for (guint i = 0; i < descriptor->endpoints->len; i++)
         if (endpoints[i] != NULL)
             ecfs_endpoint_stop (endpoints[i]);
