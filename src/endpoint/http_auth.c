@@ -93,9 +93,11 @@ bool ecfs_http_auth_choose (EcfsHttp *self, unsigned long offered, GError **erro
 bool ecfs_http_auth_apply (EcfsHttp *self, CURL *easy, GError **error)
 {
     const EcfsHttpConfig *config = self->config;
-    if (config->ca_file != NULL)
-        (void) curl_easy_setopt (
-            easy, g_file_test (config->ca_file, G_FILE_TEST_IS_DIR) ? CURLOPT_CAPATH : CURLOPT_CAINFO, config->ca_file);
+    if (config->ca_file != NULL) { /* instead of the system's, which libcurl has as both */
+        bool directory = g_file_test (config->ca_file, G_FILE_TEST_IS_DIR);
+        (void) curl_easy_setopt (easy, CURLOPT_CAPATH, directory ? config->ca_file : NULL);
+        (void) curl_easy_setopt (easy, CURLOPT_CAINFO, directory ? NULL : config->ca_file);
+    }
     if (config->client_cert != NULL) {
         (void) curl_easy_setopt (easy, CURLOPT_SSLCERT, config->client_cert);
         (void) curl_easy_setopt (easy, CURLOPT_SSLKEY,

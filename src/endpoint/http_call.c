@@ -55,13 +55,18 @@ static int on_rewind (void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_FAIL;
 }
 
-/* The value of the header @name in @line, g_free (); NULL: it is another one. */
+/* The value of the header @name in @line without control characters, for it may be printed; g_free (). NULL: it is
+ * another one. */
 static char *value_of (const char *line, size_t size, const char *name)
 {
     size_t length = strlen (name);
     if (size <= length || g_ascii_strncasecmp (line, name, length) != 0 || line[length] != ':')
         return NULL;
-    return g_strstrip (g_strndup (line + length + 1, size - length - 1));
+    char *value = g_strstrip (g_strndup (line + length + 1, size - length - 1));
+    for (char *c = value; *c != '\0'; c++)
+        if (g_ascii_iscntrl (*c))
+            *c = '?';
+    return value;
 }
 
 static void take_value (char **to, const char *line, size_t size, const char *name)

@@ -29,5 +29,9 @@ char *ecfs_secret_read (const char *key, const char *path, GError **error)
         return NULL;
     }
     secret[strcspn (secret, "\r\n")] = '\0';
-    return secret;
+    if (*secret != '\0')
+        return secret;
+    g_free (secret);
+    (void) !ecfs_fail (error, EACCES, "%s %s: its first line is empty", key, path);
+    return NULL;
 }

@@ -31,7 +31,10 @@ def test_a_mount_over_sftp_and_dav_outlives_any_two(place, webs):
         facts[f"size-{size}"] = lab.write_pattern(mount.path / f"size-{size}", size, size)
     archive.await_stored()
     assert archive.json("status")["objects"]["full"] == len(facts)
-    for pair in itertools.combinations(servers, 2):
+    pairs = list(itertools.combinations(servers, 2))
+    if os.environ.get("ECFS_WEB") != "all":
+        pairs = [*zip(servers[::2], servers[1::2]), (servers[0], servers[3]), (servers[2], servers[5])]
+    for pair in pairs:
         for server in pair:
             server.kill()
         lab.drop_caches()
@@ -121,6 +124,7 @@ def test_passwords_go_to_the_server_and_nowhere_else(webs, place):
         done = lab.ecfs("endpoint", "test", server.endpoint("/", user="ada@", password_file=right))
         assert f"{features[0]} password" in done.stdout
         refused(server.endpoint("/", user="ada@", password_file=wrong), "refuses user ada", "(401)")
+        refused(server.endpoint("/", user="ada@", password_file=secret(place.path / "empty", "")), "empty: its first line")
         refused(server.endpoint("/"), "wants to know who you are (401)", "password_file")
         server.kill()
     basic = webs("clear", "nginx", "basic")
