@@ -1,6 +1,8 @@
 /* Listing: PROPFIND of depth 1, directory after directory. */
 #include "endpoint/http_priv.h"
 
+#include <string.h>
+
 #define MAX_LEFT (1u << 20) /* directories; far more than a place of ours has */
 
 typedef struct ListOp {
@@ -10,6 +12,7 @@ typedef struct ListOp {
     char *path;      /* of the server, decoded */
     GQueue left;     /* directories still to list */
     bool known;      /* the answer is of this directory: it, or something in it, was named */
+    bool absent;     /* what was asked for is not there, and the root is looked at: is it? */
     GError *error;
 } ListOp;
 
@@ -29,7 +32,7 @@ static void on_entry (void *user, const EcfsDavEntry *entry)
     ListOp *list = user;
     g_autofree char *leaf = ecfs_dav_child (entry->href, list->path);
     list->known |= leaf != NULL || ecfs_dav_is_itself (entry->href, list->path);
-    if (leaf == NULL)
+    if (leaf == NULL || list->absent)
         return;
     char *name = *list->directory == '\0' ? g_strdup (leaf) : g_strconcat (list->directory, "/", leaf, NULL);
     if (ecfs_stored_name_valid (name) && entry->is_collection)
@@ -66,7 +69,7 @@ static void ask (ListOp *list, char *directory)
     EcfsHttpAsk ask_children = {.method = "PROPFIND",
                                 .name = directory,
                                 .directory = true,
-                                .depth = "1",
+                                .depth = list->absent ? "0" : "1",
                                 .body = ecfs_http_ask_properties,
                                 .take = take,
                                 .done = done};
@@ -103,7 +106,10 @@ static void done (EcfsHttp *self, EcfsHttpOp *op)
     ListOp *list = (ListOp *) op;
     (void) self;
     GError *error = verdict (list);
-    if (error == NULL && !g_queue_is_empty (&list->left))
+    if (error == NULL && op->call.status == 404 && strcmp (list->directory, op->request->name) == 0) {
+        list->absent = true;
+        ask (list, g_strdup (""));
+    } else if (error == NULL && !g_queue_is_empty (&list->left))
         ask (list, g_queue_pop_head (&list->left));
     else
         ecfs_http_op_end (op, 0, error);
