@@ -11,6 +11,7 @@ typedef struct ConformanceRow {
     char *url;     /* of a directory in which each test has a root of its own */
     char *options; /* NULL: none */
     char *path;    /* the same directory here, for the tests that damage things behind the endpoint's back */
+    bool brief;    /* another row has the same driver: only tests that see how this one transfers */
 } ConformanceRow;
 
 /** Adds all tests for @row, which is borrowed until the tests have run. */
