@@ -119,6 +119,7 @@ struct EcfsEndpoint {
     Breaker breaker;
     char *reason;
     int64_t last_attempt_us;
+    int64_t all_busy_us; /* since when no slot is free for a probe that is due; 0: one was, at the last */
     unsigned capabilities;
     char *description; /* NULL: the driver gave none */
     Meter read_meter;

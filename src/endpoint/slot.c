@@ -5,8 +5,9 @@
 
 /* Waits without a deadline of their own look again after this. */
 #define LONG_WAIT_US (INT64_C (3600) * G_USEC_PER_SEC)
-#define LONG_LINE_US (20 * 1000) /* above this round trip several connections have several windows */
-#define MAX_ATTEMPTS 3           /* to connect on such a line, at a time */
+#define LONG_LINE_US (20 * 1000)          /* above this round trip several connections have several windows */
+#define MAX_ATTEMPTS 3                    /* to connect on such a line, at a time */
+#define ENDING_US    (2 * G_USEC_PER_SEC) /* for threads to end their connections, before they count as stuck */
 /* A thread that wakes up so much too late was kept from running, and what it missed may be waiting to be read. */
 #define OVERSLEPT_US (G_USEC_PER_SEC / 2)
 
@@ -574,14 +575,22 @@ static void excuse_all_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES
         ecfs_clock_excuse (&self->slots[i].clock, now_us);
 }
 
-/* Starts a probe that is due; returns when to look again. */
+/* Starts a probe that is due; returns when to look again. A slot that ends its connection tells when it is free. */
 static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    if (!ecfs_core_down (self) || self->stopping || n_attempts_locked (self) > 0)
+    if (!ecfs_core_down (self) || self->stopping || n_attempts_locked (self) > 0) {
+        self->all_busy_us = 0;
         return now_us + LONG_WAIT_US;
+    }
     if (now_us < self->breaker.next_probe_us)
         return self->breaker.next_probe_us;
-    if (!want_slot_locked (self)) {
+    if (want_slot_locked (self)) {
+        self->all_busy_us = 0;
+    } else {
+        if (self->all_busy_us == 0)
+            self->all_busy_us = now_us;
+        if (now_us - self->all_busy_us < ENDING_US)
+            return self->all_busy_us + ENDING_US;
         /* All threads are stuck: whoever waits for an attempt has his answer. */
         self->breaker.next_probe_us = now_us + self->breaker.backoff_us;
         fail_queue_locked (self, ENOTCONN, self->reason, false);

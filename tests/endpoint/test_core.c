@@ -19,6 +19,8 @@ static struct {
     int write_code; /* writes fail with it; 0: they succeed */
     uint64_t free_bytes;
     bool hold_space; /* space requests are stuck */
+    bool hold_ends;  /* connections end only as far as … */
+    unsigned n_ends; /* … so many may */
 } script;
 
 static void *new_config (const EcfsEndpointSpec *spec, GError **error)
@@ -78,6 +80,8 @@ static void end_request (EcfsStream *request)
         ecfs_request_acknowledge (request, sum += size);
     if (code == 0 && request->kind == ECFS_REQUEST_SPACE)
         ecfs_request_finish_space (request, value, NULL);
+    else if (code == 0 && request->kind == ECFS_REQUEST_EXAMINE)
+        ecfs_request_finish_marker (request, "", 0);
     else if (code == 0)
         ecfs_request_finish (request, 0, NULL);
     else
@@ -107,12 +111,24 @@ static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
     return false;
 }
 
+/* Takes its time, as to end a process may. */
+static void scripted_disconnect (void *connection)
+{
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    ecfs_mutex_lock (&script.lock);
+    while (script.hold_ends && script.n_ends == 0)
+        g_assert_true (ecfs_cond_wait_until (&script.cond, &script.lock, deadline_us));
+    script.n_ends -= script.hold_ends;
+    ecfs_mutex_unlock (&script.lock);
+    g_free (connection);
+}
+
 static EcfsEndpoint *start (const char *options)
 {
     static const EcfsMarker nothing;
     ecfs_mutex_lock (&script.lock);
-    script.refuse = script.released = script.hold_space = false;
-    script.refuse_from = script.n_connects = script.n_stuck = 0;
+    script.refuse = script.released = script.hold_space = script.hold_ends = false;
+    script.refuse_from = script.n_connects = script.n_stuck = script.n_ends = 0;
     ecfs_mutex_unlock (&script.lock);
     g_autofree char *text = g_strconcat ("x=scripted://x/", options, NULL);
     g_autoptr (GError) error = NULL;
@@ -541,6 +557,49 @@ static void test_broken (void)
     }
 }
 
+static void allow_end (void)
+{
+    ecfs_mutex_lock (&script.lock);
+    script.n_ends++;
+    ecfs_cond_broadcast (&script.cond);
+    ecfs_mutex_unlock (&script.lock);
+}
+
+static void on_examined (void *user, const EcfsMarker *marker, const GError *error)
+{
+    (void) marker;
+    atomic_store ((atomic_int *) user, ecfs_errno (error));
+}
+
+static bool has_looked_for_a_slot (EcfsEndpoint *endpoint)
+{
+    ecfs_mutex_lock (&endpoint->lock);
+    bool looked = endpoint->all_busy_us != 0;
+    ecfs_mutex_unlock (&endpoint->lock);
+    return looked;
+}
+
+/* With one connection, which takes its time to end, there is none to be had for a while: that is not for ever. */
+static void test_slow_end (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (",connections=1");
+    atomic_int code = -1;
+    set_bool (&script.hold_ends, true);
+    g_assert_cmpint (try_read (endpoint, "break", 0), ==, ENOTCONN);
+    while (!is_down (endpoint)) {
+        allow_end ();
+        g_assert_cmpint (try_read (endpoint, "break", 0), ==, ENOTCONN);
+    }
+    ecfs_endpoint_examine (endpoint, on_examined, (void *) &code);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (!has_looked_for_a_slot (endpoint) && atomic_load (&code) == -1 && ecfs_now_us () < deadline_us)
+        g_usleep (5000);
+    set_bool (&script.hold_ends, false);
+    while (atomic_load (&code) == -1 && ecfs_now_us () < deadline_us)
+        g_usleep (5000);
+    g_assert_cmpint (atomic_load (&code), ==, EPROTO); /* it was asked: the marker is empty */
+}
+
 static void test_refused_second (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = start (",connections=2");
@@ -662,7 +721,7 @@ int main (int argc, char **argv)
         .free_config = g_free,
         .connect = scripted_connect,
         .serve = scripted_serve,
-        .disconnect = g_free,
+        .disconnect = scripted_disconnect,
     };
     g_test_init (&argc, &argv, NULL);
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
@@ -689,6 +748,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/a-bad-disk-is-not-mended-by-figures-of-space", test_bad_disk_with_figures);
     g_test_add_func ("/core/own-limits-say-nothing-about-an-endpoint", test_own_limits);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
+    g_test_add_func ("/core/a-connection-that-ends-slowly-is-waited-for", test_slow_end);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
     g_test_add_func ("/core/a-stop-leaves-no-request-unanswered", test_stop_while_the_keeper_is_busy);
