@@ -215,7 +215,7 @@ static bool receive (EcfsGridftp *self)
         self->n_heard += (size_t) n;
         if (self->n_heard == head &&
             (self->message.text_bytes > ECFS_GRIDFTP_TEXT_MAX || self->message.block >= ECFS_GRIDFTP_N_BLOCKS ||
-             (self->message.type == ECFS_GRIDFTP_BLOCK && self->message.length > ECFS_GRIDFTP_BLOCK_BYTES))) {
+             self->message.length > ECFS_GRIDFTP_BLOCK_BYTES)) {
             break_literally (self, EPROTO, HELPER " talks nonsense");
             return false;
         }

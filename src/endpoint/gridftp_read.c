@@ -9,6 +9,7 @@
 #define DRAIN_BYTES (1024 * 1024)     /* rather read to the end than aborted: that ends the connection */
 #define MAX_LINE    (16 * 1024)       /* of a listing */
 #define MAX_WAITING 1000000           /* directories that are still to be listed */
+#define MAX_AHEAD   1024              /* pieces of a GET with gaps before them; streams are a few blocks apart */
 
 /* A range of a request that a GET fills. */
 typedef struct Part {
@@ -128,10 +129,11 @@ static void close_gaps (Get *get)
     }
 }
 
-static void take_block (EcfsGridftp *self, Get *get)
+/* False: the server sends what nobody can use. What was told to a sink stays as it is, whatever is sent again. */
+static bool take_block (EcfsGridftp *self, Get *get)
 {
     const EcfsGridftpMessage *block = &self->message;
-    uint64_t from = MAX (block->offset, get->offset);
+    uint64_t from = MAX (block->offset, get->filled_to);
     uint64_t to = MIN (block->offset + block->length, get->end);
     const uint8_t *bytes = self->memory + (size_t) block->block * ECFS_GRIDFTP_BLOCK_BYTES;
     for (size_t i = get->first; i < get->first + get->n && from < to; i++) {
@@ -143,10 +145,13 @@ static void take_block (EcfsGridftp *self, Get *get)
     EcfsGridftpMessage taken = {.type = ECFS_GRIDFTP_RETURN, .block = block->block};
     ecfs_gridftp_say (self, &taken);
     if (from >= to)
-        return;
+        return true;
+    if (get->ahead->len >= MAX_AHEAD)
+        return false;
     g_array_append_val (get->ahead, ((Piece){from, to}));
     close_gaps (get);
     tell_filled (self, get, get->filled_to);
+    return true;
 }
 
 /* Those that nobody wants any more. */
@@ -169,8 +174,10 @@ static bool receive (EcfsGridftp *self, Get *get, const char *name, GError **err
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE)
             break;
-        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_BLOCK)
-            take_block (self, get);
+        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_BLOCK && !take_block (self, get)) {
+            ecfs_gridftp_abort (self);
+            return ecfs_fail (error, EPROTO, "%s: the server sends pieces without those before them", name);
+        }
         end_cancelled (self, get->batch);
         if (get->batch->n_wanted == 0 && get->end - get->filled_to > DRAIN_BYTES) {
             ecfs_gridftp_abort (self);
@@ -232,6 +239,7 @@ void ecfs_gridftp_read (EcfsGridftp *self, EcfsStream *request)
 bool ecfs_gridftp_peek (EcfsGridftp *self, const char *name, char *to, size_t size, size_t *ret_size, GError **error)
 {
     size_t got = 0;
+    memset (to, 0, size);
     ecfs_gridftp_ask (self, ECFS_GRIDFTP_GET, name, NULL, 0, size);
     for (;;) {
         EcfsGridftpHeard heard = ecfs_gridftp_hear (self, G_MAXINT64);
@@ -247,7 +255,7 @@ bool ecfs_gridftp_peek (EcfsGridftp *self, const char *name, char *to, size_t si
         if (block->offset < size) {
             size_t n = (size_t) MIN (block->length, size - block->offset);
             memcpy (to + block->offset, self->memory + (size_t) block->block * ECFS_GRIDFTP_BLOCK_BYTES, n);
-            got += n;
+            got = MAX (got, (size_t) block->offset + n); /* a server may send the same twice */
         }
         ecfs_gridftp_say (self, &(EcfsGridftpMessage){.type = ECFS_GRIDFTP_RETURN, .block = block->block});
     }

@@ -1,0 +1,104 @@
+/* Helpers of the gridftp drivers that die or go wrong (hostile-helper): no wrong bytes, no hang, nothing left behind.
+ */
+#include "endpoint/endpoint.h"
+#include "util/log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define SIZE  ((size_t) 512 * 1024)
+#define BLOCK (SIZE / 2)
+
+static EcfsEndpoint *start (void)
+{
+    static const EcfsMarker nothing;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse ("x=ftp://localhost/root,connections=1", &error);
+    g_assert_no_error (error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
+    g_assert_no_error (error);
+    ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static unsigned count_descriptors (void)
+{
+    unsigned n = 0;
+    g_autoptr (GDir) directory = g_dir_open ("/proc/self/fd", 0, NULL);
+    while (g_dir_read_name (directory) != NULL)
+        n++;
+    return n;
+}
+
+static void assert_no_children (void)
+{
+    g_assert_cmpint (waitpid (-1, NULL, WNOHANG), ==, -1);
+    g_assert_cmpint (errno, ==, ECHILD);
+}
+
+/* Reads @name; whatever comes without an error is what was to come. */
+static int try_read (EcfsEndpoint *endpoint, const char *name)
+{
+    g_autofree uint8_t *to = g_malloc0 (SIZE), *expected = g_malloc (SIZE);
+    EcfsRange range = {.offset = 0, .size = SIZE, .to = to};
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, &error))
+        return error->code;
+    memset (expected, 'a', BLOCK);
+    memset (expected + BLOCK, 'b', BLOCK);
+    g_assert_true (memcmp (to, expected, SIZE) == 0);
+    return 0;
+}
+
+static void test_reads (void)
+{
+    static const struct {
+        const char *name;
+        int code;
+    } cases[] = {{"right", 0},       {"twice", 0},        {"beyond", 0},        {"gaps", EPROTO},
+                 {"dies", ENOTCONN}, {"block", ENOTCONN}, {"length", ENOTCONN}, {"text", ENOTCONN}};
+    unsigned n_descriptors = count_descriptors ();
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        g_test_message ("%s", cases[i].name);
+        EcfsEndpoint *endpoint = start ();
+        g_assert_cmpint (try_read (endpoint, cases[i].name), ==, cases[i].code);
+        g_assert_cmpint (try_read (endpoint, "right"), ==, 0); /* another helper, if need be */
+        ecfs_endpoint_free (endpoint);
+        assert_no_children ();
+    }
+    g_assert_cmpuint (count_descriptors (), ==, n_descriptors);
+}
+
+static void test_markers (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start ();
+    g_autoptr (GError) error = NULL;
+    EcfsMarker found;
+    g_assert_false (ecfs_endpoint_examine_wait (endpoint, &found, &error));
+    g_assert_error (error, ECFS_ERROR, EPROTO);
+}
+
+static void test_writes (void)
+{
+    g_autofree uint8_t *bytes = g_malloc0 (16 * SIZE);
+    EcfsEndpoint *endpoint = start ();
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_endpoint_write_wait (endpoint, "file", bytes, 16 * SIZE, &error));
+    g_assert_error (error, ECFS_ERROR, ENOTCONN);
+    g_assert_cmpint (try_read (endpoint, "right"), ==, 0);
+    ecfs_endpoint_free (endpoint);
+    assert_no_children ();
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
+    g_assert_true (g_setenv ("ECFS_GRIDFTP_HELPER", HOSTILE_HELPER, TRUE));
+    g_test_add_func ("/gridftp-helper/brings-no-wrong-bytes-and-is-replaced", test_reads);
+    g_test_add_func ("/gridftp-helper/sends-a-marker-more-than-once", test_markers);
+    g_test_add_func ("/gridftp-helper/dies-while-it-stores", test_writes);
+    return g_test_run ();
+}
