@@ -222,11 +222,20 @@ static bool receive (EcfsGridftp *self)
     }
 }
 
+static void note_heard (EcfsGridftp *self)
+{
+    bool done = self->message.type == ECFS_GRIDFTP_DONE;
+    /* Data connections that are authenticated begin with a handshake, which takes what a login takes. */
+    if (done && self->message.code != ECFS_GRIDFTP_LOST)
+        self->is_new = self->config->gsi && !self->config->trusts_data;
+    ecfs_slot_owed (self->slot, done ? ECFS_OWES_NOTHING : ECFS_OWES_ANSWER);
+}
+
 EcfsGridftpHeard ecfs_gridftp_hear (EcfsGridftp *self, int64_t deadline_us)
 {
     for (;;) {
         if (self->broken == NULL && receive (self)) {
-            ecfs_slot_owed (self->slot, self->message.type == ECFS_GRIDFTP_DONE ? ECFS_OWES_NOTHING : ECFS_OWES_ANSWER);
+            note_heard (self);
             return ECFS_GRIDFTP_HEARD;
         }
         if (self->broken != NULL)

@@ -52,7 +52,7 @@ typedef struct EcfsGridftp {
     char *text;                 /* of it, terminated; ECFS_GRIDFTP_TEXT_MAX + 1 bytes */
     size_t n_heard;             /* bytes of both */
 
-    bool is_new; /* the next operation has to log in first */
+    bool is_new; /* the next operation has to log in, or to shake hands otherwise, first */
 
     EcfsStream *next;    /* taken, not begun */
     EcfsStream *storing; /* the write whose PUT is open */

@@ -23,7 +23,7 @@ static const Kind kinds[] = {
     {.name = "gsiftp-extended",
      .scheme = "gsiftp",
      .options = "protection=private,mode=extended,streams=2,stall_timeout=60,connect_timeout=60"},
-    {.name = "ftp", .scheme = "ftp", .options = "mode=stream", .always = true},
+    {.name = "ftp", .scheme = "ftp", .options = "mode=stream,stall_timeout=60,connect_timeout=60", .always = true},
 };
 
 static void fill_row (const Gridftp *server, const Kind *kind, ConformanceRow *row)

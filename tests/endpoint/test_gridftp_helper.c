@@ -10,11 +10,12 @@
 #define SIZE  ((size_t) 512 * 1024)
 #define BLOCK (SIZE / 2)
 
-static EcfsEndpoint *start (void)
+static EcfsEndpoint *start (const char *options)
 {
     static const EcfsMarker nothing;
     g_autoptr (GError) error = NULL;
-    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse ("x=ftp://localhost/root,connections=1", &error);
+    g_autofree char *text = g_strconcat ("x=ftp://localhost/root,connections=1", options, NULL);
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
     g_assert_no_error (error);
     EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
     g_assert_no_error (error);
@@ -61,7 +62,7 @@ static void test_reads (void)
     unsigned n_descriptors = count_descriptors ();
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         g_test_message ("%s", cases[i].name);
-        EcfsEndpoint *endpoint = start ();
+        EcfsEndpoint *endpoint = start ("");
         g_assert_cmpint (try_read (endpoint, cases[i].name), ==, cases[i].code);
         g_assert_cmpint (try_read (endpoint, "right"), ==, 0); /* another helper, if need be */
         ecfs_endpoint_free (endpoint);
@@ -72,7 +73,7 @@ static void test_reads (void)
 
 static void test_markers (void)
 {
-    g_autoptr (EcfsEndpoint) endpoint = start ();
+    g_autoptr (EcfsEndpoint) endpoint = start ("");
     g_autoptr (GError) error = NULL;
     EcfsMarker found;
     g_assert_false (ecfs_endpoint_examine_wait (endpoint, &found, &error));
@@ -82,11 +83,21 @@ static void test_markers (void)
 static void test_writes (void)
 {
     g_autofree uint8_t *bytes = g_malloc0 (16 * SIZE);
-    EcfsEndpoint *endpoint = start ();
+    EcfsEndpoint *endpoint = start ("");
     g_autoptr (GError) error = NULL;
     g_assert_false (ecfs_endpoint_write_wait (endpoint, "file", bytes, 16 * SIZE, &error));
     g_assert_error (error, ECFS_ERROR, ENOTCONN);
     g_assert_cmpint (try_read (endpoint, "right"), ==, 0);
+    ecfs_endpoint_free (endpoint);
+    assert_no_children ();
+}
+
+/* Not only after as long as a login may take. */
+static void test_silence (void)
+{
+    EcfsEndpoint *endpoint = start (",stall_timeout=3s,connect_timeout=900s");
+    g_assert_cmpint (try_read (endpoint, "right"), ==, 0);
+    g_assert_cmpint (try_read (endpoint, "silent"), ==, ETIMEDOUT);
     ecfs_endpoint_free (endpoint);
     assert_no_children ();
 }
@@ -100,5 +111,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/gridftp-helper/brings-no-wrong-bytes-and-is-replaced", test_reads);
     g_test_add_func ("/gridftp-helper/sends-a-marker-more-than-once", test_markers);
     g_test_add_func ("/gridftp-helper/dies-while-it-stores", test_writes);
+    g_test_add_func ("/gridftp-helper/says-nothing-any-more", test_silence);
     return g_test_run ();
 }

@@ -47,9 +47,9 @@ class Server:
 
     def endpoint(self, port=None, **options):
         """As `ecfs init --endpoint` takes it; port: of a proxy in front; options beside those it needs, None: without."""
+        options = {"connect_timeout": "60s", "stall_timeout": "60s", **options}  # for busy machines: a key for each login
         if self.scheme == "gsiftp":
-            options = {"user_proxy": self.grid.proxy, "certificates": self.grid.authority.certificates,
-                       "connect_timeout": "60s", **options}  # the server makes a key for each, on a busy machine
+            options = {"user_proxy": self.grid.proxy, "certificates": self.grid.authority.certificates, **options}
         words = "".join(f",{key}={value}" for key, value in options.items() if value is not None)
         return f"{self.name}={self.scheme}://localhost:{port or self.port}{self.root}{words}"
 
