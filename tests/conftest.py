@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "lab"))
 import gridftp  # noqa: E402
 import lab  # noqa: E402
+import web  # noqa: E402
 
 SHM_NEEDED = 4 << 30
 LOG_LINES = 30
@@ -53,6 +54,12 @@ class Place:
     def gridftp(self, name, scheme="gsiftp"):
         self.grid = self.grid or gridftp.Grid(self.path / "grid")
         server = gridftp.Server(self.path / "gridftp" / name, name, self.grid, scheme)
+        self.servers.append(server)
+        server.start()
+        return server
+
+    def web(self, name, kind, *features, **options):
+        server = web.Web(self.path / "web" / name, name, kind, *features, **options)
         self.servers.append(server)
         server.start()
         return server
