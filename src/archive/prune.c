@@ -6,6 +6,19 @@
 
 #define HEAD_BYTES 4096
 
+/* A recovery leaves alone what it cannot make a file of for want of other stripes, and that may be all that there is of
+ * it: what is from before is removed only where the catalog has its object, in other stripes. */
+static bool is_accounted_for (EcfsArchive *archive, const EcfsStripeHeader *header, GError **error)
+{
+    bool known = false;
+    if (header->epoch < ecfs_catalog_epoch (archive->catalog) &&
+        !ecfs_catalog_object_known (archive->catalog, &header->object, &known, error))
+        return false;
+    return header->epoch == ecfs_catalog_epoch (archive->catalog) || known ||
+           ecfs_fail (error, EPERM,
+                      "it was stored before the archive was recovered, and may be of a file that was not");
+}
+
 /* What the stripe says of itself must be what its name says, of this archive and of the past. */
 static bool check_header (EcfsArchive *archive, const EcfsPruneStripe *stripe, const EcfsStripeHeader *header,
                           GError **error)
@@ -19,7 +32,7 @@ static bool check_header (EcfsArchive *archive, const EcfsPruneStripe *stripe, c
         return ecfs_fail (error, EPERM, "its header is that of another stripe");
     if (header->epoch > epoch || (header->epoch == epoch && header->sequence > ecfs_catalog_sequence (catalog)))
         return ecfs_fail (error, ESTALE, "it is newer than the catalog: run ecfs recover");
-    return true;
+    return is_accounted_for (archive, header, error);
 }
 
 /* What has no header that can be read stays: nobody knows what it was. */
@@ -80,7 +93,7 @@ bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint_id, EcfsPruneStripe
                       GError **error)
 {
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, endpoint_id);
-    if (endpoint == NULL || endpoint->endpoint == NULL || archive->readonly)
+    if (endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint) || archive->readonly)
         return ecfs_fail (error, EINVAL, "there is no such endpoint, or the archive may only be read");
     size_t position = (size_t) (endpoint - archive->endpoints);
     if (!ecfs_catalog_barrier (archive->catalog, error) || !journal_is_stored (archive, error))

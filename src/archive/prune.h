@@ -16,9 +16,10 @@ typedef struct EcfsPruneStripe {
 
 /**
  * Removes those stripes of an endpoint that no object, intent or deletion has, that are of this archive and no newer
- * than its catalog, once the endpoints have confirmed that none of them knows of something newer and that they have
- * the journal up to now, so that a recovery would not look for them either. False: all of the others stay, for the
- * reason in @error; some may have been removed. Blocks as long as the endpoints do.
+ * than its catalog, nor from before it was recovered without their object, once the endpoints have confirmed that none
+ * of them knows of something newer and that they have the journal up to now, so that a recovery would not look for them
+ * either. False: all of the others stay, for the reason in @error; some may have been removed. Blocks as long as the
+ * endpoints do.
  */
 bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
                       GError **error);

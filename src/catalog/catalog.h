@@ -519,9 +519,16 @@ bool ecfs_catalog_check (EcfsCatalog *self, EcfsCatalogProblem problem, void *us
 GPtrArray *ecfs_catalog_walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, bool *ret_more,
                                       EcfsCatalogProblem problem, void *user, GError **error);
 
-/** Whether an object has the stripe (index, instance, endpoint), or an intent announces it. */
+/**
+ * Whether an object has the stripe (index, instance), or an intent announces it, at whatever endpoint: instances are
+ * never used twice, so what is found elsewhere is the same stripe, of an endpoint that was copied or came back under
+ * another row.
+ */
 bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_known,
                                 GError **error);
+
+/** Whether there is such an object, with whatever stripes. */
+bool ecfs_catalog_object_known (EcfsCatalog *self, const EcfsUuid *object, bool *ret_known, GError **error);
 
 /** Whether the stripe (index, instance, endpoint) of an object waits to be deleted. */
 bool ecfs_catalog_deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,

@@ -173,8 +173,8 @@ static bool stripe_known (EcfsCatalog *self, const EcfsUuid *object, const EcfsS
                           GError **error)
 {
     int64_t known = 0;
-    int found = QUERY_NUMBER (self, STRIPE_KNOWN, &known, error, UUID (object), INT (stripe->index),
-                              INT (stripe->instance), INT (stripe->endpoint));
+    int found =
+        QUERY_NUMBER (self, STRIPE_KNOWN, &known, error, UUID (object), INT (stripe->index), INT (stripe->instance));
     *ret_known = known != 0;
     return found >= 0;
 }
@@ -183,6 +183,19 @@ bool ecfs_catalog_stripe_known (EcfsCatalog *self, const EcfsUuid *object, const
                                 GError **error)
 {
     return READ (self, stripe_known (self, object, stripe, ret_known, error));
+}
+
+static bool object_known (EcfsCatalog *self, const EcfsUuid *object, bool *ret_known, GError **error)
+{
+    int64_t id;
+    int found = QUERY_NUMBER (self, OBJECT_BY_UUID, &id, error, UUID (object));
+    *ret_known = found == 1;
+    return found >= 0;
+}
+
+bool ecfs_catalog_object_known (EcfsCatalog *self, const EcfsUuid *object, bool *ret_known, GError **error)
+{
+    return READ (self, object_known (self, object, ret_known, error));
 }
 
 static bool deletion_queued (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool *ret_queued,

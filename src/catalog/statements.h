@@ -86,9 +86,8 @@
     X (OBJECT_LIST, "SELECT " OBJECT_COLUMNS " FROM objects WHERE id > ? ORDER BY id LIMIT ?") \
     X (OBJECT_LIST_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid > ? ORDER BY uuid LIMIT ?") \
     X (STRIPE_KNOWN, "SELECT EXISTS (SELECT 1 FROM objects o JOIN stripes s ON s.object = o.id WHERE o.uuid = ?1 " \
-       "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4) OR EXISTS (SELECT 1 FROM intents i " \
-       "JOIN intent_stripes s ON s.intent = i.id WHERE i.object = ?1 AND s.idx = ?2 AND s.instance = ?3 " \
-       "AND s.endpoint = ?4)") \
+       "AND s.idx = ?2 AND s.instance = ?3) OR EXISTS (SELECT 1 FROM intents i " \
+       "JOIN intent_stripes s ON s.intent = i.id WHERE i.object = ?1 AND s.idx = ?2 AND s.instance = ?3)") \
     X (STRIPE_CURRENT, "SELECT EXISTS (SELECT 1 FROM objects o JOIN stripes s ON s.object = o.id WHERE o.uuid = ?1 " \
        "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4)") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \

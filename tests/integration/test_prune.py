@@ -5,6 +5,7 @@ import time
 
 import lab
 from test_fsck import CLEAN, FAILED, LEFT, facts, fsck, rows, serving, stored, tree
+from test_recover import recover
 
 OLD = time.time() - 30 * 86400
 
@@ -103,6 +104,37 @@ def nothing_is_removed_by_who_is_not_sure(archive, bring_back):
     assert status == LEFT and summary["orphans_removed"] == 0 and at_rest(archive) == before
     assert any(finding["about"] == "prune" and "problems" in finding["text"] for finding in findings)
     rows(archive, "UPDATE counters SET n_objects = n_objects - 1")
+
+
+def test_what_a_recovery_left_alone_stays(place, archive):
+    """It may be of a file that had too few stripes at the endpoints that were there."""
+    paths, bring_back = orphaned(place, archive)
+    shutil.rmtree(archive.path)
+    recovered, _ = recover(place, archive.endpoints)
+    recovered.configure("archive", deletion_grace="0")
+    mount = place.mount(recovered)
+    lab.until(lambda: not rows(recovered, "SELECT 1 FROM deletions"), 60, "nothing waits to be deleted")
+    mount.umount()
+    bring_back()
+    before = at_rest(recovered)
+    status, findings, summary = facts(recovered, "-y", "--prune")
+    assert status == LEFT and summary["orphans_removed"] == 0 and summary["orphans_old"] == len(paths)
+    assert any(finding["about"] == "prune" and "recovered" in finding["text"] for finding in findings)
+    assert at_rest(recovered) == before
+
+
+def test_what_an_object_has_at_another_endpoint_stays(place, archive):
+    """Endpoints that were copied, or that share a disk."""
+    archive.put_in_full(tree(place, 8, 50_000), "/")
+    for endpoint, other in zip(archive.endpoints, archive.endpoints[1:] + archive.endpoints[:1]):
+        for path in lab.stripe_files(endpoint):
+            copy = other.root / path.relative_to(endpoint.root)
+            if not copy.exists():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                os.link(path, copy)
+    age(archive)
+    before = at_rest(archive)
+    assert facts(archive, "-y", "--prune")[2]["orphans_old"] == 0 and at_rest(archive) == before
 
 
 def test_last_weeks_archive_directory_deletes_nothing(place, archive):
