@@ -169,6 +169,10 @@ static void print_export (JsonObject *finding)
     g_autofree char *file = tool_printable (tool_text (finding, "file"));
     g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
     g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
+    if (*file == '\0') {
+        printf ("%s: NOT WRITTEN: %s\n", path, reason);
+        return;
+    }
     printf ("%s: %s of it are in %s, holes where it cannot be read:", path, bytes, file);
     for (guint i = 0; i < json_array_get_length (ranges); i++) {
         JsonArray *range = json_array_get_array_element (ranges, i);
@@ -256,7 +260,7 @@ static void print_pass (JsonObject *deep)
     if (json_object_get_boolean_member (deep, "whole"))
         printf ("  scrub    of %s is complete: everything was verified\n", began);
     else if (!json_object_get_boolean_member (deep, "kept"))
-        printf ("  scrub    about %s were not verified, and what was is not noted (-n)\n", left);
+        printf ("  scrub    about %s were not verified, and what was is not noted\n", left);
     else if (json_object_get_boolean_member (deep, "continues"))
         printf ("  scrub    of %s: about %s are left; the next --deep goes on there\n", began, left);
     else

@@ -56,6 +56,8 @@ static bool copy_piece (Copy *self, EcfsContent *content, uint64_t offset, size_
     }
     int result = ecfs_pwrite_all (self->fd, piece, got, offset);
     self->bytes += got;
+    if (got < size)
+        miss (self, offset + got, size - got, g_error_new (ECFS_ERROR, EBADMSG, "its object ends earlier"));
     return result == 0 || ecfs_fail_errno (error, -result, "%s", self->to);
 }
 
@@ -113,13 +115,20 @@ static bool open_copy (Copy *self, GError **error)
     return self->fd >= 0 || ecfs_fail_errno (error, errno, "%s: nothing is written over", self->to);
 }
 
-/* What can be read whole after all needs no copy. */
+/* What cannot be written does not keep the others from being so. */
+static void tell_unwritten (const Copy *self, const GError *why)
+{
+    const EcfsExported told = {.path = self->path, .reason = why->message};
+    ecfs_fsck_tell (self->export->run, ecfs_fsck_tell_export (&told));
+}
+
+/* What can be read whole after all needs no copy, and one that is not listed would pass for whole. */
 static bool close_copy (Copy *self, bool good, GError **error)
 {
     bool closed = close (self->fd) == 0 || !good || ecfs_fail_errno (error, errno, "%s", self->to);
-    if (self->missing->len == 0)
+    if (self->missing->len == 0 || !good || !closed)
         (void) unlink (self->to); /* it was made here */
-    else if (good && closed)
+    else
         tell_copy (self);
     return good && closed;
 }
@@ -136,7 +145,10 @@ static bool export_file (Export *self, uint64_t ino, GError **error)
     Copy copy = {.export = self, .path = ecfs_catalog_path (archive->catalog, ino), .fd = -1};
     copy.to = g_build_filename (self->run->what->export_dir, copy.path, NULL);
     copy.missing = g_array_new (FALSE, FALSE, sizeof (EcfsUnreadable));
-    bool good = open_copy (&copy, error) && close_copy (&copy, copy_all (&copy, content, error), error);
+    bool opened = open_copy (&copy, &why);
+    if (!opened)
+        tell_unwritten (&copy, why);
+    bool good = !opened || close_copy (&copy, copy_all (&copy, content, error), error);
     ecfs_content_unref (content);
     g_array_unref (copy.missing);
     g_clear_error (&copy.reason);
@@ -174,7 +186,8 @@ bool ecfs_fsck_export (EcfsFsckRun *self, GError **error)
     export.done = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     bool good = export_all (&export, error);
     g_hash_table_unref (export.done);
-    if (fclose (export.list) != 0 && good)
-        return ecfs_fail_errno (error, errno, "%s", path);
+    bool listed = ferror (export.list) == 0;
+    if ((fclose (export.list) != 0 || !listed) && good)
+        return ecfs_fail_errno (error, listed ? errno : EIO, "%s", path);
     return good;
 }

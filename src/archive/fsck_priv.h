@@ -273,7 +273,7 @@ typedef struct EcfsUnreadable {
 
 /* A file that was exported; all borrowed. */
 typedef struct EcfsExported {
-    const char *path, *to;
+    const char *path, *to; /* to: NULL where it could not be written */
     uint64_t bytes, missing_bytes;
     const EcfsUnreadable *ranges;
     size_t n_ranges;

@@ -124,7 +124,8 @@ char *ecfs_fsck_tell_export (const EcfsExported *exported)
     }
     json_object_set_string_member (object, "about", "export");
     put_bytes (object, "path", exported->path);
-    put_bytes (object, "file", exported->to);
+    if (exported->to != NULL)
+        put_bytes (object, "file", exported->to);
     json_object_set_int_member (object, "bytes", (int64_t) exported->bytes);
     json_object_set_int_member (object, "unreadable_bytes", (int64_t) exported->missing_bytes);
     json_object_set_array_member (object, "unreadable", ranges);

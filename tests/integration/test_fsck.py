@@ -251,8 +251,22 @@ def test_what_can_be_read_is_exported(place, archive):
         path.unlink()
     status, text = fsck(archive, "-n", "--deep", "--export", place.path / "again")
     assert status == LEFT and "holes" in text and "any of these would help" in text and "more than one" in text
-    assert fsck(archive, "-n", "--export", out)[0] in [FAILED, LEFT], "nothing is written over"
-    assert found == (out / exported[0]["path"].lstrip("/")).read_bytes()
+    status, findings, _ = facts(archive, "-n", "--deep", "--export", out)
+    again = {finding["path"]: finding for finding in findings if finding["about"] == "export"}
+    assert status == LEFT and "file" not in again[exported[0]["path"]] and "file" in again["/tree/file16"]
+    assert found == (out / exported[0]["path"].lstrip("/")).read_bytes(), "nothing is written over"
+    names_lead_nowhere_else(place, archive)
+
+
+def names_lead_nowhere_else(place, archive):
+    """Whatever a damaged catalog calls files."""
+    for name in ["large", "again"]:
+        rows(archive, f"UPDATE entries SET name = CAST ('../../escaped' AS BLOB) WHERE name = CAST ('{name}' AS BLOB)")
+    out = place.path / "a/b/c/out"
+    findings = facts(archive, "-n", "--deep", "--export", out)[1]
+    told = {finding["path"]: finding for finding in findings if finding["about"] == "export"}
+    assert any("no name" in path and finding["file"] == str(out / path) for path, finding in told.items())
+    assert not list(place.path.rglob("escaped")) and (out / "tree/file16").exists()
 
 
 def test_an_endpoint_that_does_not_answer_is_no_loss(place):
