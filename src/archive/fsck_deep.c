@@ -122,11 +122,14 @@ static bool note_damages (Deep *self, size_t position, guint n, GError **error)
     return true;
 }
 
-/* Notes what an endpoint has verified of the batch, from its beginning on without a gap. */
+/* Notes what an endpoint has verified of the batch, from its beginning on without a gap; of a catalog that hides some,
+ * nothing. */
 static bool note_endpoint (Deep *self, size_t position, GError **error)
 {
     const GArray *stripes = self->batch->stripes;
     guint n = 0;
+    if (!self->run->is_sound)
+        return true;
     while (n < stripes->len && !is_open (&g_array_index (stripes, EcfsCheckedStripe, n), position))
         n++;
     EcfsUuid last = self->batch->last;
@@ -251,7 +254,7 @@ static bool read_as_it_comes (Deep *self, GError **error)
         if (!read_batch (self, objects, stripes, before, after, error) || !ecfs_fsck_goes_on (run, error))
             return false;
     }
-    run->deep.is_whole = !run->is_late;
+    run->deep.is_whole = !run->is_late && run->is_sound;
     return true;
 }
 
@@ -269,6 +272,15 @@ static void conclude_sample (Deep *self)
 
 /* Passes */
 
+/* What no pass can have verified, none has. */
+static void strike_impossible (GArray *ranges, uint64_t last_pass)
+{
+    for (guint i = 0; i < ranges->len; i++) {
+        EcfsScrubRange *range = &g_array_index (ranges, EcfsScrubRange, i);
+        range->pass = range->pass > last_pass ? 0 : range->pass;
+    }
+}
+
 static bool load_ranges (Deep *self, GError **error)
 {
     for (size_t i = 0; i < self->run->n_endpoints; i++) {
@@ -278,26 +290,43 @@ static bool load_ranges (Deep *self, GError **error)
         self->verified[i] = ecfs_scrub_ranges (self->notes, endpoint->id, error);
         if (self->verified[i] == NULL)
             return false;
+        strike_impossible (self->verified[i], self->state.pass);
         self->seen[i] = g_array_copy (self->verified[i]);
     }
     return true;
 }
 
+/* Where nothing can be noted, it is read all the same; but two at a time would be a mistake. */
+static EcfsScrub *open_notes (const EcfsFsckRun *run, bool *ret_keeps, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    bool dry = (run->what->flags & ECFS_FSCK_DRY) != 0;
+    EcfsScrub *notes = dry ? NULL : ecfs_scrub_open (run->archive->directory, true, &why);
+    *ret_keeps = notes != NULL;
+    if (notes != NULL || dry || why->code != EBUSY) {
+        if (why != NULL)
+            g_warning ("%s; what is verified is not noted", why->message);
+        return notes != NULL ? notes : ecfs_scrub_open (run->archive->directory, false, error);
+    }
+    g_propagate_error (error, g_steal_pointer (&why));
+    return NULL;
+}
+
 static bool begin_pass (Deep *self, GError **error)
 {
-    bool dry = (self->run->what->flags & ECFS_FSCK_DRY) != 0;
-    self->notes = ecfs_scrub_open (self->run->archive->directory, !dry, error);
+    bool keeps;
+    self->notes = open_notes (self->run, &keeps, error);
     if (self->notes == NULL || !ecfs_scrub_state (self->notes, &self->state, error) || !load_ranges (self, error))
         return false;
-    if (!self->state.open || dry) {
+    if (!self->state.open || !keeps) {
         self->state.pass++;
         self->state.open = true;
         self->state.began_ns = now_ns ();
     }
-    self->run->deep.keeps = !dry;
-    if (dry)
+    self->run->deep.keeps = keeps;
+    if (!keeps)
         g_clear_pointer (&self->notes, ecfs_scrub_close);
-    return dry || (ecfs_scrub_set_state (self->notes, &self->state, error) && ecfs_scrub_keep (self->notes, error));
+    return !keeps || (ecfs_scrub_set_state (self->notes, &self->state, error) && ecfs_scrub_keep (self->notes, error));
 }
 
 /* The part of all that this pass has verified: ranges of each endpoint count as much, for stripes are spread evenly. */
@@ -316,6 +345,8 @@ static double share_of (const Deep *self)
 
 static bool is_whole (const Deep *self)
 {
+    if (!self->run->is_sound)
+        return false;
     for (size_t i = 0; i < self->run->n_endpoints; i++)
         if (self->verified[i] != NULL && ecfs_ranges_oldest (self->verified[i], self->state.pass) != NULL)
             return false;

@@ -1,7 +1,9 @@
 """Deep checks: what was verified is kept, so that a scrub goes on where another stopped, and says what it proves."""
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 
 import lab
@@ -13,6 +15,11 @@ MIB = 1 << 20
 def scrub(archive):
     """What `ecfs status` tells."""
     return json.loads(lab.ecfs("status", archive.path, "--json").stdout)["scrub"]
+
+
+def change_notes(archive, statement):
+    with contextlib.closing(sqlite3.connect(archive.path / "scrub.sqlite")) as notes, notes:
+        notes.execute(statement)
 
 
 def filled(place, archive):
@@ -39,7 +46,8 @@ def test_killed_it_goes_on_where_it_was(place, archive):
     assert summary["checked_bytes"] < all_bytes and summary["deep"]["began"] == begun["began"]
     ended = scrub(archive)
     assert ended["full_ended"] >= ended["full_began"] == begun["began"] and ended["verified"] == 1 and not ended["open"]
-    assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes, "the next begins anew"
+    change_notes(archive, "UPDATE ranges SET pass = pass + 100")
+    assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes, "the next begins anew, whatever its rows claim"
 
 
 def test_in_short_runs_it_goes_round(place, archive):
@@ -69,8 +77,7 @@ def test_damage_that_was_left_is_told_again(place, archive):
     status, findings, summary = facts(archive, "--deep")
     assert status == LEFT and summary["stripes_damaged"] == 1 and summary["deep"]["whole"]
     assert scrub(archive)["damaged"] == 1
-    rows_of = f"{archive.path}/scrub.sqlite"
-    lab.run("python3", "-c", f"import sqlite3; c = sqlite3.connect('{rows_of}'); c.execute('UPDATE state SET open = 1'); c.commit()")
+    change_notes(archive, "UPDATE state SET open = 1")
     status, again, summary = facts(archive, "--deep")
     assert status == LEFT and again == findings and summary["deep"]["stripes"] == 1, "only what is known to be damaged"
     assert fsck(archive, "--deep", "-y")[0] == REPAIRED
@@ -87,6 +94,16 @@ def test_what_did_not_answer_is_not_verified(place, archive):
     assert scrub(archive)["full_ended"] == full and 5 / 6 <= scrub(archive)["verified"] < 1
     archive["birch"].start()
     assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes and scrub(archive)["verified"] == 1
+
+
+def test_what_cannot_be_noted_is_read_all_the_same(place, archive):
+    _, n_stripes = filled(place, archive)
+    (archive.path / "scrub.sqlite").mkdir()
+    for _ in range(2):
+        status, _, summary = facts(archive, "--deep")
+        assert status == CLEAN and summary["deep"]["stripes"] == n_stripes and not summary["deep"]["kept"]
+    done = lab.run(PROGRAM, archive.path, "--deep", check=False)
+    assert "scrub.sqlite" in done.stderr and "not noted" in done.stderr
 
 
 def test_a_sample_tells_what_it_proves(place, archive):
@@ -135,3 +152,6 @@ def test_a_page_of_garbage_is_a_finding(place, archive):
     status, findings, summary = facts(archive, "-y")
     assert status == LEFT and summary["catalog_problems"] > 0 and summary["stripes_rebuilt"] == 0
     assert everything(archive) == before
+    assert not facts(archive, "--deep")[2]["deep"]["whole"], "nobody knows what was not read"
+    with contextlib.closing(sqlite3.connect(archive.path / "scrub.sqlite")) as notes:
+        assert notes.execute("SELECT count (*) FROM ranges WHERE pass > 0").fetchone() == (0,)
