@@ -32,7 +32,9 @@ typedef struct Maker {
     unsigned n_operations;
     unsigned hideable[N_ENDPOINTS];
     unsigned n_hideable;
-    bool hidden; /* the endpoint hideable[0] */
+    bool hidden;  /* the endpoint hideable[0] */
+    bool emptied; /* an endpoint: one is enough */
+    bool is_troubled;
 } Maker;
 
 /* Choices */
@@ -221,11 +223,21 @@ static void change_attribute (Maker *self)
 
 /* The archive as a whole */
 
+/* Where nothing is in trouble: who gets what an endpoint had may have two stripes of an object then. */
+static void empty_one (Maker *self)
+{
+    if (self->emptied || self->is_troubled)
+        return;
+    close_all (self);
+    say (self, "empty %u", below (self, N_ENDPOINTS));
+    self->emptied = true;
+}
+
 static void work_on_all (Maker *self)
 {
     static const char *const codes[] = {"rs:4+2", "rs:3+2", "ldpc:3+3", "copies:2", "copies:3"};
     unsigned name = pick (self, ENTRY_FILE);
-    switch (below (self, 5)) {
+    switch (below (self, 6)) {
     case 0:
         if (chance (self, 70)) {
             say (self, "sync");
@@ -246,6 +258,9 @@ static void work_on_all (Maker *self)
     case 3:
         if (name != N_NAMES && !is_open (self, N_NAMES, self->entries[name].file))
             say (self, "recode %s %s", names[name], codes[below (self, G_N_ELEMENTS (codes))]);
+        break;
+    case 4:
+        empty_one (self);
         break;
     default:
         if (self->n_hideable > 0) {
@@ -347,6 +362,7 @@ static void make_trouble (Maker *self, Round *round, unsigned tolerance)
         self->hideable[self->n_hideable++] = positions[n_flawed];
         round->n_troubled++;
     }
+    self->is_troubled = round->n_troubled > 0;
 }
 
 /* Rounds */

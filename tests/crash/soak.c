@@ -162,9 +162,13 @@ static void check_and_recover (Soak *self)
 {
     const Round *round = self->round;
     unsigned n_away = self->tolerances[round->code];
-    for (guint i = self->n_before; i < self->script->len; i++)
-        if (((const Op *) self->script->pdata[i])->kind == OP_RECODE)
+    for (guint i = self->n_before; i < self->script->len; i++) {
+        OpKind kind = ((const Op *) self->script->pdata[i])->kind;
+        if (kind == OP_RECODE)
             n_away = MIN (n_away, 1); /* the least that codes of scripts tolerate */
+        else if (kind == OP_EMPTY)
+            n_away = 0; /* others may have two stripes of an object */
+    }
     const Recovered what = {.base = self->base, .n_away = n_away, .seed = round->seed, .recover = round->recover};
     recovered_judge (&what, &self->shared->progress);
 }
