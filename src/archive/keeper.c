@@ -44,6 +44,7 @@ struct EcfsKeeper {
     GBytes *shared;           /* the last file that was made, … */
     uint64_t shared_after;    /* … behind this record … */
     EcfsJournalPlace shared_place;
+    uint64_t n_made; /* files */
     size_t n_lanes;
     EcfsMutex lock;
     EcfsCond changed;
@@ -106,6 +107,7 @@ static bool make_file (EcfsKeeper *self, uint64_t after, GError **error)
         return ecfs_fail (error, ENOENT, "the catalog has no record above %" PRIu64, after);
     g_clear_pointer (&self->shared, g_bytes_unref);
     self->shared = g_byte_array_free_to_bytes (ecfs_journal_file_format (&file, raw));
+    self->n_made++;
     self->shared_after = after;
     self->shared_place = (EcfsJournalPlace){.sequence = file.last, .time_ns = file.time_ns};
     return true;
@@ -310,7 +312,7 @@ static void step (EcfsKeeper *self)
     ecfs_lineage_ask (self->lineage);
     look_for_changes (self);
     begin_lanes (self);
-    ecfs_snapshots_look (self->snapshots);
+    ecfs_snapshots_look (self->snapshots, self->n_made);
 }
 
 static void *run (void *data)

@@ -29,13 +29,15 @@ typedef struct Witness {
     int64_t known_us; /* when what was answered last was asked */
     uint32_t epoch;
     uint64_t sequence; /* the highest of that epoch */
-    GPtrArray *left;   /* names of what uploads of journal files left that a crash ended; owned */
+    uint64_t n_segments;
+    GPtrArray *left; /* names of what uploads of journal files left that a crash ended; owned */
 } Witness;
 
 struct EcfsLineage {
-    EcfsArchive *archive; /* immutable, as the next two */
-    uint64_t opened;      /* the catalog's sequence before this process changed anything, … */
-    size_t n_opened;      /* … and its endpoints: later ones are of its making */
+    EcfsArchive *archive;     /* immutable, as the next three */
+    uint64_t opened;          /* the catalog's sequence before this process changed anything, … */
+    size_t n_opened;          /* … and its endpoints: later ones are of its making */
+    EcfsSnapshotRow snapshot; /* … and the last snapshot; sequence 0: there was none */
     EcfsMutex lock;
     EcfsCond changed;
     Witness *witnesses; /* ECFS_ENDPOINTS_MAX; guarded by lock, as the rest */
@@ -133,8 +135,11 @@ static void on_listed (void *user, const EcfsListed *listed)
     EcfsJournalFile file;
     if (!ecfs_journal_file_name_parse (listed->name, &file))
         return;
+    const EcfsSnapshotRow *snapshot = &self->lineage->snapshot;
+    bool behind = file.epoch > snapshot->epoch || (file.epoch == snapshot->epoch && file.last > snapshot->sequence);
     ecfs_mutex_lock (&self->lineage->lock);
     hear_locked (self, file.epoch, file.last);
+    self->n_segments += behind && file.kind == ECFS_JOURNAL_SEGMENT;
     ecfs_mutex_unlock (&self->lineage->lock);
 }
 
@@ -163,6 +168,9 @@ EcfsLineage *ecfs_lineage_new (EcfsArchive *archive)
     self->archive = archive;
     self->opened = ecfs_catalog_sequence (archive->catalog);
     self->n_opened = ecfs_archive_n_endpoints (archive);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, NULL); /* without them all segments count */
+    if (rows != NULL && rows->len > 0)
+        self->snapshot = g_array_index (rows, EcfsSnapshotRow, 0);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->changed);
     self->witnesses = g_new0 (Witness, ECFS_ENDPOINTS_MAX);
@@ -239,8 +247,10 @@ static unsigned begin_questions (EcfsLineage *self, Witness *witness)
         witness->n_asked = n_questions;
         self->n_due += n_questions;
     }
-    if (n_questions == QUESTIONS)
+    if (n_questions == QUESTIONS) {
         g_clear_pointer (&witness->left, g_ptr_array_unref);
+        witness->n_segments = 0;
+    }
     ecfs_mutex_unlock (&self->lock);
     return n_questions;
 }
@@ -333,6 +343,16 @@ bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
                is_sure_locked (self, ecfs_archive_n_endpoints (self->archive), since_us);
     ecfs_mutex_unlock (&self->lock);
     return may;
+}
+
+uint64_t ecfs_lineage_n_segments (EcfsLineage *self)
+{
+    uint64_t most = 0;
+    ecfs_mutex_lock (&self->lock);
+    for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
+        most = MAX (most, self->witnesses[i].n_segments);
+    ecfs_mutex_unlock (&self->lock);
+    return most;
 }
 
 bool ecfs_lineage_is_sure (EcfsLineage *self)

@@ -35,6 +35,9 @@ bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position);
 /** Reads the marker there, and then may_delete (): before deletions. Blocks as long as the endpoint does. */
 bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
 
+/** How many segments of the journal one of them had, when it was asked first, behind the last snapshot of then. */
+uint64_t ecfs_lineage_n_segments (EcfsLineage *self);
+
 /** Whether so many endpoints have answered that one of them would know. */
 bool ecfs_lineage_is_sure (EcfsLineage *self);
 

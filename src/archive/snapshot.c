@@ -5,14 +5,16 @@
 
 #include <inttypes.h>
 
-#define PART_BYTES    (4u << 20) /* of records, about */
-#define LEAST_BYTES   (4u << 20) /* of records behind a snapshot, before there is another */
-#define FILES_SHARE   2          /* and at least the last one's size divided by this */
-#define RECORD_BYTES  1024       /* few are longer: where so many are not enough they are not added up */
-#define RETRY_US      (10 * 60 * G_USEC_PER_SEC)
-#define LOOK_US       (60 * G_USEC_PER_SEC)
-#define STOP_LOOK_US  200000
-#define N_GENERATIONS 2
+#define PART_BYTES     (4u << 20)   /* of records, about */
+#define LEAST_BYTES    (4u << 20)   /* of records behind a snapshot, before there is another */
+#define FILES_SHARE    2            /* and at least the last one's size divided by this */
+#define LEAST_SEGMENTS 1000         /* behind one: each costs a recovery a round trip or two … */
+#define SEGMENT_BYTES  (256u << 10) /* … in which it would read so much of a snapshot */
+#define RECORD_BYTES   1024         /* few are longer: where so many are not enough they are not added up */
+#define RETRY_US       (10 * 60 * G_USEC_PER_SEC)
+#define LOOK_US        (60 * G_USEC_PER_SEC)
+#define STOP_LOOK_US   200000
+#define N_GENERATIONS  2
 
 /* Storing one file */
 
@@ -155,8 +157,11 @@ struct EcfsSnapshots {
     bool running;     /* until it is joined */
     atomic_bool ended;
     atomic_bool stop;
-    bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next */
+    bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next four */
     bool take;
+    bool taken;           /* one, by this process */
+    uint64_t n_stored;    /* segments by this process, when it was looked at last, … */
+    uint64_t n_contained; /* … and those that a snapshot has taken the place of */
 };
 
 /* The endpoints for a snapshot: those first that have most room; as many as are needed. */
@@ -209,6 +214,8 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
         return false;
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->tidied[i] = false;
+    self->taken = true;
+    self->n_contained = self->n_stored;
     return true;
 }
 
@@ -312,6 +319,16 @@ static void *run (void *data)
     return NULL;
 }
 
+bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes)
+{
+    return n_segments >= MAX (LEAST_SEGMENTS, snapshot_bytes / SEGMENT_BYTES);
+}
+
+static uint64_t count_segments (EcfsSnapshots *self)
+{
+    return self->n_stored - self->n_contained + (self->taken ? 0 : ecfs_lineage_n_segments (self->lineage));
+}
+
 /* Whether a recovery would read much that is no snapshot. */
 static bool is_time (EcfsSnapshots *self)
 {
@@ -323,6 +340,8 @@ static bool is_time (EcfsSnapshots *self)
     if (rows != NULL && rows->len > 0)
         last = g_array_index (rows, EcfsSnapshotRow, 0);
     if (rows != NULL && rows->len > 0 && !is_safe (self, &last))
+        return true;
+    if (ecfs_snapshot_due (count_segments (self), last.bytes))
         return true;
     uint64_t least = MAX (LEAST_BYTES, last.bytes / FILES_SHARE);
     if (rows != NULL && (self->counted - MIN (last.sequence, self->counted)) * RECORD_BYTES < least)
@@ -349,7 +368,7 @@ static void join (EcfsSnapshots *self)
     self->running = false;
 }
 
-void ecfs_snapshots_look (EcfsSnapshots *self)
+void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
 {
     if (self->running && atomic_load (&self->ended))
         join (self);
@@ -360,6 +379,7 @@ void ecfs_snapshots_look (EcfsSnapshots *self)
     if (sequence == self->counted)
         return;
     self->counted = sequence;
+    self->n_stored = n_stored;
     self->take = is_time (self);
     atomic_store (&self->ended, false);
     self->running = pthread_create (&self->thread, NULL, run, self) == 0; /* else it is tried again */

@@ -1,8 +1,8 @@
 /*
  * Snapshots: all that the catalog contains, as records of a journal, in parts that any program reads which can read
- * segments. Each part goes to as many endpoints as may vanish and one more. One is taken when the records that a
- * recovery would have to read behind the last have become many; it takes the place of records in the catalog, and of
- * older segments and snapshots on the endpoints, of which the newest two stay.
+ * segments. Each part goes to as many endpoints as may vanish and one more. One is taken when the records, or the
+ * segments, that a recovery would have to read behind the last have become many; it takes the place of records in the
+ * catalog, and of older segments and snapshots on the endpoints, of which the newest two stay.
  *
  * Life cycle: new () → look (), again and again → free (), before the endpoints are stopped. One thread.
  */
@@ -19,8 +19,11 @@ EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage);
 /** Gives up one that is under way. NULL is accepted. */
 void ecfs_snapshots_free (EcfsSnapshots *self);
 
-/** Begins one when it is time, and tidies up behind one that has ended. */
-void ecfs_snapshots_look (EcfsSnapshots *self);
+/** Begins one when it is time, and tidies up behind one that has ended. @n_stored: segments, by this process so far. */
+void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored);
+
+/** Whether so many segments are many behind a snapshot of @snapshot_bytes. */
+bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes);
 
 /**
  * Takes one of the catalog at @catalog and stores it at each of @endpoints. Blocks; ECANCELED soon after *stop became

@@ -1,0 +1,78 @@
+/* When a snapshot of the catalog is due. */
+#include "archive/archive_priv.h"
+#include "archive/lineage.h"
+#include "archive/snapshot.h"
+#include "catalog/journal_file.h"
+#include "fixture.h"
+
+#define N_FILES    60
+#define N_SEGMENTS 1000
+
+/* As endpoints have them after many mounts: nobody reads more than their names until there is a recovery. */
+static void make_segments (const Fixture *fixture, unsigned n_segments)
+{
+    g_autofree char *root = endpoint_path (fixture, 3);
+    g_autofree char *directory = g_build_filename (root, ECFS_JOURNAL_DIRECTORY, NULL);
+    EcfsJournalFile file = {.kind = ECFS_JOURNAL_SEGMENT, .epoch = 1, .first = 1, .last = 1};
+    g_assert_cmpint (g_mkdir_with_parents (directory, 0700), ==, 0);
+    for (unsigned i = 0; i < n_segments; i++) {
+        char name[ECFS_JOURNAL_NAME_SIZE];
+        ecfs_journal_file_name (&file, name);
+        g_autofree char *path = g_build_filename (root, name, NULL);
+        g_assert_true (g_file_set_contents (path, "", 0, NULL));
+        if (++file.first > file.last)
+            file = (EcfsJournalFile){.kind = ECFS_JOURNAL_SEGMENT, .epoch = 1, .first = 1, .last = file.last + 1};
+    }
+    g_assert_cmpuint (file.last, <, N_FILES);
+}
+
+static void add_snapshot (Fixture *fixture, uint64_t sequence)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsSnapshotRow row = {.epoch = 1, .sequence = sequence, .time_ns = 1, .bytes = 1, .n_copies = 6};
+    g_assert_true (ecfs_catalog_snapshot_add (fixture->archive->catalog, &row, 2, &error));
+    g_assert_no_error (error);
+}
+
+static uint64_t n_segments (const Fixture *fixture)
+{
+    return ecfs_lineage_n_segments (fixture->archive->lineage);
+}
+
+static void test_segments_are_counted (Fixture *fixture, gconstpointer data)
+{
+    for (unsigned i = 0; i < N_FILES; i++) {
+        g_autofree char *name = g_strdup_printf ("file %u", i);
+        (void) make_file (fixture, name);
+    }
+    make_segments (fixture, N_SEGMENTS);
+    g_assert_cmpuint (n_segments (fixture), <, N_SEGMENTS);
+    reopen (fixture);
+    g_assert_cmpuint (n_segments (fixture), >=, N_SEGMENTS);
+    add_snapshot (fixture, 40); /* and 1 + 2 + … + 40 end at it or before */
+    uint64_t before = n_segments (fixture);
+    reopen (fixture);
+    g_assert_cmpuint (n_segments (fixture), >=, N_SEGMENTS - 820);
+    g_assert_cmpuint (n_segments (fixture), <, before - 800);
+    add_snapshot (fixture, ecfs_catalog_sequence (fixture->archive->catalog));
+    reopen (fixture);
+    g_assert_cmpuint (n_segments (fixture), <, 10);
+}
+
+static void test_many_are_due (void)
+{
+    g_assert_false (ecfs_snapshot_due (999, 0));
+    g_assert_true (ecfs_snapshot_due (1000, 0));
+    g_assert_true (ecfs_snapshot_due (1000, UINT64_C (200) << 20));
+    g_assert_false (ecfs_snapshot_due (1000, UINT64_C (1) << 30)); /* which takes longer than those */
+    g_assert_true (ecfs_snapshot_due (4096, UINT64_C (1) << 30));
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_test_add ("/snapshot/segments-behind-the-last-are-counted", Fixture, "rs:4+2", set_up, test_segments_are_counted,
+                tear_down);
+    g_test_add_func ("/snapshot/many-segments-make-one-due", test_many_are_due);
+    return g_test_run ();
+}
