@@ -502,5 +502,7 @@ int main (int argc, char **argv)
     (void) sigaction (SIGINT, &action, NULL); /* at worst it ends at once */
     (void) sigaction (SIGTERM, &action, NULL);
     (void) signal (SIGPIPE, SIG_IGN);
-    return check (&self, argv);
+    int status = check (&self, argv);
+    g_free (self.options.export_dir);
+    return status;
 }
