@@ -495,8 +495,6 @@ bool ecfs_catalog_repair_add (EcfsCatalog *self, const EcfsUuid *object, const E
                               GError **error);
 /** GArray of EcfsRepairRow by object and index, with clear function; of one @object, or with 0 of all. */
 GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error);
-/** The stripe turned out to be as it should. */
-bool ecfs_catalog_repair_drop (EcfsCatalog *self, int64_t object, uint16_t index, GError **error);
 
 /* Check */
 

@@ -55,8 +55,3 @@ GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error)
 {
     return READ (self, list (self, object, error));
 }
-
-bool ecfs_catalog_repair_drop (EcfsCatalog *self, int64_t object, uint16_t index, GError **error)
-{
-    return CHANGE (self, error, EXEC (self, REPAIR_DELETE, error, INT (object), INT (index)));
-}

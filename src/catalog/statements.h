@@ -150,7 +150,6 @@
        "WHERE o.uuid = ?1 AND s.idx = ?2 AND s.instance = ?3") \
     X (REPAIR_COUNT, "SELECT count (*) FROM repairs") \
     X (REPAIR_LIST, "SELECT " REPAIR_COLUMNS " WHERE r.object >= ?1 AND r.object <= ?2 ORDER BY r.object, r.idx") \
-    X (REPAIR_DELETE, "DELETE FROM repairs WHERE object = ? AND idx = ?") \
     X (ENDPOINT_SET_STATE, "UPDATE endpoints SET state = ?2 WHERE id = ?1") \
     X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \
