@@ -7,10 +7,8 @@
 
 gboolean tool_plot_check (const char *path, GError **error)
 {
-    if (!g_str_has_suffix (path, ".svg") && !g_str_has_suffix (path, ".png"))
-        return ecfs_fail (error, EINVAL, "--plot %s: name a file that ends in .svg or .png", path);
-    return strpbrk (path, "\n\r") == NULL ||
-           ecfs_fail (error, EINVAL, "--plot: gnuplot takes no file names of several lines");
+    return g_str_has_suffix (path, ".svg") || g_str_has_suffix (path, ".png") ||
+           ecfs_fail (error, EINVAL, "--plot %s: name a file that ends in .svg or .png", path);
 }
 
 char *tool_plot_quote (const char *text)
@@ -21,6 +19,25 @@ char *tool_plot_quote (const char *text)
     return g_strdup_printf ("'%s'", doubled);
 }
 
+/* The drawing; NULL where gnuplot makes none. It is not told the file's name, which it might take for a command. */
+static GBytes *draw (const char *program, const char *script, GError **error)
+{
+    g_autoptr (GError) failed = NULL;
+    g_autoptr (GBytes) input = g_bytes_new (script, strlen (script)), drawing = NULL, said = NULL;
+    g_autoptr (GSubprocess) process = g_subprocess_new (G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
+                                                            G_SUBPROCESS_FLAGS_STDERR_PIPE,
+                                                        &failed, program, "-d", NULL);
+    if (process == NULL || !g_subprocess_communicate (process, input, NULL, &drawing, &said, &failed)) {
+        g_set_error (error, ECFS_ERROR, EIO, "%s: %s", program, failed->message);
+        return NULL;
+    }
+    if (g_subprocess_get_successful (process) && g_bytes_get_size (drawing) > 0)
+        return g_steal_pointer (&drawing);
+    g_set_error (error, ECFS_ERROR, EIO, "gnuplot could not draw: %.*s", (int) MIN (g_bytes_get_size (said), 1000),
+                 (const char *) g_bytes_get_data (said, NULL));
+    return NULL;
+}
+
 gboolean tool_plot (const char *path, const char *commands, GError **error)
 {
     if (!tool_plot_check (path, error))
@@ -29,18 +46,13 @@ gboolean tool_plot (const char *path, const char *commands, GError **error)
     if (program == NULL)
         return ecfs_fail (error, ENOENT,
                           "--plot needs the program gnuplot, which is not here: apt install gnuplot-nox");
-    /* gnuplot takes what begins with a bar for a command. */
-    g_autofree char *absolute = g_canonicalize_filename (path, NULL), *quoted = tool_plot_quote (absolute);
     g_autofree char *script =
-        g_strdup_printf ("set terminal %s size 960,600\nset output %s\nset grid\n%s",
-                         g_str_has_suffix (path, ".svg") ? "svg dynamic font 'sans,14'" : "png", quoted, commands);
-    g_autofree char *said = NULL;
+        g_strdup_printf ("set terminal %s size 960,600\nset grid\n%s",
+                         g_str_has_suffix (path, ".svg") ? "svg dynamic font 'sans,14'" : "png", commands);
+    g_autoptr (GBytes) drawing = draw (program, script, error);
     g_autoptr (GError) failed = NULL;
-    g_autoptr (GSubprocess) process = g_subprocess_new (
-        G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_SILENCE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &failed,
-        program, "-d", NULL);
-    if (process == NULL || !g_subprocess_communicate_utf8 (process, script, NULL, NULL, &said, &failed))
-        return ecfs_fail (error, EIO, "%s: %s", program, failed->message);
-    return g_subprocess_get_successful (process) ||
-           ecfs_fail (error, EIO, "gnuplot could not draw %s: %s", path, g_strstrip (said));
+    if (drawing == NULL)
+        return FALSE;
+    return g_file_set_contents (path, g_bytes_get_data (drawing, NULL), (gssize) g_bytes_get_size (drawing), &failed) ||
+           ecfs_fail (error, EIO, "--plot: %s", failed->message);
 }
