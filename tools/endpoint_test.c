@@ -76,13 +76,29 @@ static bool test_range (EcfsEndpoint *endpoint, const MeasureFiles *files, GErro
            ecfs_fail (error, EIO, "endpoint %s: a range comes back with other bytes", ecfs_endpoint_name (endpoint));
 }
 
+/* An endpoint whose commits replace what is there could destroy the only copy of something. */
+static bool test_no_replacing (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error)
+{
+    GError *refusal = NULL;
+    if (ecfs_endpoint_write_wait (endpoint, files->names[0], "x", 1, &refusal))
+        return ecfs_fail (error, EIO, "endpoint %s: a file that is there is replaced by a commit, which must not be",
+                          ecfs_endpoint_name (endpoint));
+    if (ecfs_errno (refusal) != EEXIST) {
+        g_propagate_error (error, refusal);
+        return false;
+    }
+    g_error_free (refusal);
+    return true;
+}
+
 static bool test_there (EcfsEndpoint *endpoint, const MeasureFiles *files, JsonObject *result, GError **error)
 {
     double seconds, bytes_per_s;
     if (!measure_round_trip (endpoint, files, &seconds, error))
         return false;
     json_object_set_double_member (result, "round_trip_ms", seconds * 1000);
-    if (!test_range (endpoint, files, error) || !measure_read (endpoint, files, PATIENCE_US, &bytes_per_s, error))
+    if (!test_no_replacing (endpoint, files, error) || !test_range (endpoint, files, error) ||
+        !measure_read (endpoint, files, PATIENCE_US, &bytes_per_s, error))
         return false;
     json_object_set_double_member (result, "read_bytes_per_s", bytes_per_s);
     return true;
@@ -99,7 +115,7 @@ static bool test_gone (EcfsEndpoint *endpoint, const MeasureFiles *files, GError
     return ecfs_fail (error, EIO, "endpoint %s: a deleted file is still there", ecfs_endpoint_name (endpoint));
 }
 
-/* Write, commit, ask, read a range, read all, delete. */
+/* Write, commit, ask, try to replace, read a range, read all, delete. */
 static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
 {
     g_autoptr (MeasureFiles) files = measure_files_new (1, SCRATCH_BYTES);

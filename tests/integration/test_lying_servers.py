@@ -121,6 +121,12 @@ def moves_nothing(handler, _):
     return True
 
 
+def replaces(handler, _):
+    """Does not know Overwrite."""
+    del handler.headers["Overwrite"]
+    return False
+
+
 def test_a_commit_that_is_none_is_an_error(liar):
     lies = {
         "takes it later": ("PUT", answers(202), "202"),
@@ -129,6 +135,7 @@ def test_a_commit_that_is_none_is_an_error(liar):
         "is full": ("PUT", answers(507), "no space left"),
         "moves later": ("MOVE", answers(202), "202"),
         "moves in part": ("MOVE", answers(207, FAILED), "207"),
+        "moves over what is there": ("MOVE", replaces, "is replaced"),
         "moves nothing": ("MOVE", moves_nothing, "No such file"),
         "deletes later": ("DELETE", answers(202), "202"),
         "deletes in part": ("DELETE", answers(207, FAILED), "207"),
