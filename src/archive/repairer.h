@@ -13,8 +13,10 @@
  * of transfer_memory at most, but one segment is always possible. Between segments a repair that is held keeps what it
  * has stored, and its uploads wait.
  *
- * What fails is tried again after 5 s, then after twice as long each time, up to 5 min; and at once when an endpoint
- * comes back. What an endpoint must do has its deadlines and breakers: repairs are ordinary readers and writers.
+ * What fails is tried again after 5 s, then after twice as long each time, up to 5 min, but not before 20 times as long
+ * as the try took, and gives way to others from then on; and at once when an endpoint comes back. What readers meet
+ * while repairs are under way takes its place among those that wait. What an endpoint must do has its deadlines and
+ * breakers: repairs are ordinary readers and writers.
  *
  * Life cycle: start () after staging → stop (), which cancels what is under way. A crash leaves intents, whose stripes
  * the next mount deletes, and the queue as it was.
