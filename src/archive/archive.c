@@ -125,6 +125,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     self->readonly = (flags & ECFS_ARCHIVE_READONLY) != 0;
     self->lock_fd = -1;
     ecfs_mutex_init (&self->adding);
+    ecfs_mutex_init (&self->snapshotting);
     ecfs_mutex_init (&self->lock);
     atomic_init (&self->n_endpoints, 0);
     unsigned any;
@@ -253,6 +254,7 @@ void ecfs_archive_free (EcfsArchive *self)
         (void) close (self->lock_fd); /* gives the lock back */
     ecfs_mutex_clear (&self->lock);
     ecfs_mutex_clear (&self->adding);
+    ecfs_mutex_clear (&self->snapshotting);
     g_free (self->directory);
     g_free (self);
 }

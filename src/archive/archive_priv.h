@@ -54,7 +54,8 @@ struct EcfsArchive {
     atomic_bool stopping;         /* attempts end with ECANCELED */
     atomic_bool knows_codes;      /* those in use are in codes */
 
-    EcfsMutex adding; /* one endpoint at a time; outer to lock */
+    EcfsMutex adding;       /* one endpoint at a time; outer to the next two */
+    EcfsMutex snapshotting; /* one snapshot at a time: what another takes looks superfluous to who tidies up */
     EcfsMutex lock;
     GHashTable *codecs;        /* code → EcfsCodec, kept until free; guarded by lock */
     GHashTable *pins;          /* EcfsUuid of objects that are open → number of times; guarded by lock */
@@ -83,8 +84,9 @@ bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, 
 bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
                             GError **error);
 
-/** Makes a place none of the archive's endpoints; ENOENT: it is none. */
-bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, GError **error);
+/** Makes a place none of the archive's endpoints, where it has the marker @own (NULL: whichever); ENOENT: it has none.
+ */
+bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error);
 /** Takes what is left of the salvage program away from an endpoint, as far as that goes. */
 void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint);
 
@@ -97,6 +99,9 @@ void ecfs_archive_empty_directory (const char *directory, bool made);
 
 /** The same, to change it. */
 EcfsArchiveEndpoint *ecfs_archive_endpoint_own (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint);
+/** Gives it a state, in the catalog and here; with `adding` held. */
+bool ecfs_archive_put_state (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, EcfsEndpointState state,
+                             GError **error);
 /** Whether requests to it may succeed; NULL is accepted. */
 bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint);
 

@@ -3,8 +3,9 @@
 #include "archive/archive_priv.h"
 #include "object/writer.h"
 
-#define FILL_ATTEMPTS 3
-#define TAGS_SHARE    1000 /* a stripe is larger than its packets by less than one in so many */
+#define FILL_ATTEMPTS  3
+#define PLACE_ATTEMPTS 3
+#define TAGS_SHARE     1000 /* a stripe is larger than its packets by less than one in so many */
 
 static void part_free (gpointer data)
 {
@@ -115,7 +116,11 @@ static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriter
                             .instance = targets[index].instance,
                             .endpoint = archive->endpoints[self->places.position[index]].id};
     *ret_target = targets[index];
-    return ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error);
+    if (ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error))
+        return true;
+    if (self->spare_error->code == EAGAIN) /* it takes none any more, others may */
+        g_clear_error (&self->spare_error);
+    return false;
 }
 
 static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
@@ -304,6 +309,27 @@ static bool judge (Attempt *self, const EcfsWriterResult *result, GError **error
     return true;
 }
 
+/* Places the stripes of a new object and announces them; once more, where an endpoint was to take none meanwhile. */
+static bool announce (Attempt *self, Part *part, const EcfsCodec *codec, EcfsWriterTarget *targets, GError **error)
+{
+    for (unsigned attempt = 1;; attempt++) {
+        GError *why = NULL;
+        begin_object (self, part, codec);
+        memset (targets, 0, ECFS_CODEC_MAX_N * sizeof *targets);
+        if (!place_all (self, targets, error))
+            return false;
+        g_array_unref (part->row->stripes);
+        part->row->stripes = intended_stripes (self, targets);
+        if (ecfs_catalog_intent_begin (self->archive->catalog, part->row, self->commit.ino, &part->intent, &why))
+            return true;
+        if (why->code != EAGAIN || attempt == PLACE_ATTEMPTS) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_error_free (why);
+    }
+}
+
 /* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
 {
@@ -313,18 +339,13 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
         return false;
     if (!keep_parameters (archive, codec, error))
         return false;
-    begin_object (self, part, codec);
     EcfsObjectRow *row = part->row;
     row->code = g_strdup (ecfs_codec_identity (codec));
     row->segment_bytes =
         ecfs_layout_segment_bytes (archive->config->segment_size, ecfs_codec_k (codec), ecfs_codec_granule (codec));
     row->block_bytes = ecfs_layout_written_block_bytes (ecfs_codec_granule (codec));
-    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
-    if (!place_all (self, targets, error))
-        return false;
-    g_array_unref (row->stripes);
-    row->stripes = intended_stripes (self, targets);
-    if (!ecfs_catalog_intent_begin (archive->catalog, row, self->commit.ino, &part->intent, error))
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N];
+    if (!announce (self, part, codec, targets, error))
         return false;
     EcfsWriterResult result;
     self->targets = targets;

@@ -17,9 +17,11 @@ static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stri
 static bool set_stripe (Attempt *self, const Part *part, const EcfsStripeRow *stripe, GError **error)
 {
     const EcfsStripeRow *replaced = &self->replaced[stripe->index];
+    unsigned most =
+        ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, ecfs_codec_n (self->places.codec));
     if (!check_same (replaced, stripe, error) ||
-        !ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance, part->intent,
-                                  error))
+        !ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance, most,
+                                  part->intent, error))
         return false;
     if (self->commit.order != NULL) {
         self->commit.order->n_stored++;
@@ -95,7 +97,8 @@ bool ecfs_attempt_repair (Attempt *self, GError **error)
             g_string_free (g_steal_pointer (&self->missing), TRUE);
         if (repair_part (self, part, &why))
             return true;
-        if (why->code != ESTALE || attempt == REPAIR_ATTEMPTS) {
+        /* EAGAIN: an endpoint that it was placed at takes none any more. */
+        if ((why->code != ESTALE && why->code != EAGAIN) || attempt == REPAIR_ATTEMPTS) {
             why->code = why->code == ESTALE ? EAGAIN : why->code; /* it is there still */
             g_propagate_error (error, why);
             return false;

@@ -116,7 +116,7 @@ static char *without_section (const char *text, const char *section)
         if (title != NULL)
             inside = strcmp (title, section) == 0;
         first = inside && title != NULL ? MIN (first, i) : first;
-        if (inside && (title != NULL || strchr (lines[i], '=') != NULL))
+        if (inside && (title != NULL || memchr (lines[i], '=', comment_at (lines[i])) != NULL))
             last = i;
     }
     for (size_t i = 0; lines[i] != NULL; i++) {

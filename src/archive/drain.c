@@ -234,8 +234,12 @@ static bool run (Drain *self, GError **error)
             return false;
         if (n_left == 0 && n_announced == 0)
             return true;
+        if (self->endpoint->state == ECFS_ENDPOINT_ACTIVE)
+            return ecfs_fail (error, ECANCELED, "endpoint %s was made active meanwhile", self->endpoint->name);
         self->n_moved = 0;
         self->tally.progress.n_found = self->tally.progress.n_done + g_hash_table_size (self->failed) + n_left;
+        if (n_left == 0 && !tick (self))
+            return ecfs_fail (error, ECANCELED, "cancelled");
         if (n_left == 0)
             g_usleep (TICK_US);
         else if (!move_all (self, error))

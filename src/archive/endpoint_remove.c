@@ -72,7 +72,7 @@ static size_t choose (EcfsArchive *self, EcfsEndpoint **ret_endpoints)
 }
 
 /* Those that there are may be there only. */
-static bool store_snapshot (EcfsArchive *self, GError **error)
+static bool take_snapshot (EcfsArchive *self, GError **error)
 {
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (self->catalog, error);
     if (rows == NULL || rows->len == 0)
@@ -86,6 +86,14 @@ static bool store_snapshot (EcfsArchive *self, GError **error)
     return ecfs_catalog_barrier (self->catalog, error) &&
            ecfs_snapshot_store (path, endpoints, n_chosen, &self->stopping, &row, NULL, error) &&
            ecfs_catalog_snapshot_add (self->catalog, &row, N_GENERATIONS, error);
+}
+
+static bool store_snapshot (EcfsArchive *self, GError **error)
+{
+    ecfs_mutex_lock (&self->snapshotting);
+    bool stored = take_snapshot (self, error);
+    ecfs_mutex_unlock (&self->snapshotting);
+    return stored;
 }
 
 /* What is there beside stripes */
@@ -109,6 +117,14 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
            ecfs_fail (error, ENOTCONN, "endpoint %s is another by now", endpoint->name);
 }
 
+/* What it has of the journal may be newer than an old copy of the catalog. */
+static bool may_clear (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    return ecfs_lineage_confirm (self->lineage, (size_t) (endpoint - self->endpoints)) ||
+           ecfs_fail (error, EAGAIN, "endpoint %s: too few endpoints confirm that %s is the newest there is",
+                      endpoint->name, self->directory);
+}
+
 /* As ecfs.conf has it now: it may have been added since the archive was opened. */
 static bool remove_marker (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
@@ -116,11 +132,12 @@ static bool remove_marker (EcfsArchive *self, const EcfsArchiveEndpoint *endpoin
     g_autofree char *text = NULL;
     if (!g_file_get_contents (path, &text, NULL, error))
         return false;
+    const EcfsMarker own = {.archive = *ecfs_catalog_archive (self->catalog), .endpoint = endpoint->uuid};
     g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
     const EcfsConfigEndpoint *section = config == NULL ? NULL : ecfs_config_endpoint (config, endpoint->name);
     return config != NULL &&
            (section != NULL || ecfs_fail (error, ENOTCONN, "endpoint %s is not in %s", endpoint->name, path)) &&
-           ecfs_archive_remove_marker (section->spec, error);
+           ecfs_archive_remove_marker (section->spec, &own, error);
 }
 
 static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
@@ -140,7 +157,8 @@ static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
     g_autoptr (GError) error = NULL;
     uint64_t n_stripes = 0;
     (void) ecfs_catalog_deletions_at (self->catalog, endpoint->id, &n_stripes, NULL); /* removing the row meets it */
-    bool cleared = is_there (self, endpoint, &error) && remove_files (self, endpoint, &error);
+    bool cleared = is_there (self, endpoint, &error) && may_clear (self, endpoint, &error) &&
+                   remove_files (self, endpoint, &error);
     if (!cleared && ecfs_errno (error) == ENOENT) /* it was not it, or an earlier call came to its end */
         return NULL;
     if (!cleared)
@@ -166,17 +184,19 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
     if (endpoint == NULL || !check_others (self, endpoint, error) || !check_empty (self, endpoint, error))
         return false;
-    EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, endpoint);
-    if (!ecfs_catalog_endpoint_set_state (self->catalog, own->id, ECFS_ENDPOINT_DRAINING, error))
+    if (!ecfs_archive_put_state (self, endpoint, ECFS_ENDPOINT_DRAINING, error))
         return false;
-    own->state = ECFS_ENDPOINT_DRAINING;
     if (!check_empty (self, endpoint, error) || !ecfs_archive_store_journal (self, NULL, NULL, error) ||
         !store_snapshot (self, error))
         return ecfs_prefix (error, "endpoint %s stays, and is draining", name);
     g_autofree char *left = clear_endpoint (self, endpoint);
-    if (!remove_from_config (self, endpoint, error) || !ecfs_catalog_endpoint_remove (self->catalog, own->id, error))
+    g_autofree char *trouble = ecfs_archive_trouble (self);
+    if (trouble != NULL)
+        return ecfs_fail (error, EROFS, "endpoint %s stays: %s", name, trouble);
+    if (!remove_from_config (self, endpoint, error) ||
+        !ecfs_catalog_endpoint_remove (self->catalog, endpoint->id, error))
         return ecfs_prefix (error, "endpoint %s is not taken out in full: run this again", name);
-    own->state = ECFS_ENDPOINT_REMOVED;
+    ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;
     *ret_left = g_steal_pointer (&left);
     return true;
 }

@@ -30,15 +30,25 @@ EcfsArchiveEndpoint *ecfs_archive_endpoint_own (EcfsArchive *self, const EcfsArc
     return &self->endpoints[endpoint - self->endpoints];
 }
 
+/* The catalog refuses stripes for what is not active: whoever places some is to know that before it does. */
+bool ecfs_archive_put_state (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, EcfsEndpointState state,
+                             GError **error)
+{
+    EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, endpoint);
+    EcfsEndpointState before = own->state;
+    if (before == state)
+        return true;
+    if (state != ECFS_ENDPOINT_ACTIVE)
+        own->state = state;
+    bool put = ecfs_catalog_endpoint_set_state (self->catalog, own->id, state, error);
+    own->state = put ? state : before;
+    return put;
+}
+
 static bool set_state (EcfsArchive *self, const char *name, EcfsEndpointState state, GError **error)
 {
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
-    if (endpoint == NULL || endpoint->state == state)
-        return endpoint != NULL;
-    if (!ecfs_catalog_endpoint_set_state (self->catalog, endpoint->id, state, error))
-        return false;
-    ecfs_archive_endpoint_own (self, endpoint)->state = state;
-    return true;
+    return endpoint != NULL && ecfs_archive_put_state (self, endpoint, state, error);
 }
 
 bool ecfs_archive_set_endpoint_state (EcfsArchive *self, const char *name, EcfsEndpointState state, GError **error)

@@ -48,17 +48,31 @@ void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint)
         (void) ecfs_endpoint_remove_wait (endpoint, salvage_names[i], NULL); /* what stays does no harm */
 }
 
-bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, GError **error)
+static bool is_same_endpoint (const EcfsMarker *there, const EcfsMarker *marker)
+{
+    return ecfs_uuid_equal (&there->archive, &marker->archive) && ecfs_uuid_equal (&there->endpoint, &marker->endpoint);
+}
+
+static bool check_marker (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error)
+{
+    EcfsMarker there;
+    return ecfs_endpoint_examine_wait (endpoint, &there, error) &&
+           (is_same_endpoint (&there, own) ||
+            ecfs_fail (error, ENOTCONN, "what is at %s now is another endpoint than %s", spec->url, spec->name));
+}
+
+bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error)
 {
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
-    return endpoint != NULL && ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, error);
+    return endpoint != NULL && (own == NULL || check_marker (endpoint, spec, own, error)) &&
+           ecfs_endpoint_remove_wait (endpoint, ECFS_MARKER_NAME, error);
 }
 
 static void unmark_endpoint (const EcfsEndpointSpec *spec)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, NULL);
-    if (!ecfs_archive_remove_marker (spec, &error) && error->code != ENOENT)
+    if (!ecfs_archive_remove_marker (spec, NULL, &error) && error->code != ENOENT)
         g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
     if (endpoint != NULL)
         ecfs_archive_remove_salvage (endpoint);
@@ -116,8 +130,7 @@ static bool check_that_of_row (EcfsEndpoint *endpoint, const EcfsEndpointSpec *s
     GError *reason = NULL;
     EcfsMarker there;
     if (ecfs_endpoint_examine_wait (endpoint, &there, &reason))
-        return (ecfs_uuid_equal (&there.archive, &marker->archive) &&
-                ecfs_uuid_equal (&there.endpoint, &marker->endpoint)) ||
+        return is_same_endpoint (&there, marker) ||
                ecfs_fail (error, EEXIST,
                           "there is an endpoint %s already, and it is not the one at %s; give this one another name",
                           spec->name, spec->url);

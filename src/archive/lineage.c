@@ -207,7 +207,9 @@ static bool is_sure_locked (EcfsLineage *self, size_t n_endpoints, int64_t since
 {
     size_t n_asked = 0, n_answered = 0;
     for (size_t i = 0; i < n_endpoints; i++) {
-        n_asked += is_asked (&self->archive->endpoints[i]);
+        if (!is_asked (&self->archive->endpoints[i])) /* what one has said that was taken out since counts no more */
+            continue;
+        n_asked++;
         n_answered += self->witnesses[i].answered && self->witnesses[i].known_us >= since_us;
     }
     return n_answered > 0 && n_answered + ecfs_archive_journal_copies (self->archive) > n_asked;

@@ -73,7 +73,7 @@ static void revival_ask (EcfsRevival *self, EcfsArchive *archive)
 {
     for (size_t i = 0; i < archive->n_endpoints; i++) {
         EcfsEndpoint *endpoint = archive->endpoints[i].endpoint;
-        if (endpoint == NULL || !ecfs_endpoint_is_down (endpoint))
+        if (!ecfs_archive_endpoint_counts (&archive->endpoints[i]) || !ecfs_endpoint_is_down (endpoint))
             continue;
         ecfs_mutex_lock (&self->lock);
         self->n_waiting++;

@@ -32,7 +32,7 @@ static bool share (EcfsScrub *notes, EcfsArchive *archive, uint64_t pass, double
     double sum = 0;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
         g_autoptr (GArray) ranges = ecfs_scrub_ranges (notes, endpoint->id, error);
         if (ranges == NULL)

@@ -310,7 +310,9 @@ static void *run (void *data)
 {
     EcfsSnapshots *self = data;
     g_autoptr (GError) error = NULL;
+    ecfs_mutex_lock (&self->archive->snapshotting);
     bool done = (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) && tidy (self, &error);
+    ecfs_mutex_unlock (&self->archive->snapshotting);
     if (!done && error->code != ECANCELED)
         g_warning ("%s: no snapshot of the catalog for now: %s", self->archive->directory, error->message);
     self->look_us = ecfs_now_us () + (done ? LOOK_US : RETRY_US);

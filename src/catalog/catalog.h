@@ -345,7 +345,8 @@ GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *afte
 
 /**
  * Durable: writes down which stripes are about to be stored, before their first byte leaves. Gives the object its epoch
- * and sequence (in @object). @object->stripes need index, instance and endpoint only.
+ * and sequence (in @object). @object->stripes need index, instance and endpoint only. EAGAIN: one of the endpoints is
+ * not active any more; so none has a stripe that was placed there before it was drained and announced after.
  */
 bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent,
                                 GError **error);
@@ -384,13 +385,13 @@ typedef struct EcfsPublish {
 bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error);
 
 /**
- * Durable compare-and-set for backfill and repair: the object is still there and has at this index the instance
- * @old_instance (0: none) → it gets @stripe, which leaves the intent it was announced with; the intent ends with its
- * last stripe. ESTALE otherwise: the intent's stripes with this index (all, when the object is gone) go to the deletion
- * queue.
+ * Durable compare-and-set for backfill and repair: the object is still there, has at this index the instance
+ * @old_instance (0: none), and fewer than @max_per_endpoint others at the endpoint of @stripe → it gets @stripe, which
+ * leaves the intent it was announced with; the intent ends with its last stripe. ESTALE otherwise: the intent's stripes
+ * with this index (all, when the object is gone) go to the deletion queue.
  */
 bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
-                              uint64_t old_instance, int64_t intent, GError **error);
+                              uint64_t old_instance, unsigned max_per_endpoint, int64_t intent, GError **error);
 
 /**
  * Durable compare-and-set for another code: one transaction puts @object, which has the same bytes, in the place of the
@@ -571,6 +572,8 @@ GPtrArray *ecfs_catalog_endpoints (EcfsCatalog *self, GError **error);
 bool ecfs_catalog_endpoint_remove (EcfsCatalog *self, int64_t endpoint, GError **error);
 /** Whether an endpoint with this UUID was removed; under which name, g_free (); NULL: it was not. */
 bool ecfs_catalog_endpoint_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_name, GError **error);
+/** Whether an endpoint of this name was taken out. */
+bool ecfs_catalog_endpoint_name_removed (EcfsCatalog *self, const char *name, bool *ret_removed, GError **error);
 
 /* A stripe of an object at a certain endpoint. */
 typedef struct EcfsStripeAt {

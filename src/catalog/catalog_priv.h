@@ -335,8 +335,8 @@ bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const
 bool ecfs_stripes_have (const GArray *stripes, const EcfsStripeRow *stripe);
 /** The UUID of an endpoint; ENOENT. */
 bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid, GError **error);
-/** That an endpoint is there and not removed; ENOENT, EAGAIN. */
-bool ecfs_endpoint_check_there (EcfsCatalog *self, int64_t endpoint, GError **error);
+/** That an endpoint is there and takes stripes; ENOENT, EAGAIN. */
+bool ecfs_endpoint_check_active (EcfsCatalog *self, int64_t endpoint, GError **error);
 /** Makes it one that was removed, under the name that it has from then on. */
 bool ecfs_endpoint_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error);
 /** EINVAL unless index, instance and endpoint are possible. */

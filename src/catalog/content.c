@@ -550,9 +550,20 @@ bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const Ecf
     return insert_stripe (self, object->id, stripe, error);
 }
 
+/* Whoever else gives the object a stripe meanwhile may have chosen the same endpoint. */
+static bool has_room_for (const EcfsObjectRow *object, const EcfsStripeRow *stripe, unsigned max_per_endpoint)
+{
+    unsigned n_others = 0;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *other = &g_array_index (object->stripes, EcfsStripeRow, i);
+        n_others += other->index != stripe->index && other->endpoint == stripe->endpoint;
+    }
+    return n_others < max_per_endpoint;
+}
+
 /* *ret_stale: what was changed is to be kept, but the caller's answer is ESTALE. */
 static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStripeRow *stripe, uint64_t old_instance,
-                        int64_t id, bool *ret_stale, GError **error)
+                        unsigned max_per_endpoint, int64_t id, bool *ret_stale, GError **error)
 {
     g_auto (Intent) intent = {.stripes = NULL};
     int found = ecfs_intent_get (self, id, &intent, error);
@@ -569,7 +580,8 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
         return ecfs_intent_end (self, id, &intent, NULL, error);
     const EcfsStripeRow *old = ecfs_stripe_at (object, stripe->index);
     bool has_place = stripe->index < code_n (object->code); /* it may have got a smaller code */
-    if ((old == NULL ? 0 : old->instance) != old_instance || !has_place)
+    if ((old == NULL ? 0 : old->instance) != old_instance || !has_place ||
+        !has_room_for (object, stripe, max_per_endpoint))
         return end_index (self, id, &intent, stripe->index, NULL, error);
     *ret_stale = false;
     return ecfs_stripe_swap (self, object, stripe, old, error) &&
@@ -577,11 +589,12 @@ static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStrip
 }
 
 bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
-                              uint64_t old_instance, int64_t intent, GError **error)
+                              uint64_t old_instance, unsigned max_per_endpoint, int64_t intent, GError **error)
 {
     bool stale = false;
     if (!ecfs_stripe_check (stripe, error) ||
-        !CHANGE_DURABLE (self, error, set_stripe (self, object, stripe, old_instance, intent, &stale, error)))
+        !CHANGE_DURABLE (self, error,
+                         set_stripe (self, object, stripe, old_instance, max_per_endpoint, intent, &stale, error)))
         return false;
     return !stale ||
            ecfs_fail (error, ESTALE, "stripe %u: the object or its stripe has changed meanwhile", stripe->index);

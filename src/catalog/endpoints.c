@@ -48,13 +48,13 @@ bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid
     return true;
 }
 
-bool ecfs_endpoint_check_there (EcfsCatalog *self, int64_t endpoint, GError **error)
+bool ecfs_endpoint_check_active (EcfsCatalog *self, int64_t endpoint, GError **error)
 {
     EcfsEndpointRow *row = get (self, endpoint, error);
-    bool there = row != NULL && (row->state != ECFS_ENDPOINT_REMOVED ||
-                                 ecfs_fail (error, EAGAIN, "endpoint %s was taken out meanwhile", row->name));
+    bool active = row != NULL && (row->state == ECFS_ENDPOINT_ACTIVE ||
+                                  ecfs_fail (error, EAGAIN, "endpoint %s takes no new stripes any more", row->name));
     ecfs_endpoint_row_free (row);
-    return there;
+    return active;
 }
 
 static bool check_unknown (EcfsCatalog *self, const EcfsUuid *uuid, const char *name, GError **error)
@@ -160,6 +160,15 @@ static bool find_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_na
 bool ecfs_catalog_endpoint_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_name, GError **error)
 {
     return READ (self, find_removed (self, uuid, ret_name, error));
+}
+
+bool ecfs_catalog_endpoint_name_removed (EcfsCatalog *self, const char *name, bool *ret_removed, GError **error)
+{
+    int64_t n;
+    if (READ (self, QUERY_NUMBER (self, ENDPOINT_NAME_REMOVED, &n, error, TEXT (name))) != 1)
+        return false;
+    *ret_removed = n > 0;
+    return true;
 }
 
 static GPtrArray *list (EcfsCatalog *self, GError **error)

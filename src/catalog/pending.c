@@ -164,7 +164,7 @@ bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const
 
 static bool announce (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error)
 {
-    return ecfs_stripe_check (stripe, error) && ecfs_endpoint_check_there (self, stripe->endpoint, error) &&
+    return ecfs_stripe_check (stripe, error) && ecfs_endpoint_check_active (self, stripe->endpoint, error) &&
            EXEC (self, INTENT_STRIPE_INSERT, error, INT (intent), INT (stripe->index), INT (stripe->instance),
                  INT (stripe->endpoint));
 }
@@ -176,11 +176,12 @@ static bool begin (EcfsCatalog *self, const EcfsUuid *object, uint64_t ino, cons
     if (!EXEC (self, INTENT_INSERT, error, UUID (object), INT (ino), INT (self->epoch), INT (sequence),
                INT (ecfs_real_ns ())))
         return false;
-    *ret_intent = ecfs_inserted (self);
+    int64_t intent = ecfs_inserted (self);
     ecfs_journal_put_intent (self->record, object, ino);
     for (size_t i = 0; i < n_stripes; i++)
-        if (!announce (self, *ret_intent, &stripes[i], error))
+        if (!announce (self, intent, &stripes[i], error))
             return false;
+    *ret_intent = intent; /* else the number is free for another */
     return true;
 }
 

@@ -228,13 +228,13 @@ static void test_removes (void)
     g_autofree char *path = g_build_filename (directory, "ecfs.conf", NULL);
     g_autofree char *previous = g_build_filename (directory, "ecfs.conf.previous", NULL);
     static const char before[] = "[archive]\ncode = copies:2\n\n# of a\n[endpoint   a]\nurl = file:///a\n# odd\n"
-                                 "zone = x\n\n# of b\n[endpoint b]\nurl = file:///b\n";
+                                 "zone = x\n\n# of b = so\n[endpoint b]\nurl = file:///b\n";
     g_assert_true (g_file_set_contents (path, before, -1, &error));
     g_assert_true (ecfs_config_remove (directory, "endpoint a", &error));
     g_assert_true (ecfs_config_remove (directory, "endpoint a", &error)); /* it is gone */
     g_assert_no_error (error);
     g_assert_true (g_file_get_contents (path, &text, NULL, &error));
-    g_assert_cmpstr (text, ==, "[archive]\ncode = copies:2\n\n# of a\n# of b\n[endpoint b]\nurl = file:///b\n");
+    g_assert_cmpstr (text, ==, "[archive]\ncode = copies:2\n\n# of a\n# of b = so\n[endpoint b]\nurl = file:///b\n");
     (void) unlink (path);
     (void) unlink (previous);
     g_assert_cmpint (rmdir (directory), ==, 0);

@@ -475,7 +475,7 @@ static void store_other (void)
     g_assert_true (g_file_set_contents (other.path, other.bytes, (gssize) other.size, NULL));
     ecfs_catalog_intent_more (other.catalog, other.row, &stripe, 1, &intent, &error);
     g_assert_no_error (error);
-    ecfs_catalog_stripe_set (other.catalog, &other.row->uuid, &stripe, old, intent, &error);
+    ecfs_catalog_stripe_set (other.catalog, &other.row->uuid, &stripe, old, 1, intent, &error);
     g_assert_no_error (error);
 }
 

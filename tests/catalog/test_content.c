@@ -149,7 +149,7 @@ static void test_changed_numbers (void)
             fixture_open (&f, 0);
             g_autoptr (GArray) extents = ecfs_catalog_content (f.catalog, ino, &size, &error);
             g_autoptr (GArray) alone = ecfs_catalog_extents (f.catalog, ino, NULL);
-            g_assert_cmpint (error == NULL, ==, whole);
+            g_assert_cmpint (error == NULL && extents != NULL, ==, whole);
             g_assert_cmpint (alone != NULL, ==, whole);
             if (error != NULL)
                 g_assert_cmpint (ecfs_errno (error), ==, EBADMSG);
@@ -372,7 +372,7 @@ static void test_repairs (void)
     int64_t intent;
     EcfsStripeRow again = {.index = 2, .instance = 77, .endpoint = f.endpoints[7], .size = stripes[2].size};
     OK (e, ecfs_catalog_intent_more (f.catalog, object, &again, 1, &intent, &e));
-    OK (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &again, stripes[2].instance, intent, &e));
+    OK (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &again, stripes[2].instance, 1, intent, &e));
     g_assert_cmpuint (n_repairs (&f, 0), ==, 1);
     g_assert_true (queue_repair (&f, object, 2, 77, false));
     OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
@@ -394,7 +394,8 @@ static void test_stripe_set (void)
                                 {.index = 5, .instance = 60, .endpoint = f.endpoints[5], .size = 9}};
     int64_t intent;
     OK (e, ecfs_catalog_intent_more (f.catalog, object, stripes, 2, &intent, &e));
-#define SET(stripe, old, intent) CODE (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, stripe, old, intent, &e))
+#define SET(stripe, old, intent)                                                                                       \
+    CODE (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, stripe, old, 1, intent, &e))
     g_assert_cmpint (SET (&stripes[0], 0, intent), ==, 0);
     g_assert_cmpuint (get_totals (&f).n_not_full, ==, 1);
     g_assert_cmpint (SET (&stripes[1], 0, intent), ==, 0);
@@ -411,13 +412,22 @@ static void test_stripe_set (void)
     g_assert_cmpint (SET (&rebuilt, 60, intent), ==, 0);
     g_assert_cmpuint (n_due (&f, 5, 0), ==, 1);
     check_totals (&f);
+    /* Another stripe of the object has come to the same endpoint meanwhile. */
+    EcfsStripeRow second = {.index = 4, .instance = 51, .endpoint = f.endpoints[6], .size = 9};
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &second, 1, &intent, &e));
+    g_assert_cmpint (SET (&second, 50, intent), ==, ESTALE);
+    g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 2);
+    second.instance = 52;
+    OK (e, ecfs_catalog_intent_more (f.catalog, object, &second, 1, &intent, &e));
+    OK (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &second, 50, 2, intent, &e));
+    check_totals (&f);
     /* The object goes while its stripe is being rebuilt. */
     rebuilt.instance = 63;
     OK (e, ecfs_catalog_intent_more (f.catalog, object, &rebuilt, 1, &intent, &e));
     OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, "file", NULL, &e));
     OK (e, ecfs_catalog_drop (f.catalog, ino, &e));
     g_assert_cmpint (SET (&rebuilt, 62, intent), ==, ESTALE);
-    g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 2);
+    g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 3);
     g_assert_cmpint (CODE (e, ecfs_catalog_intent_more (f.catalog, object, &rebuilt, 1, &intent, &e)), ==, ESTALE);
 #undef SET
     check_totals (&f);
@@ -538,7 +548,7 @@ static void test_set_object_code (void)
     EcfsStripeRow late = {.index = 6, .instance = 72, .endpoint = f.endpoints[7], .size = 9};
     OK (e, ecfs_catalog_intent_more (f.catalog, object, &late, 1, &intent, &e));
     g_assert_cmpint (SET ("rs:4+3", "rs:4+1", 0), ==, 0);
-    g_assert_cmpint (CODE (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &late, 0, intent, &e)), ==, ESTALE);
+    g_assert_cmpint (CODE (e, ecfs_catalog_stripe_set (f.catalog, &object->uuid, &late, 0, 1, intent, &e)), ==, ESTALE);
     g_assert_cmpuint (n_due (&f, 7, HOUR_NS), ==, 1); /* at once */
     g_assert_cmpuint (n_due (&f, 6, HOUR_NS), ==, 0);
     g_assert_cmpuint (n_due (&f, 6, 0), ==, 1);

@@ -85,6 +85,29 @@ static void test_held (void)
     fixture_clear (&f);
 }
 
+/* What was placed there before and is announced after would be seen by nobody who looks whether it is empty. */
+static void test_nothing_comes (void)
+{
+    Fixture f;
+    int64_t intent = -1;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, 3);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    const EcfsEndpointState states[] = {ECFS_ENDPOINT_READONLY, ECFS_ENDPOINT_DRAINING, ECFS_ENDPOINT_FAILED};
+    for (size_t i = 0; i < G_N_ELEMENTS (states); i++) {
+        OK (e, ecfs_catalog_endpoint_set_state (f.catalog, f.endpoints[1], states[i], &e));
+        g_assert_cmpint (CODE (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e)), ==, EAGAIN);
+        g_assert_cmpint (intent, ==, -1);
+    }
+    OK (e, ecfs_catalog_endpoint_set_state (f.catalog, f.endpoints[1], ECFS_ENDPOINT_ACTIVE, &e));
+    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    OK (e, ecfs_catalog_endpoint_set_state (f.catalog, f.endpoints[5], ECFS_ENDPOINT_DRAINING, &e));
+    const EcfsStripeRow spare = {.index = 3, .instance = 9, .endpoint = f.endpoints[5]};
+    g_assert_cmpint (CODE (e, ecfs_catalog_intent_add (f.catalog, intent, &spare, &e)), ==, EAGAIN);
+    fixture_clear (&f);
+}
+
 /* The queue of deletions is that of the others, the name is free, and nothing can come there any more. */
 static void test_removed (void)
 {
@@ -92,6 +115,7 @@ static void test_removed (void)
     int64_t intent, id;
     uint64_t n_stripes;
     g_autofree char *name = NULL, *none = NULL;
+    bool was;
     fixture_init (&f);
     fixture_add_endpoints (&f);
     g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, 3);
@@ -111,6 +135,10 @@ static void test_removed (void)
     OK (e, ecfs_catalog_endpoint_removed (f.catalog, &f.endpoint_uuids[1], &name, &e));
     g_assert_nonnull (strstr (name, "endpoint1"));
     OK (e, ecfs_catalog_endpoint_removed (f.catalog, &f.endpoint_uuids[2], &none, &e));
+    OK (e, ecfs_catalog_endpoint_name_removed (f.catalog, "endpoint1", &was, &e));
+    g_assert_true (was);
+    OK (e, ecfs_catalog_endpoint_name_removed (f.catalog, "endpoint", &was, &e));
+    g_assert_false (was);
     g_assert_null (none);
     EcfsUuid other = ecfs_uuid_new ();
     OK (e, ecfs_catalog_endpoint_add (f.catalog, &other, "endpoint1", &id, &e));
@@ -125,6 +153,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/estimates/are-kept", test_kept);
     g_test_add_func ("/estimates/may-be-impossible", test_hostile);
     g_test_add_func ("/endpoints/tell-what-they-hold", test_held);
+    g_test_add_func ("/endpoints/nothing-comes-to-one-that-is-not-active", test_nothing_comes);
     g_test_add_func ("/endpoints/that-are-removed-stay-known", test_removed);
     return g_test_run ();
 }
