@@ -156,13 +156,6 @@ static int take_out_one (int argc, char **argv)
 
 /* Replacing */
 
-/* Before anything is changed: that there is an endpoint to be replaced. */
-static bool check_old (const char *directory, const char *name, GError **error)
-{
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
-    return archive != NULL && ecfs_archive_endpoint_named (archive, name, error) != NULL;
-}
-
 static char *name_of (const char *text, GError **error)
 {
     EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
@@ -183,14 +176,40 @@ static GStrv names_of (char **texts, GError **error)
     return g_strv_builder_end (names);
 }
 
+/* Whether a replacing that was killed had come to its end: the endpoint was taken out, and the others are there. */
+static bool is_replaced (EcfsArchive *archive, const char *name, GStrv by)
+{
+    bool removed = false;
+    bool replaced =
+        ecfs_catalog_endpoint_name_removed (ecfs_archive_catalog (archive), name, &removed, NULL) && removed;
+    for (; replaced && *by != NULL; by++)
+        replaced = ecfs_archive_endpoint_named (archive, *by, NULL) != NULL;
+    return replaced;
+}
+
+/* Before anything is changed: that there is an endpoint to be replaced, or *ret_done. */
+static bool check_old (const char *directory, const char *name, GStrv by, bool *ret_done, GError **error)
+{
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
+    if (archive == NULL)
+        return false;
+    bool there = ecfs_archive_endpoint_named (archive, name, NULL) != NULL;
+    *ret_done = !there && is_replaced (archive, name, by);
+    return there || *ret_done || ecfs_archive_endpoint_named (archive, name, error) != NULL;
+}
+
 static int replace (int argc, char **argv)
 {
     argc = tool_parse (&replace_verb, NULL, argc, argv, 3, G_MAXINT);
     GError *error = NULL;
     uint64_t bytes;
     const char *directory = argv[1], *old = argv[2];
-    g_auto (GStrv) names = check_old (directory, old, &error) ? names_of (argv + 3, &error) : NULL;
-    bool good = names != NULL;
+    g_auto (GStrv) names = names_of (argv + 3, &error);
+    bool done = false, good = names != NULL && check_old (directory, old, names, &done, &error);
+    if (done) {
+        tool_say (replace_verb.name, "endpoint %s is taken out already", old);
+        return TOOL_DONE;
+    }
     for (int i = 3; good && i < argc; i++)
         good = ecfs_control_endpoint_add (directory, argv[i], &error);
     g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE, &error) : NULL;

@@ -1,4 +1,5 @@
 """Endpoints come and go: readonly, drain, replace, remove, over real sshd, in all codes, whatever ends them."""
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -6,6 +7,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import threading
 
 import lab
 import pytest
@@ -135,6 +137,8 @@ def test_a_dead_endpoint_is_replaced(place, archive):
     assert "its marker" in done.stderr  # which nobody could take away
     assert "s2" not in states(archive) and held(archive, "new") > 0
     assert_whole(place, archive, top)
+    again = endpoint(archive, "replace", "s2", new.endpoint())  # as after a kill that came too late
+    assert "taken out already" in again.stderr
     archive["s2"].start()
     again = endpoint(archive, "add", archive["s2"].endpoint(), check=False)
     assert again.returncode == 1 and "empty its directory" in again.stderr and "s2" not in states(archive)
@@ -197,6 +201,42 @@ def test_a_drain_that_is_killed_goes_on(place, mounted):
     if mounted:
         mount.umount()
     assert "s5" not in states(archive)
+    assert_whole(place, archive, top)
+
+
+def test_a_drain_goes_on_while_files_are_replaced_and_deleted(place):
+    archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
+    top = fill(place, archive)
+    mount = place.mount(archive)
+    over, changed = threading.Event(), []
+
+    def change():
+        while not over.is_set():
+            number = len(changed)
+            name = f"below{number % 4}/file{number * 5 % 11}"
+            for tree in [top, mount.path]:
+                if number % 3 == 2:
+                    (tree / name).unlink(missing_ok=True)
+                else:
+                    lab.write_pattern(tree / name, number * 40_009 % (200 * KIB), number + 1000)
+                    os.utime(tree / name, (number, number))
+            changed.append(name)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        changing = pool.submit(change)
+        try:
+            lab.until(lambda: len(changed) > 3 or changing.done(), 60, "files change")
+            until_done(archive, "drain", "s4")
+            at_end = len(changed)
+            lab.until(lambda: len(changed) > at_end + 3 or changing.done(), 60, "files change still")
+        finally:
+            over.set()
+        changing.result(60)
+    archive.await_stored()
+    assert held(archive, "s4") == 0
+    until_done(archive, "remove", "s4")
+    assert_whole(place, archive, top)
+    mount.umount()
     assert_whole(place, archive, top)
 
 
