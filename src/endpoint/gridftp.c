@@ -27,8 +27,7 @@ static void free_config (void *data)
     g_free (config->user_certificate);
     g_free (config->user_key);
     g_free (config->certificates);
-    g_hash_table_unref (config->shared->committing);
-    ecfs_mutex_clear (&config->shared->lock);
+    ecfs_claims_free (config->shared->committing);
     g_free (config->shared);
     g_free (config);
 }
@@ -143,8 +142,7 @@ static void *new_config_of (bool gsi, const EcfsEndpointSpec *spec, GError **err
     EcfsGridftpConfig *config = g_new0 (EcfsGridftpConfig, 1);
     config->gsi = gsi;
     config->shared = g_new0 (EcfsGridftpShared, 1);
-    ecfs_mutex_init (&config->shared->lock);
-    config->shared->committing = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+    config->shared->committing = ecfs_claims_new ();
     if (parse_spec (config, spec, error))
         return config;
     free_config (config);

@@ -14,6 +14,7 @@
 #ifndef ECFS_ENDPOINT_GRIDFTP_PRIV_H
 #define ECFS_ENDPOINT_GRIDFTP_PRIV_H
 
+#include "endpoint/claims.h"
 #include "endpoint/endpoint_priv.h"
 #include "endpoint/gridftp_text.h"
 #include "endpoint/gridftp_wire.h"
@@ -22,8 +23,7 @@
 
 /* What the connections of an endpoint know together. */
 typedef struct EcfsGridftpShared {
-    EcfsMutex lock;
-    GHashTable *committing;   /* names that a connection is about to make; guarded by lock */
+    EcfsClaims *committing;
     atomic_bool has_incoming; /* the directory was there once */
 } EcfsGridftpShared;
 

@@ -18,22 +18,6 @@ typedef struct EcfsGridftpWrite {
 
 /* The name to be */
 
-/* Nobody else of this endpoint commits @name until release_name (). False: somebody does. */
-static bool claim_name (EcfsGridftpShared *shared, const char *name)
-{
-    ecfs_mutex_lock (&shared->lock);
-    bool ours = g_hash_table_add (shared->committing, g_strdup (name));
-    ecfs_mutex_unlock (&shared->lock);
-    return ours;
-}
-
-static void release_name (EcfsGridftpShared *shared, const char *name)
-{
-    ecfs_mutex_lock (&shared->lock);
-    g_hash_table_remove (shared->committing, name);
-    ecfs_mutex_unlock (&shared->lock);
-}
-
 /* Makes the directories above @name, but not the root. */
 static bool make_parents (EcfsGridftp *self, const char *name, GError **error)
 {
@@ -92,10 +76,10 @@ static bool commit (EcfsGridftp *self, const char *temporary, uint64_t size, con
     EcfsGridftpShared *shared = self->config->shared;
     if (!check_size (self, temporary, size, error))
         return false;
-    if (!claim_name (shared, name))
+    if (!ecfs_claims_take (shared->committing, name))
         return ecfs_fail_errno (error, EEXIST, "%s", name);
     bool done = rename_to_new (self, temporary, name, error);
-    release_name (shared, name);
+    ecfs_claims_release (shared->committing, name);
     return done;
 }
 

@@ -15,6 +15,7 @@ void ecfs_http_free_config (void *data)
     g_free (config->ca_file);
     g_free (config->client_cert);
     g_free (config->client_key);
+    ecfs_claims_free (config->committing);
     g_free (config);
 }
 
@@ -110,6 +111,7 @@ static bool parse_spec (EcfsHttpConfig *config, const EcfsEndpointSpec *spec, GE
 void *ecfs_http_new_config (const EcfsEndpointSpec *spec, GError **error)
 {
     EcfsHttpConfig *config = g_new0 (EcfsHttpConfig, 1);
+    config->committing = ecfs_claims_new ();
     if (parse_spec (config, spec, error))
         return config;
     ecfs_http_free_config (config);

@@ -16,6 +16,7 @@
 #ifndef ECFS_ENDPOINT_HTTP_PRIV_H
 #define ECFS_ENDPOINT_HTTP_PRIV_H
 
+#include "endpoint/claims.h"
 #include "endpoint/endpoint_priv.h"
 #include "endpoint/http_protocol.h"
 
@@ -38,6 +39,7 @@ typedef struct EcfsHttpConfig {
     char *ca_file; /* or a directory */
     char *client_cert;
     char *client_key;
+    EcfsClaims *committing; /* Apache looks whether the name is there, and then renames */
 } EcfsHttpConfig;
 
 /* One request to the server. */

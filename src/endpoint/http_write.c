@@ -38,6 +38,7 @@ typedef struct WriteOp {
     char *temporary;
     const char *name; /* the final one */
     bool replace;
+    char *claimed; /* the name, from the commit on; the request may be gone before the op */
     Piece pieces[N_PIECES];
     unsigned n_pieces;
     EcfsPull last; /* what the source answered last */
@@ -50,6 +51,9 @@ typedef struct WriteOp {
 static void clear (EcfsHttpOp *op)
 {
     WriteOp *write = (WriteOp *) op;
+    if (write->claimed != NULL)
+        ecfs_claims_release (op->http->config->committing, write->claimed);
+    g_free (write->claimed);
     g_free (write->temporary);
     g_clear_error (&write->error);
 }
@@ -152,6 +156,13 @@ static void moved (EcfsHttp *self, EcfsHttpOp *op);
 
 static void move (WriteOp *write)
 {
+    bool claims = !write->replace && write->claimed == NULL;
+    if (claims && ecfs_claims_take (write->op.http->config->committing, write->name)) {
+        write->claimed = g_strdup (write->name);
+    } else if (claims) {
+        fail (write, g_error_new (ECFS_ERROR, EEXIST, "%s: another connection makes it", write->name));
+        return;
+    }
     write->state = WRITE_MOVE;
     EcfsHttpAsk ask = {.method = "MOVE",
                        .name = write->temporary,
