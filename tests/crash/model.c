@@ -17,6 +17,8 @@ typedef struct File {
     char *note;
     Version *durable; /* NULL: no content was ever flushed */
     bool loose;       /* it was fsynced, and is open still: what is written now may replace its bytes one by one */
+    GPtrArray *ever;  /* of Version: all that it was */
+    guint loose_from; /* of these, the first after it was fsynced */
     GPtrArray *maybe; /* of Version: what a flush that was not answered, or failed, may have stored */
     Version *newest;  /* what readers get; NULL: not a file */
     bool dirty;       /* the newest is not flushed */
@@ -54,6 +56,7 @@ static void file_free (gpointer data)
     g_free (file->note);
     version_free (file->durable);
     version_free (file->newest);
+    g_ptr_array_unref (file->ever);
     g_ptr_array_unref (file->maybe);
     g_free (file);
 }
@@ -104,6 +107,7 @@ static File *add_file (Model *self, const char *path, uint32_t type)
 {
     File *file = g_new0 (File, 1);
     file->type = type;
+    file->ever = g_ptr_array_new_with_free_func (version_free);
     file->maybe = g_ptr_array_new_with_free_func (version_free);
     g_ptr_array_add (self->files, file);
     give_name (self, path, file);
@@ -117,6 +121,7 @@ static void set_newest (File *file, GBytes *bytes, int64_t mtime_s)
     version_free (file->newest);
     file->newest = version_new (bytes, mtime_s);
     file->dirty = true;
+    g_ptr_array_add (file->ever, version_new (bytes, mtime_s));
     if (file->flushing)
         g_ptr_array_add (file->maybe, version_new (bytes, mtime_s));
 }
@@ -125,6 +130,7 @@ static void set_durable (File *file, bool by_fsync)
 {
     if (file->dirty || file->durable == NULL)
         file->loose = by_fsync;
+    file->loose_from = file->ever->len;
     version_free (file->durable);
     file->durable = version_new (file->newest->bytes, file->newest->mtime_s);
     file->dirty = false;
@@ -452,14 +458,42 @@ static bool is_between (GBytes *bytes, GBytes *a, GBytes *b)
     return true;
 }
 
-static bool may_hold (const File *file, const Found *found)
+static bool has_at (const Version *version, gsize at, uint8_t byte)
+{
+    gsize size;
+    const uint8_t *bytes = g_bytes_get_data (version->bytes, &size);
+    return at < size && bytes[at] == byte;
+}
+
+/* Whether each byte is one that the file had at its place since it was fsynced: writes reach the disk in any order,
+ * @later ones too. */
+static bool is_loosely (const File *file, const File *later, GBytes *content)
+{
+    gsize size, least = g_bytes_get_size (file->durable->bytes), most = least;
+    const uint8_t *bytes = g_bytes_get_data (content, &size);
+    for (guint v = file->loose_from; v < later->ever->len; v++) {
+        gsize version_size = g_bytes_get_size (((const Version *) later->ever->pdata[v])->bytes);
+        least = MIN (least, version_size);
+        most = MAX (most, version_size);
+    }
+    for (gsize i = 0; i < size; i++) {
+        bool found = has_at (file->durable, i, bytes[i]);
+        for (guint v = file->loose_from; v < later->ever->len && !found; v++)
+            found = has_at (later->ever->pdata[v], i, bytes[i]);
+        if (!found)
+            return false;
+    }
+    return size >= least && size <= most;
+}
+
+static bool may_hold (const File *file, const File *later, const Found *found)
 {
     if (is_version (file->durable, found))
         return true;
     for (guint i = 0; i < file->maybe->len; i++)
         if (is_version (file->maybe->pdata[i], found))
             return true;
-    return file->loose && file->dirty && is_between (found->content, file->durable->bytes, file->newest->bytes);
+    return file->loose && is_loosely (file, later, found->content);
 }
 
 static char *describe (GBytes *bytes)
@@ -483,7 +517,7 @@ static char *describe_expected (const File *file)
     return g_string_free (text, FALSE);
 }
 
-static char *match_file (const File *file, const char *path, const Found *found)
+static char *match_file (const File *file, const File *later, const char *path, const Found *found)
 {
     if ((found->mode & S_IFMT) != file->type)
         return g_strdup_printf ("%s is of type %o and not %o", path, found->mode & S_IFMT, file->type);
@@ -491,7 +525,7 @@ static char *match_file (const File *file, const char *path, const Found *found)
         return g_strdup_printf ("%s has the note %s and not %s", path, found->note, file->note);
     if (file->type == S_IFLNK && g_strcmp0 (g_bytes_get_data (found->content, NULL), file->target) != 0)
         return g_strdup_printf ("%s leads elsewhere", path);
-    if (file->type != S_IFREG || may_hold (file, found))
+    if (file->type != S_IFREG || may_hold (file, later, found))
         return NULL;
     g_autofree char *is = describe (found->content), *shall = describe_expected (file);
     return g_strdup_printf ("%s holds %s of %" G_GINT64_FORMAT " s and not %s", path, is, found->mtime_s, shall);
@@ -510,7 +544,16 @@ static char *match_identity (GHashTable *inos, const File *file, const char *pat
     return NULL;
 }
 
-char *model_match (Model *self, GHashTable *tree)
+/* The file in a model of more operations. */
+static const File *in_later (const Model *self, const Model *later, const File *file)
+{
+    guint index;
+    bool found = g_ptr_array_find (self->files, file, &index);
+    g_assert (found && index < later->files->len);
+    return later->files->pdata[index];
+}
+
+char *model_match (Model *self, const Model *later, GHashTable *tree)
 {
     g_autoptr (GHashTable) inos = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     GHashTableIter iter;
@@ -524,7 +567,7 @@ char *model_match (Model *self, GHashTable *tree)
             return g_strdup_printf ("%s is missing", (char *) key);
         if (found == NULL)
             continue;
-        char *wrong = match_file (file, key, found);
+        char *wrong = match_file (file, in_later (self, later, file), key, found);
         if (wrong == NULL)
             wrong = match_identity (inos, file, key, found);
         if (wrong != NULL)

@@ -39,8 +39,11 @@ typedef struct Found {
 
 void found_free (Found *found);
 
-/** NULL: @tree (path → Found) is possible; otherwise what is wrong with it, g_free (). */
-char *model_match (Model *self, GHashTable *tree);
+/**
+ * NULL: @tree (path → Found) is possible; otherwise what is wrong with it, g_free (). @later: after all operations, as
+ * what was written into a file that had been fsynced can be there before names that are older; may be @self.
+ */
+char *model_match (Model *self, const Model *later, GHashTable *tree);
 
 /**
  * Whether a file with these bytes may lie in interrupted/: as far as @self knows they were written and not flushed.

@@ -65,11 +65,12 @@ static bool judge_tree (Judge *self, GHashTable *tree, const char *when)
 {
     unsigned n = self->progress->n_begun, n_durable = count_durable (self);
     g_autofree char *first = NULL;
+    g_autoptr (Model) all = model_after (self, n);
     for (unsigned i = n;; i--) {
         g_autoptr (Model) model = model_after (self, i);
         if (i < n)
             model_begin (model, self->fact->script->pdata[i]);
-        g_autofree char *difference = model_match (model, tree);
+        g_autofree char *difference = model_match (model, i < n ? all : model, tree);
         if (difference == NULL)
             return true;
         if (first == NULL)
