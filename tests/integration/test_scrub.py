@@ -57,7 +57,7 @@ def test_in_short_runs_it_goes_round(place, archive):
         status, _, summary = facts(archive, "--deep", "--max-time", f"{500 * (n_runs + 1)}ms", "--bwlimit", str(all_bytes // 2))
         deep = summary["deep"]
         assert status == CLEAN and (summary["out_of_time"] or deep["whole"])
-        assert (deep["left_bytes"] > 0) != deep["whole"]
+        assert deep["left_bytes"] == 0 or not deep["whole"]  # an estimate: what is left may round to none
         n_read, n_runs, whole = n_read + deep["stripes"], n_runs + 1, deep["whole"]
         assert n_runs < 40
     assert n_runs > 1 and n_read >= n_stripes
