@@ -293,11 +293,14 @@ bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GErr
 
 /** The extents of a file, whatever else is known of it. */
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
-/** Of the objects that @extents named, those that nothing names now are deleted. */
-bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
 /** Sets data_bytes and extents_sum of the inode from its extents: before it is stored, wherever these have changed. */
 bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error);
 bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error);
+
+/* objects.c */
+
+/** Of the objects that @extents named, those that nothing names now are deleted. */
+bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
 EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
 /** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
 EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);

@@ -1,0 +1,582 @@
+/* Objects and their stripes: how they become the content of files, change, and are let go. */
+#include "catalog/catalog_priv.h"
+
+#include <sys/stat.h>
+
+/* The n of a code: the sum of the numbers behind the colon ("rs:4+2", "copies:3"); 0: the text has none. */
+static guint code_n (const char *code)
+{
+    const char *at = strchr (code, ':');
+    guint64 n = 0;
+    while (at != NULL) {
+        n += g_ascii_strtoull (at + 1, NULL, 10);
+        at = strchr (at + 1, '+');
+    }
+    return n > 256 ? 0 : (guint) n;
+}
+
+static bool is_full (const char *code, guint n_stripes)
+{
+    return n_stripes >= code_n (code);
+}
+
+static bool read_stripes (EcfsCatalog *self, int64_t object, GArray *stripes, GError **error)
+{
+    autoquery *query = QUERY (self, STRIPE_LIST, error, INT (object));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsStripeRow stripe = {.endpoint = sqlite3_column_int64 (query, 2)};
+        uint64_t index;
+        if (!ecfs_column_u64 (query, 0, 255, &index) || !ecfs_column_u64 (query, 1, INT64_MAX, &stripe.instance) ||
+            !ecfs_column_u64 (query, 3, INT64_MAX, &stripe.size) ||
+            !ecfs_column_bytes (query, 4, stripe.digest, sizeof stripe.digest))
+            return ecfs_bad_row (error, "stripes", object, "a stripe is impossible");
+        stripe.index = (uint16_t) index;
+        g_array_append_val (stripes, stripe);
+    }
+    return found == 0;
+}
+
+static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error)
+{
+    uint64_t epoch, segment_bytes, block_bytes, header_bytes;
+    row->id = sqlite3_column_int64 (query, 0);
+    const char *code = (const char *) sqlite3_column_text (query, 4);
+    int code_size = sqlite3_column_bytes (query, 4);
+    if (code == NULL || code_size == 0 || code_size > ECFS_CODE_MAX)
+        return ecfs_bad_row (error, "objects", row->id, "its code is impossible");
+    if (!ecfs_column_bytes (query, 1, row->uuid.bytes, sizeof row->uuid.bytes) ||
+        !ecfs_column_bytes (query, 9, row->digest, sizeof row->digest))
+        return ecfs_bad_row (error, "objects", row->id, "its UUID or digest is impossible");
+    if (!ecfs_column_u64 (query, 2, UINT32_MAX, &epoch) || !ecfs_column_u64 (query, 3, INT64_MAX, &row->sequence) ||
+        !ecfs_column_u64 (query, 5, INT64_MAX, &row->size) || !ecfs_column_u64 (query, 6, UINT32_MAX, &segment_bytes) ||
+        !ecfs_column_u64 (query, 7, UINT32_MAX, &block_bytes) || !ecfs_column_u64 (query, 8, UINT32_MAX, &header_bytes))
+        return ecfs_bad_row (error, "objects", row->id, "a number is impossible");
+    row->epoch = (uint32_t) epoch;
+    row->segment_bytes = (uint32_t) segment_bytes;
+    row->block_bytes = (uint32_t) block_bytes;
+    row->header_bytes = (uint32_t) header_bytes;
+    row->code = g_strndup (code, (gsize) code_size);
+    return true;
+}
+
+/* The object in the query's current row, with its stripes. */
+EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+{
+    g_autoptr (EcfsObjectRow) row = ecfs_object_row_new ();
+    bool ok = read_object (query, row, error) && read_stripes (self, row->id, row->stripes, error);
+    return ok ? g_steal_pointer (&row) : NULL;
+}
+
+static EcfsObjectRow *get_object (EcfsCatalog *self, int64_t object, GError **error)
+{
+    autoquery *query = QUERY (self, OBJECT_GET, error, INT (object));
+    int found = ecfs_query_step (self, query, error);
+    if (found == 0)
+        told (ecfs_fail (error, ENOENT, "object row %" PRId64 " does not exist", object));
+    return found == 1 ? ecfs_object_load (self, query, error) : NULL;
+}
+
+EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **error)
+{
+    return READ (self, get_object (self, object, error));
+}
+
+static GPtrArray *load_objects (EcfsCatalog *self, sqlite3_stmt *query, GError **error)
+{
+    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsObjectRow *row = ecfs_object_load (self, query, error);
+        if (row == NULL)
+            return NULL;
+        g_ptr_array_add (rows, row);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&rows);
+}
+
+static GPtrArray *list_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
+{
+    autoquery *query = QUERY (self, OBJECT_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
+    return load_objects (self, query, error);
+}
+
+GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error)
+{
+    return READ (self, list_objects (self, after, max, error));
+}
+
+static GPtrArray *list_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)
+{
+    autoquery *query = QUERY (self, OBJECT_LIST_BY_UUID, error, UUID (after), INT (MIN (max, INT_MAX)));
+    return load_objects (self, query, error);
+}
+
+GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error)
+{
+    return READ (self, list_objects_by_uuid (self, after, max, error));
+}
+
+static bool find_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error)
+{
+    int64_t ino;
+    int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (object));
+    if (found == 1)
+        *ret_ino = (uint64_t) ino;
+    return found == 1 || (found == 0 && ecfs_fail (error, ENOENT, "no file has object row %" PRId64, object));
+}
+
+bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error)
+{
+    return READ (self, find_file (self, object, ret_ino, error));
+}
+
+/* Letting objects go */
+
+bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)
+{
+    g_autoptr (EcfsObjectRow) row = get_object (self, object, error);
+    if (row == NULL)
+        return false;
+    EcfsTotals *totals = &self->counters.totals;
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        totals->stripe_bytes -= stripe->size;
+        if (!ecfs_deletion_queue (self, &row->uuid, stripe, false, error))
+            return false;
+    }
+    totals->n_objects--;
+    totals->content_bytes -= row->size;
+    totals->n_not_full -= is_full (row->code, row->stripes->len) ? 0 : 1;
+    return EXEC (self, STRIPE_DELETE_ALL, error, INT (object)) && EXEC (self, OBJECT_DELETE, error, INT (object));
+}
+
+/* Of the objects that @extents named, those that nothing names now are deleted. */
+bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error)
+{
+    g_autoptr (GHashTable) seen = g_hash_table_new (g_int64_hash, g_int64_equal);
+    for (guint i = 0; i < extents->len; i++) {
+        int64_t *object = &g_array_index (extents, EcfsExtent, i).object;
+        int64_t ino;
+        if (!g_hash_table_add (seen, object))
+            continue;
+        int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (*object));
+        if (found < 0 || (found == 0 && !ecfs_object_delete (self, *object, error)))
+            return false;
+    }
+    return true;
+}
+
+/* Publishing */
+
+static bool check_extents (const EcfsPublish *publish, GError **error)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < publish->n_extents; i++) {
+        const EcfsExtent *extent = &publish->extents[i];
+        if (extent->object < 0 || (uint64_t) extent->object >= publish->n_objects)
+            return ecfs_fail (error, EINVAL, "extent %zu names an object that is not published", i);
+        uint64_t size = publish->objects[extent->object]->size;
+        if (extent->length == 0 || extent->offset < end || extent->offset > publish->size ||
+            extent->length > publish->size - extent->offset || extent->object_offset > size ||
+            extent->length > size - extent->object_offset)
+            return ecfs_fail (error, EINVAL, "extent %zu is outside of its file, its object, or overlaps", i);
+        end = extent->offset + extent->length;
+    }
+    return true;
+}
+
+bool ecfs_object_check (const EcfsObjectRow *object, GError **error)
+{
+    size_t code_size = object->code == NULL ? 0 : strlen (object->code);
+    if (code_size == 0 || code_size > ECFS_CODE_MAX || object->size > INT64_MAX)
+        return ecfs_fail (error, EINVAL, "an object's code or size is impossible");
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (!ecfs_stripe_check (stripe, error))
+            return false;
+        if (i > 0 && stripe[-1].index >= stripe->index)
+            return ecfs_fail (error, EINVAL, "an object's stripes are not in the order of their indexes");
+    }
+    return true;
+}
+
+static bool check_publish (const EcfsPublish *publish, GError **error)
+{
+    if (publish->size > INT64_MAX)
+        return ecfs_fail (error, EFBIG, "%" PRIu64 " bytes are more than a file can have", publish->size);
+    for (size_t i = 0; i < publish->n_objects; i++)
+        if (!ecfs_object_check (publish->objects[i], error))
+            return false;
+    return check_extents (publish, error);
+}
+
+static bool insert_stripe (EcfsCatalog *self, int64_t object, const EcfsStripeRow *stripe, GError **error)
+{
+    self->counters.totals.stripe_bytes += stripe->size;
+    return EXEC (self, STRIPE_INSERT, error, INT (object), INT (stripe->index), INT (stripe->instance),
+                 INT (stripe->endpoint), INT (stripe->size), BLOB (stripe->digest, sizeof stripe->digest));
+}
+
+bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error)
+{
+    g_autofree EcfsUuid *endpoints = g_new (EcfsUuid, object->stripes->len);
+    for (guint i = 0; i < object->stripes->len; i++)
+        if (!ecfs_endpoint_uuid (self, g_array_index (object->stripes, EcfsStripeRow, i).endpoint, &endpoints[i],
+                                 error))
+            return false;
+    ecfs_journal_put_object (self->record, object, endpoints);
+    return true;
+}
+
+bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error)
+{
+    EcfsTotals *totals = &self->counters.totals;
+    if (!EXEC (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
+               TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
+               INT (object->header_bytes), BLOB (object->digest, sizeof object->digest)))
+        return false;
+    *ret_id = ecfs_inserted (self);
+    totals->n_objects++;
+    totals->content_bytes += object->size;
+    totals->n_not_full += is_full (object->code, object->stripes->len) ? 0 : 1;
+    for (guint i = 0; i < object->stripes->len; i++)
+        if (!insert_stripe (self, *ret_id, &g_array_index (object->stripes, EcfsStripeRow, i), error))
+            return false;
+    return ecfs_object_journal (self, object, error);
+}
+
+bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error)
+{
+    EcfsTotals *totals = &self->counters.totals;
+    totals->n_not_full -= is_full (old->code, old->stripes->len) ? 0 : 1;
+    totals->n_not_full += is_full (new->code, new->stripes->len) ? 0 : 1;
+    for (guint i = 0; i < new->stripes->len; i++)
+        if (!insert_stripe (self, old->id, &g_array_index (new->stripes, EcfsStripeRow, i), error))
+            return false;
+    return EXEC (self, OBJECT_SET_CODE, error, INT (old->id), TEXT (new->code));
+}
+
+/* The object's intent must stand, and have announced each of its stripes: else they may be deleted already. */
+static bool check_announced (const Intent *intent, const EcfsObjectRow *object, GError **error)
+{
+    if (!ecfs_uuid_equal (&intent->object, &object->uuid) || intent->epoch != object->epoch ||
+        intent->sequence != object->sequence)
+        return ecfs_fail (error, EINVAL, "an object is not the one of its intent");
+    for (guint i = 0; i < object->stripes->len; i++)
+        if (!ecfs_stripes_have (intent->stripes, &g_array_index (object->stripes, EcfsStripeRow, i)))
+            return ecfs_fail (error, EINVAL, "an object has a stripe that its intent does not announce");
+    return true;
+}
+
+/* Takes what the object has out of the intent, which stays for the others. */
+static bool keep_rest (EcfsCatalog *self, int64_t intent, const GArray *stripes, GError **error)
+{
+    for (guint i = 0; i < stripes->len; i++)
+        if (!EXEC (self, INTENT_STRIPE_DELETE, error, INT (intent),
+                   INT (g_array_index (stripes, EcfsStripeRow, i).instance)))
+            return false;
+    return true;
+}
+
+/* With @goes_on, the intent stays for the stripes that the object has not. */
+static bool publish_object (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent_id, bool goes_on,
+                            int64_t *ret_id, GError **error)
+{
+    g_auto (Intent) intent = {.stripes = NULL};
+    int found = ecfs_intent_get (self, intent_id, &intent, error);
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", intent_id);
+    return found == 1 && check_announced (&intent, object, error) && ecfs_object_insert (self, object, ret_id, error) &&
+           (goes_on ? keep_rest (self, intent_id, object->stripes, error)
+                    : ecfs_intent_end (self, intent_id, &intent, object->stripes, error));
+}
+
+static bool insert_extents (EcfsCatalog *self, const EcfsPublish *publish, const int64_t *objects, GError **error)
+{
+    for (size_t i = 0; i < publish->n_extents; i++) {
+        const EcfsExtent *extent = &publish->extents[i];
+        if (!EXEC (self, EXTENT_INSERT, error, INT (publish->ino), INT (extent->offset), INT (extent->length),
+                   INT (objects[extent->object]), INT (extent->object_offset)))
+            return false;
+    }
+    return true;
+}
+
+static bool get_publishable (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    if (ecfs_inode_get (self, ino, ret_inode, &why))
+        return S_ISREG (ret_inode->attr.mode) || ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no regular file", ino);
+    if (ecfs_errno (why) == ENOENT)
+        return ecfs_fail (error, ESTALE, "inode %" PRIu64 " was deleted", ino);
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
+}
+
+static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError **error)
+{
+    Inode inode;
+    g_autofree int64_t *objects = g_new (int64_t, publish->n_objects);
+    if (!get_publishable (self, publish->ino, &inode, error))
+        return false;
+    for (size_t i = 0; i < publish->n_objects; i++)
+        if (!publish_object (self, publish->objects[i], publish->intents[i],
+                             publish->last_goes_on && i + 1 == publish->n_objects, &objects[i], error))
+            return false;
+    inode.attr.size = inode.committed_size = publish->size;
+    if (!publish->keep_mtime)
+        inode.attr.mtime_ns = publish->mtime_ns;
+    inode.attr.ctime_ns = ecfs_real_ns ();
+    return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
+           ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&
+           ecfs_content_journal (self, &inode, error) &&
+           (publish->staging == 0 ||
+            ecfs_staging_published (self, publish->staging, publish->ino, publish->full, error));
+}
+
+bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error)
+{
+    Op op;
+    if (ret_kept != NULL)
+        *ret_kept = false;
+    if (!check_publish (publish, error))
+        return false;
+    ecfs_op_enter (self);
+    bool made = ecfs_op_begin (self, &op, error) && ecfs_op_end (self, &op, publish_all (self, publish, error), error);
+    bool durable = made && ecfs_op_wait (self, error);
+    if (ret_kept != NULL)
+        *ret_kept = made && !durable && !self->broken;
+    ecfs_mutex_unlock (&self->lock);
+    return durable;
+}
+
+/* Setting one stripe */
+
+EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error)
+{
+    autoquery *query = QUERY (self, OBJECT_BY_UUID, error, UUID (uuid));
+    *ret_found = ecfs_query_step (self, query, error);
+    EcfsObjectRow *row = *ret_found == 1 ? ecfs_object_load (self, query, error) : NULL;
+    if (*ret_found == 1 && row == NULL)
+        *ret_found = -1;
+    return row;
+}
+
+const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index)
+{
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index == index)
+            return stripe;
+    }
+    return NULL;
+}
+
+/* Takes the stripes with this index out of an intent, and ends it when they were the last. All but @kept (may be NULL)
+ * go to the deletion queue. */
+static bool end_index (EcfsCatalog *self, int64_t id, const Intent *intent, unsigned index, const EcfsStripeRow *kept,
+                       GError **error)
+{
+    guint n_others = 0;
+    for (guint i = 0; i < intent->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (intent->stripes, EcfsStripeRow, i);
+        if (stripe->index != index)
+            n_others++;
+        else if ((kept == NULL || stripe->instance != kept->instance) &&
+                 !ecfs_deletion_queue (self, &intent->object, stripe, true, error))
+            return false;
+    }
+    return EXEC (self, INTENT_STRIPE_DELETE_INDEX, error, INT (id), INT (index)) &&
+           (n_others > 0 || EXEC (self, INTENT_DELETE, error, INT (id)));
+}
+
+bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
+                       const EcfsStripeRow *old, GError **error)
+{
+    EcfsUuid endpoint;
+    EcfsTotals *totals = &self->counters.totals;
+    guint n_stripes = object->stripes->len;
+    if (!ecfs_endpoint_uuid (self, stripe->endpoint, &endpoint, error))
+        return false;
+    if (old != NULL) {
+        totals->stripe_bytes -= old->size;
+        if (!EXEC (self, STRIPE_DELETE, error, INT (object->id), INT (old->index)) ||
+            !ecfs_deletion_queue (self, &object->uuid, old, false, error))
+            return false;
+    } else if (!is_full (object->code, n_stripes) && is_full (object->code, n_stripes + 1))
+        totals->n_not_full--;
+    ecfs_journal_put_stripe (self->record, &object->uuid, stripe, &endpoint);
+    return insert_stripe (self, object->id, stripe, error);
+}
+
+/* Whoever else gives the object a stripe meanwhile may have chosen the same endpoint. */
+static bool has_room_for (const EcfsObjectRow *object, const EcfsStripeRow *stripe, unsigned max_per_endpoint)
+{
+    unsigned n_others = 0;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *other = &g_array_index (object->stripes, EcfsStripeRow, i);
+        n_others += other->index != stripe->index && other->endpoint == stripe->endpoint;
+    }
+    return n_others < max_per_endpoint;
+}
+
+/* *ret_stale: what was changed is to be kept, but the caller's answer is ESTALE. */
+static bool set_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStripeRow *stripe, uint64_t old_instance,
+                        unsigned max_per_endpoint, int64_t id, bool *ret_stale, GError **error)
+{
+    g_auto (Intent) intent = {.stripes = NULL};
+    int found = ecfs_intent_get (self, id, &intent, error);
+    *ret_stale = found == 0;
+    if (found <= 0)
+        return found == 0;
+    if (!ecfs_uuid_equal (&intent.object, uuid) || !ecfs_stripes_have (intent.stripes, stripe))
+        return ecfs_fail (error, EINVAL, "stripe %u was not announced by intent %" PRId64, stripe->index, id);
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
+    if (found < 0)
+        return false;
+    *ret_stale = true;
+    if (object == NULL)
+        return ecfs_intent_end (self, id, &intent, NULL, error);
+    const EcfsStripeRow *old = ecfs_stripe_at (object, stripe->index);
+    bool has_place = stripe->index < code_n (object->code); /* it may have got a smaller code */
+    if ((old == NULL ? 0 : old->instance) != old_instance || !has_place ||
+        !has_room_for (object, stripe, max_per_endpoint))
+        return end_index (self, id, &intent, stripe->index, NULL, error);
+    *ret_stale = false;
+    return ecfs_stripe_swap (self, object, stripe, old, error) &&
+           end_index (self, id, &intent, stripe->index, stripe, error);
+}
+
+bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                              uint64_t old_instance, unsigned max_per_endpoint, int64_t intent, GError **error)
+{
+    bool stale = false;
+    if (!ecfs_stripe_check (stripe, error) ||
+        !CHANGE_DURABLE (self, error,
+                         set_stripe (self, object, stripe, old_instance, max_per_endpoint, intent, &stale, error)))
+        return false;
+    return !stale ||
+           ecfs_fail (error, ESTALE, "stripe %u: the object or its stripe has changed meanwhile", stripe->index);
+}
+
+/* Another code for an object */
+
+static GArray *inodes_of (EcfsCatalog *self, int64_t object, GError **error)
+{
+    g_autoptr (GArray) inodes = g_array_new (false, true, sizeof (uint64_t));
+    autoquery *query = QUERY (self, EXTENT_INODES, error, INT (object));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        g_array_append_val (inodes, ino);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&inodes);
+}
+
+/* Sums and journals what has the object now. */
+static bool renew_contents_of (EcfsCatalog *self, int64_t object, GError **error)
+{
+    g_autoptr (GArray) inodes = inodes_of (self, object, error);
+    for (guint i = 0; inodes != NULL && i < inodes->len; i++) {
+        Inode inode;
+        if (!ecfs_inode_get (self, g_array_index (inodes, uint64_t, i), &inode, error) ||
+            !ecfs_content_count (self, &inode, error) || !ecfs_inode_store (self, &inode, error) ||
+            !ecfs_content_journal (self, &inode, error))
+            return false;
+    }
+    return inodes != NULL;
+}
+
+static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectRow *object, int64_t intent,
+                      GError **error)
+{
+    int found;
+    int64_t id;
+    g_autoptr (EcfsObjectRow) old = ecfs_object_find (self, uuid, &found, error);
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
+    if (found == 1 && (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0))
+        return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
+    return found == 1 && publish_object (self, object, intent, false, &id, error) &&
+           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
+           ecfs_object_delete (self, old->id, error) && renew_contents_of (self, id, error);
+}
+
+bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,
+                            GError **error)
+{
+    return ecfs_object_check (object, error) &&
+           CHANGE_DURABLE (self, error, exchange (self, old, object, intent, error));
+}
+
+/* Takes the stripes from index @n on out of the object, and its row. */
+static bool drop_stripes_from (EcfsCatalog *self, EcfsObjectRow *object, guint n, GError **error)
+{
+    for (guint i = object->stripes->len; i-- > 0;) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < n)
+            break;
+        self->counters.totals.stripe_bytes -= stripe->size;
+        if (!EXEC (self, STRIPE_DELETE, error, INT (object->id), INT (stripe->index)) ||
+            !ecfs_deletion_queue (self, &object->uuid, stripe, false, error))
+            return false;
+        g_array_set_size (object->stripes, i);
+    }
+    return true;
+}
+
+static int by_index (const void *a, const void *b)
+{
+    return ((const EcfsStripeRow *) a)->index - ((const EcfsStripeRow *) b)->index;
+}
+
+static bool add_stripes (EcfsCatalog *self, EcfsObjectRow *object, const GArray *stripes, int64_t id, GError **error)
+{
+    g_auto (Intent) intent = {.stripes = NULL};
+    int found = ecfs_intent_get (self, id, &intent, error);
+    if (found == 0)
+        return ecfs_fail (error, ESTALE, "intent %" PRId64 " has ended", id);
+    for (guint i = 0; found == 1 && i < stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (stripes, EcfsStripeRow, i);
+        if (ecfs_stripe_at (object, stripe->index) != NULL)
+            return ecfs_fail (error, ESTALE, "stripe %u was stored meanwhile", stripe->index);
+        if (!ecfs_uuid_equal (&intent.object, &object->uuid) || !ecfs_stripes_have (intent.stripes, stripe))
+            return ecfs_fail (error, EINVAL, "stripe %u was not announced by intent %" PRId64, stripe->index, id);
+        if (!ecfs_stripe_check (stripe, error) || !insert_stripe (self, object->id, stripe, error))
+            return false;
+        g_array_append_val (object->stripes, *stripe);
+        g_array_sort (object->stripes, by_index);
+    }
+    return found == 1 && ecfs_intent_end (self, id, &intent, stripes, error);
+}
+
+static bool set_object_code (EcfsCatalog *self, const EcfsUuid *uuid, const char *old_code, const char *code,
+                             const GArray *stripes, int64_t intent, GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
+    if (found < 0)
+        return false;
+    if (found == 0 || strcmp (object->code, old_code) != 0)
+        return ecfs_fail (error, ESTALE, "the object is no longer in the catalog, or has another code");
+    bool was_full = is_full (object->code, object->stripes->len);
+    g_free (object->code);
+    object->code = g_strdup (code);
+    if (!drop_stripes_from (self, object, code_n (code), error) ||
+        (intent != 0 && !add_stripes (self, object, stripes, intent, error)))
+        return false;
+    self->counters.totals.n_not_full -= was_full ? 0 : 1;
+    self->counters.totals.n_not_full += is_full (code, object->stripes->len) ? 0 : 1;
+    return EXEC (self, OBJECT_SET_CODE, error, INT (object->id), TEXT (code)) &&
+           ecfs_object_journal (self, object, error);
+}
+
+bool ecfs_catalog_set_object_code (EcfsCatalog *self, const EcfsUuid *object, const char *old_code, const char *code,
+                                   const GArray *stripes, int64_t intent, GError **error)
+{
+    size_t size = strlen (code);
+    if (size == 0 || size > ECFS_CODE_MAX)
+        return ecfs_fail (error, EINVAL, "a code has 1 to %d bytes, not %zu", ECFS_CODE_MAX, size);
+    return CHANGE_DURABLE (self, error, set_object_code (self, object, old_code, code, stripes, intent, error));
+}
