@@ -244,4 +244,7 @@ char *ecfs_url_path (const char *url, GError **error);
 /** The option @key of @spec or NULL. */
 const char *ecfs_spec_option (const EcfsEndpointSpec *spec, const char *key);
 
+/** The same of an option that names a file, which may begin with "~/"; g_free (), or NULL. */
+char *ecfs_spec_file (const EcfsEndpointSpec *spec, const char *key);
+
 #endif

@@ -57,14 +57,6 @@ static bool parse_authority (EcfsGridftpConfig *config, const char *text, GError
     return true;
 }
 
-static char *file_option (const EcfsEndpointSpec *spec, const char *key)
-{
-    const char *value = ecfs_spec_option (spec, key);
-    if (value != NULL && g_str_has_prefix (value, "~/"))
-        return g_build_filename (g_get_home_dir (), value + 2, NULL);
-    return g_strdup (value);
-}
-
 /* One of the words of @choices, of which the first is the default. */
 static bool choose (const EcfsEndpointSpec *spec, const char *key, const char *const *choices, const char **ret_choice,
                     GError **error)
@@ -129,11 +121,11 @@ static bool parse_spec (EcfsGridftpConfig *config, const EcfsEndpointSpec *spec,
     g_autofree char *escaped = g_uri_escape_string (path, "/~", FALSE);
     config->base = g_strdup_printf ("%s://%s%s", scheme, server, escaped);
     config->subject = g_strdup (ecfs_spec_option (spec, "subject"));
-    config->password_file = file_option (spec, "password_file");
-    config->user_proxy = file_option (spec, "user_proxy");
-    config->user_certificate = file_option (spec, "user_certificate");
-    config->user_key = file_option (spec, "user_key");
-    config->certificates = file_option (spec, "certificates");
+    config->password_file = ecfs_spec_file (spec, "password_file");
+    config->user_proxy = ecfs_spec_file (spec, "user_proxy");
+    config->user_certificate = ecfs_spec_file (spec, "user_certificate");
+    config->user_key = ecfs_spec_file (spec, "user_key");
+    config->certificates = ecfs_spec_file (spec, "certificates");
     return parse_data_channel (config, spec, error) && parse_transfer (config, spec, error);
 }
 

@@ -19,14 +19,6 @@ void ecfs_http_free_config (void *data)
     g_free (config);
 }
 
-static char *file_option (const EcfsEndpointSpec *spec, const char *key)
-{
-    const char *value = ecfs_spec_option (spec, key);
-    if (value != NULL && g_str_has_prefix (value, "~/"))
-        return g_build_filename (g_get_home_dir (), value + 2, NULL);
-    return g_strdup (value);
-}
-
 static bool set_root (EcfsHttpConfig *config, GUri *uri, GError **error)
 {
     config->plain = g_uri_unescape_string (g_uri_get_path (uri), NULL);
@@ -100,11 +92,11 @@ static bool parse_spec (EcfsHttpConfig *config, const EcfsEndpointSpec *spec, GE
     if (!set_url (config, spec->url, error) || !parse_choice (spec, "auth", "safe", "clear", &config->basic, error) ||
         !parse_choice (spec, "http2", "no", "yes", &config->http2, error))
         return false;
-    config->password_file = file_option (spec, "password_file");
-    config->token_file = file_option (spec, "token_file");
-    config->ca_file = file_option (spec, "ca_file");
-    config->client_cert = file_option (spec, "client_cert");
-    config->client_key = file_option (spec, "client_key");
+    config->password_file = ecfs_spec_file (spec, "password_file");
+    config->token_file = ecfs_spec_file (spec, "token_file");
+    config->ca_file = ecfs_spec_file (spec, "ca_file");
+    config->client_cert = ecfs_spec_file (spec, "client_cert");
+    config->client_key = ecfs_spec_file (spec, "client_key");
     return check_together (config, error);
 }
 

@@ -94,14 +94,6 @@ static char *make_root (const char *path)
     return size == 0 ? g_strdup (otherwise) : g_strndup (from, size);
 }
 
-static char *file_option (const EcfsEndpointSpec *spec, const char *key)
-{
-    const char *value = ecfs_spec_option (spec, key);
-    if (value != NULL && g_str_has_prefix (value, "~/"))
-        return g_build_filename (g_get_home_dir (), value + 2, NULL);
-    return g_strdup (value);
-}
-
 static bool parse_spec (EcfsSftpConfig *config, const EcfsEndpointSpec *spec, GError **error)
 {
     const char *authority = spec->url + strlen ("sftp://");
@@ -110,10 +102,10 @@ static bool parse_spec (EcfsSftpConfig *config, const EcfsEndpointSpec *spec, GE
     if (path == NULL || !parse_authority (config, host, error))
         return false;
     config->root = make_root (path);
-    config->identity_file = file_option (spec, "identity_file");
-    config->known_hosts = file_option (spec, "known_hosts");
-    config->password_file = file_option (spec, "password_file");
-    config->ssh_config = file_option (spec, "ssh_config");
+    config->identity_file = ecfs_spec_file (spec, "identity_file");
+    config->known_hosts = ecfs_spec_file (spec, "known_hosts");
+    config->password_file = ecfs_spec_file (spec, "password_file");
+    config->ssh_config = ecfs_spec_file (spec, "ssh_config");
     config->proxy_jump = g_strdup (ecfs_spec_option (spec, "proxy_jump"));
     config->request.host = config->host;
     config->request.user = config->user;

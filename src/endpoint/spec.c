@@ -47,6 +47,14 @@ const char *ecfs_spec_option (const EcfsEndpointSpec *spec, const char *key)
     return spec->options == NULL ? NULL : g_hash_table_lookup (spec->options, key);
 }
 
+char *ecfs_spec_file (const EcfsEndpointSpec *spec, const char *key)
+{
+    const char *value = ecfs_spec_option (spec, key);
+    if (value != NULL && g_str_has_prefix (value, "~/"))
+        return g_build_filename (g_get_home_dir (), value + 2, NULL);
+    return g_strdup (value);
+}
+
 static bool name_char (char c)
 {
     return g_ascii_isalnum (c) || c == '-' || c == '_' || c == '.';
