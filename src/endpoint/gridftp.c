@@ -321,26 +321,12 @@ static const char *const option_keys_ftp[] = {
     ECFS_COMMON_OPTION_KEYS, "mode", "password_file", "streams", "tcp_buffer", NULL,
 };
 
-const EcfsDriver ecfs_driver_gsiftp = {
-    .scheme = "gsiftp",
-    .option_keys = option_keys_gsiftp,
-    .default_connections = 3,
-    .n_pipelined = 1,
-    .new_config = new_config_gsiftp,
-    .free_config = free_config,
-    .connect = gridftp_connect,
-    .serve = gridftp_serve,
-    .disconnect = gridftp_disconnect,
-};
+#define GRIDFTP_DRIVER(NAME)                                                                                           \
+    {                                                                                                                  \
+        .scheme = #NAME, .option_keys = option_keys_##NAME, .default_connections = 3, .n_pipelined = 1,                \
+        .new_config = new_config_##NAME, .free_config = free_config, .connect = gridftp_connect,                       \
+        .serve = gridftp_serve, .disconnect = gridftp_disconnect,                                                      \
+    }
 
-const EcfsDriver ecfs_driver_ftp = {
-    .scheme = "ftp",
-    .option_keys = option_keys_ftp,
-    .default_connections = 3,
-    .n_pipelined = 1,
-    .new_config = new_config_ftp,
-    .free_config = free_config,
-    .connect = gridftp_connect,
-    .serve = gridftp_serve,
-    .disconnect = gridftp_disconnect,
-};
+const EcfsDriver ecfs_driver_gsiftp = GRIDFTP_DRIVER (gsiftp);
+const EcfsDriver ecfs_driver_ftp = GRIDFTP_DRIVER (ftp);
