@@ -29,7 +29,7 @@ void ecfs_claims_free (EcfsClaims *self)
 bool ecfs_claims_take (EcfsClaims *self, const char *name)
 {
     ecfs_mutex_lock (&self->lock);
-    bool ours = !g_hash_table_contains (self->names, name) && g_hash_table_add (self->names, g_strdup (name));
+    bool ours = g_hash_table_add (self->names, g_strdup (name));
     ecfs_mutex_unlock (&self->lock);
     return ours;
 }

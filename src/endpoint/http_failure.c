@@ -100,7 +100,7 @@ static GError *identity_problem (const EcfsHttp *self, long status)
     return new_error (EACCES, "%s refuses access (%ld): ask its operator", base, status);
 }
 
-static GError *status_error (const EcfsHttp *self, const EcfsHttpCall *call, const char *name)
+static GError *status_error (const EcfsHttpCall *call, const char *name)
 {
     const char *method = call->method;
     long status = call->status;
@@ -158,7 +158,7 @@ GError *ecfs_http_refusal (EcfsHttpOp *op, const char *name)
         ecfs_http_break (op->http, identity_problem (op->http, call->status));
     else if (call->status == 403 || call->status >= 500) /* nginx: PUT to a directory that is gone */
         ecfs_http_check (op->http);
-    return status_error (op->http, call, name);
+    return status_error (call, name);
 }
 
 GError *ecfs_http_root_refusal (const EcfsHttp *self, const EcfsHttpCall *call)
@@ -185,6 +185,6 @@ GError *ecfs_http_root_refusal (const EcfsHttp *self, const EcfsHttpCall *call)
                           "or use http:// or https:// for a place that is only read",
                           url, call->status);
     default:
-        return status_error (self, call, url);
+        return status_error (call, url);
     }
 }

@@ -16,7 +16,6 @@ typedef struct ReadOp {
     size_t filled;   /* of the range */
     size_t reported; /* to the core */
     bool begun;      /* the answer's head was looked at */
-    bool cut;        /* we have what we want, and the server would go on */
     GError *error;
 } ReadOp;
 
@@ -76,8 +75,8 @@ static bool take (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
     read->filled += used;
     if (read->filled - read->reported >= REPORT_BYTES || read->filled == range->size)
         report (read);
-    read->cut = used < size || (read->filled == range->size && op->call.status == 200);
-    return !read->cut;
+    bool would_go_on = used < size || (read->filled == range->size && op->call.status == 200);
+    return !would_go_on; /* false ends the call: we have what we want */
 }
 
 static void done (EcfsHttp *self, EcfsHttpOp *op);
@@ -88,7 +87,7 @@ static void ask (ReadOp *read)
     g_autofree char *text =
         g_strdup_printf ("%" PRIu64 "-%" PRIu64, range->offset, range->offset + (uint64_t) range->size - 1);
     read->filled = read->reported = 0;
-    read->begun = read->cut = false;
+    read->begun = false;
     EcfsHttpAsk get = {.method = "GET", .name = read->op.request->name, .range = text, .take = take, .done = done};
     ecfs_http_ask (&read->op, &get);
 }
