@@ -137,11 +137,12 @@ static int errno_of_words (const char *text)
         {"not a plain file", EPROTO},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (known); i++)
-        if (strstr (text, known[i].words) != NULL)
+        if (strcasestr (text, known[i].words) != NULL)
             return known[i].code;
     return 0;
 }
 
+/* 550 is for all that is refused, so without words it is not "absent": a rename may follow on that, which replaces. */
 int ecfs_gridftp_errno (unsigned code, const char *text)
 {
     if (code == ECFS_GRIDFTP_LOST)
@@ -165,8 +166,6 @@ int ecfs_gridftp_errno (unsigned code, const char *text)
     case 530:
     case 535:
         return ENOTCONN;
-    case 550:
-        return ENOENT;
     case 553:
         return EACCES;
     default:
