@@ -110,9 +110,12 @@ static bool test_gone (EcfsEndpoint *endpoint, const MeasureFiles *files, GError
     g_autoptr (GError) gone = NULL;
     if (!measure_remove (endpoint, files, error))
         return false;
-    if (!ecfs_endpoint_size_wait (endpoint, files->names[0], &size, &gone) && ecfs_errno (gone) == ENOENT)
+    if (ecfs_endpoint_size_wait (endpoint, files->names[0], &size, &gone))
+        return ecfs_fail (error, EIO, "endpoint %s: a deleted file is still there", ecfs_endpoint_name (endpoint));
+    if (ecfs_errno (gone) == ENOENT)
         return true;
-    return ecfs_fail (error, EIO, "endpoint %s: a deleted file is still there", ecfs_endpoint_name (endpoint));
+    g_propagate_error (error, g_steal_pointer (&gone));
+    return false;
 }
 
 /* Write, commit, ask, try to replace, read a range, read all, delete. */
