@@ -1,5 +1,6 @@
 /* The helper process of a connection, and the conversation with it. */
 #include "endpoint/gridftp_priv.h"
+#include "endpoint/secret.h"
 #include "endpoint/ssh_child.h"
 #include "util/io.h"
 
@@ -94,6 +95,27 @@ static int make_memory (uint8_t **ret_memory, GError **error)
     return ecfs_steal_fd (&fd);
 }
 
+/* Where Globus looks for a proxy; g_free (). */
+static char *find_proxy (const EcfsGridftpConfig *config)
+{
+    const char *named = config->user_proxy != NULL ? config->user_proxy : g_getenv ("X509_USER_PROXY");
+    return named != NULL ? g_strdup (named) : g_strdup_printf ("/tmp/x509up_u%d", (int) geteuid ());
+}
+
+/* Globus does not use keys that others may read, and says of them that there are none. One that is missing it
+ * explains. */
+static bool check_secrets (const EcfsGridftpConfig *config, GError **error)
+{
+    if (config->password_file != NULL && !ecfs_secret_is_private ("password_file", config->password_file, error))
+        return false;
+    if (!config->gsi)
+        return true;
+    bool by_key = config->user_key != NULL && config->user_proxy == NULL;
+    g_autofree char *key = by_key ? g_strdup (config->user_key) : find_proxy (config);
+    return !g_file_test (key, G_FILE_TEST_EXISTS) ||
+           ecfs_secret_is_private (by_key ? "user_key" : "the proxy certificate", key, error);
+}
+
 bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
 {
     const EcfsGridftpConfig *config = self->config;
@@ -103,11 +125,8 @@ bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
                           "there is no %s: this ecfs was built without GridFTP (meson setup -Dgridftp=enabled, with "
                           "libglobus-ftp-client-dev), or it is not installed",
                           helper);
-    struct stat status;
-    if (config->password_file != NULL && stat (config->password_file, &status) != 0)
-        return ecfs_fail_errno (error, errno, "password_file %s", config->password_file);
-    if (config->password_file != NULL && (status.st_mode & 077) != 0)
-        return ecfs_fail (error, EACCES, "password_file %s can be read by others: chmod 600 it", config->password_file);
+    if (!check_secrets (config, error))
+        return false;
     ecfs_autofd memory_fd = make_memory (&self->memory, error);
     if (memory_fd < 0)
         return false;
@@ -258,11 +277,10 @@ EcfsGridftpHeard ecfs_gridftp_hear (EcfsGridftp *self, int64_t deadline_us)
 static char *explain (const EcfsGridftp *self)
 {
     const EcfsGridftpConfig *config = self->config;
-    const char *proxy = config->user_proxy != NULL ? config->user_proxy : g_getenv ("X509_USER_PROXY");
+    g_autofree char *proxy = find_proxy (config);
     const char *certificates = config->certificates != NULL ? config->certificates : g_getenv ("X509_CERT_DIR");
-    g_autofree char *usual = g_strdup_printf ("/tmp/x509up_u%d", (int) geteuid ());
     EcfsGridftpNames names = {.host = config->host,
-                              .user_proxy = proxy != NULL ? proxy : usual,
+                              .user_proxy = proxy,
                               .certificates = certificates != NULL ? certificates : "/etc/grid-security/certificates"};
     return ecfs_gridftp_explain (self->text, &names);
 }

@@ -85,6 +85,12 @@ def test_certificates_that_are_not_right_are_explained(place, tmp_path):
     assert f"the proxy certificate {expired}" in said and "grid-proxy-init" in said
     said = explained(server, user_proxy=tmp_path / "nothing")
     assert f"no proxy certificate at {tmp_path}/nothing" in said and "grid-proxy-init" in said
+    for option, path in {"user_proxy": grid.proxy, "user_key": grid.user.key}.items():
+        os.chmod(path, 0o644)
+        more = {"user_proxy": None, "user_certificate": grid.user.certificate} if option == "user_key" else {}
+        said = explained(server, **{**more, option: path})
+        assert f"{path} can be read by others" in said and "chmod 600" in said
+        os.chmod(path, 0o600)
     other = ca.Ca(tmp_path / "other", "other CA")
     said = explained(server, certificates=other.certificates)
     assert "an authority that is not trusted" in said and str(other.certificates) in said
