@@ -126,6 +126,8 @@ static bool parse_spec (EcfsGridftpConfig *config, const EcfsEndpointSpec *spec,
     config->user_certificate = ecfs_spec_file (spec, "user_certificate");
     config->user_key = ecfs_spec_file (spec, "user_key");
     config->certificates = ecfs_spec_file (spec, "certificates");
+    if (config->password_file != NULL && config->user == NULL)
+        return ecfs_fail (error, EINVAL, "password_file needs a user: write ftp://USER@HOST/PATH");
     return parse_data_channel (config, spec, error) && parse_transfer (config, spec, error);
 }
 

@@ -87,6 +87,29 @@ static void test_wrong_options (void)
     g_assert_true (g_strv_contains (ecfs_endpoint_option_keys ("file:///"), "connections"));
 }
 
+/* None of these is a connection. */
+static void test_wrong_options_of_servers (void)
+{
+#ifdef ECFS_WITH_GRIDFTP
+    assert_refused ("x=ftp://h/a,password_file=/p", "USER@");
+    assert_refused ("x=ftp://me:secret@h/a", "password_file");
+    assert_refused ("x=ftp://h/a,streams=2", "mode = extended");
+    assert_refused ("x=ftp://h/a,mode=extended,streams=65", "64");
+    assert_refused ("x=gsiftp://h/a,protection=private,data_authentication=no", "data_authentication");
+    assert_refused ("x=gsiftp://h/a,user_key=/k", "user_certificate");
+    assert_refused ("x=gsiftp://h/a,tcp_buffer=2G", "1G");
+#endif
+#ifdef ECFS_WITH_HTTP
+    assert_refused ("x=davs://h/a,password_file=/p", "USER@");
+    assert_refused ("x=davs://me@h/a", "password_file");
+    assert_refused ("x=davs://me:secret@h/a", "password_file");
+    assert_refused ("x=dav://h/a,token_file=/t", "auth=clear");
+    assert_refused ("x=dav://h/a,ca_file=/c", "davs://");
+    assert_refused ("x=davs://h/a//b", "empty part");
+    assert_refused ("x=davs://h/a?b", "%3F");
+#endif
+}
+
 static void test_free_without_start (void)
 {
     static const EcfsMarker nothing;
@@ -187,6 +210,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/spec/takes-options", test_spec_options);
     g_test_add_func ("/spec/refuses-what-is-none", test_spec_wrong);
     g_test_add_func ("/endpoint/refuses-wrong-options-by-name", test_wrong_options);
+    g_test_add_func ("/endpoint/refuses-options-that-make-no-sense-for-servers", test_wrong_options_of_servers);
     g_test_add_func ("/endpoint/need-not-be-started", test_free_without_start);
     g_test_add_func ("/marker/reads-what-it-wrote", test_marker_round_trip);
     g_test_add_func ("/marker/refuses-hostile-ones", test_marker_hostile);
