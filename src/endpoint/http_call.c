@@ -331,15 +331,21 @@ static void note_answer (EcfsHttpCall *call, CURLcode result)
     call->offered = (unsigned long) offered;
 }
 
-/* An answer, or what took its place. Our own callbacks end calls too, and know why; and where a server had no patience
- * with a write that waits for its source, the others do not suffer. */
+/* Whether a failure is of one call, and says nothing about the connection: our own callbacks end calls, and know why;
+ * what was sent cannot be sent again; and a server had no patience with a write that waits for its source. */
+static bool is_of_one_call (const EcfsHttpCall *call)
+{
+    return call->result == CURLE_WRITE_ERROR || call->result == CURLE_ABORTED_BY_CALLBACK ||
+           call->result == CURLE_SEND_FAIL_REWIND || call->paused;
+}
+
+/* An answer, or what took its place. */
 static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
 {
     EcfsHttpOp *op = NULL;
     (void) curl_easy_getinfo (easy, CURLINFO_PRIVATE, (char **) &op);
     note_answer (&op->call, result);
-    bool ours = result == CURLE_OK || result == CURLE_WRITE_ERROR || result == CURLE_ABORTED_BY_CALLBACK;
-    if (!ours && !op->call.paused)
+    if (result != CURLE_OK && !is_of_one_call (&op->call))
         ecfs_http_break (self, ecfs_http_problem (self, &op->call));
     void (*done) (EcfsHttp *, EcfsHttpOp *) = op->done;
     ecfs_http_hang_up (op);

@@ -70,6 +70,11 @@ GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
         return new_error (ENOTCONN, "cannot connect to %s: %s", config->base, text);
     case CURLE_SSL_CONNECT_ERROR:
         return new_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
+    case CURLE_SEND_FAIL_REWIND:
+        return new_error (ENOTCONN,
+                          "%s asks who we are in the middle of an upload, which ends it: make nonces of digest "
+                          "authentication last longer there (Apache: AuthDigestNonceLifetime)",
+                          config->base);
     case CURLE_OPERATION_TIMEDOUT:
         return new_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
     default:

@@ -186,3 +186,29 @@ def test_a_server_in_trouble_is_not_taken_for_one_that_only_serves_files(liar):
     liar.lies = {"PROPFIND": answers(503)}
     done = probe(liar, "http")
     assert done.returncode == 1 and "503" in done.stderr and "only read" not in done.stdout, done.stdout + done.stderr
+
+
+def test_a_password_whose_nonce_runs_out_in_an_upload_costs_that_upload_only(place, liar):
+    """The server says so after the body: it cannot be sent again."""
+    nonces = ["first"]
+
+    def knows(handler, path):
+        if f'nonce="{nonces[-1]}"' in handler.headers.get("Authorization", ""):
+            return False
+        if handler.command in ("PUT", "PROPFIND"):
+            handler.body()
+        handler.answer(401, WWW_Authenticate=f'Digest realm="lab", nonce="{nonces[-1]}", qop="auth", stale=true')
+        return True
+
+    def runs_out(handler, path):
+        if len(nonces) == 1 and "Authorization" in handler.headers and handler.headers.get("Content-Length") != "0":
+            nonces.append("second")
+        return knows(handler, path)
+    liar.lies = {method: knows for method in ["GET", "HEAD", "MKCOL", "MOVE", "DELETE", "PROPFIND"]} | {"PUT": runs_out}
+    password = place.path / "password"
+    password.write_text("sesame\n")
+    password.chmod(0o600)
+    url = liar.endpoint().replace("://", "://ada@") + f",password_file={password}"
+    done = lab.ecfs("endpoint", "test", url, check=False, timeout=60)
+    assert len(nonces) == 2 and done.returncode == 1
+    assert "AuthDigestNonceLifetime" in done.stderr and "connection lost" not in done.stderr, done.stderr
