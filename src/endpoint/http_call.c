@@ -177,7 +177,8 @@ static struct curl_slist *add_header (struct curl_slist *list, const char *forma
 
 static struct curl_slist *make_headers (const EcfsHttp *self, const EcfsHttpAsk *ask)
 {
-    struct curl_slist *list = NULL;
+    /* A cache on the way asks the server whether what it has is still so. */
+    struct curl_slist *list = add_header (NULL, "Cache-Control: no-cache");
     if (ask->depth != NULL)
         list = add_header (list, "Depth: %s", ask->depth);
     if (ask->body != NULL)

@@ -188,6 +188,17 @@ def test_a_server_in_trouble_is_not_taken_for_one_that_only_serves_files(liar):
     assert done.returncode == 1 and "503" in done.stderr and "only read" not in done.stdout, done.stdout + done.stderr
 
 
+def test_caches_on_the_way_are_told_to_ask_the_server(liar):
+    asked = []
+
+    def look(handler, _):
+        asked.append((handler.command, handler.headers["Cache-Control"]))
+        return False
+    liar.lies = {"GET": look, "HEAD": look, "PROPFIND": look}
+    assert probe(liar).returncode == 0
+    assert {command for command, _ in asked} >= {"GET", "PROPFIND"} and {said for _, said in asked} == {"no-cache"}, asked
+
+
 def test_a_password_whose_nonce_runs_out_in_an_upload_costs_that_upload_only(place, liar):
     """The server says so after the body: it cannot be sent again."""
     nonces = ["first"]
