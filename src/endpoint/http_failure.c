@@ -71,6 +71,8 @@ GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
     case CURLE_SSL_CONNECT_ERROR:
         return new_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
     case CURLE_SEND_FAIL_REWIND:
+        if (call->status != 401)
+            return new_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
         return new_error (ENOTCONN,
                           "%s asks who we are in the middle of an upload, which ends it: make nonces of digest "
                           "authentication last longer there (Apache: AuthDigestNonceLifetime)",

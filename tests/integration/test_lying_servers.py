@@ -223,3 +223,13 @@ def test_a_password_whose_nonce_runs_out_in_an_upload_costs_that_upload_only(pla
     done = lab.ecfs("endpoint", "test", url, check=False, timeout=60)
     assert len(nonces) == 2 and done.returncode == 1
     assert "AuthDigestNonceLifetime" in done.stderr and "connection lost" not in done.stderr, done.stderr
+
+
+def test_a_kept_connection_that_is_closed_in_an_upload_is_no_question_of_who_we_are(liar):
+    def closes(handler, _):
+        handler.body()
+        handler.close_connection = True
+        return True
+    liar.lies = {"PUT": closes}
+    done = probe(liar)
+    assert done.returncode == 1 and "has closed its connection in the middle of an upload" in done.stderr, done.stderr
