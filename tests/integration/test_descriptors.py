@@ -1,5 +1,6 @@
 """A file is fetched by its descriptor alone: no archive, no tolerance endpoints, and never wrong bytes."""
 import shutil
+import signal
 
 import lab
 import pytest
@@ -94,3 +95,24 @@ def test_damaged_descriptors_are_refused(place):
     done = lab.ecfs("fetch", descriptor, place.path / "target", check=False)
     assert done.returncode == 1 and "its digest differs" in done.stderr
     assert not list(place.path.glob("target*"))
+
+
+def test_what_cannot_be_written_is_told_and_leaves_nothing(place):
+    archive = place.archive(place.directories())
+    source = place.path / "source"
+    lab.write_pattern(source, SIZE)
+    archive.put(source, "/file")
+    descriptor = place.path / "descriptor"
+    descriptor.write_text(lab.ecfs("export", archive.path, "/file").stdout)
+    target = place.path / "target"
+    killed = lab.run("prlimit", f"--fsize={SIZE // 2}", "--core=0", lab.BUILD / "tools/ecfs", "fetch", descriptor, target, check=False)
+    assert killed.returncode == -signal.SIGXFSZ, "its end comes in the middle"
+    assert not list(place.path.glob("target*"))
+    target.mkdir()
+    for endpoint in archive.endpoints:
+        shutil.rmtree(endpoint.root)
+    done = lab.ecfs("fetch", descriptor, target, check=False)
+    assert done.returncode == 1 and "is a directory" in done.stderr and "endpoint" not in done.stderr, "before all else"
+    done = lab.ecfs("fetch", descriptor, target / "below/file", check=False)
+    assert done.returncode == 1 and "below/file" in done.stderr and "endpoint" not in done.stderr
+    assert list(place.path.glob("target*")) == [target] and not list(target.iterdir())
