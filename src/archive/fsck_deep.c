@@ -272,25 +272,15 @@ static void conclude_sample (Deep *self)
 
 /* Passes */
 
-/* What no pass can have verified, none has. */
-static void strike_impossible (GArray *ranges, uint64_t last_pass)
-{
-    for (guint i = 0; i < ranges->len; i++) {
-        EcfsScrubRange *range = &g_array_index (ranges, EcfsScrubRange, i);
-        range->pass = range->pass > last_pass ? 0 : range->pass;
-    }
-}
-
 static bool load_ranges (Deep *self, GError **error)
 {
     for (size_t i = 0; i < self->run->n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->run->archive->endpoints[i];
         if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
             continue;
-        self->verified[i] = ecfs_scrub_ranges (self->notes, endpoint->id, error);
+        self->verified[i] = ecfs_scrub_ranges (self->notes, endpoint->id, self->state.pass, error);
         if (self->verified[i] == NULL)
             return false;
-        strike_impossible (self->verified[i], self->state.pass);
         self->seen[i] = g_array_copy (self->verified[i]);
     }
     return true;

@@ -34,7 +34,7 @@ static bool share (EcfsScrub *notes, EcfsArchive *archive, uint64_t pass, double
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
-        g_autoptr (GArray) ranges = ecfs_scrub_ranges (notes, endpoint->id, error);
+        g_autoptr (GArray) ranges = ecfs_scrub_ranges (notes, endpoint->id, pass, error);
         if (ranges == NULL)
             return false;
         sum += ecfs_ranges_share (ranges, pass);

@@ -191,7 +191,7 @@ bool ecfs_scrub_set_state (EcfsScrub *self, const EcfsScrubState *state, GError 
 }
 
 /* Rows that cannot be are left out: what they were about counts as verified before it, or never. */
-GArray *ecfs_scrub_ranges (EcfsScrub *self, int64_t endpoint, GError **error)
+GArray *ecfs_scrub_ranges (EcfsScrub *self, int64_t endpoint, uint64_t last_pass, GError **error)
 {
     autoquery *query = ASK (self, RANGES_GET, error, INT (endpoint));
     g_autoptr (GArray) ranges = ecfs_ranges_new ();
@@ -201,6 +201,7 @@ GArray *ecfs_scrub_ranges (EcfsScrub *self, int64_t endpoint, GError **error)
                               .time_ns = sqlite3_column_int64 (query, 2)};
         if (!ecfs_column_bytes (query, 0, one.after.bytes, sizeof one.after.bytes))
             continue;
+        one.pass = one.pass > last_pass ? 0 : one.pass;
         if (ecfs_uuid_is_nil (&one.after))
             g_array_index (ranges, EcfsScrubRange, 0) = one;
         else

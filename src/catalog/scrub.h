@@ -78,7 +78,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsScrub, ecfs_scrub_close)
 
 bool ecfs_scrub_state (EcfsScrub *self, EcfsScrubState *ret_state, GError **error);
 bool ecfs_scrub_set_state (EcfsScrub *self, const EcfsScrubState *state, GError **error);
-GArray *ecfs_scrub_ranges (EcfsScrub *self, int64_t endpoint, GError **error);
+/** What claims to be of a later pass than @last_pass is of none. */
+GArray *ecfs_scrub_ranges (EcfsScrub *self, int64_t endpoint, uint64_t last_pass, GError **error);
 bool ecfs_scrub_set_ranges (EcfsScrub *self, int64_t endpoint, const GArray *ranges, GError **error);
 
 /** Up to @max, by object and index, behind @after (NULL: the first): GArray of EcfsScrubDamage. */

@@ -121,7 +121,8 @@ static void test_kept_is_what_was_kept (void)
     g_assert_true (ecfs_scrub_state (notes, &found, NULL));
     g_assert_true (found.pass == 7 && found.open && found.began_ns == 5 && found.full_began_ns == 3 &&
                    found.full_ended_ns == 4);
-    g_autoptr (GArray) kept = ecfs_scrub_ranges (notes, 4, NULL), none = ecfs_scrub_ranges (notes, 5, NULL);
+    g_autoptr (GArray) kept = ecfs_scrub_ranges (notes, 4, G_MAXUINT64, NULL),
+                       none = ecfs_scrub_ranges (notes, 5, G_MAXUINT64, NULL);
     g_assert_cmpuint (kept->len, ==, ranges->len);
     g_assert_true (memcmp (kept->data, ranges->data, ranges->len * sizeof (EcfsScrubRange)) == 0);
     g_assert_cmpuint (none->len, ==, 1);

@@ -47,6 +47,7 @@ def test_killed_it_goes_on_where_it_was(place, archive):
     ended = scrub(archive)
     assert ended["full_ended"] >= ended["full_began"] == begun["began"] and ended["verified"] == 1 and not ended["open"]
     change_notes(archive, "UPDATE ranges SET pass = pass + 100")
+    assert scrub(archive)["verified"] == 0, "no pass was that"
     assert facts(archive, "--deep")[2]["deep"]["stripes"] == n_stripes, "the next begins anew, whatever its rows claim"
 
 
