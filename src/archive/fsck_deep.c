@@ -19,12 +19,11 @@
 
 typedef struct Deep {
     EcfsFsckRun *run;
-    EcfsScrub *notes; /* NULL: nothing is kept */
+    EcfsScrub *notes; /* NULL: nothing is kept, or not any more */
     EcfsScrubState state;
     GArray **verified;     /* n_endpoints ranges; NULL: the endpoint is not read. What is kept, … */
     GArray **seen;         /* … and what was tried, too */
     int64_t keep_us;       /* when to keep it next */
-    GError *error;         /* of keeping it */
     EcfsCheckBatch *batch; /* that is being read */
     bool *is_due;          /* n_endpoints; NULL: nothing is kept of it */
     uint64_t limit;        /* of hashes that are in the sample; 0: all are */
@@ -95,6 +94,15 @@ static bool leave_out_faulty (const EcfsFsckRun *run, GArray *stripes, GError **
 
 /* Keeping */
 
+/* What cannot be noted any more is verified all the same, and not noted: nor is what comes. */
+static void stop_noting (Deep *self, GError *why)
+{
+    g_warning ("%s; what is verified from here on is not noted", why->message);
+    g_error_free (why);
+    g_clear_pointer (&self->notes, ecfs_scrub_close);
+    self->run->deep.keeps = false;
+}
+
 /* Whether it is known to be as it is; unknown is not. */
 static bool is_verified (const EcfsCheckedStripe *checked)
 {
@@ -108,7 +116,7 @@ static bool is_open (const EcfsCheckedStripe *checked, size_t position)
     return checked->position == position && !verified;
 }
 
-static bool note_damages (Deep *self, size_t position, guint n, GError **error)
+static bool note_damages (const Deep *self, size_t position, guint n, GError **error)
 {
     for (guint i = 0; i < n; i++) {
         const EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
@@ -124,12 +132,13 @@ static bool note_damages (Deep *self, size_t position, guint n, GError **error)
 
 /* Notes what an endpoint has verified of the batch, from its beginning on without a gap; of a catalog that hides some,
  * nothing. */
-static bool note_endpoint (Deep *self, size_t position, GError **error)
+static void note_endpoint (Deep *self, size_t position)
 {
     const GArray *stripes = self->batch->stripes;
     guint n = 0;
+    GError *why = NULL;
     if (!self->run->is_sound)
-        return true;
+        return;
     while (n < stripes->len && !is_open (&g_array_index (stripes, EcfsCheckedStripe, n), position))
         n++;
     EcfsUuid last = self->batch->last;
@@ -140,18 +149,21 @@ static bool note_endpoint (Deep *self, size_t position, GError **error)
         last = n == 0 ? self->batch->after : g_array_index (stripes, EcfsCheckedStripe, n - 1).object->uuid;
     }
     ecfs_ranges_set (self->verified[position], &self->batch->after, &last, self->state.pass, now_ns ());
-    return self->notes == NULL || (note_damages (self, position, n, error) &&
-                                   ecfs_scrub_set_ranges (self->notes, self->run->archive->endpoints[position].id,
-                                                          self->verified[position], error));
+    int64_t endpoint = self->run->archive->endpoints[position].id;
+    if (self->notes != NULL && (!note_damages (self, position, n, &why) ||
+                                !ecfs_scrub_set_ranges (self->notes, endpoint, self->verified[position], &why)))
+        stop_noting (self, why);
 }
 
-static bool keep (Deep *self, GError **error)
+static void keep (Deep *self)
 {
+    GError *why = NULL;
     for (size_t i = 0; self->is_due != NULL && i < self->run->n_endpoints; i++)
-        if (self->is_due[i] && !note_endpoint (self, i, error))
-            return false;
+        if (self->is_due[i])
+            note_endpoint (self, i);
     self->keep_us = ecfs_now_us () + KEEP_US;
-    return self->notes == NULL || ecfs_scrub_keep (self->notes, error);
+    if (self->notes != NULL && !ecfs_scrub_keep (self->notes, &why))
+        stop_noting (self, why);
 }
 
 static bool tick (void *user)
@@ -161,10 +173,10 @@ static bool tick (void *user)
     ecfs_mutex_lock (&run->pace.lock);
     run->progress.checked_bytes = run->pace.bytes;
     ecfs_mutex_unlock (&run->pace.lock);
-    if (self->error == NULL && ecfs_now_us () >= self->keep_us)
-        (void) keep (self, &self->error); /* told where the batch ends */
-    (void) ecfs_fsck_tick (run);          /* it remembers; what is late goes on with what was begun */
-    return !run->cancelled && self->error == NULL;
+    if (ecfs_now_us () >= self->keep_us)
+        keep (self);
+    (void) ecfs_fsck_tick (run); /* it remembers; what is late goes on with what was begun */
+    return !run->cancelled;
 }
 
 /* Reading */
@@ -208,9 +220,9 @@ static bool read_batch (Deep *self, GPtrArray *objects, GArray *stripes, EcfsUui
     }
     count (self, stripes);
     run->progress.n_done += objects->len;
-    bool good = self->error == NULL && ecfs_fsck_spool (run, stripes, error) && keep (self, error);
-    if (self->error != NULL)
-        g_propagate_error (error, g_steal_pointer (&self->error));
+    bool good = ecfs_fsck_spool (run, stripes, error);
+    if (good)
+        keep (self);
     self->batch = NULL;
     self->is_due = NULL;
     return good;
@@ -305,6 +317,7 @@ static EcfsScrub *open_notes (const EcfsFsckRun *run, bool *ret_keeps, GError **
 static bool begin_pass (Deep *self, GError **error)
 {
     bool keeps;
+    GError *why = NULL;
     self->notes = open_notes (self->run, &keeps, error);
     if (self->notes == NULL || !ecfs_scrub_state (self->notes, &self->state, error) || !load_ranges (self, error))
         return false;
@@ -316,7 +329,9 @@ static bool begin_pass (Deep *self, GError **error)
     self->run->deep.keeps = keeps;
     if (!keeps)
         g_clear_pointer (&self->notes, ecfs_scrub_close);
-    return !keeps || (ecfs_scrub_set_state (self->notes, &self->state, error) && ecfs_scrub_keep (self->notes, error));
+    else if (!ecfs_scrub_set_state (self->notes, &self->state, &why) || !ecfs_scrub_keep (self->notes, &why))
+        stop_noting (self, why);
+    return true;
 }
 
 /* The part of all that this pass has verified: ranges of each endpoint count as much, for stripes are spread evenly. */
@@ -411,16 +426,18 @@ static bool read_piece (Deep *self, EcfsUuid after, GError **error)
     return true;
 }
 
-static bool end_pass (Deep *self, GError **error)
+static void end_pass (Deep *self)
 {
+    GError *why = NULL;
     self->state.open = false;
     self->run->deep.is_whole = is_whole (self);
     if (self->run->deep.is_whole) {
         self->state.full_began_ns = self->state.began_ns;
         self->state.full_ended_ns = now_ns ();
     }
-    return self->notes == NULL ||
-           (ecfs_scrub_set_state (self->notes, &self->state, error) && ecfs_scrub_keep (self->notes, error));
+    if (self->notes != NULL &&
+        (!ecfs_scrub_set_state (self->notes, &self->state, &why) || !ecfs_scrub_keep (self->notes, &why)))
+        stop_noting (self, why);
 }
 
 static bool is_about (const EcfsScrubDamage *damage, const EcfsCheckedStripe *checked)
@@ -430,19 +447,19 @@ static bool is_about (const EcfsScrubDamage *damage, const EcfsCheckedStripe *ch
 }
 
 /* What was found damaged and is not so any more, for it was repaired, replaced, deleted or is read now. */
-static bool forget_healed (Deep *self, const GArray *known, const GArray *stripes, GError **error)
+static void forget_healed (Deep *self, const GArray *known, const GArray *stripes)
 {
-    for (guint i = 0; i < known->len; i++) {
+    GError *why = NULL;
+    for (guint i = 0; self->notes != NULL && i < known->len; i++) {
         const EcfsScrubDamage *damage = &g_array_index (known, EcfsScrubDamage, i);
         bool stays = false;
         for (guint j = 0; j < stripes->len && !stays; j++) {
             const EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, j);
             stays = is_about (damage, checked) && !(is_verified (checked) && checked->fault == ECFS_STRIPE_FINE);
         }
-        if (!stays && !ecfs_scrub_set_damage (self->notes, damage, false, error))
-            return false;
+        if (!stays && !ecfs_scrub_set_damage (self->notes, damage, false, &why))
+            stop_noting (self, why);
     }
-    return true;
 }
 
 /* What was found damaged by an earlier run is read anew, wherever this one begins. */
@@ -467,17 +484,22 @@ static bool read_known_batch (Deep *self, const GArray *known, GError **error)
             is_known = is_about (&g_array_index (known, EcfsScrubDamage, j), checked);
         checked->is_left_out = checked->is_left_out || !is_known;
     }
-    return read_batch (self, objects, stripes, (EcfsUuid){.bytes = {0}}, ecfs_uuid_last, error) &&
-           forget_healed (self, known, stripes, error);
+    if (!read_batch (self, objects, stripes, (EcfsUuid){.bytes = {0}}, ecfs_uuid_last, error))
+        return false;
+    forget_healed (self, known, stripes);
+    return true;
 }
 
 static bool read_known (Deep *self, GError **error)
 {
     EcfsScrubDamage last;
     for (const EcfsScrubDamage *after = NULL; self->notes != NULL && !self->run->is_late; after = &last) {
-        g_autoptr (GArray) known = ecfs_scrub_damages (self->notes, after, KNOWN, error);
+        GError *why = NULL;
+        g_autoptr (GArray) known = ecfs_scrub_damages (self->notes, after, KNOWN, &why);
+        if (known == NULL)
+            stop_noting (self, why);
         if (known == NULL || known->len == 0)
-            return known != NULL;
+            return true;
         last = g_array_index (known, EcfsScrubDamage, known->len - 1);
         if (!read_known_batch (self, known, error) || !ecfs_fsck_goes_on (self->run, error))
             return false;
@@ -493,16 +515,15 @@ static bool read_pass (Deep *self, GError **error)
     if (!begin_pass (self, error))
         return false;
     (void) ecfs_catalog_totals (run->archive->catalog, &totals, NULL); /* what is wrong with it was told */
-    double left = run->deep.keeps ? 1 - share_of (self) : 1;
-    run->progress.checked_bytes_all = (uint64_t) (left * (double) totals.stripe_bytes);
+    run->progress.checked_bytes_all = (uint64_t) ((1 - share_of (self)) * (double) totals.stripe_bytes);
     if (!read_known (self, error))
         return false;
     bool more;
     while ((more = oldest (self, &after)) && !run->is_late && !run->cancelled)
         if (!read_piece (self, after, error))
             return false;
-    if ((!more || is_whole (self)) && !end_pass (self, error))
-        return false;
+    if (!more || is_whole (self))
+        end_pass (self);
     run->deep.left_bytes = (uint64_t) ((1 - share_of (self)) * (double) totals.stripe_bytes);
     run->deep.state = self->state;
     return ecfs_fsck_goes_on (run, error);
@@ -517,7 +538,6 @@ static void deep_clear (Deep *self)
             g_array_unref (self->seen[i]);
     }
     ecfs_scrub_close (self->notes);
-    g_clear_error (&self->error);
 }
 
 bool ecfs_fsck_deep (EcfsFsckRun *self, GError **error)

@@ -107,6 +107,20 @@ def test_what_cannot_be_noted_is_read_all_the_same(place, archive):
     assert "scrub.sqlite" in done.stderr and "not noted" in done.stderr
 
 
+def test_what_cannot_be_noted_any_more_is_read_all_the_same(place, archive):
+    _, n_stripes = filled(place, archive)
+    assert fsck(archive, "--deep")[0] == CLEAN
+    for table in ["ranges", "state"]:
+        change_notes(archive, f"CREATE TRIGGER full BEFORE INSERT ON {table} "
+                              "WHEN NEW.pass > 1 BEGIN SELECT RAISE (FAIL, 'the disk is full'); END")
+        done = lab.run(PROGRAM, archive.path, "--deep", "--json", check=False)
+        summary = json.loads(done.stdout.splitlines()[-1])
+        assert done.returncode == CLEAN and summary["deep"]["stripes"] == n_stripes, done.stderr
+        assert not summary["deep"]["kept"] and summary["deep"]["whole"]
+        assert "scrub.sqlite" in done.stderr and done.stderr.count("is not noted") == 1
+        change_notes(archive, "DROP TRIGGER full")
+
+
 def test_a_sample_tells_what_it_proves(place, archive):
     all_bytes, n_stripes = filled(place, archive)
     status, findings, first = facts(archive, "--deep", "--sample", "30%", "--seed", "7")
