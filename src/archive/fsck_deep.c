@@ -462,18 +462,32 @@ static void forget_healed (Deep *self, const GArray *known, const GArray *stripe
     }
 }
 
+/* Of @known, what is of objects that can be read, which are added to @objects, or are gone; what is wrong with a row
+ * was told, and says nothing of stripes. */
+static GArray *clear_ones (Deep *self, const GArray *known, GPtrArray *objects)
+{
+    GArray *clear = g_array_new (FALSE, FALSE, sizeof (EcfsScrubDamage));
+    bool is_clear = true;
+    for (guint i = 0; i < known->len; i++) {
+        const EcfsScrubDamage *damage = &g_array_index (known, EcfsScrubDamage, i);
+        if (i == 0 || damage->object != (damage - 1)->object) {
+            g_autoptr (GError) why = NULL;
+            EcfsObjectRow *row = ecfs_catalog_object (self->run->archive->catalog, damage->object, &why);
+            if (row != NULL)
+                g_ptr_array_add (objects, row);
+            is_clear = row != NULL || why->code == ENOENT;
+        }
+        if (is_clear)
+            g_array_append_val (clear, *damage);
+    }
+    return clear;
+}
+
 /* What was found damaged by an earlier run is read anew, wherever this one begins. */
-static bool read_known_batch (Deep *self, const GArray *known, GError **error)
+static bool read_known_batch (Deep *self, const GArray *noted, GError **error)
 {
     g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
-    for (guint i = 0; i < known->len; i++) {
-        int64_t object = g_array_index (known, EcfsScrubDamage, i).object;
-        EcfsObjectRow *row = i > 0 && g_array_index (known, EcfsScrubDamage, i - 1).object == object
-                                 ? NULL
-                                 : ecfs_catalog_object (self->run->archive->catalog, object, NULL);
-        if (row != NULL) /* what cannot be read was told */
-            g_ptr_array_add (objects, row);
-    }
+    g_autoptr (GArray) known = clear_ones (self, noted, objects);
     g_autoptr (GArray) stripes = ecfs_fsck_stripes (self->run, objects);
     if (!leave_out_faulty (self->run, stripes, error))
         return false;

@@ -121,6 +121,24 @@ def test_what_cannot_be_noted_any_more_is_read_all_the_same(place, archive):
         change_notes(archive, "DROP TRIGGER full")
 
 
+def test_damage_is_not_forgotten_for_a_row_that_cannot_be_read(place, archive):
+    filled(place, archive)
+    damaged = stored(archive, "file7")[1][1]
+    lab.flip(damaged, damaged.stat().st_size // 2)
+    assert fsck(archive, "--deep")[0] == LEFT
+    def where(value):
+        return (f"UPDATE objects SET digest = {value} WHERE id = (SELECT x.object FROM extents x JOIN entries n "
+                "ON n.ino = x.ino WHERE n.name = CAST ('file7' AS BLOB))")
+    [[digest]] = rows(archive, "SELECT hex (digest) FROM objects WHERE id = (SELECT x.object FROM extents x "
+                               "JOIN entries n ON n.ino = x.ino WHERE n.name = CAST ('file7' AS BLOB))")
+    rows(archive, where("zeroblob (3)"))
+    change_notes(archive, "UPDATE state SET open = 1")
+    assert fsck(archive, "--deep")[0] == LEFT
+    rows(archive, where(f"x'{digest}'"))
+    assert scrub(archive)["damaged"] == 1
+    assert fsck(archive, "--deep", "-y")[0] == REPAIRED and scrub(archive)["damaged"] == 0
+
+
 def test_a_sample_tells_what_it_proves(place, archive):
     all_bytes, n_stripes = filled(place, archive)
     status, findings, first = facts(archive, "--deep", "--sample", "30%", "--seed", "7")
