@@ -354,8 +354,10 @@ static bool check_objects (EcfsFsckRun *self, GError **error)
 static bool run (EcfsFsckRun *self, GError **error)
 {
     bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
-    if (!check_catalog (self, error) || !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error) ||
-        !ecfs_fsck_end_orphans (self, error) || (deep && !ecfs_fsck_deep (self, error)))
+    if (!check_catalog (self, error) || !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error))
+        return false;
+    ecfs_fsck_end_orphans (self);
+    if (deep && !ecfs_fsck_deep (self, error))
         return false;
     self->deadline_us = 0; /* what was found is told, and repaired */
     return ecfs_fsck_repair (self, error) && ecfs_fsck_export (self, error) && ecfs_fsck_prune (self, error);

@@ -218,7 +218,7 @@ typedef struct EcfsFsckRun {
     bool is_walked; /* all objects were gone over once: what is wrong with their rows was told */
     bool is_named;  /* only objects of the paths, which are in the spool */
     EcfsSpool *spool;
-    EcfsScrub *seen; /* orphans, since when; NULL: they are not to be removed */
+    EcfsScrub *seen; /* orphans, since when; NULL: they are not to be removed, or it cannot be noted */
 } EcfsFsckRun;
 
 /** Tells progress when it is time. False: it is to end. @user is the run. */
@@ -250,7 +250,7 @@ bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error);
 /* Orphans: begin, note those of each batch, end, then prune. */
 bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error);
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error);
-bool ecfs_fsck_end_orphans (EcfsFsckRun *self, GError **error);
+void ecfs_fsck_end_orphans (EcfsFsckRun *self);
 /** Writes what of unreadable files can be read, where that is wanted. */
 bool ecfs_fsck_export (EcfsFsckRun *self, GError **error);
 /** Removes those that are old, where that is wanted; what stays is told. */

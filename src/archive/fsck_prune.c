@@ -5,21 +5,30 @@
 #define ORPHANS_TOLD 100 /* of each endpoint */
 #define NS_PER_S     G_GINT64_CONSTANT (1000000000)
 
-/* How long it has been there: by what its endpoint lists, or where that tells no times, since it was seen first. */
-static bool age_of (EcfsFsckRun *self, const EcfsStranger *orphan, int64_t *ret_age_s, GError **error)
+/* It is needed for endpoints that tell no times alone: what these have counts as new then, and stays. */
+static void stop_seeing (EcfsFsckRun *self, GError *why)
 {
-    int64_t first_ns;
+    g_warning ("%s; orphans at endpoints that tell no times stay", why->message);
+    g_error_free (why);
+    g_clear_pointer (&self->seen, ecfs_scrub_close);
+}
+
+/* How long it has been there: by what its endpoint lists, or where that tells no times, since it was seen first. */
+static int64_t age_of (EcfsFsckRun *self, const EcfsStranger *orphan)
+{
+    GError *why = NULL;
+    int64_t first_ns = self->begun_ns;
     const EcfsScrubOrphan one = {.endpoint = self->archive->endpoints[orphan->position].id,
                                  .object = orphan->object,
                                  .index = orphan->index,
                                  .instance = orphan->instance};
-    *ret_age_s = orphan->mtime_s > 0 ? self->begun_ns / NS_PER_S - orphan->mtime_s : 0;
-    if (orphan->mtime_s > 0 || self->seen == NULL)
-        return true;
-    if (!ecfs_scrub_see_orphan (self->seen, &one, self->begun_ns, &first_ns, error))
-        return false;
-    *ret_age_s = (self->begun_ns - first_ns) / NS_PER_S;
-    return true;
+    if (orphan->mtime_s > 0)
+        return self->begun_ns / NS_PER_S - orphan->mtime_s;
+    if (self->seen != NULL && !ecfs_scrub_see_orphan (self->seen, &one, self->begun_ns, &first_ns, &why)) {
+        stop_seeing (self, why);
+        return 0;
+    }
+    return (self->begun_ns - first_ns) / NS_PER_S;
 }
 
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error)
@@ -27,9 +36,7 @@ bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **
     for (guint i = 0; i < orphans->len; i++) {
         const EcfsStranger *orphan = &g_array_index (orphans, EcfsStranger, i);
         EcfsFsckEndpoint *at = &self->endpoints[orphan->position];
-        int64_t age_s;
-        if (!age_of (self, orphan, &age_s, error))
-            return false;
+        int64_t age_s = age_of (self, orphan);
         bool is_old = self->what->prune_age_us > 0 && age_s >= self->what->prune_age_us / G_USEC_PER_SEC;
         if (at->n_orphans++ < ORPHANS_TOLD)
             ecfs_fsck_tell (self, ecfs_fsck_tell_orphan (self->archive, orphan, age_s));
@@ -54,17 +61,25 @@ bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error)
     bool dry = (self->what->flags & ECFS_FSCK_DRY) != 0;
     if (!(self->what->flags & ECFS_FSCK_PRUNE) || dry)
         return true;
-    self->seen = ecfs_scrub_open (self->archive->directory, true, error);
-    return self->seen != NULL;
+    GError *why = NULL;
+    self->seen = ecfs_scrub_open (self->archive->directory, true, &why);
+    if (self->seen != NULL)
+        return true;
+    if (why->code == EBUSY) { /* two at a time would be a mistake */
+        g_propagate_error (error, why);
+        return false;
+    }
+    stop_seeing (self, why);
+    return true;
 }
 
-bool ecfs_fsck_end_orphans (EcfsFsckRun *self, GError **error)
+void ecfs_fsck_end_orphans (EcfsFsckRun *self)
 {
-    bool kept =
-        self->seen == NULL || ((self->sums.is_cut || ecfs_scrub_forget_orphans (self->seen, self->begun_ns, error)) &&
-                               ecfs_scrub_keep (self->seen, error));
+    GError *why = NULL;
+    if (self->seen != NULL && ((!self->sums.is_cut && !ecfs_scrub_forget_orphans (self->seen, self->begun_ns, &why)) ||
+                               !ecfs_scrub_keep (self->seen, &why)))
+        stop_seeing (self, why);
     g_clear_pointer (&self->seen, ecfs_scrub_close);
-    return kept;
 }
 
 /* Of one endpoint, as many as go at once; @after moves on. 0 at the end. */

@@ -4,7 +4,7 @@ import shutil
 import time
 
 import lab
-from test_fsck import CLEAN, FAILED, LEFT, facts, fsck, rows, serving, stored, tree
+from test_fsck import CLEAN, FAILED, LEFT, PROGRAM, facts, fsck, rows, serving, stored, tree
 from test_recover import recover
 
 OLD = time.time() - 30 * 86400
@@ -104,6 +104,17 @@ def nothing_is_removed_by_who_is_not_sure(archive, bring_back):
     assert status == LEFT and summary["orphans_removed"] == 0 and at_rest(archive) == before
     assert any(finding["about"] == "prune" and "problems" in finding["text"] for finding in findings)
     rows(archive, "UPDATE counters SET n_objects = n_objects - 1")
+
+
+def test_who_cannot_note_removes_what_its_endpoint_tells_the_time_of(place, archive):
+    paths, bring_back = orphaned(place, archive)
+    (archive.path / "scrub.sqlite").unlink(missing_ok=True)
+    (archive.path / "scrub.sqlite").mkdir()
+    bring_back()
+    os.utime(paths[0], (0, 0))  # as one that tells none
+    done = lab.run(PROGRAM, archive.path, "-y", "--prune", "--older-than", "1d", check=False)
+    assert "scrub.sqlite" in done.stderr and "stay" in done.stderr
+    assert [path for path in paths if path.exists()] == [paths[0]] and done.returncode == CLEAN, done
 
 
 def test_what_a_recovery_left_alone_stays(place, archive):
