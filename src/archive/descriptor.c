@@ -250,24 +250,23 @@ static char *lookup (void *user, const char *key)
     return g_key_file_get_string (group->file, group->name, key, NULL);
 }
 
-static bool parse_stripe (const EcfsDescriptor *self, const char *text, EcfsStripeRow *stripe)
+/* @positions: of endpoints, by name. */
+static bool parse_stripe (GHashTable *positions, const char *text, EcfsStripeRow *stripe)
 {
+    gpointer position;
     g_auto (GStrv) words = g_strsplit (text, " ", 5);
     guint64 instance;
     if (g_strv_length (words) != 4 || !g_ascii_string_to_unsigned (words[1], 16, 0, G_MAXUINT64, &instance, NULL) ||
         !ecfs_descriptor_number (words[2], G_MAXINT64, &stripe->size) ||
-        !ecfs_descriptor_bytes (words[3], stripe->digest, sizeof stripe->digest))
+        !ecfs_descriptor_bytes (words[3], stripe->digest, sizeof stripe->digest) ||
+        !g_hash_table_lookup_extended (positions, words[0], NULL, &position))
         return false;
     stripe->instance = instance;
-    for (stripe->endpoint = 0; stripe->endpoint < self->endpoints->len; stripe->endpoint++) {
-        const EcfsDescriptorEndpoint *endpoint = self->endpoints->pdata[stripe->endpoint];
-        if (strcmp (endpoint->name, words[0]) == 0)
-            return true;
-    }
-    return false;
+    stripe->endpoint = GPOINTER_TO_INT (position);
+    return true;
 }
 
-static bool parse_object (EcfsDescriptor *self, Group *group, GError **error)
+static bool parse_object (EcfsDescriptor *self, GHashTable *positions, Group *group, GError **error)
 {
     static const EcfsDescriptorKeys keys = {"uuid",          "code",        "parameters",   "size",
                                             "segment_bytes", "block_bytes", "header_bytes", "digest"};
@@ -283,7 +282,7 @@ static bool parse_object (EcfsDescriptor *self, Group *group, GError **error)
         EcfsStripeRow stripe = {.index = (uint16_t) i};
         if (text == NULL)
             continue;
-        if (!parse_stripe (self, text, &stripe))
+        if (!parse_stripe (positions, text, &stripe))
             return ecfs_fail (error, EBADMSG, "[%s]: %s makes no sense", group->name, key);
         g_array_append_val (row->stripes, stripe);
     }
@@ -332,6 +331,7 @@ static bool parse_head (EcfsDescriptor *self, GKeyFile *file, GError **error)
 static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, GError **error)
 {
     g_auto (GStrv) groups = g_key_file_get_groups (file, NULL);
+    g_autoptr (GHashTable) positions = g_hash_table_new (g_str_hash, g_str_equal);
     for (size_t i = 0; groups[i] != NULL; i++) {
         Group group = {file, groups[i]};
         if (!g_str_has_prefix (groups[i], "endpoint ") || self->endpoints->len == MAX_ENDPOINTS)
@@ -340,14 +340,16 @@ static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, GError **error)
         g_autofree char *url = lookup (&group, "url"), *id = lookup (&group, "uuid");
         if (url == NULL || id == NULL || !ecfs_uuid_parse (id, &uuid))
             return ecfs_fail (error, EBADMSG, "[%s]: url or uuid is missing or makes no sense", groups[i]);
-        (void) ecfs_descriptor_add_endpoint (self, groups[i] + strlen ("endpoint "), url, &uuid);
+        char *name = groups[i] + strlen ("endpoint ");
+        (void) g_hash_table_insert (positions, name,
+                                    GINT_TO_POINTER (ecfs_descriptor_add_endpoint (self, name, url, &uuid)));
     }
     for (unsigned i = 0; i < MAX_OBJECTS; i++) {
         g_autofree char *name = g_strdup_printf ("object %u", i);
         Group group = {file, name};
         if (!g_key_file_has_group (file, name))
             break;
-        if (!parse_object (self, &group, error))
+        if (!parse_object (self, positions, &group, error))
             return false;
     }
     return true;
