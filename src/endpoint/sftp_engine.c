@@ -9,8 +9,9 @@
 #define WRITE_WINDOW_MIN                                                                                               \
     (1024 * 1024) /* less makes busy machines idle, more costs servers a third more processor time */
 #define WINDOW_MAX       (8 * 1024 * 1024)
-#define TURN_US          5000 /* both programs need their turns on a processor: part of every round trip */
-#define FIRST_RATE       20e6 /* bytes per second, before it is known */
+#define SLACK_BYTES      (132 * 1024) /* of a READ or WRITE that would have found room */
+#define TURN_US          5000         /* both programs need their turns on a processor: part of every round trip */
+#define FIRST_RATE       20e6         /* bytes per second, before it is known */
 #define WINDOW_PERIOD_US 20000
 #define UNKNOWN_RTT_US   (60 * G_USEC_PER_SEC)
 #define READS_PER_TURN   16
@@ -425,13 +426,14 @@ void ecfs_sftp_window_add (EcfsSftpWindow *window, size_t size)
     if (window->outstanding == 0 && now_us - window->empty_us > TURN_US) {
         window->since_us = now_us;
         window->moved = 0;
-        window->full = false;
+        window->full = window->slack = false;
     }
     window->outstanding += size;
 }
 
 void ecfs_sftp_window_take (EcfsSftpWindow *window, size_t size, size_t moved, int64_t rtt_us)
 {
+    window->slack = window->slack || window->outstanding + SLACK_BYTES <= window->limit;
     window->outstanding -= size;
     window->moved += moved;
     if (moved == 0)
@@ -442,12 +444,14 @@ void ecfs_sftp_window_take (EcfsSftpWindow *window, size_t size, size_t moved, i
     int64_t period_us = now_us - window->since_us;
     if (period_us < MAX (2 * rtt_us, WINDOW_PERIOD_US))
         return;
-    /* Time in which there was nothing to ask for says nothing about the line. */
-    if (window->full)
-        window->limit = window_for ((double) window->moved * 1e6 / (double) period_us, rtt_us, window->least);
+    size_t wanted = window_for ((double) window->moved * 1e6 / (double) period_us, rtt_us, window->least);
+    /* Time in which there was nothing to ask for does not make a line slow: where several connections share the pieces
+     * of a long line, each would else end up with too little for any. */
+    if (window->full && (!window->slack || wanted > window->limit))
+        window->limit = wanted;
     window->since_us = now_us;
     window->moved = 0;
-    window->full = false;
+    window->full = window->slack = false;
 }
 
 /* For operations */

@@ -79,6 +79,7 @@ typedef struct EcfsSftpWindow {
     int64_t since_us;
     int64_t empty_us; /* when nothing was outstanding last */
     bool full;        /* more would have been asked for since since_us */
+    bool slack;       /* and there was a time when nothing more was */
 } EcfsSftpWindow;
 
 /* The temporary file of the next small write. */
