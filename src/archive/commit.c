@@ -485,6 +485,20 @@ GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *
     return stored_stripes (self, targets, &result);
 }
 
+/* What was stored is the object's content, so ESTALE would say too much as long as it is there: EAGAIN. */
+static bool make_known (Attempt *self, const Part *part, const GArray *stripes, GError **error)
+{
+    bool known = false;
+    GError *why = NULL;
+    if (ecfs_attempt_set_stripes (self, part, stripes, &why))
+        return true;
+    if (why->code == ESTALE && ecfs_catalog_object_known (self->archive->catalog, &part->row->uuid, &known, NULL) &&
+        known)
+        why->code = EAGAIN;
+    g_propagate_error (error, why);
+    return false;
+}
+
 /* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
 bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
 {
@@ -492,7 +506,7 @@ bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
     g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
     /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
     return stripes != NULL && (stripes->len == 0 || ecfs_attempt_check_unchanged (self, error)) &&
-           ecfs_attempt_set_stripes (self, part, stripes, error);
+           make_known (self, part, stripes, error);
 }
 
 bool ecfs_attempt_fail_missing (const Attempt *self, GError **error)
@@ -518,11 +532,14 @@ static bool fill_up (Attempt *self, GError **error)
 {
     for (unsigned attempt = 1;; attempt++) {
         g_autoptr (GError) why = NULL;
+        if (self->missing != NULL) /* of the attempt before */
+            g_string_free (g_steal_pointer (&self->missing), TRUE);
         bool filled = fill_objects (self, &why);
         atomic_fetch_add (&self->archive->n_stripe_changes, 1);
         if (filled)
             break;
-        if ((why->code != ESTALE && why->code != ENOENT) || attempt == FILL_ATTEMPTS) {
+        bool again = why->code == ESTALE || why->code == EAGAIN || why->code == ENOENT;
+        if (!again || attempt == FILL_ATTEMPTS) {
             g_propagate_error (error, g_steal_pointer (&why));
             return false;
         }

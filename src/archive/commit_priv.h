@@ -76,7 +76,8 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error);
 /** Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
  * on errors only. */
 GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error);
-/** Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
+/** Fills up an object, each stripe made known by compare-and-set. Returns false on errors only; EAGAIN: others changed
+ * its stripes meanwhile, or an endpoint that it was placed at takes none any more. */
 bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error);
 /** Makes stripes of an object known, each by compare-and-set; where one is refused, the others are made known all the
  * same. ESTALE: the object, or what a stripe was to replace, is another by now. */

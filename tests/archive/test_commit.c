@@ -36,9 +36,19 @@ static bool no_longer_the_same (void *user)
     return false;
 }
 
+static EcfsArchive *outrun; /* where others are faster */
+
+/* What an attempt has announced is its own no more, as if others had stored the stripe or it had been cleaned up. */
+static bool outrun_by_others (void *user)
+{
+    g_autoptr (GError) error = NULL;
+    g_assert_true (ecfs_catalog_intents_abort_all (ecfs_archive_catalog (outrun), &error));
+    return true;
+}
+
 /* Commits and waits; the error is the caller's. */
-static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill, bool changed,
-                       GError **error)
+static bool commit_and_ask (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill,
+                            bool (*unchanged) (void *user), GError **error)
 {
     Outcome outcome = {0};
     ecfs_mutex_init (&outcome.lock);
@@ -49,7 +59,7 @@ static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bo
                          .mtime_ns = 1234567890123456789,
                          .done = committed,
                          .patient = true, /* on a busy machine an endpoint is soon thought late */
-                         .unchanged = changed ? no_longer_the_same : NULL,
+                         .unchanged = unchanged,
                          .user = &outcome};
     (backfill ? ecfs_archive_backfill : ecfs_archive_commit) (fixture->archive, &commit);
     ecfs_mutex_lock (&outcome.lock);
@@ -62,6 +72,12 @@ static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bo
     if (outcome.error != NULL)
         g_propagate_error (error, outcome.error);
     return outcome.full;
+}
+
+static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill, bool changed,
+                       GError **error)
+{
+    return commit_and_ask (fixture, ino, fd, size, backfill, changed ? no_longer_the_same : NULL, error);
 }
 
 static int file_of (const Fixture *fixture, const uint8_t *bytes, size_t size)
@@ -221,6 +237,29 @@ static void test_quorum (Fixture *fixture, gconstpointer code)
     assert_content (fixture, ino, bytes, size);
 }
 
+/* ESTALE would make staging drop the content before the file is full. */
+static void test_outrun_is_not_replaced (Fixture *fixture, gconstpointer code)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t ino = make_file (fixture, "file");
+    size_t size = 300000;
+    g_autofree uint8_t *bytes = random_bytes (size);
+    ecfs_autofd fd = file_of (fixture, bytes, size);
+    hide_endpoint (fixture, 5, true);
+    reopen (fixture);
+    g_assert_false (commit_fd (fixture, ino, fd, size, false, false, &error));
+    g_assert_no_error (error);
+    hide_endpoint (fixture, 5, false);
+    reopen (fixture);
+    outrun = fixture->archive;
+    g_assert_false (commit_and_ask (fixture, ino, fd, size, true, outrun_by_others, &error));
+    g_assert_cmpint (ecfs_errno (error), ==, EIO);
+    g_clear_error (&error);
+    g_assert_true (commit_fd (fixture, ino, fd, size, true, false, &error));
+    g_assert_no_error (error);
+    assert_content (fixture, ino, bytes, size);
+}
+
 static void test_replaced_stripes_go (Fixture *fixture, gconstpointer code)
 {
     g_autoptr (GError) error = NULL;
@@ -332,6 +371,8 @@ int main (int argc, char **argv)
     g_test_add ("/commit/a-read-holds-out-for-an-endpoint-that-comes-back", Fixture, "rs:4+2", set_up,
                 test_read_holds_out, tear_down);
     g_test_add ("/commit/a-quorum-commits-and-is-filled-up", Fixture, "rs:4+2", set_up, test_quorum, tear_down);
+    g_test_add ("/commit/what-others-are-faster-with-is-not-replaced", Fixture, "rs:4+2", set_up,
+                test_outrun_is_not_replaced, tear_down);
     g_test_add ("/commit/what-is-replaced-or-cancelled-is-deleted", Fixture, "rs:4+2", set_up, test_replaced_stripes_go,
                 tear_down);
     g_test_add ("/commit/content-opens-while-it-is-replaced", Fixture, "copies:2", set_up, test_open_while_replaced,
