@@ -17,12 +17,10 @@ typedef struct Placing {
 
 static void count_zones (Placing *self)
 {
-    for (size_t i = 0; i < self->n_places; i++) {
-        self->zone_held[i] = 0;
-        for (size_t j = 0; j < self->n_places; j++)
+    for (size_t i = 0; i < self->n_places; i++)
+        for (size_t j = 0; j < self->n_places && self->places[i].n_held > 0; j++)
             if (self->places[j].zone == self->places[i].zone)
-                self->zone_held[i] += self->places[j].n_held;
-    }
+                self->zone_held[j] += self->places[i].n_held;
 }
 
 static void take (Placing *self, size_t place)
