@@ -226,8 +226,7 @@ void ecfs_drill_present (EcfsArchive *archive, const EcfsObjectRow *object, cons
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
         if (stripe->index < ECFS_CODEC_MAX_N)
-            ret_present[stripe->index] = endpoint != NULL && endpoint->endpoint != NULL &&
-                                         endpoint->state != ECFS_ENDPOINT_FAILED &&
+            ret_present[stripe->index] = endpoint != NULL && ecfs_archive_endpoint_counts (endpoint) &&
                                          (without == NULL || !without[endpoint - archive->endpoints]);
     }
 }

@@ -78,8 +78,7 @@ static bool leave_out_faulty (const EcfsFsckRun *run, GArray *stripes, GError **
                 return false;
         }
         object = checked->object;
-        checked->is_left_out =
-            endpoint == NULL || endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED;
+        checked->is_left_out = endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint);
         for (guint j = 0; j < faults->len; j++) {
             const EcfsSpoolFault *fault = &g_array_index (faults, EcfsSpoolFault, j);
             if (fault->index != checked->stripe->index)
@@ -288,7 +287,7 @@ static bool load_ranges (Deep *self, GError **error)
 {
     for (size_t i = 0; i < self->run->n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->run->archive->endpoints[i];
-        if (endpoint->endpoint == NULL || endpoint->state == ECFS_ENDPOINT_FAILED)
+        if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
         self->verified[i] = ecfs_scrub_ranges (self->notes, endpoint->id, self->state.pass, error);
         if (self->verified[i] == NULL)

@@ -188,7 +188,7 @@ static void judge (Presence *self, EcfsCheckedStripe *checked)
 {
     const EcfsArchiveEndpoint *endpoint =
         checked->position == SIZE_MAX ? NULL : &self->batch->archive->endpoints[checked->position];
-    if (endpoint != NULL && endpoint->state == ECFS_ENDPOINT_FAILED) {
+    if (endpoint != NULL && endpoint->state >= ECFS_ENDPOINT_FAILED) {
         checked->fault = ECFS_STRIPE_GIVEN_UP;
         return;
     }
