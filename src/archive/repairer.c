@@ -48,7 +48,8 @@ struct EcfsRepairer {
     int64_t walked_us;   /* when the last walk ended; 0: never */
     int64_t walk_took_us;
     uint64_t walked_lacking; /* how many lacked some then */
-    unsigned n_reachable;    /* endpoints at the last look */
+    GByteArray *reachable;   /* by position: endpoints that were up at the last look */
+    bool queue_full;         /* told; until something goes in again */
     GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
     guint next_job;
     GHashTable *listed; /* set of int64_t: objects that jobs are about */
@@ -362,8 +363,11 @@ static bool queue_sightings (EcfsRepairer *self)
         ecfs_sightings_drop_gone (sightings);
     if (sightings->len == 0)
         return false;
-    if (!ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error))
-        g_warning ("%s", error->message);
+    bool queued = ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error);
+    if (!queued)
+        g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
+               "%s; \"ecfs-fsck --deep -y\" finds and repairs what is not queued", error->message);
+    self->queue_full = ecfs_errno (error) == ENOSPC;
     if (n_queued > 0)
         g_message ("%u damaged stripes were met and are queued for repair", n_queued);
     return n_queued > 0;
@@ -389,14 +393,18 @@ static bool tick (void *user)
 /* Whether an endpoint is up that was not at the last look; then all is tried again. */
 static bool came_back (EcfsRepairer *self)
 {
-    unsigned n_reachable = 0;
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++)
-        n_reachable += ecfs_archive_reaches (ecfs_archive_endpoint (self->archive, i));
-    bool more = n_reachable > self->n_reachable;
-    self->n_reachable = n_reachable;
-    if (more)
+    bool any = false;
+    const guint8 unknown = false;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
+        if (i == self->reachable->len) /* at the first look, or added since */
+            g_byte_array_append (self->reachable, &unknown, 1);
+        bool reachable = ecfs_archive_reaches (ecfs_archive_endpoint (self->archive, i));
+        any = any || (reachable && !self->reachable->data[i]);
+        self->reachable->data[i] = reachable;
+    }
+    if (any)
         g_hash_table_remove_all (self->retries);
-    return more;
+    return any;
 }
 
 static void repair_round (EcfsRepairer *self)
@@ -442,6 +450,7 @@ EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
     EcfsRepairer *self = g_new0 (EcfsRepairer, 1);
     self->archive = archive;
     self->any.filled_us = self->trickle.filled_us = ecfs_now_us ();
+    self->reachable = g_byte_array_new ();
     self->retries = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
     self->queued = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->lacking = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
@@ -462,6 +471,7 @@ void ecfs_repairer_stop (EcfsRepairer *self)
     ecfs_cond_broadcast (&self->wake);
     ecfs_mutex_unlock (&self->lock);
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    g_byte_array_unref (self->reachable);
     g_hash_table_unref (self->retries);
     g_hash_table_unref (self->queued);
     g_hash_table_unref (self->lacking);
