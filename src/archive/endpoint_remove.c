@@ -51,13 +51,32 @@ static bool check_empty (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint,
                       endpoint->name, n_objects, self->directory, endpoint->name);
 }
 
-/* The archive is to open without it, too. */
+static bool check_code (EcfsArchive *self, const char *code, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
+    size_t n_others = ecfs_archive_n_left (self) - 1;
+    return codec != NULL && ecfs_archive_enough_endpoints (codec, n_others, self->config->allow_double, error);
+}
+
+static bool check_directory (EcfsArchive *self, uint64_t ino, GError **error)
+{
+    g_autofree char *code = NULL;
+    if (!ecfs_catalog_get_code (self->catalog, ino, &code, error))
+        return false;
+    if (code == NULL || check_code (self, code, error)) /* NULL: it was taken back since it was listed */
+        return true;
+    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    return ecfs_prefix (error, "user.ecfs.code of the directory %s", path);
+}
+
+/* The archive is to open without it, too, and what comes into its directories is to find places. */
 static bool check_others (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
-    const EcfsCodec *codec = ecfs_archive_codec (self, self->config->code, error);
-    size_t n_others = ecfs_archive_n_left (self) - 1;
-    return codec != NULL && (ecfs_archive_enough_endpoints (codec, n_others, self->config->allow_double, error) ||
-                             ecfs_prefix (error, "without endpoint %s", endpoint->name));
+    g_autoptr (GArray) directories = ecfs_catalog_directories_with_codes (self->catalog, error);
+    bool enough = directories != NULL && check_code (self, self->config->code, error);
+    for (guint i = 0; enough && i < directories->len; i++)
+        enough = check_directory (self, g_array_index (directories, uint64_t, i), error);
+    return enough || ecfs_prefix (error, "without endpoint %s", endpoint->name);
 }
 
 /* Where a snapshot may go: as many as are needed of those that are up. */

@@ -291,6 +291,9 @@ bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const c
 /** The codes that objects and directories have, each once; it looks at all objects. */
 GPtrArray *ecfs_catalog_codes_in_use (EcfsCatalog *self, GError **error);
 
+/** For each code that directories have, one that has it: GArray of uint64_t, their inodes. */
+GArray *ecfs_catalog_directories_with_codes (EcfsCatalog *self, GError **error);
+
 /* Content */
 
 typedef struct EcfsExtent {

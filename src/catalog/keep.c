@@ -123,6 +123,23 @@ GPtrArray *ecfs_catalog_codes_in_use (EcfsCatalog *self, GError **error)
     return READ (self, list_codes (self, error));
 }
 
+static GArray *list_directories (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GArray) directories = g_array_new (FALSE, FALSE, sizeof (uint64_t));
+    autoquery *query = ecfs_query (self, STMT_DIRECTORIES_WITH_CODES, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        g_array_append_val (directories, ino);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&directories);
+}
+
+GArray *ecfs_catalog_directories_with_codes (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list_directories (self, error));
+}
+
 /* Settings */
 
 typedef struct Setting {

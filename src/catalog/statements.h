@@ -183,6 +183,8 @@
     X (CODE_LIST, "SELECT code, parameters FROM codes ORDER BY code") \
     X (CODES_IN_USE, "SELECT DISTINCT code FROM objects UNION SELECT code FROM inodes WHERE code IS NOT NULL AND " \
        "mode & 61440 = 16384") \
+    X (DIRECTORIES_WITH_CODES, "SELECT min(ino) FROM inodes WHERE code IS NOT NULL AND mode & 61440 = 16384 AND " \
+       "nlink > 0 GROUP BY code") \
     X (INTENT_OPEN, "SELECT object, ino FROM intents WHERE ino <> 0 ORDER BY id") \
     X (INTENT_HAS, "SELECT 1 FROM intents WHERE object = ? LIMIT 1") \
     X (INTENT_DELETE_OBJECT, "DELETE FROM intents WHERE object = ?") \

@@ -172,6 +172,20 @@ def test_what_has_no_other_place_is_told_and_stays(place):
     assert lab.run(FSCK, archive.path, "-n", "--deep", check=False).returncode == 0
 
 
+def test_an_endpoint_stays_that_the_code_of_a_directory_needs(place):
+    archive = place.archive(place.directories([f"s{number}" for number in range(7)]))
+    mount = place.mount(archive)
+    (mount.path / "top" / "wide").mkdir(parents=True)
+    os.setxattr(mount.path / "top" / "wide", "user.ecfs.code", b"rs:4+3")
+    until_done(archive, "drain", "s4")
+    refused = endpoint(archive, "remove", "s4", check=False)
+    assert refused.returncode == 1 and "/top/wide" in refused.stderr and "7 stripes" in refused.stderr
+    assert "s4" in states(archive)
+    os.setxattr(mount.path / "top" / "wide", "user.ecfs.code", b"rs:4+2")
+    until_done(archive, "remove", "s4")
+    assert "s4" not in states(archive)
+
+
 @pytest.mark.parametrize("mounted", [False, True])
 def test_a_drain_that_is_killed_goes_on(place, mounted):
     """SIGKILL of who moves, once some is moved: what is left to do is in the catalog."""
