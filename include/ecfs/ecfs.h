@@ -30,7 +30,10 @@ typedef enum EcfsOpenFlags {
 /** Opens the archive in @directory and starts its endpoints. For ecfs_close (). */
 Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error);
 
-/** Ends what is under way and closes. NULL is accepted. */
+/**
+ * Ends what is under way and closes. Damage that was read around is queued for repair; before, endpoints that were
+ * found without a stripe are asked for it once more, which takes until they answer or are given up. NULL is accepted.
+ */
 void ecfs_close (Ecfs *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Ecfs, ecfs_close)
 
