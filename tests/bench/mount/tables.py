@@ -76,9 +76,9 @@ def seconds_of(found):
     return measure.median(sample.cost.seconds for sample in found)
 
 
-def small_row(samples, system):
+def small_row(samples, works, system):
     row = [system]
-    for work in SMALL_WORKS:
+    for work in works:
         seconds = seconds_of(pick(samples, work, system))
         row += [number(seconds, 4 if work == "first byte" else 3),
                 ratio(seconds, base_of(samples, work, "sshfs", system, seconds_of))]
@@ -123,10 +123,12 @@ def show(options, line, samples):
                          "/sshfs", "/mover", "wire", "others"],
                         *(large_row(samples, work, name, options.size / 1024, mover, line) for name in names)])
     header = ["seconds and ratio to sshfs"]
-    for work in SMALL_WORKS:
+    names = names_in_order(samples)
+    works = [work for work in SMALL_WORKS if any(pick(samples, work, name) for name in names)]
+    for work in works:
         header += [work, "/sshfs"]
-    names = [name for name in names_in_order(samples) if pick(samples, "cp -r", name)]
+    names = [name for name in names if works and all(pick(samples, work, name) for work in works)]
     if names:
-        print_rows([header, *(small_row(samples, name) for name in names)])
+        print_rows([header, *(small_row(samples, works, name) for name in names)])
     if options.dead:
         show_losses(options, samples)
