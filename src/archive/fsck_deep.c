@@ -333,7 +333,8 @@ static bool begin_pass (Deep *self, GError **error)
     return true;
 }
 
-/* The part of all that this pass has verified: ranges of each endpoint count as much, for stripes are spread evenly. */
+/* The part of all that this pass has verified, about: ranges of each endpoint count as much, as if stripes were spread
+ * evenly over endpoints and UUIDs. */
 static double share_of (const Deep *self)
 {
     double share = 0;

@@ -37,7 +37,10 @@ const EcfsScrubRange *ecfs_ranges_at (const GArray *self, const EcfsUuid *after)
 EcfsUuid ecfs_ranges_end (const GArray *self, const EcfsUuid *after);
 /** The one that was verified before all others, if that was before @pass; NULL: none was. */
 const EcfsScrubRange *ecfs_ranges_oldest (const GArray *self, uint64_t pass);
-/** The part of all UUIDs, which are random, that @pass or a later one has verified: 0 to 1. */
+/**
+ * The part of all UUIDs that @pass or a later one has verified: 0 to 1. That of the objects where these are many; few
+ * lie close together, as ecfs_object_uuid () makes them.
+ */
 double ecfs_ranges_share (const GArray *self, uint64_t pass);
 
 typedef struct EcfsScrub EcfsScrub;
