@@ -32,7 +32,8 @@ double plan_formula (unsigned n, double needed, double availability)
     return exp (log (sum[0]) + (needed - low) * (log (sum[1]) - log (sum[0])));
 }
 
-/* Stripes rotate over the endpoints from object to object: where there are more of these, every beginning counts. */
+/* Stripes rotate over the endpoints from object to object: where there are more of these, every beginning counts,
+ * and has its part of the sample. */
 static void find_failure (PlanRow *row, const EcfsCodec *codec, const PlanEndpoints *endpoints)
 {
     g_autofree EcfsSurvival *survival = g_new (EcfsSurvival, 1);
@@ -41,7 +42,8 @@ static void find_failure (PlanRow *row, const EcfsCodec *codec, const PlanEndpoi
         double availability[ECFS_CODEC_MAX_N];
         for (unsigned i = 0; i < row->n; i++)
             availability[i] = endpoints->availability[(start + i) % endpoints->n];
-        ecfs_survival_count (codec, endpoints->n == 1 ? NULL : availability, SEED + start, survival);
+        ecfs_survival_count (codec, endpoints->n == 1 ? NULL : availability, ECFS_SURVIVAL_SAMPLED / endpoints->n,
+                             SEED + start, survival);
         EcfsFailure failure = ecfs_survival_failure (survival, availability);
         row->failure += failure.probability / endpoints->n;
         variance += failure.error * failure.error;

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#define ENUMERATED_N 16      /* stripes of a code that can only be asked whether a set is decodable */
-#define SAMPLING     4000000 /* stripes of all sets that are sampled */
+#define ENUMERATED_N 16 /* stripes of a code that can only be asked whether a set is decodable */
+#define LEAST_SETS   16 /* of each number of lost stripes that are sampled */
 
 __extension__ typedef unsigned __int128 Column;
 
@@ -135,10 +135,10 @@ static void draw (Count *self, unsigned n_lost, uint64_t *state)
 }
 
 /* Between the tolerance, up to which no set loses data, and m, beyond which all do. */
-static void sample (Count *self, uint64_t seed, EcfsSurvival *survival)
+static void sample (Count *self, unsigned n_stripes, uint64_t seed, EcfsSurvival *survival)
 {
     unsigned tolerance = ecfs_codec_tolerance (self->codec), m = self->n - ecfs_codec_k (self->codec);
-    unsigned n_sets = SAMPLING / self->n / MAX (m - MIN (tolerance, m), 1);
+    unsigned n_sets = MAX (n_stripes / self->n / MAX (m - MIN (tolerance, m), 1), LEAST_SETS);
     for (unsigned i = tolerance + 1; i <= self->n; i++) {
         unsigned n_bad = 0;
         for (unsigned j = 0; j < n_sets && i <= m && self->sums[0][i] > 0; j++) {
@@ -152,7 +152,8 @@ static void sample (Count *self, uint64_t seed, EcfsSurvival *survival)
     }
 }
 
-void ecfs_survival_count (const EcfsCodec *codec, const double *availability, uint64_t seed, EcfsSurvival *ret_survival)
+void ecfs_survival_count (const EcfsCodec *codec, const double *availability, unsigned n_stripes, uint64_t seed,
+                          EcfsSurvival *ret_survival)
 {
     g_autofree Count *count = g_new0 (Count, 1);
     *ret_survival = (EcfsSurvival){.n = ecfs_codec_n (codec), .exact = true};
@@ -168,7 +169,7 @@ void ecfs_survival_count (const EcfsCodec *codec, const double *availability, ui
     if (ret_survival->exact)
         enumerate (count, ret_survival);
     else
-        sample (count, seed, ret_survival);
+        sample (count, n_stripes, seed, ret_survival);
     g_free (count->sums);
 }
 

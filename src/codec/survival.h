@@ -12,7 +12,8 @@
 
 #include "codec/codec.h"
 
-#define ECFS_SURVIVAL_EXACT_N 24 /* stripes of which all sets are counted */
+#define ECFS_SURVIVAL_EXACT_N 24      /* stripes of which all sets are counted */
+#define ECFS_SURVIVAL_SAMPLED 4000000 /* stripes of all sets of a sample that takes some tenths of a second */
 
 typedef struct EcfsSurvival {
     unsigned n;
@@ -31,9 +32,10 @@ typedef struct EcfsFailure {
  *
  * @availability: n probabilities that a stripe is there, by which sets are weighed: then the result means something
  *                with the same ones only. NULL: all sets count alike, as they do where all endpoints are alike
+ * @n_stripes:    of all sets together where sets are sampled; ECFS_SURVIVAL_SAMPLED, or a part of it
  * @seed:         of the sampling
  */
-void ecfs_survival_count (const EcfsCodec *codec, const double *availability, uint64_t seed,
+void ecfs_survival_count (const EcfsCodec *codec, const double *availability, unsigned n_stripes, uint64_t seed,
                           EcfsSurvival *ret_survival);
 
 /** The probability that data cannot be read, when each stripe is there with its probability, independently. */

@@ -20,7 +20,7 @@ static EcfsFailure failure_at (const char *code, double availability)
     double same[ECFS_CODEC_MAX_N];
     for (unsigned i = 0; i < ECFS_CODEC_MAX_N; i++)
         same[i] = availability;
-    ecfs_survival_count (codec, NULL, 1, &survival);
+    ecfs_survival_count (codec, NULL, ECFS_SURVIVAL_SAMPLED, 1, &survival);
     return ecfs_survival_failure (&survival, same);
 }
 
@@ -114,7 +114,7 @@ static void test_brute_force (void)
         double share[ECFS_CODEC_MAX_N + 1];
         EcfsSurvival survival;
         ask_all (codes[i], NULL, share);
-        ecfs_survival_count (codec, NULL, 1, &survival);
+        ecfs_survival_count (codec, NULL, ECFS_SURVIVAL_SAMPLED, 1, &survival);
         g_assert_true (survival.exact);
         for (unsigned j = 0; j <= survival.n; j++)
             g_assert_cmpfloat_with_epsilon (survival.share[j], share[j], 1e-12);
@@ -129,7 +129,7 @@ static void test_different_endpoints (void)
     EcfsSurvival brute = {.n = 8, .exact = true}, survival;
     ask_all ("ldpc:4+4", availability, share);
     memcpy (brute.share, share, sizeof share);
-    ecfs_survival_count (codec, availability, 1, &survival);
+    ecfs_survival_count (codec, availability, ECFS_SURVIVAL_SAMPLED, 1, &survival);
     expect_near (ecfs_survival_failure (&survival, availability).probability,
                  ecfs_survival_failure (&brute, availability).probability, 1e-9);
 }
@@ -145,7 +145,7 @@ static void test_basic_sets (void)
     for (size_t i = 0; i < G_N_ELEMENTS (rows); i++) {
         g_autoptr (EcfsCodec) codec = codec_of (rows[i].code);
         EcfsSurvival survival;
-        ecfs_survival_count (codec, NULL, 1, &survival);
+        ecfs_survival_count (codec, NULL, ECFS_SURVIVAL_SAMPLED, 1, &survival);
         g_assert_cmpfloat (survival.share[rows[i].n_lost - 1], ==, 0);
         g_assert_cmpfloat_with_epsilon (survival.share[rows[i].n_lost] * rows[i].sets, rows[i].bad, 1e-9);
     }
@@ -158,7 +158,7 @@ static void test_sampling (void)
     double share[ECFS_CODEC_MAX_N + 1];
     EcfsSurvival survival;
     ask_all ("peeling:9+8", NULL, share);
-    ecfs_survival_count (codec, NULL, 7, &survival);
+    ecfs_survival_count (codec, NULL, ECFS_SURVIVAL_SAMPLED, 7, &survival);
     g_assert_false (survival.exact);
     for (unsigned i = 0; i <= survival.n; i++)
         g_assert_cmpfloat (fabs (survival.share[i] - share[i]), <=, 4 * survival.error[i]);

@@ -62,6 +62,13 @@ def test_more_stripes_than_can_be_counted():
     assert row["failure"] > any_k(14, 26, 0.7) - 3 * row["failure_error"]
 
 
+def test_a_sample_is_shared_by_different_endpoints():
+    one = by_code("--code", "ldpc:14+12", "--availability", "0.7")["ldpc:14+12"]
+    many = by_code("--code", "ldpc:14+12", "--availability", ",".join(["0.7"] * 60))["ldpc:14+12"]
+    assert many["failure_error"] == pytest.approx(one["failure_error"], rel=0.5)
+    assert many["failure"] == pytest.approx(one["failure"], abs=5 * many["failure_error"])
+
+
 @pytest.mark.parametrize("arguments, said", [
     (["--k", "0"], "--k"), (["--m", "300"], "--m"), (["--availability", "1.5"], "1.5"), (["--want", "x"], "x"),
     (["--availability", "nan"], "nan"), (["--code", "foo:1"], "foo:1"), (["--plot", "a.gif"], "a.gif"), (["more"], "too many"),
