@@ -65,37 +65,21 @@ static char *flaws_path (const Soak *self, unsigned i)
 
 static int in_child (Soak *self, void (*work) (Soak *self), uint32_t at)
 {
-    int status;
     const Round *round = self->round;
-    pid_t child = fork ();
-    g_assert_cmpint (child, >=, 0);
+    const CrashPlan plan = {.roots = self->roots,
+                            .grave = self->grave,
+                            .at = at,
+                            .moment = round->moment,
+                            .loss = round->loss,
+                            .seed = round->seed,
+                            .board = &self->shared->board};
+    pid_t child = begin_child (&plan);
     if (child == 0) {
-        const CrashPlan plan = {.roots = self->roots,
-                                .grave = self->grave,
-                                .at = at,
-                                .moment = round->moment,
-                                .loss = round->loss,
-                                .seed = round->seed,
-                                .board = &self->shared->board};
         (void) alarm (CHILD_S);
-        if (at > 0)
-            crash_arm (&plan);
         work (self);
         _exit (0);
     }
-    g_assert_cmpint (waitpid (child, &status, 0), ==, child);
-    return status;
-}
-
-static void do_script (Soak *self, Actor *actor, unsigned from, unsigned to)
-{
-    Progress *progress = &self->shared->progress;
-    for (unsigned i = from; i < to; i++) {
-        progress->n_begun = i + 1;
-        progress->codes[i] = actor_do (actor, self->script->pdata[i]);
-        progress->hashes[i] = actor->hash;
-        progress->n_done = i + 1;
-    }
+    return end_child (child);
 }
 
 static EcfsConfig *make_flawed_config (const Soak *self)
@@ -126,7 +110,7 @@ static void make_template (Soak *self)
     (void) ecfs_archive_init (directory, config, &error);
     g_assert_no_error (error);
     actor_open (&actor, self->base);
-    do_script (self, &actor, 0, self->n_before);
+    do_script (&actor, self->script, 0, self->n_before, &self->shared->progress);
     actor_close (&actor);
 }
 
@@ -135,7 +119,7 @@ static void run_script (Soak *self)
     Actor actor;
     actor_open (&actor, self->base);
     actor.patience_us = MOUNT_ENDS_US;
-    do_script (self, &actor, self->n_before, self->script->len);
+    do_script (&actor, self->script, self->n_before, self->script->len, &self->shared->progress);
 }
 
 static void recover (Soak *self)

@@ -170,34 +170,19 @@ typedef struct Run {
 /* Does @work in a child, which is to die at step @at (0: none). Returns how it ended; none outlives its run. */
 static int in_child (Run *self, void (*work) (Run *self), unsigned at, CrashMoment moment)
 {
-    int status;
-    pid_t child = fork ();
-    g_assert_cmpint (child, >=, 0);
+    const CrashPlan plan = {.roots = self->roots,
+                            .grave = self->grave,
+                            .at = at,
+                            .moment = moment,
+                            .loss = self->loss,
+                            .seed = at,
+                            .board = &self->shared->board};
+    pid_t child = begin_child (&plan);
     if (child == 0) {
-        const CrashPlan plan = {.roots = self->roots,
-                                .grave = self->grave,
-                                .at = at,
-                                .moment = moment,
-                                .loss = self->loss,
-                                .seed = at,
-                                .board = &self->shared->board};
-        if (at > 0)
-            crash_arm (&plan);
         work (self);
         _exit (0);
     }
-    g_assert_cmpint (waitpid (child, &status, 0), ==, child);
-    return status;
-}
-
-static void do_script (Run *self, Actor *actor, unsigned from, unsigned to)
-{
-    Progress *progress = &self->shared->progress;
-    for (unsigned i = from; i < to; i++) {
-        progress->n_begun = i + 1;
-        progress->codes[i] = actor_do (actor, self->script->pdata[i]);
-        progress->n_done = i + 1;
-    }
+    return end_child (child);
 }
 
 static void make_template (Run *self)
@@ -213,7 +198,7 @@ static void make_template (Run *self)
     (void) ecfs_archive_init (directory, config, &error);
     g_assert_no_error (error);
     actor_open (&actor, self->base);
-    do_script (self, &actor, 0, self->n_before);
+    do_script (&actor, self->script, 0, self->n_before, &self->shared->progress);
     actor_close (&actor);
 }
 
@@ -221,7 +206,7 @@ static void run_script (Run *self)
 {
     Actor actor;
     actor_open (&actor, self->base);
-    do_script (self, &actor, self->n_before, self->script->len);
+    do_script (&actor, self->script, self->n_before, self->script->len, &self->shared->progress);
 }
 
 static void recover (Run *self)

@@ -1,13 +1,13 @@
 #include "trees.h"
 
-#include "../archive/staged_fixture.h"
-
 #include "codec/codec.h"
 #include "util/error.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void copy_time (const char *from, const char *to)
 {
@@ -43,6 +43,32 @@ char *watched_roots (const char *base)
     for (unsigned i = 0; i < N_ENDPOINTS; i++)
         g_string_append_printf (roots, ":%s/e%u", base, i);
     return g_string_free (roots, FALSE);
+}
+
+void do_script (Actor *actor, const Script *script, unsigned from, unsigned to, Progress *progress)
+{
+    for (unsigned i = from; i < to; i++) {
+        progress->n_begun = i + 1;
+        progress->codes[i] = actor_do (actor, script->pdata[i]);
+        progress->hashes[i] = actor->hash;
+        progress->n_done = i + 1;
+    }
+}
+
+pid_t begin_child (const CrashPlan *plan)
+{
+    pid_t child = fork ();
+    g_assert_cmpint (child, >=, 0);
+    if (child == 0 && plan->at > 0)
+        crash_arm (plan);
+    return child;
+}
+
+int end_child (pid_t child)
+{
+    int status;
+    g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+    return status;
 }
 
 void warm_up (const char *code)
