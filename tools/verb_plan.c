@@ -50,6 +50,10 @@ static GPtrArray *rows_of_codes (const char *codes, const PlanEndpoints *endpoin
             return NULL;
         g_ptr_array_add (rows, row);
     }
+    if (rows->len == 0) {
+        g_set_error_literal (error, ECFS_ERROR, EINVAL, "--code is empty");
+        return NULL;
+    }
     return g_steal_pointer (&rows);
 }
 

@@ -170,17 +170,6 @@ static void print_text (const EcfsScenario *scenario, const GArray *rows)
         puts ("sparse: an ldpc code of few edges, made for peeling alone; no code of ours.");
 }
 
-static bool split (const char *text, const char *option, char ***list, GError **error)
-{
-    if (text == NULL)
-        return true;
-    g_strfreev (*list);
-    *list = g_strsplit (text, ";", -1);
-    for (char **part = *list; *part != NULL; part++)
-        g_strstrip (*part);
-    return **list != NULL || ecfs_fail (error, EINVAL, "%s is empty", option);
-}
-
 static bool apply (EcfsScenario *scenario, const SimArguments *arguments, GError **error)
 {
     if (arguments->seed > G_MAXUINT32 || arguments->repeat > 10000 || arguments->repeat == 0 ||
@@ -189,8 +178,8 @@ static bool apply (EcfsScenario *scenario, const SimArguments *arguments, GError
     scenario->seed = arguments->seed >= 0 ? (double) arguments->seed : scenario->seed;
     scenario->repeat = arguments->repeat > 0 ? (double) arguments->repeat : scenario->repeat;
     char ***variants = scenario->is_lifetime ? &scenario->repair_bandwidths : &scenario->policies;
-    return split (arguments->codes, "--codes", &scenario->codes, error) &&
-           split (arguments->policies, "--variants", variants, error) &&
+    return (arguments->codes == NULL || ecfs_scenario_list (arguments->codes, "--codes", &scenario->codes, error)) &&
+           (arguments->policies == NULL || ecfs_scenario_list (arguments->policies, "--variants", variants, error)) &&
            (arguments->plot == NULL || tool_plot_check (arguments->plot, error));
 }
 

@@ -141,7 +141,7 @@ static bool parse_field (const Field *fields, const char *section, const char *k
     return true;
 }
 
-static bool parse_list (const char *text, const char *key, char ***ret_list, GError **error)
+bool ecfs_scenario_list (const char *text, const char *name, char ***list, GError **error)
 {
     g_auto (GStrv) parts = g_strsplit (text, ";", MAX_TEXTS);
     g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
@@ -152,9 +152,9 @@ static bool parse_list (const char *text, const char *key, char ***ret_list, GEr
             n++;
         }
     if (n == 0)
-        return ecfs_fail (error, EINVAL, "[compare] %s is empty", key);
-    g_strfreev (*ret_list);
-    *ret_list = g_strv_builder_end (builder);
+        return ecfs_fail (error, EINVAL, "%s is empty", name);
+    g_strfreev (*list);
+    *list = g_strv_builder_end (builder);
     return true;
 }
 
@@ -174,11 +174,11 @@ static bool parse_text (EcfsScenario *self, const char *section, const char *key
                ecfs_fail (error, EINVAL, "[scenario] kind: \"%s\" is neither read nor lifetime", text);
     }
     if (strcmp (section, "compare") == 0 && strcmp (key, "codes") == 0)
-        return parse_list (text, key, &self->codes, error);
+        return ecfs_scenario_list (text, "[compare] codes", &self->codes, error);
     if (strcmp (section, "compare") == 0 && strcmp (key, "policies") == 0)
-        return parse_list (text, key, &self->policies, error);
+        return ecfs_scenario_list (text, "[compare] policies", &self->policies, error);
     if (strcmp (section, "compare") == 0 && strcmp (key, "repair_bandwidths") == 0)
-        return parse_list (text, key, &self->repair_bandwidths, error);
+        return ecfs_scenario_list (text, "[compare] repair_bandwidths", &self->repair_bandwidths, error);
     *ret_known = false;
     return true;
 }

@@ -54,4 +54,7 @@ bool ecfs_scenario_read (const EcfsScenario *self, const char *code, const char 
 bool ecfs_scenario_live (const EcfsScenario *self, const char *code, const char *repair_bandwidth, uint32_t seed,
                          EcfsLifetime *ret_lifetime, GError **error);
 
+/** The texts between semicolons instead of those in @list, without empty ones; EINVAL: @name has none. */
+bool ecfs_scenario_list (const char *text, const char *name, char ***list, GError **error);
+
 #endif

@@ -71,7 +71,8 @@ def test_a_sample_is_shared_by_different_endpoints():
 
 @pytest.mark.parametrize("arguments, said", [
     (["--k", "0"], "--k"), (["--m", "300"], "--m"), (["--availability", "1.5"], "1.5"), (["--want", "x"], "x"),
-    (["--availability", "nan"], "nan"), (["--code", "foo:1"], "foo:1"), (["--plot", "a.gif"], "a.gif"), (["more"], "too many"),
+    (["--availability", "nan"], "nan"), (["--code", "foo:1"], "foo:1"), (["--code", ""], "--code is empty"),
+    (["--plot", "a.gif"], "a.gif"), (["more"], "too many"),
 ])
 def test_wrong_usage(arguments, said):
     done = plan(*arguments, check=False)

@@ -94,9 +94,14 @@ def test_scenarios_that_are_none(text, said, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--codes", "--variants"])
-def test_nothing_to_compare(option, small):
-    done = sim(small, option, "", check=False)
-    assert done.returncode == 2 and option in done.stderr and done.stdout == ""
+@pytest.mark.parametrize("nothing", ["", " ; "])
+def test_nothing_to_compare(option, nothing, small):
+    done = sim(small, option, nothing, check=False)
+    assert done.returncode == 2 and f"{option} is empty" in done.stderr and done.stdout == ""
+
+
+def test_lists_may_end_with_a_semicolon(small):
+    assert set(rows(small, "--codes", "rs:8+3; ", "--variants", "default;")) == {("rs:8+3", "default")}
 
 
 def test_a_file_that_is_absent(tmp_path):
