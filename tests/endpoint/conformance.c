@@ -1,5 +1,4 @@
-#include "conformance.h"
-
+#include "conformance_priv.h"
 #include "transfer.h"
 
 #include <stdio.h>
@@ -10,16 +9,7 @@
 #define KIB ((size_t) 1024)
 #define MIB (1024 * KIB)
 
-/* A fresh root with a marker, and an endpoint that expects it. */
-typedef struct Fixture {
-    const ConformanceRow *row;
-    EcfsEndpointSpec *spec;
-    char *path; /* of the root here, or NULL */
-    EcfsMarker marker;
-    EcfsEndpoint *endpoint;
-} Fixture;
-
-static EcfsEndpointSpec *new_spec (const ConformanceRow *row, const char *leaf)
+EcfsEndpointSpec *conformance_spec (const ConformanceRow *row, const char *leaf)
 {
     g_autofree char *text = g_strdup_printf ("x=%s/%s%s%s", row->url, leaf, row->options != NULL ? "," : "",
                                              row->options != NULL ? row->options : "");
@@ -29,7 +19,7 @@ static EcfsEndpointSpec *new_spec (const ConformanceRow *row, const char *leaf)
     return spec;
 }
 
-static EcfsEndpoint *start (const EcfsEndpointSpec *spec, const EcfsMarker *expected)
+EcfsEndpoint *conformance_start (const EcfsEndpointSpec *spec, const EcfsMarker *expected)
 {
     g_autoptr (GError) error = NULL;
     EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, expected, &error);
@@ -42,29 +32,42 @@ static void set_up_bare (Fixture *self, gconstpointer row)
 {
     static unsigned n_roots;
     self->row = row;
-    g_autofree char *leaf = g_strdup_printf ("root-%d-%u", (int) getpid (), n_roots++);
-    self->spec = new_spec (row, leaf);
-    self->path = self->row->path == NULL ? NULL : g_build_filename (self->row->path, leaf, NULL);
+    self->leaf = g_strdup_printf ("root-%d-%u", (int) getpid (), n_roots++);
+    self->spec = conformance_spec (row, self->leaf);
+    self->path = self->row->path == NULL ? NULL : g_build_filename (self->row->path, self->leaf, NULL);
     self->marker = (EcfsMarker){.archive = ecfs_uuid_new (), .endpoint = ecfs_uuid_new (), .epoch = 3, .sequence = 99};
 }
 
-static void set_up (Fixture *self, gconstpointer row)
+static void set_up_unconnected (Fixture *self, gconstpointer row)
 {
     set_up_bare (self, row);
     static const EcfsMarker nothing;
-    g_autoptr (EcfsEndpoint) maker = start (self->spec, &nothing);
+    g_autoptr (EcfsEndpoint) maker = conformance_start (self->spec, &nothing);
     g_autoptr (GError) error = NULL;
     ecfs_endpoint_mark_wait (maker, &self->marker, true, &error);
     g_assert_no_error (error);
-    self->endpoint = start (self->spec, &self->marker);
+    self->endpoint = conformance_start (self->spec, &self->marker);
 }
 
-static void tear_down (Fixture *self, gconstpointer row)
+void conformance_set_up (Fixture *self, gconstpointer row)
+{
+    set_up_unconnected (self, row);
+    if (self->row->unsettle == NULL)
+        return;
+    g_autoptr (GError) error = NULL;
+    EcfsMarker found;
+    ecfs_endpoint_examine_wait (self->endpoint, &found, &error);
+    g_assert_no_error (error);
+    self->row->unsettle (self->row);
+}
+
+void conformance_tear_down (Fixture *self, gconstpointer row)
 {
     (void) row;
     ecfs_endpoint_free (self->endpoint);
     ecfs_endpoint_spec_free (self->spec);
     g_free (self->path);
+    g_free (self->leaf);
 }
 
 static void store (Fixture *self, const char *name, const void *bytes, size_t size)
@@ -109,7 +112,7 @@ static int try_size (Fixture *self, const char *name, uint64_t *ret_size)
     return code_of (ok, error);
 }
 
-static void assert_holds (Fixture *self, const char *name, const uint8_t *bytes, size_t size)
+void conformance_holds (Fixture *self, const char *name, const uint8_t *bytes, size_t size)
 {
     uint64_t stored = G_MAXUINT64;
     g_assert_cmpint (try_size (self, name, &stored), ==, 0);
@@ -182,7 +185,7 @@ static void test_round_trip (Fixture *self, gconstpointer row)
         g_autofree uint8_t *bytes = test_bytes (sizes[i], (unsigned) i);
         g_autofree char *name = g_strdup_printf ("ab/%02zx/stripe-%zu", i, sizes[i]);
         store (self, name, bytes, sizes[i]);
-        assert_holds (self, name, bytes, sizes[i]);
+        conformance_holds (self, name, bytes, sizes[i]);
     }
 }
 
@@ -252,15 +255,15 @@ static void test_remove (Fixture *self, gconstpointer row)
     uint8_t byte = 7;
     store (self, "a/b/gone", &byte, 1);
     store (self, "a/b/stays", &byte, 1);
-    assert_holds (self, "a/b/gone", &byte, 1);
+    conformance_holds (self, "a/b/gone", &byte, 1);
     g_autoptr (GError) error = NULL;
     ecfs_endpoint_remove_wait (self->endpoint, "a/b/gone", &error);
     g_assert_no_error (error);
     assert_absent (self, "a/b/gone");
-    assert_holds (self, "a/b/stays", &byte, 1);
+    conformance_holds (self, "a/b/stays", &byte, 1);
     byte = 8;
     store (self, "a/b/gone", &byte, 1);
-    assert_holds (self, "a/b/gone", &byte, 1);
+    conformance_holds (self, "a/b/gone", &byte, 1);
 }
 
 static void test_never_replaces (Fixture *self, gconstpointer row)
@@ -268,7 +271,7 @@ static void test_never_replaces (Fixture *self, gconstpointer row)
     g_autofree uint8_t *old = test_bytes (70000, 3), *new = test_bytes (90000, 4);
     store (self, "d/once", old, 70000);
     g_assert_cmpint (try_store (self, "d/once", new, 90000), ==, EEXIST);
-    assert_holds (self, "d/once", old, 70000);
+    conformance_holds (self, "d/once", old, 70000);
 
     /* Two uploads at once, both begun before either is there: one of them wins whole. */
     Transfer first, second;
@@ -284,9 +287,9 @@ static void test_never_replaces (Fixture *self, gconstpointer row)
     int codes[] = {transfer_finish (&first), transfer_finish (&second)};
     g_assert_cmpint (codes[0] + codes[1], ==, EEXIST);
     if (codes[0] == 0)
-        assert_holds (self, "d/race", old, 70000);
+        conformance_holds (self, "d/race", old, 70000);
     else
-        assert_holds (self, "d/race", new, 90000);
+        conformance_holds (self, "d/race", new, 90000);
 }
 
 static void test_slow_source (Fixture *self, gconstpointer row)
@@ -305,8 +308,8 @@ static void test_slow_source (Fixture *self, gconstpointer row)
     for (unsigned i = 0; i < G_N_ELEMENTS (transfers); i++)
         g_assert_cmpint (transfer_finish (&transfers[i]), ==, 0);
     ecfs_workers_free (wakers);
-    assert_holds (self, "slow/0", bytes, size);
-    assert_holds (self, "slow/5", bytes, size);
+    conformance_holds (self, "slow/0", bytes, size);
+    conformance_holds (self, "slow/5", bytes, size);
 }
 
 /* More waiting sources than connections, and what they wait for comes last: nobody holds a connection while waiting. */
@@ -321,14 +324,14 @@ static void test_waiting_sources_block_nobody (Fixture *self, gconstpointer row)
         transfer_write (&held[i], name, bytes, 100000);
     }
     store (self, "other", bytes, 1000);
-    assert_holds (self, "other", bytes, 1000);
+    conformance_holds (self, "other", bytes, 1000);
     for (unsigned i = 0; i < G_N_ELEMENTS (held); i++)
         transfer_wait_moved (&held[i], 50000);
     for (unsigned i = 0; i < G_N_ELEMENTS (held); i++)
         transfer_let_go (&held[i]);
     for (unsigned i = 0; i < G_N_ELEMENTS (held); i++)
         g_assert_cmpint (transfer_finish (&held[i]), ==, 0);
-    assert_holds (self, "held/23", bytes, 100000);
+    conformance_holds (self, "held/23", bytes, 100000);
 }
 
 static void test_abort (Fixture *self, gconstpointer row)
@@ -393,7 +396,7 @@ static void test_cancel_read (Fixture *self, gconstpointer row)
         g_assert_cmpint (transfer_finish (&transfer), ==, ECANCELED);
         g_assert_cmpuint (transfer.moved, <, size);
     }
-    assert_holds (self, "big", bytes, size); /* what was cancelled leaves the connection in order */
+    conformance_holds (self, "big", bytes, size); /* what was cancelled leaves the connection in order */
     EcfsEndpointHealth health;
     ecfs_endpoint_health (self->endpoint, &health);
     g_assert_cmpuint (health.queued_bytes, ==, 0);
@@ -457,10 +460,10 @@ static void test_small_in_a_row (Fixture *self, gconstpointer row)
     }
     for (unsigned i = 0; i < N; i++) {
         g_autofree char *name = g_strdup_printf ("row/%u/%u", i / 8, i);
-        assert_holds (self, name, bytes + i, i == LARGE ? 600000 - i : i * 977);
+        conformance_holds (self, name, bytes + i, i == LARGE ? 600000 - i : i * 977);
     }
     ecfs_endpoint_free (self->endpoint);
-    self->endpoint = start (self->spec, &self->marker);
+    self->endpoint = conformance_start (self->spec, &self->marker);
     g_autoptr (GHashTable) files = list (self, "");
     g_assert_cmpuint (g_hash_table_size (files), ==, N);
 }
@@ -523,9 +526,9 @@ static void test_names (Fixture *self, gconstpointer row)
     g_assert_cmpint (try_read (self, "../up", 0, &byte, 1), ==, EINVAL);
     g_assert_cmpint (try_size (self, "/etc/passwd", &size), ==, EINVAL);
     store (self, longest, "x", 1);
-    assert_holds (self, longest, (const uint8_t *) "x", 1);
+    conformance_holds (self, longest, (const uint8_t *) "x", 1);
     store (self, "..a/...b/-/_", "x", 1);
-    assert_holds (self, "..a/...b/-/_", (const uint8_t *) "x", 1);
+    conformance_holds (self, "..a/...b/-/_", (const uint8_t *) "x", 1);
 }
 
 static void test_space (Fixture *self, gconstpointer row)
@@ -560,7 +563,7 @@ static void test_health (Fixture *self, gconstpointer row)
     ecfs_endpoint_health (self->endpoint, &health);
     g_assert_true (!health.connected && !health.down && health.reason == NULL);
     store (self, "h", bytes, size);
-    assert_holds (self, "h", bytes, size);
+    conformance_holds (self, "h", bytes, size);
     ecfs_endpoint_health (self->endpoint, &health);
     g_assert_true (health.connected && !health.down && health.reason == NULL);
     g_assert_cmpuint (health.written_bytes, ==, size);
@@ -612,7 +615,7 @@ static void test_markers (Fixture *self, gconstpointer row)
     static const EcfsMarker nothing;
     g_autoptr (GError) error = NULL;
     EcfsMarker found = {.epoch = 0};
-    self->endpoint = start (self->spec, &nothing);
+    self->endpoint = conformance_start (self->spec, &nothing);
     g_assert_false (ecfs_endpoint_examine_wait (self->endpoint, &found, &error)); /* not even a root */
     g_assert_error (error, ECFS_ERROR, ENOTCONN);
     g_clear_error (&error);
@@ -651,7 +654,7 @@ static void test_foreign (Fixture *self, gconstpointer row)
     wrong[0].archive = ecfs_uuid_new ();
     wrong[1].endpoint = ecfs_uuid_new ();
     for (size_t i = 0; i < G_N_ELEMENTS (wrong); i++) {
-        g_autoptr (EcfsEndpoint) endpoint = start (self->spec, &wrong[i]);
+        g_autoptr (EcfsEndpoint) endpoint = conformance_start (self->spec, &wrong[i]);
         char byte;
         g_assert_cmpint (try_read_from (endpoint, "theirs", 0, &byte, 1), ==, ENOTCONN);
         EcfsEndpointHealth health;
@@ -667,7 +670,7 @@ static void test_foreign (Fixture *self, gconstpointer row)
         g_assert_false (ecfs_endpoint_mark_wait (endpoint, &wrong[i], false, &error));
         g_assert_error (error, ECFS_ERROR, ENOTCONN);
     }
-    assert_holds (self, "theirs", (const uint8_t *) "x", 1);
+    conformance_holds (self, "theirs", (const uint8_t *) "x", 1);
 }
 
 static void put_marker_file (const Fixture *self, const void *bytes, gssize size)
@@ -685,7 +688,8 @@ static void test_damaged_markers (Fixture *self, gconstpointer row)
     static const EcfsMarker nothing;
     for (size_t i = 0; i <= G_N_ELEMENTS (damaged); i++) {
         put_marker_file (self, i < G_N_ELEMENTS (damaged) ? damaged[i] : huge, -1);
-        g_autoptr (EcfsEndpoint) any = start (self->spec, &nothing), strict = start (self->spec, &self->marker);
+        g_autoptr (EcfsEndpoint) any = conformance_start (self->spec, &nothing),
+                                 strict = conformance_start (self->spec, &self->marker);
         EcfsMarker found;
         g_autoptr (GError) error = NULL;
         g_assert_false (ecfs_endpoint_examine_wait (any, &found, &error));
@@ -694,7 +698,8 @@ static void test_damaged_markers (Fixture *self, gconstpointer row)
     }
     g_autofree char *path = g_build_filename (self->path, ECFS_MARKER_NAME, NULL);
     g_assert_cmpint (unlink (path), ==, 0);
-    g_autoptr (EcfsEndpoint) any = start (self->spec, &nothing), strict = start (self->spec, &self->marker);
+    g_autoptr (EcfsEndpoint) any = conformance_start (self->spec, &nothing),
+                             strict = conformance_start (self->spec, &self->marker);
     EcfsMarker found;
     g_autoptr (GError) error = NULL;
     g_assert_false (ecfs_endpoint_examine_wait (any, &found, &error));
@@ -702,8 +707,7 @@ static void test_damaged_markers (Fixture *self, gconstpointer row)
     g_assert_cmpint (try_read_from (strict, "file", 0, &found, 1), ==, ENOTCONN);
 }
 
-/* Polls, since nothing tells when an endpoint is up again. */
-static void wait_until_readable (Fixture *self, const char *name)
+void conformance_wait_readable (Fixture *self, const char *name)
 {
     int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
     char byte;
@@ -719,7 +723,7 @@ static void test_root_missing (Fixture *self, gconstpointer row)
     store (self, "file", "x", 1);
     g_assert_cmpint (rename (self->path, away), ==, 0);
     ecfs_endpoint_free (self->endpoint);
-    self->endpoint = start (self->spec, &self->marker);
+    self->endpoint = conformance_start (self->spec, &self->marker);
     char byte;
     g_assert_cmpint (try_read (self, "file", 0, &byte, 1), ==, ENOTCONN);
     EcfsEndpointHealth health;
@@ -732,7 +736,7 @@ static void test_root_missing (Fixture *self, gconstpointer row)
     g_assert_false (g_file_test (self->path, G_FILE_TEST_EXISTS));
 
     g_assert_cmpint (rename (away, self->path), ==, 0);
-    wait_until_readable (self, "file");
+    conformance_wait_readable (self, "file");
     ecfs_endpoint_health (self->endpoint, &health);
     g_assert_true (!health.down && health.connected && health.reason == NULL);
     ecfs_endpoint_health_clear (&health);
@@ -785,7 +789,7 @@ static void test_root_exchanged (Fixture *self, gconstpointer row)
         if (i == 0)
             g_assert_cmpint (rmdir (self->path), ==, 0); /* nothing was put there */
         g_assert_cmpint (rename (away, self->path), ==, 0);
-        wait_until_readable (self, "file");
+        conformance_wait_readable (self, "file");
     }
 }
 
@@ -793,35 +797,35 @@ static void add (const ConformanceRow *row, const char *name, void (*up) (Fixtur
                  void (*test) (Fixture *, gconstpointer))
 {
     g_autofree char *path = g_strdup_printf ("/conformance/%s/%s", row->name, name);
-    g_test_add (path, Fixture, row, up, test, tear_down);
+    g_test_add (path, Fixture, row, up, test, conformance_tear_down);
 }
 
 void conformance_add (const ConformanceRow *row)
 {
-    add (row, "reads-back-what-was-written", set_up, test_round_trip);
-    add (row, "says-that-a-file-is-missing", set_up, test_missing);
-    add (row, "never-replaces", set_up, test_never_replaces);
-    add (row, "cancels-writes", set_up, test_cancel_write);
-    add (row, "lists", set_up, test_list);
+    add (row, "reads-back-what-was-written", conformance_set_up, test_round_trip);
+    add (row, "says-that-a-file-is-missing", conformance_set_up, test_missing);
+    add (row, "never-replaces", conformance_set_up, test_never_replaces);
+    add (row, "cancels-writes", conformance_set_up, test_cancel_write);
+    add (row, "lists", conformance_set_up, test_list);
     if (row->brief)
         return;
-    add (row, "reads-many-ranges-and-nothing-else", set_up, test_ranges);
-    add (row, "says-that-a-file-ends-too-early", set_up, test_beyond_the_end);
-    add (row, "removes", set_up, test_remove);
-    add (row, "takes-bytes-from-slow-sources", set_up, test_slow_source);
-    add (row, "serves-others-while-sources-wait", set_up, test_waiting_sources_block_nobody);
-    add (row, "leaves-nothing-of-an-aborted-write", set_up, test_abort);
-    add (row, "cancels-reads", set_up, test_cancel_read);
-    add (row, "serves-64-streams-at-once", set_up, test_many_streams);
-    add (row, "small-files-in-a-row", set_up, test_small_in_a_row);
-    add (row, "removes-what-unfinished-uploads-left", set_up, test_unfinished);
-    add (row, "refuses-names-that-leave-the-root", set_up, test_names);
-    add (row, "tells-its-space", set_up, test_space);
-    add (row, "counts-and-estimates", set_up, test_health);
-    add (row, "stops-in-the-middle-of-transfers", set_up, test_stop);
+    add (row, "reads-many-ranges-and-nothing-else", conformance_set_up, test_ranges);
+    add (row, "says-that-a-file-ends-too-early", conformance_set_up, test_beyond_the_end);
+    add (row, "removes", conformance_set_up, test_remove);
+    add (row, "takes-bytes-from-slow-sources", conformance_set_up, test_slow_source);
+    add (row, "serves-others-while-sources-wait", conformance_set_up, test_waiting_sources_block_nobody);
+    add (row, "leaves-nothing-of-an-aborted-write", conformance_set_up, test_abort);
+    add (row, "cancels-reads", conformance_set_up, test_cancel_read);
+    add (row, "serves-64-streams-at-once", conformance_set_up, test_many_streams);
+    add (row, "small-files-in-a-row", conformance_set_up, test_small_in_a_row);
+    add (row, "removes-what-unfinished-uploads-left", conformance_set_up, test_unfinished);
+    add (row, "refuses-names-that-leave-the-root", conformance_set_up, test_names);
+    add (row, "tells-its-space", conformance_set_up, test_space);
+    add (row, "counts-and-estimates", set_up_unconnected, test_health);
+    add (row, "stops-in-the-middle-of-transfers", conformance_set_up, test_stop);
     add (row, "makes-and-examines-markers", set_up_bare, test_markers);
-    add (row, "serves-nothing-of-others", set_up, test_foreign);
-    add (row, "is-unavailable-with-a-damaged-marker", set_up, test_damaged_markers);
-    add (row, "is-down-without-its-root-and-comes-back", set_up, test_root_missing);
-    add (row, "is-down-when-its-root-is-exchanged", set_up, test_root_exchanged);
+    add (row, "serves-nothing-of-others", conformance_set_up, test_foreign);
+    add (row, "is-unavailable-with-a-damaged-marker", conformance_set_up, test_damaged_markers);
+    add (row, "is-down-without-its-root-and-comes-back", conformance_set_up, test_root_missing);
+    add (row, "is-down-when-its-root-is-exchanged", conformance_set_up, test_root_exchanged);
 }

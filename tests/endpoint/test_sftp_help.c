@@ -5,6 +5,7 @@
  * ECFS_HELP=all runs every case; otherwise those few that the others build on.
  */
 #include "endpoint/endpoint.h"
+#include "proxy_fixture.h"
 #include "sshd_fixture.h"
 #include "util/lock.h"
 #include "util/log.h"
@@ -13,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define SFTP_SERVER "/usr/lib/openssh/sftp-server"
@@ -33,9 +33,7 @@
 typedef struct Server {
     char *dir; /* a log per connection, and what is to go wrong */
     Sshd *sshd;
-    GPid proxy;
-    FILE *to_proxy, *from_proxy;
-    unsigned port;
+    LabProxy *proxy;
 } Server;
 
 /* A source that goes on until the test has seen what it waits for. */
@@ -51,34 +49,12 @@ typedef struct Writer {
     int code;
 } Writer;
 
-static unsigned ask_proxy (Server *self, const char *words)
-{
-    char line[128], word[16];
-    unsigned number = 0;
-    if (words != NULL)
-        g_assert_cmpint (fprintf (self->to_proxy, "%s\n", words), >, 0);
-    g_assert_cmpint (fflush (self->to_proxy), ==, 0);
-    g_assert_nonnull (fgets (line, sizeof line, self->from_proxy));
-    g_assert_cmpint (sscanf (line, "%15s %u", word, &number), >=, 1);
-    g_assert_cmpstr (word, ==, words == NULL ? "port" : "ok");
-    return number;
-}
-
 static void start_proxy (Server *self)
 {
-    g_autofree char *port = g_strdup_printf ("%u", self->sshd->port);
-    const char *argv[] = {LAB_PROXY, "127.0.0.1", port, NULL};
-    g_autoptr (GError) error = NULL;
-    int to, from;
-    (void) g_spawn_async_with_pipes (NULL, (char **) argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &self->proxy,
-                                     &to, &from, NULL, &error);
-    g_assert_no_error (error);
-    self->to_proxy = fdopen (to, "w");
-    self->from_proxy = fdopen (from, "r");
-    self->port = ask_proxy (self, NULL);
-    (void) ask_proxy (self, "throttle " BYTES_PER_S);
-    (void) ask_proxy (self, "delay " DELAY_MS);
-    g_autofree char *known = g_strdup_printf ("[127.0.0.1]:%u %s", self->port, self->sshd->host_public);
+    self->proxy = lab_proxy_new (self->sshd->port);
+    lab_proxy_tell (self->proxy, "throttle " BYTES_PER_S);
+    lab_proxy_tell (self->proxy, "delay " DELAY_MS);
+    g_autofree char *known = g_strdup_printf ("[127.0.0.1]:%u %s", self->proxy->port, self->sshd->host_public);
     g_assert_true (g_file_set_contents (self->sshd->known_hosts, known, -1, NULL));
 }
 
@@ -99,10 +75,7 @@ static Server *server_new (void)
 static void server_free (Server *self)
 {
     if (self->sshd != NULL) {
-        (void) ask_proxy (self, "quit");
-        (void) fclose (self->to_proxy);
-        (void) fclose (self->from_proxy);
-        (void) waitpid (self->proxy, NULL, 0);
+        lab_proxy_free (self->proxy);
         sshd_free (self->sshd);
     }
     g_autofree char *command = g_strdup_printf ("rm -rf %s", self->dir);
@@ -122,8 +95,8 @@ static EcfsEndpoint *start (const Server *server, const char *transport, unsigne
     static const EcfsMarker nothing;
     g_autoptr (GError) error = NULL;
     g_autofree char *options = sshd_options (server->sshd);
-    g_autofree char *text = g_strdup_printf ("x=sftp://127.0.0.1:%u%s,%s,transport=%s,connections=%u", server->port,
-                                             server->sshd->root, options, transport, connections);
+    g_autofree char *text = g_strdup_printf ("x=sftp://127.0.0.1:%u%s,%s,transport=%s,connections=%u",
+                                             server->proxy->port, server->sshd->root, options, transport, connections);
     g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
     g_assert_no_error (error);
     EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
@@ -495,10 +468,10 @@ static unsigned n_connections_to_begin (const Server *server, unsigned connectio
 /* There ssh is left for libssh2, whose window is larger. */
 static void connects_again_where_one_must_fill_a_long_line (gconstpointer server)
 {
-    (void) ask_proxy ((Server *) server, "delay 30");
+    lab_proxy_tell (((const Server *) server)->proxy, "delay 30");
     g_assert_cmpuint (n_connections_to_begin (server, 1), ==, 2);
     g_assert_cmpuint (n_connections_to_begin (server, 3), ==, 1);
-    (void) ask_proxy ((Server *) server, "delay " DELAY_MS);
+    lab_proxy_tell (((const Server *) server)->proxy, "delay " DELAY_MS);
 }
 
 typedef struct Case {

@@ -68,6 +68,7 @@ typedef struct Proxy {
     GPtrArray *connections;
     Link up, down;
     int64_t delay_us;
+    int64_t gust_us;      /* nothing is forwarded for so long, then everything for as long, and so on; 0: no gusts */
     uint64_t bytes_per_s; /* 0: as fast as it goes */
     bool stalled, refusing, quit;
     GString *input; /* what of a command has arrived */
@@ -76,6 +77,11 @@ typedef struct Proxy {
 static int64_t now_us (void)
 {
     return g_get_monotonic_time ();
+}
+
+static bool becalmed (const Proxy *proxy)
+{
+    return proxy->stalled || (proxy->gust_us > 0 && now_us () / proxy->gust_us % 2 != 0);
 }
 
 static Chunk *first_chunk (const Flow *flow)
@@ -171,7 +177,7 @@ static size_t chunk_size (const Proxy *proxy)
 
 static bool may_take (const Proxy *proxy, const Flow *flow)
 {
-    return !proxy->stalled && !flow->closed_in && flow->queued < FLIGHT_MAX &&
+    return !becalmed (proxy) && !flow->closed_in && flow->queued < FLIGHT_MAX &&
            flow->link->free_at_us <= now_us () + BACKLOG_US;
 }
 
@@ -197,7 +203,7 @@ static bool take (const Proxy *proxy, Flow *flow)
 static bool deliver (const Proxy *proxy, Flow *flow)
 {
     Chunk *chunk;
-    while (!proxy->stalled && (chunk = first_chunk (flow)) && chunk->due_us <= now_us ()) {
+    while (!becalmed (proxy) && (chunk = first_chunk (flow)) && chunk->due_us <= now_us ()) {
         if (chunk->size == 0) {
             flow->closed_out = true;
             (void) shutdown (flow->to, SHUT_WR); /* fails only when the peer is gone already */
@@ -224,7 +230,7 @@ static bool due (const Flow *flow, int64_t at_us)
 /* Which events of @fd matter, when it is the source of @in and the destination of @out. */
 static short events_for (const Proxy *proxy, const Flow *in, const Flow *out)
 {
-    if (proxy->stalled)
+    if (becalmed (proxy))
         return 0;
     return (short) ((may_take (proxy, in) ? POLLIN : 0) | (due (out, now_us ()) ? POLLOUT : 0));
 }
@@ -235,6 +241,8 @@ static int64_t wake_up_us (const Proxy *proxy)
     int64_t wake_us = INT64_MAX, now = now_us ();
     if (proxy->stalled)
         return wake_us;
+    if (proxy->gust_us > 0 && proxy->connections->len > 0)
+        wake_us = (now / proxy->gust_us + 1) * proxy->gust_us;
     for (guint i = 0; i < proxy->connections->len; i++) {
         const Connection *connection = proxy->connections->pdata[i];
         const Flow *flows[] = {&connection->up, &connection->down};
@@ -291,6 +299,15 @@ static const char *run_throttle (Proxy *proxy, const char *arguments)
     if (!g_ascii_string_to_unsigned (arguments, 10, 0, UINT32_MAX, &rate, NULL))
         return "a number of bytes per second is needed";
     proxy->bytes_per_s = rate;
+    return NULL;
+}
+
+static const char *run_gusts (Proxy *proxy, const char *arguments)
+{
+    guint64 ms;
+    if (!g_ascii_string_to_unsigned (arguments, 10, 0, MAX_DELAY, &ms, NULL))
+        return "a number of milliseconds is needed";
+    proxy->gust_us = (int64_t) ms * 1000;
     return NULL;
 }
 
@@ -357,6 +374,7 @@ static const char *run_help (Proxy *proxy, const char *arguments);
 static const Command commands[] = {
     {"delay", "MS", "every byte arrives MS later, in both directions", run_delay},
     {"throttle", "BYTES_PER_S", "of each direction, all connections together; 0: none", run_throttle},
+    {"gusts", "MS", "forward nothing for MS, then everything for as long, and so on; 0: steadily", run_gusts},
     {"stall", "", "forward nothing, keep all connections, accept new ones", run_stall},
     {"resume", "", "forward again", run_resume},
     {"cut", "", "close all connections now", run_cut},

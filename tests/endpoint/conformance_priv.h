@@ -1,0 +1,29 @@
+/* What the files of the conformance suite share. */
+#ifndef TESTS_ENDPOINT_CONFORMANCE_PRIV_H
+#define TESTS_ENDPOINT_CONFORMANCE_PRIV_H
+
+#include "conformance.h"
+
+/* A fresh root with a marker, and an endpoint that expects it. */
+typedef struct Fixture {
+    const ConformanceRow *row;
+    EcfsEndpointSpec *spec;
+    char *leaf; /* of the URL */
+    char *path; /* of the root here, or NULL */
+    EcfsMarker marker;
+    EcfsEndpoint *endpoint;
+} Fixture;
+
+void conformance_set_up (Fixture *self, gconstpointer row);
+void conformance_tear_down (Fixture *self, gconstpointer row);
+
+/** What leads to the directory @leaf by the URL and options of @row. */
+EcfsEndpointSpec *conformance_spec (const ConformanceRow *row, const char *leaf);
+/** Starts an endpoint. */
+EcfsEndpoint *conformance_start (const EcfsEndpointSpec *spec, const EcfsMarker *expected);
+/** Fails unless @name is there and is these bytes. */
+void conformance_holds (Fixture *self, const char *name, const uint8_t *bytes, size_t size);
+/** Polls until @name can be read: nothing tells when an endpoint is up again. */
+void conformance_wait_readable (Fixture *self, const char *name);
+
+#endif
