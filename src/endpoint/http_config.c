@@ -19,43 +19,77 @@ void ecfs_http_free_config (void *data)
     g_free (config);
 }
 
-static bool set_root (EcfsHttpConfig *config, GUri *uri, GError **error)
+/* The parts of a URL as it was written. GUri would resolve "." and ".." in the path unseen. */
+typedef struct Url {
+    char *scheme, *user, *password, *host, *path, *query, *fragment;
+    int port; /* -1: none */
+} Url;
+
+static void url_clear (Url *self)
 {
-    config->plain = g_uri_unescape_string (g_uri_get_path (uri), NULL);
+    g_free (self->scheme);
+    g_free (self->user);
+    g_free (self->password);
+    g_free (self->host);
+    g_free (self->path);
+    g_free (self->query);
+    g_free (self->fragment);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Url, url_clear)
+
+static bool set_root (EcfsHttpConfig *config, const char *url, const char *path, GError **error)
+{
+    config->plain = g_uri_unescape_string (path, NULL);
     if (config->plain == NULL || !g_utf8_validate (config->plain, -1, NULL))
         return ecfs_fail (error, EINVAL, "the path has a %% that is not %%XX (write %%25), or is no UTF-8");
     for (size_t size = strlen (config->plain); size > 0 && config->plain[size - 1] == '/';)
         config->plain[--size] = '\0';
     g_auto (GStrv) parts = g_strsplit (config->plain, "/", -1);
-    for (size_t i = 1; parts[0] != NULL && parts[i] != NULL; i++)
-        if (parts[i][0] == '\0' || strcmp (parts[i], ".") == 0 || strcmp (parts[i], "..") == 0)
-            return ecfs_fail (error, EINVAL, "the path may have no empty part, \".\" or \"..\"");
+    for (size_t i = 1; parts[0] != NULL && parts[i] != NULL; i++) {
+        if (parts[i][0] == '\0')
+            return ecfs_fail (error, EINVAL, "%s: the path has an empty part: write one / where there are several",
+                              url);
+        if (strcmp (parts[i], ".") == 0 || strcmp (parts[i], "..") == 0)
+            return ecfs_fail (error, EINVAL,
+                              "%s: the path has a part \"%s\", which servers resolve as they like: write the path that "
+                              "it leads to",
+                              url, parts[i]);
+    }
     config->root = g_uri_escape_string (config->plain, G_URI_RESERVED_CHARS_ALLOWED_IN_PATH, FALSE);
+    return true;
+}
+
+static bool split_url (const char *url, Url *parts, GError **error)
+{
+    g_autoptr (GError) wrong = NULL;
+    bool split = g_uri_split_with_user (url, G_URI_FLAGS_HAS_PASSWORD | G_URI_FLAGS_ENCODED_PATH, &parts->scheme,
+                                        &parts->user, &parts->password, NULL, &parts->host, &parts->port, &parts->path,
+                                        &parts->query, &parts->fragment, &wrong);
+    if (!split || parts->host == NULL || *parts->host == '\0')
+        return ecfs_fail (error, EINVAL, "%s is no URL of a server: %s", url,
+                          wrong != NULL ? wrong->message : "no host");
+    if (parts->password != NULL)
+        return ecfs_fail (error, EINVAL, "a URL may hold no password: use the option password_file");
+    if (parts->query != NULL || parts->fragment != NULL)
+        return ecfs_fail (error, EINVAL, "%s: a URL of an endpoint ends with its path (write %%3F for ?, %%23 for #)",
+                          url);
     return true;
 }
 
 static bool set_url (EcfsHttpConfig *config, const char *url, GError **error)
 {
-    g_autoptr (GError) wrong = NULL;
-    g_autoptr (GUri) uri = g_uri_parse (url, G_URI_FLAGS_HAS_PASSWORD | G_URI_FLAGS_ENCODED_PATH, &wrong);
-    const char *host = uri == NULL ? NULL : g_uri_get_host (uri);
-    if (host == NULL || *host == '\0')
-        return ecfs_fail (error, EINVAL, "%s is no URL of a server: %s", url,
-                          wrong != NULL ? wrong->message : "no host");
-    if (g_uri_get_password (uri) != NULL)
-        return ecfs_fail (error, EINVAL, "a URL may hold no password: use the option password_file");
-    if (g_uri_get_query (uri) != NULL || g_uri_get_fragment (uri) != NULL)
-        return ecfs_fail (error, EINVAL, "%s: a URL of an endpoint ends with its path (write %%3F for ?, %%23 for #)",
-                          url);
-    config->user = g_strdup (g_uri_get_user (uri));
-    const char *scheme = g_uri_get_scheme (uri);
-    config->dav = g_str_has_prefix (scheme, "dav");
-    config->tls = g_str_has_suffix (scheme, "s");
-    bool literal = strchr (host, ':') != NULL; /* an IPv6 address */
-    g_autofree char *port = g_uri_get_port (uri) > 0 ? g_strdup_printf (":%d", g_uri_get_port (uri)) : g_strdup ("");
-    config->base = g_strdup_printf ("%s://%s%s%s%s", config->tls ? "https" : "http", literal ? "[" : "", host,
+    g_auto (Url) parts = {.port = -1};
+    if (!split_url (url, &parts, error))
+        return false;
+    config->user = g_strdup (parts.user);
+    config->dav = g_str_has_prefix (parts.scheme, "dav");
+    config->tls = g_str_has_suffix (parts.scheme, "s");
+    bool literal = strchr (parts.host, ':') != NULL; /* an IPv6 address */
+    g_autofree char *port = parts.port > 0 ? g_strdup_printf (":%d", parts.port) : g_strdup ("");
+    config->base = g_strdup_printf ("%s://%s%s%s%s", config->tls ? "https" : "http", literal ? "[" : "", parts.host,
                                     literal ? "]" : "", port);
-    return set_root (config, uri, error);
+    return set_root (config, url, parts.path, error);
 }
 
 static bool parse_choice (const EcfsEndpointSpec *spec, const char *key, const char *no, const char *yes, bool *value,

@@ -106,6 +106,10 @@ static void test_wrong_options_of_servers (void)
     assert_refused ("x=dav://h/a,token_file=/t", "auth=clear");
     assert_refused ("x=dav://h/a,ca_file=/c", "davs://");
     assert_refused ("x=davs://h/a//b", "empty part");
+    assert_refused ("x=davs://h/a/../b", "part \"..\"");
+    assert_refused ("x=davs://h/a/%2e%2e/b", "part \"..\"");
+    assert_refused ("x=dav://h/..", "part \"..\"");
+    assert_refused ("x=dav://h/./a", "part \".\"");
     assert_refused ("x=davs://h/a?b", "%3F");
 #endif
 }
