@@ -29,6 +29,8 @@
 #define SEGMENT_BYTES 65536
 #define MOUNT_ENDS_US 300000 /* with files that cannot be stored now */
 #define CHILD_S       300    /* a round that takes longer hangs */
+#define MAX_JOBS      64
+#define TELL_EACH     1000   /* rounds */
 #define STALL_TIMEOUT "2s"   /* while operations hang on command, … */
 #define PATIENT       "120s" /* … and afterwards, when none may fail for the machine's sake */
 
@@ -39,6 +41,21 @@ typedef struct Shared {
     Progress progress;
     CrashBoard board;
 } Shared;
+
+/* What came of the rounds of one process. */
+typedef struct Sums {
+    unsigned n_rounds, n_crashes, n_recovery_crashes, n_power, n_troubled, n_recovered, n_failed;
+    uint64_t n_operations, n_refused; /* answered with an error */
+} Sums;
+
+/* What the processes that do rounds share. */
+typedef struct Work {
+    _Atomic unsigned n_begun;
+    unsigned n_rounds, first_seed; /* immutable, as the next ones; n_rounds: of all together */
+    int64_t begun_us, until_us;    /* 0: no end but the number */
+    bool show;
+    Sums sums[MAX_JOBS];
+} Work;
 
 typedef struct Soak {
     char *place; /* holds all of these: */
@@ -51,9 +68,7 @@ typedef struct Soak {
     const Round *round; /* the one under way */
     Script *script;     /* with what is done before */
     unsigned n_before;
-    /* Counts */
-    unsigned n_rounds, n_crashes, n_recovery_crashes, n_power, n_troubled, n_recovered, n_failed;
-    uint64_t n_operations, n_refused; /* answered with an error */
+    Sums *sums;
 } Soak;
 
 /* Children */
@@ -212,7 +227,7 @@ static void tell (Soak *self, const char *what, int status)
     for (unsigned i = self->n_before; i < progress->n_done; i++)
         if (progress->codes[i] != 0)
             g_printerr ("  operation %u: %s\n", i - self->n_before + 1, g_strerror (progress->codes[i]));
-    self->n_failed++;
+    self->sums->n_failed++;
 }
 
 static bool is_good (Soak *self, const char *what, void (*work) (Soak *self))
@@ -233,12 +248,12 @@ static void run_round (Soak *self)
     set_flaws (self, false);
     be_patient (self);
     bool died = self->shared->board.died != 0;
-    self->n_operations += self->shared->progress.n_begun - self->n_before;
+    self->sums->n_operations += self->shared->progress.n_begun - self->n_before;
     for (unsigned i = self->n_before; i < self->shared->progress.n_done; i++)
-        self->n_refused += self->shared->progress.codes[i] != 0;
-    self->n_crashes += died;
-    self->n_power += died && round->loss != CRASH_LOSES_NOTHING;
-    self->n_troubled += round->n_troubled > 0;
+        self->sums->n_refused += self->shared->progress.codes[i] != 0;
+    self->sums->n_crashes += died;
+    self->sums->n_power += died && round->loss != CRASH_LOSES_NOTHING;
+    self->sums->n_troubled += round->n_troubled > 0;
     if (!died && (!WIFEXITED (status) || WEXITSTATUS (status) != 0)) {
         tell (self, "the script", status);
         return;
@@ -246,13 +261,13 @@ static void run_round (Soak *self)
     if (died && round->recovery_at > 0) {
         self->shared->board.died = 0;
         (void) in_child (self, recover, round->recovery_at); /* what it leaves is judged */
-        self->n_recovery_crashes += self->shared->board.died;
+        self->sums->n_recovery_crashes += self->shared->board.died;
         self->shared->board.died = 1;
     }
     if (!is_good (self, "what is left", judge))
         return;
     if (is_good (self, "ecfs-fsck and ecfs recover", check_and_recover))
-        self->n_recovered += round->recover;
+        self->sums->n_recovered += round->recover;
 }
 
 static void run_seed (Soak *self, unsigned seed, bool show)
@@ -265,7 +280,7 @@ static void run_seed (Soak *self, unsigned seed, bool show)
     if (show)
         g_print ("seed %u: %s\n", seed, round->script);
     run_round (self);
-    self->n_rounds++;
+    self->sums->n_rounds++;
     g_clear_pointer (&self->script, g_ptr_array_unref);
 }
 
@@ -320,29 +335,101 @@ static void tear_down_soak (Soak *self)
     g_free (self->roots);
 }
 
-static void tell_sums (const Soak *self, int64_t begun_us)
+/* Jobs: processes that do rounds beside each other, each in a place of its own */
+
+static void do_rounds (Work *work, unsigned job)
 {
-    double seconds = (double) (g_get_monotonic_time () - begun_us) / 1e6;
+    Soak soak = {.sums = &work->sums[job]};
+    set_up_soak (&soak);
+    for (;;) {
+        unsigned n = work->n_begun++;
+        bool over = work->until_us != 0 ? g_get_monotonic_time () >= work->until_us : n >= work->n_rounds;
+        if (over)
+            break;
+        if (n > 0 && n % TELL_EACH == 0)
+            g_print ("# %u rounds begun after %.0f s\n", n,
+                     (double) (g_get_monotonic_time () - work->begun_us) / G_USEC_PER_SEC);
+        run_seed (&soak, work->first_seed + n, work->show);
+    }
+    tear_down_soak (&soak);
+}
+
+/* One that ends otherwise is a failure by itself. */
+static void do_jobs (Work *work, unsigned n_jobs)
+{
+    pid_t jobs[MAX_JOBS];
+    (void) fflush (stdout); /* or each child has what is in it, too */
+    for (unsigned i = 0; i < n_jobs; i++) {
+        jobs[i] = fork ();
+        g_assert_cmpint (jobs[i], >=, 0);
+        if (jobs[i] > 0)
+            continue;
+        do_rounds (work, i);
+        (void) fflush (stdout);
+        _exit (0);
+    }
+    for (unsigned i = 0; i < n_jobs; i++)
+        work->sums[i].n_failed += end_child (jobs[i]) != 0;
+}
+
+static Sums add_sums (const Work *work)
+{
+    Sums all = {.n_rounds = 0};
+    for (unsigned i = 0; i < MAX_JOBS; i++) {
+        const Sums *one = &work->sums[i];
+        all.n_rounds += one->n_rounds;
+        all.n_crashes += one->n_crashes;
+        all.n_recovery_crashes += one->n_recovery_crashes;
+        all.n_power += one->n_power;
+        all.n_troubled += one->n_troubled;
+        all.n_recovered += one->n_recovered;
+        all.n_failed += one->n_failed;
+        all.n_operations += one->n_operations;
+        all.n_refused += one->n_refused;
+    }
+    return all;
+}
+
+static void tell_sums (const Work *work, const Sums *sums)
+{
+    double seconds = (double) (g_get_monotonic_time () - work->begun_us) / G_USEC_PER_SEC;
     g_print ("# %u rounds in %.1f s, %" G_GUINT64_FORMAT " operations (%" G_GUINT64_FORMAT
              " refused): %u crashes (%u of them power failures), %u more "
              "in the recovery, %u rounds with endpoints in trouble, %u recovered from the endpoints alone; %u failed\n",
-             self->n_rounds, seconds, self->n_operations, self->n_refused, self->n_crashes, self->n_power,
-             self->n_recovery_crashes, self->n_troubled, self->n_recovered, self->n_failed);
+             sums->n_rounds, seconds, sums->n_operations, sums->n_refused, sums->n_crashes, sums->n_power,
+             sums->n_recovery_crashes, sums->n_troubled, sums->n_recovered, sums->n_failed);
+}
+
+static bool run_all (int n_rounds, int seconds, int seed, int n_jobs, bool show)
+{
+    Work *work = mmap (NULL, sizeof *work, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    g_assert_true (work != MAP_FAILED);
+    int64_t now_us = g_get_monotonic_time ();
+    work->n_rounds = (unsigned) n_rounds;
+    work->first_seed = (unsigned) seed;
+    work->begun_us = now_us;
+    work->until_us = seconds > 0 ? now_us + seconds * G_USEC_PER_SEC : 0;
+    work->show = show;
+    do_jobs (work, (unsigned) CLAMP (n_jobs, 1, MAX_JOBS));
+    Sums sums = add_sums (work);
+    tell_sums (work, &sums);
+    munmap (work, sizeof *work);
+    return sums.n_failed == 0;
 }
 
 int main (int argc, char **argv)
 {
-    int n_rounds = 300, seconds = 0, seed = 1;
+    int n_rounds = 300, seconds = 0, seed = 1, n_jobs = 1;
     gboolean show = FALSE;
     const GOptionEntry options[] = {
         {"rounds", 'n', 0, G_OPTION_ARG_INT, &n_rounds, "so many rounds (300)", "N"},
         {"time", 't', 0, G_OPTION_ARG_INT, &seconds, "as many as there is time for, instead", "SECONDS"},
         {"seed", 's', 0, G_OPTION_ARG_INT, &seed, "of the first round, each next has one more (1)", "S"},
+        {"jobs", 'j', 0, G_OPTION_ARG_INT, &n_jobs, "so many rounds beside each other (1)", "N"},
         {"show", 0, 0, G_OPTION_ARG_NONE, &show, "the operations of each round", NULL},
         G_OPTION_ENTRY_NULL};
     g_autoptr (GError) error = NULL;
     g_autoptr (GOptionContext) context = g_option_context_new (NULL);
-    Soak soak = {.n_rounds = 0};
     g_option_context_add_main_entries (context, options, NULL);
     if (!g_option_context_parse (context, &argc, &argv, &error)) {
         g_printerr ("%s\n", error->message);
@@ -354,12 +441,5 @@ int main (int argc, char **argv)
     for (unsigned i = 0; i < N_CODES; i++)
         warm_up (codes[i]);
     flawed_register ();
-    set_up_soak (&soak);
-    int64_t begun_us = g_get_monotonic_time ();
-    while (seconds > 0 ? g_get_monotonic_time () - begun_us < seconds * G_USEC_PER_SEC
-                       : soak.n_rounds < (unsigned) n_rounds)
-        run_seed (&soak, (unsigned) seed + soak.n_rounds, show);
-    tell_sums (&soak, begun_us);
-    tear_down_soak (&soak);
-    return soak.n_failed > 0;
+    return run_all (n_rounds, seconds, seed, n_jobs, show) ? 0 : 1;
 }
