@@ -1,9 +1,8 @@
 #include "actor.h"
 
-#include "archive/drain.h"
-#include "archive/recode_priv.h"
 #include "model.h"
 #include "util/io.h"
+#include "verbs.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -24,7 +23,7 @@ static EcfsCatalog *catalog_of (Actor *self)
 
 /* Life cycle */
 
-static void open_archive (Actor *self)
+void actor_resume (Actor *self)
 {
     reopen (&self->fixture);
     start (&self->fixture);
@@ -36,7 +35,7 @@ void actor_open (Actor *self, const char *base)
                     .handles = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free),
                     .answers = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
                     .patience_us = PATIENCE_US};
-    open_archive (self);
+    actor_resume (self);
 }
 
 /* What stays is for the next to find. */
@@ -46,7 +45,7 @@ static void stop_patiently (Actor *self)
     ecfs_staged_stop (self->fixture.archive, ecfs_now_us () + self->patience_us, &n_left);
 }
 
-static void close_archive (Actor *self)
+void actor_suspend (Actor *self)
 {
     stop_patiently (self);
     ecfs_archive_free (g_steal_pointer (&self->fixture.archive));
@@ -367,41 +366,8 @@ static void move_endpoint (const char *base, unsigned i, bool hide)
 
 void actor_show_endpoints (const char *base)
 {
-    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+    for (unsigned i = 0; i < N_PLACES; i++)
         move_endpoint (base, i, false);
-}
-
-static int put_it (Actor *self, const Op *op)
-{
-    g_autofree char *source = g_build_filename (self->fixture.base, "source", NULL);
-    g_autoptr (GBytes) bytes = script_bytes (op->seed, op->a);
-    g_autoptr (GError) error = NULL;
-    if (!g_file_set_contents (source, g_bytes_get_data (bytes, NULL), (gssize) op->a, &error))
-        return EIO;
-    close_archive (self);
-    Ecfs *ecfs = ecfs_open (self->fixture.directory, ECFS_OPEN_WRITE, &error);
-    const char *const sources[] = {source, NULL};
-    bool ok = ecfs != NULL && ecfs_put (ecfs, sources, op->path, NULL, &error);
-    ecfs_close (ecfs);
-    open_archive (self);
-    return ok ? 0 : ecfs_errno (error);
-}
-
-static int recode_it (Actor *self, const Op *op)
-{
-    g_autoptr (GError) error = NULL;
-    const EcfsRecodeHere what = {.path = op->path, .code = op->other};
-    return ecfs_recode_here (self->fixture.archive, &what, &error) ? 0 : ecfs_errno (error);
-}
-
-static int empty_it (Actor *self, const Op *op)
-{
-    g_autoptr (GError) error = NULL;
-    g_autofree char *name = g_strdup_printf ("e%u", (unsigned) op->a), *left = NULL;
-    const EcfsDrainHere what = {.name = name};
-    bool done = op->kind == OP_EMPTY ? ecfs_drain_here (self->fixture.archive, &what, &error)
-                                     : ecfs_archive_remove_endpoint (self->fixture.archive, name, &left, &error);
-    return done ? 0 : ecfs_errno (error);
 }
 
 static void wait_until_drained (Actor *self)
@@ -415,36 +381,13 @@ static void wait_until_drained (Actor *self)
     } while (totals.n_deletions > 0);
 }
 
-static int64_t member (const char *summary, const char *name)
+int actor_wait (Actor *self)
 {
-    g_autofree char *key = g_strdup_printf ("\"%s\":", name);
-    const char *found = strstr (summary, key);
-    return found == NULL ? 0 : g_ascii_strtoll (found + strlen (key), NULL, 10);
-}
-
-char *actor_check (const char *base, unsigned flags)
-{
-    static const char *const bad[] = {"objects_left", "objects_found", "stripes_unknown", "catalog_problems"};
-    g_autofree char *directory = g_build_filename (base, "archive", NULL);
     g_autoptr (GError) error = NULL;
-    Ecfs *ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
-    const EcfsFsck what = {.flags = flags};
-    g_autofree char *summary = ecfs == NULL ? NULL : ecfs_fsck (ecfs, &what, &error);
-    ecfs_close (ecfs);
-    if (summary == NULL)
-        return g_strdup (error->message);
-    for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
-        if (member (summary, bad[i]) > 0)
-            return g_steal_pointer (&summary);
-    return NULL;
-}
-
-static int check_it (Actor *self)
-{
-    close_archive (self);
-    g_autofree char *left = actor_check (self->fixture.base, ECFS_FSCK_DEEP | ECFS_FSCK_REPAIR);
-    open_archive (self);
-    return left == NULL ? 0 : EUCLEAN;
+    int code = wait_for_all (&self->fixture, true);
+    if (code == 0 && !ecfs_archive_store_journal (self->fixture.archive, NULL, NULL, &error))
+        code = ecfs_errno (error);
+    return code;
 }
 
 int actor_do (Actor *self, const Op *op)
@@ -468,25 +411,31 @@ int actor_do (Actor *self, const Op *op)
         move_endpoint (self->fixture.base, (unsigned) op->a, op->kind == OP_HIDE);
         return 0;
     case OP_WAIT:
-        return wait_for_all (&self->fixture, true);
+        return actor_wait (self);
     case OP_REMOUNT:
-        close_archive (self);
-        open_archive (self);
+        actor_suspend (self);
+        actor_resume (self);
         return 0;
-    case OP_PUT:
-        return put_it (self, op);
-    case OP_FSCK:
-        return check_it (self);
     case OP_READ:
         return read_it (self, op);
+    case OP_PUT:
     case OP_RECODE:
-        return recode_it (self, op);
+    case OP_EMPTY:
+    case OP_TAKE_OUT:
+    case OP_REPLACE:
+    case OP_READONLY:
+    case OP_ACTIVE:
+    case OP_FSCK:
+    case OP_RECOVER:
+    case OP_BACKUP:
+    case OP_STALE:
+    case OP_DAMAGE:
+    case OP_LOSE:
+    case OP_HEAL:
+        return verbs_do (self, op);
     case OP_END:
         actor_close (self);
         return 0;
-    case OP_EMPTY:
-    case OP_TAKE_OUT:
-        return empty_it (self, op);
     case OP_DRAIN:
         wait_until_drained (self);
         return 0;

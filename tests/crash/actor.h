@@ -5,12 +5,15 @@
 #include "../archive/staged_fixture.h"
 #include "script.h"
 
+#define N_PLACES (N_ENDPOINTS + 2) /* directories that are endpoints, or may come to be some */
+
 typedef struct Actor {
     Fixture fixture;
     GHashTable *handles; /* path when it was opened → EcfsStaged */
     GHashTable *answers; /* the same → Answer, of a flush that was begun */
     uint64_t hash;       /* of what was read last, as script_hash () has it */
     int64_t patience_us; /* with what is not stored when a mount ends */
+    uint64_t backed_up;  /* changes that were made until the archive directory was copied; 0: it was not */
 } Actor;
 
 /** The archive in BASE/archive, over BASE/e0 and so on: opened and recovered. */
@@ -18,12 +21,15 @@ void actor_open (Actor *self, const char *base);
 /** Drains and closes it. */
 void actor_close (Actor *self);
 
+/** Closes the archive, as the end of a mount does where nothing is open, and opens it again. */
+void actor_suspend (Actor *self);
+void actor_resume (Actor *self);
+
+/** As ecfs wait: all up to now is stored in full, and known to the endpoints. 0 or an errno. */
+int actor_wait (Actor *self);
+
 /** 0 or an errno. */
 int actor_do (Actor *self, const Op *op);
-
-/** Checks all with @flags of EcfsFsckFlags, while it is not open. NULL: no damage is left; else what it tells, or why
- * it could not; g_free (). */
-char *actor_check (const char *base, unsigned flags);
 
 /** All that is there: path → Found. */
 GHashTable *actor_tree (Actor *self);

@@ -27,6 +27,7 @@ void disk_note_moved (const char *from, const char *to);
 /** After it: when it failed, what was noted since disk_lock () did not happen. */
 void disk_done (bool happened);
 void disk_synced (int fd, bool data_only);
+void disk_all_synced (void);
 
 /** Takes back what is not durable, with LOSES_SOME a part of it. */
 void disk_lose (CrashLoss loss, uint64_t seed);

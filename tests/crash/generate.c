@@ -32,9 +32,12 @@ typedef struct Maker {
     unsigned n_operations;
     unsigned hideable[N_ENDPOINTS];
     unsigned n_hideable;
-    bool hidden;  /* the endpoint hideable[0] */
-    bool emptied; /* an endpoint: one is enough */
+    bool hidden;     /* the endpoint hideable[0] */
+    bool doubled;    /* an endpoint took nothing for a while: one is enough */
+    unsigned paused; /* that endpoint, while it is; N_ENDPOINTS: none */
+    bool replaced, backed_up, recoded, damaged;
     bool is_troubled;
+    unsigned tolerance;
 } Maker;
 
 /* Choices */
@@ -223,51 +226,123 @@ static void change_attribute (Maker *self)
 
 /* The archive as a whole */
 
-/* Where nothing is in trouble: who gets what an endpoint had may have two stripes of an object then. */
+static void wait_or_sync (Maker *self)
+{
+    if (chance (self, 70)) {
+        say (self, "sync");
+        return;
+    }
+    close_all (self); /* what is open is waited for */
+    say (self, "wait");
+}
+
+static void reopen_or_check (Maker *self)
+{
+    close_all (self);
+    say (self, "%s", chance (self, 60) ? "remount" : "fsck");
+}
+
+static void put_one (Maker *self)
+{
+    unsigned name = pick (self, ENTRY_FILE);
+    close_all (self);
+    if (name != N_NAMES)
+        say (self, "put %s %u", names[name], pick_size (self));
+}
+
+static void recode_one (Maker *self)
+{
+    static const char *const codes[] = {"rs:4+2", "rs:3+2", "ldpc:3+3", "copies:2", "copies:3"};
+    unsigned name = pick (self, ENTRY_FILE);
+    if (name == N_NAMES || is_open (self, N_NAMES, self->entries[name].file))
+        return;
+    say (self, "recode %s %s", names[name], codes[below (self, G_N_ELEMENTS (codes))]);
+    self->recoded = true;
+}
+
+static void hide_or_show (Maker *self)
+{
+    if (self->n_hideable == 0)
+        return;
+    say (self, "%s %u", self->hidden ? "show" : "hide", self->hideable[0]);
+    self->hidden = !self->hidden;
+}
+
+/* Where nothing is in trouble: who gets what an endpoint had, or was to get, may have two stripes of an object then. */
+static bool may_double (const Maker *self)
+{
+    return !self->doubled && !self->is_troubled && !self->damaged;
+}
+
 static void empty_one (Maker *self)
 {
-    if (self->emptied || self->is_troubled)
+    if (!may_double (self))
         return;
     close_all (self);
     say (self, "empty %u", below (self, N_ENDPOINTS));
-    self->emptied = true;
+    self->doubled = true;
+}
+
+static void pause_or_resume (Maker *self)
+{
+    if (self->paused < N_ENDPOINTS) {
+        say (self, "active %u", self->paused);
+        self->paused = N_ENDPOINTS;
+    } else if (may_double (self)) {
+        self->paused = below (self, N_ENDPOINTS);
+        say (self, "readonly %u", self->paused);
+        self->doubled = true;
+    }
+}
+
+/* Also one that is in trouble, by one that is not. */
+static void replace_one (Maker *self)
+{
+    if (self->replaced || self->doubled)
+        return;
+    close_all (self);
+    say (self, "replace %u %u", below (self, N_ENDPOINTS), N_ENDPOINTS);
+    self->replaced = true;
+}
+
+static void lose_directory (Maker *self)
+{
+    if (self->is_troubled)
+        return;
+    close_all (self);
+    say (self, "recover");
+}
+
+static void use_backup (Maker *self)
+{
+    close_all (self);
+    say (self, "%s", self->backed_up ? "stale" : "backup");
+    self->backed_up = true;
+}
+
+/* As much as every file survives. */
+static void damage_some (Maker *self)
+{
+    if (self->damaged) {
+        say (self, "heal");
+        return;
+    }
+    if (!may_double (self) || self->replaced)
+        return;
+    unsigned most = self->recoded ? 1 : self->tolerance, first = below (self, N_ENDPOINTS);
+    for (unsigned i = 0, n = 1 + below (self, most); i < n; i++)
+        say (self, "%s %u", chance (self, 60) ? "damage" : "lose", (first + i) % N_ENDPOINTS);
+    if (chance (self, 60))
+        say (self, "heal");
+    self->damaged = true;
 }
 
 static void work_on_all (Maker *self)
 {
-    static const char *const codes[] = {"rs:4+2", "rs:3+2", "ldpc:3+3", "copies:2", "copies:3"};
-    unsigned name = pick (self, ENTRY_FILE);
-    switch (below (self, 6)) {
-    case 0:
-        if (chance (self, 70)) {
-            say (self, "sync");
-        } else {
-            close_all (self); /* what is open is waited for */
-            say (self, "wait");
-        }
-        break;
-    case 1:
-        close_all (self);
-        say (self, "%s", chance (self, 60) ? "remount" : "fsck");
-        break;
-    case 2:
-        close_all (self);
-        if (name != N_NAMES)
-            say (self, "put %s %u", names[name], pick_size (self));
-        break;
-    case 3:
-        if (name != N_NAMES && !is_open (self, N_NAMES, self->entries[name].file))
-            say (self, "recode %s %s", names[name], codes[below (self, G_N_ELEMENTS (codes))]);
-        break;
-    case 4:
-        empty_one (self);
-        break;
-    default:
-        if (self->n_hideable > 0) {
-            say (self, "%s %u", self->hidden ? "show" : "hide", self->hideable[0]);
-            self->hidden = !self->hidden;
-        }
-    }
+    static void (*const kinds[]) (Maker *) = {
+        wait_or_sync, wait_or_sync, reopen_or_check, put_one,        recode_one, hide_or_show, hide_or_show,
+        empty_one,    replace_one,  pause_or_resume, lose_directory, use_backup, use_backup,   damage_some};
+    kinds[below (self, G_N_ELEMENTS (kinds))](self);
 }
 
 static void read_one (Maker *self)
@@ -349,8 +424,9 @@ static void shuffle (Maker *self, unsigned *positions)
 }
 
 /* At most @tolerance endpoints lie, lose or hide; now and then more of them fail, which loses nothing either. */
-static void make_trouble (Maker *self, Round *round, unsigned tolerance)
+static void make_trouble (Maker *self, Round *round)
 {
+    unsigned tolerance = self->tolerance;
     unsigned positions[N_ENDPOINTS];
     shuffle (self, positions);
     bool too_many = chance (self, 10);
@@ -387,8 +463,11 @@ Round *round_new (unsigned seed, const unsigned *tolerances, unsigned n_codes)
     round->code = below (&maker, n_codes);
     round->async = chance (&maker, 30);
     round->recover = chance (&maker, 25);
+    round->n_zones = chance (&maker, 30) ? 2 + below (&maker, 3) : 0;
+    maker.paused = N_ENDPOINTS;
+    maker.tolerance = tolerances[round->code];
     set_up_entries (&maker);
-    make_trouble (&maker, round, tolerances[round->code]);
+    make_trouble (&maker, round);
     for (unsigned n = 4 + below (&maker, MAX_OPERATIONS), i = 0; i < n; i++)
         add_operation (&maker);
     if (chance (&maker, 70))

@@ -19,6 +19,7 @@ typedef struct Round {
     unsigned seed;
     unsigned code;            /* index */
     bool async;               /* commit = async */
+    unsigned n_zones;         /* that endpoints share; 0: each has its own */
     char *script;             /* behind what is there before */
     char *flaws[N_ENDPOINTS]; /* rules of tests/lab/flaws.h; NULL: the endpoint is fine */
     unsigned n_troubled;      /* endpoints that have rules or are hidden in the script */

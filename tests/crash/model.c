@@ -384,6 +384,15 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_RECODE:
     case OP_READ:
     case OP_FSCK:
+    case OP_REPLACE:
+    case OP_READONLY:
+    case OP_ACTIVE:
+    case OP_DAMAGE:
+    case OP_LOSE:
+    case OP_HEAL:
+    case OP_RECOVER:
+    case OP_BACKUP:
+    case OP_STALE:
         break;
     case OP_END:
         end_all (self);
@@ -417,6 +426,9 @@ bool model_makes_durable (const Model *self, const Op *op)
     case OP_PUT:
     case OP_RECODE:
     case OP_FSCK:
+    case OP_RECOVER:
+    case OP_BACKUP:
+    case OP_STALE:
     case OP_FSYNC:
         return true;
     case OP_AWAIT: /* nothing is committed of what has no name any more */

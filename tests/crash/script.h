@@ -16,6 +16,11 @@
  *   empty I           moves all off endpoint I        remove I   takes it out of the archive
  *   drain             until all deletions are worked off     end          of the mount, with what is open; the last
  *   read P            all of it                              fsck         ecfs-fsck -y without a mount
+ *   replace I J       endpoint I by J, which is made         readonly I   active I
+ *   damage I          a byte of each stripe at endpoint I    lose I       all its stripes; both are queued for repair
+ *   heal              the repairs behind a mount, until there is nothing left to repair
+ *   recover           the archive directory is lost and made from the endpoints, after all is stored
+ *   backup            of the archive directory               stale        it is put back, tried, and taken away again
  */
 #ifndef ECFS_TESTS_CRASH_SCRIPT_H
 #define ECFS_TESTS_CRASH_SCRIPT_H
@@ -55,6 +60,15 @@ typedef enum OpKind {
     OP_TAKE_OUT,
     OP_READ,
     OP_FSCK,
+    OP_REPLACE,
+    OP_READONLY,
+    OP_ACTIVE,
+    OP_DAMAGE,
+    OP_LOSE,
+    OP_HEAL,
+    OP_RECOVER,
+    OP_BACKUP,
+    OP_STALE,
     OP_END,
 } OpKind;
 

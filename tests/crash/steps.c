@@ -49,6 +49,15 @@ void crash_arm (const CrashPlan *new_plan)
     plan = new_plan;
 }
 
+void crash_sync (void)
+{
+    if (plan == NULL || plan->loss == CRASH_LOSES_NOTHING)
+        return;
+    disk_lock ();
+    disk_all_synced ();
+    disk_unlock ();
+}
+
 static unsigned word_index (const char *name, const char *const *words)
 {
     const char *text = getenv (name);

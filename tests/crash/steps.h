@@ -47,4 +47,7 @@ typedef struct CrashPlan {
 /** From here on steps count; what was done before is durable. @plan and what it points to must stay. */
 void crash_arm (const CrashPlan *plan);
 
+/** All that was done until now is durable, as sync(2) makes it. */
+void crash_sync (void);
+
 #endif

@@ -40,7 +40,7 @@ char *watched_roots (const char *base)
 {
     GString *roots = g_string_new (NULL);
     g_string_append_printf (roots, "%s/archive", base);
-    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+    for (unsigned i = 0; i < N_PLACES; i++)
         g_string_append_printf (roots, ":%s/e%u", base, i);
     return g_string_free (roots, FALSE);
 }

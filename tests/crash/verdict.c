@@ -2,9 +2,11 @@
 
 #include "actor.h"
 #include "model.h"
+#include "verbs.h"
 
 #include "../catalog/check_db.h"
 #include "catalog/journal_file.h"
+#include "ecfs/ecfs.h"
 #include "object/format.h"
 
 #include <inttypes.h>
@@ -174,6 +176,14 @@ static bool judge_interrupted (Judge *self)
 
 /* Stripes */
 
+static bool has_begun (const Judge *self, OpKind kind)
+{
+    for (unsigned i = 0; i < self->progress->n_begun; i++)
+        if (((const Op *) self->fact->script->pdata[i])->kind == kind)
+            return true;
+    return false;
+}
+
 static void add_files_below (const char *path, const char *prefix, GHashTable *names)
 {
     g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
@@ -182,7 +192,8 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
     while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
         g_autofree char *child = g_build_filename (path, name, NULL);
         g_autofree char *relative = g_strconcat (prefix, name, NULL);
-        if (g_str_equal (name, "salvage"))
+        /* A marker that was being written when an endpoint was added: some bytes that nobody looks at. */
+        if (g_str_equal (name, "salvage") || g_str_has_prefix (name, ECFS_MARKER_NAME "."))
             continue;
         if (g_file_test (child, G_FILE_TEST_IS_DIR)) {
             g_autofree char *below = g_strconcat (relative, "/", NULL);
@@ -194,22 +205,27 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
     }
 }
 
+/* What was to be deleted at an endpoint that was taken out before stays there, for the user. */
 static GHashTable *stored_names (const Judge *self)
 {
     GHashTable *names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+    for (unsigned i = 0; i < N_PLACES; i++) {
         g_autofree char *path = endpoint_path (&self->actor.fixture, i);
-        g_autofree char *prefix = g_strdup_printf ("e%u ", i);
-        add_files_below (path, prefix, names);
+        g_autofree char *name = g_strdup_printf ("e%u", i), *prefix = g_strconcat (name, " ", NULL);
+        if (!has_begun (self, OP_REPLACE) ||
+            ecfs_archive_endpoint_named (self->actor.fixture.archive, name, NULL) != NULL)
+            add_files_below (path, prefix, names);
     }
     return names;
 }
 
-static char *stripe_name (const EcfsUuid *object, const EcfsStripeRow *stripe)
+/* Endpoints are named as their directories are. */
+static char *stripe_name (const Judge *self, const EcfsUuid *object, const EcfsStripeRow *stripe)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     ecfs_stripe_name (object, stripe->index, stripe->instance, name);
-    return g_strdup_printf ("e%d %s", (int) stripe->endpoint - 1, name); /* rows are made in this order */
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (self->actor.fixture.archive, stripe->endpoint);
+    return g_strdup_printf ("%s %s", endpoint->name, name);
 }
 
 static bool judge_stripes (Judge *self)
@@ -222,7 +238,8 @@ static bool judge_stripes (Judge *self)
     for (guint i = 0; i < objects->len; i++) {
         const EcfsObjectRow *object = objects->pdata[i];
         for (guint j = 0; j < object->stripes->len; j++) {
-            g_autofree char *name = stripe_name (&object->uuid, &g_array_index (object->stripes, EcfsStripeRow, j));
+            g_autofree char *name =
+                stripe_name (self, &object->uuid, &g_array_index (object->stripes, EcfsStripeRow, j));
             if (!g_hash_table_remove (names, name))
                 return wrong (self, "the catalog has a stripe that is not there: %s", name);
         }
@@ -230,8 +247,10 @@ static bool judge_stripes (Judge *self)
     GHashTableIter iter;
     gpointer key;
     g_hash_table_iter_init (&iter, names);
-    /* No fsync follows a removal: what the power brings back is left to ecfs-fsck. */
-    if (!self->fact->power && g_hash_table_iter_next (&iter, &key, NULL))
+    /* No fsync follows a removal: what the power brings back is left to ecfs-fsck, as is what was to be deleted when
+     * the archive directory was lost. */
+    bool may_stay = self->fact->power || has_begun (self, OP_RECOVER);
+    if (!may_stay && g_hash_table_iter_next (&iter, &key, NULL))
         return wrong (self, "%u files at endpoints are no stripes of the catalog: %s", g_hash_table_size (names),
                       (char *) key);
     return true;
@@ -275,7 +294,8 @@ static bool judge_catalog (Judge *self)
         {"number of stripe bytes is wrong", "stripe_bytes = (SELECT ifnull(sum(size), 0) FROM stripes)"},
         {"number of staged files is wrong", "n_staged = (SELECT count(*) FROM staging)"},
         {"number of deletions is wrong", "n_deletions = (SELECT count(*) FROM deletions)"},
-        {"journal has gaps", "sequence = (SELECT max(seq) FROM journal) AND sequence = (SELECT count(*) FROM journal)"},
+        {"journal has gaps", "sequence = (SELECT max(seq) FROM journal) AND "
+                             "(SELECT max(seq) - min(seq) + 1 = count(*) FROM journal)"},
         {"staging is not empty", "n_staged = 0"},
         {"intents were not ended", "NOT EXISTS (SELECT * FROM intents)"},
         {"unlinked inodes stay", "NOT EXISTS (SELECT * FROM inodes WHERE nlink = 0)"},
@@ -311,11 +331,22 @@ static bool judge_resumed (Judge *self)
 {
     for (unsigned i = 0; i < self->progress->n_begun; i++) {
         const Op *op = self->fact->script->pdata[i];
-        int code = op->kind == OP_EMPTY || op->kind == OP_TAKE_OUT ? actor_do (&self->actor, op) : 0;
+        bool resumes = op->kind == OP_EMPTY || op->kind == OP_TAKE_OUT || op->kind == OP_REPLACE;
+        int code = resumes ? actor_do (&self->actor, op) : 0;
         if (code != 0 && code != ENOENT) /* it is none of the archive's any more */
             return wrong (self, "operation %u does not end what it had begun: %s", i, g_strerror (code));
     }
     return true;
+}
+
+/* What was damaged is still there, or not: ecfs-fsck -y leaves no difference. */
+static bool judge_damage (Judge *self)
+{
+    if (!has_begun (self, OP_DAMAGE) && !has_begun (self, OP_LOSE))
+        return true;
+    unsigned flags = ECFS_FSCK_DEEP | (self->fact->healed ? 0 : ECFS_FSCK_REPAIR);
+    g_autofree char *left = verbs_check (self->fact->base, flags);
+    return left == NULL || wrong (self, "damage stays: %s", left);
 }
 
 void verdict_find (const Case *fact, Progress *progress)
@@ -327,7 +358,7 @@ void verdict_find (const Case *fact, Progress *progress)
     bool fine = judge_reads (&self) && judge_tree (&self, tree, "after the crash") && judge_when_stored (&self, tree) &&
                 judge_resumed (&self);
     actor_close (&self.actor);
-    if (!fine || !judge_catalog (&self))
+    if (!fine || !judge_catalog (&self) || !judge_damage (&self))
         return;
     actor_open (&self.actor, fact->base); /* which works off deletions at once */
     g_autoptr (GHashTable) again = actor_tree (&self.actor);

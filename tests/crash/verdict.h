@@ -27,6 +27,7 @@ typedef struct Case {
     const Script *script;
     bool power;            /* not only the process: bytes that were not flushed may be gone */
     bool may_lack_stripes; /* what fills them up may have been replaced before the crash */
+    bool healed;           /* all that was damaged is repaired */
     bool may_not_read;     /* more endpoints than the code tolerates were in trouble */
 } Case;
 
