@@ -162,6 +162,34 @@ static void print_file (JsonObject *finding)
     printf ("%s%s\n", *reason == '\0' || whole ? "" : ": ", whole ? "" : reason);
 }
 
+/* "1 zone and 2 endpoints". */
+static char *losses (int64_t n_zones, int64_t n_endpoints)
+{
+    return g_strdup_printf ("%" PRIi64 " zone%s and %" PRIi64 " endpoint%s", n_zones, n_zones == 1 ? "" : "s",
+                            n_endpoints, n_endpoints == 1 ? "" : "s");
+}
+
+static void print_crowded (JsonObject *finding)
+{
+    const char *result = tool_text (finding, "result");
+    g_autofree char *path = tool_printable (tool_text (finding, "path"));
+    g_autofree char *reason = tool_printable (tool_text (finding, "reason"));
+    g_autofree char *now = losses (tool_number (finding, "zones"), tool_number (finding, "endpoints"));
+    g_autofree char *then =
+        losses (tool_number (finding, "possible_zones"), tool_number (finding, "possible_endpoints"));
+    printf ("%s: crowded: bears the loss of any %s, with stripes elsewhere of %s - %s%s%s\n", path, now, then,
+            strcmp (result, "moved") == 0  ? "moved apart"
+            : strcmp (result, "left") == 0 ? "LEFT"
+                                           : "not moved",
+            *reason == '\0' ? "" : ": ", reason);
+}
+
+static void print_waiting (JsonObject *finding, const char *text)
+{
+    printf ("endpoint %s of zone %s: %" PRIi64 " crowded objects have no better place before it takes stripes: %s\n",
+            tool_text (finding, "name"), tool_text (finding, "zone"), tool_number (finding, "objects"), text);
+}
+
 static void print_export (JsonObject *finding)
 {
     JsonArray *ranges = json_object_get_array_member (finding, "unreadable");
@@ -212,6 +240,10 @@ static void on_found (void *user, const char *json)
     g_autofree char *path = tool_printable (tool_text (finding, "path"));
     if (strcmp (about, "file") == 0)
         print_file (finding);
+    else if (strcmp (about, "crowded") == 0)
+        print_crowded (finding);
+    else if (strcmp (about, "waiting") == 0)
+        print_waiting (finding, text);
     else if (strcmp (about, "orphan") == 0)
         print_orphan (finding);
     else if (strcmp (about, "export") == 0)
@@ -224,13 +256,26 @@ static void on_found (void *user, const char *json)
         print_silence (finding, text);
 }
 
+static bool is_yes (void)
+{
+    char answer[16];
+    return fgets (answer, sizeof answer, stdin) != NULL && (*answer == 'y' || *answer == 'Y');
+}
+
 static bool on_confirm (void *user, uint64_t n_objects)
 {
     Shown *self = user;
-    char answer[16];
     clear_progress (self);
     fprintf (stderr, "Repair %" PRIu64 " objects? [y/N] ", n_objects);
-    return fgets (answer, sizeof answer, stdin) != NULL && (*answer == 'y' || *answer == 'Y');
+    return is_yes ();
+}
+
+static bool on_confirm_move (void *user, uint64_t n_objects)
+{
+    Shown *self = user;
+    clear_progress (self);
+    fprintf (stderr, "Move stripes of %" PRIu64 " crowded objects apart? [y/N] ", n_objects);
+    return is_yes ();
 }
 
 static char *day (int64_t time_s)
@@ -279,11 +324,10 @@ static void print_deep (JsonObject *deep)
 static bool on_confirm_prune (void *user, uint64_t n_stripes, uint64_t bytes)
 {
     Shown *self = user;
-    char answer[16];
     g_autofree char *size = tool_bytes ((double) bytes);
     clear_progress (self);
     fprintf (stderr, "Remove %" PRIu64 " stripes of %s that nothing knows? [y/N] ", n_stripes, size);
-    return fgets (answer, sizeof answer, stdin) != NULL && (*answer == 'y' || *answer == 'Y');
+    return is_yes ();
 }
 
 static void print_orphans (const Shown *self, JsonObject *summary)
@@ -298,6 +342,19 @@ static void print_orphans (const Shown *self, JsonObject *summary)
     else
         printf (", %" PRIi64 " of them old enough: %" PRIi64 " of %s removed\n", tool_number (summary, "orphans_old"),
                 tool_number (summary, "orphans_removed"), removed);
+}
+
+static void print_moves (JsonObject *summary)
+{
+    int64_t n_crowded = tool_number (summary, "objects_crowded"), n_waiting = tool_number (summary, "objects_waiting");
+    g_autofree char *bytes = tool_bytes ((double) tool_number (summary, "moved_bytes"));
+    if (tool_number (summary, "stripes_moved") > 0)
+        printf ("  moved    %" PRIi64 " stripes of crowded objects with %s\n", tool_number (summary, "stripes_moved"),
+                bytes);
+    if (n_crowded > 0)
+        printf ("  crowded  %" PRIi64 " objects would bear more with stripes elsewhere; -y moves them\n", n_crowded);
+    if (n_waiting > 0)
+        printf ("  waiting  %" PRIi64 " crowded objects need endpoints that take nothing now: see above\n", n_waiting);
 }
 
 static void print_summary (const Shown *self, const char *archive, JsonObject *summary)
@@ -326,6 +383,7 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
                 tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"), written_text,
                 read_text, read / written);
     }
+    print_moves (summary);
     print_orphans (self, summary);
     int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
     const char *advice = "; -y stores them once more";
@@ -339,8 +397,10 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
 
 static int status_of (const Options *options, JsonObject *summary)
 {
-    static const char *const left[] = {"objects_found", "objects_left", "catalog_problems", "stripes_unknown"};
-    int status = tool_number (summary, "stripes_rebuilt") > 0 ? FSCK_REPAIRED : FSCK_CLEAN;
+    static const char *const left[] = {"objects_found",   "objects_left",    "catalog_problems",
+                                       "stripes_unknown", "objects_crowded", "objects_waiting"};
+    bool any = tool_number (summary, "stripes_rebuilt") > 0 || tool_number (summary, "stripes_moved") > 0;
+    int status = any ? FSCK_REPAIRED : FSCK_CLEAN;
     for (size_t i = 0; i < G_N_ELEMENTS (left); i++)
         if (tool_number (summary, left[i]) > 0)
             status |= FSCK_LEFT;
@@ -382,6 +442,7 @@ static int check (Shown *self, char **argv)
                            .export_dir = self->options.export_dir,
                            .progress = on_progress,
                            .confirm = asks ? on_confirm : NULL,
+                           .confirm_move = asks ? on_confirm_move : NULL,
                            .confirm_prune = asks ? on_confirm_prune : NULL,
                            .found = on_found,
                            .user = self};

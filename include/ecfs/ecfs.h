@@ -149,7 +149,8 @@ char *ecfs_status (Ecfs *self, GError **error);
 
 typedef enum EcfsFsckFlags {
     ECFS_FSCK_DEEP = 1 << 0, /* reads every stripe, not only its size */
-    /* Stores lost and damaged stripes once more; the archive is open for writing. Not where SQLite finds that the
+    /* Stores lost and damaged stripes once more, and moves such apart that share more zones or endpoints than they need
+     * to; the archive is open for writing. Not where SQLite finds that the
      * catalog is damaged. */
     ECFS_FSCK_REPAIR = 1 << 1,
     /* Writes nothing at all, not even what was verified: a deep check then begins anew. Not with REPAIR. */
@@ -159,7 +160,7 @@ typedef enum EcfsFsckFlags {
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {
-    const char *phase;          /* "catalog", "objects", "deep", "repair", "export", "prune" */
+    const char *phase;          /* "catalog", "objects", "deep", "repair", "move", "export", "prune" */
     uint64_t n_done;            /* objects of that phase */
     uint64_t n_all;             /* about; 0: not known */
     uint64_t bytes;             /* read from and written to endpoints by this process since ecfs_open () */
@@ -182,6 +183,8 @@ typedef struct EcfsFsck {
     bool (*progress) (void *user, const EcfsFsckProgress *progress);
     /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */
     bool (*confirm) (void *user, uint64_t n_objects);
+    /* The same before stripes of objects that would be safer so are moved to other endpoints. */
+    bool (*confirm_move) (void *user, uint64_t n_objects);
     /* The same before stripes that nothing knows are removed. */
     bool (*confirm_prune) (void *user, uint64_t n_stripes, uint64_t bytes);
     /* Something is not as it should be, or was not until it was repaired: a JSON object (ecfs-fsck(8) lists the

@@ -70,7 +70,10 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
     const EcfsRepairOrder *order = self->commit.order;
     const bool *towards = order != NULL && order->n_towards == n_places ? order->towards : NULL; /* else one is new */
     const EcfsDoubts most_doubts = doubtful_too ? ECFS_DOUBTS_ALL : ECFS_DOUBTS_TRIAL;
-    for (EcfsDoubts doubts = ECFS_DOUBTS_NONE; doubts <= most_doubts; doubts++) {
+    const bool chosen = order != NULL && order->is_crowded;
+    if (chosen)
+        memcpy (found, self->to, n * sizeof *found);
+    for (EcfsDoubts doubts = ECFS_DOUBTS_NONE; doubts <= most_doubts && !chosen; doubts++) {
         g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubts);
         unsigned n_without = towards == NULL
                                  ? ecfs_place (places, n_places, wanted, n, most, lot, found)
@@ -108,7 +111,7 @@ static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriter
     bool wanted[ECFS_CODEC_MAX_N] = {0};
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     wanted[index] = true;
-    if (self->spare_error == NULL)
+    if (self->spare_error == NULL && (self->commit.order == NULL || !self->commit.order->is_crowded))
         place (self, wanted, doubtful, targets);
     if (self->places.position[index] == SIZE_MAX)
         return false;

@@ -18,6 +18,7 @@ typedef struct EcfsRepairOrder {
     bool gone[ECFS_CODEC_MAX_N];         /* of these: nothing of it is there to read, or … */
     bool moved[ECFS_CODEC_MAX_N];        /* … nothing is wrong with it but its place */
     bool only_named;                     /* stripes that the object lacks are left to others */
+    bool is_crowded;                     /* in place of all this: those that crowding.h finds now are moved, if any */
     const bool *towards;                 /* n_towards flags by position: endpoints that take what they can, … */
     size_t n_towards;                    /* … before others do; NULL: whichever. Lent as long as the order */
     unsigned n_stored;                   /* set by the attempt, with what follows, also where it fails */

@@ -43,6 +43,7 @@ typedef struct Attempt {
     /* Of a repair: */
     EcfsRepair *repair;
     EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */
+    size_t to[ECFS_CODEC_MAX_N];              /* of a crowded object: where these go, and nowhere else */
     EcfsOutcome outcome;
 } Attempt;
 

@@ -2,6 +2,7 @@
 #include "archive/commit_priv.h"
 
 #include "archive/archive_priv.h"
+#include "archive/crowding.h"
 
 #define REPAIR_ATTEMPTS 5 /* at an object whose stripes others change meanwhile */
 
@@ -64,12 +65,39 @@ static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, 
     }
 }
 
+/* Orders what makes a crowded object safer by moves; false: nothing does now, or not any more. */
+static bool order_moves (Attempt *self, const EcfsObjectRow *row, unsigned n)
+{
+    EcfsRoomy roomy;
+    EcfsCrowding crowding;
+    uint64_t lot;
+    EcfsRepairOrder *order = self->commit.order;
+    ecfs_random (&lot, sizeof lot);
+    ecfs_roomy_init (&roomy, self->archive);
+    bool any = ecfs_object_is_crowded (&roomy, row, lot, &crowding) && crowding.n_moves > 0;
+    ecfs_roomy_clear (&roomy);
+    if (!any)
+        return false;
+    order->only_named = true;
+    memcpy (self->to, crowding.to, n * sizeof self->to[0]);
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        if (stripe->index >= n)
+            continue;
+        order->moved[stripe->index] = crowding.to[stripe->index] != SIZE_MAX;
+        order->instance[stripe->index] = order->moved[stripe->index] ? stripe->instance : 0;
+    }
+    return true;
+}
+
 static bool repair_part (Attempt *self, Part *part, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, left_out[ECFS_CODEC_MAX_N] = {0};
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     if (codec == NULL)
         return false;
+    if (self->commit.order->is_crowded && !order_moves (self, part->row, ecfs_codec_n (codec)))
+        return true;
     note_replaced (self, part->row, ecfs_codec_n (codec), wanted, left_out);
     EcfsReader *reader = ecfs_archive_reader (self->archive, part->row, left_out, error);
     if (reader == NULL)

@@ -28,7 +28,7 @@
  * That of `repair` (control_repair.c) has a line from the mount for each object of the request, {"object":N,"stored":N,
  * "read":N,"written":N} and "error" and "errno" where it is not whole, and last the answer. The request names the
  * objects by their rows, and for each the stripes that are damaged or gone as a flat array: index, instance, 1 or 0
- * whether it is gone. Who hangs up cancels.
+ * whether it is gone; where it has "crowded":true, its stripes are moved apart instead. Who hangs up cancels.
  */
 #ifndef ECFS_ARCHIVE_CONTROL_PRIV_H
 #define ECFS_ARCHIVE_CONTROL_PRIV_H

@@ -68,6 +68,7 @@ static EcfsRepairTask *next_asked (void *user)
         return NULL;
     }
     task->object = ecfs_control_number (asked, "object");
+    task->order.is_crowded = ecfs_control_flag (asked, "crowded");
     return task;
 }
 
@@ -128,6 +129,8 @@ static JsonObject *describe (const EcfsRepairTask *task)
     }
     json_object_set_int_member (object, "object", task->object);
     json_object_set_array_member (object, "stripes", stripes);
+    if (task->order.is_crowded)
+        json_object_set_boolean_member (object, "crowded", TRUE);
     return object;
 }
 

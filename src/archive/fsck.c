@@ -282,6 +282,8 @@ static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError *
     for (guint i = 0; i < batch->objects->len; i++)
         if (!spool_absent (self, g_ptr_array_index (batch->objects, i), error))
             return false;
+    if (!ecfs_fsck_note_crowded (self, batch->objects, error))
+        return false;
     self->sums.n_stripes += batch->stripes->len;
     self->sums.n_objects += batch->objects->len;
     self->progress.n_done += batch->objects->len;
@@ -360,7 +362,8 @@ static bool run (EcfsFsckRun *self, GError **error)
     if (deep && !ecfs_fsck_deep (self, error))
         return false;
     self->deadline_us = 0; /* what was found is told, and repaired */
-    return ecfs_fsck_repair (self, error) && ecfs_fsck_export (self, error) && ecfs_fsck_prune (self, error);
+    return ecfs_fsck_repair (self, error) && ecfs_fsck_move_apart (self, error) && ecfs_fsck_export (self, error) &&
+           ecfs_fsck_prune (self, error);
 }
 
 static void run_clear (EcfsFsckRun *self)
@@ -370,6 +373,7 @@ static void run_clear (EcfsFsckRun *self)
     g_free (self->silences);
     g_free (self->endpoints);
     ecfs_spool_free (self->spool);
+    ecfs_spool_free (self->crowded);
     ecfs_scrub_close (self->seen);
     ecfs_mutex_clear (&self->pace.lock);
     if (self->writer != self->ecfs)
@@ -387,8 +391,9 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
     self.silences = g_new0 (char *, self.n_endpoints + 1);
     self.spool = ecfs_spool_new (error);
+    self.crowded = self.spool == NULL ? NULL : ecfs_spool_new (error);
     char *summary = NULL;
-    if (self.spool != NULL && run (&self, error)) {
+    if (self.crowded != NULL && run (&self, error)) {
         self.sums.checked_bytes = self.pace.bytes;
         summary = ecfs_fsck_tell_summary (&self);
     }

@@ -4,7 +4,7 @@
  * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_prune.c removes what nothing
  * knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what is wrong and
  * has it repaired: by repair.c in the archive that this process has opened for writing, by control_repair.c in the
- * mount that has.
+ * mount that has; fsck_crowded.c then has those moved apart whose stripes share more than they need to (crowding.h).
  *
  * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints, and
  * what is wrong is spooled; so memory does not grow with the archive. The catalog is asked before the endpoints, and
@@ -16,6 +16,7 @@
 #include "archive/api_priv.h"
 #include "archive/archive_priv.h"
 #include "archive/commit.h"
+#include "archive/crowding.h"
 #include "catalog/scrub.h"
 #include "catalog/spool.h"
 
@@ -159,6 +160,14 @@ typedef enum EcfsDamageResult {
     ECFS_DAMAGE_CHANGED, /* the content was replaced or deleted meanwhile */
 } EcfsDamageResult;
 
+/* What became of an object that would be safer with its stripes elsewhere. */
+typedef enum EcfsCrowdedResult {
+    ECFS_CROWDED_FOUND, /* nothing was tried */
+    ECFS_CROWDED_MOVED,
+    ECFS_CROWDED_LEFT,
+    ECFS_CROWDED_WAITS, /* no better place takes it now */
+} EcfsCrowdedResult;
+
 typedef struct EcfsFsckEndpoint {
     uint64_t n_stripes;
     uint64_t n_gone; /* also those of an endpoint that is given up */
@@ -179,6 +188,9 @@ typedef struct EcfsFsckSums {
     uint64_t n_pruned, pruned_bytes;
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
     uint64_t n_rebuilt; /* stripes */
+    uint64_t n_movable; /* objects that would be safer, and moves can be made, when they were met */
+    uint64_t crowded[ECFS_CROWDED_WAITS + 1];
+    uint64_t n_moved_stripes, moved_bytes;
     uint64_t checked_bytes;
     uint64_t read_bytes; /* for repairs, as are the next */
     uint64_t written_bytes;
@@ -218,7 +230,8 @@ typedef struct EcfsFsckRun {
     bool is_walked; /* all objects were gone over once: what is wrong with their rows was told */
     bool is_named;  /* only objects of the paths, which are in the spool */
     EcfsSpool *spool;
-    EcfsScrub *seen; /* orphans, since when; NULL: they are not to be removed, or it cannot be noted */
+    EcfsSpool *crowded; /* another: objects that would be safer with stripes elsewhere, as damages */
+    EcfsScrub *seen;    /* orphans, since when; NULL: they are not to be removed, or it cannot be noted */
 } EcfsFsckRun;
 
 /** Tells progress when it is time. False: it is to end. @user is the run. */
@@ -247,6 +260,11 @@ bool ecfs_fsck_repair (EcfsFsckRun *self, GError **error);
 /** Opens what changes the archive, once. */
 bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error);
 
+/** Spools those of a batch that would be safer with stripes elsewhere. */
+bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError **error);
+/** Tells them, and has them moved apart where that is wanted. */
+bool ecfs_fsck_move_apart (EcfsFsckRun *self, GError **error);
+
 /* Orphans: begin, note those of each batch, end, then prune. */
 bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error);
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error);
@@ -261,6 +279,11 @@ bool ecfs_fsck_prune (EcfsFsckRun *self, GError **error);
 /** A finding about one object as JSON, g_free (). @task: what was tried; may be NULL. */
 char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, EcfsDamageResult result,
                              const EcfsRepairTask *task);
+/** One about an object that would be safer with stripes elsewhere; @task: what was tried. */
+char *ecfs_fsck_tell_crowded (EcfsArchive *archive, int64_t object, const EcfsCrowding *crowding,
+                              EcfsCrowdedResult result, const EcfsRepairTask *task);
+/** One about the endpoint that @n_objects of these wait for. */
+char *ecfs_fsck_tell_waiting (const EcfsArchive *archive, size_t position, uint64_t n_objects, const char *text);
 /** One about the catalog; @path may be NULL. */
 char *ecfs_fsck_tell_catalog (const char *path, const char *text);
 /** One about a stripe that the catalog does not know. */

@@ -92,6 +92,40 @@ char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, Ecf
     return to_text (object);
 }
 
+char *ecfs_fsck_tell_crowded (EcfsArchive *archive, int64_t object, const EcfsCrowding *crowding,
+                              EcfsCrowdedResult result, const EcfsRepairTask *task)
+{
+    static const char *const results[] = {
+        [ECFS_CROWDED_FOUND] = "found", [ECFS_CROWDED_MOVED] = "moved", [ECFS_CROWDED_LEFT] = "left"};
+    JsonObject *told = json_object_new ();
+    g_autofree char *path = path_of (archive, object);
+    json_object_set_string_member (told, "about", "crowded");
+    put_bytes (told, "path", path);
+    json_object_set_int_member (told, "object", object);
+    json_object_set_int_member (told, "zones", crowding->now.zones);
+    json_object_set_int_member (told, "endpoints", crowding->now.endpoints);
+    json_object_set_int_member (told, "possible_zones", crowding->reachable.zones);
+    json_object_set_int_member (told, "possible_endpoints", crowding->reachable.endpoints);
+    json_object_set_int_member (told, "moves", crowding->n_moves);
+    json_object_set_int_member (told, "moved", task->order.n_stored);
+    json_object_set_int_member (told, "written_bytes", (int64_t) task->order.written_bytes);
+    json_object_set_string_member (told, "result", results[result]);
+    if (task->error != NULL)
+        put_bytes (told, "reason", without_path (task->error->message, path));
+    return to_text (told);
+}
+
+char *ecfs_fsck_tell_waiting (const EcfsArchive *archive, size_t position, uint64_t n_objects, const char *text)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "about", "waiting");
+    json_object_set_string_member (object, "name", endpoint_name (archive, position));
+    json_object_set_string_member (object, "zone", archive->endpoints[position].zone);
+    json_object_set_int_member (object, "objects", (int64_t) n_objects);
+    put_bytes (object, "text", text);
+    return to_text (object);
+}
+
 char *ecfs_fsck_tell_catalog (const char *path, const char *text)
 {
     JsonObject *object = json_object_new ();
@@ -222,6 +256,11 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"objects_left", sums->results[ECFS_DAMAGE_LEFT]},
         {"objects_unknown", sums->results[ECFS_DAMAGE_UNKNOWN]},
         {"objects_changed", sums->results[ECFS_DAMAGE_CHANGED]},
+        {"objects_crowded", sums->crowded[ECFS_CROWDED_FOUND] + sums->crowded[ECFS_CROWDED_LEFT]},
+        {"objects_moved", sums->crowded[ECFS_CROWDED_MOVED]},
+        {"objects_waiting", sums->crowded[ECFS_CROWDED_WAITS]},
+        {"stripes_moved", sums->n_moved_stripes},
+        {"moved_bytes", sums->moved_bytes},
         {"checked_bytes", sums->checked_bytes},
         {"read_bytes", sums->read_bytes},
         {"written_bytes", sums->written_bytes},

@@ -43,20 +43,19 @@ EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlace
     return places;
 }
 
-/* Why the endpoint takes nothing, "; " before it; NULL: it does. */
-static char *why_unusable (const EcfsArchiveEndpoint *endpoint)
+char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint)
 {
     if (!takes_new (endpoint))
-        return g_strdup_printf ("; endpoint %s takes no new stripes", endpoint->name);
+        return g_strdup_printf ("endpoint %s takes no new stripes", endpoint->name);
     EcfsEndpointHealth health;
     char *why = NULL;
     ecfs_endpoint_health (endpoint->endpoint, &health);
     if (health.full && !health.down)
-        why = g_strdup_printf ("; endpoint %s is full", endpoint->name);
+        why = g_strdup_printf ("endpoint %s is full", endpoint->name);
     else if (health.down || health.refuses)
-        why = g_strconcat ("; ", health.reason, NULL);
+        why = g_strdup (health.reason);
     else if (health.suspect)
-        why = g_strdup_printf ("; endpoint %s does not answer just now", endpoint->name);
+        why = g_strdup_printf ("endpoint %s does not answer just now", endpoint->name);
     ecfs_endpoint_health_clear (&health);
     return why;
 }
@@ -65,9 +64,9 @@ char *ecfs_unusable_endpoints (const EcfsArchive *archive, const EcfsObjectPlace
 {
     GString *text = g_string_new (NULL);
     for (size_t i = 0; i < self->n_endpoints; i++) {
-        g_autofree char *why = why_unusable (&archive->endpoints[i]);
+        g_autofree char *why = ecfs_unusable_endpoint (&archive->endpoints[i]);
         if (why != NULL)
-            g_string_append (text, why);
+            g_string_append_printf (text, "; %s", why);
     }
     return g_string_free (text, FALSE);
 }

@@ -29,6 +29,9 @@ typedef enum EcfsDoubts {
  */
 EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlaces *self, EcfsDoubts doubts);
 
+/** Why the endpoint takes nothing; g_free (). NULL: it does. */
+char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint);
+
 /** Why endpoints take nothing, each as "; why": for the message of an attempt that found too few; g_free (). */
 char *ecfs_unusable_endpoints (const EcfsArchive *archive, const EcfsObjectPlaces *self);
 
