@@ -326,12 +326,25 @@ static bool lock_directory (const char *directory, int *ret_fd, GError **error)
     return ecfs_fail_errno (error, errno, "%s: cannot lock it", directory);
 }
 
-bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error)
+/* With a name that a power failure leaves it: all that is promised later is in there. */
+static bool make_directory (const char *directory, bool *ret_made, GError **error)
 {
-    bool begun;
+    g_autofree char *parent = g_path_get_dirname (directory);
     *ret_made = mkdir (directory, 0700) == 0;
     if (!*ret_made && errno != EEXIST)
         return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    int result = *ret_made ? ecfs_fsync_dir (AT_FDCWD, parent) : 0;
+    if (result == 0 || result == -EACCES) /* it may be one that we can only write to */
+        return true;
+    (void) rmdir (directory); /* the first error is the one to tell */
+    return ecfs_fail_errno (error, -result, "%s: cannot make the archive directory durable", directory);
+}
+
+bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error)
+{
+    bool begun;
+    if (!make_directory (directory, ret_made, error))
+        return false;
     if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, &begun, error))
         return false;
     return !begun ||
@@ -350,9 +363,9 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError 
     g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
     if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error))
         return false;
-    bool made = mkdir (directory, 0700) == 0, begun;
-    if (!made && errno != EEXIST)
-        return ecfs_fail_errno (error, errno, "%s: cannot make the archive directory", directory);
+    bool made, begun;
+    if (!make_directory (directory, &made, error))
+        return false;
     ecfs_autofd lock = -1;
     if (!lock_directory (directory, &lock, error) || !examine_directory (directory, &begun, error))
         return false;

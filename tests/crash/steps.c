@@ -353,6 +353,16 @@ int futimens (int fd, const struct timespec times[2])
     return result;
 }
 
+/* The directory that a watched one is in is no step, and yet may make its name durable. */
+static void sync_above (int fd)
+{
+    if (plan->loss == CRASH_LOSES_NOTHING)
+        return;
+    disk_lock ();
+    disk_synced (fd, false);
+    disk_unlock ();
+}
+
 static int count_sync (const char *call, int (*real) (int), int fd, bool data_only)
 {
     Step step;
@@ -363,6 +373,8 @@ static int count_sync (const char *call, int (*real) (int), int fd, bool data_on
     if (is_noted (&step) && result == 0)
         disk_synced (fd, data_only);
     step_end (&step, call, result == 0);
+    if (!step.watched && result == 0)
+        sync_above (fd);
     return result;
 }
 

@@ -9,6 +9,7 @@
 #include "actor.h"
 #include "steps.h"
 #include "trees.h"
+#include "verbs.h"
 #include "verdict.h"
 
 #include "util/log.h"
@@ -33,7 +34,11 @@ typedef enum ScenarioFlags {
     MAY_LACK_STRIPES = 1 << 0, /* what would fill them up is replaced before that */
     /* A publish with its quorum only is followed by the fsync of what fills it up, and so is the answer to close. */
     MAY_LACK_STRIPES_WITHOUT_POWER = 1 << 1,
+    HEALS = 1 << 2,  /* all damage, in the end; and so does the mount behind a crash, as far as it is told of it */
+    COSTLY = 1 << 3, /* fewer of its steps are taken */
 } ScenarioFlags;
+
+#define COSTLY_APART 6
 
 typedef struct Scenario {
     const char *name;
@@ -97,6 +102,10 @@ typedef struct Scenario {
 #define RECODE                                                                                                         \
     "recode old rs:4+1; recode old rs:4+2; recode small copies:2; recode d ldpc:3+3; recode old copies:2; sync"
 
+#define REPAIR         "lose 0; damage 3; heal; sync"
+#define LOST_DIRECTORY "mtime d/x 77; unlink small; recover; create a; write a 0 30000; close a; sync"
+#define OLD_COPY       "backup; unlink old; truncate small; write small 0 100; close small; stale; put new 30000; sync"
+
 #define FEW     "create old; write old 0 60000; close old; create small; write small 0 300; close small; wait; sync"
 #define EMPTIED FEW "; empty 5; remount; drain; sync"
 
@@ -124,6 +133,9 @@ static const Scenario scenarios[] = {
     {"stream", NULL, "create old; write old 0 60000; close old; wait; sync", STREAM, 0},
     {"put", NULL, BEFORE, PUT, 0},
     {"recode", NULL, BEFORE, RECODE, 0},
+    {"repair", NULL, BEFORE, REPAIR, HEALS | COSTLY},
+    {"recover", NULL, BEFORE, LOST_DIRECTORY, COSTLY},
+    {"old-copy", NULL, BEFORE, OLD_COPY, COSTLY},
     {"empty-endpoint", doubled, FEW, "empty 5; sync", 0},
     {"remove-endpoint", doubled, EMPTIED, "remove 5; sync", 0},
     {"async-new-files", async, BEFORE, NEW_FILES, 0},
@@ -162,6 +174,7 @@ typedef struct Run {
     char *roots;
     Script *script; /* with what is done before */
     unsigned n_before;
+    bool ended; /* the script, and not by a crash */
     Shared *shared;
 } Run;
 
@@ -209,12 +222,22 @@ static void run_script (Run *self)
     do_script (&actor, self->script, self->n_before, self->script->len, &self->shared->progress);
 }
 
+static void settle (Run *self)
+{
+    g_autofree char *wrong = verbs_settle (self->base);
+    if (wrong != NULL)
+        g_strlcpy (self->shared->progress.verdict, wrong, sizeof self->shared->progress.verdict);
+}
+
 static void recover (Run *self)
 {
+    static const Op heal = {.kind = OP_HEAL};
     Actor actor;
     actor_show_endpoints (self->base);
     actor_open (&actor, self->base);
     wait_until_stored (&actor.fixture);
+    if (self->scenario->flags & HEALS)
+        (void) actor_do (&actor, &heal); /* what is lost of the queue is for ecfs-fsck */
     actor_close (&actor);
 }
 
@@ -225,6 +248,7 @@ static void judge (Run *self)
     const Case fact = {.base = self->base,
                        .script = self->script,
                        .power = power,
+                       .healed = self->scenario->flags & HEALS && self->ended,
                        .may_lack_stripes = (self->scenario->flags & lacking) != 0};
     verdict_find (&fact, &self->shared->progress);
 }
@@ -283,6 +307,9 @@ static bool run_at (Run *self, unsigned at, CrashMoment moment)
     g_autofree char *story = g_strdup_printf ("%s", died ? self->shared->board.where : "to the end");
     if (!died && !assert_fine (self, story, status))
         return false;
+    self->ended = !died;
+    if (!assert_fine (self, story, in_child (self, settle, 0, CRASH_BEFORE)))
+        return died;
     if (died && at % self->density.recovery_apart == self->density.recovery_apart / 2)
         interrupt_recovery (self, story, moment);
     else
@@ -345,7 +372,7 @@ typedef struct Test {
     CrashLoss loss;
 } Test;
 
-static Density density_of (CrashLoss loss)
+static Density density_of (CrashLoss loss, unsigned flags)
 {
 #ifdef SANITIZED
     static const Density part = {.stride = 37, .recovery_apart = 1000000, .recovery_stride = 1};
@@ -356,6 +383,7 @@ static Density density_of (CrashLoss loss)
     if (g_strcmp0 (g_getenv ("ECFS_CRASH_POINTS"), "all") == 0)
         return all;
     Density density = part;
+    density.stride *= flags & COSTLY ? COSTLY_APART : 1;
     density.stride *= loss == CRASH_LOSES_NOTHING ? 1 : 2; /* the same steps, each also a crash of the process */
     return density;
 }
@@ -365,7 +393,7 @@ static void test_scenario (gconstpointer data)
     const Test *test = data;
     const char *only = g_getenv ("ECFS_CRASH_AT");
     Run run;
-    Density density = density_of (test->loss);
+    Density density = density_of (test->loss, test->scenario->flags);
     set_up_run (&run, test->scenario, test->loss, density);
     const char *seed = g_getenv ("ECFS_SEED");
     unsigned first = seed == NULL ? 1 : 1 + (unsigned) atoi (seed) % density.stride;

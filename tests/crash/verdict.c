@@ -192,8 +192,9 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
     while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
         g_autofree char *child = g_build_filename (path, name, NULL);
         g_autofree char *relative = g_strconcat (prefix, name, NULL);
-        /* A marker that was being written when an endpoint was added: some bytes that nobody looks at. */
-        if (g_str_equal (name, "salvage") || g_str_has_prefix (name, ECFS_MARKER_NAME "."))
+        /* What was being written when an endpoint was added is looked at by nobody. */
+        if (g_str_equal (name, "salvage") || g_str_has_prefix (name, ECFS_MARKER_NAME ".") ||
+            g_str_has_prefix (name, "salvage-"))
             continue;
         if (g_file_test (child, G_FILE_TEST_IS_DIR)) {
             g_autofree char *below = g_strconcat (relative, "/", NULL);
