@@ -100,10 +100,15 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, ecfs_archive_n_endpoints (self) + 1);
     g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
     size_t n_chosen = choose (self, endpoints);
+    const EcfsSnapshotOrder order = {.catalog = path,
+                                     .reserve_bytes = self->config->staging_reserve / 2,
+                                     .endpoints = endpoints,
+                                     .n_endpoints = n_chosen,
+                                     .stop = &self->stopping};
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
     return ecfs_catalog_barrier (self->catalog, error) &&
-           ecfs_snapshot_store (path, endpoints, n_chosen, &self->stopping, &row, NULL, error) &&
+           ecfs_snapshot_store (&order, &row, NULL, error) &&
            ecfs_catalog_snapshot_add (self->catalog, &row, N_GENERATIONS, error);
 }
 

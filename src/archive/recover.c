@@ -193,12 +193,13 @@ static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *pla
                              EcfsSnapshotRow *ret_row, GError **error)
 {
     g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, n_copies);
+    const EcfsSnapshotOrder order = {.catalog = path, .endpoints = endpoints, .n_endpoints = n_copies};
     for (size_t next = n_copies;; next++) {
         GError *reason = NULL;
         size_t failed;
         for (size_t i = 0; i < n_copies; i++)
             endpoints[i] = self->places[places[i]].endpoint;
-        if (ecfs_snapshot_store (path, endpoints, n_copies, NULL, ret_row, &failed, &reason))
+        if (ecfs_snapshot_store (&order, ret_row, &failed, &reason))
             return true;
         if (failed == n_copies || next == self->n_places) {
             g_propagate_error (error, reason);

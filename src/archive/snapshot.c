@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 
-#define PART_BYTES     (4u << 20)   /* of records, about */
 #define LEAST_BYTES    (4u << 20)   /* of records behind a snapshot, before there is another */
 #define FILES_SHARE    2            /* and at least the last one's size divided by this */
 #define LEAST_SEGMENTS 1000         /* behind one: each costs a recovery a round trip or two … */
@@ -13,138 +12,7 @@
 #define RECORD_BYTES   1024         /* few are longer: where so many are not enough they are not added up */
 #define RETRY_US       (10 * 60 * G_USEC_PER_SEC)
 #define LOOK_US        (60 * G_USEC_PER_SEC)
-#define STOP_LOOK_US   200000
 #define N_GENERATIONS  2
-
-/* Storing one file */
-
-typedef struct Upload {
-    EcfsMutex lock;
-    EcfsCond ended;
-    bool done; /* guarded by lock, as the next */
-    GError *error;
-} Upload;
-
-static void on_stored (void *user, const GError *error)
-{
-    Upload *self = user;
-    ecfs_mutex_lock (&self->lock);
-    self->done = true;
-    self->error = error == NULL ? NULL : g_error_copy (error);
-    ecfs_cond_signal (&self->ended);
-    ecfs_mutex_unlock (&self->lock);
-}
-
-static bool store_file (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, const atomic_bool *stop,
-                        GError **error)
-{
-    Upload upload = {.done = false};
-    ecfs_mutex_init (&upload.lock);
-    ecfs_cond_init (&upload.ended);
-    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint, name, bytes->data, bytes->len, on_stored, &upload);
-    ecfs_mutex_lock (&upload.lock);
-    while (!upload.done) {
-        (void) ecfs_cond_wait_until (&upload.ended, &upload.lock, ecfs_now_us () + STOP_LOOK_US); /* the loop looks */
-        if (!upload.done && stop != NULL && atomic_load (stop))
-            ecfs_stream_cancel (stream);
-    }
-    ecfs_mutex_unlock (&upload.lock);
-    ecfs_stream_unref (stream);
-    ecfs_cond_clear (&upload.ended);
-    ecfs_mutex_clear (&upload.lock);
-    if (upload.error == NULL)
-        return true;
-    g_propagate_error (error, upload.error);
-    return false;
-}
-
-/* Taking a snapshot */
-
-typedef struct Taking {
-    EcfsCatalog *catalog;
-    EcfsEndpoint *const *endpoints;
-    size_t n_endpoints;
-    const atomic_bool *stop;
-    EcfsJournalFile file; /* the part that is being filled */
-    GByteArray *raw;
-    uint64_t bytes;
-    size_t failed; /* the endpoint that could not store a part; n_endpoints: none */
-} Taking;
-
-/* Another copy of a part is the same only where it was written by the same taking: an earlier one may have been of
- * the same moment, and have ended elsewhere. */
-static bool store_part (Taking *self, GError **error)
-{
-    char name[ECFS_JOURNAL_NAME_SIZE];
-    ecfs_journal_file_name (&self->file, name);
-    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw);
-    for (size_t i = 0; i < self->n_endpoints; i++) {
-        g_autoptr (GError) reason = NULL;
-        if (store_file (self->endpoints[i], name, bytes, self->stop, &reason))
-            continue;
-        if (reason->code != EEXIST || (!ecfs_endpoint_remove_wait (self->endpoints[i], name, error) ||
-                                       !store_file (self->endpoints[i], name, bytes, self->stop, error))) {
-            if (reason->code != EEXIST)
-                g_propagate_error (error, g_steal_pointer (&reason));
-            self->failed = i;
-            return false;
-        }
-    }
-    self->bytes += self->raw->len;
-    self->file.part++;
-    self->file.n_records = 0;
-    g_byte_array_set_size (self->raw, 0);
-    return true;
-}
-
-static bool take_record (void *user, const GByteArray *record, GError **error)
-{
-    Taking *self = user;
-    if (self->stop != NULL && atomic_load (self->stop))
-        return ecfs_fail (error, ECANCELED, "the snapshot is given up");
-    if (self->raw->len > 0 && self->raw->len + record->len > PART_BYTES && !store_part (self, error))
-        return false;
-    ecfs_journal_file_put (self->raw, self->file.last, self->file.time_ns, record->data, record->len);
-    self->file.n_records++;
-    return true;
-}
-
-static bool take_all (Taking *self, EcfsSnapshotRow *ret_row, GError **error)
-{
-    self->file.time_ns = g_get_real_time () * 1000;
-    if (!ecfs_catalog_dump (self->catalog, take_record, self, &self->file.last, error))
-        return false;
-    self->file.is_last = true;
-    if (!store_part (self, error))
-        return false;
-    *ret_row = (EcfsSnapshotRow){.epoch = self->file.epoch,
-                                 .sequence = self->file.last,
-                                 .time_ns = self->file.time_ns,
-                                 .bytes = self->bytes,
-                                 .n_copies = (uint32_t) self->n_endpoints};
-    return true;
-}
-
-bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, size_t n_endpoints,
-                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error)
-{
-    Taking taking = {.endpoints = endpoints, .n_endpoints = n_endpoints, .stop = stop, .failed = n_endpoints};
-    if (ret_failed != NULL)
-        *ret_failed = n_endpoints;
-    taking.catalog = ecfs_catalog_open (catalog, ECFS_CATALOG_READONLY, error);
-    if (taking.catalog == NULL)
-        return false;
-    taking.raw = g_byte_array_new ();
-    taking.file = (EcfsJournalFile){.archive = *ecfs_catalog_archive (taking.catalog),
-                                    .kind = ECFS_JOURNAL_SNAPSHOT,
-                                    .epoch = ecfs_catalog_epoch (taking.catalog)};
-    bool stored = take_all (&taking, ret_row, error);
-    if (ret_failed != NULL)
-        *ret_failed = taking.failed;
-    g_byte_array_unref (taking.raw);
-    (void) ecfs_catalog_close (taking.catalog, NULL); /* nothing was written */
-    return stored;
-}
 
 /* When, and what it takes the place of */
 
@@ -206,10 +74,15 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
     g_autofree char *path = g_build_filename (archive->directory, ECFS_CATALOG_NAME, NULL);
     EcfsSnapshotRow row;
     size_t n_chosen = choose (self, endpoints, ids);
+    const EcfsSnapshotOrder order = {.catalog = path,
+                                     .reserve_bytes = archive->config->staging_reserve / 2,
+                                     .endpoints = endpoints,
+                                     .n_endpoints = n_chosen,
+                                     .stop = &self->stop};
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
     if (!ecfs_catalog_barrier (archive->catalog, error) ||
-        !ecfs_snapshot_store (path, endpoints, n_chosen, &self->stop, &row, NULL, error) ||
+        !ecfs_snapshot_store (&order, &row, NULL, error) ||
         !ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error))
         return false;
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)

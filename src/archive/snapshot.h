@@ -25,12 +25,20 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored);
 /** Whether so many segments are many behind a snapshot of @snapshot_bytes. */
 bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes);
 
+typedef struct EcfsSnapshotOrder {
+    const char *catalog;    /* its path */
+    uint64_t reserve_bytes; /* of the disk that has it: so much stays free */
+    EcfsEndpoint *const *endpoints;
+    size_t n_endpoints;
+    const atomic_bool *stop; /* gives up soon after it became true; may be NULL: never */
+} EcfsSnapshotOrder;
+
 /**
- * Takes one of the catalog at @catalog and stores it at each of @endpoints. Blocks; ECANCELED soon after *stop became
- * true. What a failure leaves is no snapshot to anybody, and is tidied up later. *ret_failed (may be NULL) is then the
- * index of the endpoint that could not store it, or n_endpoints where that is not the reason.
+ * Takes one of a catalog, into a nameless file beside it, and stores that at each endpoint: the catalog is not read any
+ * more when the first byte is sent. Blocks; ECANCELED. What a failure leaves at endpoints is no snapshot to anybody, and
+ * is tidied up later. *ret_failed (may be NULL) is then the index of the endpoint that could not store it, or n_endpoints
+ * where that is not the reason.
  */
-bool ecfs_snapshot_store (const char *catalog, EcfsEndpoint *const *endpoints, size_t n_endpoints,
-                          const atomic_bool *stop, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
+bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
 
 #endif

@@ -1,12 +1,18 @@
-/* When a snapshot of the catalog is due. */
+/* When a snapshot of the catalog is due, and that nobody waits while it is stored. */
 #include "archive/archive_priv.h"
 #include "archive/lineage.h"
 #include "archive/snapshot.h"
 #include "catalog/journal_file.h"
 #include "fixture.h"
 
-#define N_FILES    60
-#define N_SEGMENTS 1000
+#include "../endpoint/script.h"
+
+#include <sqlite3.h>
+
+#define N_FILES     60
+#define N_SEGMENTS  1000
+#define PATIENCE_US (60 * G_USEC_PER_SEC)
+#define LOOK_US     5000
 
 /* As endpoints have them after many mounts: nobody reads more than their names until there is a recovery. */
 static void make_segments (const Fixture *fixture, unsigned n_segments)
@@ -68,11 +74,77 @@ static void test_many_are_due (void)
     g_assert_true (ecfs_snapshot_due (4096, UINT64_C (1) << 30));
 }
 
+static void *take_one (void *order)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsSnapshotRow row;
+    g_assert_true (ecfs_snapshot_store (order, &row, NULL, &error));
+    g_assert_cmpuint (row.bytes, >, 0);
+    return NULL;
+}
+
+/* Whether SQLite can empty the log: not while anybody reads. */
+static bool empties_log (const char *catalog)
+{
+    sqlite3 *db;
+    sqlite3_stmt *checkpoint;
+    g_assert_cmpint (sqlite3_open_v2 (catalog, &db, SQLITE_OPEN_READWRITE, NULL), ==, SQLITE_OK);
+    g_assert_cmpint (sqlite3_prepare_v2 (db, "PRAGMA wal_checkpoint (TRUNCATE)", -1, &checkpoint, NULL), ==, SQLITE_OK);
+    g_assert_cmpint (sqlite3_step (checkpoint), ==, SQLITE_ROW);
+    bool emptied = sqlite3_column_int (checkpoint, 0) == 0;
+    g_assert_cmpint (sqlite3_finalize (checkpoint), ==, SQLITE_OK);
+    g_assert_cmpint (sqlite3_close (db), ==, SQLITE_OK);
+    return emptied;
+}
+
+static void test_catalog_is_free (Fixture *fixture, gconstpointer data)
+{
+    EcfsEndpoint *endpoint = script_start ("");
+    g_autofree char *path = g_build_filename (fixture->directory, ECFS_CATALOG_NAME, NULL);
+    EcfsSnapshotOrder order = {.catalog = path, .endpoints = &endpoint, .n_endpoints = 1};
+    pthread_t thread;
+    script_set (&script.hold_writes, true);
+    (void) make_file (fixture, "in the log");
+    g_assert_true (ecfs_catalog_barrier (fixture->archive->catalog, NULL));
+    g_assert_cmpint (pthread_create (&thread, NULL, take_one, &order), ==, 0);
+    script_wait (&script.n_stuck, 1);
+    int64_t end_us = ecfs_now_us () + PATIENCE_US;
+    bool emptied;
+    while (!(emptied = empties_log (path)) && ecfs_now_us () < end_us)
+        g_usleep (LOOK_US); /* the archive reads now and then */
+    script_set (&script.released, true);
+    g_assert_cmpint (pthread_join (thread, NULL), ==, 0);
+    g_assert_true (emptied);
+    ecfs_endpoint_stop (endpoint);
+    ecfs_endpoint_free (endpoint);
+}
+
+static void test_disk_is_left (Fixture *fixture, gconstpointer data)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *path = g_build_filename (fixture->directory, ECFS_CATALOG_NAME, NULL);
+    const EcfsSnapshotOrder order = {.catalog = path,
+                                     .reserve_bytes = UINT64_MAX / 2,
+                                     .endpoints = &fixture->archive->endpoints[0].endpoint,
+                                     .n_endpoints = 1};
+    EcfsSnapshotRow row;
+    size_t failed;
+    unsigned before = count_files (fixture->directory);
+    g_assert_false (ecfs_snapshot_store (&order, &row, &failed, &error));
+    g_assert_error (error, ECFS_ERROR, ENOSPC);
+    g_assert_cmpuint (failed, ==, 1);
+    g_assert_cmpuint (count_files (fixture->directory), ==, before);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    script_register ();
     g_test_add ("/snapshot/segments-behind-the-last-are-counted", Fixture, "rs:4+2", set_up, test_segments_are_counted,
                 tear_down);
     g_test_add_func ("/snapshot/many-segments-make-one-due", test_many_are_due);
+    g_test_add ("/snapshot/catalog-is-free-while-it-is-sent", Fixture, "rs:4+2", set_up, test_catalog_is_free,
+                tear_down);
+    g_test_add ("/snapshot/disk-is-left-to-others", Fixture, "rs:4+2", set_up, test_disk_is_left, tear_down);
     return g_test_run ();
 }

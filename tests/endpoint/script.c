@@ -43,7 +43,8 @@ static void be_stuck (void)
 static bool is_stuck (const EcfsStream *request)
 {
     ecfs_mutex_lock (&script.lock);
-    bool hold = request->kind == ECFS_REQUEST_SPACE && script.hold_space;
+    bool hold = (request->kind == ECFS_REQUEST_SPACE && script.hold_space) ||
+                (request->kind == ECFS_REQUEST_WRITE && script.hold_writes);
     ecfs_mutex_unlock (&script.lock);
     return hold || g_strcmp0 (request->name, "stuck") == 0;
 }
@@ -126,7 +127,7 @@ EcfsEndpoint *script_start (const char *options)
 {
     static const EcfsMarker nothing;
     ecfs_mutex_lock (&script.lock);
-    script.refuse = script.released = script.hold_space = script.hold_ends = false;
+    script.refuse = script.released = script.hold_space = script.hold_writes = script.hold_ends = false;
     script.refuse_from = script.n_connects = script.n_stuck = script.n_ends = 0;
     ecfs_mutex_unlock (&script.lock);
     g_autofree char *text = g_strconcat ("x=scripted://x/", options, NULL);

@@ -17,7 +17,8 @@ typedef struct Script {
     int64_t connected_us[64];
     int write_code; /* writes fail with it; 0: they succeed */
     uint64_t free_bytes;
-    bool hold_space; /* space requests are stuck */
+    bool hold_space;  /* space requests are stuck */
+    bool hold_writes; /* and so are writes */
     bool hold_ends;  /* connections end only as far as … */
     unsigned n_ends; /* … so many may */
 } Script;
