@@ -107,8 +107,7 @@ static bool take_snapshot (EcfsArchive *self, GError **error)
                                      .stop = &self->stopping};
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
-    return ecfs_catalog_barrier (self->catalog, error) &&
-           ecfs_snapshot_store (&order, &row, NULL, error) &&
+    return ecfs_catalog_barrier (self->catalog, error) && ecfs_snapshot_store (&order, &row, NULL, error) &&
            ecfs_catalog_snapshot_add (self->catalog, &row, N_GENERATIONS, error);
 }
 

@@ -52,6 +52,7 @@ struct EcfsKeeper {
     uint64_t wanted;
     unsigned round; /* of trying, begun by whoever waits */
     bool hurried;
+    bool was_awaited; /* what is a good moment to look whether a snapshot is due */
     bool stopping;
 };
 
@@ -306,13 +307,24 @@ static unsigned count_locked (EcfsKeeper *self, uint64_t sequence, unsigned *ret
     return n_have;
 }
 
+static void look_at_snapshots (EcfsKeeper *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool was_awaited = self->was_awaited;
+    self->was_awaited = false;
+    ecfs_mutex_unlock (&self->lock);
+    if (was_awaited)
+        ecfs_snapshots_hurry (self->snapshots);
+    ecfs_snapshots_look (self->snapshots, self->n_made);
+}
+
 static void step (EcfsKeeper *self)
 {
     load_lanes (self);
     ecfs_lineage_ask (self->lineage);
     look_for_changes (self);
     begin_lanes (self);
-    ecfs_snapshots_look (self->snapshots, self->n_made);
+    look_at_snapshots (self);
 }
 
 static void *run (void *data)
@@ -328,7 +340,7 @@ static void *run (void *data)
         bool idle = self->pending_us == 0 && self->wanted <= self->durable;
         int64_t pause_us = any_is_asked_locked (self) ? ASKED_US : idle ? TICK_US : TICK_US / 5;
         int64_t until_us = ecfs_now_us () + pause_us;
-        while (!self->stopping && !self->hurried && self->wanted == MAX (wanted, self->durable) &&
+        while (!self->stopping && !self->hurried && !self->was_awaited && self->wanted == MAX (wanted, self->durable) &&
                self->round == round && !any_ended_locked (self) && ecfs_now_us () < until_us)
             (void) ecfs_cond_wait_until (&self->changed, &self->lock, until_us); /* the loop looks */
     }
@@ -421,6 +433,7 @@ void ecfs_keeper_stop (EcfsKeeper *self)
     ecfs_mutex_unlock (&self->lock);
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
     store_rest (self);
+    ecfs_snapshots_end (self->snapshots, self->n_made);
     ecfs_snapshots_free (self->snapshots);
     for (size_t i = 0; i < self->n_lanes; i++)
         g_free (self->lanes[i].reason);
@@ -452,6 +465,8 @@ static bool await_stored (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (
         *ret_goes_on = goes_on == NULL || goes_on (user);
         ecfs_mutex_lock (&self->lock);
     }
+    self->was_awaited = self->was_awaited || stored;
+    ecfs_cond_broadcast (&self->changed);
     ecfs_mutex_unlock (&self->lock);
     return stored;
 }

@@ -12,6 +12,8 @@
 #define RECORD_BYTES   1024         /* few are longer: where so many are not enough they are not added up */
 #define RETRY_US       (10 * 60 * G_USEC_PER_SEC)
 #define LOOK_US        (60 * G_USEC_PER_SEC)
+#define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
+#define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
 #define N_GENERATIONS  2
 
 /* When, and what it takes the place of */
@@ -23,13 +25,17 @@ struct EcfsSnapshots {
     uint64_t counted; /* records when that was done last */
     pthread_t thread; /* takes one, or tidies up */
     bool running;     /* until it is joined */
-    atomic_bool ended;
     atomic_bool stop;
-    bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next four */
+    bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next six */
     bool take;
+    int64_t end_us;       /* when it is to be over; 0: whenever */
+    bool failed;          /* when it ran last */
     bool taken;           /* one, by this process */
     uint64_t n_stored;    /* segments by this process, when it was looked at last, … */
     uint64_t n_contained; /* … and those that a snapshot has taken the place of */
+    EcfsMutex lock;
+    EcfsCond over;
+    bool ended; /* guarded by lock */
 };
 
 /* The endpoints for a snapshot: those first that have most room; as many as are needed. */
@@ -78,11 +84,11 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
                                      .reserve_bytes = archive->config->staging_reserve / 2,
                                      .endpoints = endpoints,
                                      .n_endpoints = n_chosen,
+                                     .end_us = self->end_us,
                                      .stop = &self->stop};
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
-    if (!ecfs_catalog_barrier (archive->catalog, error) ||
-        !ecfs_snapshot_store (&order, &row, NULL, error) ||
+    if (!ecfs_catalog_barrier (archive->catalog, error) || !ecfs_snapshot_store (&order, &row, NULL, error) ||
         !ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error))
         return false;
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
@@ -179,6 +185,17 @@ static bool tidy (EcfsSnapshots *self, GError **error)
     return true;
 }
 
+static void tell_failure (EcfsSnapshots *self, const GError *error)
+{
+    const char *directory = self->archive->directory;
+    if (error->code == ETIME)
+        g_message ("%s: a snapshot of the catalog is due, and %s: leave the archive mounted for so long, or ecfs "
+                   "recover has more to read one day",
+                   directory, error->message);
+    else if (error->code != ECANCELED)
+        g_warning ("%s: no snapshot of the catalog for now: %s", directory, error->message);
+}
+
 static void *run (void *data)
 {
     EcfsSnapshots *self = data;
@@ -186,11 +203,15 @@ static void *run (void *data)
     ecfs_mutex_lock (&self->archive->snapshotting);
     bool done = (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) && tidy (self, &error);
     ecfs_mutex_unlock (&self->archive->snapshotting);
-    if (!done && error->code != ECANCELED)
-        g_warning ("%s: no snapshot of the catalog for now: %s", self->archive->directory, error->message);
+    if (!done)
+        tell_failure (self, error);
     self->look_us = ecfs_now_us () + (done ? LOOK_US : RETRY_US);
     self->counted = done ? self->counted : 0;
-    atomic_store (&self->ended, true);
+    self->failed = !done;
+    ecfs_mutex_lock (&self->lock);
+    self->ended = true;
+    ecfs_cond_signal (&self->over);
+    ecfs_mutex_unlock (&self->lock);
     return NULL;
 }
 
@@ -234,6 +255,8 @@ EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage)
     self->archive = archive;
     self->lineage = lineage;
     self->look_us = ecfs_now_us () + LOOK_US;
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->over);
     return self;
 }
 
@@ -243,9 +266,26 @@ static void join (EcfsSnapshots *self)
     self->running = false;
 }
 
+/* Waits until the thread is over, or @until_us; 0: just looks. */
+static bool is_over (EcfsSnapshots *self, int64_t until_us)
+{
+    ecfs_mutex_lock (&self->lock);
+    while (!self->ended && ecfs_now_us () < until_us)
+        (void) ecfs_cond_wait_until (&self->over, &self->lock, until_us); /* the loop looks */
+    bool ended = self->ended;
+    ecfs_mutex_unlock (&self->lock);
+    return ended;
+}
+
+static void begin (EcfsSnapshots *self)
+{
+    self->ended = false;                                                  /* there is no other thread */
+    self->running = pthread_create (&self->thread, NULL, run, self) == 0; /* else it is tried again */
+}
+
 void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
 {
-    if (self->running && atomic_load (&self->ended))
+    if (self->running && is_over (self, 0))
         join (self);
     if (self->running || ecfs_now_us () < self->look_us)
         return;
@@ -256,8 +296,37 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
     self->counted = sequence;
     self->n_stored = n_stored;
     self->take = is_time (self);
-    atomic_store (&self->ended, false);
-    self->running = pthread_create (&self->thread, NULL, run, self) == 0; /* else it is tried again */
+    begin (self);
+}
+
+void ecfs_snapshots_hurry (EcfsSnapshots *self)
+{
+    if (!self->running && !self->failed)
+        self->look_us = 0;
+}
+
+void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
+{
+    if (self->running && is_over (self, 0))
+        join (self);
+    int64_t now_us = ecfs_now_us ();
+    g_autofree char *trouble = ecfs_lineage_trouble (self->lineage);
+    if (!self->running && !self->failed && trouble == NULL) {
+        self->counted = ecfs_catalog_sequence (self->archive->catalog);
+        self->n_stored = n_stored;
+        self->take = is_time (self);
+        self->end_us = now_us + END_US;
+        if (self->take)
+            begin (self);
+    }
+    if (!self->running || is_over (self, now_us + END_SILENT_US))
+        return;
+    g_message ("%s: storing a snapshot of the catalog, for %d s at most", self->archive->directory,
+               (int) (END_US / G_USEC_PER_SEC));
+    if (!is_over (self, now_us + END_US))
+        g_message ("%s: it takes longer: leave the archive mounted for some minutes, or ecfs recover has more to read "
+                   "one day",
+                   self->archive->directory);
 }
 
 void ecfs_snapshots_free (EcfsSnapshots *self)
@@ -267,5 +336,7 @@ void ecfs_snapshots_free (EcfsSnapshots *self)
     atomic_store (&self->stop, true);
     if (self->running)
         join (self);
+    ecfs_cond_clear (&self->over);
+    ecfs_mutex_clear (&self->lock);
     g_free (self);
 }

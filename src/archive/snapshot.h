@@ -4,7 +4,7 @@
  * segments, that a recovery would have to read behind the last have become many; it takes the place of records in the
  * catalog, and of older segments and snapshots on the endpoints, of which the newest two stay.
  *
- * Life cycle: new () → look (), again and again → free (), before the endpoints are stopped. One thread.
+ * Life cycle: new () → look (), again and again → end () → free (), before the endpoints are stopped. One thread.
  */
 #ifndef ECFS_ARCHIVE_SNAPSHOT_H
 #define ECFS_ARCHIVE_SNAPSHOT_H
@@ -22,6 +22,15 @@ void ecfs_snapshots_free (EcfsSnapshots *self);
 /** Begins one when it is time, and tidies up behind one that has ended. @n_stored: segments, by this process so far. */
 void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored);
 
+/** Has the next look () not wait for its minute, unless the last snapshot failed. */
+void ecfs_snapshots_hurry (EcfsSnapshots *self);
+
+/**
+ * The last look: archives that are mounted for moments only have no other. One that is due is stored where that takes
+ * some seconds only, and said where it takes more; one that is under way gets as long.
+ */
+void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored);
+
 /** Whether so many segments are many behind a snapshot of @snapshot_bytes. */
 bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes);
 
@@ -30,14 +39,15 @@ typedef struct EcfsSnapshotOrder {
     uint64_t reserve_bytes; /* of the disk that has it: so much stays free */
     EcfsEndpoint *const *endpoints;
     size_t n_endpoints;
+    int64_t end_us;          /* as of ecfs_now_us (): ETIME as soon as it turns out to take longer; 0: it may */
     const atomic_bool *stop; /* gives up soon after it became true; may be NULL: never */
 } EcfsSnapshotOrder;
 
 /**
  * Takes one of a catalog, into a nameless file beside it, and stores that at each endpoint: the catalog is not read any
- * more when the first byte is sent. Blocks; ECANCELED. What a failure leaves at endpoints is no snapshot to anybody, and
- * is tidied up later. *ret_failed (may be NULL) is then the index of the endpoint that could not store it, or n_endpoints
- * where that is not the reason.
+ * more when the first byte is sent. Blocks; ECANCELED, ETIME. What a failure leaves at endpoints is no snapshot to
+ * anybody, and is tidied up later. *ret_failed (may be NULL) is then the index of the endpoint that could not store it,
+ * or n_endpoints where that is not the reason.
  */
 bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error);
 

@@ -1,5 +1,5 @@
-/* Taking a snapshot: the records go to a nameless file beside the catalog first, so that the catalog is read for as long
- * as that takes, and not for as long as the endpoints do. */
+/* Taking a snapshot: the records go to a nameless file beside the catalog first, so that the catalog is read for as
+ * long as that takes, and not for as long as the endpoints do. */
 #include "archive/archive_priv.h"
 #include "archive/snapshot.h"
 #include "catalog/journal_file.h"
@@ -120,10 +120,19 @@ static bool write_down (Taking *self, GError **error)
                                    .kind = ECFS_JOURNAL_SNAPSHOT,
                                    .epoch = ecfs_catalog_epoch (catalog),
                                    .time_ns = g_get_real_time () * 1000};
-    bool written =
-        ecfs_catalog_dump (catalog, take_record, self, &self->file.last, error) && end_part (self, error);
+    bool written = ecfs_catalog_dump (catalog, take_record, self, &self->file.last, error) && end_part (self, error);
     (void) ecfs_catalog_close (catalog, NULL); /* nothing was written there */
     return written;
+}
+
+/* @done of @all have taken from @begun_us to now, and the rest takes as long in proportion. */
+static bool is_in_time (const Taking *self, int64_t begun_us, uint64_t done, uint64_t all, GError **error)
+{
+    double now_us = (double) ecfs_now_us (), taken_us = now_us - (double) begun_us;
+    double left_us = taken_us * (double) (all - done) / (double) MAX (done, 1);
+    if (self->order->end_us == 0 || now_us + left_us <= (double) self->order->end_us)
+        return true;
+    return ecfs_fail (error, ETIME, "takes about %.0f s", (taken_us + left_us) / G_USEC_PER_SEC);
 }
 
 /* Storing them */
@@ -163,6 +172,7 @@ static bool load_part (Taking *self, const Part *part, uint64_t offset, GError *
 static bool store_parts (Taking *self, GError **error)
 {
     uint64_t offset = 0;
+    int64_t begun_us = ecfs_now_us ();
     for (guint i = 0; i < self->parts->len; i++) {
         const Part *part = &g_array_index (self->parts, Part, i);
         self->file.part = i;
@@ -171,6 +181,8 @@ static bool store_parts (Taking *self, GError **error)
         if (!load_part (self, part, offset, error) || !store_part (self, error))
             return false;
         offset += part->size;
+        if (!is_in_time (self, begun_us, offset, self->bytes, error))
+            return false;
     }
     return true;
 }

@@ -10,9 +10,18 @@
 #include <sqlite3.h>
 
 #define N_FILES     60
-#define N_SEGMENTS  1000
+#define N_SEGMENTS  900 /* not due yet */
+#define N_DUE       1000
 #define PATIENCE_US (60 * G_USEC_PER_SEC)
 #define LOOK_US     5000
+
+static void make_files (Fixture *fixture)
+{
+    for (unsigned i = 0; i < N_FILES; i++) {
+        g_autofree char *name = g_strdup_printf ("file %u", i);
+        (void) make_file (fixture, name);
+    }
+}
 
 /* As endpoints have them after many mounts: nobody reads more than their names until there is a recovery. */
 static void make_segments (const Fixture *fixture, unsigned n_segments)
@@ -29,7 +38,7 @@ static void make_segments (const Fixture *fixture, unsigned n_segments)
         if (++file.first > file.last)
             file = (EcfsJournalFile){.kind = ECFS_JOURNAL_SEGMENT, .epoch = 1, .first = 1, .last = file.last + 1};
     }
-    g_assert_cmpuint (file.last, <, N_FILES);
+    g_assert_cmpuint (file.last, <=, N_FILES);
 }
 
 static void add_snapshot (Fixture *fixture, uint64_t sequence)
@@ -47,10 +56,7 @@ static uint64_t n_segments (const Fixture *fixture)
 
 static void test_segments_are_counted (Fixture *fixture, gconstpointer data)
 {
-    for (unsigned i = 0; i < N_FILES; i++) {
-        g_autofree char *name = g_strdup_printf ("file %u", i);
-        (void) make_file (fixture, name);
-    }
+    make_files (fixture);
     make_segments (fixture, N_SEGMENTS);
     g_assert_cmpuint (n_segments (fixture), <, N_SEGMENTS);
     reopen (fixture);
@@ -72,6 +78,41 @@ static void test_many_are_due (void)
     g_assert_true (ecfs_snapshot_due (1000, UINT64_C (200) << 20));
     g_assert_false (ecfs_snapshot_due (1000, UINT64_C (1) << 30)); /* which takes longer than those */
     g_assert_true (ecfs_snapshot_due (4096, UINT64_C (1) << 30));
+}
+
+static guint count_snapshots (Fixture *fixture)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (fixture->archive->catalog, NULL);
+    g_assert_nonnull (rows);
+    return rows->len;
+}
+
+static void test_last_look (Fixture *fixture, gconstpointer data)
+{
+    make_files (fixture);
+    reopen (fixture);
+    g_assert_cmpuint (count_snapshots (fixture), ==, 0);
+    make_segments (fixture, N_DUE);
+    reopen (fixture); /* which counts them */
+    g_assert_cmpuint (count_snapshots (fixture), ==, 0);
+    reopen (fixture);
+    g_assert_cmpuint (count_snapshots (fixture), ==, 1);
+    reopen (fixture);
+    g_assert_cmpuint (count_snapshots (fixture), ==, 1);
+}
+
+static void test_waiting_looks (Fixture *fixture, gconstpointer data)
+{
+    g_autoptr (GError) error = NULL;
+    make_files (fixture);
+    make_segments (fixture, N_DUE);
+    reopen (fixture);
+    (void) make_file (fixture, "another");
+    g_assert_true (ecfs_archive_store_journal (fixture->archive, NULL, NULL, &error));
+    int64_t end_us = ecfs_now_us () + PATIENCE_US;
+    while (count_snapshots (fixture) == 0 && ecfs_now_us () < end_us)
+        g_usleep (LOOK_US);
+    g_assert_cmpuint (count_snapshots (fixture), ==, 1);
 }
 
 static void *take_one (void *order)
@@ -146,5 +187,9 @@ int main (int argc, char **argv)
     g_test_add ("/snapshot/catalog-is-free-while-it-is-sent", Fixture, "rs:4+2", set_up, test_catalog_is_free,
                 tear_down);
     g_test_add ("/snapshot/disk-is-left-to-others", Fixture, "rs:4+2", set_up, test_disk_is_left, tear_down);
+    g_test_add ("/snapshot/one-that-is-due-is-taken-when-the-archive-is-closed", Fixture, "rs:4+2", set_up,
+                test_last_look, tear_down);
+    g_test_add ("/snapshot/one-that-is-due-is-taken-when-somebody-waits", Fixture, "rs:4+2", set_up, test_waiting_looks,
+                tear_down);
     return g_test_run ();
 }

@@ -19,8 +19,8 @@ typedef struct Script {
     uint64_t free_bytes;
     bool hold_space;  /* space requests are stuck */
     bool hold_writes; /* and so are writes */
-    bool hold_ends;  /* connections end only as far as … */
-    unsigned n_ends; /* … so many may */
+    bool hold_ends;   /* connections end only as far as … */
+    unsigned n_ends;  /* … so many may */
 } Script;
 
 extern Script script;
