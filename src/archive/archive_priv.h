@@ -140,8 +140,8 @@ void ecfs_archive_revive_endpoints (EcfsArchive *self);
 EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                  GError **error);
 
-/** The files that are to be filled up from staging: set of inodes as int64_t. */
-GHashTable *ecfs_archive_coming_files (EcfsArchive *self, GError **error);
+/** The objects that lack stripes and are to be filled up from staging: set of rows as int64_t. */
+GHashTable *ecfs_archive_coming_objects (EcfsArchive *self, GError **error);
 /** Flags those stripes of an object (ECFS_CODEC_MAX_N) that are known to be damaged. */
 bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_damaged, GError **error);
 

@@ -48,6 +48,8 @@ struct EcfsRepairer {
     int64_t walked_us;   /* when the last walk ended; 0: never */
     int64_t walk_took_us;
     uint64_t walked_lacking; /* how many lacked some then */
+    int64_t counted_us;      /* when they were counted last, … */
+    int64_t count_took_us;   /* … which takes so long */
     GByteArray *reachable;   /* by position: endpoints that were up at the last look */
     bool queue_full;         /* told; until something goes in again */
     GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
@@ -212,7 +214,7 @@ static bool add_damaged (EcfsRepairer *self)
     return rows != NULL;
 }
 
-/* Notes objects that lack stripes and whose file is not in @coming. False: it is to end. */
+/* Notes objects that lack stripes and are not in @coming. False: it is to end. */
 static bool walk (EcfsRepairer *self, GHashTable *coming)
 {
     int64_t after = 0;
@@ -221,13 +223,13 @@ static bool walk (EcfsRepairer *self, GHashTable *coming)
         if (objects == NULL || is_stopping (self))
             return false;
         for (guint i = 0; i < objects->len; i++) {
-            int64_t ino = 0;
+            uint64_t ino;
             const EcfsObjectRow *object = g_ptr_array_index (objects, i);
             const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, NULL);
             after = object->id;
             if (codec == NULL || object->stripes->len >= ecfs_codec_n (codec) ||
-                !ecfs_catalog_object_file (self->archive->catalog, object->id, (uint64_t *) &ino, NULL) ||
-                g_hash_table_contains (coming, &ino) || g_hash_table_size (self->lacking) >= MOST_LACKING)
+                !ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL) ||
+                g_hash_table_contains (coming, &object->id) || g_hash_table_size (self->lacking) >= MOST_LACKING)
                 continue;
             g_hash_table_add (self->lacking, g_memdup2 (&object->id, sizeof object->id));
         }
@@ -236,18 +238,17 @@ static bool walk (EcfsRepairer *self, GHashTable *coming)
     return true;
 }
 
-/* Staging gives its files what they lack; that is not for us. All objects are looked at only where there are others. */
-static void find_lacking (EcfsRepairer *self, bool came_back)
+/* Objects that lack stripes, without those that staging gives what they lack: those are not for us. The rest is found
+ * by looking at all objects, which is done where there are others than at the last time. */
+static void find_others (EcfsRepairer *self, uint64_t n_not_full, bool came_back)
 {
-    EcfsTotals totals;
-    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
-        return; /* tried again; the catalog says what is wrong with it */
-    g_autoptr (GHashTable) coming = totals.n_not_full == 0 ? NULL : ecfs_archive_coming_files (self->archive, NULL);
-    if (totals.n_not_full > 0 && coming == NULL)
-        return; /* likewise */
-    uint64_t n_coming = coming == NULL ? 0 : g_hash_table_size (coming);
-    uint64_t n_lacking = totals.n_not_full - MIN (totals.n_not_full, n_coming);
     int64_t now_us = ecfs_now_us ();
+    g_autoptr (GHashTable) coming = ecfs_archive_coming_objects (self->archive, NULL);
+    if (coming == NULL)
+        return; /* tried again; the catalog says what is wrong with it */
+    uint64_t n_lacking = n_not_full - MIN (n_not_full, g_hash_table_size (coming));
+    self->counted_us = ecfs_now_us ();
+    self->count_took_us = self->counted_us - now_us;
     int64_t pause_us = n_lacking == self->walked_lacking && !came_back ? WALK_US : WALK_LEAST_US;
     bool known = self->walked_us != 0 && now_us - self->walked_us < MAX (pause_us, WALK_SHARE * self->walk_took_us);
     if (n_lacking == 0) {
@@ -260,8 +261,21 @@ static void find_lacking (EcfsRepairer *self, bool came_back)
     if (!walk (self, coming))
         return;
     self->walked_us = ecfs_now_us ();
-    self->walk_took_us = self->walked_us - now_us;
+    self->walk_took_us = self->walked_us - self->counted_us;
     self->walked_lacking = n_lacking;
+}
+
+static void find_lacking (EcfsRepairer *self, bool came_back)
+{
+    EcfsTotals totals;
+    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+        return; /* as above */
+    if (totals.n_not_full == 0) {
+        g_hash_table_remove_all (self->lacking);
+        self->walked_lacking = 0;
+    } else if (came_back || ecfs_now_us () - self->counted_us >= WALK_SHARE * self->count_took_us) {
+        find_others (self, totals.n_not_full, came_back);
+    }
 }
 
 static void add_lacking (EcfsRepairer *self)

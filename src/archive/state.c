@@ -114,55 +114,100 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
                       path, state.n_stored, state.n_stripes);
 }
 
-GHashTable *ecfs_archive_coming_files (EcfsArchive *self, GError **error)
+static bool lacks_stripes (EcfsArchive *self, const EcfsObjectRow *object)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, object->code, NULL);
+    return codec == NULL || object->stripes->len < ecfs_codec_n (codec);
+}
+
+/* Of a file that may be gone meanwhile. */
+static bool add_lacking (EcfsArchive *self, uint64_t ino, GHashTable *coming, GError **error)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, ino, error);
+    for (guint i = 0; extents != NULL && i < extents->len; i++) {
+        g_autoptr (GError) why = NULL;
+        int64_t id = g_array_index (extents, EcfsExtent, i).object;
+        g_autoptr (EcfsObjectRow) object =
+            g_hash_table_contains (coming, &id) ? NULL : ecfs_catalog_object (self->catalog, id, &why);
+        if (object != NULL && lacks_stripes (self, object))
+            g_hash_table_add (coming, g_memdup2 (&id, sizeof id));
+    }
+    return extents != NULL;
+}
+
+GHashTable *ecfs_archive_coming_objects (EcfsArchive *self, GError **error)
 {
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self->catalog, error);
-    if (rows == NULL)
-        return NULL;
-    GHashTable *coming = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
-    for (guint i = 0; i < rows->len; i++) {
+    g_autoptr (GHashTable) coming = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        GError *why = NULL;
         const EcfsStagingRow *row = rows->pdata[i];
-        int64_t ino = (int64_t) row->ino;
-        if (row->state == ECFS_STAGING_STORED)
-            g_hash_table_add (coming, g_memdup2 (&ino, sizeof ino));
+        if (row->state != ECFS_STAGING_STORED || add_lacking (self, row->ino, coming, &why))
+            continue;
+        if (why->code != ENOENT) {
+            g_propagate_error (error, why);
+            return NULL;
+        }
+        g_error_free (why);
     }
-    return coming;
+    return rows == NULL ? NULL : g_steal_pointer (&coming);
 }
 
-/* Adds a line about the file of an object to @lines when it is one that nothing fills up. */
-static void name_file (EcfsArchive *self, const EcfsObjectRow *object, GHashTable *coming, GPtrArray *lines)
+/* Objects that lack stripes for good, one after the other. */
+typedef struct Naming {
+    EcfsArchive *archive;
+    GHashTable *coming;
+    GHashTable *named; /* set of inodes as int64_t */
+    GPtrArray *lines;  /* one for each of these */
+    uint64_t n_objects;
+} Naming;
+
+/* Counts an object when it is one that nothing fills up, and adds a line about its file, or one of its files. */
+static void name_file (Naming *self, const EcfsObjectRow *object)
 {
-    uint64_t ino;
+    int64_t ino;
     g_autoptr (GError) why = NULL;
-    const EcfsCodec *codec = ecfs_archive_codec (self, object->code, NULL);
-    if ((codec != NULL && object->stripes->len >= ecfs_codec_n (codec)) ||
-        !ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL))
+    EcfsArchive *archive = self->archive;
+    if (!lacks_stripes (archive, object) || g_hash_table_contains (self->coming, &object->id) ||
+        !ecfs_catalog_object_file (archive->catalog, object->id, (uint64_t *) &ino, NULL))
         return;
-    int64_t key = (int64_t) ino;
-    if (!g_hash_table_contains (coming, &key) && !is_file_full (self, ino, &why))
-        g_ptr_array_add (lines, g_strdup (why->message));
+    self->n_objects++;
+    if (g_hash_table_contains (self->named, &ino) || is_file_full (archive, (uint64_t) ino, &why))
+        return;
+    g_hash_table_add (self->named, g_memdup2 (&ino, sizeof ino));
+    g_ptr_array_add (self->lines, g_strdup (why->message));
 }
 
-/* A line for each of the first files that lack stripes for good; all objects are looked at for that. */
-static bool name_files (EcfsArchive *self, GHashTable *coming, uint64_t n_objects, GError **error)
+/* All objects are looked at, until so many files are named. */
+static bool name_files (Naming *self, GError **error)
 {
-    g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
     int64_t after = 0;
-    for (bool more = true; more && lines->len < FILES_NAMED;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->catalog, after, OBJECTS_AT_ONCE, error);
+    for (bool more = true; more && self->lines->len < FILES_NAMED;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->archive->catalog, after, OBJECTS_AT_ONCE, error);
         if (objects == NULL)
             return false;
-        for (guint i = 0; i < objects->len && lines->len < FILES_NAMED; i++) {
+        for (guint i = 0; i < objects->len && self->lines->len < FILES_NAMED; i++) {
             const EcfsObjectRow *object = objects->pdata[i];
-            name_file (self, object, coming, lines);
+            name_file (self, object);
             after = object->id;
         }
         more = objects->len == OBJECTS_AT_ONCE;
     }
+    return true;
+}
+
+/* @n_objects lack stripes for good, or did a moment ago. */
+static bool check_lacking (EcfsArchive *self, GHashTable *coming, uint64_t n_objects, GError **error)
+{
+    g_autoptr (GHashTable) named = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+    g_autoptr (GPtrArray) lines = g_ptr_array_new_with_free_func (g_free);
+    Naming naming = {.archive = self, .coming = coming, .named = named, .lines = lines};
+    if (!name_files (&naming, error))
+        return false;
     if (lines->len == 0)
         return true; /* filled up, replaced or deleted since */
-    if (n_objects > lines->len)
-        g_ptr_array_add (lines, g_strdup_printf ("and so with %" PRIu64 " more objects", n_objects - lines->len));
+    if (n_objects > naming.n_objects)
+        g_ptr_array_add (lines, g_strdup_printf ("and so with %" PRIu64 " more objects", n_objects - naming.n_objects));
     g_ptr_array_add (lines, NULL);
     g_autofree char *text = g_strjoinv ("\n", (char **) lines->pdata);
     return ecfs_fail (error, EIO, "%s", text);
@@ -173,11 +218,15 @@ bool ecfs_archive_check_full (EcfsArchive *self, uint64_t ino, GError **error)
     if (ino != 0)
         return is_file_full (self, ino, error);
     EcfsTotals totals;
-    g_autoptr (GHashTable) coming = ecfs_archive_coming_files (self, error);
-    if (coming == NULL || !ecfs_catalog_totals (self->catalog, &totals, error))
+    if (!ecfs_catalog_totals (self->catalog, &totals, error))
+        return false;
+    if (totals.n_not_full == 0)
+        return true;
+    g_autoptr (GHashTable) coming = ecfs_archive_coming_objects (self, error);
+    if (coming == NULL)
         return false;
     uint64_t n_coming = g_hash_table_size (coming);
-    return totals.n_not_full <= n_coming || name_files (self, coming, totals.n_not_full - n_coming, error);
+    return totals.n_not_full <= n_coming || check_lacking (self, coming, totals.n_not_full - n_coming, error);
 }
 
 char *ecfs_file_state_text (const EcfsFileState *state)

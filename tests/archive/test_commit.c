@@ -200,6 +200,29 @@ static void test_read_holds_out (Fixture *fixture, gconstpointer code)
     g_assert_cmpint (pthread_join (thread, NULL), ==, 0);
 }
 
+static int64_t stage (Fixture *fixture, uint64_t ino)
+{
+    int64_t row;
+    g_assert_true (ecfs_catalog_staging_add (fixture->archive->catalog, ino, &row, NULL));
+    g_assert_true (ecfs_catalog_staging_set (fixture->archive->catalog, row, ECFS_STAGING_STORED, 0, 0, NULL, NULL));
+    return row;
+}
+
+/* Of two files one lacks a stripe: the row of the other in staging does not make up for it, only its own does. */
+static void assert_counts (Fixture *fixture, uint64_t lacking)
+{
+    EcfsCatalog *catalog = fixture->archive->catalog;
+    g_autoptr (GError) error = NULL;
+    int64_t other = stage (fixture, make_file (fixture, "other"));
+    g_assert_false (ecfs_archive_check_full (fixture->archive, 0, &error));
+    g_assert_error (error, ECFS_ERROR, EIO);
+    g_assert_nonnull (strstr (error->message, "file: it has 5 of 6"));
+    int64_t own = stage (fixture, lacking);
+    g_assert_true (ecfs_archive_check_full (fixture->archive, 0, NULL));
+    g_assert_true (ecfs_catalog_staging_remove (catalog, other, NULL) &&
+                   ecfs_catalog_staging_remove (catalog, own, NULL));
+}
+
 static void test_quorum (Fixture *fixture, gconstpointer code)
 {
     g_autoptr (GError) error = NULL;
@@ -215,6 +238,7 @@ static void test_quorum (Fixture *fixture, gconstpointer code)
     g_assert_true (ecfs_archive_file_state (fixture->archive, ino, &state, &error));
     g_assert_cmpuint (state.n_stored, ==, 5);
     g_assert_cmpint (state.guarantee, ==, 1);
+    assert_counts (fixture, ino);
     hide_endpoint (fixture, 5, false);
     reopen (fixture);
     g_assert_false (commit_fd (fixture, ino, fd, size, true, true, &error)); /* what was read twice may have torn */
