@@ -25,6 +25,7 @@ typedef struct Options {
     double sample; /* part of 1; 0: all */
     uint64_t seed;
     int64_t prune_age_us;
+    uint64_t unrecovered; /* stripes; 0: they stay */
     char *export_dir;
 } Options;
 
@@ -219,6 +220,13 @@ static void print_orphan (JsonObject *finding)
             tool_text (finding, "name"), bytes, age);
 }
 
+static void print_unrecovered (JsonObject *finding)
+{
+    g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
+    printf ("orphans: object %s, which a recovery did not bring back: %" PRIi64 " stripes of %s\n",
+            tool_text (finding, "object"), tool_number (finding, "stripes"), bytes);
+}
+
 static void print_silence (JsonObject *finding, const char *text)
 {
     const char *name = tool_text (finding, "name");
@@ -246,6 +254,8 @@ static void on_found (void *user, const char *json)
         print_waiting (finding, text);
     else if (strcmp (about, "orphan") == 0)
         print_orphan (finding);
+    else if (strcmp (about, "unrecovered") == 0)
+        print_unrecovered (finding);
     else if (strcmp (about, "export") == 0)
         print_export (finding);
     else if (strcmp (about, "prune") == 0)
@@ -342,6 +352,13 @@ static void print_orphans (const Shown *self, JsonObject *summary)
     else
         printf (", %" PRIi64 " of them old enough: %" PRIi64 " of %s removed\n", tool_number (summary, "orphans_old"),
                 tool_number (summary, "orphans_removed"), removed);
+    int64_t n_unrecovered = tool_number (summary, "orphans_unrecovered");
+    if (n_unrecovered > 0 && (uint64_t) n_unrecovered != self->options.unrecovered)
+        printf ("  kept     %" PRIi64
+                " stripes from before the archive was recovered, of objects that it does not have: "
+                "they may be all that is left of files. ecfs-salvage --list tells of which; with endpoints that were "
+                "missing ecfs recover may bring them back; --prune --unrecovered %" PRIi64 " removes them\n",
+                n_unrecovered, n_unrecovered);
 }
 
 static void print_moves (JsonObject *summary)
@@ -439,6 +456,7 @@ static int check (Shown *self, char **argv)
                            .sample = self->options.sample,
                            .seed = self->options.seed,
                            .prune_age_us = self->options.prune ? self->options.prune_age_us : 0,
+                           .prune_unrecovered = self->options.unrecovered,
                            .export_dir = self->options.export_dir,
                            .progress = on_progress,
                            .confirm = asks ? on_confirm : NULL,
@@ -460,7 +478,7 @@ static int check (Shown *self, char **argv)
 
 /* Options that are parsed further. */
 typedef struct Texts {
-    char *rate, *max_time, *sample, *seed, *older_than;
+    char *rate, *max_time, *sample, *seed, *older_than, *unrecovered;
 } Texts;
 
 static GOptionContext *option_context (Options *options, Texts *texts)
@@ -480,6 +498,8 @@ static GOptionContext *option_context (Options *options, Texts *texts)
          "Write what of unreadable files can be read to this directory", "DIR"},
         {"older-than", 0, 0, G_OPTION_ARG_STRING, &texts->older_than, "How old they must be for --prune (7d)",
          "DURATION"},
+        {"unrecovered", 0, 0, G_OPTION_ARG_STRING, &texts->unrecovered,
+         "Remove what a recovery left alone, too, if there is just so much of it", "STRIPES"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},
         {"help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Explain this program", NULL},
         G_OPTION_ENTRY_NULL};
@@ -519,6 +539,10 @@ static void parse_texts (Options *options, const Texts *texts)
         usage ("--older-than takes a duration, such as 30d");
     if (!options->prune && texts->older_than != NULL)
         usage ("--older-than tells --prune what to remove");
+    if (texts->unrecovered != NULL &&
+        (!g_ascii_string_to_unsigned (texts->unrecovered, 10, 1, G_MAXINT64, &options->unrecovered, NULL) ||
+         !options->prune))
+        usage ("--unrecovered tells --prune how many stripes of objects that a recovery left alone are to go, too");
     if (!options->deep && texts->sample != NULL)
         usage ("--sample is a way to do --deep");
 }
@@ -551,6 +575,7 @@ static void parse (Options *options, int *argc, char ***argv)
     g_free (texts.sample);
     g_free (texts.seed);
     g_free (texts.older_than);
+    g_free (texts.unrecovered);
 }
 
 int main (int argc, char **argv)

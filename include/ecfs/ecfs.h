@@ -179,6 +179,9 @@ typedef struct EcfsFsck {
      * the list unreadable.txt: path, offset and length, with tabs between. Nothing is written over. NULL: none are. */
     const char *export_dir;
     int64_t prune_age_us; /* how old what is removed must be; with PRUNE, above 0 */
+    /* Stripes from before the archive was recovered, of objects that it does not have, stay, for they may be all that
+     * there is of a file; but where there are just so many of them, they are removed like others. 0: they stay. */
+    uint64_t prune_unrecovered;
     /* Called a few times a second; false ends it with ECANCELED. May be NULL. */
     bool (*progress) (void *user, const EcfsFsckProgress *progress);
     /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */

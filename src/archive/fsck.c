@@ -5,6 +5,7 @@
 #include "archive/status.h"
 
 #define BATCH       8192 /* objects */
+#define STRANGERS   8192 /* of them at a time */
 #define PATIENCE_US 5000000
 #define TICK_US     250000
 
@@ -290,13 +291,43 @@ static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError *
     return note_queued (self, batch->stripes, error) && ecfs_fsck_spool (self, batch->stripes, error);
 }
 
+/* The next strangers of a batch behind @after, which moves on. False: the spool. */
+static bool next_strangers (EcfsFsckRun *self, EcfsSpoolOrphan *after, GArray *strangers, GError **error)
+{
+    int found = 1;
+    g_array_set_size (strangers, 0);
+    while (strangers->len < STRANGERS && (found = ecfs_spool_next_orphan (self->spool, after, error)) == 1) {
+        const EcfsStranger stranger = {.position = (size_t) after->endpoint,
+                                       .object = after->uuid,
+                                       .index = (uint16_t) after->index,
+                                       .instance = after->instance,
+                                       .size = after->size,
+                                       .mtime_s = after->mtime_s};
+        g_array_append_val (strangers, stranger);
+    }
+    return found >= 0;
+}
+
+/* False without @error: as below. */
+static bool note_strangers (EcfsFsckRun *self, EcfsCheckBatch *batch, GError **error)
+{
+    EcfsSpoolOrphan after = {.kind = ECFS_SPOOL_STRANGER, .endpoint = -1};
+    g_autoptr (GArray) strangers = g_array_new (FALSE, FALSE, sizeof (EcfsStranger));
+    for (bool more = true; more;) {
+        if (!next_strangers (self, &after, strangers, error))
+            return false;
+        more = strangers->len == STRANGERS;
+        if (!ecfs_check_strangers (batch, strangers, error) || !ecfs_fsck_note_orphans (self, strangers, error))
+            return false;
+    }
+    return ecfs_spool_clear_orphans (self->spool, ECFS_SPOOL_STRANGER, error);
+}
+
 /* False without @error: it is to end, and this batch does not count. */
 static bool check_batch (EcfsFsckRun *self, EcfsCheckBatch *batch, GError **error)
 {
-    if (!ecfs_check_presence (batch) || !ecfs_check_gone (batch) || !note_batch (self, batch, error) ||
-        (batch->strangers != NULL && !ecfs_check_strangers (batch, error)))
-        return false;
-    return batch->strangers == NULL || ecfs_fsck_note_orphans (self, batch->strangers, error);
+    return ecfs_check_presence (batch, error) && ecfs_check_gone (batch) && note_batch (self, batch, error) &&
+           (batch->strangers == NULL || note_strangers (self, batch, error));
 }
 
 /* *after moves on; *ret_more: there may be others. */
@@ -307,12 +338,10 @@ static bool check_next (EcfsFsckRun *self, EcfsUuid *after, bool *ret_more, GErr
     if (objects == NULL)
         return false;
     g_autoptr (GArray) stripes = ecfs_fsck_stripes (self, objects);
-    /* Where the catalog cannot be read on, nothing is known to be unknown to it. */
-    g_autoptr (GArray) strangers =
-        self->is_named || !self->is_sound ? NULL : g_array_new (FALSE, FALSE, sizeof (EcfsStranger));
     batch.objects = objects;
     batch.stripes = stripes;
-    batch.strangers = strangers;
+    /* Where the catalog cannot be read on, nothing is known to be unknown to it. */
+    batch.strangers = self->is_named || !self->is_sound ? NULL : self->spool;
     batch.is_first = ecfs_uuid_is_nil (&batch.after);
     batch.is_last = !*ret_more;
     batch.last = *after;

@@ -3,64 +3,113 @@
 
 #define LAST_DIRECTORY 0xfff
 
-typedef struct Listed {
-    EcfsUuid object;
-    uint16_t index;
-    uint64_t instance;
+/* A stripe of the batch. */
+typedef struct Expected {
+    EcfsCheckedStripe *checked;
+    bool is_found; /* guarded by the answers' lock, as the next */
     uint64_t size;
-    int64_t mtime_s;
-    bool is_known;
-} Listed;
+} Expected;
 
 typedef struct Presence Presence;
 
 /* What one endpoint has of the batch. */
 typedef struct Listing {
     Presence *presence;
-    GArray *found; /* of Listed; guarded by the answers' lock, as the next */
-    char *failure; /* the first; NULL: none */
+    size_t position;
+    char *failure; /* the first; NULL: none; guarded by the answers' lock */
 } Listing;
 
 struct Presence {
     EcfsCheckBatch *batch;
     EcfsAnswers answers;
-    GHashTable *objects; /* EcfsUuid of those of the batch; immutable while requests are under way */
-    Listing *listings;   /* n_endpoints */
+    Expected
+        *expected; /* n_expected: all of the batch, sorted; their order is immutable while requests are under way */
+    size_t n_expected;
+    GError *unspooled; /* why a stranger could not be noted; guarded by the answers' lock */
+    Listing *listings; /* n_endpoints */
     size_t n_endpoints;
     GPtrArray *rows;    /* of EcfsEndpointRow, as they are now, and … */
     EcfsConfig *config; /* … the configuration; NULL: they were not needed */
     GError *unread;     /* why they cannot be read */
 };
 
-static int compare_listed (const void *a, const void *b)
+/* What is listed, or what is looked for. */
+typedef struct Key {
+    size_t position;
+    EcfsUuid object;
+    uint16_t index;
+    uint64_t instance;
+} Key;
+
+static Key key_of (const Expected *expected)
 {
-    const Listed *left = a, *right = b;
-    int order = memcmp (left->object.bytes, right->object.bytes, sizeof left->object.bytes);
+    const EcfsCheckedStripe *checked = expected->checked;
+    return (Key){.position = checked->position,
+                 .object = checked->object->uuid,
+                 .index = checked->stripe->index,
+                 .instance = checked->stripe->instance};
+}
+
+static int compare_keys (const Key *left, const Key *right)
+{
+    int order = (left->position > right->position) - (left->position < right->position);
+    if (order == 0)
+        order = memcmp (left->object.bytes, right->object.bytes, sizeof left->object.bytes);
     if (order == 0)
         order = (left->index > right->index) - (left->index < right->index);
     return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
 }
 
-/* Whether a stripe of this object is looked for, or would be a stranger. */
-static bool is_looked_at (const Presence *self, const EcfsUuid *object)
+static int compare_expected (const void *a, const void *b)
 {
-    const EcfsCheckBatch *batch = self->batch;
-    if (g_hash_table_contains (self->objects, object))
-        return true;
+    Key left = key_of (a), right = key_of (b);
+    return compare_keys (&left, &right);
+}
+
+static int compare_key (const void *key, const void *expected)
+{
+    Key other = key_of (expected);
+    return compare_keys (key, &other);
+}
+
+/* Whether what the batch has no stripe of that name for would be a stranger. */
+static bool is_in_range (const EcfsCheckBatch *batch, const EcfsUuid *object)
+{
     return batch->strangers != NULL && memcmp (object, &batch->after, sizeof *object) > 0 &&
            (batch->is_last || memcmp (object, &batch->last, sizeof *object) <= 0);
 }
 
+static void note_stranger_locked (Presence *self, const Key *key, const EcfsListed *file)
+    ECFS_REQUIRES (self->answers.lock)
+{
+    const EcfsSpoolOrphan stranger = {.kind = ECFS_SPOOL_STRANGER,
+                                      .endpoint = (int64_t) key->position,
+                                      .uuid = key->object,
+                                      .index = key->index,
+                                      .instance = key->instance,
+                                      .size = file->size,
+                                      .mtime_s = file->mtime_s};
+    if (self->unspooled == NULL)
+        (void) ecfs_spool_add_orphan (self->batch->strangers, &stranger, &self->unspooled); /* that tells */
+}
+
 static void on_listed (void *user, const EcfsListed *file)
 {
-    Listing *self = user;
-    Listed one = {.size = file->size, .mtime_s = file->mtime_s};
-    if (!ecfs_stripe_name_parse (file->name, &one.object, &one.index, &one.instance) ||
-        !is_looked_at (self->presence, &one.object))
+    Listing *listing = user;
+    Presence *self = listing->presence;
+    Key key = {.position = listing->position};
+    if (!ecfs_stripe_name_parse (file->name, &key.object, &key.index, &key.instance))
         return;
-    ecfs_mutex_lock (&self->presence->answers.lock);
-    g_array_append_val (self->found, one);
-    ecfs_mutex_unlock (&self->presence->answers.lock);
+    Expected *expected =
+        self->n_expected == 0 ? NULL : bsearch (&key, self->expected, self->n_expected, sizeof (Expected), compare_key);
+    ecfs_mutex_lock (&self->answers.lock);
+    if (expected != NULL) {
+        expected->is_found = true;
+        expected->size = file->size;
+    } else if (is_in_range (self->batch, &key.object)) {
+        note_stranger_locked (self, &key, file);
+    }
+    ecfs_mutex_unlock (&self->answers.lock);
 }
 
 static void on_done (void *user, uint64_t value, const GError *error)
@@ -120,20 +169,12 @@ static void ask (Presence *self, size_t position, const GPtrArray *names)
 {
     Listing *listing = &self->listings[position];
     const EcfsArchiveEndpoint *endpoint = &self->batch->archive->endpoints[position];
-    *listing = (Listing){.presence = self, .found = g_array_new (FALSE, FALSE, sizeof (Listed))};
+    *listing = (Listing){.presence = self, .position = position};
     if (!ecfs_archive_endpoint_counts (endpoint))
         return;
     ecfs_answers_expect (&self->answers, names->len);
     for (guint i = 0; i < names->len; i++)
         ecfs_endpoint_list (endpoint->endpoint, g_ptr_array_index (names, i), on_listed, on_done, listing);
-}
-
-static Listed *find (const Presence *self, const EcfsCheckedStripe *checked)
-{
-    const GArray *found = self->listings[checked->position].found;
-    Listed wanted = {.object = checked->object->uuid, .index = checked->stripe->index};
-    wanted.instance = checked->stripe->instance;
-    return found->len == 0 ? NULL : bsearch (&wanted, found->data, found->len, sizeof wanted, compare_listed);
 }
 
 void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size)
@@ -184,79 +225,63 @@ static void judge_unknown_endpoint (Presence *self, EcfsCheckedStripe *checked)
     }
 }
 
-static void judge (Presence *self, EcfsCheckedStripe *checked)
+static void judge (Presence *self, const Expected *expected)
 {
+    EcfsCheckedStripe *checked = expected->checked;
     const EcfsArchiveEndpoint *endpoint =
         checked->position == SIZE_MAX ? NULL : &self->batch->archive->endpoints[checked->position];
-    if (endpoint != NULL && endpoint->state >= ECFS_ENDPOINT_FAILED) {
+    if (endpoint != NULL && endpoint->state >= ECFS_ENDPOINT_FAILED)
         checked->fault = ECFS_STRIPE_GIVEN_UP;
-        return;
-    }
-    if (endpoint == NULL || endpoint->endpoint == NULL) {
+    else if (endpoint == NULL || endpoint->endpoint == NULL)
         judge_unknown_endpoint (self, checked);
-        return;
-    }
-    const Listing *listing = &self->listings[checked->position];
-    Listed *found = find (self, checked);
-    if (found != NULL)
-        found->is_known = true;
-    if (listing->failure != NULL)
-        ecfs_checked_unknown (checked, listing->failure);
-    else if (found == NULL)
+    else if (self->listings[checked->position].failure != NULL)
+        ecfs_checked_unknown (checked, self->listings[checked->position].failure);
+    else if (!expected->is_found)
         checked->fault = ECFS_STRIPE_GONE;
     else
-        ecfs_checked_size (checked, found->size);
+        ecfs_checked_size (checked, expected->size);
 }
 
-static void note_strangers (const Presence *self, size_t position)
+static void presence_init (Presence *self)
 {
-    const GArray *found = self->listings[position].found;
-    for (guint i = 0; self->batch->strangers != NULL && i < found->len; i++) {
-        const Listed *one = &g_array_index (found, Listed, i);
-        EcfsStranger stranger = {.position = position,
-                                 .object = one->object,
-                                 .index = one->index,
-                                 .instance = one->instance,
-                                 .size = one->size,
-                                 .mtime_s = one->mtime_s};
-        if (!one->is_known)
-            g_array_append_val (self->batch->strangers, stranger);
-    }
+    GArray *stripes = self->batch->stripes;
+    ecfs_answers_init (&self->answers);
+    self->n_expected = stripes->len;
+    self->expected = g_new0 (Expected, self->n_expected);
+    for (guint i = 0; i < stripes->len; i++)
+        self->expected[i].checked = &g_array_index (stripes, EcfsCheckedStripe, i);
+    if (self->n_expected > 0)
+        qsort (self->expected, self->n_expected, sizeof (Expected), compare_expected);
+    self->listings = g_new0 (Listing, self->n_endpoints);
 }
 
 static void presence_clear (Presence *self)
 {
-    for (size_t i = 0; i < self->n_endpoints; i++) {
-        g_array_unref (self->listings[i].found);
+    for (size_t i = 0; i < self->n_endpoints; i++)
         g_free (self->listings[i].failure);
-    }
     g_free (self->listings);
+    g_free (self->expected);
     if (self->rows != NULL)
         g_ptr_array_unref (self->rows);
     ecfs_config_free (self->config);
     g_clear_error (&self->unread);
-    g_hash_table_unref (self->objects);
     ecfs_answers_clear (&self->answers);
 }
 
-bool ecfs_check_presence (EcfsCheckBatch *batch)
+bool ecfs_check_presence (EcfsCheckBatch *batch, GError **error)
 {
     Presence self = {.batch = batch, .n_endpoints = ecfs_archive_n_endpoints (batch->archive)};
     g_autoptr (GPtrArray) names = directories (batch);
-    ecfs_answers_init (&self.answers);
-    self.objects = g_hash_table_new (ecfs_uuid_hash, ecfs_uuid_same);
-    for (guint i = 0; i < batch->objects->len; i++)
-        g_hash_table_add (self.objects, (gpointer) uuid_at (batch, i));
-    self.listings = g_new0 (Listing, self.n_endpoints);
+    presence_init (&self);
     for (size_t i = 0; i < self.n_endpoints; i++)
         ask (&self, i, names);
     bool go_on = ecfs_answers_await (&self.answers, batch);
-    for (size_t i = 0; i < self.n_endpoints; i++)
-        g_array_sort (self.listings[i].found, compare_listed);
-    for (guint i = 0; i < batch->stripes->len; i++)
-        judge (&self, &g_array_index (batch->stripes, EcfsCheckedStripe, i));
-    for (size_t i = 0; i < self.n_endpoints; i++)
-        note_strangers (&self, i);
+    for (size_t i = 0; i < self.n_expected; i++)
+        judge (&self, &self.expected[i]);
+    if (self.unspooled != NULL) {
+        g_propagate_error (error, g_steal_pointer (&self.unspooled));
+        go_on = false;
+    }
     presence_clear (&self);
     return go_on;
 }

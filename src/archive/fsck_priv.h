@@ -30,7 +30,8 @@ typedef enum EcfsStripeFault {
     ECFS_STRIPE_UNKNOWN,  /* its endpoint does not answer */
 } EcfsStripeFault;
 
-/* A stripe at an endpoint that is not one of a batch. */
+/* A stripe at an endpoint that is not one of a batch; there may be any number, so they are in the spool but for some.
+ */
 typedef struct EcfsStranger {
     size_t position; /* of the endpoint */
     EcfsUuid object;
@@ -56,9 +57,10 @@ typedef struct EcfsCheckBatch {
     EcfsArchive *archive;
     GPtrArray *objects; /* of EcfsObjectRow, by UUID; owned */
     GArray *stripes;    /* of EcfsCheckedStripe, in the order of the objects and their stripes */
-    /* Where all objects are checked: of EcfsStranger, what else there is of objects behind `after` and, but for the
-     * last batch, up to those of this one. NULL: just the directories of the objects are listed. */
-    GArray *strangers;
+    /* Where all objects are checked: for what else there is of objects behind `after` and, but for the last batch, up
+     * to those of this one. NULL: just the directories of the objects are listed. */
+    EcfsSpool *strangers;
+    unsigned n_confirmed; /* strangers that were asked for once more */
     EcfsUuid after;
     EcfsUuid last; /* up to which */
     bool is_first;
@@ -89,15 +91,16 @@ void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size);
 /** Whether it is there cannot be told. */
 void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why);
 
-/** Finds out which stripes are there, with their size. False: cancelled. */
-bool ecfs_check_presence (EcfsCheckBatch *batch);
+/** Finds out which stripes are there, with their size, and spools strangers. False without @error: cancelled. */
+bool ecfs_check_presence (EcfsCheckBatch *batch, GError **error);
 
 /** Asks endpoints once more for what is GONE, and for who they are: what is only unreadable is no loss. False:
  * cancelled. */
 bool ecfs_check_gone (EcfsCheckBatch *batch);
 
-/** Takes out those strangers that the catalog knows after all, or that are gone. */
-bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error);
+/** Takes out those of @strangers (of EcfsStranger) that the catalog knows after all, or that are gone. False without
+ * @error: cancelled. */
+bool ecfs_check_strangers (EcfsCheckBatch *batch, GArray *strangers, GError **error);
 
 /** How fast stripes are read. */
 typedef struct EcfsPace {
@@ -186,6 +189,7 @@ typedef struct EcfsFsckSums {
     uint64_t n_orphans, orphan_bytes;
     uint64_t n_old_orphans, old_orphan_bytes; /* that are old enough to be removed */
     uint64_t n_pruned, pruned_bytes;
+    uint64_t n_unrecovered; /* that were stored before the archive was recovered, without their objects */
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
     uint64_t n_rebuilt; /* stripes */
     uint64_t n_movable; /* objects that would be safer, and moves can be made, when they were met */
@@ -304,6 +308,8 @@ typedef struct EcfsExported {
 } EcfsExported;
 
 char *ecfs_fsck_tell_export (const EcfsExported *exported);
+/** One about an object that a recovery left alone. */
+char *ecfs_fsck_tell_unrecovered (const EcfsSpoolObject *object);
 /** Why stripes that nothing knows stay although they are old. */
 char *ecfs_fsck_tell_prune (const char *text);
 /** One about an endpoint that does not answer. */

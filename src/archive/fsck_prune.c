@@ -3,6 +3,7 @@
 #include "archive/prune.h"
 
 #define ORPHANS_TOLD 100 /* of each endpoint */
+#define OBJECTS_TOLD 100 /* that a recovery left alone */
 #define NS_PER_S     G_GINT64_CONSTANT (1000000000)
 
 /* It is needed for endpoints that tell no times alone: what these have counts as new then, and stays. */
@@ -45,7 +46,8 @@ bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **
         self->sums.orphan_bytes += orphan->size;
         self->sums.n_old_orphans += is_old;
         self->sums.old_orphan_bytes += is_old ? orphan->size : 0;
-        const EcfsSpoolOrphan spooled = {.endpoint = self->archive->endpoints[orphan->position].id,
+        const EcfsSpoolOrphan spooled = {.kind = ECFS_SPOOL_ORPHAN,
+                                         .endpoint = self->archive->endpoints[orphan->position].id,
                                          .uuid = orphan->object,
                                          .index = orphan->index,
                                          .instance = orphan->instance,
@@ -100,17 +102,66 @@ static int next_some (EcfsFsckRun *self, EcfsSpoolOrphan *after, EcfsPruneStripe
     return found < 0 ? -1 : n;
 }
 
-static void prune_some (EcfsFsckRun *self, int64_t endpoint, EcfsPruneStripe *stripes, size_t n)
+/* What a recovery left alone is kept apart. */
+static bool prune_some (EcfsFsckRun *self, const EcfsSpoolOrphan *like, EcfsPruneStripe *stripes, size_t n,
+                        GError **error)
 {
     g_autoptr (GError) why = NULL;
-    bool good = self->writer->mounted ? ecfs_prune_mounted (self->archive->directory, endpoint, stripes, n, &why)
-                                      : ecfs_prune_here (self->writer->archive, endpoint, stripes, n, &why);
-    for (size_t i = 0; i < n; i++) {
-        self->sums.n_pruned += stripes[i].removed;
-        self->sums.pruned_bytes += stripes[i].removed ? stripes[i].size : 0;
-    }
+    bool unrecovered = like->kind == ECFS_SPOOL_UNRECOVERED;
+    bool good = self->writer->mounted
+                    ? ecfs_prune_mounted (self->archive->directory, like->endpoint, stripes, n, unrecovered, &why)
+                    : ecfs_prune_here (self->writer->archive, like->endpoint, stripes, n, unrecovered, &why);
     if (!good)
         ecfs_fsck_tell (self, ecfs_fsck_tell_prune (why->message));
+    for (size_t i = 0; i < n; i++) {
+        const EcfsSpoolOrphan left = {.kind = ECFS_SPOOL_UNRECOVERED,
+                                      .endpoint = like->endpoint,
+                                      .uuid = stripes[i].object,
+                                      .index = stripes[i].index,
+                                      .instance = stripes[i].instance,
+                                      .size = stripes[i].size};
+        self->sums.n_pruned += stripes[i].removed;
+        self->sums.pruned_bytes += stripes[i].removed ? stripes[i].size : 0;
+        if (!stripes[i].is_unrecovered)
+            continue;
+        self->sums.n_unrecovered++;
+        if (!ecfs_spool_add_orphan (self->spool, &left, error))
+            return false;
+    }
+    return true;
+}
+
+static bool prune_kind (EcfsFsckRun *self, EcfsSpoolKind kind, GError **error)
+{
+    EcfsPruneStripe stripes[ECFS_PRUNE_MOST];
+    EcfsSpoolOrphan after = {.kind = kind}, like = {.kind = kind};
+    int n;
+    while ((n = next_some (self, &after, stripes, &like.endpoint, error)) > 0) {
+        if (!prune_some (self, &like, stripes, (size_t) n, error))
+            return false;
+        self->progress.n_done += (uint64_t) n;
+        if (!ecfs_fsck_goes_on (self, error))
+            return false;
+    }
+    return n == 0;
+}
+
+/* They may be all that there is of a file: they go only when so many were seen before, and looked at. */
+static bool prune_unrecovered (EcfsFsckRun *self, GError **error)
+{
+    EcfsSpoolObject object = {.n_stripes = 0};
+    uint64_t n_meant = self->what->prune_unrecovered;
+    int found = 1;
+    if (n_meant > 0 && n_meant == self->sums.n_unrecovered)
+        return prune_kind (self, ECFS_SPOOL_UNRECOVERED, error);
+    for (unsigned i = 0; i < OBJECTS_TOLD &&
+                         (found = ecfs_spool_next_object (self->spool, ECFS_SPOOL_UNRECOVERED, &object, error)) == 1;
+         i++)
+        ecfs_fsck_tell (self, ecfs_fsck_tell_unrecovered (&object));
+    if (n_meant > 0)
+        ecfs_fsck_tell (self, ecfs_fsck_tell_prune ("there are more or fewer that were stored before the archive was "
+                                                    "recovered than were to be removed: none of them is"));
+    return found >= 0;
 }
 
 static bool is_wanted (EcfsFsckRun *self)
@@ -132,15 +183,5 @@ bool ecfs_fsck_prune (EcfsFsckRun *self, GError **error)
     ecfs_fsck_enter (self, "prune", self->sums.n_old_orphans);
     if (!ecfs_fsck_open_writer (self, error))
         return false;
-    EcfsPruneStripe stripes[ECFS_PRUNE_MOST];
-    EcfsSpoolOrphan after = {.endpoint = 0};
-    int64_t endpoint = 0;
-    int n;
-    while ((n = next_some (self, &after, stripes, &endpoint, error)) > 0) {
-        prune_some (self, endpoint, stripes, (size_t) n);
-        self->progress.n_done += (uint64_t) n;
-        if (!ecfs_fsck_goes_on (self, error))
-            return false;
-    }
-    return n == 0;
+    return prune_kind (self, ECFS_SPOOL_ORPHAN, error) && prune_unrecovered (self, error);
 }

@@ -175,6 +175,18 @@ char *ecfs_fsck_tell_prune (const char *text)
     return to_text (object);
 }
 
+char *ecfs_fsck_tell_unrecovered (const EcfsSpoolObject *unrecovered)
+{
+    JsonObject *object = json_object_new ();
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&unrecovered->uuid, uuid);
+    json_object_set_string_member (object, "about", "unrecovered");
+    json_object_set_string_member (object, "object", uuid);
+    json_object_set_int_member (object, "stripes", (int64_t) unrecovered->n_stripes);
+    json_object_set_int_member (object, "bytes", (int64_t) unrecovered->bytes);
+    return to_text (object);
+}
+
 char *ecfs_fsck_tell_orphan (EcfsArchive *archive, const EcfsStranger *orphan, int64_t age_s)
 {
     JsonObject *object = json_object_new ();
@@ -250,6 +262,7 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"orphans_old", sums->n_old_orphans},
         {"orphans_removed", sums->n_pruned},
         {"removed_bytes", sums->pruned_bytes},
+        {"orphans_unrecovered", sums->n_unrecovered},
         {"catalog_problems", sums->n_problems},
         {"objects_found", sums->results[ECFS_DAMAGE_FOUND]},
         {"objects_repaired", sums->results[ECFS_DAMAGE_REPAIRED]},

@@ -56,13 +56,13 @@ static bool is_there (const EcfsCheckBatch *batch, const EcfsStranger *stranger)
 }
 
 /* A stripe is announced, then an object has it, then it waits for deletion, then it is gone: asked in this order. */
-bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error)
+bool ecfs_check_strangers (EcfsCheckBatch *batch, GArray *strangers, GError **error)
 {
     g_autoptr (GHashTable) left = g_hash_table_new (stranger_hash, stranger_same);
     g_autoptr (GArray) kept = g_array_new (FALSE, FALSE, sizeof (EcfsStranger));
     g_autofree bool *has_some = g_new0 (bool, ecfs_archive_n_endpoints (batch->archive) + 1);
-    for (guint i = 0; i < batch->strangers->len; i++) {
-        EcfsStranger *stranger = &g_array_index (batch->strangers, EcfsStranger, i);
+    for (guint i = 0; i < strangers->len; i++) {
+        EcfsStranger *stranger = &g_array_index (strangers, EcfsStranger, i);
         bool known;
         if (!batch->tick (batch->user) || !is_known (batch, stranger, &known, error))
             return false;
@@ -73,14 +73,18 @@ bool ecfs_check_strangers (EcfsCheckBatch *batch, GError **error)
     for (size_t i = 0; i < ecfs_archive_n_endpoints (batch->archive); i++)
         if (has_some[i] && !strike_deletions (batch, i, left, error))
             return false;
-    for (guint i = 0; i < batch->strangers->len; i++) {
-        EcfsStranger *stranger = &g_array_index (batch->strangers, EcfsStranger, i);
+    for (guint i = 0; i < strangers->len; i++) {
+        EcfsStranger *stranger = &g_array_index (strangers, EcfsStranger, i);
         if (!batch->tick (batch->user))
             return false;
-        if (g_hash_table_contains (left, stranger) && (kept->len >= CONFIRMED || is_there (batch, stranger)))
+        if (!g_hash_table_contains (left, stranger))
+            continue;
+        if (batch->n_confirmed >= CONFIRMED || is_there (batch, stranger)) {
             g_array_append_val (kept, *stranger);
+            batch->n_confirmed++;
+        }
     }
-    g_array_set_size (batch->strangers, 0);
-    g_array_append_vals (batch->strangers, kept->data, kept->len);
+    g_array_set_size (strangers, 0);
+    g_array_append_vals (strangers, kept->data, kept->len);
     return true;
 }

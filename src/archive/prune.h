@@ -11,21 +11,22 @@ typedef struct EcfsPruneStripe {
     uint16_t index;
     uint64_t instance;
     uint64_t size;
-    bool removed; /* set by the attempt */
+    bool removed;        /* set by the attempt, as the next */
+    bool is_unrecovered; /* it stays for having been stored before the archive was recovered, without its object */
 } EcfsPruneStripe;
 
 /**
  * Removes those stripes of an endpoint that no object, intent or deletion has, that are of this archive and no newer
- * than its catalog, nor from before it was recovered without their object, once the endpoints have confirmed that none
- * of them knows of something newer and that they have the journal up to now, so that a recovery would not look for them
- * either. False: all of the others stay, for the reason in @error; some may have been removed. Blocks as long as the
- * endpoints do.
+ * than its catalog, nor, but for @unrecovered, from before it was recovered without their object, once the endpoints
+ * have confirmed that none of them knows of something newer and that they have the journal up to now, so that a
+ * recovery would not look for them either. False: all of the others but those that are unrecovered stay for the reason
+ * in @error; some may have been removed. Blocks as long as the endpoints do.
  */
 bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
-                      GError **error);
+                      bool unrecovered, GError **error);
 
 /** The same by the mount of an archive, through its control socket. */
 bool ecfs_prune_mounted (const char *archive_dir, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
-                         GError **error);
+                         bool unrecovered, GError **error);
 
 #endif

@@ -17,6 +17,8 @@ enum {
     NAMED_COUNT,
     ORPHAN_ADD,
     ORPHAN_NEXT,
+    ORPHANS_OBJECT,
+    ORPHANS_CLEAR,
     N_QUESTIONS
 };
 
@@ -31,11 +33,15 @@ static const char *const statements[N_QUESTIONS] = {
                     "ORDER BY urgency, object LIMIT 1",
     [NAME_ADD] = "INSERT INTO named (uuid, object) VALUES (?, ?) ON CONFLICT DO NOTHING",
     [NAMED_GET] = "SELECT uuid, object FROM named WHERE uuid > ? ORDER BY uuid LIMIT ?",
-    [ORPHAN_ADD] = ("INSERT INTO orphans (endpoint, uuid, idx, instance, size) VALUES (?, ?, ?, ?, ?) "
-                    "ON CONFLICT DO NOTHING"),
-    [ORPHAN_NEXT] = ("SELECT endpoint, uuid, idx, instance, size FROM orphans "
-                     "WHERE (endpoint, uuid, idx, instance) > (?, ?, ?, ?) "
-                     "ORDER BY endpoint, uuid, idx, instance LIMIT 1"),
+    [ORPHAN_ADD] = "INSERT INTO orphans (kind, endpoint, uuid, idx, instance, size, mtime_s) "
+                   "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+    [ORPHAN_NEXT] = "SELECT endpoint, uuid, idx, instance, size, mtime_s FROM orphans "
+                    "WHERE kind = ? AND (endpoint, uuid, idx, instance) > (?, ?, ?, ?) "
+                    "ORDER BY endpoint, uuid, idx, instance LIMIT 1",
+    [ORPHANS_OBJECT] =
+        "SELECT uuid, count (*), total (size) FROM orphans WHERE kind = ?1 AND uuid = (SELECT min (uuid) "
+        "FROM orphans WHERE kind = ?1 AND uuid > ?2) GROUP BY uuid",
+    [ORPHANS_CLEAR] = "DELETE FROM orphans WHERE kind = ?",
     [NAMED_COUNT] = "SELECT count (*) FROM named",
 };
 
@@ -47,9 +53,9 @@ static const char setup[] =
     "CREATE TABLE damages (urgency INTEGER NOT NULL, object INTEGER NOT NULL, lost INTEGER NOT NULL, "
     "  uuid BLOB NOT NULL, PRIMARY KEY (urgency, object)) STRICT, WITHOUT ROWID;"
     "CREATE TABLE named (uuid BLOB PRIMARY KEY, object INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE orphans (endpoint INTEGER NOT NULL, uuid BLOB NOT NULL, idx INTEGER NOT NULL, "
-    "  instance INTEGER NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (endpoint, uuid, idx, instance)) "
-    "  STRICT, WITHOUT ROWID;"
+    "CREATE TABLE orphans (kind INTEGER NOT NULL, endpoint INTEGER NOT NULL, uuid BLOB NOT NULL, "
+    "  idx INTEGER NOT NULL, instance INTEGER NOT NULL, size INTEGER NOT NULL, mtime_s INTEGER NOT NULL, "
+    "  PRIMARY KEY (kind, endpoint, uuid, idx, instance)) STRICT, WITHOUT ROWID;"
     "BEGIN";
 
 #define RUN(self, statement, error, ...) ecfs_side_exec (&(self)->side, statement, VALUES (__VA_ARGS__), error)
@@ -166,21 +172,39 @@ bool ecfs_spool_count_named (EcfsSpool *self, uint64_t *ret_n, GError **error)
 
 bool ecfs_spool_add_orphan (EcfsSpool *self, const EcfsSpoolOrphan *orphan, GError **error)
 {
-    return RUN (self, ORPHAN_ADD, error, INT (orphan->endpoint), UUID (&orphan->uuid), INT (orphan->index),
-                INT (orphan->instance), INT (orphan->size));
+    return RUN (self, ORPHAN_ADD, error, INT (orphan->kind), INT (orphan->endpoint), UUID (&orphan->uuid),
+                INT (orphan->index), INT (orphan->instance), INT (orphan->size), INT (orphan->mtime_s));
 }
 
 int ecfs_spool_next_orphan (EcfsSpool *self, EcfsSpoolOrphan *orphan, GError **error)
 {
     const EcfsSpoolOrphan after = *orphan;
-    autoquery *query = ASK (self, ORPHAN_NEXT, error, INT (after.endpoint), UUID (&after.uuid), INT (after.index),
-                            INT (after.instance));
+    autoquery *query = ASK (self, ORPHAN_NEXT, error, INT (after.kind), INT (after.endpoint), UUID (&after.uuid),
+                            INT (after.index), INT (after.instance));
     int found = ecfs_side_step (&self->side, query, error);
     if (found == 1 && ecfs_column_bytes (query, 1, orphan->uuid.bytes, sizeof orphan->uuid.bytes)) {
         orphan->endpoint = sqlite3_column_int64 (query, 0);
         orphan->index = (unsigned) sqlite3_column_int64 (query, 2);
         orphan->instance = (uint64_t) sqlite3_column_int64 (query, 3);
         orphan->size = (uint64_t) sqlite3_column_int64 (query, 4);
+        orphan->mtime_s = sqlite3_column_int64 (query, 5);
     }
     return found;
+}
+
+int ecfs_spool_next_object (EcfsSpool *self, EcfsSpoolKind kind, EcfsSpoolObject *object, GError **error)
+{
+    const EcfsUuid after = object->uuid;
+    autoquery *query = ASK (self, ORPHANS_OBJECT, error, INT (kind), UUID (&after));
+    int found = ecfs_side_step (&self->side, query, error);
+    if (found == 1 && ecfs_column_bytes (query, 0, object->uuid.bytes, sizeof object->uuid.bytes)) {
+        object->n_stripes = (uint64_t) sqlite3_column_int64 (query, 1);
+        object->bytes = (uint64_t) sqlite3_column_int64 (query, 2);
+    }
+    return found;
+}
+
+bool ecfs_spool_clear_orphans (EcfsSpool *self, EcfsSpoolKind kind, GError **error)
+{
+    return RUN (self, ORPHANS_CLEAR, error, INT (kind));
 }

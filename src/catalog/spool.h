@@ -46,19 +46,39 @@ bool ecfs_spool_add_damage (EcfsSpool *self, const EcfsSpoolDamage *damage, GErr
  * there is none; -1. */
 int ecfs_spool_next_damage (EcfsSpool *self, EcfsSpoolDamage *damage, GError **error);
 
-/* A stripe that nothing knows. */
+typedef enum EcfsSpoolKind {
+    ECFS_SPOOL_STRANGER,    /* of a batch, until the catalog was asked about it */
+    ECFS_SPOOL_ORPHAN,      /* that is old enough to go, … */
+    ECFS_SPOOL_UNRECOVERED, /* … and stayed for having been stored before a recovery */
+} EcfsSpoolKind;
+
+/* A stripe that nothing knows, perhaps. */
 typedef struct EcfsSpoolOrphan {
-    int64_t endpoint; /* row id */
+    EcfsSpoolKind kind;
+    int64_t endpoint; /* row id, or of strangers the position */
     EcfsUuid uuid;    /* of its object */
     unsigned index;
     uint64_t instance;
     uint64_t size;
+    int64_t mtime_s; /* 0: its endpoint tells none */
 } EcfsSpoolOrphan;
 
+/** Of two of a kind about one stripe the first stays. */
 bool ecfs_spool_add_orphan (EcfsSpool *self, const EcfsSpoolOrphan *orphan, GError **error);
-/** The next by endpoint and UUID behind @orphan, which it becomes; zeroed before the first call. 1; 0: there is none;
- * -1. */
+/** The next of its kind by endpoint and UUID behind @orphan, which it becomes; zeroed but for that before the first
+ * call, and endpoint -1 where they are positions. 1; 0: there is none; -1. */
 int ecfs_spool_next_orphan (EcfsSpool *self, EcfsSpoolOrphan *orphan, GError **error);
+/* What there is of an object. */
+typedef struct EcfsSpoolObject {
+    EcfsUuid uuid;
+    uint64_t n_stripes, bytes;
+} EcfsSpoolObject;
+
+/** The next object of a kind by UUID behind @object, which it becomes; zeroed before the first call. 1; 0: there is
+ * none; -1. Looks at all of the kind each time. */
+int ecfs_spool_next_object (EcfsSpool *self, EcfsSpoolKind kind, EcfsSpoolObject *object, GError **error);
+/** Forgets all of a kind. */
+bool ecfs_spool_clear_orphans (EcfsSpool *self, EcfsSpoolKind kind, GError **error);
 
 /** An object that is to be looked at; once, however often it is named. */
 bool ecfs_spool_name (EcfsSpool *self, const EcfsUuid *uuid, int64_t object, GError **error);

@@ -2,6 +2,7 @@
 import os
 import shutil
 import time
+import uuid
 
 import lab
 from test_fsck import CLEAN, FAILED, LEFT, PROGRAM, facts, fsck, rows, serving, stored, tree
@@ -128,10 +129,28 @@ def test_what_a_recovery_left_alone_stays(place, archive):
     mount.umount()
     bring_back()
     before = at_rest(recovered)
-    status, findings, summary = facts(recovered, "-y", "--prune")
-    assert status == LEFT and summary["orphans_removed"] == 0 and summary["orphans_old"] == len(paths)
-    assert any(finding["about"] == "prune" and "recovered" in finding["text"] for finding in findings)
-    assert at_rest(recovered) == before
+    unrecovered_ones_are_named_and_stay(recovered, len(paths), at_rest(recovered))
+    mount = serving(place, recovered)
+    unrecovered_ones_are_named_and_stay(recovered, len(paths), before)
+    mount.umount()
+    status, _, summary = facts(recovered, "-y", "--prune", "--unrecovered", str(len(paths)))
+    assert status == CLEAN and summary["orphans_removed"] == len(paths)
+    assert {path for endpoint in recovered.endpoints for path in lab.stripe_files(endpoint)} == {
+        path for _, path in stored(recovered)}
+
+
+def unrecovered_ones_are_named_and_stay(archive, n, before):
+    sizes = sum(path.stat().st_size for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)
+                if path not in {path for _, path in stored(archive)})
+    for arguments in [(), ("--unrecovered", str(n - 1)), ("--unrecovered", str(n + 1))]:
+        status, findings, summary = facts(archive, "-y", "--prune", *arguments)
+        assert status == LEFT and summary["orphans_removed"] == 0 and summary["orphans_old"] == n
+        (named,) = [finding for finding in findings if finding["about"] == "unrecovered"]
+        assert named["stripes"] == summary["orphans_unrecovered"] == n and named["bytes"] == sizes
+        assert any(finding["about"] == "prune" for finding in findings) == bool(arguments)
+        assert at_rest(archive) == before
+    told = fsck(archive, "-y", "--prune")[1]
+    assert f"--unrecovered {n}" in told and named["object"] in told
 
 
 def test_what_an_object_has_at_another_endpoint_stays(place, archive):
@@ -146,6 +165,19 @@ def test_what_an_object_has_at_another_endpoint_stays(place, archive):
     age(archive)
     before = at_rest(archive)
     assert facts(archive, "-y", "--prune")[2]["orphans_old"] == 0 and at_rest(archive) == before
+    any_number_of_orphans_is_counted(archive)
+
+
+def any_number_of_orphans_is_counted(archive, n=9000):
+    """More than are held in memory at a time: each once, told by name or not."""
+    root = archive.endpoints[0].root / "stripes"
+    for number in range(1, n + 1):
+        name = f"{uuid.UUID(int=number << 100 | number).hex}-00-{number:016x}"
+        (root / name[:3]).mkdir(exist_ok=True)
+        (root / name[:3] / name).touch()
+    status, findings, summary = facts(archive)
+    assert status == CLEAN and summary["orphans"] == n and summary["orphans_old"] == 0
+    assert sum(finding["about"] == "orphan" for finding in findings) == 100
 
 
 def test_last_weeks_archive_directory_deletes_nothing(place, archive):
