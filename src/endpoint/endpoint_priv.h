@@ -49,6 +49,7 @@ typedef struct EcfsDriver {
     const char *const *option_keys; /* NULL-terminated, ECFS_COMMON_OPTION_KEYS included */
     unsigned default_connections;
     unsigned n_pipelined; /* requests that one connection serves as fast as several would, unless the line is long */
+    bool costly;          /* so are connections, and beginning a read: both are rather shared than made anew */
 
     /* Parses and checks URL and options (keys are known to be in option_keys). Pure: nothing is looked up or opened. */
     void *(*new_config) (const EcfsEndpointSpec *spec, GError **error);

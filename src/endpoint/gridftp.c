@@ -160,21 +160,11 @@ static void gridftp_disconnect (void *connection)
     ecfs_gridftp_end (connection);
 }
 
-/* As ecfs_gridftp_do (), but until @deadline_us at most. */
+/* As ecfs_gridftp_do () with the root, but until @deadline_us at most. */
 static bool do_by (EcfsGridftp *self, EcfsGridftpType type, int64_t deadline_us, GError **error)
 {
     ecfs_gridftp_ask (self, type, "", NULL, 0, 0);
-    for (;;) {
-        EcfsGridftpHeard heard = ecfs_gridftp_hear (self, deadline_us);
-        if (heard == ECFS_GRIDFTP_BROKEN)
-            return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
-        if (heard == ECFS_GRIDFTP_TOO_LATE) {
-            ecfs_gridftp_break (self, g_error_new (ECFS_ERROR, ETIMEDOUT, "no answer of %s", self->config->host));
-            return ecfs_fail (error, ETIMEDOUT, "%s", self->broken->message);
-        }
-        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE)
-            return ecfs_gridftp_outcome (self, "", error);
-    }
+    return ecfs_gridftp_await (self, "", deadline_us, error);
 }
 
 static bool look_around (EcfsGridftp *self, bool make_root, GError **error)
@@ -324,11 +314,10 @@ static const char *const option_keys_ftp[] = {
 };
 
 #define GRIDFTP_DRIVER(NAME)                                                                                           \
-    {                                                                                                                  \
-        .scheme = #NAME, .option_keys = option_keys_##NAME, .default_connections = 3, .n_pipelined = 1,                \
-        .new_config = new_config_##NAME, .free_config = free_config, .connect = gridftp_connect,                       \
-        .serve = gridftp_serve, .disconnect = gridftp_disconnect,                                                      \
-    }
+    .scheme = #NAME, .option_keys = option_keys_##NAME, .new_config = new_config_##NAME, .free_config = free_config,   \
+    .connect = gridftp_connect, .serve = gridftp_serve, .disconnect = gridftp_disconnect
 
-const EcfsDriver ecfs_driver_gsiftp = GRIDFTP_DRIVER (gsiftp);
-const EcfsDriver ecfs_driver_ftp = GRIDFTP_DRIVER (ftp);
+/* A login with GSI costs the server a key, and each data connection a handshake: few of both. */
+const EcfsDriver ecfs_driver_gsiftp = {GRIDFTP_DRIVER (gsiftp), .default_connections = 2, .n_pipelined = 4,
+                                       .costly = true};
+const EcfsDriver ecfs_driver_ftp = {GRIDFTP_DRIVER (ftp), .default_connections = 3, .n_pipelined = 1};

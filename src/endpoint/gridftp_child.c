@@ -156,6 +156,7 @@ void ecfs_gridftp_end (EcfsGridftp *self)
 {
     end_helper (self);
     g_clear_error (&self->broken);
+    g_free (self->pace.name);
     g_free (self);
 }
 
@@ -300,11 +301,13 @@ bool ecfs_gridftp_outcome (EcfsGridftp *self, const char *name, GError **error)
     return ecfs_fail (error, code, "%s: %s", name[0] != '\0' ? name : self->config->base, text);
 }
 
-bool ecfs_gridftp_await (EcfsGridftp *self, const char *name, GError **error)
+bool ecfs_gridftp_await (EcfsGridftp *self, const char *name, int64_t deadline_us, GError **error)
 {
     for (;;) {
-        EcfsGridftpHeard heard = ecfs_gridftp_hear (self, G_MAXINT64);
-        if (heard == ECFS_GRIDFTP_BROKEN)
+        EcfsGridftpHeard heard = ecfs_gridftp_hear (self, deadline_us);
+        if (heard == ECFS_GRIDFTP_TOO_LATE)
+            ecfs_gridftp_break (self, g_error_new (ECFS_ERROR, ETIMEDOUT, "no answer of %s", self->config->host));
+        if (self->broken != NULL)
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE)
             return ecfs_gridftp_outcome (self, name, error);
@@ -314,7 +317,7 @@ bool ecfs_gridftp_await (EcfsGridftp *self, const char *name, GError **error)
 bool ecfs_gridftp_do (EcfsGridftp *self, EcfsGridftpType type, const char *name, const char *other, GError **error)
 {
     ecfs_gridftp_ask (self, type, name, other, 0, 0);
-    return ecfs_gridftp_await (self, name, error);
+    return ecfs_gridftp_await (self, name, G_MAXINT64, error);
 }
 
 /* Whether the helper ends what is under way soon. */

@@ -40,6 +40,16 @@ typedef struct EcfsGridftpConfig {
     EcfsGridftpShared *shared;
 } EcfsGridftpConfig;
 
+/* What reading tells of the line and of those who read. */
+typedef struct EcfsGridftpPace {
+    char *name;          /* of the file that was read last */
+    uint64_t read_to;    /* end of what was wanted of it */
+    uint64_t run_bytes;  /* of it in a row, up to there */
+    int64_t begun_us;    /* when the GET under way brought something first; 0: it has not */
+    uint64_t came_bytes; /* of it, later */
+    uint64_t gap_bytes;  /* what comes while a GET begins */
+} EcfsGridftpPace;
+
 typedef struct EcfsGridftp {
     EcfsSlot *slot;
     const EcfsGridftpConfig *config;
@@ -54,6 +64,7 @@ typedef struct EcfsGridftp {
 
     bool is_new; /* the next operation has to log in, or to shake hands otherwise, first */
 
+    EcfsGridftpPace pace;
     EcfsStream *next;    /* taken, not begun */
     EcfsStream *storing; /* the write whose PUT is open */
     GQueue writes;       /* EcfsStream, storing included, whose driver_data is an EcfsGridftpWrite */
@@ -63,6 +74,12 @@ typedef struct EcfsGridftp {
     int64_t parked_us;       /* since when its source has nothing; 0: it has */
     int64_t asked_us;        /* when the server was asked something last */
 } EcfsGridftp;
+
+/** Whether a data connection costs so much that a GET rather brings more than was asked for. */
+static inline bool ecfs_gridftp_reads_ahead (const EcfsGridftpConfig *config)
+{
+    return config->gsi && !config->trusts_data && !config->extended;
+}
 
 /* gridftp_child.c */
 
@@ -89,8 +106,9 @@ EcfsGridftpHeard ecfs_gridftp_hear (EcfsGridftp *self, int64_t deadline_us);
 /** The end of an operation, whose DONE was heard: true, or false with an error about @name; some break the connection.
  */
 bool ecfs_gridftp_outcome (EcfsGridftp *self, const char *name, GError **error);
-/** Waits for DONE of an operation that brings no blocks: then as outcome (). */
-bool ecfs_gridftp_await (EcfsGridftp *self, const char *name, GError **error);
+/** Waits for DONE of an operation that brings no blocks: then as outcome (). Past @deadline_us the connection breaks.
+ */
+bool ecfs_gridftp_await (EcfsGridftp *self, const char *name, int64_t deadline_us, GError **error);
 /** Asks and awaits. */
 bool ecfs_gridftp_do (EcfsGridftp *self, EcfsGridftpType type, const char *name, const char *other, GError **error);
 /** Ends what is under way at once; the control connection ends with it, and another is made when one is needed. */

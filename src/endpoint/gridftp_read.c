@@ -4,12 +4,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define STEP_BYTES  (64 * 1024)       /* of a file between two calls of the sink */
-#define BATCH_BYTES (8 * 1024 * 1024) /* asked for together */
-#define DRAIN_BYTES (1024 * 1024)     /* rather read to the end than aborted: that ends the connection */
-#define MAX_LINE    (16 * 1024)       /* of a listing */
-#define MAX_WAITING 1000000           /* directories that are still to be listed */
-#define MAX_AHEAD   1024              /* pieces of a GET with gaps before them; streams are a few blocks apart */
+#define STEP_BYTES  (64 * 1024)           /* of a file between two calls of the sink */
+#define BATCH_BYTES (8 * 1024 * 1024)     /* asked for together */
+#define DRAIN_BYTES (1024 * 1024)         /* rather read to the end than aborted: that ends the connection */
+#define AHEAD_BYTES (64 * 1024 * 1024)    /* at most asked for beyond what is wanted so far */
+#define PACE_BYTES  (1024 * 1024)         /* of a GET that tell how fast it is */
+#define GAP_BYTES   (4 * 1024 * 1024)     /* at most read over */
+#define PARKED_US   (15 * G_USEC_PER_SEC) /* a GET that nobody wants to go on is ended after this */
+#define MAX_LINE    (16 * 1024)           /* of a listing */
+#define MAX_WAITING 1000000               /* directories that are still to be listed */
+#define MAX_AHEAD   1024                  /* pieces of a GET with gaps before them; streams are a few blocks apart */
 
 /* A range of a request that a GET fills. */
 typedef struct Part {
@@ -32,12 +36,24 @@ typedef struct Piece {
     uint64_t from, to;
 } Piece;
 
+/*
+ * A GET goes on beyond what is wanted where the one before it was of the bytes before: each begins with a data
+ * connection, whose handshake takes what megabytes take. Requests that follow join it while it runs. What came and
+ * nobody wants yet stays in blocks that the helper does not get back, so the server is not read from any further.
+ */
 typedef struct Get {
     Batch *batch;
-    size_t first, n; /* of the parts */
-    uint64_t offset, end;
+    size_t first, n; /* of the parts; the last is the last of the batch where the GET goes on */
+    uint64_t offset;
+    uint64_t wanted_to; /* end of the last part */
+    uint64_t end;       /* what was asked for; the file may end before */
     uint64_t filled_to; /* without gaps */
     GArray *ahead;      /* of Piece */
+    EcfsGridftpMessage held[ECFS_GRIDFTP_N_BLOCKS];
+    unsigned n_held;
+    bool done;         /* no more will come */
+    bool draining;     /* nobody wants what is to come */
+    int64_t parked_us; /* since when nobody wants anything; 0: somebody does */
 } Get;
 
 static Part *part_at (const Batch *batch, size_t i)
@@ -56,24 +72,30 @@ static void add_request (Batch *batch, EcfsStream *request)
     batch->n_wanted++;
 }
 
-/* Takes what is asked of the file right behind; a request that is not like that is begun next. */
-static void extend (EcfsGridftp *self, Batch *batch)
+/* Whether one GET brings @request too, of which nothing is asked for beyond @end. */
+static bool continues (const EcfsGridftp *self, EcfsStream *request, const char *name, uint64_t from, uint64_t end)
 {
-    const Part *first = part_at (batch, 0);
-    for (;;) {
+    const EcfsRange *first = &request->ranges[0], *last = &request->ranges[request->n_ranges - 1];
+    return request->kind == ECFS_REQUEST_READ && g_str_equal (request->name, name) && first->offset >= from &&
+           first->offset - from <= self->pace.gap_bytes && last->offset + last->size <= end &&
+           !ecfs_request_cancelled (request);
+}
+
+/* Takes what is asked of the file behind; a request that is not like that is begun next. */
+static void extend (EcfsGridftp *self, Batch *batch, const char *name, uint64_t begin, uint64_t end)
+{
+    while (self->next == NULL) {
         const Part *last = part_at (batch, batch->parts->len - 1);
-        if (last->offset + last->size - first->offset >= BATCH_BYTES || self->next != NULL)
+        uint64_t wanted_to = last->offset + last->size;
+        if (wanted_to > begin && wanted_to - begin >= BATCH_BYTES)
             return;
         EcfsStream *request = ecfs_slot_take (self->slot);
         if (request == NULL)
             return;
-        if (request->kind != ECFS_REQUEST_READ || !g_str_equal (request->name, first->request->name) ||
-            request->ranges[0].offset != last->offset + last->size || ecfs_request_cancelled (request)) {
+        if (continues (self, request, name, wanted_to, end))
+            add_request (batch, request);
+        else
             self->next = request;
-            return;
-        }
-        add_request (batch, request);
-        first = part_at (batch, 0);
     }
 }
 
@@ -129,21 +151,74 @@ static void close_gaps (Get *get)
     }
 }
 
+/* Copies what @block has between @from and @to into the parts from the @first on. */
+static void place (const EcfsGridftp *self, const Get *get, size_t first, const EcfsGridftpMessage *block,
+                   uint64_t from, uint64_t to)
+{
+    const uint8_t *bytes = self->memory + (size_t) block->block * ECFS_GRIDFTP_BLOCK_BYTES;
+    for (size_t i = first; i < get->first + get->n && from < to; i++) {
+        const Part *part = part_at (get->batch, i);
+        uint64_t begin = MAX (from, part->offset), end = MIN (to, part->offset + part->size);
+        if (part->request != NULL && begin < end)
+            memcpy (part->to + (begin - part->offset), bytes + (begin - block->offset), end - begin);
+    }
+}
+
+/* How much comes while a GET begins: what is less is rather read in vain. */
+static void note_pace (EcfsGridftp *self)
+{
+    EcfsGridftpPace *pace = &self->pace;
+    int64_t now_us = ecfs_now_us ();
+    if (pace->begun_us == 0) {
+        pace->begun_us = now_us;
+        pace->came_bytes = 0;
+        return;
+    }
+    uint64_t before = pace->came_bytes;
+    pace->came_bytes += self->message.length;
+    if (before >= PACE_BYTES || pace->came_bytes < PACE_BYTES || !ecfs_gridftp_reads_ahead (self->config))
+        return;
+    double rate = (double) pace->came_bytes / (double) MAX (now_us - pace->begun_us, 1);
+    double meanwhile = rate * (double) (pace->begun_us - self->asked_us);
+    pace->gap_bytes = (3 * pace->gap_bytes + (uint64_t) MIN (meanwhile, GAP_BYTES)) / 4;
+}
+
+/* Whether somebody waits for what the GET is to bring. */
+static bool is_wanted (const Get *get)
+{
+    for (size_t i = get->first; i < get->first + get->n; i++) {
+        const Part *part = part_at (get->batch, i);
+        if (part->request != NULL && part->filled < part->size)
+            return true;
+    }
+    return false;
+}
+
+static void give_back (EcfsGridftp *self, const EcfsGridftpMessage *block)
+{
+    EcfsGridftpMessage taken = {.type = ECFS_GRIDFTP_RETURN, .block = block->block};
+    ecfs_gridftp_say (self, &taken);
+}
+
+/* Keeps the last block heard where it goes beyond what is wanted. */
+static void keep_or_give_back (EcfsGridftp *self, Get *get)
+{
+    const EcfsGridftpMessage *block = &self->message;
+    bool keeps = !get->draining && block->offset + block->length > get->wanted_to && get->end > get->wanted_to;
+    if (keeps && get->n_held < ECFS_GRIDFTP_N_BLOCKS)
+        get->held[get->n_held++] = *block;
+    else
+        give_back (self, block);
+}
+
 /* False: the server sends what nobody can use. What was told to a sink stays as it is, whatever is sent again. */
 static bool take_block (EcfsGridftp *self, Get *get)
 {
     const EcfsGridftpMessage *block = &self->message;
     uint64_t from = MAX (block->offset, get->filled_to);
     uint64_t to = MIN (block->offset + block->length, get->end);
-    const uint8_t *bytes = self->memory + (size_t) block->block * ECFS_GRIDFTP_BLOCK_BYTES;
-    for (size_t i = get->first; i < get->first + get->n && from < to; i++) {
-        const Part *part = part_at (get->batch, i);
-        uint64_t begin = MAX (from, part->offset), end = MIN (to, part->offset + part->size);
-        if (part->request != NULL && begin < end)
-            memcpy (part->to + (begin - part->offset), bytes + (begin - block->offset), end - begin);
-    }
-    EcfsGridftpMessage taken = {.type = ECFS_GRIDFTP_RETURN, .block = block->block};
-    ecfs_gridftp_say (self, &taken);
+    place (self, get, get->first, block, from, to);
+    keep_or_give_back (self, get);
     if (from >= to)
         return true;
     if (get->ahead->len >= MAX_AHEAD)
@@ -152,6 +227,22 @@ static bool take_block (EcfsGridftp *self, Get *get)
     close_gaps (get);
     tell_filled (self, get, get->filled_to);
     return true;
+}
+
+/* The parts from the @first on are new: fills them with what came before they were wanted. */
+static void fill_from_held (EcfsGridftp *self, Get *get, size_t first)
+{
+    unsigned n_kept = 0;
+    for (unsigned i = 0; i < get->n_held; i++) {
+        EcfsGridftpMessage block = get->held[i];
+        place (self, get, first, &block, block.offset, block.offset + block.length);
+        if (block.offset + block.length > get->wanted_to)
+            get->held[n_kept++] = block;
+        else
+            give_back (self, &block);
+    }
+    get->n_held = n_kept;
+    tell_filled (self, get, get->filled_to);
 }
 
 /* Those that nobody wants any more. */
@@ -165,43 +256,120 @@ static void end_cancelled (EcfsGridftp *self, Batch *batch)
     }
 }
 
+/* Whether the GET may bring what is still to be asked for. */
+static bool may_go_on (const EcfsGridftp *self, const Get *get)
+{
+    return !get->draining && get->end > get->wanted_to && self->next == NULL && self->writes.length == 0 &&
+           (!get->done || get->n_held > 0);
+}
+
+/* Takes requests that the GET brings too. */
+static void join_more (EcfsGridftp *self, Get *get, const char *name)
+{
+    size_t first = get->batch->parts->len;
+    extend (self, get->batch, name, get->filled_to, get->end);
+    if (get->batch->parts->len == first)
+        return;
+    const Part *last = part_at (get->batch, get->batch->parts->len - 1);
+    get->n = get->batch->parts->len - get->first;
+    get->wanted_to = last->offset + last->size;
+    fill_from_held (self, get, first);
+}
+
+/* Nobody wants what a GET is still to bring. False: it was aborted. */
+static bool let_end (EcfsGridftp *self, Get *get)
+{
+    if (get->end - get->filled_to > MAX (DRAIN_BYTES, 4 * self->pace.gap_bytes)) {
+        ecfs_gridftp_abort (self);
+        return false;
+    }
+    get->draining = true;
+    while (get->n_held > 0)
+        give_back (self, &get->held[--get->n_held]);
+    return true;
+}
+
+/* Looks at who wants what of a GET. False: nobody wants more, and it is over. */
+static bool look_after (EcfsGridftp *self, Get *get, const char *name)
+{
+    end_cancelled (self, get->batch);
+    if (may_go_on (self, get))
+        join_more (self, get, name);
+    if (get->draining || is_wanted (get)) {
+        if (get->parked_us != 0)
+            ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
+        get->parked_us = 0;
+        return !get->done;
+    }
+    int64_t now_us = ecfs_now_us ();
+    if (get->parked_us == 0)
+        get->parked_us = now_us;
+    if (!may_go_on (self, get) || now_us - get->parked_us > PARKED_US)
+        return !get->done && let_end (self, get);
+    ecfs_slot_owed (self->slot, ECFS_OWES_NOTHING);
+    return true;
+}
+
 /* Waits for what a GET brings. False: it failed, or brought too little. */
 static bool receive (EcfsGridftp *self, Get *get, const char *name, GError **error)
 {
-    for (;;) {
-        EcfsGridftpHeard heard = ecfs_gridftp_hear (self, G_MAXINT64);
+    while (look_after (self, get, name)) {
+        EcfsGridftpHeard heard =
+            ecfs_gridftp_hear (self, get->parked_us == 0 ? G_MAXINT64 : get->parked_us + PARKED_US);
         if (heard == ECFS_GRIDFTP_BROKEN)
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
-        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE)
-            break;
-        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_BLOCK && !take_block (self, get)) {
-            ecfs_gridftp_abort (self);
-            return ecfs_fail (error, EPROTO, "%s: the server sends pieces without those before them", name);
+        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE) {
+            get->done = true;
+            if (!ecfs_gridftp_outcome (self, name, error))
+                return false;
         }
-        end_cancelled (self, get->batch);
-        if (get->batch->n_wanted == 0 && get->end - get->filled_to > DRAIN_BYTES) {
-            ecfs_gridftp_abort (self);
-            return true;
+        if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_BLOCK) {
+            note_pace (self);
+            if (!take_block (self, get)) {
+                ecfs_gridftp_abort (self);
+                return ecfs_fail (error, EPROTO, "%s: the server sends pieces without those before them", name);
+            }
         }
     }
-    if (!ecfs_gridftp_outcome (self, name, error))
-        return false;
-    if (get->filled_to < get->end)
+    if (is_wanted (get))
         return ecfs_fail (error, EBADMSG, "%s: ends before the range that was asked for", name);
     return true;
+}
+/* How many bytes beyond what is wanted, from @offset to @to, a GET asks for; notes what is read in a row. */
+static uint64_t plan_ahead (EcfsGridftp *self, const char *name, uint64_t offset)
+{
+    EcfsGridftpPace *pace = &self->pace;
+    bool follows =
+        g_strcmp0 (pace->name, name) == 0 && offset >= pace->read_to && offset - pace->read_to <= pace->gap_bytes;
+    if (!follows) {
+        g_free (pace->name);
+        pace->name = g_strdup (name);
+        pace->run_bytes = 0;
+    }
+    return ecfs_gridftp_reads_ahead (self->config) && self->writes.length == 0 ? MIN (pace->run_bytes, AHEAD_BYTES) : 0;
 }
 
 /* One GET for as many parts from @first on as follow on each other. Returns the number of parts. */
 static size_t get_parts (EcfsGridftp *self, Batch *batch, size_t first, const char *name, GError **error)
 {
     Get get = {.batch = batch, .first = first, .n = 1, .offset = part_at (batch, first)->offset};
-    get.end = get.offset + part_at (batch, first)->size;
-    while (first + get.n < batch->parts->len && part_at (batch, first + get.n)->offset == get.end)
-        get.end += part_at (batch, first + get.n++)->size;
+    get.wanted_to = get.offset + part_at (batch, first)->size;
+    while (first + get.n < batch->parts->len) {
+        const Part *next = part_at (batch, first + get.n);
+        if (next->offset - get.wanted_to > self->pace.gap_bytes)
+            break;
+        get.wanted_to = next->offset + next->size;
+        get.n++;
+    }
+    uint64_t ahead = plan_ahead (self, name, get.offset);
+    get.end = get.wanted_to + (first + get.n == batch->parts->len ? ahead : 0);
     get.filled_to = get.offset;
     get.ahead = g_array_new (FALSE, FALSE, sizeof (Piece));
+    self->pace.begun_us = 0;
     ecfs_gridftp_ask (self, ECFS_GRIDFTP_GET, name, NULL, get.offset, get.end - get.offset);
     (void) !receive (self, &get, name, error);
+    self->pace.read_to = get.wanted_to;
+    self->pace.run_bytes += get.wanted_to - get.offset;
     g_array_unref (get.ahead);
     return get.n;
 }
@@ -221,7 +389,7 @@ void ecfs_gridftp_read (EcfsGridftp *self, EcfsStream *request)
     g_autofree char *name = g_strdup (request->name);
     Batch batch = {.parts = g_array_new (FALSE, FALSE, sizeof (Part))};
     add_request (&batch, request);
-    extend (self, &batch);
+    extend (self, &batch, name, request->ranges[0].offset, UINT64_MAX);
     for (size_t i = 0; i < batch.parts->len && batch.n_wanted > 0 && self->broken == NULL;) {
         g_autoptr (GError) error = NULL;
         if (part_at (&batch, i)->request == NULL) {

@@ -451,7 +451,7 @@ static bool store_text (EcfsGridftp *self, const char *name, const char *text, G
     memcpy (self->memory, text, size);
     ecfs_gridftp_ask (self, ECFS_GRIDFTP_PUT, name, NULL, 0, 0);
     ecfs_gridftp_say (self, &(EcfsGridftpMessage){.type = ECFS_GRIDFTP_BLOCK, .length = size, .end = 1});
-    return ecfs_gridftp_await (self, name, error) && check_size (self, name, size, error);
+    return ecfs_gridftp_await (self, name, G_MAXINT64, error) && check_size (self, name, size, error);
 }
 
 void ecfs_gridftp_mark (EcfsGridftp *self, EcfsStream *request)

@@ -96,6 +96,14 @@ static bool is_better (const EcfsSlot *slot, const EcfsSlot *than, const EcfsStr
     return open != than_open ? open : slot->active.length < than->active.length;
 }
 
+/* Whether the slot is at the file of @request, and its driver goes on with that for less than another would begin. */
+static bool reads_on (const EcfsSlot *slot, const EcfsStream *request, const EcfsSlot *asking)
+{
+    const EcfsStream *first = slot->active.head != NULL ? slot->active.head->data : NULL;
+    return slot->endpoint->driver->costly && has_file_open (slot, request) && can_serve (slot, request) &&
+           (first == NULL ? slot->hungry || slot == asking : first->kind == ECFS_REQUEST_READ);
+}
+
 /* The slot that should take @request: hungry, or @asking, which is about to. NULL when all are busy. */
 static EcfsSlot *best_slot_locked (EcfsEndpoint *self, const EcfsStream *request, EcfsSlot *asking)
     ECFS_REQUIRES (self->lock)
@@ -103,6 +111,8 @@ static EcfsSlot *best_slot_locked (EcfsEndpoint *self, const EcfsStream *request
     EcfsSlot *best = asking;
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *slot = &self->slots[i];
+        if (reads_on (slot, request, asking))
+            return slot == asking || slot->hungry ? slot : NULL;
         if (slot != asking && slot->hungry && can_serve (slot, request) &&
             (best == NULL || is_better (slot, best, request)))
             best = slot;
@@ -172,6 +182,15 @@ bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
     return self->n_slots > 1;
 }
 
+/* Whether it has something that goes on for long. */
+static bool writes (const EcfsSlot *slot)
+{
+    for (const GList *at = slot->active.head; at != NULL; at = at->next)
+        if (((const EcfsStream *) at->data)->kind == ECFS_REQUEST_WRITE)
+            return true;
+    return false;
+}
+
 /* Whether another connection would serve @request sooner than those there are, of which @best could begin it now. It
  * costs both sides a handshake, so what one connection can have under way at once does not call for a second. */
 static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, const EcfsStream *request)
@@ -184,12 +203,16 @@ static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, cons
     unsigned n_serving = 0;
     unsigned n_requests = self->queue.length;
     for (unsigned i = 0; i < self->n_slots; i++) {
+        if (reads_on (&self->slots[i], request, NULL))
+            return false;
         if (!can_serve (&self->slots[i], request))
             continue;
         n_serving++;
-        n_requests += self->slots[i].active.length;
+        n_requests +=
+            self->driver->costly && writes (&self->slots[i]) ? self->driver->n_pipelined : self->slots[i].active.length;
     }
-    return self->latency.quantiles.p50 > LONG_LINE_US || n_requests > n_serving * self->driver->n_pipelined;
+    bool is_long = !self->driver->costly && self->latency.quantiles.p50 > LONG_LINE_US;
+    return is_long || n_requests > n_serving * self->driver->n_pipelined;
 }
 
 void ecfs_core_kick_locked (EcfsEndpoint *self)

@@ -105,32 +105,29 @@ static void scripted_disconnect (void *connection)
     g_free (connection);
 }
 
+#define SCRIPTED(NAME)                                                                                                 \
+    .scheme = NAME, .option_keys = keys, .default_connections = 2, .new_config = new_config, .free_config = g_free,    \
+    .connect = scripted_connect, .serve = scripted_serve, .disconnect = scripted_disconnect
+
 void script_register (void)
 {
     static const char *const keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
-    static const EcfsDriver driver = {
-        .scheme = "scripted",
-        .option_keys = keys,
-        .default_connections = 2,
-        .new_config = new_config,
-        .free_config = g_free,
-        .connect = scripted_connect,
-        .serve = scripted_serve,
-        .disconnect = scripted_disconnect,
-    };
+    static const EcfsDriver driver = {SCRIPTED ("scripted")};
+    static const EcfsDriver costly = {SCRIPTED ("costly"), .n_pipelined = 4, .costly = true};
     ecfs_mutex_init (&script.lock);
     ecfs_cond_init (&script.cond);
     ecfs_endpoint_register_for_tests (&driver);
+    ecfs_endpoint_register_for_tests (&costly);
 }
 
-EcfsEndpoint *script_start (const char *options)
+static EcfsEndpoint *start (const char *scheme, const char *options)
 {
     static const EcfsMarker nothing;
     ecfs_mutex_lock (&script.lock);
     script.refuse = script.released = script.hold_space = script.hold_writes = script.hold_ends = false;
     script.refuse_from = script.n_connects = script.n_stuck = script.n_ends = 0;
     ecfs_mutex_unlock (&script.lock);
-    g_autofree char *text = g_strconcat ("x=scripted://x/", options, NULL);
+    g_autofree char *text = g_strconcat ("x=", scheme, "://x/", options, NULL);
     g_autoptr (GError) error = NULL;
     g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
     g_assert_no_error (error);
@@ -138,6 +135,16 @@ EcfsEndpoint *script_start (const char *options)
     g_assert_no_error (error);
     ecfs_endpoint_start (endpoint);
     return endpoint;
+}
+
+EcfsEndpoint *script_start (const char *options)
+{
+    return start ("scripted", options);
+}
+
+EcfsEndpoint *script_start_costly (const char *options)
+{
+    return start ("costly", options);
 }
 
 void script_set (bool *which, bool value)

@@ -30,6 +30,8 @@ void script_register (void);
 
 /** An endpoint whose name is x, with @options (",KEY=VALUE..."), and the script from the beginning. */
 EcfsEndpoint *script_start (const char *options);
+/** The same where connections are costly. */
+EcfsEndpoint *script_start_costly (const char *options);
 
 /** Sets @which, a member of script, and wakes who waits. */
 void script_set (bool *which, bool value);

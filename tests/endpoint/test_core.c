@@ -50,6 +50,34 @@ static void test_stuck (void)
     g_assert_false (script_is_down (endpoint));
 }
 
+static void test_costly (void)
+{
+    static const uint8_t byte;
+    g_autoptr (EcfsEndpoint) endpoint = script_start_costly (",connections=3");
+    Transfer stuck[3];
+    for (size_t i = 0; i < G_N_ELEMENTS (stuck); i++)
+        begin (&stuck[i], endpoint, "stuck", 0); /* of one file: nobody else's */
+    script_wait (&script.n_stuck, 1);
+    script_set (&script.released, true);
+    for (size_t i = 0; i < G_N_ELEMENTS (stuck); i++)
+        g_assert_cmpint (transfer_finish (&stuck[i]), ==, 0);
+    g_assert_cmpuint (script_count (&script.n_connects), ==, 1);
+    script_set (&script.released, false);
+    transfer_init (&stuck[0], endpoint);
+    transfer_write (&stuck[0], "stuck", &byte, 1);
+    script_wait (&script.n_stuck, 1);
+    g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+    g_assert_cmpuint (script_count (&script.n_connects), ==, 2);
+    begin (&stuck[1], endpoint, "stuck", 0);
+    script_wait (&script.n_stuck, 2);
+    g_assert_cmpuint (script_count (&script.n_connects), ==, 2);
+    script_set (&script.released, true);
+    g_assert_cmpint (transfer_finish (&stuck[0]), ==, 0);
+    g_assert_cmpint (transfer_finish (&stuck[1]), ==, 0);
+    for (size_t i = 0; i < 100; i++) /* both connections have been at it */
+        g_assert_cmpint (try_read (endpoint, "stuck", 0), ==, 0);
+}
+
 static void test_all_stuck (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = script_start (",stall_timeout=200ms,connections=1");
@@ -362,6 +390,7 @@ int main (int argc, char **argv)
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     script_register ();
     g_test_add_func ("/core/a-stuck-call-takes-the-endpoint-down-and-others-probe-it", test_stuck);
+    g_test_add_func ("/core/costly-connections-are-shared", test_costly);
     g_test_add_func ("/core/nobody-waits-behind-threads-that-are-all-stuck", test_all_stuck);
     g_test_add_func ("/core/cancels-what-is-queued-behind-a-stuck-call", test_cancel_in_the_queue);
     g_test_add_func ("/core/is-suspect-after-an-unusual-silence", test_suspect);
