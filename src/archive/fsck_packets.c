@@ -9,9 +9,11 @@
 #include "object/format.h"
 #include "util/bytes.h"
 
-#define THREADS      4                               /* of each endpoint */
-#define WINDOW_BYTES (ECFS_FOOTER_MAX_BYTES + 65536) /* of a stripe in memory, for each thread */
-#define TICK_US      200000
+#define THREADS     4                 /* of each endpoint */
+#define PIECE_BYTES (128 * 1024 + 64) /* less than a second-level cache holds; some whole check blocks */
+#define MAX_PIECES  32                /* that are asked for at a time, where nothing keeps them, … */
+#define KEPT_PIECES 8                 /* … and where the endpoint does, or they may not come fast */
+#define TICK_US     200000
 
 typedef struct Check Check;
 
@@ -40,15 +42,23 @@ typedef struct Job {
     Round round;
 } Job;
 
-/* A part of a stripe's file in memory, which moves on. */
-typedef struct Window {
+/* A part of a stripe that is verified as a whole: its header, a check block with its tag, or what is behind them. */
+typedef struct Place {
+    uint64_t offset;
+    uint64_t segment; /* of the check block there; n_segments: there is the footer, and then it is the end */
+    uint32_t block;
+} Place;
+
+/* A stripe that is being read. Its thread waits while the endpoint's has it. */
+typedef struct Stripe {
     const Job *job;
     EcfsEndpoint *endpoint;
     char name[ECFS_STRIPE_NAME_SIZE];
-    uint8_t *bytes;
-    uint64_t offset;
-    size_t filled;
-} Window;
+    EcfsLayout layout;
+    Place at; /* what is verified next */
+    uint32_t sizes[MAX_PIECES];
+    GError *error; /* what was wrong first; owned */
+} Stripe;
 
 /* When these bytes may be read: as if all read before them had taken the time that they may. */
 static int64_t turn_us (EcfsPace *pace, size_t bytes)
@@ -84,45 +94,51 @@ static void note_read (const Job *job)
     ecfs_mutex_unlock (&self->lock);
 }
 
-/* The bytes [offset, offset + size), at most a window; NULL with an error. Offsets ascend. */
-static const uint8_t *bytes_at (Window *self, uint64_t offset, size_t size, GError **error)
+/* Of the part that is there; 0: there is none. */
+static uint64_t part_bytes (const Stripe *self, const Place *at)
 {
     uint64_t file_size = self->job->checked->stripe->size;
-    if (offset < self->offset || offset > file_size || size > file_size - offset || size > WINDOW_BYTES) {
-        (void) !ecfs_fail (error, EBADMSG, "its parts do not fit into its size");
-        return NULL;
-    }
-    size_t skipped = (size_t) MIN (offset - self->offset, self->filled);
-    if (skipped + size > self->filled) {
-        memmove (self->bytes, self->bytes + skipped, self->filled - skipped);
-        self->offset += skipped;
-        self->filled -= skipped;
-        uint64_t end = self->offset + self->filled;
-        EcfsRange range = {.offset = end,
-                           .size = (size_t) MIN (WINDOW_BYTES - self->filled, file_size - end),
-                           .to = self->bytes + self->filled};
-        if (!wait_turn (self->job->check, range.size)) {
-            (void) !ecfs_fail (error, ECANCELED, "cancelled");
-            return NULL;
-        }
-        if (!ecfs_endpoint_read_wait (self->endpoint, self->name, &range, 1, error))
-            return NULL;
-        note_read (self->job);
-        self->filled += range.size;
-        skipped = 0;
-    }
-    return self->bytes + skipped;
+    if (at->offset == 0)
+        return self->layout.header_bytes;
+    if (at->segment < ecfs_layout_n_segments (&self->layout))
+        return ecfs_layout_block_bytes (&self->layout, at->segment, at->block) + ECFS_TAG_BYTES;
+    return file_size - MIN (file_size, at->offset);
 }
 
-static bool check_header (Window *self, const EcfsLayout *layout, GError **error)
+static void step (const Stripe *self, Place *at)
+{
+    bool is_header = at->offset == 0;
+    at->offset += part_bytes (self, at);
+    if (is_header)
+        return;
+    bool is_footer = at->segment == ecfs_layout_n_segments (&self->layout);
+    if (is_footer || ++at->block == ecfs_layout_n_blocks (&self->layout, at->segment)) {
+        at->block = 0;
+        at->segment++;
+    }
+}
+
+/* Bytes of the piece that begins there with whole parts, which it steps over; 0: none fits into the file. */
+static uint32_t next_piece (const Stripe *self, Place *at)
+{
+    uint64_t file_size = self->job->checked->stripe->size, bytes = 0;
+    for (;;) {
+        uint64_t part = part_bytes (self, at);
+        bool fits = at->offset <= file_size && part <= file_size - at->offset && part <= ECFS_PIECE_MAX_BYTES;
+        if (part == 0 || !fits || (bytes > 0 && bytes + part > PIECE_BYTES))
+            return (uint32_t) bytes;
+        step (self, at);
+        bytes += part;
+    }
+}
+
+static bool check_header (const Stripe *self, const uint8_t *bytes, GError **error)
 {
     EcfsStripeHeader header;
+    const EcfsLayout *layout = &self->layout;
     const EcfsCheckedStripe *checked = self->job->checked;
     const EcfsCatalog *catalog = self->job->check->batch->archive->catalog;
     GError *reason = NULL;
-    const uint8_t *bytes = bytes_at (self, 0, layout->header_bytes, error);
-    if (bytes == NULL)
-        return false;
     if (!ecfs_stripe_header_parse (bytes, layout->header_bytes, &header, &reason)) {
         reason->code = reason->code == EAGAIN ? EBADMSG : reason->code; /* it claims to be longer than it is */
         g_propagate_error (error, reason);
@@ -136,58 +152,86 @@ static bool check_header (Window *self, const EcfsLayout *layout, GError **error
     return same || ecfs_fail (error, EBADMSG, "its header is that of another stripe");
 }
 
-static bool check_blocks (Window *self, const EcfsLayout *layout, GError **error)
+static bool check_block (const Stripe *self, const uint8_t *bytes, uint32_t size, GError **error)
 {
     const EcfsCheckedStripe *checked = self->job->checked;
-    for (uint64_t segment = 0; segment < ecfs_layout_n_segments (layout); segment++) {
-        for (uint32_t block = 0; block < ecfs_layout_n_blocks (layout, segment); block++) {
-            uint32_t size = ecfs_layout_block_bytes (layout, segment, block);
-            uint64_t offset = ecfs_layout_block_offset (layout, segment, block);
-            uint64_t number = ecfs_layout_block_number (layout, segment, block);
-            const uint8_t *bytes = bytes_at (self, offset, size + ECFS_TAG_BYTES, error);
-            if (bytes == NULL)
-                return false;
-            if (ecfs_tag (&checked->object->uuid, checked->stripe->index, number, bytes, size) !=
-                ecfs_get_le (bytes + size, ECFS_TAG_BYTES))
-                return ecfs_fail (error, EBADMSG, "the check block at byte %" G_GUINT64_FORMAT " fails its checksum",
-                                  offset);
-        }
-    }
-    return true;
+    uint64_t number = ecfs_layout_block_number (&self->layout, self->at.segment, self->at.block);
+    uint64_t tag = ecfs_tag (&checked->object->uuid, checked->stripe->index, number, bytes, size);
+    return tag == ecfs_get_le (bytes + size, ECFS_TAG_BYTES) ||
+           ecfs_fail (error, EBADMSG, "the check block at byte %" G_GUINT64_FORMAT " fails its checksum",
+                      self->at.offset);
 }
 
-static bool check_footer (Window *self, const EcfsLayout *layout, GError **error)
+static bool check_footer (const Stripe *self, const uint8_t *bytes, uint64_t left, GError **error)
 {
     const EcfsCheckedStripe *checked = self->job->checked;
-    uint64_t file_size = checked->stripe->size, offset, hash;
-    uint64_t end = layout->header_bytes + ecfs_layout_area_bytes (layout);
+    uint64_t offset, hash;
     uint32_t size;
     EcfsStripeFooter footer;
-    const uint8_t *bytes = bytes_at (self, end, (size_t) (file_size - MIN (file_size, end)), error);
-    if (bytes == NULL)
-        return false;
-    if (file_size - end < ECFS_STRIPE_TAIL_BYTES)
+    if (left < ECFS_STRIPE_TAIL_BYTES)
         return ecfs_fail (error, EBADMSG, "it has no tail");
-    const uint8_t *tail = bytes + (file_size - end) - ECFS_STRIPE_TAIL_BYTES;
-    if (!ecfs_stripe_tail_parse (tail, file_size, &offset, &size, &hash, error))
+    const uint8_t *tail = bytes + left - ECFS_STRIPE_TAIL_BYTES;
+    if (!ecfs_stripe_tail_parse (tail, checked->stripe->size, &offset, &size, &hash, error))
         return false;
-    if (offset != end || size > file_size - end)
+    if (offset != self->at.offset || size > left)
         return ecfs_fail (error, EBADMSG, "its footer is not behind its packets");
     if (!ecfs_stripe_footer_parse (bytes, size, hash, &footer, error))
         return false;
-    bool same = footer.size == layout->size &&
+    bool same = footer.size == self->layout.size &&
                 memcmp (footer.area_digest, checked->stripe->digest, sizeof footer.area_digest) == 0 &&
                 memcmp (footer.object_digest, checked->object->digest, sizeof footer.object_digest) == 0;
     ecfs_stripe_footer_clear (&footer);
     return same || ecfs_fail (error, EBADMSG, "its footer is not what the catalog says");
 }
 
-static bool check_stripe (Window *window, GError **error)
+static bool check_part (const Stripe *self, const uint8_t *bytes, uint64_t size, GError **error)
 {
-    EcfsLayout layout;
-    return ecfs_archive_layout (window->job->check->batch->archive, window->job->checked->object, &layout, error) &&
-           check_header (window, &layout, error) && check_blocks (window, &layout, error) &&
-           check_footer (window, &layout, error);
+    if (self->at.offset == 0)
+        return check_header (self, bytes, error);
+    if (self->at.segment < ecfs_layout_n_segments (&self->layout))
+        return check_block (self, bytes, (uint32_t) size - ECFS_TAG_BYTES, error);
+    return check_footer (self, bytes, size, error);
+}
+
+static void check_piece (void *user, size_t index, const uint8_t *bytes)
+{
+    Stripe *self = user;
+    for (uint64_t done = 0; done < self->sizes[index] && self->error == NULL;) {
+        uint64_t size = part_bytes (self, &self->at);
+        if (!check_part (self, bytes + done, size, &self->error))
+            return;
+        step (self, &self->at);
+        done += size;
+    }
+}
+
+/* Reads on, and verifies what comes. */
+static bool read_some (Stripe *self, GError **error)
+{
+    EcfsPieces pieces = {.offset = self->at.offset, .sizes = self->sizes, .piece = check_piece, .user = self};
+    Place ahead = self->at;
+    bool many = ecfs_endpoint_lends (self->endpoint) && self->job->check->pace->bytes_per_s == 0;
+    while (pieces.n < (many ? MAX_PIECES : KEPT_PIECES) && (self->sizes[pieces.n] = next_piece (self, &ahead)) > 0)
+        pieces.n++;
+    if (pieces.n == 0)
+        return ecfs_fail (error, EBADMSG, "its parts do not fit into its size");
+    if (!wait_turn (self->job->check, (size_t) (ahead.offset - self->at.offset)))
+        return ecfs_fail (error, ECANCELED, "cancelled");
+    if (!ecfs_endpoint_read_pieces_wait (self->endpoint, self->name, &pieces, error))
+        return false;
+    note_read (self->job);
+    if (self->error == NULL)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&self->error));
+    return false;
+}
+
+static bool check_stripe (Stripe *self, GError **error)
+{
+    while (self->at.segment <= ecfs_layout_n_segments (&self->layout))
+        if (!read_some (self, error))
+            return false;
+    return true;
 }
 
 static EcfsStripeFault fault_of (const GError *error)
@@ -227,17 +271,17 @@ static void run_job (void *data)
     Check *self = job->check;
     EcfsCheckedStripe *checked = job->checked;
     g_autoptr (GError) error = NULL;
-    Window window = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
-    ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, window.name);
-    bool begins = !atomic_load (&self->cancelled) && !atomic_load (&self->is_late);
-    window.bytes = begins ? g_malloc (MIN (WINDOW_BYTES, checked->stripe->size) + 1) : NULL;
-    if (!begins)
+    Stripe stripe = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
+    ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, stripe.name);
+    if (atomic_load (&self->cancelled) || atomic_load (&self->is_late))
         atomic_store (&self->is_cut, true);
-    if (window.bytes != NULL && job->round == ROUND_HEADER)
-        (void) bytes_at (&window, 0, (size_t) MIN (1, checked->stripe->size), NULL); /* what comes of it is noted */
-    else if (window.bytes != NULL && (check_stripe (&window, &error) || error->code != ECANCELED))
+    else if (!ecfs_archive_layout (self->batch->archive, checked->object, &stripe.layout, &error))
         conclude (job, error);
-    g_free (window.bytes);
+    else if (job->round == ROUND_HEADER)
+        (void) read_some (&stripe, NULL); /* what comes of it is noted */
+    else if (check_stripe (&stripe, &error) || error->code != ECANCELED)
+        conclude (job, error);
+    g_clear_error (&stripe.error);
     g_free (job);
     ecfs_mutex_lock (&self->lock);
     self->n_pending--;

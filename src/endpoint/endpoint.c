@@ -378,6 +378,28 @@ EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const Ecfs
     return request;
 }
 
+EcfsStream *ecfs_endpoint_read_pieces (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_READ, name);
+    EcfsRange range = {.offset = pieces->offset};
+    for (size_t i = 0; i < pieces->n; i++)
+        range.size += pieces->sizes[i];
+    range.to = request->memory = self->driver->lends ? NULL : g_malloc (range.size);
+    request->ranges = g_memdup2 (&range, sizeof range);
+    request->n_ranges = pieces->n > 0 ? 1 : 0;
+    request->piece_sizes = g_memdup2 (pieces->sizes, pieces->n * sizeof *pieces->sizes);
+    request->n_pieces = pieces->n;
+    request->piece = pieces->piece;
+    request->sink = (EcfsSink){.done = pieces->done, .user = pieces->user};
+    ecfs_request_submit (ecfs_stream_ref (request));
+    return request;
+}
+
+bool ecfs_endpoint_lends (const EcfsEndpoint *self)
+{
+    return self->driver->lends;
+}
+
 EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source)
 {
     EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_WRITE, name);

@@ -208,6 +208,25 @@ typedef enum EcfsReadFlags {
 EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
                                 unsigned flags, const EcfsSink *sink);
 
+#define ECFS_PIECE_MAX_BYTES (2u << 20)
+
+/* Bytes of a file in a row, which nobody keeps: they are lent piece by piece. */
+typedef struct EcfsPieces {
+    uint64_t offset;
+    const uint32_t *sizes; /* each > 0 and at most ECFS_PIECE_MAX_BYTES */
+    size_t n;
+    /* A piece is there as a whole, until this returns: while it still is in a processor's cache, where the protocol
+     * can. In order, from an endpoint thread, which waits. */
+    void (*piece) (void *user, size_t index, const uint8_t *bytes);
+    void (*done) (void *user, const GError *error); /* as of a sink */
+    void *user;
+} EcfsPieces;
+
+/** Reads @pieces of the file @name. Sizes are copied. Returns a reference for ecfs_stream_unref (). */
+EcfsStream *ecfs_endpoint_read_pieces (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces);
+/** Whether no piece is kept longer than it is lent; if not, all of a read are in memory until it is done. */
+bool ecfs_endpoint_lends (const EcfsEndpoint *self);
+
 typedef enum EcfsPull {
     ECFS_PULL_BYTES, /* *ret_bytes, *ret_size hold the next bytes */
     ECFS_PULL_LATER, /* nothing yet: ecfs_stream_wake () follows */
@@ -288,6 +307,8 @@ bool ecfs_endpoint_mark_wait (EcfsEndpoint *self, const EcfsMarker *marker, bool
 bool ecfs_endpoint_examine_wait (EcfsEndpoint *self, EcfsMarker *ret_marker, GError **error);
 bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
                               GError **error);
+/** @pieces without `done`. */
+bool ecfs_endpoint_read_pieces_wait (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces, GError **error);
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error);
 bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error);
 /** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */

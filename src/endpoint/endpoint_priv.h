@@ -51,6 +51,8 @@ typedef struct EcfsDriver {
     unsigned n_pipelined; /* requests that one connection serves as fast as several would, unless the line is long */
     bool costly;          /* so are connections, and beginning a read: both are rather shared than made anew */
 
+    bool lends; /* pieces from its own memory, by ecfs_request_piece (); else the core gives it a range */
+
     /* Parses and checks URL and options (keys are known to be in option_keys). Pure: nothing is looked up or opened. */
     void *(*new_config) (const EcfsEndpointSpec *spec, GError **error);
     void (*free_config) (void *config);
@@ -142,6 +144,8 @@ struct EcfsStream {
     char *name;        /* checked; "" for list of all; NULL for space, mark, examine */
     EcfsRange *ranges; /* read: ascending, not overlapping, at least one */
     size_t n_ranges;
+    uint32_t *piece_sizes; /* of the one range, which is lent piece by piece; NULL: it is not */
+    size_t n_pieces;
     char *text; /* mark */
     bool create;
     void *driver_data; /* the slot's thread; NULL when taken and when given back */
@@ -150,6 +154,8 @@ struct EcfsStream {
     EcfsEndpoint *endpoint; /* counted */
     unsigned flags;
     EcfsSink sink;
+    void (*piece) (void *user, size_t index, const uint8_t *bytes);
+    uint8_t *memory; /* for pieces, where the driver does not lend; owned */
     EcfsSource source;
     void (*each) (void *user, const EcfsListed *listed);
     EcfsEndpointDone finished;
@@ -162,6 +168,8 @@ struct EcfsStream {
     uint64_t pulled;
     uint64_t acknowledged;
     uint64_t delivered;      /* bytes of ranges */
+    size_t next_piece;       /* to be lent */
+    uint64_t lent_pieces;    /* bytes of those before it */
     uint64_t written_before; /* space: what the endpoint had been sent when it was asked */
 
     /* core, atomic */
@@ -189,6 +197,9 @@ static inline bool ecfs_request_cancelled (EcfsStream *request)
 
 /** The first @filled bytes of range @range_index are in its memory. In order; at least per 64 KiB. */
 void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled);
+
+/** The next piece is at @bytes, until this returns; for drivers that lend. In order. */
+void ecfs_request_piece (EcfsStream *request, const uint8_t *bytes);
 
 /**
  * The next bytes to write. LATER: parked; ask again whenever ecfs_slot_fd () was readable (cheap: the source is asked

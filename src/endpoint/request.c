@@ -41,6 +41,8 @@ void ecfs_stream_unref (EcfsStream *stream)
     g_assert (g_queue_is_empty (&stream->lent));
     g_free (stream->name);
     g_free (stream->ranges);
+    g_free (stream->piece_sizes);
+    g_free (stream->memory);
     g_free (stream->text);
     g_clear_error (&stream->error);
     ecfs_endpoint_unref (stream->endpoint);
@@ -159,12 +161,9 @@ static void note_round_trip_locked (EcfsEndpoint *self, EcfsStream *request, int
     ecfs_distribution_note (&self->latency, (double) (now_us - request->taken_us), 1, now_us);
 }
 
-void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled)
+static void note_delivered (EcfsStream *request, uint64_t delivered)
 {
     EcfsEndpoint *self = request->endpoint;
-    uint64_t delivered = filled;
-    for (size_t i = 0; i < range_index; i++)
-        delivered += request->ranges[i].size;
     uint64_t added = delivered - request->delivered;
     request->delivered = delivered;
     int64_t now_us = ecfs_now_us ();
@@ -179,6 +178,31 @@ void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled
     ecfs_meter_add (&self->read_meter, added, &progress);
     ecfs_core_prove_locked (self, ECFS_CREDIT_MOVED, now_us);
     ecfs_mutex_unlock (&self->lock);
+}
+
+static void lend (EcfsStream *request, const uint8_t *bytes)
+{
+    size_t index = request->next_piece++;
+    request->lent_pieces += request->piece_sizes[index];
+    if (!ecfs_request_cancelled (request))
+        request->piece (request->sink.user, index, bytes);
+}
+
+void ecfs_request_piece (EcfsStream *request, const uint8_t *bytes)
+{
+    note_delivered (request, request->delivered + request->piece_sizes[request->next_piece]);
+    lend (request, bytes);
+}
+
+void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled)
+{
+    uint64_t delivered = filled;
+    for (size_t i = 0; i < range_index; i++)
+        delivered += request->ranges[i].size;
+    note_delivered (request, delivered);
+    while (request->next_piece < request->n_pieces &&
+           request->lent_pieces + request->piece_sizes[request->next_piece] <= delivered)
+        lend (request, request->memory + request->lent_pieces);
     if (request->sink.data != NULL && !ecfs_request_cancelled (request))
         request->sink.data (request->sink.user, range_index, filled);
 }

@@ -91,6 +91,29 @@ bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRa
     return waiter_finish (&waiter, error);
 }
 
+typedef struct PieceWaiter {
+    Waiter waiter;
+    const EcfsPieces *pieces;
+} PieceWaiter;
+
+static void waiter_piece (void *user, size_t index, const uint8_t *bytes)
+{
+    const PieceWaiter *self = user;
+    self->pieces->piece (self->pieces->user, index, bytes);
+}
+
+bool ecfs_endpoint_read_pieces_wait (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces, GError **error)
+{
+    PieceWaiter waiter = {.pieces = pieces};
+    EcfsPieces waiting = *pieces;
+    waiting.piece = waiter_piece;
+    waiting.done = waiter_ended;
+    waiting.user = &waiter;
+    waiter_init (&waiter.waiter);
+    ecfs_stream_unref (ecfs_endpoint_read_pieces (self, name, &waiting));
+    return waiter_finish (&waiter.waiter, error);
+}
+
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error)
 {
     Waiter waiter;

@@ -223,6 +223,40 @@ static void test_ranges (Fixture *self, gconstpointer row)
     ecfs_endpoint_health_clear (&health);
 }
 
+/* Pieces that are compared as they come. */
+typedef struct Pieces {
+    const uint32_t *sizes;
+    const uint8_t *expected;
+    size_t n;
+} Pieces;
+
+static void on_piece (void *user, size_t index, const uint8_t *bytes)
+{
+    Pieces *self = user;
+    g_assert_cmpuint (index, ==, self->n++);
+    g_assert_cmpmem (bytes, self->sizes[index], self->expected, self->sizes[index]);
+    self->expected += self->sizes[index];
+}
+
+static void test_pieces (Fixture *self, gconstpointer row)
+{
+    enum { SIZE = 3 * 1024 * 1024 };
+    static const uint32_t sizes[] = {1, 32776, 200000, 7, 131104, 1 << 20, 65536, 2};
+    g_autofree uint8_t *bytes = test_bytes (SIZE, 1);
+    store (self, "pieces", bytes, SIZE);
+    Pieces came = {.sizes = sizes, .expected = bytes + 5};
+    EcfsPieces pieces = {.offset = 5, .sizes = sizes, .n = G_N_ELEMENTS (sizes), .piece = on_piece, .user = &came};
+    g_autoptr (GError) error = NULL;
+    g_assert_true (ecfs_endpoint_read_pieces_wait (self->endpoint, "pieces", &pieces, &error));
+    g_assert_cmpuint (came.n, ==, G_N_ELEMENTS (sizes));
+    came = (Pieces){.sizes = sizes, .expected = bytes + SIZE - 32777};
+    pieces.offset = SIZE - 32777;
+    pieces.n = 3; /* of which the third is not there */
+    g_assert_false (ecfs_endpoint_read_pieces_wait (self->endpoint, "pieces", &pieces, &error));
+    g_assert_cmpint (error->code, ==, EBADMSG);
+    g_assert_cmpuint (came.n, <=, 2);
+}
+
 static void test_beyond_the_end (Fixture *self, gconstpointer row)
 {
     g_autofree uint8_t *bytes = test_bytes (100000, 2);
@@ -810,6 +844,7 @@ void conformance_add (const ConformanceRow *row)
     if (row->brief)
         return;
     add (row, "reads-many-ranges-and-nothing-else", conformance_set_up, test_ranges);
+    add (row, "lends-pieces-in-order", conformance_set_up, test_pieces);
     add (row, "says-that-a-file-ends-too-early", conformance_set_up, test_beyond_the_end);
     add (row, "removes", conformance_set_up, test_remove);
     add (row, "takes-bytes-from-slow-sources", conformance_set_up, test_slow_source);
