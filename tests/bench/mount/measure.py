@@ -40,19 +40,25 @@ def own_children(*names):
             if int(status["PPid"]) == os.getpid() and status["Name"] in names]
 
 
-class Servers:
-    """Processor time of sshd processes with all their sessions, ended ones too.
+def alive(servers):
+    """Process numbers of those that run."""
+    return [server.process.pid for server in servers if server.process is not None]
 
-    A session that ends does not wait for its SFTP server, so the time of that one would be lost with it. Such orphans
-    become our children (see adopt_orphans), and are counted here before they are reaped.
+
+class Servers:
+    """Processor time of servers with all their sessions, ended ones too.
+
+    A session of sshd that ends does not wait for its SFTP server, so the time of that one would be lost with it. Such orphans
+    become our children (see adopt_orphans), and are counted here before they are reaped. lasting: servers whose processes
+    go on when a client has ended.
     """
 
-    def __init__(self, listeners):
-        self.listeners = listeners
+    def __init__(self, listeners, lasting=()):
+        self.listeners, self.lasting = listeners, lasting
         self.of_orphans = 0
 
     def _pids(self):
-        return [server.process.pid for server in self.listeners if server.process is not None]
+        return alive(self.listeners)
 
     def _orphans(self):
         """SFTP servers whose session is gone, and whether each has ended."""
@@ -73,7 +79,7 @@ class Servers:
             if ended:
                 self.of_orphans += cpu_of(pid)
                 os.waitpid(pid, 0)
-        return tree_cpu(self._pids()) + self.of_orphans
+        return tree_cpu(self._pids() + alive(self.lasting)) + self.of_orphans
 
 
 @dataclass
