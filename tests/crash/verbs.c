@@ -75,6 +75,13 @@ static bool add_endpoint (Actor *self, const char *name, const char *path, GErro
     return endpoint != NULL && ecfs_archive_endpoint_add (self->fixture.archive, endpoint, error);
 }
 
+/* One that the catalog knows and ecfs.conf does not was being added when the process died. */
+static bool is_in_use (Actor *self, const char *name)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self->fixture.archive, name, NULL);
+    return endpoint != NULL && endpoint->endpoint != NULL;
+}
+
 /* Each part is left out that an earlier call has done. */
 static int replace (Actor *self, const Op *op)
 {
@@ -86,7 +93,7 @@ static int replace (Actor *self, const Op *op)
     const EcfsDrainHere what = {.name = old, .towards = towards};
     g_autofree char *left = NULL;
     bool done =
-        (ecfs_archive_endpoint_named (archive, new, NULL) != NULL || add_endpoint (self, new, path, &error)) &&
+        (is_in_use (self, new) || add_endpoint (self, new, path, &error)) &&
         (ecfs_archive_endpoint_named (archive, old, NULL) == NULL ||
          (ecfs_drain_here (archive, &what, &error) && ecfs_archive_remove_endpoint (archive, old, &left, &error)));
     return done ? 0 : ecfs_errno (error);
