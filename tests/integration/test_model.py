@@ -6,6 +6,7 @@ import collections
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import random
 import stat
@@ -13,7 +14,7 @@ import stat
 import lab
 import pytest
 
-OPERATIONS = int(os.environ.get("ECFS_MODEL_OPERATIONS", 8000))
+OPERATIONS = int(os.environ.get("ECFS_MODEL_OPERATIONS", 7000))
 SEED = int(os.environ.get("ECFS_SEED", 1))
 STRETCH = 200  # operations between two comparisons of the trees
 HANDLES = 8
@@ -22,11 +23,32 @@ USERS = [0, 0, 0, 4001, 4002] if lab.ROOT else [os.geteuid()]
 LIBC = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD = -100
 NOREPLACE, EXCHANGE, WHITEOUT = 1, 2, 4
+KEEP_SIZE, PUNCH_HOLE = 1, 2
 
 
 def rename(old, new, flags):
     if LIBC.renameat2(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new), flags) != 0:
         raise OSError(ctypes.get_errno(), "rename")
+
+
+def punch(file, offset, size):
+    if LIBC.fallocate(file, KEEP_SIZE | PUNCH_HOLE, ctypes.c_long(offset), ctypes.c_long(size)) != 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def write_mapped(file, offset, data, flush):
+    """As much of it as the file has bytes there; what there was before."""
+    found = os.fstat(file)
+    size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+    if offset >= size:
+        return None
+    end = min(offset + len(data), size)
+    with mmap.mmap(file, size) as mapped:
+        before = mapped[offset:end]
+        mapped[offset:end] = data[:end - offset]
+        if flush:
+            mapped.flush()
+        return before
 
 
 @contextlib.contextmanager
@@ -95,10 +117,10 @@ class Model:
         self.outcomes = collections.Counter()
         self.operations = [(getattr(self, f"op_{name}"), weight) for name, weight in [
             ("open", 14), ("close", 7), ("read", 6), ("write", 14), ("truncate", 4), ("ftruncate", 3), ("allocate", 2),
-            ("copy", 2), ("fsync", 1), ("rename", 10), ("link", 5), ("link_handle", 1), ("symlink", 4), ("unlink", 7),
-            ("mkdir", 7), ("rmdir", 4), ("mknod", 2), ("chmod", 4), ("fchmod", 1), ("chown", 4), ("utime", 4),
-            ("setxattr", 4), ("getxattr", 2), ("removexattr", 2), ("list", 4), ("stat", 5), ("fstat", 3),
-            ("readlink", 1), ("access", 2)]]
+            ("punch", 2), ("map", 3), ("copy", 2), ("fsync", 1), ("rename", 10), ("link", 5), ("link_handle", 1),
+            ("symlink", 4), ("unlink", 7), ("mkdir", 7), ("rmdir", 4), ("mknod", 2), ("chmod", 4), ("fchmod", 1),
+            ("chown", 4), ("utime", 4), ("setxattr", 4), ("getxattr", 2), ("removexattr", 2), ("list", 4), ("stat", 5),
+            ("fstat", 3), ("readlink", 1), ("access", 2)]]
 
     # Choices
 
@@ -189,6 +211,15 @@ class Model:
     def op_allocate(self):
         offset, size = self.size(), self.size()
         return self.on_handle(f"allocate {size} at {offset}", lambda file: os.posix_fallocate(file, offset, size))
+
+    def op_punch(self):
+        offset, size = self.size(), self.size()
+        return self.on_handle(f"punch {size} at {offset}", lambda file: punch(file, offset, size))
+
+    def op_map(self):
+        offset, data, flush = self.size(), self.data(), self.chance(2)
+        return self.on_handle(f"map and write {len(data)} at {offset}, flush {flush}",
+                              lambda file: write_mapped(file, offset, data, flush))
 
     def op_copy(self):
         source, target, count = self.handle(), self.handle(), self.size()
