@@ -109,29 +109,48 @@ def test_passwords_go_to_the_server_and_nowhere_else(webs, place):
     assert lab.ecfs("endpoint", "test", basic.endpoint("/", user="ada@", password_file=right, auth="clear")).returncode == 0
 
 
-@pytest.mark.parametrize("kind, status", [("nginx", "401"), ("apache", "403")])
-def test_a_revoked_token_takes_an_endpoint_away_until_there_is_another(webs, place, kind, status):
-    server = webs("token", kind, "tls", "token")
-    token = secret(place.path / "token", "sesame1")
-    server.tokens("sesame1")
-    server.options["token_file"] = token
-    archive = place.archive([server, *place.directories(["amber", "birch"])], code="rs:2+1")
+def test_servers_that_refuse_or_are_not_trusted_take_their_endpoints_away_and_no_more(webs, place):
+    """Two revoked tokens, a certificate for another host, and one of a strange authority, all beneath one mount."""
+    authority, strangers = ca.Ca(place.path / "authority"), ca.Ca(place.path / "strangers")
+    servers = [webs(name, kind, "tls", *features, authority=authority) for name, kind, features in [
+        ("amber", "nginx", ["token"]), ("birch", "apache", ["token"]), ("cedar", "nginx", []), ("delta", "apache", [])]]
+    for server in servers[:2]:
+        server.tokens("sesame1")
+        server.options["token_file"] = secret(place.path / f"token-{server.name}", "sesame1")
+    archive = place.archive([*servers, *place.directories(["ember", "fjord"])], code="rs:2+4")
     mount = place.mount(archive)
     digest = lab.write_pattern(mount.path / "file", CYCLE)
     archive.await_stored()
-    server.tokens("sesame2")
-    lab.drop_caches()
-    assert lab.digest(mount.path / "file") == digest
 
-    def state():
+    def states():
         lab.drop_caches()
-        lab.digest(mount.path / "file")
-        return next(one for one in archive.json("status")["endpoints"] if one["name"] == "token")
-    lab.until(lambda: state()["state"] == "down", 60, "the endpoint is down")
-    lab.until(lambda: f"refuses the token in {token} ({status})" in mount.text(), 60, "the mount says so")
-    assert "sesame" not in mount.text()
-    secret(token, "sesame2")
-    lab.until(lambda: state()["state"] != "down", 90, "the new token is taken up")
+        assert lab.digest(mount.path / "file") == digest
+        return {one["name"]: one["state"] for one in archive.json("status")["endpoints"][:4]}
+
+    def restart_as(server, signer, host):
+        signer.host(server.directory / "host", host)
+        server.kill()
+        server.start()
+    for server in servers[:2]:
+        server.tokens("sesame2")
+    restart_as(servers[2], authority, "elsewhere.example.org")
+    restart_as(servers[3], strangers, "127.0.0.1")
+    lab.until(lambda: set(states().values()) == {"down"}, 90, "all four are down")
+    words = {"amber": f"refuses the token in {servers[0].options['token_file']} (401)",
+             "birch": f"refuses the token in {servers[1].options['token_file']} (403)",
+             "cedar": "is for another host: write the name that it has in the URL",
+             "delta": "is signed by no authority that is trusted here: set ca_file"}
+    shown = lambda: lab.ecfs("status", archive.path, check=False).stdout  # noqa: E731
+    lab.until(lambda: all(said in shown() for said in words.values()), 60, "status says why")
+    told = {name: [line for line in mount.text().splitlines() if f"endpoint {name} is down" in line] for name in words}
+    assert [len(lines) for lines in told.values()] == [1, 1, 1, 1], told
+    assert words["amber"] in told["amber"][0] and words["birch"] in told["birch"][0]
+    assert "sesame" not in mount.text() + shown()
+    for server in servers[:2]:
+        secret(server.options["token_file"], "sesame2")
+    for server in servers[2:]:
+        restart_as(server, authority, "127.0.0.1")
+    lab.until(lambda: "down" not in states().values(), 120, "what was mended is taken up")
     mount.umount()
 
 
