@@ -46,7 +46,11 @@ struct EcfsSlot {
     int event_fd;           /* immutable */
     pthread_t thread;       /* the one that starts and stops */
 
-    StallClock clock;
+    /* Whose turn it is to use the connection: its thread's, but while that waits for events, ecfs_slot_poll (). Others
+     * only ever try to have it, as they may hold locks that the thread's callbacks take. */
+    EcfsMutex turn;
+    void *connection; /* guarded by turn */
+    StallClock clock; /* the same, but for what is atomic */
 
     /* guarded by the endpoint's lock */
     SlotState state;
@@ -139,6 +143,10 @@ void *ecfs_slot_main (void *slot);
 void *ecfs_keeper_main (void *endpoint);
 /** Finds a slot for the head of the queue: tells a hungry one, or has one connect. */
 void ecfs_core_kick_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
+/** A slot that could begin @request, which nothing is queued before, as soon as it has its turn; NULL: none. */
+EcfsSlot *ecfs_core_idle_slot_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock);
+/** Gives it to that slot, whose turn is the caller's. */
+void ecfs_core_give_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream *request) ECFS_REQUIRES (self->lock);
 /** Takes the endpoint down: fails the queue, ends connections, plans a probe. */
 void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason) ECFS_REQUIRES (self->lock);
 /** A probe succeeded, or nothing was wrong. */

@@ -77,6 +77,14 @@ void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes)
     }
 }
 
+void ecfs_slot_poll (EcfsSlot *slot, struct pollfd *fds, unsigned n_fds, int timeout_ms)
+    ECFS_TSA (no_thread_safety_analysis)
+{
+    ecfs_mutex_unlock (&slot->turn);
+    (void) poll (fds, n_fds, timeout_ms);
+    ecfs_mutex_lock (&slot->turn);
+}
+
 bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us)
 {
     for (;;) {

@@ -159,6 +159,7 @@ static bool make_slots (EcfsEndpoint *self, GError **error)
         g_queue_init (&slot->active);
         atomic_init (&slot->clock.since_us, 0);
         atomic_init (&slot->clock.owes, ECFS_OWES_NOTHING);
+        ecfs_mutex_init (&slot->turn);
         slot->event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
     }
     for (unsigned i = 0; i < self->n_slots; i++)
@@ -215,6 +216,7 @@ void ecfs_endpoint_unref (EcfsEndpoint *self)
     for (unsigned i = 0; self->slots != NULL && i < self->n_slots; i++) {
         if (self->slots[i].event_fd >= 0)
             close (self->slots[i].event_fd);
+        ecfs_mutex_clear (&self->slots[i].turn);
         g_clear_error (&self->slots[i].broken);
     }
     g_free (self->slots);

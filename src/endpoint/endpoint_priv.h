@@ -3,8 +3,8 @@
  *
  * An endpoint has a fixed number of slots; a slot is a thread that has at most one connection. The core decides when a
  * slot connects, keeps the queue of requests, knows who is down, checks the identity, watches for stalls, and calls
- * every callback of a request. The driver knows the protocol only. Its hooks run on the slot's thread and may block
- * there, and everything below marked "slot's thread" is called from inside them:
+ * every callback of a request. The driver knows the protocol only. Its hooks but begin_read () run on the slot's thread
+ * and may block there, and everything below marked "slot's thread" is called from inside them:
  *
  *   connect ()    makes a connection, within ecfs_slot_connect_timeout_us (); gives up early when ecfs_slot_check ()
  *                 fails, which ecfs_slot_fd () becoming readable announces.
@@ -37,6 +37,7 @@
 #include "endpoint/estimate.h"
 #include "util/lock.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 
 typedef struct EcfsSlot EcfsSlot;
@@ -62,6 +63,10 @@ typedef struct EcfsDriver {
     void *(*connect) (EcfsSlot *slot, bool make_root, GError **error);
     bool (*serve) (EcfsSlot *slot, void *connection, GError **error);
     void (*disconnect) (void *connection);
+    /* A read as if ecfs_slot_take () had returned it, from any thread, while the slot's thread is in ecfs_slot_poll ():
+     * calls nobody back, waits for nothing. False: the slot's thread has to see to it now. May be NULL: all reads are
+     * taken. */
+    bool (*begin_read) (void *connection, EcfsStream *request);
 } EcfsDriver;
 
 extern const EcfsDriver ecfs_driver_file;
@@ -91,6 +96,12 @@ int ecfs_slot_fd (const EcfsSlot *slot);
 
 /** Resets ecfs_slot_fd (). False with the reason when connect () or serve () has to return it. Slot's thread. */
 bool ecfs_slot_check (EcfsSlot *slot, GError **error);
+
+/**
+ * As poll(2), for a driver that looks at everything after that whatever it says. Meanwhile begin_read () may be called:
+ * it saves waking the slot's thread, which costs as much as all else that is done here for a short read.
+ */
+void ecfs_slot_poll (EcfsSlot *slot, struct pollfd *fds, unsigned n_fds, int timeout_ms);
 
 /** Blocks until ecfs_slot_fd () is readable or @deadline_us (monotonic) has passed, which returns false. */
 bool ecfs_slot_wait (EcfsSlot *slot, int64_t deadline_us);

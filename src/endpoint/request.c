@@ -112,6 +112,13 @@ static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) EC
     return NULL;
 }
 
+static void enqueue_locked (EcfsEndpoint *self, EcfsStream *request) ECFS_REQUIRES (self->lock)
+{
+    request->holder = &self->queue;
+    g_queue_push_tail_link (&self->queue, &request->link);
+    ecfs_core_kick_locked (self);
+}
+
 void ecfs_request_submit (EcfsStream *request)
 {
     EcfsEndpoint *self = request->endpoint;
@@ -120,14 +127,22 @@ void ecfs_request_submit (EcfsStream *request)
     GError *error = refusal_locked (self, request);
     if (error != NULL) {
         ecfs_request_end_locked (self, request, error);
-    } else {
-        request->written_before = self->write_meter.total;
-        self->queued_bytes += ecfs_request_range_bytes (request);
-        request->holder = &self->queue;
-        g_queue_push_tail_link (&self->queue, &request->link);
-        ecfs_core_kick_locked (self);
+        ecfs_mutex_unlock (&self->lock);
+        return;
     }
+    request->written_before = self->write_meter.total;
+    self->queued_bytes += ecfs_request_range_bytes (request);
+    EcfsSlot *slot = ecfs_core_idle_slot_locked (self, request);
+    if (slot == NULL || !ecfs_mutex_try_lock (&slot->turn)) {
+        enqueue_locked (self, request);
+        ecfs_mutex_unlock (&self->lock);
+        return;
+    }
+    ecfs_core_give_locked (self, slot, request);
     ecfs_mutex_unlock (&self->lock);
+    if (!self->driver->begin_read (slot->connection, request))
+        ecfs_slot_notify (slot);
+    ecfs_mutex_unlock (&slot->turn);
 }
 
 void ecfs_stream_cancel (EcfsStream *stream)

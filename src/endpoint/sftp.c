@@ -185,15 +185,15 @@ static bool move (EcfsSftp *self, bool *ret_any)
 }
 
 /* The stall clock runs while the server owes something, and starts again when something came. */
-static void set_clock (EcfsSftp *self, EcfsOwes *owed)
+static void set_clock (EcfsSftp *self)
 {
     EcfsOwes owes = g_hash_table_size (self->pending) == 0 ? ECFS_OWES_NOTHING
                     : self->n_syncs > 0                    ? ECFS_OWES_SYNC
                                                            : ECFS_OWES_ANSWER;
-    if (owes != *owed || (owes != ECFS_OWES_NOTHING && self->arrived))
+    if (owes != self->owed || (owes != ECFS_OWES_NOTHING && self->arrived))
         ecfs_slot_owed (self->slot, owes);
     self->arrived = false;
-    *owed = owes;
+    self->owed = owes;
 }
 
 static void wait_for_events (EcfsSftp *self)
@@ -201,8 +201,22 @@ static void wait_for_events (EcfsSftp *self)
     short events;
     int fd = self->transport->ops->poll (self->transport, &events);
     struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = ecfs_slot_fd (self->slot), .events = POLLIN}};
+    int timeout_ms = events == 0 ? 0 : (int) (KEEP_ALIVE_US / 1000);
     /* Whatever poll says, the loop looks at everything again. */
-    (void) poll (fds, G_N_ELEMENTS (fds), events == 0 ? 0 : (int) (KEEP_ALIVE_US / 1000));
+    if (self->transport->ops->only_writes)
+        ecfs_slot_poll (self->slot, fds, G_N_ELEMENTS (fds), timeout_ms);
+    else
+        (void) poll (fds, G_N_ELEMENTS (fds), timeout_ms);
+}
+
+static bool sftp_begin_read (void *connection, EcfsStream *request)
+{
+    EcfsSftp *self = connection;
+    ecfs_sftp_read_begin (self, request);
+    ecfs_sftp_read_issue (self);
+    set_clock (self);
+    self->busy_us = ecfs_now_us ();
+    return ecfs_sftp_output_some (self);
 }
 
 /* A server that is never asked anything may drop the line, and a line that is gone should be found out before it is
@@ -235,16 +249,16 @@ static void abandon (EcfsSftp *self)
 static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
 {
     EcfsSftp *self = connection;
-    EcfsOwes owed = ECFS_OWES_NOTHING;
     bool idle = false;
-    int64_t busy_us = ecfs_now_us ();
-    int64_t heard_us = busy_us;
+    int64_t heard_us = ecfs_now_us ();
+    self->owed = ECFS_OWES_NOTHING;
+    self->busy_us = heard_us;
     while (ecfs_slot_check (slot, error)) {
         bool any;
         take_requests (self);
         cancel_requests (self);
         ecfs_sftp_help_turn (self);
-        if (owed == ECFS_OWES_NOTHING) {
+        if (self->owed == ECFS_OWES_NOTHING) {
             ecfs_sftp_read_tidy (self);
             ecfs_sftp_ahead_tidy (self);
             keep_alive (self, &heard_us);
@@ -253,15 +267,15 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
             (void) !ecfs_fail (error, self->broken->code, "%s", self->broken->message);
             break;
         }
-        set_clock (self, &owed);
+        set_clock (self);
         if (any) {
             heard_us = ecfs_now_us ();
             continue;
         }
         if (self->ops.length > 0)
-            busy_us = ecfs_now_us ();
-        idle = owed == ECFS_OWES_NOTHING && self->ops.length == 0 && ecfs_now_us () - busy_us > IDLE_CLOSE_US &&
-               !ecfs_slot_is_last (slot);
+            self->busy_us = ecfs_now_us ();
+        idle = self->owed == ECFS_OWES_NOTHING && self->ops.length == 0 &&
+               ecfs_now_us () - self->busy_us > IDLE_CLOSE_US && !ecfs_slot_is_last (slot);
         if (idle)
             break;
         wait_for_events (self);
@@ -294,4 +308,5 @@ const EcfsDriver ecfs_driver_sftp = {
     .connect = ecfs_sftp_connect,
     .serve = sftp_serve,
     .disconnect = ecfs_sftp_disconnect,
+    .begin_read = sftp_begin_read,
 };

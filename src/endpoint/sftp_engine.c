@@ -168,6 +168,18 @@ bool ecfs_sftp_output (EcfsSftp *self)
     return self->broken == NULL;
 }
 
+bool ecfs_sftp_output_some (EcfsSftp *self)
+{
+    while (self->payload == NULL && self->out_at < self->out->len) {
+        ssize_t n = self->transport->ops->write (self->transport, self->out->data + self->out_at,
+                                                 self->out->len - self->out_at);
+        if (n <= 0)
+            return false; /* what is wrong is told to the slot's thread, too */
+        self->out_at += (size_t) n;
+    }
+    return self->payload == NULL;
+}
+
 /* Input */
 
 static void note_round_trip (EcfsSftp *self, uint32_t id)

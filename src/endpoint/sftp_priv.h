@@ -3,10 +3,10 @@
  * out), sftp_read.c, sftp_write.c, sftp_ops.c (operations), sftp_ahead.c (files that are opened before they are
  * needed), sftp_help.c (files that several connections store together).
  *
- * A connection belongs to its slot's thread. An operation serves one request of the core and waits for any number of
- * replies at once; each reply finds its function through the packet's id. An operation lives until its request is
- * finished and the last of its replies has come: a request that is given up is finished at once and its operation lives
- * on without it, to throw away what still comes.
+ * A connection belongs to its slot's thread, but while that waits for events: then who has a read begins it. An
+ * operation serves one request of the core and waits for any number of replies at once; each reply finds its function
+ * through the packet's id. An operation lives until its request is finished and the last of its replies has come: a
+ * request that is given up is finished at once and its operation lives on without it, to throw away what still comes.
  */
 #ifndef ECFS_ENDPOINT_SFTP_PRIV_H
 #define ECFS_ENDPOINT_SFTP_PRIV_H
@@ -119,7 +119,9 @@ struct EcfsSftp {
     size_t packet_bytes;
     struct EcfsSftpPending *data; /* the READ whose DATA is coming */
     size_t data_left;
-    bool arrived; /* something came since the stall clock was set */
+    bool arrived;    /* something came since the stall clock was set */
+    EcfsOwes owed;   /* what it was set for */
+    int64_t busy_us; /* when there was an operation last */
 
     GQueue ops;
     GQueue reads;  /* those with a request, in the order in which they came */
@@ -165,6 +167,8 @@ void ecfs_sftp_payload (EcfsSftp *self, EcfsSftpOp *op, uint32_t id, const uint8
 
 /** Sends what can be sent without waiting. False: broken. */
 bool ecfs_sftp_output (EcfsSftp *self);
+/** Sends the same for a thread that is not the slot's: calls nobody back. False: not all went, or it is broken. */
+bool ecfs_sftp_output_some (EcfsSftp *self);
 /** Takes what has come. False: broken. *ret_any: something had. */
 bool ecfs_sftp_input (EcfsSftp *self, bool *ret_any);
 /** Blocks until no reply is owed any more, for connecting. False: broken, too late or given up. */

@@ -229,6 +229,14 @@ void ecfs_core_kick_locked (EcfsEndpoint *self)
         (void) want_slot_locked (self);
 }
 
+EcfsSlot *ecfs_core_idle_slot_locked (EcfsEndpoint *self, const EcfsStream *request)
+{
+    if (self->driver->begin_read == NULL || request->kind != ECFS_REQUEST_READ || !g_queue_is_empty (&self->queue))
+        return NULL;
+    EcfsSlot *slot = best_slot_locked (self, request, NULL);
+    return slot != NULL && slot->active.length < self->driver->n_pipelined ? slot : NULL;
+}
+
 bool ecfs_core_attempt_locked (EcfsEndpoint *self)
 {
     if (n_attempts_locked (self) > 0)
@@ -385,6 +393,13 @@ static void begin_request_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream
     }
 }
 
+void ecfs_core_give_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream *request)
+{
+    if (wants_another_locked (self, slot, request))
+        (void) want_slot_locked (self);
+    begin_request_locked (self, slot, request);
+}
+
 static EcfsStream *take_locked (EcfsEndpoint *self, EcfsSlot *slot) ECFS_REQUIRES (self->lock)
 {
     if (slot->identity != NULL && !self->stopping)
@@ -512,19 +527,19 @@ static void run_connection (EcfsSlot *slot, bool make_root)
     const EcfsDriver *driver = slot->endpoint->driver;
     g_autoptr (GError) error = NULL;
     ecfs_slot_owed (slot, ECFS_OWES_CONNECT);
-    void *connection = driver->connect (slot, make_root, &error);
-    if (connection != NULL)
+    slot->connection = driver->connect (slot, make_root, &error);
+    if (slot->connection != NULL)
         ecfs_slot_owed (slot, ECFS_OWES_NOTHING);
     ecfs_clock_stop (&slot->clock);
-    if (connection == NULL) {
+    if (slot->connection == NULL) {
         connect_failed (slot, error);
         return;
     }
     connected (slot);
-    (void) driver->serve (slot, connection, &error); /* what an error means is in the requests that it leaves */
+    (void) driver->serve (slot, slot->connection, &error); /* what an error means is in the requests that it leaves */
     ecfs_clock_stop (&slot->clock);
     fail_unfinished (slot, error);
-    driver->disconnect (connection);
+    driver->disconnect (g_steal_pointer (&slot->connection));
 }
 
 void *ecfs_slot_main (void *data)
@@ -543,7 +558,9 @@ void *ecfs_slot_main (void *data)
         self->last_attempt_us = ecfs_now_us ();
         bool make_root = wants_root_locked (self);
         ecfs_mutex_unlock (&self->lock);
+        ecfs_mutex_lock (&slot->turn);
         run_connection (slot, make_root);
+        ecfs_mutex_unlock (&slot->turn);
         ecfs_mutex_lock (&self->lock);
         slot->state = SLOT_IDLE;
         slot->trust = TRUST_NONE;

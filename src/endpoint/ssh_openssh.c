@@ -127,6 +127,7 @@ static void transport_free (EcfsSshTransport *base)
 
 static const EcfsSshTransportOps ops = {
     .name = "openssh",
+    .only_writes = true,
     .read = channel_read,
     .write = channel_write,
     .flush = flush,

@@ -1,7 +1,7 @@
 /*
  * An SSH transport is a byte stream to a server's "sftp" subsystem: what comes from it are SFTP packets. Two
  * implementations live: libssh2 (ssh_libssh2.c) and the ssh program (ssh_openssh.c). It never blocks once it is open
- * and belongs to one thread at a time.
+ * and belongs to one thread at a time, but see only_writes.
  */
 #ifndef ECFS_ENDPOINT_SSH_TRANSPORT_H
 #define ECFS_ENDPOINT_SSH_TRANSPORT_H
@@ -15,6 +15,9 @@ typedef struct EcfsSshTransport EcfsSshTransport;
 
 typedef struct EcfsSshTransportOps {
     const char *name; /* as in the option "transport" */
+    /* write () leaves on poll ()'s descriptor whatever has come, so that another thread may call it while one waits
+     * there. */
+    bool only_writes;
 
     /* Up to @size bytes that have come. 0: the server closed the stream; -EAGAIN: nothing now; else -errno for good. */
     ssize_t (*read) (EcfsSshTransport *self, void *to, size_t size);

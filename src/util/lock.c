@@ -32,6 +32,14 @@ void ecfs_mutex_unlock (EcfsMutex *self) ECFS_TSA (no_thread_safety_analysis)
     must (pthread_mutex_unlock (&self->impl), "pthread_mutex_unlock");
 }
 
+bool ecfs_mutex_try_lock (EcfsMutex *self) ECFS_TSA (no_thread_safety_analysis)
+{
+    int result = pthread_mutex_trylock (&self->impl);
+    if (result != EBUSY)
+        must (result, "pthread_mutex_trylock");
+    return result == 0;
+}
+
 void ecfs_cond_init (EcfsCond *self)
 {
     pthread_condattr_t attr;

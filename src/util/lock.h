@@ -31,6 +31,8 @@ void ecfs_mutex_init (EcfsMutex *self);
 void ecfs_mutex_clear (EcfsMutex *self);
 void ecfs_mutex_lock (EcfsMutex *self) ECFS_TSA (acquire_capability (*self));
 void ecfs_mutex_unlock (EcfsMutex *self) ECFS_TSA (release_capability (*self));
+/** False, at once, where it is held: by another thread, or by this one. */
+bool ecfs_mutex_try_lock (EcfsMutex *self) ECFS_TSA (try_acquire_capability (true, *self));
 
 /** Tells clang's analysis that the lock is held, where it was taken under another name (an alias it cannot see). */
 static inline void ecfs_mutex_is_held (EcfsMutex *self) ECFS_TSA (assert_capability (*self))

@@ -383,6 +383,83 @@ static void test_stop_while_the_keeper_is_busy (void)
     (void) transfer_finish (&stuck); /* whatever its answer was */
 }
 
+/* Reads that begin while the connection waits: idle:// tells who began them, and ends them. */
+
+typedef struct Idle {
+    EcfsStream *begun; /* whoever has the slot's turn */
+} Idle;
+
+static atomic_uint n_begun, n_taken;
+
+static void *idle_config (const EcfsEndpointSpec *spec, GError **error)
+{
+    (void) error;
+    return g_strdup (spec->url);
+}
+
+static void *idle_connect (EcfsSlot *slot, bool make_root, GError **error)
+{
+    (void) slot;
+    (void) make_root;
+    (void) error;
+    return g_new0 (Idle, 1);
+}
+
+static bool idle_serve (EcfsSlot *slot, void *connection, GError **error)
+{
+    Idle *self = connection;
+    while (ecfs_slot_check (slot, error)) {
+        EcfsStream *request = ecfs_slot_take (slot);
+        atomic_fetch_add (&n_taken, request != NULL);
+        if (request == NULL)
+            request = g_steal_pointer (&self->begun);
+        struct pollfd news = {.fd = ecfs_slot_fd (slot), .events = POLLIN};
+        if (request != NULL)
+            ecfs_request_finish (request, 0, NULL);
+        else
+            ecfs_slot_poll (slot, &news, 1, (int) (TRANSFER_TIMEOUT_US / 1000));
+    }
+    return false;
+}
+
+static bool idle_begin_read (void *connection, EcfsStream *request)
+{
+    Idle *self = connection;
+    g_assert_null (self->begun);
+    self->begun = request;
+    atomic_fetch_add (&n_begun, 1);
+    return false; /* the slot's thread ends it */
+}
+
+static void test_begun_by_who_asks (void)
+{
+    static const char *const keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
+    static const EcfsDriver driver = {
+        .scheme = "idle",
+        .option_keys = keys,
+        .default_connections = 1,
+        .n_pipelined = 1,
+        .new_config = idle_config,
+        .free_config = g_free,
+        .connect = idle_connect,
+        .serve = idle_serve,
+        .disconnect = g_free,
+        .begin_read = idle_begin_read,
+    };
+    static const EcfsMarker nothing;
+    ecfs_endpoint_register_for_tests (&driver);
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse ("x=idle://x/", NULL);
+    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &nothing, NULL);
+    ecfs_endpoint_start (endpoint);
+    g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0); /* nobody was connected */
+    g_assert_cmpuint (atomic_load (&n_taken), ==, 1);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (atomic_load (&n_begun) == 0) { /* once its thread has come to rest */
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
+    }
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -403,6 +480,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
     g_test_add_func ("/core/a-stop-leaves-no-request-unanswered", test_stop_while_the_keeper_is_busy);
+    g_test_add_func ("/core/a-read-begins-at-once-while-the-connection-waits", test_begun_by_who_asks);
     g_test_add_func ("/core/probes-with-back-off-and-comes-up", test_back_off);
     return g_test_run ();
 }
