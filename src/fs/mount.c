@@ -27,6 +27,8 @@ typedef struct Mount {
     const EcfsMountOptions *options;
     char *mountpoint; /* absolute */
     struct fuse_session *session;
+    struct fuse_conn_info_opts *wanted; /* of what init says to the kernel */
+    unsigned readahead_bytes;           /* what came of it */
     EcfsControl *control;
     EcfsReport *report; /* NULL: no service manager started this */
     int *live_fd;       /* becomes -1 when said; -1 in the foreground */
@@ -88,7 +90,7 @@ static void raise_readahead (EcfsFs *fs)
     g_autofree char *path =
         g_strdup_printf ("/sys/class/bdi/%u:%u/read_ahead_kb", gnu_dev_major (device), gnu_dev_minor (device));
     ecfs_autofd fd = open (path, O_WRONLY | O_CLOEXEC);
-    g_autofree char *kib = g_strdup_printf ("%u\n", ECFS_FS_REQUEST_BYTES / 1024);
+    g_autofree char *kib = g_strdup_printf ("%u\n", self->readahead_bytes / 1024);
     if (fd < 0 || ecfs_write_all (fd, kib, strlen (kib)) != 0)
         g_info ("%s: cannot raise the kernel's readahead; large files are read in smaller pieces", self->mountpoint);
 }
@@ -102,7 +104,7 @@ static void op_init (void *user, struct fuse_conn_info *conn)
     /* Without HANDLE_KILLPRIV the kernel itself clears set-user-ID bits on write, truncate and chown, by setattr. */
     const unsigned refused = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_POSIX_ACL |
                              FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS;
-    conn->want = (conn->want | (wanted & conn->capable)) & ~refused;
+    conn->want |= wanted & conn->capable;
     if (!self->fs.readonly) { /* nobody else changes content, so new times say nothing about cached pages */
         conn->want &= ~(unsigned) FUSE_CAP_AUTO_INVAL_DATA;
         conn->want |= FUSE_CAP_EXPLICIT_INVAL_DATA & conn->capable;
@@ -111,6 +113,10 @@ static void op_init (void *user, struct fuse_conn_info *conn)
     conn->max_readahead = ECFS_FS_REQUEST_BYTES;
     conn->max_background = MAX_BACKGROUND;
     conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+    conn->max_read = self->options->max_read;
+    fuse_apply_conn_info_opts (self->wanted, conn);
+    conn->want &= ~refused;
+    self->readahead_bytes = conn->max_readahead;
     now_live (self);
 }
 
@@ -144,6 +150,8 @@ static bool make_session (Mount *self, GError **error)
     struct fuse_args args = FUSE_ARGS_INIT (0, NULL);
     if (fuse_opt_add_arg (&args, "ecfs") == 0 && fuse_opt_add_arg (&args, "-o") == 0 &&
         fuse_opt_add_arg (&args, options->str) == 0 && (!self->options->debug || fuse_opt_add_arg (&args, "-d") == 0))
+        self->wanted = fuse_parse_conn_info_opts (&args);
+    if (self->wanted != NULL)
         self->session = fuse_session_new (&args, &ops, sizeof ops, &self->fs);
     fuse_opt_free_args (&args);
     return self->session != NULL || ecfs_fail (error, EINVAL, "mount options %s: %s", options->str, fuse_said);
@@ -231,6 +239,9 @@ static void leave_at_second_signal (void)
 static bool loop (Mount *self, GError **error)
 {
     struct fuse_loop_config *config = fuse_loop_cfg_create ();
+    fuse_loop_cfg_set_clone_fd (config, self->options->clone_fd);
+    if (self->options->max_threads > 0)
+        fuse_loop_cfg_set_max_threads (config, self->options->max_threads);
     if (fuse_set_signal_handlers (self->session) != 0)
         return ecfs_fail (error, EIO, "cannot handle signals");
     set_end_signals (SIG_UNBLOCK);
@@ -327,6 +338,7 @@ static bool serve_archive (const EcfsMountOptions *options, bool readonly, char 
         fuse_session_unmount (self.session);
         fuse_session_destroy (self.session);
     }
+    free (self.wanted); /* libfuse's malloc */
     ecfs_fs_clear (&self.fs);
     return ok;
 }

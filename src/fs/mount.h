@@ -23,6 +23,10 @@ typedef struct EcfsMountOptions {
     bool remount;        /* change the mount that is there */
     unsigned long flags; /* MS_* of mount(2) */
     GString *fuse_words; /* for libfuse and the kernel, comma-separated; NULL: none */
+    unsigned max_read;   /* bytes, also among fuse_words; 0: as much as the kernel asks for */
+    /* For measuring what they do. */
+    bool clone_fd;        /* each thread takes requests from a descriptor of its own */
+    unsigned max_threads; /* that take requests; 0: libfuse's default */
 } EcfsMountOptions;
 
 /**

@@ -4,11 +4,15 @@
 #include <libmount.h>
 #include <string.h>
 
+#define MAX_THREADS 1000
+
 /* What libfuse takes and hands on; of the kernel's words it has only these. */
 static const char *const handed_on[] = {
-    "suid",      "nosuid",       "dev",      "nodev",      "exec",        "noexec",
-    "sync",      "async",        "dirsync",  "noatime",    "nodiratime",  "allow_root",
-    "max_read=", "auto_unmount", "context=", "fscontext=", "defcontext=", "rootcontext="};
+    "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "dirsync", "noatime", "nodiratime",
+    "allow_root", "max_read=", "auto_unmount", "context=", "fscontext=", "defcontext=", "rootcontext=",
+    /* for measuring */
+    "max_write=", "max_readahead=", "max_background=", "congestion_threshold=", "async_read", "sync_read",
+    "splice_read", "no_splice_read", "splice_write", "no_splice_write", "splice_move"};
 
 /* What the kernel knows and a FUSE mount cannot do. Its other words change nothing here: FUSE keeps no times itself. */
 static const char *const impossible[] = {"bind", "rbind", "mand", "iversion", "nosymfollow"};
@@ -54,15 +58,32 @@ void ecfs_fs_add_option (GString *to, const char *name, const char *value)
     }
 }
 
+static bool take_number (const char *value, guint64 least, guint64 most, unsigned *ret_number)
+{
+    guint64 n;
+    if (!g_ascii_string_to_unsigned (value, 10, least, most, &n, NULL))
+        return false;
+    *ret_number = (unsigned) n;
+    return true;
+}
+
 /* Takes one word; false: nobody knows it, or it cannot be had. */
 static bool take_word (EcfsMountOptions *self, const char *word)
 {
+    /* libfuse hands it to the kernel, and wants to be told the same by who serves. */
+    if (g_str_has_prefix (word, "max_read=") &&
+        !take_number (word + strlen ("max_read="), 4096, G_MAXUINT, &self->max_read))
+        return false;
     if (strcmp (word, "ro") == 0 || strcmp (word, "rw") == 0)
         self->readonly = word[1] == 'o';
     else if (strcmp (word, "allow_other") == 0)
         self->allow_other = true;
     else if (strcmp (word, "remount") == 0)
         self->remount = true;
+    else if (strcmp (word, "clone_fd") == 0)
+        self->clone_fd = true;
+    else if (g_str_has_prefix (word, "max_threads="))
+        return take_number (word + strlen ("max_threads="), 1, MAX_THREADS, &self->max_threads);
     else if (is_one_of (handed_on, G_N_ELEMENTS (handed_on), word))
         ecfs_fs_add_option (self->fuse_words, "", word);
     else if (is_one_of (impossible, G_N_ELEMENTS (impossible), word))

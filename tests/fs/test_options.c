@@ -21,6 +21,7 @@ static void test_handed_on (void)
     assert_words ("", "");
     assert_words ("nosuid,nodev,noexec,noatime", "nosuid,nodev,noexec,noatime");
     assert_words ("max_read=65536,sync", "max_read=65536,sync");
+    assert_words ("max_background=12,no_splice_read,clone_fd,max_threads=4", "max_background=12,no_splice_read");
     assert_words ("context=\"system_u:object_r:tmp_t:s0:c1,c2\"", "context=\"system_u:object_r:tmp_t:s0:c1\\,c2\"");
 }
 
@@ -52,7 +53,9 @@ static void test_unknown (void)
     g_assert_false (ecfs_mount_options_add (&options, "ro,bogus,noexec,size=3,bind", false, &error));
     g_assert_error (error, ECFS_ERROR, EINVAL);
     g_assert_nonnull (strstr (error->message, "bogus, size=3, bind"));
-    static const char *const bad[] = {"allow_othe", "ro=1x", "fsname=x", "subtype=x", "nosymfollow", "mand", "x=\"y"};
+    static const char *const bad[] = {"allow_othe",    "ro=1x",      "fsname=x",       "subtype=x",
+                                      "nosymfollow",   "mand",       "x=\"y",          "max_threads=0",
+                                      "max_threads=x", "max_read=1", "writeback_cache"};
     for (size_t i = 0; i < G_N_ELEMENTS (bad); i++) {
         g_autoptr (GError) again = NULL;
         g_assert_false (ecfs_mount_options_add (&options, bad[i], false, &again));

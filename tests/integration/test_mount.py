@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 import zipfile
+from pathlib import Path
 
 import lab
 import pytest
@@ -436,6 +437,17 @@ def test_truncation_by_others_clears_set_user_id_bits(place, archive):
         path.chmod(0o6777)
         lab.run("python3", "-c", f"import os, sys; os.setuid(4001); {way}", path)
         assert os.stat(path).st_mode & 0o7777 == 0o777, way
+
+
+def test_what_libfuse_is_told_for_measuring(place, archive):
+    mount = place.mount(archive, "-o", "max_read=65536,max_write=65536,max_background=2,max_readahead=65536,"
+                                       "no_splice_read,no_splice_write,clone_fd,max_threads=2")
+    content = os.urandom(300_000)
+    (mount.path / "file").write_bytes(content)
+    lab.drop_caches()
+    assert (mount.path / "file").read_bytes() == content
+    told = next(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(mount.path) in line)
+    assert "max_read=65536" in told.split(" - ")[1].split()[2].split(",")
 
 
 def test_names_that_do_not_fit_and_directories_that_are_not_empty_are_refused(mount):
