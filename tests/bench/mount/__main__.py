@@ -15,6 +15,9 @@ compare processor time instead.
 --rtt puts servers so many milliseconds away, there and back, each behind a proxy that also holds it to the rate, and
 ends with the rates as ratios: --systems sshfs,sftp,sftp-mount --code rs:4+2 --rate 10,25 --rtt 1,10,100,200.
 
+--mount-options compares what FUSE can be told: --systems file-mount --works in,out --code rs:4+2 --size 256
+--mount-options ":max_read=131072:max_background=12:clone_fd".
+
 --works "paced in" writes as a program does that makes its bytes at the links' pace: --size 4096 --rate 10.
 
 --dead reads with servers dead, and ends with the rates that are left as ratios, beside what is published of chunks
@@ -87,6 +90,8 @@ def parse_options():
                         help=f"of {','.join(WORKS)}; default all but \"paced in\", and only all are verified")
     parser.add_argument("--transport", choices=["auto", "openssh", "libssh2"], default="auto",
                         help="of ecfs over sftp; auto, the default, is openssh here")
+    parser.add_argument("--mount-options", type=lambda text: text.split(":"), default=[""], metavar="LIST:...",
+                        help="of ecfs mount -o; a list gives one row each, and nothing is the default")
     parser.add_argument("--rate", dest="rates", type=comma_list(float), default=[0.0], metavar="MB/S,...",
                         help="of each server's link in each direction; default 0, no limit")
     parser.add_argument("--rtt", dest="rtts", type=comma_list(int), default=[0], metavar="MS,...",

@@ -1,5 +1,6 @@
 """A run: on links of each speed, in each round, every system has its turn."""
 import contextlib
+import itertools
 import os
 import sys
 import traceback
@@ -17,12 +18,13 @@ KINDS = {"cp": "plain cp", "passthrough": "passthrough_ll", "sshfs": "sshfs, 1 s
 DEFAULT_KINDS = [kind for kind in KINDS if kind != "sftp"]
 WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "mover-files", "sftp-mount", "sftp-put"}
 WARM = {"in", "paced in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
+MOUNTS = {"sftp-mount", "file-mount"}
 FIRST_BYTES = 3  # in each round
 
 
-def make_system(kind, code, base, sources, servers):
-    label = f"{KINDS[kind]} {code or ''}".strip()
-    base = base / label.translate(str.maketrans(" ,/:+", "-----"))
+def make_system(kind, code, base, sources, servers, mount_options=""):
+    label = " ".join(filter(None, [KINDS[kind], mount_options, code]))
+    base = base / label.translate(str.maketrans(" ,/:+=", "------"))
     far = servers[1:systems.split_code(code)[1] + 1] if code else []
     return {"cp": lambda: systems.Directory(label, base, sources),
             "passthrough": lambda: systems.Passthrough(label, base, sources),
@@ -31,9 +33,9 @@ def make_system(kind, code, base, sources, servers):
             "mover-libssh2": lambda: systems.Mover(label, base, sources, code, far),
             "mover-openssh": lambda: systems.Mover(label, base, sources, code, far),
             "mover-files": lambda: systems.MoverOfFiles(label, base, sources, code, far),
-            "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far),
+            "sftp-mount": lambda: systems.EcfsMount(label, base, sources, code, far, mount_options),
             "sftp-put": lambda: systems.EcfsVerbs(label, base, sources, code, far),
-            "file-mount": lambda: systems.EcfsMount(label, base, sources, code, []),
+            "file-mount": lambda: systems.EcfsMount(label, base, sources, code, [], mount_options),
             "file-put": lambda: systems.EcfsVerbs(label, base, sources, code, [])}[kind]()
 
 
@@ -48,8 +50,9 @@ def choose_systems(options, base, sources, servers):
     chosen = []
     for kind in options.systems:
         codes = [None] if kind in ("cp", "passthrough", "sshfs", "sftp") else options.codes
-        for code in codes:
-            system = make_system(kind, code, base, sources, servers)
+        variants = options.mount_options if kind in MOUNTS else [""]
+        for code, words in itertools.product(codes, variants):
+            system = make_system(kind, code, base, sources, servers, words)
             system.kind = kind
             system.transport = transport_of(kind, options)
             try:

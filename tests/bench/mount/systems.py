@@ -234,15 +234,16 @@ class EcfsMount(Directory):
     """An archive over servers, or over directories where there are none, through the mount."""
     more_works = ["paced in"]
 
-    def __init__(self, name, base, sources, code, servers):
+    def __init__(self, name, base, sources, code, servers, mount_options=""):
         super().__init__(name, base, sources)
         self.code, self.servers = code, servers
+        self.mount_options = ["-o", mount_options] if mount_options else []
         self.archive = self.mount = None
 
     def setup(self):
         super().setup()
         self.archive = new_archive(self)
-        self.mount = lab.Mount(self.archive, self.path)
+        self.mount = lab.Mount(self.archive, self.path, *self.mount_options)
         self.mount.start()
         (self.path / "warm").write_bytes(bytes(RANDOM_BYTES))  # connects
         (self.path / "warm").unlink()
