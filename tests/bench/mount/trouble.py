@@ -10,6 +10,12 @@ and a second one, whose endpoints are held by those of tests/lab/flawed.h, healt
 
     delayed    each of all endpoints begins a tenth of its reads 100 ms later, each for itself
 
+Writing is measured apart, close included, with so many endpoints stopped when it begins, beside the same write with
+these removed beforehand:
+
+    quorum     as many as the default quorum does without: half of the tolerance, rounded down
+    spares     three of three more than the code has stripes
+
 Printed are medians, and what they are in relation to "healthy" and to "removed".
 """
 import contextlib
@@ -22,7 +28,7 @@ import measure
 import systems
 import tables
 
-SCENARIOS = ["stalled", "throttled", "delayed"]
+SCENARIOS = ["stalled", "throttled", "delayed", "quorum", "spares"]
 DELAYS = "seed {}\nread 10% delay 100\n"
 TAKEN = 1 << 20
 
@@ -46,6 +52,24 @@ class Reading:
         assert done == size
 
 
+class Writing:
+    """Writes a file of so many MiB, and closes it."""
+
+    def __init__(self, path, size):
+        piece = os.urandom(TAKEN)
+        path.unlink(missing_ok=True)
+        begin = last = time.monotonic()
+        self.first, self.longest = None, 0.0
+        with open(path, "wb", buffering=0) as file:
+            for _ in range(size):
+                file.write(piece)
+                now = time.monotonic()
+                self.first = self.first or now - begin
+                self.longest, last = max(self.longest, now - last), now
+        self.seconds = time.monotonic() - begin
+        self.longest = max(self.longest, time.monotonic() - last)
+
+
 class Flawed(systems.Place):
     """An endpoint at a server in which operations go wrong as its file of rules says."""
 
@@ -59,16 +83,19 @@ class Flawed(systems.Place):
 
 
 class Trouble:
-    """An archive over sshd processes behind links, mounted, with one file; place: the class of its endpoints."""
+    """An archive over sshd processes behind links, mounted, with one file; place: the class of its endpoints.
 
-    def __init__(self, options, base, rate_mb, place=systems.Place):
+    n_spare: endpoints that it has more than the code has stripes; n_bad: are in trouble, the tolerance of rs by default.
+    """
+
+    def __init__(self, options, base, rate_mb, place=systems.Place, n_spare=0, n_bad=None):
         base.mkdir()
         self.place = place
         self.base, self.rate_mb, self.code, self.options = base, rate_mb, options.codes[-1], options
         k, n = systems.split_code(self.code)
         keys = lab.Keys(base / "keys")
-        self.servers = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(n)]
-        self.bad = self.servers[k:]  # as many as the tolerance of rs
+        self.servers = [lab.Sshd(base / f"sshd{i}", f"s{i}", keys) for i in range(n + n_spare)]
+        self.bad = self.servers[-(n_bad or n - k):]
         self.links = None
 
     @contextlib.contextmanager
@@ -105,29 +132,60 @@ class Trouble:
         lab.drop_caches()
         return Reading(self.file, in_the_middle)
 
+    def write(self):
+        writing = Writing(self.mount.path / "written", self.options.size)
+        lab.ecfs("wait", self.archive.path, "--quorum", timeout=600)
+        return writing
+
     def healthy(self):
         return self.read()
 
     def removed(self):
+        with self.bad_removed():
+            return self.read()
+
+    def write_healthy(self):
+        return self.write()
+
+    def write_removed(self):
+        with self.bad_removed():
+            return self.write()
+
+    def write_stopped(self):
+        with self.bad_ended(lambda: lab.signal_all(self.bad_pids(), lab.signal.SIGSTOP)):
+            return self.write()
+
+    @contextlib.contextmanager
+    def bad_removed(self):
         for server in self.bad:
             server.kill()
         try:
             self.await_states(len(self.bad))
-            return self.read()
+            yield
         finally:
             for server in self.bad:
                 server.start()
             self.await_states(0)
 
-    def stalled(self):
-        pids = [pid for server in self.bad for pid in [server.process.pid, *lab.descendants(server.process.pid)]]
+    def bad_pids(self):
+        return [pid for server in self.bad for pid in [server.process.pid, *lab.descendants(server.process.pid)]]
+
+    @contextlib.contextmanager
+    def bad_ended(self, begin):
+        """Stopped servers end, and others take their places."""
+        begin()
         try:
-            return self.read(lambda: lab.signal_all(pids, lab.signal.SIGSTOP))
+            yield
         finally:
             for server in self.bad:
                 server.resume()
                 server.restart()
             self.await_states(0)
+
+    def stalled(self):
+        pids = self.bad_pids()
+        with self.bad_ended(lambda: None):
+            return self.read(lambda: lab.signal_all(pids, lab.signal.SIGSTOP))
 
     def throttled(self):
         ports = [server.port for server in self.bad]
@@ -152,10 +210,12 @@ class Trouble:
 def print_medians(options, rate_mb, found):
     print(f"{options.size} MiB, {options.codes[-1]}, medians of {options.rounds} rounds, "
           f"each server's link held to {rate_mb:g} MB/s\n")
-    rows = [["cold read", "s", "MB/s", "/healthy", "/removed", "longest wait s", "first byte s"]]
-    medians = {name: measure.median(each.seconds for each in readings) for name, readings in found.items()}
-    for name, readings in found.items():
-        rows.append([name, f"{medians[name]:.2f}", f"{options.size * 1.048576 / medians[name]:.0f}",
+    rows = [["cold read or write", "s", "MB/s", "/healthy", "/removed", "longest wait s", "first byte s"]]
+    medians = {name.removeprefix("write_"): measure.median(each.seconds for each in readings)
+               for name, readings in found.items()}
+    for key, readings in found.items():
+        name = key.removeprefix("write_")
+        rows.append([key.replace("_", ", "), f"{medians[name]:.2f}", f"{options.size * 1.048576 / medians[name]:.0f}",
                      tables.ratio(medians[name], medians.get("healthy")),
                      tables.ratio(medians[name], medians.get("removed")),
                      f"{measure.median(each.longest for each in readings):.2f}",
@@ -167,18 +227,25 @@ def measure_one(options, rate_mb, trouble, names):
     found = {}
     with trouble.serving():
         for _ in range(options.rounds):
-            for name in ["healthy", *names]:
+            for name in names:
                 found.setdefault(name, []).append(getattr(trouble, name)())
     print_medians(options, rate_mb, found)
 
 
 def run(options, base):
     """Measures and prints."""
-    ends = [name for name in options.scenarios if name != "delayed"]
+    ends = [name for name in options.scenarios if name in ("stalled", "throttled")]
+    k, n = systems.split_code(options.codes[-1])
     for number, rate_mb in enumerate(options.rates):
         if ends:
-            measure_one(options, rate_mb, Trouble(options, base / f"trouble{number}", rate_mb), ["removed", *ends])
+            measure_one(options, rate_mb, Trouble(options, base / f"trouble{number}", rate_mb),
+                        ["healthy", "removed", *ends])
+        for name, n_spare, n_bad in [("quorum", 0, (n - k) // 2), ("spares", 3, 3)]:
+            if name in options.scenarios and n_bad > 0:
+                measure_one(options, rate_mb, Trouble(options, base / f"{name}{number}", rate_mb, systems.Place, n_spare,
+                                                      n_bad), ["write_healthy", "write_removed", "write_stopped"])
         if "delayed" in options.scenarios:
             lab.PROGRAM = lab.BUILD / "tests/lab/ecfs-flawed"
-            measure_one(options, rate_mb, Trouble(options, base / f"flawed{number}", rate_mb, Flawed), ["delayed"])
+            measure_one(options, rate_mb, Trouble(options, base / f"flawed{number}", rate_mb, Flawed),
+                        ["healthy", "delayed"])
             lab.PROGRAM = lab.BUILD / "tools/ecfs"
