@@ -427,7 +427,9 @@ typedef struct Waited {
     EcfsMutex lock;
     EcfsCond cond;
     bool done;
-    uint8_t *to;
+    uint8_t *to; /* gets the bytes; NULL: they are borrowed */
+    struct iovec *iov;
+    int n_iov;
     size_t size;
     GError *error;
 } Waited;
@@ -437,32 +439,95 @@ static void wait_done (void *user, const struct iovec *iov, int n_iov, const GEr
     Waited *waited = user;
     ecfs_mutex_lock (&waited->lock);
     for (int i = 0; i < n_iov; i++) {
-        memcpy (waited->to + waited->size, iov[i].iov_base, iov[i].iov_len);
+        if (waited->to != NULL)
+            memcpy (waited->to + waited->size, iov[i].iov_base, iov[i].iov_len);
         waited->size += iov[i].iov_len;
     }
+    waited->iov = (struct iovec *) iov;
+    waited->n_iov = n_iov;
     waited->error = error == NULL ? NULL : g_error_copy (error);
     waited->done = true;
     ecfs_cond_signal (&waited->cond);
     ecfs_mutex_unlock (&waited->lock);
 }
 
+static void wait_begin (Waited *waited, uint8_t *to)
+{
+    *waited = (Waited){.to = to};
+    ecfs_mutex_init (&waited->lock);
+    ecfs_cond_init (&waited->cond);
+}
+
+static bool wait_end (Waited *waited, GError **error)
+{
+    ecfs_mutex_lock (&waited->lock);
+    while (!waited->done) /* endpoints keep the deadlines: every read ends by itself */
+        (void) ecfs_cond_wait_until (&waited->cond, &waited->lock, ecfs_now_us () + G_USEC_PER_SEC);
+    ecfs_mutex_unlock (&waited->lock);
+    ecfs_cond_clear (&waited->cond);
+    ecfs_mutex_clear (&waited->lock);
+    if (waited->error != NULL)
+        g_propagate_error (error, waited->error);
+    return waited->error == NULL;
+}
+
 bool ecfs_content_read_wait (EcfsContent *self, uint64_t offset, size_t size, void *to, size_t *ret_size,
                              GError **error)
 {
-    Waited waited = {.to = to};
-    ecfs_mutex_init (&waited.lock);
-    ecfs_cond_init (&waited.cond);
+    Waited waited;
+    wait_begin (&waited, to);
     ecfs_content_read (self, offset, size, wait_done, &waited);
-    ecfs_mutex_lock (&waited.lock);
-    while (!waited.done) /* endpoints keep the deadlines: every read ends by itself */
-        (void) ecfs_cond_wait_until (&waited.cond, &waited.lock, ecfs_now_us () + G_USEC_PER_SEC);
-    ecfs_mutex_unlock (&waited.lock);
-    ecfs_cond_clear (&waited.cond);
-    ecfs_mutex_clear (&waited.lock);
-    if (waited.error != NULL) {
-        g_propagate_error (error, waited.error);
+    if (!wait_end (&waited, error))
         return false;
-    }
     *ret_size = waited.size;
     return true;
+}
+
+static bool borrow_direct (EcfsContent *self, const EcfsExtent *extent, uint64_t offset, size_t size, EcfsBorrowed *ret,
+                           GError **error)
+{
+    EcfsReader *reader = part_reader (self, (guint) extent->object, error);
+    if (reader == NULL)
+        return false;
+    Waited waited;
+    wait_begin (&waited, NULL);
+    ret->loan =
+        ecfs_reader_borrow (reader, extent->object_offset + (offset - extent->offset), size, wait_done, &waited);
+    if (!wait_end (&waited, error)) {
+        ecfs_loan_return (ret->loan);
+        return false;
+    }
+    ret->iov = waited.iov;
+    ret->n_iov = waited.n_iov;
+    ret->size = waited.size;
+    return true;
+}
+
+static bool borrow_gathered (EcfsContent *self, uint64_t offset, size_t size, EcfsBorrowed *ret, GError **error)
+{
+    g_autofree uint8_t *bytes = g_malloc (size);
+    if (!ecfs_content_read_wait (self, offset, size, bytes, &ret->size, error))
+        return false;
+    ret->own = g_steal_pointer (&bytes);
+    ret->own_iov = (struct iovec){.iov_base = ret->own, .iov_len = ret->size};
+    ret->iov = &ret->own_iov;
+    ret->n_iov = 1;
+    return true;
+}
+
+bool ecfs_content_borrow (EcfsContent *self, uint64_t offset, size_t size, EcfsBorrowed *ret, GError **error)
+{
+    *ret = (EcfsBorrowed){0};
+    size = offset >= self->size ? 0 : (size_t) MIN (size, self->size - offset);
+    const EcfsExtent *extent = size == 0 ? NULL : covering (self, offset, size);
+    if (extent == NULL)
+        return borrow_gathered (self, offset, size, ret, error);
+    atomic_store (&self->archive->read_us, ecfs_now_us ());
+    return borrow_direct (self, extent, offset, size, ret, error);
+}
+
+void ecfs_content_give_back (EcfsBorrowed *borrowed)
+{
+    ecfs_loan_return (borrowed->loan);
+    g_free (borrowed->own);
 }

@@ -10,6 +10,7 @@
 #define ECFS_ARCHIVE_CONTENT_H
 
 #include "archive/archive.h"
+#include "object/reader.h"
 
 #include <sys/uio.h>
 
@@ -46,6 +47,23 @@ const GArray *ecfs_content_extents (const EcfsContent *self); /* of EcfsExtent; 
 typedef void (*EcfsContentDone) (void *user, const struct iovec *iov, int n_iov, const GError *error);
 
 void ecfs_content_read (EcfsContent *self, uint64_t offset, size_t size, EcfsContentDone done, void *user);
+
+/* What ecfs_content_borrow () lent. */
+typedef struct EcfsBorrowed {
+    struct iovec *iov; /* the borrower may change the entries, not the bytes */
+    int n_iov;
+    size_t size;    /* of all */
+    EcfsLoan *loan; /* or */
+    uint8_t *own;   /* from several extents, gathered */
+    struct iovec own_iov;
+} EcfsBorrowed;
+
+/**
+ * Blocking form for who passes bytes on: they are not copied where one extent has them all. Fewer than @size at the end
+ * of the file only. Give them back before the next read.
+ */
+bool ecfs_content_borrow (EcfsContent *self, uint64_t offset, size_t size, EcfsBorrowed *ret, GError **error);
+void ecfs_content_give_back (EcfsBorrowed *borrowed);
 
 /** Blocking form for verbs and for copying up: fills @to, *ret_size is less than @size at the end of the file only. */
 bool ecfs_content_read_wait (EcfsContent *self, uint64_t offset, size_t size, void *to, size_t *ret_size,

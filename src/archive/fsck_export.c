@@ -46,15 +46,17 @@ static void miss (Copy *self, uint64_t offset, uint64_t size, GError *why)
         g_error_free (why);
 }
 
-static bool copy_piece (Copy *self, EcfsContent *content, uint64_t offset, size_t size, uint8_t *piece, GError **error)
+static bool copy_piece (Copy *self, EcfsContent *content, uint64_t offset, size_t size, GError **error)
 {
-    size_t got;
+    EcfsBorrowed piece;
     GError *why = NULL;
-    if (!ecfs_content_read_wait (content, offset, size, piece, &got, &why)) {
+    if (!ecfs_content_borrow (content, offset, size, &piece, &why)) {
         miss (self, offset, size, why);
         return true;
     }
-    int result = ecfs_pwrite_all (self->fd, piece, got, offset);
+    size_t got = piece.size;
+    int result = ecfs_pwritev_all (self->fd, piece.iov, piece.n_iov, offset);
+    ecfs_content_give_back (&piece);
     self->bytes += got;
     if (got < size)
         miss (self, offset + got, size - got, g_error_new (ECFS_ERROR, EBADMSG, "its object ends earlier"));
@@ -66,12 +68,11 @@ static bool copy_extent (Copy *self, EcfsContent *content, const EcfsExtent *ext
 {
     const EcfsObjectRow *object = ecfs_content_object (content, (size_t) extent->object);
     uint64_t segment = MAX (object->segment_bytes, 1), done = 0;
-    g_autofree uint8_t *piece = g_malloc (segment);
     while (done < extent->length) {
         uint64_t within = (extent->object_offset + done) % segment;
         size_t size = (size_t) MIN (segment - within, extent->length - done);
         if (!ecfs_fsck_goes_on (self->export->run, error) ||
-            !copy_piece (self, content, extent->offset + done, size, piece, error))
+            !copy_piece (self, content, extent->offset + done, size, error))
             return false;
         done += size;
     }

@@ -147,18 +147,20 @@ static Directory *directory_new (Get *get, Directory *parent, int fd, char *path
 
 /* One file, on a worker */
 
-static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offset, uint64_t length, void *piece,
-                        GError **error)
+static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offset, uint64_t length, GError **error)
 {
     while (length > 0) {
         if (atomic_load (&item->get->cancelled))
             return ecfs_fail (error, ECANCELED, "cancelled");
-        size_t size = (size_t) MIN (length, PIECE_BYTES), got = 0;
-        if (!ecfs_content_read_wait (content, offset, size, piece, &got, error))
+        size_t size = (size_t) MIN (length, PIECE_BYTES);
+        EcfsBorrowed piece;
+        if (!ecfs_content_borrow (content, offset, size, &piece, error))
             return false;
-        if (got != size)
+        bool whole = piece.size == size;
+        int result = whole ? ecfs_pwritev_all (fd, piece.iov, piece.n_iov, offset) : 0;
+        ecfs_content_give_back (&piece);
+        if (!whole)
             return ecfs_fail (error, EIO, "it ends before its size");
-        int result = ecfs_pwrite_all (fd, piece, size, offset);
         if (result != 0)
             return ecfs_fail_errno (error, -result, "%s/%s", item->directory->path, item->name);
         offset += size;
@@ -172,12 +174,11 @@ static bool copy_content (Item *item, EcfsContent *content, int fd, GError **err
     uint64_t size = ecfs_content_size (content);
     if (ftruncate (fd, (off_t) size) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, item->name);
-    g_autofree void *piece = g_malloc (PIECE_BYTES);
     const GArray *extents = ecfs_content_extents (content);
     for (unsigned i = 0; i < extents->len; i++) {
         const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
         uint64_t end = MIN (extent->offset + extent->length, size);
-        if (extent->offset < end && !copy_range (item, content, fd, extent->offset, end - extent->offset, piece, error))
+        if (extent->offset < end && !copy_range (item, content, fd, extent->offset, end - extent->offset, error))
             return false;
     }
     return true;
@@ -514,15 +515,16 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
 
 static bool cat_range (EcfsContent *content, int fd, GError **error)
 {
-    g_autofree void *piece = g_malloc (PIECE_BYTES);
     uint64_t size = ecfs_content_size (content);
     for (uint64_t offset = 0; offset < size;) {
-        size_t got = 0;
-        if (!ecfs_content_read_wait (content, offset, (size_t) MIN (size - offset, PIECE_BYTES), piece, &got, error))
+        EcfsBorrowed piece;
+        if (!ecfs_content_borrow (content, offset, (size_t) MIN (size - offset, PIECE_BYTES), &piece, error))
             return false;
+        size_t got = piece.size;
+        int result = ecfs_writev_all (fd, piece.iov, piece.n_iov);
+        ecfs_content_give_back (&piece);
         if (got == 0)
             return ecfs_fail (error, EIO, "it ends before its size");
-        int result = ecfs_write_all (fd, piece, got);
         if (result != 0)
             return ecfs_fail_errno (error, -result, "output");
         offset += got;

@@ -56,17 +56,17 @@ typedef struct Job {
 
 static bool copy_content (Job *job, EcfsContent *content, int fd, GError **error)
 {
-    g_autofree uint8_t *piece = g_malloc (PIECE_BYTES);
     for (uint64_t at = 0; at < job->size;) {
-        size_t size;
+        EcfsBorrowed piece;
         if (atomic_load (&job->recode->cancelled))
             return ecfs_fail (error, ECANCELED, "cancelled");
-        if (!ecfs_content_read_wait (content, at, PIECE_BYTES, piece, &size, error))
+        if (!ecfs_content_borrow (content, at, PIECE_BYTES, &piece, error))
             return false;
-        int result = ecfs_pwrite_all (fd, piece, size, at);
+        int result = ecfs_pwritev_all (fd, piece.iov, piece.n_iov, at);
+        at += piece.size;
+        ecfs_content_give_back (&piece);
         if (result != 0)
             return ecfs_fail_errno (error, -result, "the staging area");
-        at += size;
     }
     return true;
 }

@@ -187,7 +187,7 @@ static void answer (Request *request)
         request->done (request->user, NULL, 0, request->error);
         return;
     }
-    g_autoptr (GArray) iov = g_array_new (FALSE, FALSE, sizeof (struct iovec));
+    GArray *iov = request->iov;
     for (guint i = 0; i < request->fetches->len; i++) {
         uint32_t from, to;
         Fetch *fetch = g_ptr_array_index (request->fetches, i);
@@ -212,6 +212,7 @@ static void request_free (Request *request)
     }
     ecfs_mutex_unlock (&reader->lock);
     g_ptr_array_unref (request->fetches);
+    g_array_unref (request->iov);
     g_clear_error (&request->error);
     ecfs_reader_unref_priv (reader);
     g_free (request);
@@ -221,8 +222,10 @@ void ecfs_requests_finish (GPtrArray *finished)
 {
     for (guint i = 0; i < finished->len; i++) {
         Request *request = g_ptr_array_index (finished, i);
-        answer (request);
-        request_free (request);
+        bool borrowed = request->borrowed;
+        answer (request); /* who borrowed may give it back at once */
+        if (!borrowed)
+            request_free (request);
     }
     g_ptr_array_unref (finished);
 }
@@ -462,23 +465,49 @@ static Request *request_new (EcfsReader *self, void *user)
     request->reader = ecfs_reader_ref_priv (self);
     request->user = user;
     request->fetches = g_ptr_array_new ();
+    request->iov = g_array_new (FALSE, FALSE, sizeof (struct iovec));
     return request;
 }
 
-void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
+static void begin_read (Request *request)
+{
+    EcfsReader *self = request->reader; /* the caller's: with its answer the request may be gone */
+    GPtrArray *finished = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    ecfs_mutex_is_held (&request->reader->lock);
+    request->sequential = note_locked (self, request->offset, request->size);
+    if (acquire_locked (request))
+        serve_locked (request, finished);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_requests_finish (finished);
+}
+
+static Request *read_new (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
 {
     Request *request = request_new (self, user);
     request->offset = offset;
     request->size = size;
     request->done = done;
-    GPtrArray *finished = g_ptr_array_new ();
-    ecfs_mutex_lock (&self->lock);
-    ecfs_mutex_is_held (&request->reader->lock);
-    request->sequential = note_locked (self, offset, size);
-    if (acquire_locked (request))
-        serve_locked (request, finished);
-    ecfs_mutex_unlock (&self->lock);
-    ecfs_requests_finish (finished);
+    return request;
+}
+
+void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
+{
+    begin_read (read_new (self, offset, size, done, user));
+}
+
+EcfsLoan *ecfs_reader_borrow (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user)
+{
+    Request *request = read_new (self, offset, size, done, user);
+    request->borrowed = true;
+    begin_read (request);
+    return request;
+}
+
+void ecfs_loan_return (EcfsLoan *loan)
+{
+    if (loan != NULL)
+        request_free (loan);
 }
 
 size_t ecfs_reader_rebuild_bytes (const EcfsReader *self, uint64_t segment)

@@ -66,6 +66,18 @@ typedef void (*EcfsReaderDone) (void *user, const struct iovec *iov, int n_iov, 
 /** Reads content bytes [offset, offset + size), which must lie within the object. */
 void ecfs_reader_read (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user);
 
+/* Bytes of an object that stay lent until they are given back. */
+typedef struct EcfsLoan EcfsLoan;
+
+/**
+ * As ecfs_reader_read (), but what @done gets, the array included, stays lent until ecfs_loan_return (), which is due
+ * once @done was called, with an error too. Who holds a loan must not wait for another read: that may wait for its
+ * memory.
+ */
+EcfsLoan *ecfs_reader_borrow (EcfsReader *self, uint64_t offset, size_t size, EcfsReaderDone done, void *user);
+/** NULL is accepted. Any thread. */
+void ecfs_loan_return (EcfsLoan *loan);
+
 /**
  * Called once per ecfs_reader_rebuild (), from any thread, possibly before that returned; must not block. @packets: n
  * pointers, valid for the wanted stripes and lent for the call: check blocks with room for their tags, which are not

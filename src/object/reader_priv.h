@@ -76,8 +76,9 @@ struct Fetch {
     GError *error;
 };
 
-/* One ecfs_reader_read (). */
-typedef struct Request {
+/* One ecfs_reader_read () or ecfs_reader_borrow (). */
+typedef struct EcfsLoan Request;
+struct EcfsLoan {
     EcfsReader *reader; /* a reference */
     uint64_t offset;
     size_t size;
@@ -88,8 +89,10 @@ typedef struct Request {
     void *user;
     unsigned n_waiting; /* fetches; guarded by reader lock */
     GPtrArray *fetches; /* references */
+    GArray *iov;        /* of struct iovec: the answer */
+    bool borrowed;      /* it stays until it is given back */
     GError *error;      /* guarded by reader lock */
-} Request;
+};
 
 struct EcfsReader {
     atomic_uint references;

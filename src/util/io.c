@@ -61,35 +61,45 @@ ssize_t ecfs_preadv_all (int fd, struct iovec *iov, int n_iov, uint64_t offset)
     return total;
 }
 
-int ecfs_pwrite_all (int fd, const void *from, size_t size, uint64_t offset)
+/* At @offset, or at the file's own position where that is NULL. */
+static int write_iov (int fd, struct iovec *iov, int n_iov, const uint64_t *offset)
 {
-    const uint8_t *bytes = from;
-    while (size > 0) {
-        ssize_t put = pwrite (fd, bytes, size, (off_t) offset);
+    off_t total = 0;
+    while (n_iov > 0) {
+        int n = MIN (n_iov, IOV_MAX);
+        ssize_t put = offset == NULL ? writev (fd, iov, n) : pwritev (fd, iov, n, (off_t) *offset + total);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
             return -errno;
-        bytes += put;
-        size -= (size_t) put;
-        offset += (uint64_t) put;
+        total += put;
+        int done = advance (iov, n_iov, (size_t) put);
+        iov += done;
+        n_iov -= done;
     }
     return 0;
 }
 
+int ecfs_pwritev_all (int fd, struct iovec *iov, int n_iov, uint64_t offset)
+{
+    return write_iov (fd, iov, n_iov, &offset);
+}
+
+int ecfs_writev_all (int fd, struct iovec *iov, int n_iov)
+{
+    return write_iov (fd, iov, n_iov, NULL);
+}
+
+int ecfs_pwrite_all (int fd, const void *from, size_t size, uint64_t offset)
+{
+    struct iovec iov = {.iov_base = (void *) from, .iov_len = size};
+    return write_iov (fd, &iov, 1, &offset);
+}
+
 int ecfs_write_all (int fd, const void *from, size_t size)
 {
-    const uint8_t *bytes = from;
-    while (size > 0) {
-        ssize_t put = write (fd, bytes, size);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return -errno;
-        bytes += put;
-        size -= (size_t) put;
-    }
-    return 0;
+    struct iovec iov = {.iov_base = (void *) from, .iov_len = size};
+    return write_iov (fd, &iov, 1, NULL);
 }
 
 static int copy_data (int from_fd, off_t from, int to_fd, off_t to, off_t end)

@@ -32,6 +32,10 @@ int ecfs_pwrite_all (int fd, const void *from, size_t size, uint64_t offset);
 /** Writes all of @size bytes to a pipe, socket or file at its position. Returns 0 or -errno. */
 int ecfs_write_all (int fd, const void *from, size_t size);
 
+/** The same two of all that @iov holds, whose entries are used up (changed) by the call. */
+int ecfs_pwritev_all (int fd, struct iovec *iov, int n_iov, uint64_t offset);
+int ecfs_writev_all (int fd, struct iovec *iov, int n_iov);
+
 /**
  * Copies @size bytes at @from_offset of one file to @to_offset of another on the same file system; holes stay holes,
  * and what lies behind the end is left out. Returns 0 or -errno.

@@ -207,29 +207,39 @@ struct Reading {
     int code;
     char *text;
     bool wrong;
+    EcfsLoan *loan; /* the borrower's thread only */
+    const struct iovec *iov;
+    int n_iov;
 };
+
+static bool is_content (const Reading *self, const struct iovec *iov, int n_iov)
+{
+    const uint8_t *expected = self->object->content + self->offset;
+    size_t got = 0;
+    for (int i = 0; i < n_iov; i++) {
+        if (got + iov[i].iov_len > self->size || memcmp (iov[i].iov_base, expected + got, iov[i].iov_len) != 0)
+            return false;
+        got += iov[i].iov_len;
+    }
+    return got == self->size;
+}
 
 static void reading_done (void *user, const struct iovec *iov, int n_iov, const GError *error)
 {
     Reading *self = user;
-    const uint8_t *expected = self->object->content + self->offset;
-    size_t got = 0;
-    bool wrong = false;
-    for (int i = 0; i < n_iov; i++) {
-        if (got + iov[i].iov_len > self->size || memcmp (iov[i].iov_base, expected + got, iov[i].iov_len) != 0)
-            wrong = true;
-        got += iov[i].iov_len;
-    }
+    bool wrong = error == NULL && !is_content (self, iov, n_iov);
     ecfs_mutex_lock (&self->lock);
+    self->iov = iov;
+    self->n_iov = n_iov;
     self->n_done++;
     self->code = ecfs_errno (error);
     self->text = error != NULL ? g_strdup (error->message) : NULL;
-    self->wrong = wrong || (error == NULL && got != self->size);
+    self->wrong = wrong;
     ecfs_cond_signal (&self->cond);
     ecfs_mutex_unlock (&self->lock);
 }
 
-Reading *reading_begin (const Object *object, EcfsReader *reader, uint64_t offset, size_t size)
+static Reading *reading_new (const Object *object, uint64_t offset, size_t size)
 {
     Reading *self = g_new0 (Reading, 1);
     ecfs_mutex_init (&self->lock);
@@ -237,7 +247,20 @@ Reading *reading_begin (const Object *object, EcfsReader *reader, uint64_t offse
     self->object = object;
     self->offset = offset;
     self->size = size;
+    return self;
+}
+
+Reading *reading_begin (const Object *object, EcfsReader *reader, uint64_t offset, size_t size)
+{
+    Reading *self = reading_new (object, offset, size);
     ecfs_reader_read (reader, offset, size, reading_done, self);
+    return self;
+}
+
+Reading *reading_borrow (const Object *object, EcfsReader *reader, uint64_t offset, size_t size)
+{
+    Reading *self = reading_new (object, offset, size);
+    self->loan = ecfs_reader_borrow (reader, offset, size, reading_done, self);
     return self;
 }
 
@@ -250,6 +273,9 @@ int reading_finish (Reading *self, char **ret_text)
             g_error ("read of %zu bytes at %" G_GUINT64_FORMAT " is not answered", self->size, self->offset);
     g_assert_cmpuint (self->n_done, ==, 1);
     ecfs_mutex_unlock (&self->lock);
+    if (self->loan != NULL && self->code == 0)
+        self->wrong |= !is_content (self, self->iov, self->n_iov);
+    ecfs_loan_return (self->loan);
     if (self->wrong)
         g_error ("read of %zu bytes at %" G_GUINT64_FORMAT ": wrong bytes", self->size, self->offset);
     int code = self->code;

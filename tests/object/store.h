@@ -62,6 +62,8 @@ int object_read (const Object *self, EcfsReader *reader, uint64_t offset, size_t
 /** A read under way. */
 typedef struct Reading Reading;
 Reading *reading_begin (const Object *object, EcfsReader *reader, uint64_t offset, size_t size);
+/** The same; what is read stays borrowed until reading_finish (), which looks at it again. */
+Reading *reading_borrow (const Object *object, EcfsReader *reader, uint64_t offset, size_t size);
 /** Waits, checks, frees. */
 int reading_finish (Reading *self, char **ret_text);
 

@@ -81,6 +81,33 @@ static void test_sequential (gconstpointer step)
     end (&self);
 }
 
+/* More is read meanwhile than there is memory for, and what the reader has done with goes to others. */
+static void test_borrowed (void)
+{
+    Fixture self;
+    begin_with (&self, "file", "rs:4+2", 20 * MIB + 1, 1 * MIB, 6 * MIB);
+    Reading *first = reading_borrow (&self.object, self.reader, 0, 128 * KIB);
+    Reading *random = reading_borrow (&self.object, self.reader, 9 * MIB + 5, 70000);
+    for (uint64_t at = 128 * KIB; at < self.object.size; at += MIB)
+        g_assert_cmpint (read_at (&self, at, MIN (MIB, self.object.size - at)), ==, 0);
+    ecfs_reader_close (g_steal_pointer (&self.reader));
+    g_assert_cmpint (reading_finish (random, NULL), ==, 0);
+    g_assert_cmpint (reading_finish (first, NULL), ==, 0);
+    end (&self);
+}
+
+static void test_borrowed_in_vain (void)
+{
+    Fixture self;
+    begin (&self, "file", "rs:4+2", 2 * MIB, 1 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        g_autofree char *path = object_stripe_path (&self.object, i);
+        g_assert_cmpint (remove (path), ==, 0);
+    }
+    g_assert_cmpint (reading_finish (reading_borrow (&self.object, self.reader, 0, MIB), NULL), ==, EIO);
+    end (&self);
+}
+
 /* What a cold random read costs: the blocks that it touches, from the stripe that has them, or where that is late from
  * all others; a segment is 256 blocks. */
 static void test_random_is_cheap (void)
@@ -616,6 +643,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/reader/a-run-from-the-middle-asks-for-segments", test_run_from_the_middle);
     g_test_add_data_func ("/reader/sequential-128-kib-read-ahead", GSIZE_TO_POINTER (128 * KIB), test_sequential);
     g_test_add_data_func ("/reader/sequential-odd-steps-read-ahead", GSIZE_TO_POINTER (1000003), test_sequential);
+    g_test_add_func ("/reader/what-is-borrowed-stays", test_borrowed);
+    g_test_add_func ("/reader/what-cannot-be-had-cannot-be-borrowed", test_borrowed_in_vain);
     g_test_add_func ("/reader/a-random-read-costs-what-it-touches", test_random_is_cheap);
     g_test_add_func ("/reader/any-2-of-6-may-be-missing-and-not-3", test_missing);
     g_test_add_func ("/reader/what-is-there-is-read-from-an-undecodable-object", test_part_of_undecodable);

@@ -3,9 +3,9 @@
 Every round gives each system a turn, so that all suffer alike from what else the machine does: cp into a directory;
 libfuse's passthrough_ll; sshfs on one server; the bare mover (bare_mover.c), which is the limit of the links and of
 SSH, over libssh2 and over the ssh program; and ecfs over sftp and over directories, through the mount and through put
-and get. All is in RAM, on loopback, and the page cache is emptied before reads. Printed are medians, ratios to sshfs
-and to the mover with the transport of ecfs, and processor time of client, servers and the program that asked (cp, cat),
-each apart, in seconds per GiB of file.
+and get, to a file and to /dev/null. All is in RAM, on loopback, and the page cache is emptied before reads. Printed are
+medians, ratios to sshfs and to the mover with the transport of ecfs, and processor time of client, servers and the
+program that asked (cp, cat), each apart, in seconds per GiB of file.
 
 --rate holds each server's port to so many MB/s, 0 not at all; a list gives one table each. On slow links sshfs moves
 only an eighth of the large file; seconds in the tables are for all of it. "wire" is how many bytes went over links for
@@ -48,7 +48,7 @@ import trouble  # noqa: E402
 from run import DEFAULT_KINDS, KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
-WORKS = systems.System.works + systems.EcfsMount.more_works
+WORKS = list(dict.fromkeys(systems.System.works + systems.EcfsMount.more_works + systems.EcfsVerbs.works))
 COPIES = 5  # of the large file that are there at once: source, staging, stripes, what was fetched
 
 

@@ -273,7 +273,7 @@ class EcfsMount(Directory):
 
 class EcfsVerbs(System):
     """The same through ecfs put and ecfs get, which are the clients and connect anew each time."""
-    works = ["in", "out", "cp -r", "small out"]
+    works = ["in", "out", "out to null", "cp -r", "small out"]
     ends_with_work = True
 
     def __init__(self, name, base, sources, code, servers):
@@ -290,6 +290,10 @@ class EcfsVerbs(System):
 
     def do_out(self):
         return self._verb("get", "/large", self.base / "got")
+
+    def do_out_to_null(self):
+        """As the bare mover and the reader of a mount have it: no file is written."""
+        return self._verb("get", "/large", "-", ">", "/dev/null")
 
     def do_cp_r(self):
         return self._verb("put", self.sources.small, "/small")

@@ -4,6 +4,7 @@ import systems
 
 GIB = 1 << 30
 PUBLISHED_LOSSES = {1: "0.92", 2: "0.84", 3: "0.74"}  # Gaidioz et al. 2006, 500 MB
+TO_NULL = " to null"  # behind works that keep nothing, as movers and readers of mounts do
 SMALL_WORKS = ["first byte", "random 64 KiB", "cp -r", "rsync -a", "small out", "find"]
 
 
@@ -58,8 +59,9 @@ def large_row(samples, work, system, n_gib, limit, line):
 
     def with_ratios(attribute, factor=1):
         value = per_gib(attribute)
-        mover = base_of(samples, work, limit, system, value) if ":" in system else None
-        sshfs = base_of(samples, work.partition(",")[0], "sshfs", system, value)  # which has no servers to spare
+        mover = base_of(samples, work.removesuffix(TO_NULL), limit, system, value) if ":" in system else None
+        healthy = work.partition(",")[0].removesuffix(TO_NULL)  # sshfs has no servers to spare
+        sshfs = base_of(samples, healthy, "sshfs", system, value)
         return [number(value(found) * factor, 2), ratio(value(found), sshfs),
                 ratio(value(found), mover)]
 
@@ -115,7 +117,9 @@ def show(options, line, samples):
     """The tables of one line."""
     print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {line}\n")
     mover = f"bare mover, {'libssh2' if options.transport == 'libssh2' else 'openssh'}"
-    titles = {"in": "copied in", "paced in": "copied in, paced", "out": "read, cold", **{f"out, {n} dead": f"read, cold, {n} dead" for n in options.dead}}
+    titles = {"in": "copied in", "paced in": "copied in, paced", "out": "read, cold",
+              "out" + TO_NULL: "read, cold, to /dev/null",
+              **{f"out, {n} dead": f"read, cold, {n} dead" for n in options.dead}}
     for work, title in titles.items():
         names = [name for name in names_in_order(samples) if pick(samples, work, name)]
         if names:
