@@ -333,19 +333,10 @@ static bool begin_pass (Deep *self, GError **error)
     return true;
 }
 
-/* The part of all that this pass has verified, about: ranges of each endpoint count as much, as if stripes were spread
- * evenly over endpoints and UUIDs. */
+/* The part of all that this pass has verified, about: as if each endpoint had as much of each object. */
 static double share_of (const Deep *self)
 {
-    double share = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < self->run->n_endpoints; i++) {
-        if (self->verified[i] == NULL)
-            continue;
-        share += ecfs_ranges_share (self->verified[i], self->state.pass);
-        n++;
-    }
-    return n == 0 ? 1 : share / (double) n;
+    return ecfs_ranges_share (self->verified, self->run->n_endpoints, self->state.pass, self->run->archive->catalog);
 }
 
 static bool is_whole (const Deep *self)

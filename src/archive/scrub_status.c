@@ -29,19 +29,20 @@ static bool count_damages (EcfsScrub *notes, EcfsCatalog *catalog, int64_t *ret_
 static bool share (EcfsScrub *notes, EcfsArchive *archive, uint64_t pass, double *ret_share, GError **error)
 {
     size_t n = 0;
-    double sum = 0;
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+    bool good = true;
+    g_autofree GArray **ranges = g_new0 (GArray *, ecfs_archive_n_endpoints (archive) + 1);
+    for (size_t i = 0; good && i < ecfs_archive_n_endpoints (archive); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
-        g_autoptr (GArray) ranges = ecfs_scrub_ranges (notes, endpoint->id, pass, error);
-        if (ranges == NULL)
-            return false;
-        sum += ecfs_ranges_share (ranges, pass);
-        n++;
+        ranges[n] = ecfs_scrub_ranges (notes, endpoint->id, pass, error);
+        good = ranges[n] != NULL;
+        n += good;
     }
-    *ret_share = n == 0 ? 0 : sum / (double) n;
-    return true;
+    *ret_share = n == 0 ? 0 : ecfs_ranges_share (ranges, n, pass, ecfs_archive_catalog (archive));
+    for (size_t i = 0; i < n; i++)
+        g_array_unref (ranges[i]);
+    return good;
 }
 
 static bool add (JsonObject *facts, EcfsScrub *notes, EcfsArchive *archive, GError **error)

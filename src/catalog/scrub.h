@@ -38,10 +38,11 @@ EcfsUuid ecfs_ranges_end (const GArray *self, const EcfsUuid *after);
 /** The one that was verified before all others, if that was before @pass; NULL: none was. */
 const EcfsScrubRange *ecfs_ranges_oldest (const GArray *self, uint64_t pass);
 /**
- * The part of all UUIDs that @pass or a later one has verified: 0 to 1. That of the objects where these are many; few
- * lie close together, as ecfs_object_uuid () makes them.
+ * The part that @pass or a later one has verified of what @n endpoints (NULL in @ranges: not that one) have: 0 to 1. Of
+ * the bytes of objects, as if each endpoint had as much of each; of UUIDs, where objects are so many that these are
+ * spread evenly, where there are none, and where @catalog is NULL. Takes a second for a million objects.
  */
-double ecfs_ranges_share (const GArray *self, uint64_t pass);
+double ecfs_ranges_share (GArray *const *ranges, size_t n, uint64_t pass, EcfsCatalog *catalog);
 
 typedef struct EcfsScrub EcfsScrub;
 

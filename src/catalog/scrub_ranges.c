@@ -1,5 +1,9 @@
 /* What is verified, as ranges of UUIDs. */
+#include "catalog/catalog_priv.h"
 #include "catalog/scrub.h"
+
+#define SPREAD_OBJECTS 1048576 /* as many fill all directories, whose order is that of UUIDs */
+#define OVERHEAD_BYTES 512     /* of an object without content */
 
 const EcfsUuid ecfs_uuid_last = {
     .bytes = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}};
@@ -86,13 +90,79 @@ static double place (const EcfsUuid *uuid)
     return place;
 }
 
-double ecfs_ranges_share (const GArray *self, uint64_t pass)
+static double width (const EcfsUuid *after, const EcfsUuid *last)
 {
-    double share = 0;
-    for (guint i = 0; i < self->len; i++) {
-        double end = i + 1 < self->len ? place (&range (self, i + 1)->after) : 1;
-        if (range (self, i)->pass >= pass)
-            share += end - place (&range (self, i)->after);
+    return (compare (last, &ecfs_uuid_last) == 0 ? 1 : place (last)) - place (after);
+}
+
+static bool find_bytes (EcfsCatalog *self, const EcfsUuid *after, const EcfsUuid *last, int64_t *ret_bytes,
+                        GError **error)
+{
+    return QUERY_NUMBER (self, OBJECT_BYTES_BETWEEN, ret_bytes, error, UUID (after), UUID (last),
+                         INT (OVERHEAD_BYTES)) == 1;
+}
+
+/* Of the objects behind @after up to @last; few at a time, so that others get at the catalog. */
+static double bytes_between (EcfsCatalog *catalog, EcfsUuid after, const EcfsUuid *last)
+{
+    double sum = 0;
+    for (bool more = true; more;) {
+        EcfsUuid end = ecfs_uuid_last;
+        int64_t bytes = 0;
+        end.bytes[0] = after.bytes[0];
+        if (compare (&after, &end) == 0 && end.bytes[0] < 255)
+            end.bytes[0]++;
+        more = compare (&end, last) < 0;
+        if (READ (catalog, find_bytes (catalog, &after, more ? &end : last, &bytes, NULL))) /* else it is an estimate */
+            sum += (double) bytes;
+        after = end;
     }
-    return MIN (share, 1);
+    return sum;
+}
+
+static gint compare_bounds (gconstpointer a, gconstpointer b)
+{
+    return compare (a, b);
+}
+
+/* Where any of the ranges begins, and the last UUID. */
+static GArray *bounds_of (GArray *const *ranges, size_t n)
+{
+    GArray *bounds = g_array_new (FALSE, FALSE, sizeof (EcfsUuid));
+    g_array_append_val (bounds, ecfs_uuid_last);
+    for (size_t i = 0; i < n; i++)
+        for (guint j = 0; ranges[i] != NULL && j < ranges[i]->len; j++)
+            g_array_append_val (bounds, range (ranges[i], j)->after);
+    g_array_sort (bounds, compare_bounds);
+    return bounds;
+}
+
+/* @all becomes what there is, *done what of it is verified. */
+static void weigh (GArray *const *ranges, size_t n, uint64_t pass, EcfsCatalog *catalog, double *done, double *all)
+{
+    g_autoptr (GArray) bounds = bounds_of (ranges, n);
+    *done = *all = 0;
+    for (guint b = 0; b + 1 < bounds->len; b++) {
+        const EcfsUuid *after = &g_array_index (bounds, EcfsUuid, b), *last = after + 1;
+        if (compare (after, last) == 0)
+            continue;
+        double weight = catalog == NULL ? width (after, last) : bytes_between (catalog, *after, last);
+        for (size_t i = 0; i < n; i++) {
+            if (ranges[i] == NULL)
+                continue;
+            *all += weight;
+            *done += ecfs_ranges_at (ranges[i], after)->pass >= pass ? weight : 0;
+        }
+    }
+}
+
+double ecfs_ranges_share (GArray *const *ranges, size_t n, uint64_t pass, EcfsCatalog *catalog)
+{
+    EcfsTotals totals = {0};
+    double done = 0, all = 0;
+    if (catalog != NULL && ecfs_catalog_totals (catalog, &totals, NULL) && totals.n_objects <= SPREAD_OBJECTS)
+        weigh (ranges, n, pass, catalog, &done, &all);
+    if (all <= 0)
+        weigh (ranges, n, pass, NULL, &done, &all);
+    return all <= 0 ? 1 : done / all;
 }

@@ -155,6 +155,7 @@
     X (CODE_GET, "SELECT parameters FROM codes WHERE code = ?") \
     X (CODE_INSERT, "INSERT INTO codes (code, parameters) VALUES (?, ?)") \
     X (JOURNAL_INSERT, "INSERT INTO journal (seq, time_ns, record) VALUES (?, ?, ?)") \
+    X (OBJECT_BYTES_BETWEEN, "SELECT ifnull(sum(size + ?3), 0) FROM objects WHERE uuid > ?1 AND uuid <= ?2") \
     X (JOURNAL_LIST, "SELECT seq, time_ns, record FROM journal WHERE seq > ? ORDER BY seq LIMIT ?") \
     X (JOURNAL_FIRST, "SELECT ifnull (min (seq), 0) FROM journal") \
     X (JOURNAL_BYTES, "SELECT ifnull (sum (length (record)), 0) FROM journal WHERE seq > ?") \

@@ -43,7 +43,7 @@ static void test_ranges_as_a_plain_array (void)
         unsigned n = 0;
         for (unsigned i = 0; i < 256; i++)
             n += expected[i] >= 5;
-        g_assert_cmpfloat_with_epsilon (ecfs_ranges_share (ranges, 5), n / 256.0, 1e-9);
+        g_assert_cmpfloat_with_epsilon (ecfs_ranges_share (&ranges, 1, 5, NULL), n / 256.0, 1e-9);
     }
 }
 
@@ -70,7 +70,7 @@ static void test_oldest_first_goes_round (void)
         }
         for (unsigned i = 0; i < 256; i++)
             g_assert_cmpuint (seen[i], ==, 1);
-        g_assert_cmpfloat (ecfs_ranges_share (ranges, pass), ==, 1);
+        g_assert_cmpfloat (ecfs_ranges_share (&ranges, 1, pass, NULL), ==, 1);
     }
 }
 
