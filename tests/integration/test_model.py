@@ -14,7 +14,7 @@ import stat
 import lab
 import pytest
 
-OPERATIONS = int(os.environ.get("ECFS_MODEL_OPERATIONS", 7000))
+OPERATIONS = int(os.environ.get("ECFS_MODEL_OPERATIONS", 8000))
 SEED = int(os.environ.get("ECFS_SEED", 1))
 STRETCH = 200  # operations between two comparisons of the trees
 HANDLES = 8
@@ -422,18 +422,13 @@ class World:
         self.mount.start()
 
     def change_endpoints(self):
-        """One endpoint goes, or comes back: more than one loss would keep new content from being stored."""
+        """One of two endpoints goes, or comes back; the six others are enough for new content while it is thought down."""
         if self.down:
             self.down.start()
-            lab.until(self.is_up, 90, f"{self.down.name} is up again")
             self.down = None
         else:
-            self.down = self.numbers.choice(self.archive.endpoints)
+            self.down = self.numbers.choice(self.archive.endpoints[:2])
             self.down.kill()
-
-    def is_up(self):
-        said = [line for line in self.mount.text().splitlines() if f"endpoint {self.down.name} is" in line]
-        return not said or "is up" in said[-1]
 
     def all_back(self):
         if self.down:
@@ -450,8 +445,9 @@ class World:
             lab.drop_caches()
 
 
-def test_mount_does_what_a_plain_directory_does(place, archive, tmp_path):
+def test_mount_does_what_a_plain_directory_does(place, tmp_path):
     print(f"ECFS_SEED={SEED}")
+    archive = place.archive(place.directories([*lab.NAMES, "grove", "heath"]))
     archive.configure("archive", segment_size="256K")
     world = World(place, archive, tmp_path, random.Random(SEED))
     while world.model.n_done < OPERATIONS:

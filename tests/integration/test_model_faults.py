@@ -1,8 +1,9 @@
 """Random operations of two at a time on a mount whose endpoints are in trouble, compared with a plain directory.
 
 Two endpoints of eight, as many as the code tolerates, fail, hang, lie, die and come back all the time; the other six
-are well, so everything must succeed, and every outcome and every tree be the same. Then so after a remount, and after
-the archive directory is thrown away and recovered without those two.
+are well, so everything must succeed, and every outcome and every tree be the same. Now and then all is closed and synced,
+and the mount is killed with -9 while things are as they are: the tree must be the same. So it must be after a remount,
+and after the archive directory is thrown away and recovered without those two.
 
 ECFS_MODEL_S says for how many seconds; ECFS_SEED=N for other operations and troubles than usual.
 """
@@ -18,6 +19,7 @@ from test_model import SEED, Model, Side, plain_directory, tree
 from test_recover import recover
 
 SECONDS = float(os.environ.get("ECFS_MODEL_S", 2))
+SESSIONS = 2 + int(SECONDS / 20)  # each but the last ends with a kill
 N_WORKERS = 2
 STRETCH = 100  # operations between two comparisons of a worker's tree
 FORKS = multiprocessing.get_context("fork")
@@ -72,17 +74,17 @@ class Flawed:
 class Worker:
     """A process that does random operations below its own directory, on both sides, until it is told to end."""
 
-    def __init__(self, number, sides, over):
-        self.number, self.over = number, over
+    def __init__(self, session, number, sides, over):
+        self.number, self.over, self.seed = number, over, f"{SEED}-{session}-{number}"
         self.sides = [Side(side / f"worker-{number}") for side in sides]
         for side in self.sides:
-            side.root.mkdir()
+            side.root.mkdir(exist_ok=True)
             side.root.chmod(0o777)
         self.told, self.telling = FORKS.Pipe(duplex=False)
         self.process = FORKS.Process(target=self.run)
 
     def run(self):
-        model = Model(random.Random(f"{SEED}-{self.number}"), self.sides)
+        model = Model(random.Random(self.seed), self.sides)
         try:
             while model.n_done == 0 or not self.over.is_set():
                 for _ in range(STRETCH):
@@ -115,24 +117,34 @@ class World:
         self.plain = plain_directory(tmp_path, place.path) / "root"
         (self.mount.path / "root").mkdir()
         self.plain.mkdir()
-        self.over = FORKS.Event()
-        sides = [self.mount.path / "root", self.plain]
-        self.workers = [Worker(number, sides, self.over) for number in range(N_WORKERS)]
 
-    def run(self, seconds):
-        """Troubles come and go while the workers work; how many operations were done."""
-        for worker in self.workers:
+    def run(self, session, seconds):
+        """Troubles come and go while the workers work, and stay as they are then; how many operations were done."""
+        over = FORKS.Event()
+        sides = [self.mount.path / "root", self.plain]
+        workers = [Worker(session, number, sides, over) for number in range(N_WORKERS)]
+        for worker in workers:
             worker.process.start()
         end = time.monotonic() + seconds
         try:
-            while time.monotonic() < end and all(worker.process.is_alive() for worker in self.workers):
+            while time.monotonic() < end and all(worker.process.is_alive() for worker in workers):
                 self.numbers.choice(self.flawed).trouble(self.numbers)
-                self.over.wait(self.numbers.uniform(0.05, 1))  # for nothing: that is how long it lasts
+                over.wait(self.numbers.uniform(0.05, 1))  # for nothing: that is how long it lasts
         finally:
-            self.over.set()
-            for endpoint in self.flawed:
-                endpoint.calm()
-        return sum(worker.join() for worker in self.workers)
+            over.set()
+        return sum(worker.join() for worker in workers)
+
+    def crash(self):
+        """All that is closed is safe on the local disk at least, once its directory is synced."""
+        directory = os.open(self.mount.path, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+        self.mount.kill()
+        self.mount.start()
+
+    def calm(self):
+        for endpoint in self.flawed:
+            endpoint.calm()
 
     def compare(self, mount, when):
         try:
@@ -145,10 +157,17 @@ class World:
 def test_two_endpoints_in_trouble_change_nothing(place, tmp_path, monkeypatch):
     print(f"ECFS_SEED={SEED}")
     world = World(place, tmp_path, monkeypatch)
-    n_done = world.run(SECONDS)
-    print(f"{n_done} operations")
-    assert n_done >= STRETCH * N_WORKERS
-    world.compare(world.mount, "while it is mounted")
+    try:
+        for session in range(SESSIONS):
+            n_done = world.run(session, SECONDS / SESSIONS)
+            print(f"{n_done} operations")
+            assert n_done >= STRETCH * N_WORKERS
+            world.compare(world.mount, f"after session {session}")
+            if session < SESSIONS - 1:
+                world.crash()
+                world.compare(world.mount, f"after crash {session}")
+    finally:
+        world.calm()
     world.mount.umount()
     world.mount.start()
     world.compare(world.mount, "after a remount")
