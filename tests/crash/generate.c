@@ -278,8 +278,11 @@ static void empty_one (Maker *self)
 {
     if (!may_double (self))
         return;
+    unsigned endpoint = below (self, N_ENDPOINTS);
     close_all (self);
-    say (self, "empty %u", below (self, N_ENDPOINTS));
+    say (self, "empty %u", endpoint);
+    if (chance (self, 50))
+        say (self, "remove %u", endpoint);
     self->doubled = true;
 }
 

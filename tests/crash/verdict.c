@@ -213,7 +213,7 @@ static GHashTable *stored_names (const Judge *self)
     for (unsigned i = 0; i < N_PLACES; i++) {
         g_autofree char *path = endpoint_path (&self->actor.fixture, i);
         g_autofree char *name = g_strdup_printf ("e%u", i), *prefix = g_strconcat (name, " ", NULL);
-        if (!has_begun (self, OP_REPLACE) ||
+        if (!(has_begun (self, OP_REPLACE) || has_begun (self, OP_TAKE_OUT)) ||
             ecfs_archive_endpoint_named (self->actor.fixture.archive, name, NULL) != NULL)
             add_files_below (path, prefix, names);
     }
