@@ -19,7 +19,7 @@ void ecfs_roomy_init (EcfsRoomy *self, EcfsArchive *archive)
         none.position[i] = SIZE_MAX;
     *self = (EcfsRoomy){.archive = archive, .n_places = none.n_endpoints};
     self->now = ecfs_object_places (archive, &none, ECFS_DOUBTS_TRIAL);
-    self->wished = g_memdup2 (self->now, (self->n_places + 1) * sizeof *self->now);
+    self->wished = g_memdup2 (self->now, self->n_places * sizeof *self->now);
     for (size_t i = 0; i < self->n_places; i++) {
         self->wished[i].usable = is_wished (&archive->endpoints[i]);
         self->wished[i].room = ECFS_ROOM_UNKNOWN;
@@ -43,7 +43,7 @@ static size_t position_of (const EcfsRoomy *self, int64_t endpoint)
 /* Endpoints that take a stripe as large as those of the object. */
 static EcfsPlace *places_for (const EcfsRoomy *self, const EcfsObjectRow *object)
 {
-    EcfsPlace *places = g_memdup2 (self->now, (self->n_places + 1) * sizeof *places);
+    EcfsPlace *places = g_memdup2 (self->now, self->n_places * sizeof *places);
     uint64_t largest = 0;
     for (guint i = 0; i < object->stripes->len; i++)
         largest = MAX (largest, g_array_index (object->stripes, EcfsStripeRow, i).size);
