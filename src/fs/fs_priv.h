@@ -19,7 +19,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
-#define ECFS_FS_REQUEST_BYTES (1u << 20) /* st_blksize and the largest request */
+#define ECFS_FS_REQUEST_BYTES (1u << 20) /* st_blksize and what is read ahead */
 
 typedef struct EcfsFs {
     EcfsArchive *archive; /* immutable, as all up to the lock */

@@ -17,7 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_BACKGROUND    64 /* readahead requests that the kernel may have under way */
+#define MAX_BACKGROUND 64 /* readahead requests that the kernel may have under way */
+/* What is written goes from libfuse's pipe to staging without being copied, but only where a request with its header
+ * fits into a pipe, for which the system's bound is 1 MiB. doc/fuse.md has figures. */
+#define MAX_WRITE_BYTES   (512u << 10)
 #define DRAIN_DEADLINE_US ((int64_t) 24 * 3600 * G_USEC_PER_SEC)
 #define SPACE_DEADLINE_US G_USEC_PER_SEC
 #define LIVE              'L' /* what the child says on the pipe; an error's text begins with 'E' */
@@ -109,7 +112,7 @@ static void op_init (void *user, struct fuse_conn_info *conn)
         conn->want &= ~(unsigned) FUSE_CAP_AUTO_INVAL_DATA;
         conn->want |= FUSE_CAP_EXPLICIT_INVAL_DATA & conn->capable;
     }
-    conn->max_write = ECFS_FS_REQUEST_BYTES;
+    conn->max_write = MAX_WRITE_BYTES;
     conn->max_readahead = ECFS_FS_REQUEST_BYTES;
     conn->max_background = MAX_BACKGROUND;
     conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
