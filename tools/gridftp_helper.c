@@ -5,6 +5,9 @@
  * differ in these need processes that do; and a transfer that the library cannot end is ended with the process. There
  * is one thread: Globus calls back from globus_callback_poll (), which also reads the driver's messages. gridftp_wire.h
  * says what these are.
+ *
+ * What is said to servers of sshftp:// goes through ssh, which Globus has a script of its own start. That script takes
+ * neither keys nor known hosts, so execv () is ours: where the library runs the script, ssh runs as the driver wants.
  */
 #include "endpoint/gridftp_wire.h"
 
@@ -22,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef enum Phase {
@@ -40,6 +44,7 @@ typedef struct Options {
     char *user;
     char *password_file;
     gboolean gsi;
+    char **ssh; /* the words of the program that carries what is said; NULL: none does */
 } Options;
 
 typedef struct Helper {
@@ -60,6 +65,35 @@ typedef struct Helper {
 } Helper;
 
 static void await_message (Helper *self);
+
+/* What carries sshftp://; set before there is a child. */
+static char **ssh_words;
+static int ssh_errors = -1;
+
+#define SSH_SCRIPT "/gridftp-ssh"
+
+/* The library's popen driver calls this one in its child. */
+int execv (const char *path, char *const *words)
+{
+    if (ssh_words != NULL && g_str_has_suffix (path, SSH_SCRIPT)) {
+        (void) dup2 (ssh_errors, STDERR_FILENO);
+        execvp (ssh_words[0], ssh_words);
+        return -1;
+    }
+    return (int) syscall (SYS_execve, path, words, environ);
+}
+
+/* What ssh complained of since this was asked last, or NULL. */
+static char *ssh_complaint (void)
+{
+    char text[ECFS_GRIDFTP_TEXT_MAX];
+    ssize_t size = ssh_errors < 0 ? 0 : pread (ssh_errors, text, sizeof text, 0);
+    if (size <= 0)
+        return NULL;
+    (void) !ftruncate (ssh_errors, 0);
+    (void) lseek (ssh_errors, 0, SEEK_SET);
+    return g_strndup (text, (size_t) size);
+}
 
 /* Sending */
 
@@ -99,9 +133,9 @@ static void tell_done (Helper *self, unsigned code, const void *text, size_t siz
 static void tell_failure (Helper *self, globus_object_t *error, unsigned code)
 {
     char *text = globus_error_print_friendly (error);
-    if (text == NULL)
-        text = globus_libc_strdup ("unknown error");
-    tell_done (self, code, text, strlen (text));
+    g_autofree char *complaint = code == ECFS_GRIDFTP_LOST ? ssh_complaint () : NULL;
+    const char *said = complaint != NULL ? complaint : text != NULL ? text : "unknown error";
+    tell_done (self, code, said, strlen (said));
     globus_libc_free (text);
 }
 
@@ -402,7 +436,8 @@ static void set_up_ftp (Helper *self)
     must (globus_ftp_client_handle_init (&self->ftp, &self->handle_attr), "handle");
     must (globus_ftp_client_operationattr_init (&self->attr), "attributes");
     must (globus_ftp_client_operationattr_set_type (&self->attr, GLOBUS_FTP_CONTROL_TYPE_IMAGE), "type");
-    must (globus_ftp_client_operationattr_set_allow_ipv6 (&self->attr, GLOBUS_TRUE), "IPv6");
+    /* The answer to EPSV has no address, and over ssh there is none to take instead. */
+    must (globus_ftp_client_operationattr_set_allow_ipv6 (&self->attr, self->options.ssh == NULL), "IPv6");
     set_up_streams (self);
     set_up_login (self);
     if (self->options.gsi)
@@ -421,6 +456,7 @@ static bool parse_options (Options *options, int *argc, char ***argv)
         {"tcp-buffer", 0, 0, G_OPTION_ARG_INT, &options->tcp_buffer, "Size of TCP buffers", "BYTES"},
         {"subject", 0, 0, G_OPTION_ARG_STRING, &options->subject, "The server's identity", "SUBJECT"},
         {"user", 0, 0, G_OPTION_ARG_STRING, &options->user, "Whom to log in", "NAME"},
+        {"ssh", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->ssh, "Words of the program that carries commands", "WORD"},
         {"password-file", 0, 0, G_OPTION_ARG_FILENAME, &options->password_file, "What holds the password", "FILE"},
         G_OPTION_ENTRY_NULL,
     };
@@ -441,9 +477,11 @@ int main (int argc, char **argv)
     self.memory = mmap (NULL, (size_t) ECFS_GRIDFTP_N_BLOCKS * ECFS_GRIDFTP_BLOCK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_SHARED, ECFS_GRIDFTP_MEMORY_FD, 0);
     if (self.memory == MAP_FAILED) {
-        g_printerr ("ecfs-gridftp-helper is started by ecfs, for endpoints of gsiftp:// and ftp://\n");
+        g_printerr ("ecfs-gridftp-helper is started by ecfs, for endpoints of gsiftp://, ftp:// and sshftp://\n");
         return EXIT_FAILURE;
     }
+    ssh_words = self.options.ssh;
+    ssh_errors = ssh_words == NULL ? -1 : memfd_create ("ssh", MFD_CLOEXEC);
     if (globus_module_activate (GLOBUS_FTP_CLIENT_MODULE) != GLOBUS_SUCCESS ||
         globus_module_activate (GLOBUS_XIO_MODULE) != GLOBUS_SUCCESS) {
         g_printerr ("ecfs-gridftp-helper: the Globus libraries do not start\n");

@@ -14,10 +14,10 @@
 static const EcfsDriver *const drivers[] = {
     &ecfs_driver_file,   &ecfs_driver_sftp,
 #ifdef ECFS_WITH_GRIDFTP
-    &ecfs_driver_gsiftp, &ecfs_driver_ftp,
+    &ecfs_driver_gsiftp, &ecfs_driver_ftp,  &ecfs_driver_sshftp,
 #endif
 #ifdef ECFS_WITH_HTTP
-    &ecfs_driver_dav,    &ecfs_driver_davs, &ecfs_driver_http, &ecfs_driver_https,
+    &ecfs_driver_dav,    &ecfs_driver_davs, &ecfs_driver_http,   &ecfs_driver_https,
 #endif
 };
 
@@ -29,6 +29,7 @@ static const struct {
 #ifndef ECFS_WITH_GRIDFTP
     {"gsiftp", "libglobus-ftp-client-dev"},
     {"ftp", "libglobus-ftp-client-dev"},
+    {"sshftp", "libglobus-ftp-client-dev"},
 #endif
 #ifndef ECFS_WITH_HTTP
     {"dav", "libcurl4-openssl-dev and libxml2-dev"},

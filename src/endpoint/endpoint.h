@@ -201,7 +201,8 @@ typedef enum EcfsReadFlags {
 } EcfsReadFlags;
 
 /**
- * Reads ranges (ascending, not overlapping) of the file @name; asks the server for no byte outside them. Several reads
+ * Reads ranges (ascending, not overlapping) of the file @name; asks the server for no byte outside them, but where a
+ * driver says how much more costs it less than asking anew. Several reads
  * at once share the connections and are answered in about the order they were begun; consecutive reads of one file
  * keep it open. @ranges is copied, the memory they point to is not. Returns a reference for ecfs_stream_unref ().
  */

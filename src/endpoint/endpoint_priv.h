@@ -76,6 +76,7 @@ extern const EcfsDriver ecfs_driver_dav, ecfs_driver_davs, ecfs_driver_http, ecf
 #endif
 extern const EcfsDriver ecfs_driver_gsiftp;
 extern const EcfsDriver ecfs_driver_ftp;
+extern const EcfsDriver ecfs_driver_sshftp;
 
 /** Adds a scheme; before any endpoint is made. The driver is borrowed for good. */
 void ecfs_endpoint_register_for_tests (const EcfsDriver *driver);

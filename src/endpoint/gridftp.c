@@ -1,4 +1,4 @@
-/* The drivers of gsiftp:// and ftp://: options and the event loop. */
+/* The drivers of gsiftp://, ftp:// and sshftp://: options and the event loop. */
 #include "endpoint/gridftp_priv.h"
 #include "util/units.h"
 
@@ -27,6 +27,11 @@ static void free_config (void *data)
     g_free (config->user_certificate);
     g_free (config->user_key);
     g_free (config->certificates);
+    g_free (config->identity_file);
+    g_free (config->known_hosts);
+    g_free (config->ssh_config);
+    g_free (config->proxy_jump);
+    g_free (config->server_program);
     ecfs_claims_free (config->shared->committing);
     g_free (config->shared);
     g_free (config);
@@ -51,9 +56,10 @@ static bool parse_authority (EcfsGridftpConfig *config, const char *text, GError
         return ecfs_fail (error, EINVAL, "\"%s\" is not a host", text);
     config->host = g_strndup (host + literal, (size_t) (end - host - literal));
     const char *port = end + literal;
-    guint64 number;
+    guint64 number = 0;
     if (port[0] != '\0' && (port[0] != ':' || !g_ascii_string_to_unsigned (port + 1, 10, 1, 65535, &number, NULL)))
         return ecfs_fail (error, EINVAL, "\"%s\" is not HOST or HOST:PORT", host);
+    config->request.port = (unsigned) number;
     return true;
 }
 
@@ -105,6 +111,22 @@ static bool parse_transfer (EcfsGridftpConfig *config, const EcfsEndpointSpec *s
     return true;
 }
 
+static bool parse_ssh (EcfsGridftpConfig *config, const EcfsEndpointSpec *spec, GError **error)
+{
+    config->identity_file = ecfs_spec_file (spec, "identity_file");
+    config->known_hosts = ecfs_spec_file (spec, "known_hosts");
+    config->ssh_config = ecfs_spec_file (spec, "ssh_config");
+    config->proxy_jump = g_strdup (ecfs_spec_option (spec, "proxy_jump"));
+    config->server_program = g_strdup (ecfs_spec_option (spec, "server_program"));
+    config->request.host = config->host;
+    config->request.user = config->user;
+    config->request.identity_file = config->identity_file;
+    config->request.known_hosts = config->known_hosts;
+    config->request.config_file = config->ssh_config;
+    config->request.proxy_jump = config->proxy_jump;
+    return !config->ssh || ecfs_ssh_request_check (&config->request, error);
+}
+
 static bool parse_spec (EcfsGridftpConfig *config, const EcfsEndpointSpec *spec, GError **error)
 {
     const char *authority = strstr (spec->url, "://") + 3;
@@ -112,7 +134,7 @@ static bool parse_spec (EcfsGridftpConfig *config, const EcfsEndpointSpec *spec,
     g_autofree char *path = ecfs_url_path (spec->url, error);
     if (path == NULL || !parse_authority (config, host, error))
         return false;
-    const char *scheme = config->gsi ? "gsiftp" : "ftp";
+    const char *scheme = config->gsi ? "gsiftp" : config->ssh ? "sshftp" : "ftp";
     const char *server = strrchr (host, '@') == NULL ? host : strrchr (host, '@') + 1;
     size_t size = strlen (path);
     while (size > 0 && path[size - 1] == '/')
@@ -128,13 +150,15 @@ static bool parse_spec (EcfsGridftpConfig *config, const EcfsEndpointSpec *spec,
     config->certificates = ecfs_spec_file (spec, "certificates");
     if (config->password_file != NULL && config->user == NULL)
         return ecfs_fail (error, EINVAL, "password_file needs a user: write ftp://USER@HOST/PATH");
-    return parse_data_channel (config, spec, error) && parse_transfer (config, spec, error);
+    return parse_data_channel (config, spec, error) && parse_transfer (config, spec, error) &&
+           parse_ssh (config, spec, error);
 }
 
-static void *new_config_of (bool gsi, const EcfsEndpointSpec *spec, GError **error)
+static void *new_config_of (bool gsi, bool ssh, const EcfsEndpointSpec *spec, GError **error)
 {
     EcfsGridftpConfig *config = g_new0 (EcfsGridftpConfig, 1);
     config->gsi = gsi;
+    config->ssh = ssh;
     config->shared = g_new0 (EcfsGridftpShared, 1);
     config->shared->committing = ecfs_claims_new ();
     if (parse_spec (config, spec, error))
@@ -145,12 +169,17 @@ static void *new_config_of (bool gsi, const EcfsEndpointSpec *spec, GError **err
 
 static void *new_config_gsiftp (const EcfsEndpointSpec *spec, GError **error)
 {
-    return new_config_of (true, spec, error);
+    return new_config_of (true, false, spec, error);
 }
 
 static void *new_config_ftp (const EcfsEndpointSpec *spec, GError **error)
 {
-    return new_config_of (false, spec, error);
+    return new_config_of (false, false, spec, error);
+}
+
+static void *new_config_sshftp (const EcfsEndpointSpec *spec, GError **error)
+{
+    return new_config_of (false, true, spec, error);
 }
 
 /* Connecting */
@@ -313,11 +342,19 @@ static const char *const option_keys_ftp[] = {
     ECFS_COMMON_OPTION_KEYS, "mode", "password_file", "streams", "tcp_buffer", NULL,
 };
 
+static const char *const option_keys_sshftp[] = {
+    ECFS_COMMON_OPTION_KEYS, "identity_file", "known_hosts", "mode",       "proxy_jump",
+    "server_program",        "ssh_config",    "streams",     "tcp_buffer", NULL,
+};
+
 #define GRIDFTP_DRIVER(NAME)                                                                                           \
     .scheme = #NAME, .option_keys = option_keys_##NAME, .new_config = new_config_##NAME, .free_config = free_config,   \
     .connect = gridftp_connect, .serve = gridftp_serve, .disconnect = gridftp_disconnect
 
-/* A login with GSI costs the server a key, and each data connection a handshake: few of both. */
+/* A login with GSI costs the server a key, and each data connection a handshake; one over ssh, processes: few of both.
+ */
 const EcfsDriver ecfs_driver_gsiftp = {GRIDFTP_DRIVER (gsiftp), .default_connections = 2, .n_pipelined = 4,
                                        .costly = true};
 const EcfsDriver ecfs_driver_ftp = {GRIDFTP_DRIVER (ftp), .default_connections = 3, .n_pipelined = 1};
+const EcfsDriver ecfs_driver_sshftp = {GRIDFTP_DRIVER (sshftp), .default_connections = 2, .n_pipelined = 4,
+                                       .costly = true};

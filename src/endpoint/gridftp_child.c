@@ -2,6 +2,7 @@
 #include "endpoint/gridftp_priv.h"
 #include "endpoint/secret.h"
 #include "endpoint/ssh_child.h"
+#include "endpoint/ssh_transport.h"
 #include "util/io.h"
 
 #include <poll.h>
@@ -40,6 +41,24 @@ static void add_number (GPtrArray *words, const char *key, guint64 number)
     g_ptr_array_add (words, g_strdup_printf ("--%s=%" G_GUINT64_FORMAT, key, number));
 }
 
+/* As Globus's own script does without server_program. */
+#define SERVER_PROGRAM                                                                                                 \
+    "for program in .globus/sshftp /etc/grid-security/sshftp; do test -x $program && exec $program; done; "            \
+    "echo \"there is no program .globus/sshftp or /etc/grid-security/sshftp on the server: make it with "              \
+    "globus-gridftp-server-enable-sshftp, or set server_program\" >&2"
+
+static bool add_ssh (GPtrArray *words, const EcfsGridftpConfig *config, GError **error)
+{
+    g_autofree char *quoted = config->server_program != NULL ? g_shell_quote (config->server_program) : NULL;
+    g_autofree char *script = quoted != NULL ? g_strconcat ("exec ", quoted, NULL) : g_strdup (SERVER_PROGRAM);
+    g_autofree char *argument = g_shell_quote (script);
+    g_autofree char *command = g_strconcat ("exec sh -c ", argument, NULL); /* whatever the user's shell */
+    g_auto (GStrv) ssh = ecfs_ssh_openssh_words (&config->request, command, error);
+    for (char **word = ssh; ssh != NULL && *word != NULL; word++)
+        add_word (words, "ssh", *word);
+    return ssh != NULL;
+}
+
 static GPtrArray *make_words (const EcfsGridftpConfig *config, const char *helper)
 {
     GPtrArray *words = g_ptr_array_new_with_free_func (g_free);
@@ -53,13 +72,13 @@ static GPtrArray *make_words (const EcfsGridftpConfig *config, const char *helpe
         if (config->trusts_data)
             g_ptr_array_add (words, g_strdup ("--no-data-authentication"));
     }
-    add_word (words, "user", config->user);
+    if (!config->ssh)
+        add_word (words, "user", config->user);
     add_word (words, "password-file", config->password_file);
     if (config->extended)
         g_ptr_array_add (words, g_strdup ("--extended"));
     add_number (words, "streams", config->streams);
     add_number (words, "tcp-buffer", config->tcp_buffer);
-    g_ptr_array_add (words, NULL);
     return words;
 }
 
@@ -131,6 +150,9 @@ bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
     if (memory_fd < 0)
         return false;
     g_autoptr (GPtrArray) words = make_words (config, helper);
+    if (config->ssh && !add_ssh (words, config, error))
+        return false;
+    g_ptr_array_add (words, NULL);
     g_auto (GStrv) environment = make_environment (config);
     self->text = g_malloc (ECFS_GRIDFTP_TEXT_MAX + 1);
     self->is_new = true;
@@ -281,6 +303,8 @@ static char *explain (const EcfsGridftp *self)
     g_autofree char *proxy = find_proxy (config);
     const char *certificates = config->certificates != NULL ? config->certificates : g_getenv ("X509_CERT_DIR");
     EcfsGridftpNames names = {.host = config->host,
+                              .port = config->request.port,
+                              .known_hosts = config->known_hosts,
                               .user_proxy = proxy,
                               .certificates = certificates != NULL ? certificates : "/etc/grid-security/certificates"};
     return ecfs_gridftp_explain (self->text, &names);

@@ -1,6 +1,6 @@
 /*
- * The inside of the drivers of gsiftp:// and ftp://: gridftp.c (options, the event loop), gridftp_child.c (the helper
- * process), gridftp_read.c, gridftp_write.c (requests), gridftp_text.c (what servers say).
+ * The inside of the drivers of gsiftp://, ftp:// and sshftp://: gridftp.c (options, the event loop), gridftp_child.c
+ * (the helper process), gridftp_read.c, gridftp_write.c (requests), gridftp_text.c (what servers say).
  *
  * Each connection is a process, ecfs-gridftp-helper, that holds one control connection and does one operation at a time
  * (see gridftp_wire.h). A process, since the Globus libraries take the user's proxy and the trusted authorities from
@@ -18,6 +18,7 @@
 #include "endpoint/endpoint_priv.h"
 #include "endpoint/gridftp_text.h"
 #include "endpoint/gridftp_wire.h"
+#include "endpoint/ssh_config.h"
 
 #include <sys/types.h>
 
@@ -28,13 +29,17 @@ typedef struct EcfsGridftpShared {
 } EcfsGridftpShared;
 
 typedef struct EcfsGridftpConfig {
-    bool gsi;   /* else plain FTP */
+    bool gsi;   /* with certificates */
+    bool ssh;   /* what is said goes over ssh */
     char *host; /* as in the URL, without brackets */
     char *user; /* NULL: whom the gridmap says, or anonymous */
     char *base; /* URL of the root, without a slash at its end */
     char *protection, *subject, *password_file;
     char *user_proxy, *user_certificate, *user_key, *certificates; /* NULL: the usual places */
     bool trusts_data;                                              /* data connections are not authenticated */
+    char *identity_file, *known_hosts, *ssh_config, *proxy_jump;
+    EcfsSshRequest request; /* of these */
+    char *server_program;
     bool extended;
     guint64 streams, tcp_buffer;
     EcfsGridftpShared *shared;

@@ -245,6 +245,22 @@ static char *explain_identity (const char *text, const EcfsGridftpNames *names)
     return NULL;
 }
 
+/* What the ssh program says of servers that it does not know. */
+static char *explain_host_key (const char *text, const EcfsGridftpNames *names)
+{
+    const char *file = names->known_hosts != NULL ? names->known_hosts : "~/.ssh/known_hosts";
+    if (strstr (text, "Host key verification failed") == NULL)
+        return NULL;
+    if (strstr (text, "HOST IDENTIFICATION HAS CHANGED") != NULL)
+        return g_strdup_printf ("the host key of %s is not the one in %s: somebody may be in between; where the server "
+                                "has a new key, replace it there",
+                                names->host, file);
+    g_autofree char *port = names->port != 0 ? g_strdup_printf ("-p %u ", names->port) : g_strdup ("");
+    return g_strdup_printf ("the host key of %s is not in %s: add it with \"ssh-keyscan -t ed25519 %s%s >> %s\" and "
+                            "compare its fingerprint",
+                            names->host, file, port, names->host, file);
+}
+
 /* Lines that say nothing that the next does not. */
 static bool is_noise (const char *line)
 {
@@ -270,8 +286,8 @@ static char *make_printable (char *text)
 
 char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
 {
-    static char *(*const explain[]) (const char *, const EcfsGridftpNames *) = {explain_expired, explain_missing,
-                                                                                explain_identity, explain_untrusted};
+    static char *(*const explain[]) (const char *, const EcfsGridftpNames *) = {
+        explain_expired, explain_missing, explain_identity, explain_untrusted, explain_host_key};
     for (size_t i = 0; i < G_N_ELEMENTS (explain); i++) {
         char *line = explain[i](text, names);
         if (line != NULL)

@@ -37,6 +37,8 @@ int ecfs_gridftp_errno (unsigned code, const char *text);
 /* What the messages of ecfs_gridftp_explain () name. */
 typedef struct EcfsGridftpNames {
     const char *host;
+    unsigned port;            /* of sshftp; 0: as ssh has it */
+    const char *known_hosts;  /* as configured; may be NULL */
     const char *user_proxy;   /* as configured or found; may be NULL */
     const char *certificates; /* the directory of trusted authorities */
 } EcfsGridftpNames;

@@ -144,11 +144,17 @@ static void add_file (GPtrArray *words, const char *key, const char *file)
     g_ptr_array_add (words, g_strdup_printf ("-o%s=\"%s\"", key, escaped));
 }
 
-static char **command (const EcfsSshRequest *request)
+/* ssh takes neither in a file name. */
+static bool check_name (const char *file, GError **error)
+{
+    return file == NULL || strpbrk (file, "\"\\") == NULL ||
+           ecfs_fail (error, EINVAL, "ssh takes no file name with quotes or backslashes");
+}
+
+char **ecfs_ssh_openssh_words (const EcfsSshRequest *request, const char *command, GError **error)
 {
     static const char *const fixed[] = {
-        "ssh",
-        "-sxaT",
+        "-xaT",
         "-oBatchMode=yes",
         "-oStrictHostKeyChecking=yes",
         "-oUpdateHostKeys=no",
@@ -160,7 +166,12 @@ static char **command (const EcfsSshRequest *request)
         "-oServerAliveInterval=15", /* so that it ends by itself should we be killed while the line is dead */
         "-oCiphers=^aes128-gcm@openssh.com,aes256-gcm@openssh.com",
     };
+    if (!check_name (request->identity_file, error) || !check_name (request->known_hosts, error))
+        return NULL;
     GPtrArray *words = g_ptr_array_new ();
+    g_ptr_array_add (words, g_strdup ("ssh"));
+    if (command == NULL)
+        g_ptr_array_add (words, g_strdup ("-s"));
     for (size_t i = 0; i < G_N_ELEMENTS (fixed); i++)
         g_ptr_array_add (words, g_strdup (fixed[i]));
     if (request->identity_file != NULL) {
@@ -174,22 +185,21 @@ static char **command (const EcfsSshRequest *request)
     if (request->proxy_jump != NULL)
         g_ptr_array_add (words, g_strconcat ("-oProxyJump=", request->proxy_jump, NULL));
     ecfs_ssh_request_words (request, words);
-    g_ptr_array_add (words, g_strdup ("sftp"));
+    g_ptr_array_add (words, g_strdup (command != NULL ? command : "sftp"));
     g_ptr_array_add (words, NULL);
     return (char **) g_ptr_array_free (words, FALSE);
 }
 
 EcfsSshTransport *ecfs_ssh_openssh_open (const EcfsSshRequest *request, GError **error)
 {
-    if ((request->identity_file != NULL && strpbrk (request->identity_file, "\"\\") != NULL) ||
-        (request->known_hosts != NULL && strpbrk (request->known_hosts, "\"\\") != NULL))
-        return g_set_error (error, ECFS_ERROR, EINVAL, "ssh takes no file name with quotes or backslashes"), NULL;
+    g_auto (GStrv) words = ecfs_ssh_openssh_words (request, NULL, error);
+    if (words == NULL)
+        return NULL;
     int pipes[2];
     if (pipe2 (pipes, O_CLOEXEC | O_NONBLOCK) != 0)
         return g_set_error (error, ECFS_ERROR, errno, "pipe: %s", g_strerror (errno)), NULL;
     ecfs_autofd errors = pipes[0];
     ecfs_autofd its_errors = pipes[1];
-    g_auto (GStrv) words = command (request);
     pid_t pid = 0;
     int fd = ecfs_ssh_child_spawn (words, its_errors, &pid, error);
     if (fd < 0)

@@ -73,4 +73,10 @@ bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **e
 void ecfs_ssh_transport_free (EcfsSshTransport *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsSshTransport, ecfs_ssh_transport_free)
 
+/**
+ * The words of the ssh program that runs @command at the server, or (NULL) the subsystem sftp; g_strfreev (). Nothing
+ * is asked of the user, and only known hosts are talked to. EINVAL where ssh does not take a file name.
+ */
+char **ecfs_ssh_openssh_words (const EcfsSshRequest *request, const char *command, GError **error);
+
 #endif

@@ -118,6 +118,19 @@ char *gridftp_url (const Gridftp *self, const char *scheme, const char *path)
     return g_strdup_printf ("%s://localhost:%u%s", scheme, self->port, path);
 }
 
+char *gridftp_over_ssh (const Sshd *sshd)
+{
+    g_autofree char *program = g_build_filename (sshd->dir, "sshftp", NULL);
+    g_autofree char *login = sshd_options (sshd);
+    /* The last two matter to root only, as above. */
+    g_autofree char *script =
+        g_strdup_printf ("#!/bin/sh\nexec " SERVER " -ssh -data-interface 127.0.0.1 -d ALL -l %s/gridftp.log "
+                         "-anonymous-user %s -allow-root\n",
+                         sshd->dir, g_get_user_name ());
+    g_assert_true (g_file_set_contents_full (program, script, -1, G_FILE_SET_CONTENTS_NONE, 0700, NULL));
+    return g_strconcat (login, ",server_program=", program, NULL);
+}
+
 char *gridftp_options (const Gridftp *self)
 {
     return g_strdup_printf ("user_proxy=%s/proxy,certificates=%s/ca/certificates", self->dir, self->dir);

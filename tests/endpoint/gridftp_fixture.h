@@ -5,8 +5,7 @@
 #ifndef TESTS_ENDPOINT_GRIDFTP_FIXTURE_H
 #define TESTS_ENDPOINT_GRIDFTP_FIXTURE_H
 
-#include <glib.h>
-#include <stdbool.h>
+#include "sshd_fixture.h"
 
 typedef struct Gridftp {
     char *dir;  /* of everything below */
@@ -30,6 +29,8 @@ void gridftp_make_ca (const Gridftp *self, const char *const *words);
 
 /** The URL of @path on it. g_free (). */
 char *gridftp_url (const Gridftp *self, const char *scheme, const char *path);
+/** Has an sshd run the server for who logs in; returns the options of sshftp endpoints. g_free (). */
+char *gridftp_over_ssh (const Sshd *sshd);
 /** The options that a gsiftp endpoint needs to log in. g_free (). */
 char *gridftp_options (const Gridftp *self);
 

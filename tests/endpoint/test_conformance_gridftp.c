@@ -1,9 +1,10 @@
 /*
- * The conformance suite over gsiftp:// and ftp://, against a real globus-gridftp-server.
+ * The conformance suite over gsiftp://, ftp:// and sshftp://, against a real globus-gridftp-server.
  *
- * ECFS_GRIDFTP=all runs everything for every kind. Otherwise ftp alone has all tests, gsiftp those that see how
- * contents are transferred, and with sanitizers none: its handshakes, one for each transfer, are not our code and take
- * nearly all of the time, and what differs there is in the helper, which is built without sanitizers.
+ * ECFS_GRIDFTP=all runs everything for every kind. Otherwise ftp alone has all tests, the others those that see how
+ * contents are transferred, and with sanitizers there is ftp only: the handshakes of the others, one for each login or
+ * transfer, are not our code and take nearly all of the time, and what differs there is in the helper, which is built
+ * without sanitizers.
  */
 #include "conformance.h"
 #include "gridftp_fixture.h"
@@ -14,30 +15,54 @@ typedef struct Kind {
     bool always, plain; /* it runs in every build, or in those without sanitizers */
 } Kind;
 
+#define PATIENT "stall_timeout=60,connect_timeout=60"
+
 /* On a busy machine a handshake takes seconds of silence, since the server makes a key for each connection. */
 static const Kind kinds[] = {
-    {.name = "gsiftp",
-     .scheme = "gsiftp",
-     .options = "protection=private,connections=2,stall_timeout=60,connect_timeout=60",
-     .plain = true},
-    {.name = "gsiftp-extended",
-     .scheme = "gsiftp",
-     .options = "protection=private,mode=extended,streams=2,stall_timeout=60,connect_timeout=60"},
-    {.name = "ftp", .scheme = "ftp", .options = "mode=stream,stall_timeout=60,connect_timeout=60", .always = true},
+    {.name = "gsiftp", .scheme = "gsiftp", .options = "protection=private," PATIENT, .plain = true},
+    {.name = "gsiftp-extended", .scheme = "gsiftp", .options = "protection=private,mode=extended,streams=2," PATIENT},
+    {.name = "ftp", .scheme = "ftp", .options = "mode=stream," PATIENT, .always = true},
+    {.name = "sshftp", .scheme = "sshftp", .options = PATIENT, .plain = true},
 };
 
-static void fill_row (const Gridftp *server, const Kind *kind, ConformanceRow *row)
+#define N_KINDS G_N_ELEMENTS (kinds)
+
+static void add_plain (const Gridftp *server, const Kind *kind, ConformanceRow *row)
 {
-    row->name = g_strdup (kind->name);
-    row->url = gridftp_url (server, kind->scheme, server->root);
-    row->path = g_strdup (server->root);
     g_autofree char *login = gridftp_options (server);
+    row->path = g_strdup (server->root);
     row->options =
         g_str_equal (kind->scheme, "gsiftp") ? g_strconcat (login, ",", kind->options, NULL) : g_strdup (kind->options);
+    row->url = gridftp_url (server, kind->scheme, server->root);
+    conformance_add (row);
+}
+
+static void add_over_ssh (const Kind *kind, ConformanceRow *row, Sshd **ret_sshd)
+{
+    Sshd *sshd = sshd_new (NULL);
+    *ret_sshd = sshd;
+    if (sshd == NULL) {
+        g_print ("# SKIPPED %s: it has no sshd\n", kind->name);
+        return;
+    }
+    g_autofree char *options = gridftp_over_ssh (sshd);
+    row->path = g_strdup (sshd->root);
+    row->options = g_strconcat (options, ",", kind->options, NULL);
+    row->url = g_strdup_printf ("sshftp://127.0.0.1:%u%s", sshd->port, sshd->root);
+    conformance_add (row);
+}
+
+static void add_row (const Gridftp *server, const Kind *kind, ConformanceRow *row, Sshd **ret_sshd)
+{
     bool all = g_strcmp0 (g_getenv ("ECFS_GRIDFTP"), "all") == 0;
+    if (!all && !kind->always && (!kind->plain || WITH_SANITIZER))
+        return;
+    row->name = g_strdup (kind->name);
     row->brief = !all && !kind->always;
-    if (all || kind->always || (kind->plain && !WITH_SANITIZER))
-        conformance_add (row);
+    if (g_str_equal (kind->scheme, "sshftp"))
+        add_over_ssh (kind, row, ret_sshd);
+    else
+        add_plain (server, kind, row);
 }
 
 int main (int argc, char **argv)
@@ -50,16 +75,18 @@ int main (int argc, char **argv)
         g_print ("1..0 # SKIP there is no globus-gridftp-server: install globus-gridftp-server-progs\n");
         return 0;
     }
-    ConformanceRow rows[G_N_ELEMENTS (kinds)] = {0};
-    for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++)
-        fill_row (server, &kinds[i], &rows[i]);
+    ConformanceRow rows[N_KINDS] = {0};
+    Sshd *sshd = NULL;
+    for (size_t i = 0; i < N_KINDS; i++)
+        add_row (server, &kinds[i], &rows[i], &sshd);
     int result = g_test_run ();
-    gridftp_free (server);
-    for (size_t i = 0; i < G_N_ELEMENTS (rows); i++) {
+    for (size_t i = 0; i < N_KINDS; i++) {
         g_free (rows[i].name);
         g_free (rows[i].url);
         g_free (rows[i].options);
         g_free (rows[i].path);
     }
+    sshd_free (sshd);
+    gridftp_free (server);
     return result;
 }

@@ -99,7 +99,7 @@ static void test_errnos (void)
 static void assert_explained (const char *text, const char *part)
 {
     static const EcfsGridftpNames names = {
-        .host = "se.example.org", .user_proxy = "/tmp/x509up_u0", .certificates = "/etc/certs"};
+        .host = "se.example.org", .port = 2222, .user_proxy = "/tmp/x509up_u0", .certificates = "/etc/certs"};
     g_autofree char *said = ecfs_gridftp_explain (text, &names);
     g_assert_null (strchr (said, '\n'));
     if (strstr (said, part) == NULL)
@@ -124,6 +124,10 @@ static void test_explains (void)
     assert_explained ("The certificate has been revoked: Serial number = 5\n", "has been revoked (Serial number = 5)");
     assert_explained ("globus_ftp_client: the server responded with an error\n530 Login\001 incorrect.\r\n\n",
                       "530 Login? incorrect.");
+    assert_explained ("No ED25519 host key is known for se\r\nHost key verification failed.\r\n",
+                      "ssh-keyscan -t ed25519 -p 2222 se.example.org >> ~/.ssh/known_hosts");
+    assert_explained ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\nHost key verification failed.\r\n",
+                      "somebody may be in between");
     assert_explained ("", "");
 }
 

@@ -95,7 +95,7 @@ def test_keys_of_the_archive_are_those_of_the_manual(archive):
 def test_keys_of_endpoints_are_those_of_the_manual(archive):
     known = set()
     for url in ["file:///srv/x", "sftp://host.example.org/srv/x", "davs://host.example.org/srv/x",
-                "gsiftp://host.example.org/srv/x"]:
+                "gsiftp://host.example.org/srv/x", "sshftp://host.example.org/srv/x"]:
         done = lab.ecfs("init", archive.path.parent / "new", "--endpoint", f"x={url},no_such_key=1", check=False)
         assert done.returncode == 2
         known |= set(re.search(r"this URL takes (.*)", done.stderr).group(1).split(", "))
