@@ -157,9 +157,10 @@ static void on_complete (void *user, globus_ftp_client_handle_t *ftp, globus_obj
     Helper *self = user;
     self->reading = false;
     (void) ftp;
-    self->stale = error != NULL && self->options.extended && moves_data (self);
+    unsigned code = error != NULL ? code_of (self, error) : ECFS_GRIDFTP_OK;
+    self->stale = code == ECFS_GRIDFTP_LOST || (error != NULL && self->options.extended && moves_data (self));
     if (error != NULL)
-        tell_failure (self, error, code_of (self, error));
+        tell_failure (self, error, code);
     else
         tell_done (self, ECFS_GRIDFTP_OK, self->facts, self->facts != NULL ? self->facts_bytes : 0);
     g_clear_pointer (&self->facts, globus_libc_free);
@@ -262,7 +263,8 @@ static globus_result_t begin (Helper *self, const EcfsGridftpMessage *message)
 
 static void operate (Helper *self, const EcfsGridftpMessage *message)
 {
-    /* Where data connections are kept, Globus 9.8 loses its way after a transfer that failed: the next one fails too
+    /* A connection that was lost stays in the library's cache. Where data connections are kept, Globus 9.8 loses its
+     * way after a transfer that failed: the next one fails too
      * ("transfer handle does not exist"), whatever it is. A new connection helps. */
     if (self->stale)
         (void) globus_ftp_client_handle_flush_url_state (&self->ftp, self->text);

@@ -156,6 +156,7 @@ bool ecfs_gridftp_spawn (EcfsGridftp *self, GError **error)
     g_auto (GStrv) environment = make_environment (config);
     self->text = g_malloc (ECFS_GRIDFTP_TEXT_MAX + 1);
     self->is_new = true;
+    self->has_served = self->may_redo = false;
     self->fd = ecfs_ssh_child_spawn_with ((char *const *) words->pdata, environment, -1, memory_fd, &self->pid, error);
     return self->fd >= 0;
 }
@@ -179,6 +180,7 @@ void ecfs_gridftp_end (EcfsGridftp *self)
     end_helper (self);
     g_clear_error (&self->broken);
     g_free (self->pace.name);
+    g_free (self->asked_text);
     g_free (self);
 }
 
@@ -207,6 +209,10 @@ static void say (EcfsGridftp *self, const EcfsGridftpMessage *message, const cha
 
 void ecfs_gridftp_say (EcfsGridftp *self, const EcfsGridftpMessage *message)
 {
+    if (message->type == ECFS_GRIDFTP_ABORT)
+        self->may_redo = false;
+    if (message->type == ECFS_GRIDFTP_BLOCK && self->may_redo)
+        self->sent[self->n_sent++] = *message; /* of which none came back yet, so there is room */
     say (self, message, NULL);
 }
 
@@ -230,8 +236,33 @@ void ecfs_gridftp_ask (EcfsGridftp *self, EcfsGridftpType type, const char *name
     }
     EcfsGridftpMessage message = {.type = type, .offset = offset, .length = length, .text_bytes = (uint32_t) text->len};
     self->asked_us = ecfs_now_us ();
+    self->asked = message;
+    g_free (self->asked_text);
+    self->asked_text = g_string_free (g_steal_pointer (&text), FALSE);
+    self->n_sent = 0;
+    self->may_redo = self->has_served && type != ECFS_GRIDFTP_MOVE; /* what else there is may be done twice */
     ecfs_slot_owed (self->slot, self->is_new ? ECFS_OWES_CONNECT : ECFS_OWES_ANSWER);
-    say (self, &message, text->str);
+    say (self, &message, self->asked_text);
+}
+
+/* Asks once more on another connection where the one that served before was lost. False: that is not so. */
+static bool redo (EcfsGridftp *self)
+{
+    bool lost = self->message.type == ECFS_GRIDFTP_DONE && self->message.code == ECFS_GRIDFTP_LOST;
+    bool again = lost && self->may_redo;
+    self->may_redo = false;
+    if (lost)
+        self->has_served = false;
+    else if (self->message.type == ECFS_GRIDFTP_DONE)
+        self->has_served = true;
+    if (!again)
+        return false;
+    self->is_new = true;
+    ecfs_slot_owed (self->slot, ECFS_OWES_CONNECT);
+    say (self, &self->asked, self->asked_text);
+    for (unsigned i = 0; i < self->n_sent; i++)
+        ecfs_gridftp_say (self, &self->sent[i]);
+    return true;
 }
 
 /* Reads more of the message. False: not all is there yet. */
@@ -277,6 +308,8 @@ EcfsGridftpHeard ecfs_gridftp_hear (EcfsGridftp *self, int64_t deadline_us)
 {
     for (;;) {
         if (self->broken == NULL && receive (self)) {
+            if (redo (self))
+                continue;
             note_heard (self);
             return ECFS_GRIDFTP_HEARD;
         }

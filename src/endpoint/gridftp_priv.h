@@ -67,6 +67,14 @@ typedef struct EcfsGridftp {
     char *text;                 /* of it, terminated; ECFS_GRIDFTP_TEXT_MAX + 1 bytes */
     size_t n_heard;             /* bytes of both */
 
+    /* A connection may be lost while nothing is asked, which only the next operation finds out: it is asked again. */
+    EcfsGridftpMessage asked;
+    char *asked_text;
+    EcfsGridftpMessage sent[ECFS_GRIDFTP_N_BLOCKS]; /* blocks, in order */
+    unsigned n_sent;
+    bool has_served; /* the connection has answered something */
+    bool may_redo;   /* nothing came of what was asked */
+
     bool is_new; /* the next operation has to log in, or to shake hands otherwise, first */
 
     EcfsGridftpPace pace;

@@ -9,6 +9,7 @@
 
 #define SERVER  "globus-gridftp-server"
 #define SUBJECT "/O=ecfs lab/CN=Ada Lovelace"
+#define N_PORTS 24 /* of data connections that wait to be made */
 
 static char *in_dir (const Gridftp *self, const char *name)
 {
@@ -35,7 +36,8 @@ static bool start_on (void *data, unsigned port)
     const char *user = g_get_user_name ();
     g_autofree char *text = g_strdup_printf ("%u", port);
     g_autofree char *said = in_dir (self, "server.log");
-    g_auto (GStrv) environment = make_environment (self);
+    g_autofree char *range = g_strdup_printf ("%u,%u", port + 1, port + N_PORTS);
+    g_auto (GStrv) environment = g_environ_setenv (make_environment (self), "GLOBUS_TCP_PORT_RANGE", range, TRUE);
     /* The last three matter to root only, who may otherwise not be logged in. */
     const char *argv[] = {
         SERVER, "-p",  text, "-c", "none", "-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1",
@@ -113,9 +115,20 @@ void gridftp_free (Gridftp *self)
     g_free (self);
 }
 
-char *gridftp_url (const Gridftp *self, const char *scheme, const char *path)
+char *gridftp_url (const Gridftp *self, const char *scheme, const char *host, const char *path)
 {
-    return g_strdup_printf ("%s://localhost:%u%s", scheme, self->port, path);
+    return g_strdup_printf ("%s://%s:%u%s", scheme, host, self->port, path);
+}
+
+LabProxy *gridftp_proxy (const Gridftp *self, unsigned number, char **ret_address)
+{
+    LabProxy *proxy = lab_proxy_new (self->port);
+    unsigned pid = (unsigned) getpid (); /* of 22 bits: no two tests have one address */
+    char *address = g_strdup_printf ("127.%u.%u.%u", 64 * number + (pid >> 16), pid >> 8 & 255, pid & 255);
+    *ret_address = address;
+    g_autofree char *command = g_strdup_printf ("also %s %u %u", address, self->port, self->port + N_PORTS);
+    lab_proxy_tell (proxy, command);
+    return proxy;
 }
 
 char *gridftp_over_ssh (const Sshd *sshd)

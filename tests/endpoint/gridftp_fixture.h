@@ -5,6 +5,7 @@
 #ifndef TESTS_ENDPOINT_GRIDFTP_FIXTURE_H
 #define TESTS_ENDPOINT_GRIDFTP_FIXTURE_H
 
+#include "proxy_fixture.h"
 #include "sshd_fixture.h"
 
 typedef struct Gridftp {
@@ -28,7 +29,9 @@ void gridftp_free (Gridftp *self);
 void gridftp_make_ca (const Gridftp *self, const char *const *words);
 
 /** The URL of @path on it. g_free (). */
-char *gridftp_url (const Gridftp *self, const char *scheme, const char *path);
+char *gridftp_url (const Gridftp *self, const char *scheme, const char *host, const char *path);
+/** A bad network in front of it, data connections too: at its port of *ret_address, g_free (); @number is 1 or 2. */
+LabProxy *gridftp_proxy (const Gridftp *self, unsigned number, char **ret_address);
 /** Has an sshd run the server for who logs in; returns the options of sshftp endpoints. g_free (). */
 char *gridftp_over_ssh (const Sshd *sshd);
 /** The options that a gsiftp endpoint needs to log in. g_free (). */

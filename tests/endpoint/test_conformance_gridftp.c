@@ -1,5 +1,6 @@
 /*
- * The conformance suite over gsiftp://, ftp:// and sshftp://, against a real globus-gridftp-server.
+ * The conformance suite over gsiftp://, ftp:// and sshftp://, against a real globus-gridftp-server, and again on a line
+ * that comes and goes.
  *
  * ECFS_GRIDFTP=all runs everything for every kind. Otherwise ftp alone has all tests, the others those that see how
  * contents are transferred, and with sanitizers there is ftp only: the handshakes of the others, one for each login or
@@ -12,6 +13,7 @@
 
 typedef struct Kind {
     const char *name, *scheme, *options;
+    unsigned proxy;     /* the number of the one in front; 0: none */
     bool always, plain; /* it runs in every build, or in those without sanitizers */
 } Kind;
 
@@ -23,6 +25,11 @@ static const Kind kinds[] = {
     {.name = "gsiftp-extended", .scheme = "gsiftp", .options = "protection=private,mode=extended,streams=2," PATIENT},
     {.name = "ftp", .scheme = "ftp", .options = "mode=stream," PATIENT, .always = true},
     {.name = "sshftp", .scheme = "sshftp", .options = PATIENT, .plain = true},
+    {.name = "ftp-unsteady", .scheme = "ftp", .options = "connect_timeout=60", .proxy = 1, .plain = true},
+    {.name = "gsiftp-unsteady",
+     .scheme = "gsiftp",
+     .options = "protection=private,subject=/O=ecfs lab/CN=localhost,connect_timeout=60",
+     .proxy = 2},
 };
 
 #define N_KINDS G_N_ELEMENTS (kinds)
@@ -33,8 +40,16 @@ static void add_plain (const Gridftp *server, const Kind *kind, ConformanceRow *
     row->path = g_strdup (server->root);
     row->options =
         g_str_equal (kind->scheme, "gsiftp") ? g_strconcat (login, ",", kind->options, NULL) : g_strdup (kind->options);
-    row->url = gridftp_url (server, kind->scheme, server->root);
-    conformance_add (row);
+    if (kind->proxy == 0) {
+        row->url = gridftp_url (server, kind->scheme, "localhost", server->root);
+        conformance_add (row);
+        return;
+    }
+    g_autofree char *address = NULL;
+    row->takes_turns = true;
+    row->proxy = gridftp_proxy (server, kind->proxy, &address);
+    row->url = gridftp_url (server, kind->scheme, address, server->root);
+    conformance_add_network (row);
 }
 
 static void add_over_ssh (const Kind *kind, ConformanceRow *row, Sshd **ret_sshd)
@@ -81,6 +96,7 @@ int main (int argc, char **argv)
         add_row (server, &kinds[i], &rows[i], &sshd);
     int result = g_test_run ();
     for (size_t i = 0; i < N_KINDS; i++) {
+        lab_proxy_free (rows[i].proxy);
         g_free (rows[i].name);
         g_free (rows[i].url);
         g_free (rows[i].options);

@@ -57,8 +57,8 @@ static void test_reads (void)
     static const struct {
         const char *name;
         int code;
-    } cases[] = {{"right", 0},       {"twice", 0},        {"beyond", 0},        {"gaps", EPROTO},
-                 {"dies", ENOTCONN}, {"block", ENOTCONN}, {"length", ENOTCONN}, {"text", ENOTCONN}};
+    } cases[] = {{"right", 0},       {"twice", 0},       {"beyond", 0},       {"gaps", EPROTO},     {"lost-once", 0},
+                 {"lost", ENOTCONN}, {"dies", ENOTCONN}, {"block", ENOTCONN}, {"length", ENOTCONN}, {"text", ENOTCONN}};
     unsigned n_descriptors = count_descriptors ();
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         g_test_message ("%s", cases[i].name);

@@ -11,6 +11,7 @@
  * the delay, so a window of data is in flight at once as on a real line. A link that already owes more than
  * BACKLOG_US takes no more: the sender feels the throttle through TCP. One thread; everything waits in one poll.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
@@ -61,10 +62,17 @@ typedef struct Connection {
     Flow up, down;
 } Connection;
 
+/* Where connections come in that go to another port of the target. */
+typedef struct Entrance {
+    int listener;
+    in_port_t port; /* in network order */
+} Entrance;
+
 typedef struct Proxy {
     struct sockaddr_storage target;
     socklen_t target_size;
     int listener;
+    GArray *entrances; /* of Entrance, beside it */
     GPtrArray *connections;
     Link up, down;
     int64_t delay_us;
@@ -110,18 +118,21 @@ static void no_delay (int fd)
     (void) setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof (int));
 }
 
-static void accept_one (Proxy *proxy)
+/* @port: of the target, in network order; 0: the one that was given. */
+static void accept_one (Proxy *proxy, int listener, in_port_t port)
 {
-    int client = accept4 (proxy->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct sockaddr_storage target = proxy->target;
+    int client = accept4 (listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (client < 0)
         return;
     if (proxy->refusing) {
         close (client);
         return;
     }
-    int server = socket (proxy->target.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (server < 0 ||
-        (connect (server, (struct sockaddr *) &proxy->target, proxy->target_size) < 0 && errno != EINPROGRESS)) {
+    if (port != 0) /* at the same place in an address of IPv6 */
+        ((struct sockaddr_in *) &target)->sin_port = port;
+    int server = socket (target.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (server < 0 || (connect (server, (struct sockaddr *) &target, proxy->target_size) < 0 && errno != EINPROGRESS)) {
         close (client);
         if (server >= 0)
             close (server);
@@ -311,6 +322,37 @@ static const char *run_gusts (Proxy *proxy, const char *arguments)
     return NULL;
 }
 
+static int listen_at (struct in_addr host, in_port_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = host, .sin_port = port};
+    int fd = socket (AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof (int)) == 0 &&
+        bind (fd, (struct sockaddr *) &address, sizeof address) == 0 && listen (fd, 64) == 0)
+        return fd;
+    if (fd >= 0)
+        close (fd);
+    return -1;
+}
+
+static const char *run_also (Proxy *proxy, const char *arguments)
+{
+    g_auto (GStrv) words = g_strsplit (arguments, " ", 3);
+    struct in_addr host;
+    guint64 first, last;
+    if (g_strv_length (words) != 3 || inet_pton (AF_INET, words[0], &host) != 1 ||
+        !g_ascii_string_to_unsigned (words[1], 10, 1, UINT16_MAX, &first, NULL) ||
+        !g_ascii_string_to_unsigned (words[2], 10, first, UINT16_MAX, &last, NULL))
+        return "an address and the first and last of its ports are needed";
+    for (guint64 port = first; port <= last; port++) {
+        Entrance entrance = {.port = htons ((uint16_t) port)};
+        entrance.listener = listen_at (host, entrance.port);
+        if (entrance.listener < 0)
+            return "one of the ports is taken";
+        g_array_append_val (proxy->entrances, entrance);
+    }
+    return NULL;
+}
+
 static const char *run_stall (Proxy *proxy, const char *arguments)
 {
     proxy->stalled = true;
@@ -375,6 +417,7 @@ static const Command commands[] = {
     {"delay", "MS", "every byte arrives MS later, in both directions", run_delay},
     {"throttle", "BYTES_PER_S", "of each direction, all connections together; 0: none", run_throttle},
     {"gusts", "MS", "forward nothing for MS, then everything for as long, and so on; 0: steadily", run_gusts},
+    {"also", "ADDRESS FIRST LAST", "listen there too, each port for the same of the target", run_also},
     {"stall", "", "forward nothing, keep all connections, accept new ones", run_stall},
     {"resume", "", "forward again", run_resume},
     {"cut", "", "close all connections now", run_cut},
@@ -471,10 +514,11 @@ static bool listen_on (Proxy *proxy, uint16_t port)
 
 static void run_once (Proxy *proxy)
 {
-    guint n = proxy->connections->len;
+    guint n = proxy->connections->len, n_entrances = proxy->entrances->len;
     /* Before the events: a chunk that becomes due in between is then in one of the two. */
     int64_t wake_us = wake_up_us (proxy);
-    g_autofree struct pollfd *fds = g_new0 (struct pollfd, 2 + 2 * n);
+    g_autofree struct pollfd *fds = g_new0 (struct pollfd, 2 + 2 * n + n_entrances);
+    struct pollfd *entering = fds + 2 + 2 * n;
     fds[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
     fds[1] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
     for (guint i = 0; i < n; i++) {
@@ -485,16 +529,21 @@ static void run_once (Proxy *proxy)
         fds[2 + 2 * i] = (struct pollfd){.fd = client ? c->client : -1, .events = client};
         fds[3 + 2 * i] = (struct pollfd){.fd = server ? c->server : -1, .events = server};
     }
+    for (guint i = 0; i < n_entrances; i++)
+        entering[i] = (struct pollfd){.fd = g_array_index (proxy->entrances, Entrance, i).listener, .events = POLLIN};
     int64_t wait_us = wake_us == INT64_MAX ? (int64_t) 3600 * G_USEC_PER_SEC : MAX (wake_us - now_us (), 0);
     struct timespec wait = {wait_us / G_USEC_PER_SEC, wait_us % G_USEC_PER_SEC * 1000};
-    if (ppoll (fds, 2 + 2 * n, &wait, NULL) < 0)
+    if (ppoll (fds, 2 + 2 * n + n_entrances, &wait, NULL) < 0)
         return;
     /* Backwards, so that one that ends does not move those still to be served. */
     for (guint i = n; i-- > 0;)
         if (!serve (proxy, proxy->connections->pdata[i], fds[2 + 2 * i].revents, fds[3 + 2 * i].revents))
             g_ptr_array_remove_index (proxy->connections, i);
     if (fds[1].revents)
-        accept_one (proxy);
+        accept_one (proxy, proxy->listener, 0);
+    for (guint i = 0; i < n_entrances; i++)
+        if (entering[i].revents)
+            accept_one (proxy, entering[i].fd, g_array_index (proxy->entrances, Entrance, i).port);
     if (fds[0].revents)
         read_commands (proxy);
 }
@@ -511,10 +560,14 @@ int main (int argc, char **argv)
         return 1;
     proxy.connections = g_ptr_array_new_with_free_func (connection_free);
     proxy.input = g_string_new (NULL);
+    proxy.entrances = g_array_new (FALSE, FALSE, sizeof (Entrance));
     while (!proxy.quit)
         run_once (&proxy);
     g_ptr_array_unref (proxy.connections);
     g_string_free (proxy.input, TRUE);
     close (proxy.listener);
+    for (guint i = 0; i < proxy.entrances->len; i++)
+        close (g_array_index (proxy.entrances, Entrance, i).listener);
+    g_array_unref (proxy.entrances);
     return 0;
 }
