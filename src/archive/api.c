@@ -64,24 +64,6 @@ static bool always (void *user)
     return true;
 }
 
-/* To the mount, to this process where it has the archive for writing, or for a moment as one that has. */
-static bool queue_damage (EcfsArchive *archive, bool writable, const GArray *sightings, GError **error)
-{
-    unsigned n_queued;
-    const char *directory = ecfs_archive_directory (archive);
-    if (writable)
-        return ecfs_sightings_queue (archive->catalog, sightings, &n_queued, error);
-    g_autoptr (GError) why = NULL;
-    if (ecfs_control_tell_damage (directory, sightings, &why))
-        return true;
-    if (ecfs_errno (why) != ENOTCONN) {
-        g_propagate_error (error, g_steal_pointer (&why));
-        return false;
-    }
-    g_autoptr (EcfsArchive) writer = ecfs_archive_open (directory, 0, error);
-    return writer != NULL && ecfs_sightings_queue (writer->catalog, sightings, &n_queued, error);
-}
-
 /* What was read around is not forgotten with this process. */
 static void hand_over_damage (Ecfs *self)
 {
@@ -89,7 +71,10 @@ static void hand_over_damage (Ecfs *self)
     g_autoptr (GArray) sightings = ecfs_sightings_take (self->archive->sightings);
     if (sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) || sightings->len == 0)
         return;
-    if (!queue_damage (self->archive, self->writable && !self->mounted, sightings, &error))
+    unsigned n_queued;
+    bool writable = self->writable && !self->mounted;
+    if (writable ? !ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error)
+                 : !ecfs_sightings_hand_over (self->archive, sightings, &error))
         g_warning ("%u damaged stripes could not be queued for repair: %s; \"ecfs-fsck --deep -y\" finds and repairs "
                    "them",
                    sightings->len, error->message);

@@ -188,8 +188,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
 
 void ecfs_archive_repair_behind (EcfsArchive *self)
 {
-    if (!self->readonly)
-        self->repairer = ecfs_repairer_start (self);
+    self->repairer = ecfs_repairer_start (self);
 }
 
 void ecfs_archive_hurry_repairs (EcfsArchive *self)

@@ -62,3 +62,18 @@ bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings,
     g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, request, error);
     return answer != NULL;
 }
+
+bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GError **error)
+{
+    unsigned n_queued;
+    const char *directory = ecfs_archive_directory (archive);
+    g_autoptr (GError) why = NULL;
+    if (ecfs_control_tell_damage (directory, sightings, &why))
+        return true;
+    if (ecfs_errno (why) != ENOTCONN) {
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    g_autoptr (EcfsArchive) writer = ecfs_archive_open (directory, 0, error);
+    return writer != NULL && ecfs_sightings_queue (ecfs_archive_catalog (writer), sightings, &n_queued, error);
+}

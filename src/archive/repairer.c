@@ -19,6 +19,7 @@
 #define MOST_AT_ONCE   4
 #define MEMORY_PART    4 /* of transfer_memory */
 #define NO_RATE        (UINT64_C (1) << 62)
+#define HAND_OVER_US   (60 * G_USEC_PER_SEC) /* between two tries of a mount that may not write */
 
 /* An object that could not be repaired. */
 typedef struct Retry {
@@ -51,7 +52,9 @@ struct EcfsRepairer {
     int64_t counted_us;      /* when they were counted last, … */
     int64_t count_took_us;   /* … which takes so long */
     GByteArray *reachable;   /* by position: endpoints that were up at the last look */
-    bool queue_full;         /* told; until something goes in again */
+    bool queue_full;         /* told; until something goes in again, or is handed over */
+    GArray *met;             /* of EcfsSighting, that are to be handed over; NULL: none */
+    int64_t hand_over_us;    /* not before */
     GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
     guint next_job;
     GHashTable *listed; /* set of int64_t: objects that jobs are about */
@@ -366,15 +369,56 @@ static void task_done (void *user, EcfsRepairTask *task)
     count_failing (self);
 }
 
-/* What readers met goes to the queue, whether or not it is repaired from there. True: something new is there. At the
- * end endpoints are not waited for: what is gone without a proof is met again. */
+/* What readers met and is proven; at the end endpoints are not waited for: what is gone without a proof is met again.
+ */
+static GArray *take_sightings (EcfsRepairer *self)
+{
+    GArray *sightings = ecfs_sightings_take (self->archive->sightings);
+    if (is_stopping (self) || !ecfs_sightings_confirm (self->archive, sightings, goes_on, self))
+        ecfs_sightings_drop_gone (sightings);
+    return sightings;
+}
+
+static void tell_not_handed_over (EcfsRepairer *self, const GError *error)
+{
+    const EcfsSighting *first = &g_array_index (self->met, EcfsSighting, 0);
+    g_autofree char *path = ecfs_catalog_object_path (self->archive->catalog, &first->object);
+    g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
+           "%s: it has damaged stripes, which this mount for reading only cannot queue for repair: %s; run "
+           "\"ecfs-fsck --deep -y\" where the archive directory can be written",
+           path == NULL ? "a file" : path, error->message);
+    self->queue_full = true;
+}
+
+/* By who may write, as there is no queue here. */
+static void hand_over (EcfsRepairer *self)
+{
+    int64_t now_us = ecfs_now_us ();
+    g_autoptr (GError) error = NULL;
+    if (self->met == NULL)
+        self->met = take_sightings (self);
+    if (self->met->len == 0) {
+        g_clear_pointer (&self->met, g_array_unref);
+        return;
+    }
+    if (now_us < self->hand_over_us && !is_stopping (self))
+        return;
+    self->hand_over_us = now_us + HAND_OVER_US;
+    if (!ecfs_sightings_hand_over (self->archive, self->met, &error)) {
+        tell_not_handed_over (self, error);
+        return;
+    }
+    g_message ("%u damaged stripes were met, and are queued for repair by a mount that may write", self->met->len);
+    self->queue_full = false;
+    g_clear_pointer (&self->met, g_array_unref);
+}
+
+/* What readers met goes to the queue, whether or not it is repaired from there. True: something new is there. */
 static bool queue_sightings (EcfsRepairer *self)
 {
     unsigned n_queued = 0;
     g_autoptr (GError) error = NULL;
-    g_autoptr (GArray) sightings = ecfs_sightings_take (self->archive->sightings);
-    if (is_stopping (self) || !ecfs_sightings_confirm (self->archive, sightings, goes_on, self))
-        ecfs_sightings_drop_gone (sightings);
+    g_autoptr (GArray) sightings = take_sightings (self);
     if (sightings->len == 0)
         return false;
     bool queued = ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error);
@@ -440,6 +484,17 @@ static void repair_round (EcfsRepairer *self)
     g_clear_pointer (&self->listed, g_hash_table_unref);
 }
 
+static void look (EcfsRepairer *self)
+{
+    if (self->archive->readonly) {
+        hand_over (self);
+        return;
+    }
+    (void) queue_sightings (self); /* the round looks at the whole queue */
+    if (!self->archive->config->repair_off && !is_stopping (self))
+        repair_round (self);
+}
+
 static void *run (void *data)
 {
     EcfsRepairer *self = data;
@@ -447,15 +502,13 @@ static void *run (void *data)
     while (!self->stopping) {
         self->hurried = false;
         ecfs_mutex_unlock (&self->lock);
-        (void) queue_sightings (self); /* the round looks at the whole queue */
-        if (!self->archive->config->repair_off)
-            repair_round (self);
+        look (self);
         ecfs_mutex_lock (&self->lock);
         if (!self->stopping && !self->hurried)
             (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + LOOK_US);
     }
     ecfs_mutex_unlock (&self->lock);
-    (void) queue_sightings (self); /* for the next mount */
+    look (self); /* for the next mount */
     return NULL;
 }
 
@@ -485,6 +538,8 @@ void ecfs_repairer_stop (EcfsRepairer *self)
     ecfs_cond_broadcast (&self->wake);
     ecfs_mutex_unlock (&self->lock);
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    if (self->met != NULL)
+        g_array_unref (self->met);
     g_byte_array_unref (self->reachable);
     g_hash_table_unref (self->retries);
     g_hash_table_unref (self->queued);

@@ -18,6 +18,9 @@
  * while repairs are under way takes its place among those that wait. What an endpoint must do has its deadlines and
  * breakers: repairs are ordinary readers and writers.
  *
+ * Where the archive is open for reading only nothing is repaired: what readers meet is handed over to who may write,
+ * within a minute or at the end; and where nobody here may, told once.
+ *
  * Life cycle: start () after staging → stop (), which cancels what is under way. A crash leaves intents, whose stripes
  * the next mount deletes, and the queue as it was.
  */

@@ -47,4 +47,7 @@ void ecfs_sightings_drop_gone (GArray *sightings);
  * yet. */
 bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error);
 
+/** The same for an archive that is open for reading: by its mount, or opening it for writing for a moment. */
+bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GError **error);
+
 #endif

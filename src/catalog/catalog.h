@@ -340,6 +340,8 @@ EcfsObjectRow *ecfs_catalog_object (EcfsCatalog *self, int64_t object, GError **
 
 /** A file whose content is in an object, one of them; ENOENT. */
 bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_ino, GError **error);
+/** The path of that, g_free (); NULL: there is none, or none can be told. */
+char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object);
 
 /** Up to @max objects with id above @after, by id: how walkers go over all. GPtrArray with free function. */
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error);

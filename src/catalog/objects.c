@@ -131,6 +131,19 @@ bool ecfs_catalog_object_file (EcfsCatalog *self, int64_t object, uint64_t *ret_
     return READ (self, find_file (self, object, ret_ino, error));
 }
 
+static bool find_file_by_uuid (EcfsCatalog *self, const EcfsUuid *uuid, uint64_t *ret_ino)
+{
+    int64_t object;
+    return QUERY_NUMBER (self, OBJECT_BY_UUID, &object, NULL, UUID (uuid)) == 1 &&
+           find_file (self, object, ret_ino, NULL);
+}
+
+char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object)
+{
+    uint64_t ino;
+    return READ (self, find_file_by_uuid (self, object, &ino)) ? ecfs_catalog_path (self, ino) : NULL;
+}
+
 /* Letting objects go */
 
 bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)

@@ -283,3 +283,34 @@ def test_killed_in_the_middle_of_repairs(place, archive):
               == named_by_catalog(archive), 120, "what was replaced or begun is deleted", pause=0.2)
     mount.umount()
     assert fsck(archive, "--deep") == 0
+
+
+@pytest.mark.skipif(not lab.ROOT, reason="only root can make a directory read-only for itself")
+def test_a_mount_for_reading_only_hands_over_what_it_met(place):
+    """To who may write next; and where nobody may, it says so, once, with the file and what to run."""
+    archive = place.archive(place.directories(NAMES[:6]), "rs:4+2")
+    archive.configure("archive", read_policy="data-first")
+    lab.write_pattern(place.path / "file", MIB, 5)
+    archive.put_in_full(place.path / "file", "/")
+    flip(stripes(archive, "file")[0][0])
+    lab.run("mount", "--bind", archive.path, archive.path)
+    try:
+        lab.run("mount", "-o", "remount,bind,ro", archive.path)
+        reader = place.mount(archive, "-o", "ro")
+        assert read(reader, "file") == (place.path / "file").read_bytes()
+        lab.until(lambda: "ecfs-fsck --deep -y" in reader.text(), 60, "it is told")
+        reader.umount()
+    finally:
+        lab.run("umount", archive.path)
+    told = [line for line in reader.text().splitlines() if "ecfs-fsck --deep -y" in line]
+    assert len(told) == 1 and "/file: it has damaged stripes" in told[0], told
+    assert not rows(archive, "SELECT * FROM repairs")
+
+    reader = place.mount(archive, "-o", "ro")
+    assert read(reader, "file") == (place.path / "file").read_bytes()
+    lab.until(lambda: rows(archive, "SELECT * FROM repairs"), 60, "it is queued")
+    mount = place.mount(archive)
+    until_whole(archive, 1)
+    mount.umount()
+    reader.umount()
+    assert fsck(archive, "--deep") == 0
