@@ -13,6 +13,7 @@
 #define RETRY_US       (10 * 60 * G_USEC_PER_SEC)
 #define LOOK_US        (60 * G_USEC_PER_SEC)
 #define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
+#define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
 #define N_GENERATIONS  2
 
@@ -305,6 +306,19 @@ void ecfs_snapshots_hurry (EcfsSnapshots *self)
         self->look_us = 0;
 }
 
+/* Whether one that is due can be taken while somebody waits for the archive to be closed. */
+static bool is_small (EcfsSnapshots *self)
+{
+    EcfsTotals totals;
+    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+        return false; /* the catalog says what is wrong with it */
+    if (totals.n_inodes > END_INODES)
+        g_message ("%s: a snapshot of the catalog is due, which takes a while: leave the archive mounted for some "
+                   "minutes, or ecfs recover has more to read one day",
+                   self->archive->directory);
+    return totals.n_inodes <= END_INODES;
+}
+
 void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
 {
     if (self->running && is_over (self, 0))
@@ -314,7 +328,7 @@ void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
     if (!self->running && !self->failed && trouble == NULL) {
         self->counted = ecfs_catalog_sequence (self->archive->catalog);
         self->n_stored = n_stored;
-        self->take = is_time (self);
+        self->take = is_time (self) && is_small (self);
         self->end_us = now_us + END_US;
         if (self->take)
             begin (self);

@@ -26,8 +26,8 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored);
 void ecfs_snapshots_hurry (EcfsSnapshots *self);
 
 /**
- * The last look: archives that are mounted for moments only have no other. One that is due is stored where that takes
- * some seconds only, and said where it takes more; one that is under way gets as long.
+ * The last look: archives that are mounted for moments only have no other. One that is due is stored where the catalog
+ * is not large and that takes some seconds only, and said where it takes more; one that is under way gets as long.
  */
 void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored);
 
