@@ -8,11 +8,10 @@
 
 typedef struct ConformanceRow {
     char *name;
-    char *url;        /* of a directory in which each test has a root of its own */
-    char *options;    /* NULL: none */
-    char *path;       /* the same directory here, for the tests that damage things behind the endpoint's back */
-    bool brief;       /* another row has the same driver: only tests that see how this one transfers */
-    bool takes_turns; /* a connection serves one request at a time: others have nothing to lose when it is cut */
+    char *url;     /* of a directory in which each test has a root of its own */
+    char *options; /* NULL: none */
+    char *path;    /* the same directory here, for the tests that damage things behind the endpoint's back */
+    bool brief;    /* another row has the same driver: only tests that see how this one transfers */
     void (*unsettle) (const struct ConformanceRow *row); /* called when a test's endpoint is connected; NULL: nothing */
     struct LabProxy *proxy;                              /* that the URL leads through; NULL: straight */
 } ConformanceRow;

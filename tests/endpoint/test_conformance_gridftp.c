@@ -46,7 +46,6 @@ static void add_plain (const Gridftp *server, const Kind *kind, ConformanceRow *
         return;
     }
     g_autofree char *address = NULL;
-    row->takes_turns = true;
     row->proxy = gridftp_proxy (server, kind->proxy, &address);
     row->url = gridftp_url (server, kind->scheme, address, server->root);
     conformance_add_network (row);
