@@ -108,11 +108,28 @@ typedef struct Scenario {
 
 #define FEW     "create old; write old 0 60000; close old; create small; write small 0 300; close small; wait; sync"
 #define EMPTIED FEW "; empty 5; remount; drain; sync"
+/* Zone a gets two stripes of each while zone c is away. */
+#define CROWDED                                                                                                        \
+    "hide 5; create old; write old 0 60000; close old; create more; write more 0 90000; close more; sync; "            \
+    "show 5; wait; sync"
 
 /* Five endpoints are enough then. */
 static void doubled (EcfsConfig *config)
 {
     config->allow_double = true;
+}
+
+/* Four endpoints in zone a, and one each in b and c, for three stripes. */
+static void in_zones (EcfsConfig *config)
+{
+    g_free (config->code);
+    config->code = g_strdup ("rs:2+1");
+    config->small_file = 0;
+    for (guint i = 0; i < config->endpoints->len; i++) {
+        EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        g_free (endpoint->zone);
+        endpoint->zone = g_strdup (i < 4 ? "a" : i == 4 ? "b" : "c");
+    }
 }
 
 static const Scenario scenarios[] = {
@@ -138,6 +155,8 @@ static const Scenario scenarios[] = {
     {"old-copy", NULL, BEFORE, OLD_COPY, COSTLY},
     {"empty-endpoint", doubled, FEW, "empty 5; sync", 0},
     {"remove-endpoint", doubled, EMPTIED, "remove 5; sync", 0},
+    {"replace-endpoint", doubled, FEW, "replace 5 6; sync", 0},
+    {"move-apart", in_zones, CROWDED, "fsck; sync", 0},
     {"async-new-files", async, BEFORE, NEW_FILES, 0},
     {"async-replace", async, BEFORE, REPLACE, 0},
     {"async-rename-before-close", async, BEFORE, RENAME_EARLY, 0},
