@@ -570,9 +570,9 @@ bool ecfs_catalog_endpoint_set_state (EcfsCatalog *self, int64_t endpoint, EcfsE
 GPtrArray *ecfs_catalog_endpoints (EcfsCatalog *self, GError **error);
 
 /**
- * Durable: takes an endpoint out. Its name is free then, deletions that wait there are forgotten, and stripes can no
- * more be announced there. EBUSY when an intent announces some; that no object has any is for the caller to see, by
- * ecfs_catalog_stripes_at (), once nothing is placed there any more.
+ * Durable: takes an endpoint out. Its name is free then, deletions that wait there are forgotten, some at a time, and
+ * stripes can no more be announced there. EBUSY while it is ACTIVE, or an intent announces some; that no object has any
+ * is for the caller to see, by ecfs_catalog_stripes_at (), once nothing is placed there any more.
  */
 bool ecfs_catalog_endpoint_remove (EcfsCatalog *self, int64_t endpoint, GError **error);
 /** Whether an endpoint with this UUID was removed; under which name, g_free (); NULL: it was not. */

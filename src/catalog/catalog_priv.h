@@ -341,7 +341,7 @@ bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid
 /** That an endpoint is there and takes stripes; ENOENT, EAGAIN. */
 bool ecfs_endpoint_check_active (EcfsCatalog *self, int64_t endpoint, GError **error);
 /** Makes it one that was removed, under the name that it has from then on. */
-bool ecfs_endpoint_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error);
+bool ecfs_endpoint_row_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error);
 /** EINVAL unless index, instance and endpoint are possible. */
 bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error);
 

@@ -1,7 +1,8 @@
 /* Endpoint rows: stripes name endpoints by row id, everything outside by UUID. */
 #include "catalog/catalog_priv.h"
 
-#define OBJECTS_AT_ONCE 4096 /* that are looked at for stripes at an endpoint */
+#define OBJECTS_AT_ONCE   4096 /* that are looked at for stripes at an endpoint */
+#define DELETIONS_AT_ONCE 512  /* that are forgotten with it */
 
 void ecfs_endpoint_row_free (EcfsEndpointRow *row)
 {
@@ -115,35 +116,64 @@ static char *removed_name (const EcfsEndpointRow *row)
     return g_strdup_printf ("%.200s (removed, %s)", row->name, uuid);
 }
 
-bool ecfs_endpoint_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error)
+static bool forget_deletions (EcfsCatalog *self, int64_t id, int64_t most, GError **error)
 {
-    if (!EXEC (self, DELETION_DELETE_AT, error, INT (id)))
+    if (!EXEC (self, DELETION_DELETE_AT, error, INT (id), INT (most)))
         return false;
     self->counters.totals.n_deletions -= ecfs_changes (self);
-    return EXEC (self, PLACE_DELETE, error, INT (id)) && EXEC (self, ESTIMATE_DELETE, error, INT (id)) &&
+    return true;
+}
+
+bool ecfs_endpoint_row_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error)
+{
+    return forget_deletions (self, id, -1, error) && EXEC (self, PLACE_DELETE, error, INT (id)) &&
+           EXEC (self, ESTIMATE_DELETE, error, INT (id)) &&
            EXEC (self, ENDPOINT_RENAME, error, INT (id), TEXT (name)) &&
            EXEC (self, ENDPOINT_SET_STATE, error, INT (id), INT (ECFS_ENDPOINT_REMOVED));
 }
 
-static bool remove_endpoint (EcfsCatalog *self, int64_t id, GError **error)
+/* Nothing new comes there, and nothing is on its way. */
+static bool check_idle (EcfsCatalog *self, const EcfsEndpointRow *row, GError **error)
 {
     int64_t n_announced;
+    if (row->state == ECFS_ENDPOINT_ACTIVE)
+        return ecfs_fail (error, EBUSY, "endpoint %s takes stripes", row->name);
+    return QUERY_NUMBER (self, ANNOUNCED_AT, &n_announced, error, INT (row->id)) >= 0 &&
+           (n_announced == 0 || ecfs_fail (error, EBUSY, "%" PRId64 " stripes are on their way there", n_announced));
+}
+
+/* An endpoint that was dead for long may have a lot of them: some at a time, so that others can change the catalog. */
+static bool forget_some (EcfsCatalog *self, int64_t id, GError **error)
+{
     EcfsEndpointRow *row = get (self, id, error);
-    if (row == NULL)
+    bool forgotten =
+        row != NULL && check_idle (self, row, error) && forget_deletions (self, id, DELETIONS_AT_ONCE, error);
+    ecfs_endpoint_row_free (row);
+    return forgotten;
+}
+
+static bool remove_endpoint (EcfsCatalog *self, int64_t id, GError **error)
+{
+    EcfsEndpointRow *row = get (self, id, error);
+    if (row == NULL || !check_idle (self, row, error)) {
+        ecfs_endpoint_row_free (row);
         return false;
+    }
     g_autofree char *name = removed_name (row);
     EcfsUuid uuid = row->uuid;
     ecfs_endpoint_row_free (row);
-    if (QUERY_NUMBER (self, ANNOUNCED_AT, &n_announced, error, INT (id)) < 0)
-        return false;
-    if (n_announced > 0)
-        return ecfs_fail (error, EBUSY, "%" PRId64 " stripes are on their way there", n_announced);
     ecfs_journal_put_endpoint_removed (self->record, &uuid, name);
-    return ecfs_endpoint_retire (self, id, name, error);
+    return ecfs_endpoint_row_retire (self, id, name, error);
 }
 
 bool ecfs_catalog_endpoint_remove (EcfsCatalog *self, int64_t endpoint, GError **error)
 {
+    uint64_t n_left;
+    if (!ecfs_catalog_deletions_at (self, endpoint, &n_left, error))
+        return false;
+    for (; n_left > DELETIONS_AT_ONCE; n_left -= DELETIONS_AT_ONCE)
+        if (!CHANGE (self, error, forget_some (self, endpoint, error)))
+            return false;
     return CHANGE_DURABLE (self, error, remove_endpoint (self, endpoint, error));
 }
 

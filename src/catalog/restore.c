@@ -297,7 +297,7 @@ static bool restore_removed (EcfsRestore *self, const EcfsJournalItem *item, GEr
         return false;
     g_autofree char *own = free_name (catalog, name, id);
     ecfs_journal_put_endpoint_removed (catalog->record, &item->uuid, own);
-    return ecfs_endpoint_retire (catalog, id, own, error);
+    return ecfs_endpoint_row_retire (catalog, id, own, error);
 }
 
 static bool restore_text (EcfsRestore *self, const EcfsJournalItem *item, GError **error)

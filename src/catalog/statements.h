@@ -140,7 +140,7 @@
        "ORDER BY object, idx") \
     X (ANNOUNCED_AT, "SELECT count (*) FROM intent_stripes WHERE endpoint = ?") \
     X (DELETIONS_AT, "SELECT count (*) FROM deletions WHERE endpoint = ?") \
-    X (DELETION_DELETE_AT, "DELETE FROM deletions WHERE endpoint = ?") \
+    X (DELETION_DELETE_AT, "DELETE FROM deletions WHERE id IN (SELECT id FROM deletions WHERE endpoint = ? LIMIT ?)") \
     X (PLACE_DELETE, "DELETE FROM journal_places WHERE endpoint = ?") \
     X (ESTIMATE_DELETE, "DELETE FROM estimates WHERE endpoint = ?") \
     X (ESTIMATE_GET, "SELECT " ESTIMATE_COLUMNS " FROM estimates WHERE endpoint = ?") \

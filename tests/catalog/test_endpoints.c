@@ -2,6 +2,8 @@
 #include "check_db.h"
 #include "fixture.h"
 
+#define N_UPLOADS 600
+
 static void assert_estimate (Fixture *f, const EcfsEstimateRow *expected)
 {
     EcfsEstimateRow row;
@@ -120,12 +122,21 @@ static void test_removed (void)
     fixture_add_endpoints (&f);
     g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, 3);
     uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
-    OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+    for (unsigned i = 0; i < N_UPLOADS; i++) { /* more than are forgotten at a time */
+        OK (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e));
+        if (i > 0)
+            OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e));
+        else
+            id = intent;
+    }
     g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_remove (f.catalog, f.endpoints[1], &e)), ==, EBUSY);
-    OK (e, ecfs_catalog_intent_abort (f.catalog, intent, &e));
-    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 3);
+    OK (e, ecfs_catalog_endpoint_set_state (f.catalog, f.endpoints[1], ECFS_ENDPOINT_DRAINING, &e));
+    g_assert_cmpint (CODE (e, ecfs_catalog_endpoint_remove (f.catalog, f.endpoints[1], &e)), ==, EBUSY);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 3 * (N_UPLOADS - 1));
+    OK (e, ecfs_catalog_intent_abort (f.catalog, id, &e));
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 3 * N_UPLOADS);
     OK (e, ecfs_catalog_endpoint_remove (f.catalog, f.endpoints[1], &e));
-    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 2);
+    g_assert_cmpuint (get_totals (&f).n_deletions, ==, 2 * N_UPLOADS);
     OK (e, ecfs_catalog_deletions_at (f.catalog, f.endpoints[1], &n_stripes, &e));
     g_assert_cmpuint (n_stripes, ==, 0);
     g_assert_cmpint (CODE (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e)), ==, EAGAIN);

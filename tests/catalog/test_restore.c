@@ -89,6 +89,7 @@ static void make_history (Fixture *f)
         step_on (f, name, other, dirs[g_test_rand_int_range (0, 3)]);
     }
     OK (e, ecfs_catalog_endpoint_set_state (f->catalog, f->endpoints[6], ECFS_ENDPOINT_READONLY, &e));
+    OK (e, ecfs_catalog_endpoint_set_state (f->catalog, f->endpoints[7], ECFS_ENDPOINT_DRAINING, &e));
     OK (e, ecfs_catalog_endpoint_remove (f->catalog, f->endpoints[7], &e));
 }
 
