@@ -23,6 +23,7 @@ typedef struct Options {
     uint64_t bytes_per_s;
     int64_t max_time_us;
     double sample; /* part of 1; 0: all */
+    gboolean remote_hash;
     uint64_t seed;
     int64_t prune_age_us;
     uint64_t unrecovered; /* stripes; 0: they stay */
@@ -310,6 +311,9 @@ static void print_sample (JsonObject *sample)
 /* How far a check of everything has come. */
 static void print_pass (JsonObject *deep)
 {
+    if (json_object_has_member (deep, "unchanged"))
+        printf ("  digests  of %" PRIi64 " of %" PRIi64 " stripes are as they were when these were verified\n",
+                tool_number (deep, "unchanged"), tool_number (deep, "stripes"));
     g_autofree char *began = day (tool_number (deep, "began"));
     g_autofree char *left = tool_bytes ((double) tool_number (deep, "left_bytes"));
     if (json_object_get_boolean_member (deep, "whole"))
@@ -449,6 +453,7 @@ static int check (Shown *self, char **argv)
         return fail (error);
     const EcfsFsck what = {.flags = (self->options.deep ? ECFS_FSCK_DEEP : 0) | (repairs ? ECFS_FSCK_REPAIR : 0) |
                                     (self->options.no ? ECFS_FSCK_DRY : 0) |
+                                    (self->options.remote_hash ? ECFS_FSCK_REMOTE_HASH : 0) |
                                     (self->options.prune && (repairs || self->options.no) ? ECFS_FSCK_PRUNE : 0),
                            .paths = argv[2] == NULL ? NULL : (const char *const *) argv + 2,
                            .bytes_per_s = self->options.bytes_per_s,
@@ -487,6 +492,8 @@ static GOptionContext *option_context (Options *options, Texts *texts)
         {"yes", 'y', 0, G_OPTION_ARG_NONE, &options->yes, "Repair without asking", NULL},
         {"no", 'n', 0, G_OPTION_ARG_NONE, &options->no, "Change nothing, only tell", NULL},
         {"deep", 0, 0, G_OPTION_ARG_NONE, &options->deep, "Read every stripe and verify its checksums", NULL},
+        {"remote-hash", 0, 0, G_OPTION_ARG_NONE, &options->remote_hash,
+         "Where SSH endpoints have a hash tool, read for --deep only what changed", NULL},
         {"bwlimit", 0, 0, G_OPTION_ARG_STRING, &texts->rate, "Read at most so many bytes per second for --deep",
          "RATE"},
         {"max-time", 0, 0, G_OPTION_ARG_STRING, &texts->max_time,
@@ -545,6 +552,8 @@ static void parse_texts (Options *options, const Texts *texts)
         usage ("--unrecovered tells --prune how many stripes of objects that a recovery left alone are to go, too");
     if (!options->deep && texts->sample != NULL)
         usage ("--sample is a way to do --deep");
+    if (options->remote_hash && (!options->deep || options->no || texts->sample != NULL))
+        usage ("--remote-hash is for --deep, and neither for -n, which notes nothing, nor for --sample");
 }
 
 static void parse (Options *options, int *argc, char ***argv)

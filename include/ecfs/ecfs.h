@@ -157,6 +157,9 @@ typedef enum EcfsFsckFlags {
     ECFS_FSCK_DRY = 1 << 2,
     /* Removes stripes that nothing knows and that are older than prune_age_us, where all files are checked. */
     ECFS_FSCK_PRUNE = 1 << 3,
+    /* Where endpoints have a hash tool, a deep check of everything asks them for digests, and reads only stripes whose
+     * digest is not what it was when all of their packets were verified. Needs what was verified: not with DRY. */
+    ECFS_FSCK_REMOTE_HASH = 1 << 4,
 } EcfsFsckFlags;
 
 typedef struct EcfsFsckProgress {

@@ -166,6 +166,7 @@ size_t ecfs_fsck_position (const EcfsFsckRun *self, int64_t endpoint)
 static void checked_clear (gpointer data)
 {
     g_free (((EcfsCheckedStripe *) data)->text);
+    g_free (((EcfsCheckedStripe *) data)->digest);
 }
 
 GArray *ecfs_fsck_stripes (const EcfsFsckRun *self, const GPtrArray *objects)

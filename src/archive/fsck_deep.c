@@ -21,16 +21,17 @@ typedef struct Deep {
     EcfsFsckRun *run;
     EcfsScrub *notes; /* NULL: nothing is kept, or not any more */
     EcfsScrubState state;
-    GArray **verified;     /* n_endpoints ranges; NULL: the endpoint is not read. What is kept, … */
-    GArray **seen;         /* … and what was tried, too */
-    int64_t keep_us;       /* when to keep it next */
-    EcfsCheckBatch *batch; /* that is being read */
-    bool *is_due;          /* n_endpoints; NULL: nothing is kept of it */
-    uint64_t limit;        /* of hashes that are in the sample; 0: all are */
-    uint64_t *n_all;       /* stripes by endpoint, of what was gone over, … */
-    uint64_t *n_read;      /* … in the sample and read, … */
-    uint64_t *n_bad;       /* … and of these not fine … */
-    uint64_t *n_unread;    /* … or not read */
+    GArray **verified;      /* n_endpoints ranges; NULL: the endpoint is not read. What is kept, … */
+    GArray **seen;          /* … and what was tried, too */
+    int64_t keep_us;        /* when to keep it next */
+    EcfsCheckBatch *batch;  /* that is being read */
+    EcfsRemoteHash *remote; /* NULL: all is read */
+    bool *is_due;           /* n_endpoints; NULL: nothing is kept of it */
+    uint64_t limit;         /* of hashes that are in the sample; 0: all are */
+    uint64_t *n_all;        /* stripes by endpoint, of what was gone over, … */
+    uint64_t *n_read;       /* … in the sample and read, … */
+    uint64_t *n_bad;        /* … and of these not fine … */
+    uint64_t *n_unread;     /* … or not read */
 } Deep;
 
 static int64_t now_ns (void)
@@ -188,9 +189,58 @@ static void count (Deep *self, const GArray *stripes)
             continue;
         bool verified = is_verified (checked);
         self->run->deep.n_stripes += verified;
+        self->run->deep.n_unchanged += checked->is_unchanged;
         self->n_read[checked->position] += verified;
         self->n_bad[checked->position] += verified && checked->fault != ECFS_STRIPE_FINE;
         self->n_unread[checked->position] += !verified;
+    }
+}
+
+/* Digests */
+
+static EcfsScrubDigest digest_of (const Deep *self, const EcfsCheckedStripe *checked)
+{
+    return (EcfsScrubDigest){.object = checked->object->id,
+                             .index = checked->stripe->index,
+                             .instance = checked->stripe->instance,
+                             .endpoint = self->run->archive->endpoints[checked->position].id,
+                             .text = checked->digest};
+}
+
+/* What is as it was when its packets were verified is not read. */
+static void ask_before (Deep *self, EcfsCheckBatch *batch)
+{
+    if (self->remote == NULL || self->notes == NULL)
+        return;
+    ecfs_remote_hash_ask (self->remote, batch);
+    for (guint i = 0; self->notes != NULL && i < batch->stripes->len; i++) {
+        EcfsCheckedStripe *checked = &g_array_index (batch->stripes, EcfsCheckedStripe, i);
+        GError *why = NULL;
+        if (checked->digest == NULL)
+            continue;
+        const EcfsScrubDigest digest = digest_of (self, checked);
+        if (!ecfs_scrub_has_digest (self->notes, &digest, &checked->is_unchanged, &why))
+            stop_noting (self, why);
+        if (checked->is_unchanged)
+            atomic_store (&checked->is_settled, true);
+    }
+}
+
+/* Learns what was said of a stripe before all of it was verified, and is said still: so of these very bytes. */
+static void ask_after (Deep *self, EcfsCheckBatch *batch)
+{
+    if (self->remote == NULL || self->notes == NULL)
+        return;
+    ecfs_remote_hash_ask_again (self->remote, batch);
+    for (guint i = 0; self->notes != NULL && i < batch->stripes->len; i++) {
+        const EcfsCheckedStripe *checked = &g_array_index (batch->stripes, EcfsCheckedStripe, i);
+        GError *why = NULL;
+        if (checked->is_left_out || !is_verified (checked) ||
+            (checked->digest == NULL && checked->fault == ECFS_STRIPE_FINE)) /* nothing new */
+            continue;
+        const EcfsScrubDigest digest = digest_of (self, checked);
+        if (!ecfs_scrub_set_digest (self->notes, &digest, self->state.pass, &why))
+            stop_noting (self, why);
     }
 }
 
@@ -207,7 +257,9 @@ static bool read_batch (Deep *self, GPtrArray *objects, GArray *stripes, EcfsUui
                             .user = self,
                             .is_late = &run->is_late};
     self->batch = &batch;
+    ask_before (self, &batch);
     bool whole = ecfs_check_packets (&batch, &run->pace) && ecfs_check_gone (&batch);
+    ask_after (self, &batch);
     for (guint i = 0; i < stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, i);
         if (whole && checked->fault == ECFS_STRIPE_GONE)
@@ -326,6 +378,8 @@ static bool begin_pass (Deep *self, GError **error)
         self->state.began_ns = now_ns ();
     }
     self->run->deep.keeps = keeps;
+    if (keeps && (self->run->what->flags & ECFS_FSCK_REMOTE_HASH) != 0)
+        self->remote = ecfs_remote_hash_new (self->run->archive);
     if (!keeps)
         g_clear_pointer (&self->notes, ecfs_scrub_close);
     else if (!ecfs_scrub_set_state (self->notes, &self->state, &why) || !ecfs_scrub_keep (self->notes, &why))
@@ -426,8 +480,10 @@ static void end_pass (Deep *self)
         self->state.full_began_ns = self->state.began_ns;
         self->state.full_ended_ns = now_ns ();
     }
+    bool forgets = self->remote != NULL && self->run->deep.is_whole;
     if (self->notes != NULL &&
-        (!ecfs_scrub_set_state (self->notes, &self->state, &why) || !ecfs_scrub_keep (self->notes, &why)))
+        ((forgets && !ecfs_scrub_forget_digests (self->notes, self->state.pass, &why)) ||
+         !ecfs_scrub_set_state (self->notes, &self->state, &why) || !ecfs_scrub_keep (self->notes, &why)))
         stop_noting (self, why);
 }
 
@@ -542,6 +598,7 @@ static void deep_clear (Deep *self)
         if (self->seen[i] != NULL)
             g_array_unref (self->seen[i]);
     }
+    ecfs_remote_hash_free (self->remote);
     ecfs_scrub_close (self->notes);
 }
 

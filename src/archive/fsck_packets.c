@@ -305,7 +305,7 @@ static void begin (Check *self, EcfsWorkers **workers)
 {
     for (guint i = 0; i < self->batch->stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
-        if (checked->fault == ECFS_STRIPE_FINE && !checked->is_left_out)
+        if (checked->fault == ECFS_STRIPE_FINE && !checked->is_left_out && !checked->is_unchanged)
             push (self, workers, checked, ROUND_FIRST);
     }
 }

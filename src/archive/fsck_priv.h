@@ -1,10 +1,11 @@
 /*
  * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects, fsck_presence.c lists
  * what endpoints have, fsck_confirm.c asks for what these lack (both wait in fsck_answers.c), fsck_deep.c chooses what
- * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_prune.c removes what nothing
- * knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what is wrong and
- * has it repaired: by repair.c in the archive that this process has opened for writing, by control_repair.c in the
- * mount that has; fsck_crowded.c then has those moved apart whose stripes share more than they need to (crowding.h).
+ * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_remote.c asks endpoints what
+ * changed, fsck_prune.c removes what nothing knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what
+ * is wrong and has it repaired: by repair.c in the archive that this process has opened for writing, by
+ * control_repair.c in the mount that has; fsck_crowded.c then has those moved apart whose stripes share more than they
+ * need to (crowding.h).
  *
  * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints, and
  * what is wrong is spooled; so memory does not grow with the archive. The catalog is asked before the endpoints, and
@@ -49,6 +50,8 @@ typedef struct EcfsCheckedStripe {
     EcfsStripeFault fault;
     char *text;             /* what was seen; NULL: the fault says it; owned */
     bool is_left_out;       /* it is not to be read */
+    char *digest;           /* what its endpoint said of it before it was read; NULL: nothing; owned */
+    bool is_unchanged;      /* that was said before, when its packets were verified: they are not read */
     atomic_bool is_settled; /* it was read, and what it was found to be stays; fault and text are those of its reader's
                              * until then */
 } EcfsCheckedStripe;
@@ -112,6 +115,17 @@ typedef struct EcfsPace {
 
 /** Reads the stripes that are there and not left out. False: cancelled or late, and not all are settled. */
 bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace);
+
+typedef struct EcfsRemoteHash EcfsRemoteHash;
+
+/* Digests of stripes, made where these are, for endpoints that have a hash tool. */
+EcfsRemoteHash *ecfs_remote_hash_new (EcfsArchive *archive);
+/** NULL is accepted. */
+void ecfs_remote_hash_free (EcfsRemoteHash *self);
+/** Asks for the digests of stripes that are to be read. What cannot be told stays NULL. */
+void ecfs_remote_hash_ask (EcfsRemoteHash *self, EcfsCheckBatch *batch);
+/** Once more, of those that were read and fine: leaves digests only where they are as before. */
+void ecfs_remote_hash_ask_again (EcfsRemoteHash *self, EcfsCheckBatch *batch);
 
 /* An object that is to be repaired. */
 typedef struct EcfsRepairTask {
@@ -202,7 +216,8 @@ typedef struct EcfsFsckSums {
 
 /* What a deep check has done. */
 typedef struct EcfsFsckDeep {
-    uint64_t n_stripes;   /* that were read */
+    uint64_t n_stripes;   /* that were verified */
+    uint64_t n_unchanged; /* of these, by a digest of the endpoint's */
     bool is_whole;        /* all was verified that was to be */
     bool keeps;           /* what was verified is kept */
     uint64_t left_bytes;  /* about, that were not verified by this pass */

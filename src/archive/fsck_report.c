@@ -237,6 +237,8 @@ static JsonObject *deep_facts (const EcfsFsckRun *run)
     if (deep->state.pass == 0)
         return object;
     json_object_set_boolean_member (object, "kept", deep->keeps);
+    if ((run->what->flags & ECFS_FSCK_REMOTE_HASH) != 0)
+        json_object_set_int_member (object, "unchanged", (int64_t) deep->n_unchanged);
     json_object_set_int_member (object, "began", deep->state.began_ns / 1000000000);
     json_object_set_boolean_member (object, "continues", deep->state.open);
     json_object_set_int_member (object, "left_bytes", (int64_t) deep->left_bytes);

@@ -28,6 +28,10 @@ enum {
     ORPHAN_SEE,
     ORPHAN_GET,
     ORPHANS_FORGET,
+    DIGEST_GET,
+    DIGEST_SET,
+    DIGEST_REMOVE,
+    DIGESTS_FORGET,
     N_QUESTIONS
 };
 
@@ -48,6 +52,10 @@ static const char *const statements[N_QUESTIONS] = {
                     "ON CONFLICT DO UPDATE SET first_ns = min (first_ns, ?5), last_ns = ?5"),
     [ORPHAN_GET] = "SELECT first_ns FROM orphans WHERE endpoint = ? AND object = ? AND idx = ? AND instance = ?",
     [ORPHANS_FORGET] = "DELETE FROM orphans WHERE last_ns <> ?",
+    [DIGEST_GET] = "SELECT digest FROM digests WHERE object = ? AND idx = ? AND instance = ? AND endpoint = ?",
+    [DIGEST_SET] = "REPLACE INTO digests (object, idx, instance, endpoint, pass, digest) VALUES (?, ?, ?, ?, ?, ?)",
+    [DIGEST_REMOVE] = "DELETE FROM digests WHERE object = ? AND idx = ?",
+    [DIGESTS_FORGET] = "DELETE FROM digests WHERE pass < ?",
 };
 
 static const char setup[] =
@@ -62,6 +70,9 @@ static const char setup[] =
     "CREATE TABLE IF NOT EXISTS orphans (endpoint INTEGER NOT NULL, object BLOB NOT NULL, idx INTEGER NOT NULL, "
     "  instance INTEGER NOT NULL, first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL, "
     "  PRIMARY KEY (endpoint, object, idx, instance)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS digests (object INTEGER NOT NULL, idx INTEGER NOT NULL, instance INTEGER NOT NULL, "
+    "  endpoint INTEGER NOT NULL, pass INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (object, idx)) STRICT, "
+    "  WITHOUT ROWID;"
     "PRAGMA user_version = " G_STRINGIFY (VERSION);
 
 /* Opening */
@@ -267,4 +278,28 @@ bool ecfs_scrub_see_orphan (EcfsScrub *self, const EcfsScrubOrphan *orphan, int6
 bool ecfs_scrub_forget_orphans (EcfsScrub *self, int64_t now_ns, GError **error)
 {
     return RUN (self, ORPHANS_FORGET, error, INT (now_ns));
+}
+
+bool ecfs_scrub_has_digest (EcfsScrub *self, const EcfsScrubDigest *digest, bool *ret_has, GError **error)
+{
+    autoquery *query = ASK (self, DIGEST_GET, error, INT (digest->object), INT (digest->index), INT (digest->instance),
+                            INT (digest->endpoint));
+    int found = ecfs_side_step (&self->side, query, error);
+    size_t size = strlen (digest->text);
+    *ret_has = found == 1 && (size_t) sqlite3_column_bytes (query, 0) == size &&
+               memcmp (sqlite3_column_blob (query, 0), digest->text, size) == 0;
+    return found >= 0;
+}
+
+bool ecfs_scrub_set_digest (EcfsScrub *self, const EcfsScrubDigest *digest, uint64_t pass, GError **error)
+{
+    if (digest->text == NULL)
+        return RUN (self, DIGEST_REMOVE, error, INT (digest->object), INT (digest->index));
+    return RUN (self, DIGEST_SET, error, INT (digest->object), INT (digest->index), INT (digest->instance),
+                INT (digest->endpoint), INT (pass), BLOB (digest->text, strlen (digest->text)));
+}
+
+bool ecfs_scrub_forget_digests (EcfsScrub *self, uint64_t pass, GError **error)
+{
+    return RUN (self, DIGESTS_FORGET, error, INT (pass));
 }

@@ -69,6 +69,15 @@ typedef struct EcfsScrubOrphan {
     uint64_t instance;
 } EcfsScrubOrphan;
 
+/* What an endpoint said of a stripe whose packets were all verified then. */
+typedef struct EcfsScrubDigest {
+    int64_t object; /* row id */
+    unsigned index;
+    uint64_t instance;
+    int64_t endpoint; /* row id */
+    const char *text; /* borrowed */
+} EcfsScrubDigest;
+
 /**
  * Opens what is kept in an archive directory, making it when it is absent and @writable. What is damaged is begun anew,
  * with a warning. EBUSY: another process has it open for writing.
@@ -97,6 +106,13 @@ bool ecfs_scrub_see_orphan (EcfsScrub *self, const EcfsScrubOrphan *orphan, int6
                             GError **error);
 /** Forgets those that were not seen at @now_ns, but before. */
 bool ecfs_scrub_forget_orphans (EcfsScrub *self, int64_t now_ns, GError **error);
+
+/** Whether just this was said of it. */
+bool ecfs_scrub_has_digest (EcfsScrub *self, const EcfsScrubDigest *digest, bool *ret_has, GError **error);
+/** It was said, in @pass; text NULL: nothing is known of the stripe any more. */
+bool ecfs_scrub_set_digest (EcfsScrub *self, const EcfsScrubDigest *digest, uint64_t pass, GError **error);
+/** Forgets those that were said before @pass. */
+bool ecfs_scrub_forget_digests (EcfsScrub *self, uint64_t pass, GError **error);
 
 bool ecfs_scrub_keep (EcfsScrub *self, GError **error);
 

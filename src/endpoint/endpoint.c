@@ -398,6 +398,18 @@ EcfsStream *ecfs_endpoint_read_pieces (EcfsEndpoint *self, const char *name, con
     return request;
 }
 
+EcfsHasher *ecfs_endpoint_hasher (EcfsEndpoint *self, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    ecfs_mutex_lock (&self->lock);
+    const EcfsHasherTerms terms = {
+        .expected = self->expected, .connect_timeout_us = self->connect_timeout_us, .goes_on = goes_on, .user = user};
+    ecfs_mutex_unlock (&self->lock);
+    if (self->driver->hasher != NULL)
+        return self->driver->hasher (self->config, &terms, error);
+    (void) !ecfs_fail (error, ENOTSUP, "%s:// has no way to run a hash tool", self->driver->scheme);
+    return NULL;
+}
+
 bool ecfs_endpoint_lends (const EcfsEndpoint *self)
 {
     return self->driver->lends;

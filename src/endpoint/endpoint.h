@@ -271,6 +271,25 @@ void ecfs_stream_cancel (EcfsStream *stream);
 EcfsStream *ecfs_stream_ref (EcfsStream *stream);
 void ecfs_stream_unref (EcfsStream *stream); /* does not cancel; NULL is accepted */
 
+/* Digests that an endpoint makes of its own files. */
+typedef struct EcfsHasher EcfsHasher;
+
+typedef struct EcfsHashed {
+    const char *name; /* of a stored file; borrowed */
+    uint64_t size;    /* about: larger ones take longer */
+    char *digest;     /* "KIND:HEX", owned; NULL: it could not be read */
+} EcfsHashed;
+
+/**
+ * Has the endpoint run a hash tool for us. ENOTSUP with the reason where it does not, or its protocol has none. Blocks,
+ * not from callbacks, until @goes_on, which is asked now and then, says no: ECANCELED. One thread at a time.
+ */
+EcfsHasher *ecfs_endpoint_hasher (EcfsEndpoint *self, bool (*goes_on) (void *user), void *user, GError **error);
+/** Fills in the digests. False: the line was lost, or says nothing for too long; the hasher is of no use any more. */
+bool ecfs_hasher_ask (EcfsHasher *self, EcfsHashed *files, size_t n, GError **error);
+/** NULL is accepted. */
+void ecfs_hasher_free (EcfsHasher *self);
+
 /* @value: size in bytes for size, free bytes for space, otherwise 0. */
 typedef void (*EcfsEndpointDone) (void *user, uint64_t value, const GError *error);
 

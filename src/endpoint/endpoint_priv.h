@@ -45,6 +45,13 @@ typedef struct EcfsSlot EcfsSlot;
 /* Keys that every scheme takes and the core reads; the head of every driver's option_keys. */
 #define ECFS_COMMON_OPTION_KEYS "connections", "stall_timeout", "connect_timeout"
 
+typedef struct EcfsHasherTerms {
+    EcfsMarker expected; /* of the root in which files are hashed; nil archive: any */
+    int64_t connect_timeout_us;
+    bool (*goes_on) (void *user);
+    void *user;
+} EcfsHasherTerms;
+
 typedef struct EcfsDriver {
     const char *scheme;             /* as in the URL: "sftp" */
     const char *const *option_keys; /* NULL-terminated, ECFS_COMMON_OPTION_KEYS included */
@@ -63,6 +70,9 @@ typedef struct EcfsDriver {
     void *(*connect) (EcfsSlot *slot, bool make_root, GError **error);
     bool (*serve) (EcfsSlot *slot, void *connection, GError **error);
     void (*disconnect) (void *connection);
+
+    /* Has the other side run a hash tool in its root; may be NULL: none can. */
+    EcfsHasher *(*hasher) (const void *config, const EcfsHasherTerms *terms, GError **error);
     /* A read as if ecfs_slot_take () had returned it, from any thread, while the slot's thread is in ecfs_slot_poll ():
      * calls nobody back, waits for nothing. False: the slot's thread has to see to it now. May be NULL: all reads are
      * taken. */

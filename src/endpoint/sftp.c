@@ -308,5 +308,6 @@ const EcfsDriver ecfs_driver_sftp = {
     .connect = ecfs_sftp_connect,
     .serve = sftp_serve,
     .disconnect = ecfs_sftp_disconnect,
+    .hasher = ecfs_sftp_hasher,
     .begin_read = sftp_begin_read,
 };

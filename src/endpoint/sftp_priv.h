@@ -269,6 +269,9 @@ void ecfs_sftp_ahead_tidy (EcfsSftp *self);
 /** Removes it before the connection ends, where the server is quick to answer. */
 void ecfs_sftp_ahead_end (EcfsSftp *self);
 
+/* sftp_hash.c */
+EcfsHasher *ecfs_sftp_hasher (const void *config, const EcfsHasherTerms *terms, GError **error);
+
 /* sftp_ops.c */
 void ecfs_sftp_remove_begin (EcfsSftp *self, EcfsStream *request);
 void ecfs_sftp_size_begin (EcfsSftp *self, EcfsStream *request);

@@ -190,9 +190,10 @@ char **ecfs_ssh_openssh_words (const EcfsSshRequest *request, const char *comman
     return (char **) g_ptr_array_free (words, FALSE);
 }
 
-EcfsSshTransport *ecfs_ssh_openssh_open (const EcfsSshRequest *request, GError **error)
+/* @remote NULL: SFTP. */
+static EcfsSshTransport *run (const EcfsSshRequest *request, const char *remote, GError **error)
 {
-    g_auto (GStrv) words = ecfs_ssh_openssh_words (request, NULL, error);
+    g_auto (GStrv) words = ecfs_ssh_openssh_words (request, remote, error);
     if (words == NULL)
         return NULL;
     int pipes[2];
@@ -210,4 +211,14 @@ EcfsSshTransport *ecfs_ssh_openssh_open (const EcfsSshRequest *request, GError *
     self->errors = ecfs_steal_fd (&errors);
     self->pid = pid;
     return &self->base;
+}
+
+EcfsSshTransport *ecfs_ssh_openssh_open (const EcfsSshRequest *request, GError **error)
+{
+    return run (request, NULL, error);
+}
+
+EcfsSshTransport *ecfs_ssh_openssh_run (const EcfsSshRequest *request, const char *remote, GError **error)
+{
+    return run (request, remote, error);
 }

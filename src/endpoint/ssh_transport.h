@@ -66,6 +66,9 @@ EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const Ecfs
  */
 EcfsSshTransport *ecfs_ssh_openssh_open (const EcfsSshRequest *request, GError **error);
 
+/** The same for a command line that the login shell of the other side runs, and its stdin and stdout. */
+EcfsSshTransport *ecfs_ssh_openssh_run (const EcfsSshRequest *request, const char *remote, GError **error);
+
 /** Waits for @events (0: returns at once) on @fd as long as @wait allows. */
 bool ecfs_ssh_wait_fd (const EcfsSshWait *wait, int fd, short events, GError **error);
 

@@ -1,4 +1,5 @@
 /* What a hostile SFTP server can send: every parser of sftp_protocol.h on the same bytes. */
+#include "endpoint/hash_text.h"
 #include "endpoint/sftp_protocol.h"
 #include "endpoint/ssh_config.h"
 #include "endpoint/ssh_known_hosts.h"
@@ -44,6 +45,13 @@ int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
         parse_reply (packet, size);
         (void) ecfs_sftp_parse_version (packet, size, &extensions);
     }
+    /* What a hash tool on the other side says. */
+    static const char *const kinds[] = {"xxh128", "b2", "sha256"};
+    for (size_t i = 0; i < G_N_ELEMENTS (kinds); i++) {
+        g_autofree char *digest = NULL;
+        (void) ecfs_hash_parse_answer (kinds[i], (const char *) bytes, size, &digest);
+    }
+    (void) ecfs_hash_parse_greeting ((const char *) bytes, size);
     /* The texts that come from files and from ssh -G. */
     g_autofree char *text = g_strndup ((const char *) bytes, size);
     g_autoptr (GPtrArray) keys = ecfs_known_hosts_new ();

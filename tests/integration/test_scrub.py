@@ -190,3 +190,33 @@ def test_a_page_of_garbage_is_a_finding(place, archive):
     assert not facts(archive, "--deep")[2]["deep"]["whole"], "nobody knows what was not read"
     with contextlib.closing(sqlite3.connect(archive.path / "scrub.sqlite")) as notes:
         assert notes.execute("SELECT count (*) FROM ranges WHERE pass > 0").fetchone() == (0,)
+
+
+def test_endpoints_that_hash_move_only_what_changed(place):
+    """The third has a shell for nobody: its stripes are moved as ever."""
+    servers = [place.sshd(name) for name in lab.NAMES[:3]]
+    archive = place.archive(servers, "rs:2+1")
+    n_stripes = 3 * 8
+    (place.path / "tree").mkdir()
+    for number in range(8):
+        lab.write_pattern(place.path / f"tree/file{number}", 300_000, number)
+    archive.put_in_full(place.path / "tree", "/")
+    servers[2].kill()
+    servers[2].subsystem = "internal-sftp\nForceCommand internal-sftp"
+    servers[2].start()
+
+    def scrubbed(*words, expected=CLEAN):
+        status, found, summary = facts(archive, *words, "--deep", "--remote-hash")
+        assert status == expected and summary["deep"]["stripes"] == n_stripes and summary["deep"]["whole"], summary
+        return found, summary["checked_bytes"], summary["deep"]["unchanged"]
+
+    _, all_bytes, unchanged = scrubbed()
+    assert unchanged == 0, "nothing was known"
+    _, moved, unchanged = scrubbed()
+    assert (unchanged, moved) == (n_stripes * 2 // 3, all_bytes // 3)
+    lab.flip(next(path for endpoint, path in stored(archive) if endpoint is servers[0]), 70_000)
+    found, moved, unchanged = scrubbed("-y", expected=REPAIRED)
+    assert unchanged == n_stripes * 2 // 3 - 1 and moved < all_bytes // 2 and len(found) == 1, found
+    _, _, unchanged = scrubbed()
+    assert unchanged == n_stripes * 2 // 3 - 1, "the new stripe's packets were verified"
+    assert scrubbed()[2] == n_stripes * 2 // 3
