@@ -109,6 +109,22 @@ bool ecfs_slot_is_last (const EcfsSlot *slot)
     return last;
 }
 
+bool ecfs_slot_has_marker (EcfsSlot *slot)
+{
+    EcfsEndpoint *self = slot->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    bool has_marker = !ecfs_uuid_is_nil (&self->expected.archive);
+    ecfs_mutex_unlock (&self->lock);
+    return has_marker;
+}
+
+void ecfs_slot_doubt (EcfsSlot *slot)
+{
+    ecfs_mutex_lock (&slot->endpoint->lock);
+    ecfs_core_doubt_locked (slot->endpoint, slot);
+    ecfs_mutex_unlock (&slot->endpoint->lock);
+}
+
 bool ecfs_slot_is_trusted (EcfsSlot *slot)
 {
     EcfsEndpoint *self = slot->endpoint;

@@ -124,6 +124,11 @@ bool ecfs_slot_is_last (const EcfsSlot *slot);
 /** Makes ecfs_slot_fd () readable. Any thread, while the endpoint is there. */
 void ecfs_slot_notify (EcfsSlot *slot);
 
+/** Whether there is a marker that must be there while anything is stored. */
+bool ecfs_slot_has_marker (EcfsSlot *slot);
+/** It was not: the core examines it next, and takes the endpoint down where that is so. Slot's thread. */
+void ecfs_slot_doubt (EcfsSlot *slot);
+
 /** Whether the slot may serve anything: its marker was checked, and it need not end. Slot's thread. */
 bool ecfs_slot_is_trusted (EcfsSlot *slot);
 

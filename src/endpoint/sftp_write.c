@@ -8,13 +8,16 @@
  *                                                                acknowledged, unless the file is small); an error or
  *                                                                a cancel → CLEANING when the last reply is there
  *   COMMITTING  the rest of the WRITEs, fsync, CLOSE, STAT,      the last of them → finished, RENAMING, CHECKING or
- *               RENAME                                           CLEANING
- *   RENAMING    directories that had vanished, RENAME            the last of them → finished, CHECKING or CLEANING
+ *               RENAME, STAT of the marker                       CLEANING
+ *   RENAMING    directories that had vanished, RENAME, STAT      the last of them → finished, CHECKING or CLEANING
  *   CHECKING    STAT, as the first told another size             its → finished or CLEANING
  *   CLEANING    why it failed; CLOSE, REMOVE                     the last of them → finished with the error
  *
  * Servers may serve WRITEs to an open file side by side with what is asked about it (Go's do), but none closes a file
  * before they are done: so the size is asked for behind CLOSE, by path.
+ *
+ * The marker is looked for before directories are made that were there, and behind each RENAME: what an unmounted root
+ * took is not stored.
  *
  * Where other connections help with a file (sftp_help.c), what they were given counts as WRITEs of this one.
  *
@@ -52,6 +55,8 @@ typedef struct SftpWrite {
     bool ended;            /* the source has no more */
     bool renamed;
     bool missing;  /* a reply said that a directory is missing */
+    bool looked;   /* for the marker, before directories were made anew */
+    bool absent;   /* it was not there once, where it may be replaced just now */
     bool doubtful; /* the size told last is not what was sent */
     GError *error;
     EcfsSftpOperation failed; /* what gave the error, where it was a plain failure */
@@ -153,6 +158,37 @@ static void set_unknown (EcfsSftp *self, SftpWrite *write, const char *directory
     remember_directory (self->config->shared, directory, false);
 }
 
+/* The marker */
+
+static bool put_look (EcfsSftp *self, SftpWrite *write);
+
+/* Servers that cannot rename over a file have none for a moment while it is replaced. */
+static void on_look (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    SftpWrite *write = data;
+    if (reply->type != ECFS_SFTP_STATUS || reply->status != ECFS_SFTP_NO_SUCH_FILE)
+        return;
+    bool again = !write->absent && (self->extensions & ECFS_SFTP_HAS_POSIX_RENAME) == 0;
+    write->absent = true;
+    if (again && put_look (self, write))
+        return;
+    g_clear_error (&write->error); /* that says more than what followed from it */
+    write->error =
+        g_error_new_literal (ECFS_ERROR, ENOTCONN, "has no " ECFS_MARKER_NAME " file any more: not mounted?");
+    ecfs_slot_doubt (self->slot);
+}
+
+/* False: there is none to look for. */
+static bool put_look (EcfsSftp *self, SftpWrite *write)
+{
+    if (write->op.request->kind != ECFS_REQUEST_WRITE || !ecfs_slot_has_marker (self->slot))
+        return false;
+    g_autofree char *path = ecfs_sftp_path (self, ECFS_MARKER_NAME);
+    ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_look, write),
+                        path);
+    return true;
+}
+
 /* Steps */
 
 static void on_open (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
@@ -220,6 +256,7 @@ static void put_rename (EcfsSftp *self, SftpWrite *write)
     write->missing = false;
     ecfs_sftp_put_rename (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_rename, write), from, to,
                           replace);
+    (void) put_look (self, write);
 }
 
 static void put_sync (EcfsSftp *self, SftpWrite *write)
@@ -377,7 +414,9 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
     }
     switch (write->state) {
     case WRITE_OPENING:
-        if (write->missing) {
+        if (write->missing && !write->looked && put_look (self, write)) {
+            write->looked = true;
+        } else if (write->missing) {
             write->retried = true;
             each_parent (self, write, write->temporary, set_unknown);
             put_open (self, write);

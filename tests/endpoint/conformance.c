@@ -827,6 +827,47 @@ static void test_root_exchanged (Fixture *self, gconstpointer row)
     }
 }
 
+static unsigned count_files (const char *path)
+{
+    unsigned n_files = 0;
+    const char *name;
+    g_autoptr (GDir) directory = g_dir_open (path, 0, NULL);
+    while (directory != NULL && (name = g_dir_read_name (directory)) != NULL) {
+        g_autofree char *below = g_build_filename (path, name, NULL);
+        n_files += g_file_test (below, G_FILE_TEST_IS_DIR) ? count_files (below) : 1;
+    }
+    return n_files;
+}
+
+/* Nothing has asked since, and what is there now may have all directories: a commit is what finds out. */
+static void exchange_unseen (Fixture *self, bool with_directories)
+{
+    g_autofree char *away = g_strconcat (self->path, "-away", NULL);
+    g_autofree char *there = g_build_filename (self->path, "there", NULL);
+    g_autofree char *incoming = g_build_filename (self->path, "incoming", NULL);
+    uint8_t byte;
+    store (self, "there/first", "x", 1);
+    store (self, "there/second", "x", 1); /* a third is expected, and its temporary file may be open */
+    g_assert_cmpint (rename (self->path, away), ==, 0);
+    g_assert_cmpint (g_mkdir_with_parents (with_directories ? there : self->path, 0700), ==, 0);
+    if (with_directories)
+        g_assert_cmpint (g_mkdir_with_parents (incoming, 0700), ==, 0);
+    g_assert_cmpint (try_store (self, "there/third", "x", 1), ==, ENOTCONN);
+    g_assert_cmpint (try_store (self, "there/fourth", "x", 1), ==, ENOTCONN);
+    g_assert_cmpint (try_read (self, "there/first", 0, &byte, 1), !=, 0);
+    g_assert_cmpuint (count_files (with_directories ? there : self->path), ==, 0);
+}
+
+static void test_exchanged_for_nothing (Fixture *self, gconstpointer row)
+{
+    exchange_unseen (self, false);
+}
+
+static void test_exchanged_for_directories (Fixture *self, gconstpointer row)
+{
+    exchange_unseen (self, true);
+}
+
 static void add (const ConformanceRow *row, const char *name, void (*up) (Fixture *, gconstpointer),
                  void (*test) (Fixture *, gconstpointer))
 {
@@ -863,4 +904,8 @@ void conformance_add (const ConformanceRow *row)
     add (row, "is-unavailable-with-a-damaged-marker", conformance_set_up, test_damaged_markers);
     add (row, "is-down-without-its-root-and-comes-back", conformance_set_up, test_root_missing);
     add (row, "is-down-when-its-root-is-exchanged", conformance_set_up, test_root_exchanged);
+    if (!row->is_sure)
+        return;
+    add (row, "takes-nothing-where-its-root-was", conformance_set_up, test_exchanged_for_nothing);
+    add (row, "takes-nothing-where-there-is-no-marker", conformance_set_up, test_exchanged_for_directories);
 }

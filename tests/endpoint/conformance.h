@@ -11,6 +11,7 @@ typedef struct ConformanceRow {
     char *url;     /* of a directory in which each test has a root of its own */
     char *options; /* NULL: none */
     char *path;    /* the same directory here, for the tests that damage things behind the endpoint's back */
+    bool is_sure;  /* it finds out with each commit whether its root is there */
     bool brief;    /* another row has the same driver: only tests that see how this one transfers */
     void (*unsettle) (const struct ConformanceRow *row); /* called when a test's endpoint is connected; NULL: nothing */
     struct LabProxy *proxy;                              /* that the URL leads through; NULL: straight */

@@ -10,6 +10,7 @@ static ConformanceRow *directory_row (const char *scheme, const char *base)
     row->name = g_strdup (scheme);
     row->url = g_strdup_printf ("%s://%s", scheme, base);
     row->path = g_strdup (base);
+    row->is_sure = g_str_equal (scheme, "file");
     conformance_add (row);
     return row;
 }

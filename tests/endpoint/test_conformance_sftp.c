@@ -21,6 +21,7 @@ int main (int argc, char **argv)
         rows[i].url = sshd_url (sshd, sshd->root);
         rows[i].options = g_strconcat (options, ",transport=", transports[i], NULL);
         rows[i].path = g_strdup (sshd->root);
+        rows[i].is_sure = true;
         conformance_add (&rows[i]);
     }
     int result = g_test_run ();
