@@ -220,6 +220,8 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
         !ecfs_catalog_endpoint_remove (self->catalog, endpoint->id, error))
         return ecfs_prefix (error, "endpoint %s is not taken out in full: run this again", name);
     ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;
+    if (endpoint->endpoint != NULL)
+        ecfs_endpoint_retire (endpoint->endpoint, "was taken out of the archive");
     *ret_left = g_steal_pointer (&left);
     return true;
 }

@@ -115,6 +115,7 @@ struct EcfsEndpoint {
 
     /* guarded by lock */
     bool started;
+    bool retired; /* it is down for good */
     bool stopping;
     bool slots_joined;
     EcfsMarker expected;

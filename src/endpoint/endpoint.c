@@ -247,6 +247,14 @@ void ecfs_endpoint_start (EcfsEndpoint *self)
         g_error ("endpoint %s: the system has no threads left", self->name);
 }
 
+void ecfs_endpoint_retire (EcfsEndpoint *self, const char *reason)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->retired = true;
+    ecfs_core_down_locked (self, reason);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 void ecfs_endpoint_stop (EcfsEndpoint *self)
 {
     ecfs_mutex_lock (&self->lock);

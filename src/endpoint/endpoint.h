@@ -100,6 +100,9 @@ bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, G
  */
 EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker *expected, GError **error);
 void ecfs_endpoint_start (EcfsEndpoint *self);
+/** Ends connections and all that is under way, and makes none ever again: every request is answered with ENOTCONN and
+ * @reason. Health says that it is down. Returns at once. */
+void ecfs_endpoint_retire (EcfsEndpoint *self, const char *reason);
 /** Cancels what is queued and under way, waits for callbacks to have returned, ends the threads. Idempotent. */
 void ecfs_endpoint_stop (EcfsEndpoint *self);
 /** Stops when still running. NULL is accepted. */

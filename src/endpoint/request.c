@@ -82,6 +82,8 @@ void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *e
 /* Only a read may be urgent by flag; looking at markers is how one finds out what is wrong with an endpoint. */
 static bool admit_down_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock)
 {
+    if (self->retired)
+        return false;
     if (request->kind == ECFS_REQUEST_EXAMINE || request->kind == ECFS_REQUEST_MARK) {
         /* A mark is rare, and may be what makes the endpoint: it need not wait for the second to pass. */
         int64_t pause_us = request->kind == ECFS_REQUEST_MARK ? 0 : URGENT_INTERVAL_US;

@@ -267,14 +267,14 @@ static bool serves_markers_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock
 void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
 {
     int64_t now_us = ecfs_now_us ();
-    bool news = !ecfs_core_down (self) && !self->stopping;
+    bool news = !ecfs_core_down (self) && !self->stopping && !self->retired;
     bool at_work = self->read_meter.n_busy + self->write_meter.n_busy > 0 || self->breaker.n_losses > 0;
     ecfs_breaker_fail (&self->breaker, at_work, now_us);
     g_free (self->reason);
     self->reason = g_strdup_printf ("endpoint %s: %s", self->name, reason);
     if (news)
         g_message ("endpoint %s is down: %s", self->name, reason);
-    fail_queue_locked (self, ENOTCONN, self->reason, serves_markers_locked (self));
+    fail_queue_locked (self, ENOTCONN, self->reason, !self->retired && serves_markers_locked (self));
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *slot = &self->slots[i];
         if ((slot->state == SLOT_SERVING || slot->state == SLOT_CONNECTING) && slot->broken == NULL) {
@@ -287,7 +287,7 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
 
 void ecfs_core_up_locked (EcfsEndpoint *self)
 {
-    if (!ecfs_core_down (self))
+    if (!ecfs_core_down (self) || self->retired)
         return;
     int64_t now_us = ecfs_now_us ();
     ecfs_breaker_pass (&self->breaker, now_us);
@@ -618,7 +618,7 @@ static void excuse_all_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES
 /* Starts a probe that is due; returns when to look again. A slot that ends its connection tells when it is free. */
 static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    if (!ecfs_core_down (self) || self->stopping || n_attempts_locked (self) > 0) {
+    if (!ecfs_core_down (self) || self->stopping || self->retired || n_attempts_locked (self) > 0) {
         self->all_busy_us = 0;
         return now_us + LONG_WAIT_US;
     }

@@ -273,6 +273,29 @@ static void test_slow_end (void)
     g_assert_cmpint (atomic_load (&code), ==, EPROTO); /* it was asked: the marker is empty */
 }
 
+/* What is under way ends, and nothing begins any more. */
+static void test_retired (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = script_start (",connections=1");
+    Transfer stuck, queued;
+    atomic_int code = -1;
+    begin (&stuck, endpoint, "stuck", 0);
+    script_wait (&script.n_stuck, 1);
+    begin (&queued, endpoint, "other", 0);
+    ecfs_endpoint_retire (endpoint, "was taken out");
+    g_assert_cmpint (transfer_finish (&queued), ==, ENOTCONN);
+    script_set (&script.released, true);
+    (void) transfer_finish (&stuck); /* it may have been done just then */
+    ecfs_endpoint_examine (endpoint, on_examined, (void *) &code);
+    g_assert_cmpint (try_read (endpoint, "other", ECFS_READ_URGENT), ==, ENOTCONN);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (atomic_load (&code) == -1 && ecfs_now_us () < deadline_us)
+        g_usleep (5000);
+    g_assert_cmpint (atomic_load (&code), ==, ENOTCONN);
+    g_assert_true (script_is_down (endpoint));
+    g_assert_cmpuint (script_count (&script.n_connects), ==, 1);
+}
+
 static void test_refused_second (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = script_start (",connections=2");
@@ -477,6 +500,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/is-down-when-it-loses-connections-in-a-row", test_lost_in_a_row);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);
     g_test_add_func ("/core/a-connection-that-ends-slowly-is-waited-for", test_slow_end);
+    g_test_add_func ("/core/a-retired-endpoint-is-never-asked-again", test_retired);
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
     g_test_add_func ("/core/a-stop-leaves-no-request-unanswered", test_stop_while_the_keeper_is_busy);

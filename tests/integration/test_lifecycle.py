@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import threading
+from pathlib import Path
 
 import lab
 import pytest
@@ -65,6 +66,16 @@ def held(archive, name):
                                   [name]).fetchone()[0]
 
 
+def is_connected(mount, endpoint):
+    """Whether a mount holds an endpoint's root, which is what connects it to a directory."""
+    held = Path(f"/proc/{mount.process.pid}/fd")
+    for name in os.listdir(held):
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(held / name) == str(endpoint.root):
+                return True
+    return False
+
+
 def assert_whole(place, archive, top):
     """Bit-exact, and nothing for a check to find."""
     for below in sorted(top.iterdir()):
@@ -112,10 +123,13 @@ def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
         expected = lab.write_pattern(mount.path / "new", 3 * MIB, 5)
         archive.await_stored()
     assert held(archive, "s4") == 0
+    assert not mounted or is_connected(mount, archive["s4"])
     until_done(archive, "remove", "s4")
     assert "s4" not in states(archive) and "[endpoint s4]" not in (archive.path / "ecfs.conf").read_text()
     assert not (archive["s4"].root / "ecfs-endpoint").exists()
     assert not list((archive["s4"].root / "journal").iterdir())
+    if mounted:
+        lab.until(lambda: not is_connected(mount, archive["s4"]), 60, "the mount lets go of it")
     archive["s4"].kill()
     assert_whole(place, archive, top)
     if mounted:
