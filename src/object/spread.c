@@ -1,6 +1,5 @@
 #include "object/spread.h"
 
-#include <limits.h>
 #include <string.h>
 
 int ecfs_spread_compare (const EcfsSpread *a, const EcfsSpread *b)
@@ -27,8 +26,9 @@ typedef struct Moving {
     unsigned n, max_per_endpoint;
     size_t position[ECFS_CODEC_MAX_N];
     bool moved[ECFS_CODEC_MAX_N];
-    unsigned *held;      /* n_places */
-    unsigned *zone_held; /* per place: stripes in its zone */
+    unsigned *held;                            /* n_places */
+    unsigned *zone_held;                       /* per place: stripes in its zone */
+    unsigned order[ECFS_CODEC_MAX_N], n_moves; /* stripes as they were moved */
 } Moving;
 
 /* What a move wins: stripes that zones (then endpoints) differ by, less the one that goes. */
@@ -83,19 +83,28 @@ static bool move_one (Moving *self)
     hold (self, to, 1);
     self->position[stripe] = to;
     self->moved[stripe] = true;
+    self->order[self->n_moves++] = stripe;
     return true;
 }
 
-static unsigned note (const Moving *self, size_t *ret_to)
+/* The fewest of the moves that make it as safe as all of them do. */
+static unsigned choose_moves (const Moving *self, const EcfsCodec *codec, const size_t *position, const EcfsSpread *all,
+                              size_t *ret_to, EcfsSpread *ret_spread)
 {
-    unsigned n_moved = 0;
-    for (unsigned i = 0; i < self->n; i++) {
-        ret_to[i] = self->moved[i] ? self->position[i] : SIZE_MAX;
-        n_moved += self->moved[i];
+    size_t after[ECFS_CODEC_MAX_N];
+    memcpy (after, position, self->n * sizeof after[0]);
+    for (unsigned i = 0; i < self->n_moves; i++) {
+        unsigned stripe = self->order[i];
+        after[stripe] = ret_to[stripe] = self->position[stripe];
+        *ret_spread = i + 1 == self->n_moves ? *all : ecfs_spread (codec, self->places, after);
+        if (ecfs_spread_compare (ret_spread, all) >= 0)
+            return i + 1;
     }
-    return n_moved;
+    return self->n_moves;
 }
 
+/* What an object may lose takes milliseconds to find with some codes, and most objects for which there are moves are no
+ * safer after them: that is asked about the end first. */
 unsigned ecfs_move_apart (const EcfsCodec *codec, const EcfsPlace *places, size_t n_places, const size_t *position,
                           unsigned max_per_endpoint, size_t *ret_to, EcfsSpread *ret_spread)
 {
@@ -107,19 +116,20 @@ unsigned ecfs_move_apart (const EcfsCodec *codec, const EcfsPlace *places, size_
                    .held = held,
                    .zone_held = held + n_places};
     memcpy (self.position, position, self.n * sizeof *position);
-    for (unsigned i = 0; i < self.n; i++)
+    for (unsigned i = 0; i < self.n; i++) {
+        ret_to[i] = SIZE_MAX;
         if (position[i] != SIZE_MAX)
             hold (&self, position[i], 1);
-    EcfsSpread best = {.zones = INT_MAX};
-    unsigned n_moved = note (&self, ret_to);
-    while (move_one (&self)) {
-        if (best.zones == INT_MAX) /* for most objects nobody asks */
-            best = ecfs_spread (codec, places, position);
-        EcfsSpread spread = ecfs_spread (codec, places, self.position);
-        if (best.zones < 0 || ecfs_spread_compare (&spread, &best) <= 0)
-            continue;
-        *ret_spread = best = spread;
-        n_moved = note (&self, ret_to);
     }
-    return n_moved;
+    while (move_one (&self))
+        continue;
+    if (self.n_moves == 0)
+        return 0;
+    EcfsSpread before = ecfs_spread (codec, places, position);
+    if (before.zones < 0)
+        return 0;
+    EcfsSpread all = ecfs_spread (codec, places, self.position);
+    if (ecfs_spread_compare (&all, &before) <= 0)
+        return 0;
+    return choose_moves (&self, codec, position, &all, ret_to, ret_spread);
 }

@@ -23,8 +23,8 @@ int ecfs_spread_compare (const EcfsSpread *a, const EcfsSpread *b);
 EcfsSpread ecfs_spread (const EcfsCodec *codec, const EcfsPlace *places, const size_t *position);
 
 /**
- * Finds the fewest moves, each from the fullest zone (then endpoint) to the emptiest that is usable and not full, that
- * make an object as safe as moves can.
+ * Moves stripes, each from the fullest zone (then endpoint) to the emptiest that is usable and not full, until none is
+ * fuller than need be; finds the fewest of these moves that make the object as safe as all of them do.
  *
  * @places:   n_places; what is in n_held does not matter
  * @position: n positions, as above
