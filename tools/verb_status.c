@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#define BEHIND_TOLD 50000 /* changes, which are many for ecfs recover to read */
+
 static char *rate (JsonObject *endpoint, const char *member)
 {
     double bytes_per_s = tool_double (endpoint, member);
@@ -164,6 +166,19 @@ static char *clock_text (int64_t time_s)
     return g_date_time_format (then, today ? "%T" : "%F %T");
 }
 
+static void print_snapshot (JsonObject *point)
+{
+    int64_t n_behind = tool_number (point, "behind_snapshot");
+    g_autofree char *time = clock_text (tool_number (point, "snapshot_time"));
+    if (n_behind < BEHIND_TOLD)
+        return;
+    if (json_object_has_member (point, "snapshot_time"))
+        printf ("           %" PRIi64 " changes came since the snapshot of the catalog at %s", n_behind, time);
+    else
+        printf ("           there is no snapshot of the catalog, and %" PRIi64 " changes", n_behind);
+    puts (": mounts of some minutes store one when it is due");
+}
+
 static void print_recovery_point (JsonObject *status)
 {
     JsonObject *point = json_object_get_object_member (status, "recovery_point");
@@ -179,6 +194,7 @@ static void print_recovery_point (JsonObject *status)
         printf ("recovery   every name and attribute up to %s is safe without this machine, %" PRIi64
                 " changes since are not\n",
                 time, n_pending);
+    print_snapshot (point);
 }
 
 static void print_scrub (JsonObject *status)

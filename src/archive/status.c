@@ -407,14 +407,21 @@ static void add_reads (JsonObject *status, EcfsReadLog *log)
 static bool add_recovery_point (JsonObject *status, EcfsArchive *archive, GError **error)
 {
     EcfsRecoveryPoint point;
-    if (!ecfs_archive_recovery_point (archive, &point, error))
+    g_autoptr (GArray) snapshots = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error); /* newest first */
+    if (snapshots == NULL || !ecfs_archive_recovery_point (archive, &point, error))
         return false;
+    const EcfsSnapshotRow none = {.sequence = 0};
+    const EcfsSnapshotRow *snapshot = snapshots->len == 0 ? &none : &g_array_index (snapshots, EcfsSnapshotRow, 0);
     JsonObject *facts = json_object_new ();
     json_object_set_int_member (facts, "sequence", (int64_t) point.stored);
     json_object_set_int_member (facts, "pending", (int64_t) (point.sequence - MIN (point.stored, point.sequence)));
     json_object_set_int_member (facts, "copies", point.n_copies);
     if (point.stored > 0)
         json_object_set_int_member (facts, "time", point.time_ns / 1000000000);
+    if (snapshots->len > 0)
+        json_object_set_int_member (facts, "snapshot_time", snapshot->time_ns / 1000000000);
+    json_object_set_int_member (facts, "behind_snapshot",
+                                (int64_t) (point.sequence - MIN (snapshot->sequence, point.sequence)));
     json_object_set_object_member (status, "recovery_point", facts);
     return true;
 }

@@ -94,6 +94,8 @@ def test_all_comes_back_without_the_machine_and_as_many_endpoints_as_may_vanish(
     shutil.rmtree(again.path)  # and once more, now from the snapshot that the first has made
     third, told = facts(place, endpoints[TOLERANCE:])
     assert told["snapshot"] and told["epoch"] == 3 and told["lost"] == 0
+    point = third.json("status")["recovery_point"]
+    assert point["snapshot_time"] > 0 and point["behind_snapshot"] == 0
     lab.assert_same_tree(expected, tree_of(place, third))
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", third.path, "-n", check=False).returncode == 4  # two endpoints are gone
 
@@ -468,7 +470,8 @@ def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
     mount = place.mount(archive)
     (mount.path / "directory").mkdir()
     archive.await_stored()
-    assert archive.json("status")["recovery_point"]["pending"] == 0
+    point = archive.json("status")["recovery_point"]
+    assert point["pending"] == 0 and point["behind_snapshot"] == point["sequence"] and "snapshot_time" not in point
     assert "safe without this machine" in lab.ecfs("status", archive.path).stdout
     for endpoint in endpoints[:4]:
         endpoint.kill()
