@@ -448,6 +448,7 @@ static void set_up_ftp (Helper *self)
 
 static bool parse_options (Options *options, int *argc, char ***argv)
 {
+    /* Those that may hold any bytes are as names of files, which are taken as they are, whatever the locale. */
     const GOptionEntry entries[] = {
         {"gsi", 0, 0, G_OPTION_ARG_NONE, &options->gsi, "Authenticate with certificates", NULL},
         {"protection", 0, 0, G_OPTION_ARG_STRING, &options->protection, "clear, safe or private", "LEVEL"},
@@ -456,9 +457,9 @@ static bool parse_options (Options *options, int *argc, char ***argv)
         {"extended", 0, 0, G_OPTION_ARG_NONE, &options->extended, "Use extended block mode", NULL},
         {"streams", 0, 0, G_OPTION_ARG_INT, &options->streams, "TCP streams per transfer", "N"},
         {"tcp-buffer", 0, 0, G_OPTION_ARG_INT, &options->tcp_buffer, "Size of TCP buffers", "BYTES"},
-        {"subject", 0, 0, G_OPTION_ARG_STRING, &options->subject, "The server's identity", "SUBJECT"},
-        {"user", 0, 0, G_OPTION_ARG_STRING, &options->user, "Whom to log in", "NAME"},
-        {"ssh", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->ssh, "Words of the program that carries commands", "WORD"},
+        {"subject", 0, 0, G_OPTION_ARG_FILENAME, &options->subject, "The server's identity", "SUBJECT"},
+        {"user", 0, 0, G_OPTION_ARG_FILENAME, &options->user, "Whom to log in", "NAME"},
+        {"ssh", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->ssh, "Words of the program that carries commands", "WORD"},
         {"password-file", 0, 0, G_OPTION_ARG_FILENAME, &options->password_file, "What holds the password", "FILE"},
         G_OPTION_ENTRY_NULL,
     };

@@ -133,7 +133,7 @@ LabProxy *gridftp_proxy (const Gridftp *self, unsigned number, char **ret_addres
 
 char *gridftp_over_ssh (const Sshd *sshd)
 {
-    g_autofree char *program = g_build_filename (sshd->dir, "sshftp", NULL);
+    g_autofree char *program = g_build_filename (sshd->dir, "Ada's ftp für uns", NULL);
     g_autofree char *login = sshd_options (sshd);
     /* The last two matter to root only, as above. */
     g_autofree char *script =
