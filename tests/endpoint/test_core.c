@@ -13,6 +13,14 @@ static void wait_down (EcfsEndpoint *endpoint, bool down)
     }
 }
 
+/* Connections are refused after @n more, so that what goes down stays so until it was seen. Negative: no longer. */
+static void refuse_after (int n)
+{
+    ecfs_mutex_lock (&script.lock);
+    script.refuse_from = n < 0 ? 0 : script.n_connects + (unsigned) n + 1;
+    ecfs_mutex_unlock (&script.lock);
+}
+
 static void begin (Transfer *transfer, EcfsEndpoint *endpoint, const char *name, unsigned flags)
 {
     static uint8_t byte;
@@ -148,6 +156,7 @@ static void test_gone_before_its_time (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = script_start (",connections=2");
     be_quick (endpoint);
+    refuse_after (0);
     Transfer stuck;
     int64_t began_us = ecfs_now_us ();
     begin (&stuck, endpoint, "stuck", 0);
@@ -170,12 +179,14 @@ static void test_trial (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = script_start (",stall_timeout=200ms,connections=3");
     Transfer stuck, others[6];
+    refuse_after (1);
     begin (&stuck, endpoint, "stuck", 0);
     script_wait (&script.n_stuck, 1);
     wait_down (endpoint, true);
     g_assert_false (is_on_trial (endpoint));
     script_set (&script.released, true);
     g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
+    refuse_after (-1);
     wait_down (endpoint, false);
     g_assert_true (is_on_trial (endpoint));
     for (size_t i = 0; i < G_N_ELEMENTS (others); i++) /* those behind wait for their turn, and get it */
@@ -191,6 +202,7 @@ static void test_relapse (void)
     Transfer stuck, behind;
     for (unsigned i = 1; i <= 2; i++) {
         script_set (&script.released, false);
+        refuse_after (i == 1 ? 2 : 0);
         begin (&stuck, endpoint, "stuck", 0);
         script_wait (&script.n_stuck, 1);
         begin (&behind, endpoint, "other", 0); /* on trial no second connection serves it */
@@ -199,6 +211,7 @@ static void test_relapse (void)
         script_set (&script.released, true);
         g_assert_cmpint (transfer_finish (&stuck), ==, ETIMEDOUT);
         int64_t down_us = ecfs_now_us ();
+        refuse_after (-1);
         wait_down (endpoint, false);
         g_assert_true (is_on_trial (endpoint));
         if (i == 2) /* less what passed until this thread knew */
