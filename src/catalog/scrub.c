@@ -28,7 +28,8 @@ enum {
     ORPHAN_SEE,
     ORPHAN_GET,
     ORPHANS_FORGET,
-    DIGEST_GET,
+    N_FIRST_QUESTIONS, /* of tables that have always been there; readers ask nothing else */
+    DIGEST_GET = N_FIRST_QUESTIONS,
     DIGEST_SET,
     DIGEST_REMOVE,
     DIGESTS_FORGET,
@@ -96,7 +97,8 @@ static bool lock (EcfsScrub *self, const char *directory, const char *path, GErr
 static bool open_file (EcfsScrub *self, const char *path, bool writable, GError **error)
 {
     int flags = writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
-    return ecfs_side_open (&self->side, path, flags, writable ? setup : "", statements, N_QUESTIONS, error);
+    return ecfs_side_open (&self->side, path, flags, writable ? setup : "", statements,
+                           writable ? N_QUESTIONS : N_FIRST_QUESTIONS, error);
 }
 
 static bool open_empty (EcfsScrub *self, GError **error)

@@ -107,6 +107,8 @@ bool ecfs_scrub_see_orphan (EcfsScrub *self, const EcfsScrubOrphan *orphan, int6
 /** Forgets those that were not seen at @now_ns, but before. */
 bool ecfs_scrub_forget_orphans (EcfsScrub *self, int64_t now_ns, GError **error);
 
+/* Digests are for who opened it writable. */
+
 /** Whether just this was said of it. */
 bool ecfs_scrub_has_digest (EcfsScrub *self, const EcfsScrubDigest *digest, bool *ret_has, GError **error);
 /** It was said, in @pass; text NULL: nothing is known of the stripe any more. */

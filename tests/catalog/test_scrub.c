@@ -5,6 +5,7 @@
 
 #include <glib/gstdio.h>
 #include <limits.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 static EcfsUuid at (uint8_t first)
@@ -171,6 +172,34 @@ static void test_garbage_is_begun_anew (void)
     end (&place);
 }
 
+/* As it was before digests were kept: readers cannot make their table, and writers do. */
+static void test_one_without_digests_is_read (void)
+{
+    Place place;
+    begin (&place);
+    g_autofree char *path = g_build_filename (place.directory, ECFS_SCRUB_NAME, NULL);
+    EcfsScrubState state = {.pass = 3};
+    const EcfsScrubDigest digest = {.object = 1, .index = 2, .instance = 3, .endpoint = 4, .text = "b2:00"};
+    bool has;
+    EcfsScrub *notes = open_notes (&place, true);
+    g_assert_true (ecfs_scrub_set_state (notes, &state, NULL) && ecfs_scrub_keep (notes, NULL));
+    ecfs_scrub_close (notes);
+    sqlite3 *db;
+    g_assert_cmpint (sqlite3_open (path, &db), ==, SQLITE_OK);
+    g_assert_cmpint (sqlite3_exec (db, "DROP TABLE digests", NULL, NULL, NULL), ==, SQLITE_OK);
+    g_assert_cmpint (sqlite3_close (db), ==, SQLITE_OK);
+    for (unsigned writable = 0; writable < 2; writable++) {
+        notes = open_notes (&place, writable != 0);
+        state.pass = 0;
+        g_assert_true (ecfs_scrub_state (notes, &state, NULL) && state.pass == 3);
+        if (writable != 0)
+            g_assert_true (ecfs_scrub_set_digest (notes, &digest, 4, NULL) &&
+                           ecfs_scrub_has_digest (notes, &digest, &has, NULL) && has);
+        ecfs_scrub_close (notes);
+    }
+    end (&place);
+}
+
 static void test_orphans_age (void)
 {
     Place place;
@@ -234,6 +263,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/scrub/what-was-kept-is-there", test_kept_is_what_was_kept);
     g_test_add_func ("/scrub/has-one-writer", test_one_writer);
     g_test_add_func ("/scrub/garbage-is-begun-anew", test_garbage_is_begun_anew);
+    g_test_add_func ("/scrub/one-without-digests-is-read", test_one_without_digests_is_read);
     g_test_add_func ("/scrub/orphans-have-an-age", test_orphans_age);
     g_test_add_func ("/spool/gives-back-in-order", test_spool);
     return g_test_run ();
