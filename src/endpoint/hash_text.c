@@ -15,7 +15,8 @@ const char ecfs_hash_script[] =
     "elif command -v sha256sum >/dev/null 2>&1; then tool=sha256sum; kind=sha256; "
     "else echo ecfs-hash none; exit 4; fi; "
     "echo \"ecfs-hash $kind\"; head -c 4096 ecfs-endpoint; echo; echo \"" ECFS_HASH_MARKER_END "\"; "
-    "while IFS= read -r name; do if sum=$($tool <\"$name\") 2>/dev/null; then echo \"$sum\"; else echo -; fi; done";
+    "while IFS= read -r name; do if sum=$($tool <\"$name\") 2>/dev/null; then echo \"$name $sum\"; else echo \"$name "
+    "-\"; fi; done";
 
 bool ecfs_hash_root_valid (const char *root)
 {
@@ -43,9 +44,13 @@ static size_t digits_of (const char *kind)
     return 0;
 }
 
-bool ecfs_hash_parse_answer (const char *kind, const char *line, size_t size, char **ret_digest)
+bool ecfs_hash_parse_answer (const char *kind, const char *name, const char *line, size_t size, char **ret_digest)
 {
-    size_t digits = digits_of (kind);
+    size_t digits = digits_of (kind), name_bytes = strlen (name);
+    if (size <= name_bytes || memcmp (line, name, name_bytes) != 0 || line[name_bytes] != ' ')
+        return false;
+    line += name_bytes + 1;
+    size -= name_bytes + 1;
     if (size == 1 && line[0] == '-') {
         *ret_digest = NULL;
         return true;

@@ -3,7 +3,8 @@
  *
  * The other side is /bin/sh with ecfs_hash_script. It reads the root and goes there, tells "ecfs-hash KIND", the marker
  * of the root and a line of its own that ends it; then it reads names of files, one a line, and answers each with one
- * line that begins with the digest in hexadecimal digits, or is "-" where it could not be read.
+ * line: its name, for no line of another may count for it, and the digest in hexadecimal digits, or "-" where it could
+ * not be read.
  */
 #ifndef ECFS_ENDPOINT_HASH_TEXT_H
 #define ECFS_ENDPOINT_HASH_TEXT_H
@@ -26,7 +27,7 @@ bool ecfs_hash_root_valid (const char *root);
 const char *ecfs_hash_parse_greeting (const char *line, size_t size);
 
 /** "KIND:HEX" of an answer line without its end, g_free (), or *ret_digest NULL: it could not be read. False: that is
- * no answer. */
-bool ecfs_hash_parse_answer (const char *kind, const char *line, size_t size, char **ret_digest);
+ * no answer about @name. */
+bool ecfs_hash_parse_answer (const char *kind, const char *name, const char *line, size_t size, char **ret_digest);
 
 #endif

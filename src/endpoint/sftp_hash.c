@@ -165,8 +165,9 @@ bool ecfs_hasher_ask (EcfsHasher *self, EcfsHashed *files, size_t n, GError **er
         const char *line = hear (self, deadline_us, error);
         if (line == NULL)
             return false;
-        if (!ecfs_hash_parse_answer (self->kind, line, strlen (line), &files[i].digest))
-            return ecfs_fail (error, EPROTO, "the hash tool of the other side answers what is no digest");
+        if (!ecfs_hash_parse_answer (self->kind, files[i].name, line, strlen (line), &files[i].digest))
+            return ecfs_fail (error, EPROTO, "the hash tool of the other side answers what is no digest of %s",
+                              files[i].name);
     }
     return true;
 }

@@ -24,20 +24,25 @@ static void test_greetings (void)
 static void test_answers (void)
 {
     static const char *const bad[] = {"",
-                                      "--",
-                                      "0123456789abcdef0123456789abcde",
-                                      "0123456789abcdef0123456789abcdef0",
-                                      "0123456789abcdef0123456789abcdeF  x",
-                                      "\\123456789abcdef0123456789abcdef  x"};
+                                      "s",
+                                      "s ",
+                                      "-",
+                                      "s --",
+                                      "0123456789abcdef0123456789abcdef  stdin",
+                                      "t 0123456789abcdef0123456789abcdef  stdin", /* that is another's */
+                                      "s 0123456789abcdef0123456789abcde",
+                                      "s 0123456789abcdef0123456789abcdef0",
+                                      "s 0123456789abcdef0123456789abcdeF  x",
+                                      "s \\123456789abcdef0123456789abcdef  x"};
     char *digest = NULL;
-    const char *good = "0123456789abcdef0123456789abcdef  stdin";
-    g_assert_true (ecfs_hash_parse_answer ("xxh128", good, strlen (good), &digest));
+    const char *good = "s 0123456789abcdef0123456789abcdef  stdin";
+    g_assert_true (ecfs_hash_parse_answer ("xxh128", "s", good, strlen (good), &digest));
     g_assert_cmpstr (digest, ==, "xxh128:0123456789abcdef0123456789abcdef");
     g_clear_pointer (&digest, g_free);
-    g_assert_false (ecfs_hash_parse_answer ("sha256", good, strlen (good), &digest));
+    g_assert_false (ecfs_hash_parse_answer ("sha256", "s", good, strlen (good), &digest));
     for (size_t i = 0; i < G_N_ELEMENTS (bad); i++)
-        g_assert_false (ecfs_hash_parse_answer ("xxh128", bad[i], strlen (bad[i]), &digest));
-    g_assert_true (ecfs_hash_parse_answer ("xxh128", "-", 1, &digest));
+        g_assert_false (ecfs_hash_parse_answer ("xxh128", "s", bad[i], strlen (bad[i]), &digest));
+    g_assert_true (ecfs_hash_parse_answer ("xxh128", "s", "s -", 3, &digest));
     g_assert_null (digest);
 }
 
