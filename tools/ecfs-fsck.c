@@ -576,6 +576,8 @@ static void parse (Options *options, int *argc, char ***argv)
         usage ("the archive is missing");
     if (options->prune && *argc > 2)
         usage ("--prune looks at all files, not at some");
+    if (options->remote_hash && *argc > 2)
+        usage ("--remote-hash is for a check of all files, not of some");
     if (options->yes && options->no)
         usage ("-y and -n contradict each other");
     parse_texts (options, &texts);

@@ -221,8 +221,11 @@ static void ask_before (Deep *self, EcfsCheckBatch *batch)
         const EcfsScrubDigest digest = digest_of (self, checked);
         if (!ecfs_scrub_has_digest (self->notes, &digest, &checked->is_unchanged, &why))
             stop_noting (self, why);
-        if (checked->is_unchanged)
-            atomic_store (&checked->is_settled, true);
+        if (!checked->is_unchanged)
+            continue;
+        uint64_t *left = &self->run->progress.checked_bytes_all; /* that are to be moved */
+        *left -= MIN (*left, checked->stripe->size);
+        atomic_store (&checked->is_settled, true);
     }
 }
 

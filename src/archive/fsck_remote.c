@@ -64,7 +64,7 @@ static void end_session (Session *self, const GError *why)
     if (why->code == ECANCELED)
         return;
     self->is_over = true;
-    g_message ("endpoint %s: %s; its stripes are read", ecfs_endpoint_name (self->endpoint), why->message);
+    g_warning ("endpoint %s: %s; its stripes are read", ecfs_endpoint_name (self->endpoint), why->message);
 }
 
 /* Whether the digest of @checked is wanted from the endpoint at @position. */
