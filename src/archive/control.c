@@ -460,6 +460,11 @@ void ecfs_control_stop (EcfsControl *self)
 
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error)
 {
+    return ecfs_control_ask (archive_dir, request, -1, error);
+}
+
+JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error)
+{
     EcfsLines lines;
     int fd = ecfs_control_connect (archive_dir, error);
     if (fd < 0)
@@ -467,7 +472,7 @@ JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError 
     ecfs_lines_init (&lines, fd);
     g_autofree char *text = json_to_string (request, FALSE);
     g_autofree char *line =
-        ecfs_lines_send (&lines, text, -1, error) ? ecfs_lines_wait (&lines, SIZE_MAX, -1, error) : NULL;
+        ecfs_lines_send (&lines, text, -1, error) ? ecfs_lines_wait (&lines, SIZE_MAX, timeout_ms, error) : NULL;
     ecfs_lines_clear (&lines);
     g_autoptr (JsonNode) reply = line == NULL ? NULL : ecfs_control_parse (line, error);
     if (reply == NULL || !ecfs_control_check (json_node_get_object (reply), error))

@@ -56,8 +56,11 @@ void ecfs_control_stop (EcfsControl *self);
  * told, ENOTCONN when the archive is not mounted. Waits as long as it takes.
  */
 JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error);
+/** The same, but EPROTO when the mount says nothing for so long; -1: for ever. */
+JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error);
 
-/** Has the mount queue damaged stripes (of EcfsSighting) for repair. ENOTCONN when the archive is not mounted. */
+/** Has the mount queue damaged stripes (of EcfsSighting) for repair. ENOTCONN when the archive is not mounted, EPROTO
+ * when it says nothing for long. */
 bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings, GError **error);
 
 /** Adds an endpoint as `ecfs init --endpoint` takes it, by the mount where the archive is mounted. */

@@ -3,6 +3,8 @@
 #include "archive/repairer.h"
 #include "archive/sightings.h"
 
+#define ANSWER_MS 10000 /* who reads must not hang because the mount does */
+
 /* Text from anybody. */
 static bool parse_sighting (JsonObject *object, EcfsSighting *ret_sighting)
 {
@@ -59,7 +61,7 @@ bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings,
     json_object_set_array_member (object, "stripes", stripes);
     g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (request, object);
-    g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, request, error);
+    g_autoptr (JsonNode) answer = ecfs_control_ask (archive_dir, request, ANSWER_MS, error);
     return answer != NULL;
 }
 

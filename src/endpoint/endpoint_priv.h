@@ -4,7 +4,8 @@
  * An endpoint has a fixed number of slots; a slot is a thread that has at most one connection. The core decides when a
  * slot connects, keeps the queue of requests, knows who is down, checks the identity, watches for stalls, and calls
  * every callback of a request. The driver knows the protocol only. Its hooks but begin_read () run on the slot's thread
- * and may block there, and everything below marked "slot's thread" is called from inside them:
+ * and may block there, and everything below marked "slot's thread" is called from inside them, which for what
+ * begin_read () needs is whoever has the turn:
  *
  *   connect ()    makes a connection, within ecfs_slot_connect_timeout_us (); gives up early when ecfs_slot_check ()
  *                 fails, which ecfs_slot_fd () becoming readable announces.
@@ -46,7 +47,7 @@ typedef struct EcfsSlot EcfsSlot;
 #define ECFS_COMMON_OPTION_KEYS "connections", "stall_timeout", "connect_timeout"
 
 typedef struct EcfsHasherTerms {
-    EcfsMarker expected; /* of the root in which files are hashed; nil archive: any */
+    EcfsMarker expected; /* of the root in which files are hashed */
     int64_t connect_timeout_us;
     bool (*goes_on) (void *user);
     void *user;
