@@ -13,9 +13,9 @@
 #include "archive/drill_priv.h"
 #include "archive/fsck_priv.h"
 #include "util/sample.h"
+#include "util/xxh3.h"
 
 #include <math.h>
-#include <xxhash.h>
 
 #define WALK_BATCH  256
 #define READ_BATCH  64 /* objects that are read one way and then the other */
@@ -76,7 +76,7 @@ static bool read_all (const Drill *self, EcfsContent *content, XXH3_state_t *sta
             return false;
         if (got == 0)
             return ecfs_fail (error, EIO, "it ends before its size");
-        (void) XXH3_128bits_update (state, piece, got); /* fails for invalid arguments only */
+        ecfs_xxh3_128_update (state, piece, got);
         offset += got;
     }
     return true;
@@ -86,7 +86,7 @@ static bool read_object (const Drill *self, EcfsContent *content, GError **error
 {
     XXH128_canonical_t digest;
     XXH3_state_t *state = XXH3_createState ();
-    (void) XXH3_128bits_reset (state); /* likewise */
+    (void) XXH3_128bits_reset (state); /* fails for invalid arguments only */
     bool good = read_all (self, content, state, error);
     XXH128_canonicalFromHash (&digest, XXH3_128bits_digest (state));
     (void) XXH3_freeState (state); /* likewise */

@@ -3,10 +3,10 @@
 #include "object/reader.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/xxh3.h"
 
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define MEMORY_BYTES (UINT64_C (128) << 20)
 #define PIECE_BYTES  (4u << 20)
@@ -160,7 +160,7 @@ static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
         int result = good ? ecfs_pwrite_all (self->fd, bytes, size, extent->offset + at) : 0;
         if (result != 0)
             good = ecfs_fail_errno (error, -result, "writing");
-        (void) XXH3_128bits_update (hash, bytes, size);
+        ecfs_xxh3_128_update (hash, bytes, size);
         at += size;
     }
     good = good && verify (extent, object->row, hash, error);

@@ -9,8 +9,7 @@
  * A sample, and what is named, is read as it comes, and not kept.
  */
 #include "archive/fsck_priv.h"
-
-#include <xxhash.h>
+#include "util/xxh3.h"
 
 #define BATCH       1024         /* objects */
 #define BATCH_BYTES (4ull << 30) /* of stripes, unless one object has more */
@@ -289,7 +288,7 @@ static bool is_chosen (const Deep *self, const EcfsCheckedStripe *checked)
     uint8_t key[sizeof (EcfsUuid) + 1];
     memcpy (key, checked->object->uuid.bytes, sizeof (EcfsUuid));
     key[sizeof (EcfsUuid)] = (uint8_t) checked->stripe->index;
-    return self->limit == 0 || XXH3_64bits_withSeed (key, sizeof key, self->run->what->seed) < self->limit;
+    return self->limit == 0 || ecfs_xxh3_64_seeded (key, sizeof key, self->run->what->seed) < self->limit;
 }
 
 static void choose (Deep *self, GArray *stripes)

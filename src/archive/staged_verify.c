@@ -54,7 +54,7 @@ static bool hash_extent (const Check *self, XXH3_state_t *state, const EcfsExten
         size_t size = (size_t) MIN (extent->length - done, PIECE_BYTES);
         if (!read_piece (self, extent->offset + done, size, error))
             return false;
-        XXH3_128bits_update (state, self->piece, size);
+        ecfs_xxh3_128_update (state, self->piece, size);
         done += size;
     }
     return true;

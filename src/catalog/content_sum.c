@@ -16,7 +16,7 @@ static uint64_t sum_values (const uint64_t *values, size_t n)
     uint8_t bytes[MOST_VALUES * 8];
     for (size_t i = 0; i < n; i++)
         ecfs_put_le (bytes + 8 * i, values[i], 8);
-    return XXH3_64bits (bytes, 8 * n);
+    return ecfs_xxh3_64 (bytes, 8 * n);
 }
 
 uint64_t ecfs_content_sum_sizes (uint64_t ino, uint64_t committed_size, uint64_t data_bytes)

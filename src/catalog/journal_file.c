@@ -28,7 +28,7 @@ static void append_head (GByteArray *to, const EcfsJournalFile *file, const uint
 {
     static const uint8_t no_mac[MAC_BYTES] = {0};
     XXH128_canonical_t digest;
-    XXH128_canonicalFromHash (&digest, XXH3_128bits (payload, file->stored_bytes));
+    XXH128_canonicalFromHash (&digest, ecfs_xxh3_128 (payload, file->stored_bytes));
     g_byte_array_append (to, magic, sizeof magic);
     ecfs_append_le (to, VERSION, 2);
     ecfs_append_le (to, file->kind, 2);
@@ -46,7 +46,7 @@ static void append_head (GByteArray *to, const EcfsJournalFile *file, const uint
     ecfs_append_le (to, file->stored_bytes, 8);
     g_byte_array_append (to, digest.digest, sizeof digest.digest);
     g_byte_array_append (to, no_mac, sizeof no_mac);
-    ecfs_append_le (to, XXH3_64bits (to->data, HASHED_BYTES), 8);
+    ecfs_append_le (to, ecfs_xxh3_64 (to->data, HASHED_BYTES), 8);
 }
 
 GByteArray *ecfs_journal_file_format (EcfsJournalFile *file, const GByteArray *raw)
@@ -82,7 +82,7 @@ bool ecfs_journal_file_head (const uint8_t *bytes, size_t size, EcfsJournalFile 
     const uint8_t *start = ecfs_cursor_bytes (&from, ECFS_JOURNAL_HEADER_BYTES);
     if (start == NULL || memcmp (start, magic, sizeof magic) != 0)
         return ecfs_fail (error, EBADMSG, "this is no journal file of ecfs");
-    if (ecfs_get_le (start + HASHED_BYTES, 8) != XXH3_64bits (start, HASHED_BYTES))
+    if (ecfs_get_le (start + HASHED_BYTES, 8) != ecfs_xxh3_64 (start, HASHED_BYTES))
         return ecfs_fail (error, EBADMSG, "the header fails its checksum");
     from = (EcfsCursor){.at = start + sizeof magic, .left = HASHED_BYTES - sizeof magic};
     EcfsJournalFile file = {.part = 0};
@@ -145,7 +145,7 @@ static bool check_payload (const EcfsJournalFile *file, const uint8_t *bytes, si
         return ecfs_fail (error, EBADMSG, "it has %zu bytes in place of %" PRIu64, size,
                           file->stored_bytes + ECFS_JOURNAL_HEADER_BYTES);
     XXH128_canonical_t digest;
-    XXH128_canonicalFromHash (&digest, XXH3_128bits (bytes + ECFS_JOURNAL_HEADER_BYTES, file->stored_bytes));
+    XXH128_canonicalFromHash (&digest, ecfs_xxh3_128 (bytes + ECFS_JOURNAL_HEADER_BYTES, file->stored_bytes));
     return memcmp (digest.digest, bytes + 88, sizeof digest.digest) == 0 ||
            ecfs_fail (error, EBADMSG, "its records fail their checksum");
 }

@@ -35,7 +35,7 @@ static char *make_identity (const EcfsCodec *self)
 {
     if (self->parameters == NULL)
         return g_strdup (self->code);
-    return g_strdup_printf ("%s/%016" PRIx64, self->code, XXH3_64bits (self->parameters, self->parameters_bytes));
+    return g_strdup_printf ("%s/%016" PRIx64, self->code, ecfs_xxh3_64 (self->parameters, self->parameters_bytes));
 }
 
 static EcfsCodec *codec_new (const EcfsCodecOps *ops, unsigned k, unsigned n, const uint8_t *parameters,

@@ -8,6 +8,8 @@
  */
 #include "codec/codec_priv.h"
 
+#include "util/vector.h"
+
 #include <isa-l.h>
 #include <pthread.h>
 #include <string.h>
@@ -84,6 +86,13 @@ static EcfsCodec *new (unsigned k, unsigned n, const uint8_t *parameters, size_t
     return ecfs_rs_new_untested (k, n, ec_encode_data);
 }
 
+static void run_kernel (const Rs *self, int packet_bytes, int n_sources, int n_rows, unsigned char *tables,
+                        unsigned char **sources, unsigned char **outputs)
+{
+    self->kernel (packet_bytes, n_sources, n_rows, tables, sources, outputs);
+    ecfs_vector_end ();
+}
+
 /* Some parities out of order: their tables are made for the call (about 6 ns per coefficient), on the stack. */
 static void encode_rows (const Rs *self, const uint8_t *rows, int n_rows, const uint8_t *const *data, uint8_t **outputs,
                          size_t packet_bytes)
@@ -93,7 +102,7 @@ static void encode_rows (const Rs *self, const uint8_t *rows, int n_rows, const 
     for (int i = 0; i < n_rows; i++)
         memcpy (coefficients + (unsigned) i * k, self->generator + rows[i] * k, k);
     ec_init_tables ((int) k, n_rows, coefficients, tables);
-    self->kernel ((int) packet_bytes, (int) k, n_rows, tables, (unsigned char **) data, outputs);
+    run_kernel (self, (int) packet_bytes, (int) k, n_rows, tables, (unsigned char **) data, outputs);
 }
 
 static void encode (const EcfsCodec *codec, const uint8_t *const *data, uint8_t *const *parity, size_t packet_bytes)
@@ -111,8 +120,8 @@ static void encode (const EcfsCodec *codec, const uint8_t *const *data, uint8_t 
         return;
     /* The first rows' tables lead the table of all, whatever size this ISA-L gives to one. */
     if (rows[n_rows - 1] == codec->k + (unsigned) n_rows - 1)
-        self->kernel ((int) packet_bytes, (int) codec->k, n_rows, (unsigned char *) self->tables,
-                      (unsigned char **) data, outputs);
+        run_kernel (self, (int) packet_bytes, (int) codec->k, n_rows, (unsigned char *) self->tables,
+                    (unsigned char **) data, outputs);
     else
         encode_rows (self, rows, n_rows, data, outputs, packet_bytes);
 }
@@ -172,8 +181,8 @@ static void run (const EcfsPlan *base, uint8_t *const *packets, size_t packet_by
         inputs[i] = packets[made->sources[i]];
     for (unsigned i = 0; i < made->n_wanted; i++)
         outputs[i] = packets[made->wanted[i]];
-    self->kernel ((int) packet_bytes, (int) self->base.k, (int) made->n_wanted, (unsigned char *) made->tables, inputs,
-                  outputs);
+    run_kernel (self, (int) packet_bytes, (int) self->base.k, (int) made->n_wanted, (unsigned char *) made->tables,
+                inputs, outputs);
 }
 
 const EcfsCodecOps ecfs_rs_ops = {

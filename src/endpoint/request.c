@@ -410,7 +410,7 @@ void ecfs_request_finish_space (EcfsStream *request, uint64_t free_bytes, const 
 {
     EcfsEndpointSpace space = {.asked = true, .told = true, .free_bytes = free_bytes};
     if (device != NULL)
-        space.device = MAX (XXH3_64bits (device, strlen (device)), 1); /* 0 means none */
+        space.device = MAX (ecfs_xxh3_64 (device, strlen (device)), 1); /* 0 means none */
     note_space (request, &space);
     ecfs_request_finish (request, free_bytes, NULL);
 }

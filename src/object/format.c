@@ -41,7 +41,7 @@ static guint section_begin (GByteArray *to, uint16_t type, uint16_t flags)
 static void section_end (GByteArray *to, guint start)
 {
     ecfs_put_le (to->data + start + 4, to->len - start - SECTION_HEAD_BYTES, 4);
-    ecfs_append_le (to, XXH3_64bits (to->data + start, to->len - start), 8);
+    ecfs_append_le (to, ecfs_xxh3_64 (to->data + start, to->len - start), 8);
 }
 
 static void append_padding (GByteArray *to, guint unit)
@@ -121,7 +121,7 @@ static bool next_section (EcfsCursor *from, Section *ret_section, GError **error
     uint64_t hash = ecfs_cursor_le (from, SECTION_HASH_BYTES);
     if (from->bad)
         return ecfs_fail (error, EBADMSG, "a section of type %u ends outside its part", type);
-    if (XXH3_64bits (start, SECTION_HEAD_BYTES + (size_t) length) != hash)
+    if (ecfs_xxh3_64 (start, SECTION_HEAD_BYTES + (size_t) length) != hash)
         return ecfs_fail (error, EBADMSG, "the section of type %u fails its checksum", type);
     *ret_section = (Section){.type = type, .flags = flags, .payload = {.at = payload, .left = length}};
     return true;
@@ -276,14 +276,14 @@ GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t 
     section_end (to, start);
     append_empty_mac (to);
     guint footer_bytes = to->len;
-    uint64_t footer_hash = XXH3_64bits (to->data, footer_bytes);
+    uint64_t footer_hash = ecfs_xxh3_64 (to->data, footer_bytes);
     ecfs_append_le (to, footer_offset, 8);
     ecfs_append_le (to, footer_bytes, 4);
     ecfs_append_le (to, ECFS_FORMAT_VERSION, 2);
     ecfs_append_le (to, 0, 2);
     ecfs_append_le (to, footer_hash, 8);
     ecfs_append_le (to, 0, 8);
-    ecfs_append_le (to, XXH3_64bits (to->data + footer_bytes, to->len - footer_bytes), 8);
+    ecfs_append_le (to, ecfs_xxh3_64 (to->data + footer_bytes, to->len - footer_bytes), 8);
     g_byte_array_append (to, tail_magic, sizeof tail_magic);
     return to;
 }
@@ -302,7 +302,7 @@ bool ecfs_stripe_tail_parse (const uint8_t *bytes, uint64_t file_size, uint64_t 
     uint64_t hash = ecfs_cursor_le (&from, 8);
     if (memcmp (from.at, tail_magic, sizeof tail_magic) != 0)
         return ecfs_fail (error, EBADMSG, "the stripe has no tail: it was never completed, or it is damaged");
-    if (XXH3_64bits (bytes, hashed) != hash)
+    if (ecfs_xxh3_64 (bytes, hashed) != hash)
         return ecfs_fail (error, EBADMSG, "the tail fails its checksum");
     if (version != ECFS_FORMAT_VERSION)
         return ecfs_fail (error, ENOTSUP, "stripe format %" PRIu64 " is not known here", version);
@@ -397,7 +397,7 @@ static bool parse_sections (EcfsCursor *from, EcfsStripeFooter *footer, GError *
 bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,
                                GError **error)
 {
-    if (XXH3_64bits (bytes, size) != footer_hash)
+    if (ecfs_xxh3_64 (bytes, size) != footer_hash)
         return ecfs_fail (error, EBADMSG, "the footer fails its checksum");
     EcfsCursor from = {.at = bytes, .left = size};
     EcfsStripeFooter footer = {.records = g_ptr_array_new_with_free_func (record_free)};

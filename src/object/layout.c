@@ -105,7 +105,7 @@ uint64_t ecfs_tag (const EcfsUuid *object, uint16_t stripe_index, uint64_t block
     memcpy (position, object->bytes, 16);
     ecfs_put_le (position + 16, stripe_index, 8);
     ecfs_put_le (position + 24, block_number, 8);
-    return XXH3_64bits_withSeed (block, block_bytes, XXH3_64bits (position, sizeof position));
+    return ecfs_xxh3_64_seeded (block, block_bytes, ecfs_xxh3_64 (position, sizeof position));
 }
 
 EcfsUuid ecfs_object_uuid (unsigned number)

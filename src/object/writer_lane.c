@@ -75,7 +75,7 @@ static EcfsPull pull_packet (EcfsWriterLane *lane, const uint8_t **ret_bytes, si
     if (segment == NULL)
         return ECFS_PULL_LATER;
     const uint8_t *packet = ecfs_segment_packet (segment, lane->index);
-    XXH3_128bits_update (lane->digest, packet, segment->stored_bytes);
+    ecfs_xxh3_128_update (lane->digest, packet, segment->stored_bytes);
     if (lane->writer->as_one)
         return give_small (lane, segment, ret_bytes, ret_size);
     return give (lane, segment, packet, segment->stored_bytes, ret_bytes, ret_size);

@@ -170,7 +170,7 @@ static void hash_content (const Encoding *encoding, const EcfsSegment *segment)
     for (unsigned packet = 0; packet < layout->k && left > 0; packet++) {
         for (uint32_t block = 0; block < segment->n_blocks && left > 0; block++) {
             uint32_t bytes = MIN (left, ecfs_layout_block_bytes (layout, segment->index, block));
-            XXH3_128bits_update (encoding->writer->digest, ecfs_segment_block (segment, packet, block), bytes);
+            ecfs_xxh3_128_update (encoding->writer->digest, ecfs_segment_block (segment, packet, block), bytes);
             left -= bytes;
         }
     }
