@@ -28,7 +28,7 @@ static const Kind kinds[] = {
     {.name = "ftp-unsteady", .scheme = "ftp", .options = "connect_timeout=60", .proxy = 1, .plain = true},
     {.name = "gsiftp-unsteady",
      .scheme = "gsiftp",
-     .options = "protection=private,subject=/O=ecfs lab/CN=localhost,connect_timeout=60",
+     .options = "protection=private,subject=/O=ecfs lab/CN=localhost,connect_timeout=20",
      .proxy = 2},
 };
 
