@@ -144,7 +144,8 @@ void *ecfs_slot_main (void *slot);
 void *ecfs_keeper_main (void *endpoint);
 /** Finds a slot for the head of the queue: tells a hungry one, or has one connect. */
 void ecfs_core_kick_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
-/** A slot that could begin @request, which nothing is queued before, as soon as it has its turn; NULL: none. */
+/** A slot that has nothing to do and could begin @request, which nothing is queued before, as soon as it has its turn;
+ * NULL: none. Those that are at work get requests from the queue, which spreads them over all that have room. */
 EcfsSlot *ecfs_core_idle_slot_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock);
 /** Gives it to that slot, whose turn is the caller's. */
 void ecfs_core_give_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream *request) ECFS_REQUIRES (self->lock);

@@ -234,7 +234,7 @@ EcfsSlot *ecfs_core_idle_slot_locked (EcfsEndpoint *self, const EcfsStream *requ
     if (self->driver->begin_read == NULL || request->kind != ECFS_REQUEST_READ || !g_queue_is_empty (&self->queue))
         return NULL;
     EcfsSlot *slot = best_slot_locked (self, request, NULL);
-    return slot != NULL && slot->active.length < self->driver->n_pipelined ? slot : NULL;
+    return slot != NULL && slot->active.length == 0 ? slot : NULL;
 }
 
 bool ecfs_core_attempt_locked (EcfsEndpoint *self)

@@ -426,6 +426,7 @@ typedef struct Idle {
 } Idle;
 
 static atomic_uint n_begun, n_taken;
+static atomic_bool holding; /* what was begun is not ended */
 
 static void *idle_config (const EcfsEndpointSpec *spec, GError **error)
 {
@@ -447,7 +448,7 @@ static bool idle_serve (EcfsSlot *slot, void *connection, GError **error)
     while (ecfs_slot_check (slot, error)) {
         EcfsStream *request = ecfs_slot_take (slot);
         atomic_fetch_add (&n_taken, request != NULL);
-        if (request == NULL)
+        if (request == NULL && !atomic_load (&holding))
             request = g_steal_pointer (&self->begun);
         struct pollfd news = {.fd = ecfs_slot_fd (slot), .events = POLLIN};
         if (request != NULL)
@@ -467,6 +468,28 @@ static bool idle_begin_read (void *connection, EcfsStream *request)
     return false; /* the slot's thread ends it */
 }
 
+/* Reads at the same time are for the slot's thread, and so for all connections that have room. */
+static void read_beside (EcfsEndpoint *endpoint)
+{
+    Transfer held;
+    unsigned before = atomic_load (&n_begun);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    atomic_store (&holding, true);
+    for (;;) {
+        begin (&held, endpoint, "any", 0);
+        if (atomic_load (&n_begun) > before)
+            break;
+        g_assert_cmpint (transfer_finish (&held), ==, 0);
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
+    g_assert_cmpuint (atomic_load (&n_begun), ==, before + 1);
+    atomic_store (&holding, false);
+    g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0); /* wakes the slot's thread */
+    g_assert_cmpint (transfer_finish (&held), ==, 0);
+}
+
 static void test_begun_by_who_asks (void)
 {
     static const char *const keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
@@ -474,7 +497,7 @@ static void test_begun_by_who_asks (void)
         .scheme = "idle",
         .option_keys = keys,
         .default_connections = 1,
-        .n_pipelined = 1,
+        .n_pipelined = 4,
         .new_config = idle_config,
         .free_config = g_free,
         .connect = idle_connect,
@@ -494,6 +517,7 @@ static void test_begun_by_who_asks (void)
         g_assert_cmpint (ecfs_now_us (), <, deadline_us);
         g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
     }
+    read_beside (endpoint);
 }
 
 int main (int argc, char **argv)
