@@ -142,13 +142,18 @@ bool ecfs_core_connected_locked (EcfsEndpoint *self)
     return false;
 }
 
+/* By the least of what answers took: the others may have waited for a processor that was busy, not for the line. */
+static bool is_long_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    return self->latency.quantiles.p5 > LONG_LINE_US;
+}
+
 /* False: every slot is in use. One connection is made at a time, as servers limit unauthenticated ones, and the first
  * tells whether more make sense; but several once that is so and each takes seconds. */
 static bool want_slot_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
 {
     bool first = !ecfs_core_connected_locked (self);
-    bool takes_long = self->latency.quantiles.p50 > LONG_LINE_US;
-    if (n_attempts_locked (self) >= (!first && takes_long ? MAX_ATTEMPTS : 1))
+    if (n_attempts_locked (self) >= (!first && is_long_locked (self) ? MAX_ATTEMPTS : 1))
         return true;
     int64_t now_us = ecfs_now_us ();
     for (unsigned i = 0; i < self->n_slots; i++) {
@@ -211,7 +216,7 @@ static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, cons
         n_requests +=
             self->driver->costly && writes (&self->slots[i]) ? self->driver->n_pipelined : self->slots[i].active.length;
     }
-    bool is_long = !self->driver->costly && self->latency.quantiles.p50 > LONG_LINE_US;
+    bool is_long = !self->driver->costly && is_long_locked (self);
     return is_long || n_requests > n_serving * self->driver->n_pipelined;
 }
 
