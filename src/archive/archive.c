@@ -222,6 +222,9 @@ void ecfs_archive_stop (EcfsArchive *self)
     ecfs_keeper_stop (g_steal_pointer (&self->keeper));
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
+            ecfs_endpoint_begin_stop (self->endpoints[i].endpoint);
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
     ecfs_lineage_free (g_steal_pointer (&self->lineage));
     if (self->transfer != NULL)

@@ -189,6 +189,9 @@ bool ecfs_descriptor_fetch (const EcfsDescriptor *descriptor, int fd, const char
         check_given (descriptor, given, error) && start_endpoints (&self, given, error) && fetch_all (&self, error);
     for (guint i = 0; i < descriptor->endpoints->len; i++)
         if (endpoints[i] != NULL)
+            ecfs_endpoint_begin_stop (endpoints[i]);
+    for (guint i = 0; i < descriptor->endpoints->len; i++)
+        if (endpoints[i] != NULL)
             ecfs_endpoint_stop (endpoints[i]);
     ecfs_transfer_stop (self.transfer);
     for (guint i = 0; i < descriptor->endpoints->len; i++)

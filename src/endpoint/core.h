@@ -117,6 +117,7 @@ struct EcfsEndpoint {
     bool started;
     bool retired; /* it is down for good */
     bool stopping;
+    bool stopped; /* its threads are waited for, or have ended */
     bool slots_joined;
     EcfsMarker expected;
     GQueue queue; /* requests that wait for a slot */

@@ -255,18 +255,26 @@ void ecfs_endpoint_retire (EcfsEndpoint *self, const char *reason)
     ecfs_mutex_unlock (&self->lock);
 }
 
-void ecfs_endpoint_stop (EcfsEndpoint *self)
+void ecfs_endpoint_begin_stop (EcfsEndpoint *self)
 {
     ecfs_mutex_lock (&self->lock);
-    bool running = self->started && !self->stopping;
     self->stopping = true;
     ecfs_cond_broadcast (&self->slots_cond);
     ecfs_cond_signal (&self->keeper_cond);
+    for (unsigned i = 0; self->started && i < self->n_slots; i++)
+        ecfs_slot_notify (&self->slots[i]);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_endpoint_stop (EcfsEndpoint *self)
+{
+    ecfs_endpoint_begin_stop (self);
+    ecfs_mutex_lock (&self->lock);
+    bool running = self->started && !self->stopped;
+    self->stopped = true;
     ecfs_mutex_unlock (&self->lock);
     if (!running)
         return;
-    for (unsigned i = 0; i < self->n_slots; i++)
-        ecfs_slot_notify (&self->slots[i]);
     for (unsigned i = 0; i < self->n_slots; i++)
         pthread_join (self->slots[i].thread, NULL);
     ecfs_mutex_lock (&self->lock);

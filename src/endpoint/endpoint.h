@@ -103,6 +103,9 @@ void ecfs_endpoint_start (EcfsEndpoint *self);
 /** Ends connections and all that is under way, and makes none ever again: every request is answered with ENOTCONN and
  * @reason. Health says that it is down. Returns at once. */
 void ecfs_endpoint_retire (EcfsEndpoint *self, const char *reason);
+/** Begins to cancel what is queued and under way and to end connections, and returns at once. stop () has to follow:
+ * so several end side by side. */
+void ecfs_endpoint_begin_stop (EcfsEndpoint *self);
 /** Cancels what is queued and under way, waits for callbacks to have returned, ends the threads. Idempotent. */
 void ecfs_endpoint_stop (EcfsEndpoint *self);
 /** Stops when still running. NULL is accepted. */

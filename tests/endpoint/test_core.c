@@ -419,13 +419,36 @@ static void test_stop_while_the_keeper_is_busy (void)
     (void) transfer_finish (&stuck); /* whatever its answer was */
 }
 
+/* None is waited for before all have begun. */
+static void test_stop_side_by_side (void)
+{
+    g_autoptr (EcfsEndpoint) first = script_start (",connections=1");
+    g_assert_cmpint (try_read (first, "other", 0), ==, 0);
+    g_autoptr (EcfsEndpoint) second = script_start (",connections=1");
+    g_assert_cmpint (try_read (second, "other", 0), ==, 0);
+    ecfs_mutex_lock (&script.lock);
+    script.hold_ends = true;
+    script.n_ends = 2;
+    ecfs_mutex_unlock (&script.lock);
+    ecfs_endpoint_begin_stop (first);
+    ecfs_endpoint_begin_stop (second);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    while (script_count (&script.n_ends) > 0) {
+        g_assert_cmpint (ecfs_now_us (), <, deadline_us);
+        g_usleep (1000);
+    }
+    g_assert_cmpint (try_read (first, "other", 0), ==, ECANCELED);
+    ecfs_endpoint_stop (first);
+    ecfs_endpoint_stop (second);
+}
+
 /* Reads that begin while the connection waits: idle:// tells who began them, and ends them. */
 
 typedef struct Idle {
     EcfsStream *begun; /* whoever has the slot's turn */
 } Idle;
 
-static atomic_uint n_begun, n_taken;
+static atomic_uint n_begun, n_taken, n_connected;
 static atomic_bool holding; /* what was begun is not ended */
 
 static void *idle_config (const EcfsEndpointSpec *spec, GError **error)
@@ -439,6 +462,7 @@ static void *idle_connect (EcfsSlot *slot, bool make_root, GError **error)
     (void) slot;
     (void) make_root;
     (void) error;
+    atomic_fetch_add (&n_connected, 1);
     return g_new0 (Idle, 1);
 }
 
@@ -468,29 +492,41 @@ static bool idle_begin_read (void *connection, EcfsStream *request)
     return false; /* the slot's thread ends it */
 }
 
-/* Reads at the same time are for the slot's thread, and so for all connections that have room. */
-static void read_beside (EcfsEndpoint *endpoint)
+/* Begins a read that is under way until release (). */
+static void hold (EcfsEndpoint *endpoint, Transfer *held)
 {
-    Transfer held;
     unsigned before = atomic_load (&n_begun);
     int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
     atomic_store (&holding, true);
     for (;;) {
-        begin (&held, endpoint, "any", 0);
+        begin (held, endpoint, "any", 0);
         if (atomic_load (&n_begun) > before)
-            break;
-        g_assert_cmpint (transfer_finish (&held), ==, 0);
+            return;
+        g_assert_cmpint (transfer_finish (held), ==, 0);
         g_assert_cmpint (ecfs_now_us (), <, deadline_us);
     }
-    for (unsigned i = 0; i < 3; i++)
-        g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
-    g_assert_cmpuint (atomic_load (&n_begun), ==, before + 1);
-    atomic_store (&holding, false);
-    g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0); /* wakes the slot's thread */
-    g_assert_cmpint (transfer_finish (&held), ==, 0);
 }
 
-static void test_begun_by_who_asks (void)
+static void release (EcfsEndpoint *endpoint, Transfer *held)
+{
+    atomic_store (&holding, false);
+    g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0); /* wakes the slot's thread */
+    g_assert_cmpint (transfer_finish (held), ==, 0);
+}
+
+/* Reads at the same time are for the slot's thread, and so for all connections that have room. */
+static void read_beside (EcfsEndpoint *endpoint)
+{
+    Transfer held;
+    hold (endpoint, &held);
+    unsigned before = atomic_load (&n_begun);
+    for (unsigned i = 0; i < 3; i++)
+        g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
+    g_assert_cmpuint (atomic_load (&n_begun), ==, before);
+    release (endpoint, &held);
+}
+
+static EcfsEndpoint *start_idle (const char *options)
 {
     static const char *const keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
     static const EcfsDriver driver = {
@@ -506,10 +542,24 @@ static void test_begun_by_who_asks (void)
         .begin_read = idle_begin_read,
     };
     static const EcfsMarker nothing;
-    ecfs_endpoint_register_for_tests (&driver);
-    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse ("x=idle://x/", NULL);
-    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &nothing, NULL);
+    static gsize registered;
+    if (g_once_init_enter (&registered)) {
+        ecfs_endpoint_register_for_tests (&driver);
+        g_once_init_leave (&registered, 1);
+    }
+    g_autofree char *text = g_strconcat ("x=idle://x/", options, NULL);
+    g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, NULL);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, NULL);
+    atomic_store (&n_begun, 0);
+    atomic_store (&n_taken, 0);
+    atomic_store (&n_connected, 0);
     ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static void test_begun_by_who_asks (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start_idle ("");
     g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0); /* nobody was connected */
     g_assert_cmpuint (atomic_load (&n_taken), ==, 1);
     int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
@@ -518,6 +568,21 @@ static void test_begun_by_who_asks (void)
         g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
     }
     read_beside (endpoint);
+}
+
+/* That most answers took long, but not all, says that the machine was busy: one connection serves as fast as two. */
+static void test_busy_is_not_long (void)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start_idle (",connections=2");
+    const EcfsEstimates prior = {.latency_us = {.p5 = 1e3, .p50 = 1e5, .p95 = 2e5}};
+    Transfer held;
+    ecfs_endpoint_expect (endpoint, &prior);
+    g_assert_cmpint (try_read (endpoint, "any", 0), ==, 0);
+    hold (endpoint, &held);
+    for (unsigned i = 0; i < 3; i++)
+        g_assert_cmpint (try_read (endpoint, "other", 0), ==, 0);
+    release (endpoint, &held);
+    g_assert_cmpuint (atomic_load (&n_connected), ==, 1);
 }
 
 int main (int argc, char **argv)
@@ -541,6 +606,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/a-refused-second-connection-leaves-the-first-alone", test_refused_second);
     g_test_add_func ("/core/urgent-reads-try-to-connect-once-a-second", test_urgent);
     g_test_add_func ("/core/a-stop-leaves-no-request-unanswered", test_stop_while_the_keeper_is_busy);
+    g_test_add_func ("/core/several-stop-side-by-side", test_stop_side_by_side);
+    g_test_add_func ("/core/a-busy-machine-is-no-long-line", test_busy_is_not_long);
     g_test_add_func ("/core/a-read-begins-at-once-while-the-connection-waits", test_begun_by_who_asks);
     g_test_add_func ("/core/probes-with-back-off-and-comes-up", test_back_off);
     return g_test_run ();
