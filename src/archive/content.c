@@ -22,6 +22,7 @@ struct EcfsContent {
     GArray *extents;     /* of EcfsExtent whose `object` indexes the parts; immutable */
     GArray *parts;       /* of Part */
     const bool *without; /* endpoints by position that are left out; NULL: none; immutable from the first read on */
+    bool expects_all;    /* it is read from its first to its last byte; immutable from the first read on */
     atomic_uint seen;    /* the archive's n_stripe_changes for which it is current */
     EcfsMutex lock;
 };
@@ -146,6 +147,11 @@ void ecfs_content_leave_out (EcfsContent *self, const bool *without)
     self->without = without;
 }
 
+void ecfs_content_expect_all (EcfsContent *self)
+{
+    self->expects_all = true;
+}
+
 EcfsContent *ecfs_content_ref (EcfsContent *self)
 {
     atomic_fetch_add (&self->references, 1);
@@ -259,9 +265,12 @@ static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
     Part *part = &g_array_index (self->parts, Part, index);
     if (self->without != NULL)
         flag_left_out (self, part->object, left_out);
-    if (part->reader == NULL)
+    if (part->reader == NULL) {
         part->reader =
             ecfs_archive_reader (self->archive, part->object, self->without == NULL ? NULL : left_out, error);
+        if (part->reader != NULL && self->expects_all)
+            ecfs_reader_expect_all (part->reader);
+    }
     EcfsReader *reader = part->reader;
     ecfs_mutex_unlock (&self->lock);
     return reader;

@@ -23,6 +23,8 @@ EcfsContent *ecfs_content_open (EcfsArchive *archive, uint64_t ino, GError **err
 EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GError **error);
 /** Before the first read: nothing is read from the endpoints that @without flags by position; borrowed. */
 void ecfs_content_leave_out (EcfsContent *self, const bool *without);
+/** Before the first read: all of it will be read, in order. */
+void ecfs_content_expect_all (EcfsContent *self);
 EcfsContent *ecfs_content_ref (EcfsContent *self);
 /** NULL is accepted. Reads under way keep their own reference. */
 void ecfs_content_unref (EcfsContent *self);

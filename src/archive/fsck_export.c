@@ -143,6 +143,7 @@ static bool export_file (Export *self, uint64_t ino, GError **error)
         ecfs_fsck_tell_problem (self->run, ino, why->message);
         return true;
     }
+    ecfs_content_expect_all (content);
     Copy copy = {.export = self, .path = ecfs_catalog_path (archive->catalog, ino), .fd = -1};
     copy.to = g_build_filename (self->run->what->export_dir, copy.path, NULL);
     copy.missing = g_array_new (FALSE, FALSE, sizeof (EcfsUnreadable));

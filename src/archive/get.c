@@ -172,6 +172,7 @@ static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offse
 static bool copy_content (Item *item, EcfsContent *content, int fd, GError **error)
 {
     uint64_t size = ecfs_content_size (content);
+    ecfs_content_expect_all (content);
     if (ftruncate (fd, (off_t) size) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", item->directory->path, item->name);
     const GArray *extents = ecfs_content_extents (content);
@@ -549,6 +550,7 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
     EcfsContent *content = ecfs_content_open (self->archive, attr.ino, error);
     if (content == NULL)
         return false;
+    ecfs_content_expect_all (content);
     bool good = cat_range (content, fd, error) || ecfs_prefix (error, "%s", path);
     ecfs_content_unref (content);
     return good;

@@ -54,6 +54,7 @@ static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t
     EcfsContent *content = ecfs_content_open (self->table->archive, self->ino, error);
     if (content == NULL)
         return false;
+    ecfs_content_expect_all (content);
     g_autofree uint8_t *buffer = g_malloc (COPY_BYTES);
     const GArray *extents = ecfs_content_extents (content);
     bool ok = true;

@@ -120,6 +120,14 @@ void ecfs_reader_unref_priv (EcfsReader *self)
     g_free (self);
 }
 
+void ecfs_reader_expect_all (EcfsReader *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->expects_all = true;
+    self->next_offset = 0;
+    ecfs_mutex_unlock (&self->lock);
+}
+
 void ecfs_reader_close (EcfsReader *self)
 {
     if (self == NULL)
@@ -319,8 +327,8 @@ static bool is_run_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock)
 static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_REQUIRES (self->lock)
 {
     uint64_t next = self->next_offset;
-    bool near =
-        next != UINT64_MAX && offset <= next + SEQUENTIAL_SLACK && offset + SEQUENTIAL_SLACK >= next && offset > 0;
+    bool near = next != UINT64_MAX && offset <= next + SEQUENTIAL_SLACK && offset + SEQUENTIAL_SLACK >= next &&
+                (offset > 0 || self->expects_all);
     if (!near) {
         self->window = 0;
         self->run_from = offset;

@@ -107,6 +107,7 @@ struct EcfsReader {
     uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
     uint64_t run_from;    /* where reading jumped to last; guarded by lock */
     uint64_t run_bytes;   /* read since then; guarded by lock */
+    bool expects_all;     /* the first read is a sequential one; guarded by lock */
     unsigned window;      /* segments to read ahead; guarded by lock */
     uint64_t measured_offset; /* next_offset at the last tick; guarded by lock, like all below */
     int64_t measured_us;

@@ -566,6 +566,32 @@ static void test_close_with_readahead (void)
     end (&self);
 }
 
+/* Who reads all calls every endpoint with the first read, so that those ahead are connected when their turn comes. */
+static void test_expects_all (void)
+{
+    Fixture self;
+    for (unsigned expects_all = 0; expects_all < 2; expects_all++) {
+        begin (&self, "faulty", "rs:4+2", 24 * MIB, 512 * KIB);
+        for (unsigned i = 0; i < 6; i++)
+            atomic_store (&self.store.faults[i]->read_stall_at, 0);
+        if (expects_all)
+            ecfs_reader_expect_all (self.reader);
+        unsigned n_called = 0;
+        Reading *reading = reading_begin (&self.object, self.reader, 0, MIB / 2);
+        for (unsigned i = 0; i < 6; i++) {
+            EcfsEndpointHealth health;
+            ecfs_endpoint_health (self.store.endpoints[i], &health);
+            n_called += health.queued_bytes > 0;
+            ecfs_endpoint_health_clear (&health);
+        }
+        g_assert_cmpuint (n_called, ==, expects_all ? 6 : 4);
+        for (unsigned i = 0; i < 6; i++)
+            atomic_store (&self.store.faults[i]->read_stall_at, FAULTS_NEVER);
+        g_assert_cmpint (reading_finish (reading, NULL), ==, 0);
+        end (&self);
+    }
+}
+
 static void test_close_null (void)
 {
     ecfs_reader_close (NULL);
@@ -662,6 +688,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/reader/late-is-not-lost", test_late_is_not_lost);
     g_test_add_func ("/reader/passing-errors-are-tried-again-but-not-for-ever", test_all_fail);
     g_test_add_func ("/reader/closing-answers-reads-under-way", test_close);
+    g_test_add_func ("/reader/who-reads-all-calls-every-endpoint-at-once", test_expects_all);
     g_test_add_func ("/reader/closing-gives-up-what-was-read-ahead", test_close_with_readahead);
     g_test_add_func ("/reader/closing-nothing-is-fine", test_close_null);
     g_test_add_func ("/reader/trouble-is-told-once-per-stripe", test_trouble);
