@@ -1,10 +1,10 @@
 /* How a connection of sftp:// comes to be: over which carrier, and what its server can. */
 #include "endpoint/sftp_priv.h"
 
-/* Of one READ and one WRITE, which cost processor time at both ends. Packets of stripes are a little more than a power
- * of two. Longer READs save nothing, and over lines of 200 ms bring less. */
+/* Of one READ and one WRITE. Much more saves no processor time; a little more than a power of two, so that packets of
+ * stripes, which are that with tags, leave no crumbs. */
 #define READ_BYTES   (132 * 1024)
-#define WRITE_BYTES  (256 * 1024)
+#define WRITE_BYTES  (132 * 1024)
 #define MIN_IO_BYTES (4 * 1024)  /* smaller limits of a server are not believed */
 #define OLD_IO_BYTES (32 * 1024) /* what every server takes */
 #define LONG_LINE_US (40 * 1000) /* above this round trip OpenSSH's window is the limit at 50 MB/s */

@@ -468,12 +468,6 @@ void ecfs_sftp_window_take (EcfsSftpWindow *window, size_t size, size_t moved, i
 
 /* For operations */
 
-size_t ecfs_sftp_part_size (size_t size, size_t most)
-{
-    size_t n_parts = (size + most - 1) / most;
-    return n_parts == 0 ? 0 : (size + n_parts - 1) / n_parts;
-}
-
 char *ecfs_sftp_path (const EcfsSftp *self, const char *name)
 {
     const char *root = self->config->root;

@@ -186,8 +186,6 @@ void ecfs_sftp_window_take (EcfsSftpWindow *window, size_t size, size_t moved, i
 
 /** Path of the stored file @name for the server; g_free (). */
 char *ecfs_sftp_path (const EcfsSftp *self, const char *name);
-/** Of the first of equal parts of @size bytes, each of @most at most: nothing leaves crumbs. */
-size_t ecfs_sftp_part_size (size_t size, size_t most);
 /** The status of a reply, or breaks the connection and returns FAILURE when the reply is no STATUS. */
 uint32_t ecfs_sftp_status (EcfsSftp *self, const EcfsSftpReply *reply);
 /** An error of a reply that is not success: the errno of its status, @name, and the server's words. */

@@ -253,7 +253,7 @@ static void issue_one (EcfsSftp *self, SftpRead *read)
     while (read->op.request != NULL && !all_asked (read)) {
         const EcfsRange *range = &read->op.request->ranges[read->ask_range];
         size_t most = range->size > self->read_bytes ? self->read_bytes : MIN (SHORT_BYTES, self->read_bytes);
-        size_t size = ecfs_sftp_part_size (range->size - read->ask_at, most);
+        size_t size = MIN (range->size - read->ask_at, most);
         if (!ecfs_sftp_window_room (&self->read_window, size))
             return;
         SftpPart *part = g_new0 (SftpPart, 1);

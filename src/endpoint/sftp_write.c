@@ -494,7 +494,7 @@ static SftpWritten *cut_part (EcfsSftp *self, SftpWrite *write, const uint8_t **
 {
     SftpWritten *part = g_new0 (SftpWritten, 1);
     part->write = write;
-    part->size = ecfs_sftp_part_size (write->n_bytes, self->write_bytes);
+    part->size = MIN (write->n_bytes, self->write_bytes);
     part->end = write->sent + part->size;
     g_queue_push_tail (&write->parts, part);
     *ret_bytes = write->bytes;
