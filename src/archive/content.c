@@ -258,6 +258,17 @@ static void flag_left_out (const EcfsContent *self, const EcfsObjectRow *object,
     }
 }
 
+/* Whether the content has all of the object: what was cut off is not worth reading ahead. */
+static bool is_whole (const EcfsContent *self, guint index)
+{
+    uint64_t bytes = 0;
+    for (guint i = 0; i < self->extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, i);
+        bytes += extent->object == index ? extent->length : 0;
+    }
+    return bytes == ecfs_content_object (self, index)->size;
+}
+
 static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
 {
     bool left_out[ECFS_CODEC_MAX_N] = {false};
@@ -268,7 +279,7 @@ static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
     if (part->reader == NULL) {
         part->reader =
             ecfs_archive_reader (self->archive, part->object, self->without == NULL ? NULL : left_out, error);
-        if (part->reader != NULL && self->expects_all)
+        if (part->reader != NULL && self->expects_all && is_whole (self, index))
             ecfs_reader_expect_all (part->reader);
     }
     EcfsReader *reader = part->reader;

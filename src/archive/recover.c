@@ -114,6 +114,8 @@ static bool open_places (EcfsRecovering *self, GError **error)
 static void close_places (EcfsRecovering *self)
 {
     for (size_t i = 0; i < self->n_places; i++)
+        ecfs_endpoint_begin_stop (self->places[i].endpoint);
+    for (size_t i = 0; i < self->n_places; i++)
         ecfs_endpoint_free (self->places[i].endpoint);
     g_free (self->places);
 }

@@ -54,8 +54,8 @@ typedef struct EcfsReaderParams {
 /** @params->layout must be valid. Returns a reference for ecfs_reader_close (). */
 EcfsReader *ecfs_reader_new (const EcfsReaderParams *params);
 
-/** All of it is going to be read, from its first to its last byte: read ahead from the first read on, so that every
- * endpoint is called at once. */
+/** Before the first read: all of it is going to be read, from its first to its last byte. It is read ahead from the
+ * first read on, so that more endpoints are called at once than one segment needs. */
 void ecfs_reader_expect_all (EcfsReader *self);
 
 /** Gives the reference back and cancels what was read ahead; reads under way are still answered. NULL is accepted. */

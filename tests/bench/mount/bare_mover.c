@@ -30,7 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK        ((size_t) 255 * 1024) /* of one READ or WRITE; what OpenSSH takes at most */
+#define CHUNK        ((size_t) 128 * 1024) /* of one READ or WRITE, as in ecfs */
 #define WINDOW       ((size_t) 1024 * 1024)
 #define ANSWER_US    (60 * G_USEC_PER_SEC)
 #define PACKET_BYTES (CHUNK + ECFS_SFTP_DATA_BYTES)

@@ -92,10 +92,12 @@ def touch_memory(base, size):
     """Memory that a virtual machine's host has taken back costs more at its first use than all that is measured."""
     path = base / "touched"
     zeros = bytes(1 << 20)
-    with open(path, "wb") as file:
-        for _ in range(int(size * TOUCHED) >> 20):
-            file.write(zeros)
-    path.unlink()
+    try:
+        with open(path, "wb") as file:
+            for _ in range(int(size * TOUCHED) >> 20):
+                file.write(zeros)
+    finally:
+        path.unlink()
 
 
 @contextlib.contextmanager

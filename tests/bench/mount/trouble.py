@@ -10,16 +10,18 @@ and a second one, whose endpoints are held by those of tests/lab/flawed.h, healt
 
     delayed    each of all endpoints begins a tenth of its reads 100 ms later, each for itself
 
-Writing is measured apart, close included, with so many endpoints stopped when it begins, beside the same write with
-these removed beforehand:
+Writing is measured apart, close included, with so many endpoints stopped when it begins, and later, after half of the
+time that it takes when all are well; beside the same write with these removed beforehand:
 
     quorum     as many as the default quorum does without: half of the tolerance, rounded down
-    spares     three of three more than the code has stripes
+    spares     three of three more than the code has stripes; those that take over later begin their stripes anew, over
+               lines which are the limit, so that this takes up to half as long again
 
 Printed are medians, and what they are in relation to "healthy" and to "removed".
 """
 import contextlib
 import os
+import threading
 import time
 
 import lab
@@ -145,7 +147,8 @@ class Trouble:
             return self.read()
 
     def write_healthy(self):
-        return self.write()
+        self.well = self.write()
+        return self.well
 
     def write_removed(self):
         with self.bad_removed():
@@ -154,6 +157,15 @@ class Trouble:
     def write_stopped(self):
         with self.bad_ended(lambda: lab.signal_all(self.bad_pids(), lab.signal.SIGSTOP)):
             return self.write()
+
+    def write_stopped_later(self):
+        pids = self.bad_pids()
+        with self.bad_ended(lambda: None):
+            later = threading.Timer(self.well.seconds / 2, lab.signal_all, [pids, lab.signal.SIGSTOP])
+            later.start()
+            writing = self.write()
+            later.join()
+            return writing
 
     @contextlib.contextmanager
     def bad_removed(self):
@@ -243,7 +255,8 @@ def run(options, base):
         for name, n_spare, n_bad in [("quorum", 0, (n - k) // 2), ("spares", 3, 3)]:
             if name in options.scenarios and n_bad > 0:
                 measure_one(options, rate_mb, Trouble(options, base / f"{name}{number}", rate_mb, systems.Place, n_spare,
-                                                      n_bad), ["write_healthy", "write_removed", "write_stopped"])
+                                                      n_bad), ["write_healthy", "write_removed", "write_stopped",
+                                                               "write_stopped_later"])
         if "delayed" in options.scenarios:
             lab.PROGRAM = lab.BUILD / "tests/lab/ecfs-flawed"
             measure_one(options, rate_mb, Trouble(options, base / f"flawed{number}", rate_mb, Flawed),
