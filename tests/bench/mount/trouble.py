@@ -14,8 +14,8 @@ Writing is measured apart, close included, with so many endpoints stopped when i
 time that it takes when all are well; beside the same write with these removed beforehand:
 
     quorum     as many as the default quorum does without: half of the tolerance, rounded down
-    spares     three of three more than the code has stripes; those that take over later begin their stripes anew, over
-               lines which are the limit, so that this takes up to half as long again
+    spares     three of three more than the code has stripes; what takes the place of others later begins their
+               stripes anew, over lines which are the limit
 
 Printed are medians, and what they are in relation to "healthy" and to "removed".
 """
@@ -159,13 +159,24 @@ class Trouble:
             return self.write()
 
     def write_stopped_later(self):
-        pids = self.bad_pids()
-        with self.bad_ended(lambda: None):
-            later = threading.Timer(self.well.seconds / 2, lab.signal_all, [pids, lab.signal.SIGSTOP])
-            later.start()
-            writing = self.write()
-            later.join()
-            return writing
+        usual = self.bad
+        later = threading.Timer(self.well.seconds / 2, self.stop_busy)
+        try:
+            with self.bad_ended(later.start):
+                writing = self.write()
+                later.join()
+                assert self.bad, "no server was at work"
+                return writing
+        finally:
+            self.bad = usual
+
+    def stop_busy(self):
+        """Stops as many as are bad of those that are at work."""
+        n_bad, self.bad = len(self.bad), []
+        busy = [server for server in self.servers
+                if any(file.stat().st_size > TAKEN for file in (server.root / "incoming").iterdir())]
+        self.bad = busy[-n_bad:]
+        lab.signal_all(self.bad_pids(), lab.signal.SIGSTOP)
 
     @contextlib.contextmanager
     def bad_removed(self):
