@@ -49,7 +49,7 @@ from run import DEFAULT_KINDS, KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
 WORKS = list(dict.fromkeys(systems.System.works + systems.EcfsMount.more_works + systems.EcfsVerbs.works))
-COPIES = 6  # of the large file that are there at once: source, stripes, and what run.py touches beside them
+COPIES = 5  # of the large file that are there at once: source, stripes, and staging or what run.py touches beside them
 
 
 def comma_list(convert, known=None):
