@@ -1,5 +1,7 @@
 #include "tool.h"
 
+#include "util/text.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -15,8 +17,10 @@ void tool_say (const char *verb, const char *format, ...)
     g_autofree char *text = g_strdup_vprintf (format, args);
     va_end (args);
     g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
-    for (char **line = lines; *line != NULL; line++)
-        fprintf (stderr, "%s%s: %s\n", strchr (verb, '.') == NULL ? "ecfs " : "", verb, *line);
+    for (char **line = lines; *line != NULL; line++) {
+        g_autofree char *clean = ecfs_text_clean (*line, SIZE_MAX);
+        fprintf (stderr, "%s%s: %s\n", strchr (verb, '.') == NULL ? "ecfs " : "", verb, clean);
+    }
 }
 
 int tool_fail (const char *verb, GError *error, int status)
@@ -108,12 +112,7 @@ char *tool_seconds (double seconds)
 
 char *tool_printable (const char *text)
 {
-    char *copy = g_strdup (text);
-    if (isatty (STDOUT_FILENO))
-        for (char *c = copy; *c != '\0'; c++)
-            if (g_ascii_iscntrl (*c))
-                *c = '?';
-    return copy;
+    return isatty (STDOUT_FILENO) ? ecfs_text_clean (text, SIZE_MAX) : g_strdup (text);
 }
 
 static unsigned width (const char *text)

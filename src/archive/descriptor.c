@@ -1,5 +1,6 @@
 /* Descriptors as values, and our own form: a key file. */
 #include "archive/descriptor_priv.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -355,7 +356,7 @@ static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, GError **error)
     return true;
 }
 
-EcfsDescriptor *ecfs_descriptor_parse (const char *text, size_t size, GError **error)
+static EcfsDescriptor *parse (const char *text, size_t size, GError **error)
 {
     g_autoptr (EcfsDescriptor) self = NULL;
     g_autoptr (GKeyFile) file = g_key_file_new ();
@@ -374,4 +375,15 @@ EcfsDescriptor *ecfs_descriptor_parse (const char *text, size_t size, GError **e
             return NULL;
     }
     return ecfs_descriptor_check (self, error) ? g_steal_pointer (&self) : NULL;
+}
+
+/* Descriptors come from strangers: what is wrong with one is told in its words. */
+EcfsDescriptor *ecfs_descriptor_parse (const char *text, size_t size, GError **error)
+{
+    GError *problem = NULL;
+    EcfsDescriptor *self = parse (text, size, &problem);
+    ecfs_text_clean_error (problem, ECFS_WORDS_MAX);
+    if (problem != NULL)
+        g_propagate_error (error, problem);
+    return self;
 }

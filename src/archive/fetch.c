@@ -27,6 +27,15 @@ static EcfsEndpointSpec *spec_of (const EcfsDescriptorEndpoint *endpoint, const 
             return spec;
         ecfs_endpoint_spec_free (spec);
     }
+    /* Whoever made the descriptor chose the servers: they learn nothing of the keys of who fetches. */
+    if (ecfs_endpoint_has_own_login (endpoint->url)) {
+        (void) !ecfs_fail (
+            error, EACCES,
+            "endpoint %s is not used: %s wants a login, and your keys and certificates are for endpoints "
+            "that you name: add -e %s=URL[,KEY=VALUE...] if you trust that server",
+            endpoint->name, endpoint->url, endpoint->name);
+        return NULL;
+    }
     return ecfs_endpoint_spec_new (endpoint->name, endpoint->url);
 }
 
@@ -53,22 +62,19 @@ static bool check_given (const EcfsDescriptor *descriptor, const char *const *gi
     return true;
 }
 
-static bool start_endpoints (Fetch *self, const char *const *given, GError **error)
+static void start_endpoints (Fetch *self, const char *const *given)
 {
     for (guint i = 0; i < self->descriptor->endpoints->len; i++) {
         const EcfsDescriptorEndpoint *endpoint = self->descriptor->endpoints->pdata[i];
         EcfsMarker expected = {.archive = self->descriptor->archive, .endpoint = endpoint->uuid};
-        g_autoptr (EcfsEndpointSpec) spec = spec_of (endpoint, given, error);
-        if (spec == NULL)
-            return false;
         g_autoptr (GError) problem = NULL;
-        self->endpoints[i] = ecfs_endpoint_new (spec, &expected, &problem);
+        g_autoptr (EcfsEndpointSpec) spec = spec_of (endpoint, given, &problem);
+        self->endpoints[i] = spec == NULL ? NULL : ecfs_endpoint_new (spec, &expected, &problem);
         if (self->endpoints[i] != NULL)
             ecfs_endpoint_start (self->endpoints[i]);
         else
             g_warning ("%s; it is done without", problem->message);
     }
-    return true;
 }
 
 static void tell_trouble (void *user, const EcfsTrouble *trouble)
@@ -185,8 +191,10 @@ bool ecfs_descriptor_fetch (const EcfsDescriptor *descriptor, int fd, const char
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, descriptor->endpoints->len + 1);
     self.endpoints = endpoints;
     ecfs_transfer_start (self.transfer);
-    bool good =
-        check_given (descriptor, given, error) && start_endpoints (&self, given, error) && fetch_all (&self, error);
+    bool good = check_given (descriptor, given, error);
+    if (good)
+        start_endpoints (&self, given);
+    good = good && fetch_all (&self, error);
     for (guint i = 0; i < descriptor->endpoints->len; i++)
         if (endpoints[i] != NULL)
             ecfs_endpoint_begin_stop (endpoints[i]);

@@ -22,8 +22,10 @@
 
 #include "endpoint/endpoint_priv.h"
 #include "endpoint/estimate.h"
+#include "util/text.h"
 
 #define MAX_CONNECTIONS    16
+#define ECFS_PROBLEM_MAX   4000 /* bytes of what a driver says of a failure, words of the server included */
 #define BACKOFF_MIN_US     (G_USEC_PER_SEC)
 #define BACKOFF_MAX_US     (30 * G_USEC_PER_SEC)
 #define URGENT_INTERVAL_US (G_USEC_PER_SEC)

@@ -55,7 +55,7 @@ void ecfs_slot_describe (EcfsSlot *slot, const char *text)
     EcfsEndpoint *self = slot->endpoint;
     ecfs_mutex_lock (&self->lock);
     g_free (self->description);
-    self->description = g_strdup (text);
+    self->description = ecfs_text_clean (text, ECFS_WORDS_MAX);
     ecfs_mutex_unlock (&self->lock);
 }
 

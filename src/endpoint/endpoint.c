@@ -96,6 +96,12 @@ bool ecfs_endpoint_check_scheme (const char *url, GError **error)
                       known);
 }
 
+bool ecfs_endpoint_has_own_login (const char *url)
+{
+    const EcfsDriver *driver = find_driver (url);
+    return driver != NULL && driver->own_login;
+}
+
 const char *const *ecfs_endpoint_option_keys (const char *url)
 {
     const EcfsDriver *driver = find_driver (url);
@@ -173,11 +179,12 @@ EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker 
 {
     const EcfsDriver *driver = find_driver (spec->url);
     if (!ecfs_endpoint_name_valid (spec->name)) {
+        g_autofree char *name = ecfs_text_clean (spec->name, ECFS_WORDS_MAX);
         g_set_error (error, ECFS_ERROR, EINVAL, "\"%s\" cannot name an endpoint: use letters, digits and \"-_.\"",
-                     spec->name);
+                     name);
         return NULL;
     }
-    if (!ecfs_endpoint_check_scheme (spec->url, error)) {
+    if (!ecfs_spec_check (spec, error) || !ecfs_endpoint_check_scheme (spec->url, error)) {
         g_prefix_error (error, "endpoint %s: ", spec->name);
         return NULL;
     }

@@ -123,6 +123,8 @@ const char *const *ecfs_endpoint_schemes (void);
 const char *const *ecfs_endpoint_absent_schemes (void);
 /** Whether the scheme of @url is one of them; else EINVAL, and what to do where this build lacks it. */
 bool ecfs_endpoint_check_scheme (const char *url, GError **error);
+/** Whether servers of the scheme of @url are shown keys or certificates of the user that no option names. */
+bool ecfs_endpoint_has_own_login (const char *url);
 
 /* What an endpoint told of the file system that it is on. */
 typedef struct EcfsEndpointSpace {

@@ -58,6 +58,7 @@ typedef struct EcfsDriver {
     const char *const *option_keys; /* NULL-terminated, ECFS_COMMON_OPTION_KEYS included */
     unsigned default_connections;
     unsigned n_pipelined; /* requests that one connection serves as fast as several would, unless the line is long */
+    bool own_login;       /* takes keys or certificates of whoever runs it, without an option that names them */
     bool costly;          /* so are connections, and beginning a read: both are rather shared than made anew */
 
     bool lends; /* pieces from its own memory, by ecfs_request_piece (); else the core gives it a range */
@@ -277,6 +278,12 @@ bool ecfs_endpoint_name_valid (const char *name);
 
 /** Whether @name may be the name of a stored file. */
 bool ecfs_stored_name_valid (const char *name);
+
+/**
+ * Whether URL and options of @spec are free of control characters, as they are and after decoding %XX: servers of line
+ * protocols would take what follows a line break for another command, and URLs come from strangers' descriptors too.
+ */
+bool ecfs_spec_check (const EcfsEndpointSpec *spec, GError **error);
 
 /** Decodes %XX of the path of @url ("scheme://authority/path"); the path starts with "/". EINVAL otherwise. */
 char *ecfs_url_path (const char *url, GError **error);

@@ -354,7 +354,7 @@ static const char *const option_keys_sshftp[] = {
 /* A login with GSI costs the server a key, and each data connection a handshake; one over ssh, processes: few of both.
  */
 const EcfsDriver ecfs_driver_gsiftp = {GRIDFTP_DRIVER (gsiftp), .default_connections = 2, .n_pipelined = 4,
-                                       .costly = true};
+                                       .own_login = true, .costly = true};
 const EcfsDriver ecfs_driver_ftp = {GRIDFTP_DRIVER (ftp), .default_connections = 3, .n_pipelined = 1};
 const EcfsDriver ecfs_driver_sshftp = {GRIDFTP_DRIVER (sshftp), .default_connections = 2, .n_pipelined = 4,
-                                       .costly = true};
+                                       .own_login = true, .costly = true};

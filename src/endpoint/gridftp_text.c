@@ -2,6 +2,7 @@
 #include "endpoint/gridftp_text.h"
 
 #include "endpoint/gridftp_wire.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -276,12 +277,12 @@ static bool is_noise (const char *line)
     return line[0] == '\0';
 }
 
-static char *make_printable (char *text)
+/* Takes @text. */
+static char *clean (char *text)
 {
-    for (char *at = text; *at != '\0'; at++)
-        if (!g_ascii_isprint (*at))
-            *at = '?';
-    return text;
+    char *clean_text = ecfs_text_clean (text, ECFS_WORDS_MAX);
+    g_free (text);
+    return clean_text;
 }
 
 char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
@@ -291,7 +292,7 @@ char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
     for (size_t i = 0; i < G_N_ELEMENTS (explain); i++) {
         char *line = explain[i](text, names);
         if (line != NULL)
-            return make_printable (line);
+            return clean (line);
     }
     g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
     GString *said = g_string_new (NULL);
@@ -301,5 +302,5 @@ char *ecfs_gridftp_explain (const char *text, const EcfsGridftpNames *names)
             g_string_append_printf (said, "%s%s", said->len > 0 ? "; " : "", line);
     }
     g_string_truncate (said, MIN (said->len, EXPLAIN_MAX));
-    return make_printable (g_string_free (said, FALSE));
+    return clean (g_string_free (said, FALSE));
 }

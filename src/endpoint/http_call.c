@@ -1,5 +1,6 @@
 /* One request to the server and its answer, by libcurl; and the ops that are made of them. */
 #include "endpoint/http_priv.h"
+#include "util/text.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -55,18 +56,14 @@ static int on_rewind (void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_FAIL;
 }
 
-/* The value of the header @name in @line without control characters, for it may be printed; g_free (). NULL: it is
- * another one. */
+/* The value of the header @name in @line, cleaned, for it may be printed; g_free (). NULL: it is another one. */
 static char *value_of (const char *line, size_t size, const char *name)
 {
     size_t length = strlen (name);
     if (size <= length || g_ascii_strncasecmp (line, name, length) != 0 || line[length] != ':')
         return NULL;
-    char *value = g_strstrip (g_strndup (line + length + 1, size - length - 1));
-    for (char *c = value; *c != '\0'; c++)
-        if (g_ascii_iscntrl (*c))
-            *c = '?';
-    return value;
+    g_autofree char *value = g_strstrip (g_strndup (line + length + 1, size - length - 1));
+    return ecfs_text_clean (value, ECFS_WORDS_MAX);
 }
 
 static void take_value (char **to, const char *line, size_t size, const char *name)

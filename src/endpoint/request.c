@@ -384,6 +384,7 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
 {
     EcfsEndpoint *self = request->endpoint;
     g_assert (request->driver_data == NULL);
+    ecfs_text_clean_error (error, ECFS_PROBLEM_MAX);
     if (error != NULL)
         g_prefix_error (&error, "endpoint %s: ", self->name);
     release_up_to (request, UINT64_MAX);

@@ -303,6 +303,7 @@ const EcfsDriver ecfs_driver_sftp = {
     .option_keys = option_keys,
     .default_connections = 3,
     .n_pipelined = MAX_ACTIVE,
+    .own_login = true,
     .new_config = new_config,
     .free_config = free_config,
     .connect = ecfs_sftp_connect,

@@ -1,5 +1,6 @@
 /* Packets of an SFTP connection in and out, and which reply belongs to whom. */
 #include "endpoint/sftp_priv.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #define WINDOW_PERIOD_US 20000
 #define UNKNOWN_RTT_US   (60 * G_USEC_PER_SEC)
 #define READS_PER_TURN   16
+#define STATUS_WORDS_MAX 200 /* bytes of what a server says of a failure */
 #define DISCARD_BYTES    16384
 #define RECEIVE_BYTES    (64 * 1024) /* the face promises to tell of data at least so often */
 
@@ -490,10 +492,10 @@ GError *ecfs_sftp_error (const EcfsSftpReply *reply, EcfsSftpOperation operation
     int code = says_failure ? EPROTO : ecfs_sftp_errno (reply->status, operation);
     if (code == EBADMSG)
         return g_error_new (ECFS_ERROR, code, "%s: ends before the range that was asked for", name);
-    if (reply->type != ECFS_SFTP_STATUS || reply->text == NULL || reply->text_bytes == 0 ||
-        !g_utf8_validate (reply->text, (gssize) reply->text_bytes, NULL))
+    if (reply->type != ECFS_SFTP_STATUS || reply->text == NULL || reply->text_bytes == 0)
         return g_error_new (ECFS_ERROR, code, "%s: %s", name, g_strerror (code));
-    g_autofree char *words = g_strndup (reply->text, MIN (reply->text_bytes, 200));
+    g_autofree char *text = g_strndup (reply->text, reply->text_bytes);
+    g_autofree char *words = ecfs_text_clean (text, STATUS_WORDS_MAX);
     const char *remedy = code == EACCES ? "; check the owner and mode of it there" : "";
     return g_error_new (ECFS_ERROR, code, "%s: %s (the server says: %s)%s", name, g_strerror (code), words, remedy);
 }

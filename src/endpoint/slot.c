@@ -537,12 +537,14 @@ static void run_connection (EcfsSlot *slot, bool make_root)
         ecfs_slot_owed (slot, ECFS_OWES_NOTHING);
     ecfs_clock_stop (&slot->clock);
     if (slot->connection == NULL) {
+        ecfs_text_clean_error (error, ECFS_PROBLEM_MAX);
         connect_failed (slot, error);
         return;
     }
     connected (slot);
     (void) driver->serve (slot, slot->connection, &error); /* what an error means is in the requests that it leaves */
     ecfs_clock_stop (&slot->clock);
+    ecfs_text_clean_error (error, ECFS_PROBLEM_MAX);
     fail_unfinished (slot, error);
     driver->disconnect (g_steal_pointer (&slot->connection));
 }

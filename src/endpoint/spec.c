@@ -1,5 +1,6 @@
 /* Descriptions of endpoints, and the names of what they store. */
 #include "endpoint/endpoint_priv.h"
+#include "util/text.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -188,6 +189,41 @@ bool ecfs_is_left_ahead (const char *file)
     g_autofree char *prefix = ahead_prefix ();
     return g_str_has_prefix (file, ECFS_AHEAD) && !g_str_has_prefix (file, prefix) &&
            strlen (file) == strlen (prefix) + ECFS_INCOMING_RANDOM;
+}
+
+/* Whether a %XX of @url is a control character. */
+static bool has_encoded_controls (const char *url)
+{
+    for (const char *at = url; (at = strchr (at, '%')) != NULL; at++) {
+        int high = g_ascii_xdigit_value (at[1]);
+        int low = high < 0 ? -1 : g_ascii_xdigit_value (at[2]);
+        if (low >= 0 && (high < 2 || (high == 7 && low == 15)))
+            return true;
+    }
+    return false;
+}
+
+static bool check_text (const char *what, const char *text, bool is_url, GError **error)
+{
+    if (!ecfs_text_has_controls (text) && !(is_url && has_encoded_controls (text)))
+        return true;
+    g_autofree char *shown = ecfs_text_clean (text, ECFS_WORDS_MAX);
+    return ecfs_fail (error, EINVAL, "%s \"%s\" has a control character, which no endpoint is called by", what, shown);
+}
+
+bool ecfs_spec_check (const EcfsEndpointSpec *spec, GError **error)
+{
+    if (!check_text ("the URL", spec->url, true, error))
+        return false;
+    if (spec->options == NULL)
+        return true;
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init (&iter, spec->options);
+    while (g_hash_table_iter_next (&iter, &key, &value))
+        if (!check_text ("the option", key, false, error) || !check_text (key, value, false, error))
+            return false;
+    return true;
 }
 
 char *ecfs_url_path (const char *url, GError **error)

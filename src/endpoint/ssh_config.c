@@ -1,5 +1,7 @@
 #include "endpoint/ssh_config.h"
 
+#include "util/text.h"
+
 #include <string.h>
 
 #define DEFAULT_PORT  22
@@ -300,8 +302,10 @@ static bool ask_ssh (const EcfsSshRequest *request, char **ret_text, GError **er
         *ret_text = NULL;
         return true;
     }
-    if (!g_spawn_check_wait_status (status, NULL))
-        return ecfs_fail (error, EINVAL, "ssh -G -- %s failed: %s", request->host, g_strstrip (complaint));
+    if (!g_spawn_check_wait_status (status, NULL)) {
+        g_autofree char *said = ecfs_text_clean (g_strstrip (g_strdelimit (complaint, "\r\n", ' ')), ECFS_WORDS_MAX);
+        return ecfs_fail (error, EINVAL, "ssh -G -- %s failed: %s", request->host, said);
+    }
     *ret_text = g_steal_pointer (&out);
     return true;
 }

@@ -7,6 +7,7 @@
 #include "endpoint/ssh_transport.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/text.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -102,8 +103,7 @@ static char *last_words (OpenSsh *self)
     for (char **line = lines; *line != NULL; line++)
         if ((*line)[0] != '\0')
             g_string_append_printf (words, "%s%s", words->len > 0 ? "; " : "", *line);
-    g_autofree char *printable = g_utf8_make_valid (words->str, -1);
-    return g_strdup (printable[0] == '\0' ? "connection closed by the server" : printable);
+    return ecfs_text_clean (words->len == 0 ? "connection closed by the server" : words->str, ECFS_WORDS_MAX);
 }
 
 static const char *problem (EcfsSshTransport *base)

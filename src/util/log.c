@@ -1,6 +1,7 @@
 #include "util/log.h"
 
 #include "util/io.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -9,6 +10,8 @@
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
+
+#define MESSAGE_MAX 16384 /* bytes */
 
 static atomic_bool syslog_wanted;
 static atomic_int most_verbose;
@@ -27,13 +30,16 @@ static const struct {
     {G_LOG_LEVEL_DEBUG, LOG_DEBUG, "debug: "},
 };
 
-static const char *message_of (const GLogField *fields, gsize n_fields)
+/* In one line that orders nothing, whatever the names of files in it are; g_free (). */
+static char *message_of (const GLogField *fields, gsize n_fields)
 {
-    for (gsize i = 0; i < n_fields; i++) {
+    const char *message = "";
+    for (gsize i = 0; i < n_fields; i++)
         if (strcmp (fields[i].key, "MESSAGE") == 0)
-            return fields[i].value;
-    }
-    return "";
+            message = fields[i].value;
+    g_auto (GStrv) lines = g_strsplit (message, "\n", -1);
+    g_autofree char *line = g_strjoinv ("; ", lines);
+    return ecfs_text_clean (line, MESSAGE_MAX);
 }
 
 /* systemd's journal says by JOURNAL_STREAM which file it reads, and has times and names of its own. */
@@ -71,7 +77,7 @@ static GLogWriterOutput write_log (GLogLevelFlags level, const GLogField *fields
     for (size_t i = 0; i < G_N_ELEMENTS (levels); i++) {
         if (!(level & levels[i].level) || (int) levels[i].level > atomic_load (&most_verbose))
             continue;
-        const char *message = message_of (fields, n_fields);
+        g_autofree char *message = message_of (fields, n_fields);
         if (atomic_load (&syslog_wanted))
             syslog (levels[i].priority, "%s%s", levels[i].name, message);
         else if (is_journal ())

@@ -81,7 +81,7 @@ static void test_wrong_options (void)
     assert_refused ("x=file:///a,connect_timeout=0s", "connect_timeout");
     assert_refused ("x=file://host/a", "file://host/a");
     assert_refused ("x=file:///a%zz", "%");
-    assert_refused ("x=file:///a%00b", "%");
+    assert_refused ("x=file:///a%00b", "control");
     assert_refused ("x=gopher://a/b", "gopher");
     g_assert_null (ecfs_endpoint_option_keys ("gopher://a/b"));
     g_assert_true (g_strv_contains (ecfs_endpoint_option_keys ("file:///"), "connections"));
@@ -112,6 +112,26 @@ static void test_wrong_options_of_servers (void)
     assert_refused ("x=dav://h/./a", "part \".\"");
     assert_refused ("x=davs://h/a?b", "%3F");
 #endif
+}
+
+/* A line break in the name of a file is another command to an FTP server. */
+static void test_control_characters (void)
+{
+    static const char *const hidden[] = {"/a%0d%0aDELE%20x", "/a%0Ab", "/%00", "/a%1b[2J", "/%7f", "/a\nb",
+                                         "/\033c",           "/\177"};
+    const char *const *schemes = ecfs_endpoint_schemes ();
+    for (size_t i = 0; schemes[i] != NULL; i++)
+        for (size_t j = 0; j < G_N_ELEMENTS (hidden); j++) {
+            bool local = g_str_equal (schemes[i], "file");
+            g_autofree char *in_path = g_strconcat ("x=", schemes[i], local ? "://" : "://h", hidden[j], NULL);
+            g_autofree char *in_user = g_strconcat ("x=", schemes[i], "://me", hidden[j] + 1, "@h/a", NULL);
+            g_autofree char *in_host = g_strconcat ("x=", schemes[i], "://h", hidden[j] + 1, "/a", NULL);
+            assert_refused (in_path, "control character");
+            assert_refused (in_user, "control character");
+            assert_refused (in_host, "control character");
+        }
+    assert_refused ("x=sftp://h/a,identity_file=/a\nb", "identity_file \"/a?b\"");
+    assert_refused ("x=file:///a,conn\033ections=2", "conn?ections");
 }
 
 static void test_free_without_start (void)
@@ -215,6 +235,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/spec/refuses-what-is-none", test_spec_wrong);
     g_test_add_func ("/endpoint/refuses-wrong-options-by-name", test_wrong_options);
     g_test_add_func ("/endpoint/refuses-options-that-make-no-sense-for-servers", test_wrong_options_of_servers);
+    g_test_add_func ("/endpoint/refuses-control-characters-in-url-and-options", test_control_characters);
     g_test_add_func ("/endpoint/need-not-be-started", test_free_without_start);
     g_test_add_func ("/marker/reads-what-it-wrote", test_marker_round_trip);
     g_test_add_func ("/marker/refuses-hostile-ones", test_marker_hostile);

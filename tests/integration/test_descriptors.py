@@ -1,6 +1,7 @@
 """A file is fetched by its descriptor alone: no archive, no tolerance endpoints, and never wrong bytes."""
 import shutil
 import signal
+import socket
 
 import lab
 import pytest
@@ -116,3 +117,44 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(place):
     done = lab.ecfs("fetch", descriptor, target / "below/file", check=False)
     assert done.returncode == 1 and "below/file" in done.stderr and "endpoint" not in done.stderr
     assert list(place.path.glob("target*")) == [target] and not list(target.iterdir())
+
+
+def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
+    """Whoever wrote the descriptor chose the servers; a login there would show them who we are."""
+    archive = place.archive(place.directories())
+    source, descriptor, target = place.path / "source", place.path / "descriptor", place.path / "target"
+    digest = lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+    text = lab.ecfs("export", archive.path, "/file").stdout
+    first = archive.endpoints[0]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0)
+        port = listening.getsockname()[1]
+        for scheme in ["sftp", "sshftp", "gsiftp"]:
+            url = f"{scheme}://127.0.0.1:{port}/srv"
+            descriptor.write_text(text.replace(first.endpoint().partition("=")[2], url))
+            done = lab.ecfs("fetch", descriptor, target)
+            assert f"add -e {first.name}=" in done.stderr and lab.digest(target) == digest
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+        lab.ecfs("fetch", "-e", f"{first.name}=sftp://127.0.0.1:{port}/srv", descriptor, target)
+        listening.accept()[0].close()
+
+
+def test_control_characters_in_urls_of_a_descriptor_reach_no_server(place):
+    archive = place.archive(place.directories())
+    source, descriptor, target = place.path / "source", place.path / "descriptor", place.path / "target"
+    lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+    text = lab.ecfs("export", archive.path, "/file").stdout
+    url = archive.endpoints[0].endpoint().partition("=")[2]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0)
+        port = listening.getsockname()[1]
+        for hidden in ["%0d%0aDELE%20x", "\\r\\nDELE x", "\x1b[2J"]:
+            for place_of in [f"ftp://127.0.0.1:{port}/a{hidden}", f"ftp://me{hidden}@127.0.0.1:{port}/a"]:
+                descriptor.write_text(text.replace(url, place_of))
+                done = lab.ecfs("fetch", descriptor, target)
+                assert "control character" in done.stderr and "\x1b" not in done.stderr
+                with pytest.raises(BlockingIOError):
+                    listening.accept()

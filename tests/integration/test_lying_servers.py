@@ -1,4 +1,6 @@
 """WebDAV servers that say what is not so: never wrong bytes, never a commit that is none, never "empty" for "elsewhere"."""
+import os
+
 import lab
 import pytest
 from liar import FAILED, Liar
@@ -233,3 +235,55 @@ def test_a_kept_connection_that_is_closed_in_an_upload_is_no_question_of_who_we_
     liar.lies = {"PUT": closes}
     done = probe(liar)
     assert done.returncode == 1 and "has closed its connection in the middle of an upload" in done.stderr, done.stderr
+
+
+def assert_orders_nothing(text, said):
+    """Not one control character, and each line is ours."""
+    assert said in text, text
+    assert not [c for c in text if (ord(c) < 0x20 and c != "\n") or 0x7f <= ord(c) < 0xa0], ascii(text)
+    assert all(line.startswith(("ecfs ", "20")) and "forged" not in line[:40] for line in text.splitlines()), text
+    assert all(len(line) < 6000 for line in text.splitlines())
+
+
+FORGED = "\x1b[2J\x1b]0;title\x07\r\n2026-01-01 00:00:00.000 ecfs: forged\u009b1m\x7f"
+
+
+def test_words_of_a_web_server_order_nothing(liar):
+    liar.lies = {"PROPFIND": answers(302, Location="http://x/\x1b[2J\u009b1m" + "y" * 20000)}
+    done = probe(liar)
+    assert done.returncode == 1
+    assert_orders_nothing(done.stderr, "http://x/?[2J?1m")
+    liar.lies = {"PROPFIND": answers(207, FAILED + FORGED.encode(), Server="lab\u009b2J")}
+    done = probe(liar)
+    assert done.returncode == 1
+    assert_orders_nothing(done.stderr, "")
+
+
+SSH = """#!/usr/bin/python3
+import os, struct, sys
+words = {words!r}.encode()
+if {speaks!r}:
+    def answer(kind, body):
+        os.write(1, struct.pack(">IB", len(body) + 1, kind) + body)
+    def ask():
+        size, = struct.unpack(">I", sys.stdin.buffer.read(4))
+        return sys.stdin.buffer.read(size)
+    ask()
+    answer(2, struct.pack(">I", 3))
+    while packet := ask():
+        answer(101, packet[1:5] + struct.pack(">II", 4, len(words)) + words + struct.pack(">I", 0))
+os.write(2, words)
+sys.exit(255)
+"""
+
+
+@pytest.mark.parametrize("speaks", [False, True], ids=["stderr of ssh", "status texts"])
+@pytest.mark.parametrize("words", [FORGED, FORGED + "x" * 100_000], ids=["orders", "long"])
+def test_words_of_an_sftp_server_order_nothing(place, speaks, words):
+    program = place.path / "ssh"
+    program.write_text(SSH.format(words="so it is" + words, speaks=speaks))
+    program.chmod(0o755)
+    done = lab.ecfs("endpoint", "test", "x=sftp://127.0.0.1/x,transport=openssh", check=False, timeout=60,
+                    env={**os.environ, "PATH": f"{place.path}:{os.environ['PATH']}"})
+    assert done.returncode == 1
+    assert_orders_nothing(done.stderr, "so it is?[2J?]0;title?")

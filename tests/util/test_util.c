@@ -2,6 +2,7 @@
 #include "util/error.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/text.h"
 #include "util/units.h"
 #include "util/uuid.h"
 
@@ -57,6 +58,33 @@ static void test_errors (void)
     g_assert_cmpint (ecfs_errno (error), ==, ENOSPC);
     g_assert_cmpint (ecfs_errno (NULL), ==, 0);
     g_assert_false (ecfs_fail (NULL, EIO, "nobody listens"));
+}
+
+static void assert_clean (const char *text, const char *clean)
+{
+    g_autofree char *found = ecfs_text_clean (text, 40);
+    g_assert_cmpstr (found, ==, clean);
+    g_autofree char *again = ecfs_text_clean (found, 43);
+    g_assert_cmpstr (again, ==, clean);
+}
+
+static void test_words_of_others (void)
+{
+    assert_clean ("", "");
+    assert_clean ("disk quota: \303\244 \342\202\254", "disk quota: \303\244 \342\202\254");
+    assert_clean ("\033[2J\033]0;x\007", "?[2J?]0;x?");
+    assert_clean ("all is well\r\n2026-01-01 ecfs: removed", "all is well??2026-01-01 ecfs: removed");
+    assert_clean ("a\302\2332J\177", "a?2J?");                   /* CSI as UTF-8 */
+    assert_clean ("a\2332J\377", "a?2J?");                       /* as one byte */
+    assert_clean ("a\342\200\256gpj.\342\200\250b", "a?gpj.?b"); /* right to left, line separator */
+    assert_clean ("\303", "?");
+    assert_clean ("\300\200", "??");
+    assert_clean ("123456789 123456789 123456789 123456789 x", "123456789 123456789 123456789 123456789 ...");
+    assert_clean ("123456789 123456789 123456789 12345678\342\202\254", "123456789 123456789 123456789 12345678...");
+    g_autoptr (GError) error = g_error_new_literal (ECFS_ERROR, EIO, "a\nb");
+    ecfs_text_clean_error (error, 2);
+    g_assert_cmpstr (error->message, ==, "a?...");
+    ecfs_text_clean_error (NULL, 2);
 }
 
 static void test_replace_file (void)
@@ -115,6 +143,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/util/durations-are-read-as-people-write-them", test_durations);
     g_test_add_func ("/util/a-cursor-never-leaves-its-buffer", test_cursor);
     g_test_add_func ("/util/errors-carry-errno-and-context", test_errors);
+    g_test_add_func ("/util/words-of-others-order-nothing", test_words_of_others);
     g_test_add_func ("/util/a-replaced-file-is-old-or-new-and-alone", test_replace_file);
     g_test_add_func ("/util/workers-run-jobs-that-jobs-push", test_workers);
     return g_test_run ();
