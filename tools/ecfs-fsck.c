@@ -19,7 +19,7 @@ enum { FSCK_CLEAN = 0, FSCK_REPAIRED = 1, FSCK_LEFT = 4, FSCK_FAILED = 8, FSCK_U
 #define ARGUMENTS    "ARCHIVE [PATH...]"
 
 typedef struct Options {
-    gboolean yes, no, deep, prune, json, help;
+    gboolean yes, no, deep, prune, json, help, version;
     uint64_t bytes_per_s;
     int64_t max_time_us;
     double sample; /* part of 1; 0: all */
@@ -509,6 +509,7 @@ static GOptionContext *option_context (Options *options, Texts *texts)
          "Remove what a recovery left alone, too, if there is just so much of it", "STRIPES"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},
         {"help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Explain this program", NULL},
+        {"version", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &options->version, "", NULL},
         G_OPTION_ENTRY_NULL};
     GOptionContext *context = g_option_context_new (ARGUMENTS);
     g_option_context_set_help_enabled (context, FALSE);
@@ -564,6 +565,10 @@ static void parse (Options *options, int *argc, char ***argv)
     g_set_prgname ("ecfs-fsck");
     if (!g_option_context_parse (context, argc, argv, &error))
         usage (error->message);
+    if (options->version) {
+        puts ("ecfs-fsck " ECFS_VERSION);
+        exit (FSCK_CLEAN);
+    }
     if (options->help) {
         tool_print_help (context);
         exit (FSCK_CLEAN);

@@ -11,6 +11,9 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+static int verb_program (const Verb *verb, int argc, char **argv);
 
 const Verb tool_verbs[] = {
     {"init", "ARCHIVE", "Makes an archive directory and marks its endpoints", verb_init},
@@ -33,6 +36,7 @@ const Verb tool_verbs[] = {
     {"sim", "SCENARIO", "Simulates reading, or failure and repair over years", verb_sim},
     {"tune", "ARCHIVE", "Measures endpoints and machine, and proposes settings", verb_tune},
     {"bench", "codec [CODE...]", "Measures how fast codes are on this machine", verb_bench},
+    {"fsck", "ARCHIVE [PATH...]", "Checks an archive, and rebuilds lost and damaged stripes", verb_program},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -41,7 +45,7 @@ static void print_usage (FILE *to)
     fputs ("Usage: ecfs VERB [OPTION...] ARCHIVE ...\n\nVerbs:\n", to);
     for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
         fprintf (to, "  %-10s%s\n", verb->name, verb->summary);
-    fputs ("\necfs VERB --help explains a verb, ecfs --version says what is compiled in; see also ecfs(1).\n", to);
+    fputs ("\necfs help VERB explains a verb, ecfs --version says what is compiled in; see also ecfs(1).\n", to);
 }
 
 static void print_version (void)
@@ -55,6 +59,68 @@ static void print_version (void)
             ISAL_PATCH_VERSION);
     printf ("catalog    SQLite %s\n", sqlite3_libversion ());
     printf ("mount      FUSE %s\n", fuse_pkgversion ());
+}
+
+/* Runs the program of a verb that has one of its own: the one beside this one, else the one in PATH. */
+static int verb_program (const Verb *verb, int argc, char **argv)
+{
+    g_autofree char *name = g_strconcat ("ecfs-", verb->name, NULL);
+    g_autofree char *self = g_file_read_link ("/proc/self/exe", NULL);
+    g_autofree char *directory = g_path_get_dirname (self == NULL ? "" : self);
+    g_autofree char *beside = g_build_filename (directory, name, NULL);
+    (void) argc;
+    argv[0] = name;
+    (void) execv (beside, argv);
+    (void) execvp (name, argv);
+    fprintf (stderr, "ecfs %s: the program %s is neither in %s nor in PATH\n", verb->name, name, directory);
+    return TOOL_FAILED;
+}
+
+static const Verb *find_verb (const char *name)
+{
+    const Verb *verb = tool_verbs;
+    while (verb->name != NULL && strcmp (verb->name, name) != 0)
+        verb++;
+    return verb->name == NULL ? NULL : verb;
+}
+
+static int unknown_verb (const char *name)
+{
+    g_autoptr (GPtrArray) names = g_ptr_array_new ();
+    for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
+        g_ptr_array_add (names, (char *) verb->name);
+    g_ptr_array_add (names, NULL);
+    const char *near = tool_nearest (name, (const char *const *) names->pdata);
+    fprintf (stderr, "ecfs: unknown verb \"%s\"\n", name);
+    if (near != NULL)
+        fprintf (stderr, "Did you mean \"ecfs %s\"?\n", near);
+    else
+        fputs ("ecfs --help lists the verbs.\n", stderr);
+    return TOOL_USAGE;
+}
+
+/* On a terminal the page of the manual, where there is one; else what --help prints. */
+static int help (int argc, char **argv)
+{
+    const Verb *verb = argc > 2 ? find_verb (argv[2]) : NULL;
+    if (argc > 2 && verb == NULL)
+        return unknown_verb (argv[2]);
+    if (verb == NULL) {
+        print_usage (stdout);
+        return TOOL_DONE;
+    }
+    g_autofree char *page = g_strconcat ("ecfs-", verb->name, NULL);
+    char *find[] = {(char *) "man", (char *) "-w", page, NULL}, *show[] = {(char *) "man", page, NULL};
+    int status = -1;
+    if (isatty (STDOUT_FILENO) &&
+        g_spawn_sync (NULL, find, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL,
+                      NULL, NULL, NULL, NULL, &status, NULL) &&
+        status == 0)
+        (void) execvp (show[0], show);
+    bool action = argc > 3; /* ecfs help endpoint drain */
+    char *option = (char *) "--help";
+    char *words[] = {(char *) verb->name, action ? argv[3] : option, action ? option : NULL, NULL};
+    return verb->run (verb, action ? 3 : 2, words);
 }
 
 int main (int argc, char **argv)
@@ -71,15 +137,17 @@ int main (int argc, char **argv)
         print_version ();
         return TOOL_DONE;
     }
-    if (strcmp (name, "--help") == 0 || strcmp (name, "-h") == 0 || strcmp (name, "help") == 0) {
+    if (strcmp (name, "--help") == 0 || strcmp (name, "-h") == 0) {
         print_usage (stdout);
         return TOOL_DONE;
     }
-    for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
-        if (strcmp (verb->name, name) == 0)
-            return verb->run (verb, argc - 1, argv + 1);
+    if (strcmp (name, "help") == 0)
+        return help (argc, argv);
+    const Verb *verb = find_verb (name);
+    if (verb != NULL)
+        return verb->run (verb, argc - 1, argv + 1);
     if (argc > 1)
-        fprintf (stderr, "ecfs: unknown verb \"%s\"\n", name);
+        return unknown_verb (name);
     print_usage (stderr);
     return TOOL_USAGE;
 }

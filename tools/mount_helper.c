@@ -24,6 +24,10 @@ static int parse (const char *name, const char *arguments, const GOptionEntry *e
         fputs (help, stdout);
         return MOUNT_DONE;
     }
+    if (argc > 1 && (strcmp (argv[1], "--version") == 0 || strcmp (argv[1], "-V") == 0)) {
+        printf ("%s of ecfs " ECFS_VERSION "\n", name);
+        return MOUNT_DONE;
+    }
     bool good = g_option_context_parse (context, &argc, &argv, &error);
     if (good && argc == n + 1)
         return -1;

@@ -46,9 +46,10 @@ void tool_print_help (GOptionContext *context)
     fputs (plain, stdout);
 }
 
-static GOptionContext *option_context (const Verb *verb, const GOptionEntry *options, gboolean *help)
+static GOptionContext *option_context (const Verb *verb, const GOptionEntry *options, gboolean *help, gboolean *version)
 {
     const GOptionEntry own[] = {{"help", 'h', 0, G_OPTION_ARG_NONE, help, "Explain this verb", NULL},
+                                {"version", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, version, "", NULL},
                                 G_OPTION_ENTRY_NULL};
     GOptionContext *context = g_option_context_new (verb->arguments);
     g_autofree char *summary = g_strdup_printf ("%s.", verb->summary);
@@ -61,15 +62,56 @@ static GOptionContext *option_context (const Verb *verb, const GOptionEntry *opt
     return context;
 }
 
+/* Characters to insert, delete or change, two that are swapped counting as one change. */
+static size_t edit_distance (const char *a, const char *b)
+{
+    size_t n_a = strlen (a), n_b = strlen (b), columns = n_b + 1;
+    g_autofree size_t *table = g_new0 (size_t, (n_a + 1) * columns);
+    for (size_t i = 0; i <= n_a; i++) {
+        for (size_t j = 0; j <= n_b; j++) {
+            size_t *at = &table[i * columns + j];
+            if (i == 0 || j == 0) {
+                *at = i + j;
+                continue;
+            }
+            *at = MIN (at[-1], table[(i - 1) * columns + j]) + 1;
+            *at = MIN (*at, table[(i - 1) * columns + j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                *at = MIN (*at, table[(i - 2) * columns + j - 2] + 1);
+        }
+    }
+    return table[n_a * columns + n_b];
+}
+
+const char *tool_nearest (const char *word, const char *const *candidates)
+{
+    size_t length = strlen (word), least = MIN (length / 2, 3);
+    const char *nearest = NULL;
+    if (length > 100)
+        return NULL;
+    for (; *candidates != NULL; candidates++) {
+        size_t distance = edit_distance (word, *candidates);
+        if (distance > least || (distance == least && nearest != NULL))
+            continue;
+        least = distance;
+        nearest = *candidates;
+    }
+    return nearest;
+}
+
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max)
 {
-    gboolean help = FALSE;
+    gboolean help = FALSE, version = FALSE;
     g_autofree char *program = g_strdup_printf ("ecfs %s", verb->name);
     g_set_prgname (program);
-    g_autoptr (GOptionContext) context = option_context (verb, options, &help);
+    g_autoptr (GOptionContext) context = option_context (verb, options, &help, &version);
     g_autoptr (GError) error = NULL;
     if (!g_option_context_parse (context, &argc, &argv, &error))
         usage_error (verb, error->message);
+    if (version) {
+        puts ("ecfs " ECFS_VERSION);
+        exit (TOOL_DONE);
+    }
     if (help) {
         tool_print_help (context);
         exit (TOOL_DONE);

@@ -49,6 +49,9 @@ int verb_bench (const Verb *verb, int argc, char **argv);
  */
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max);
 
+/** The one of @candidates (NULL-terminated) that @word is most likely a slip of the hand for; NULL: none is near. */
+const char *tool_nearest (const char *word, const char *const *candidates);
+
 /** Prints the help of a context to stdout. */
 void tool_print_help (GOptionContext *context);
 

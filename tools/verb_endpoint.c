@@ -124,6 +124,12 @@ int verb_endpoint (const Verb *verb, int argc, char **argv)
     if (status >= 0)
         return status;
     (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
-    tool_say (verb->name, "\"%s\" is none of list, add, test, readonly, active, drain, replace, remove", action);
+    static const char *const actions[] = {"list",  "add",     "test",   "readonly", "active",
+                                          "drain", "replace", "remove", NULL};
+    g_autofree char *all = g_strjoinv (", ", (char **) actions);
+    const char *near = tool_nearest (action, actions);
+    tool_say (verb->name, "\"%s\" is none of %s", action, all);
+    if (near != NULL)
+        tool_say (verb->name, "did you mean \"ecfs endpoint %s\"?", near);
     return TOOL_USAGE;
 }

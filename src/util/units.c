@@ -31,7 +31,20 @@ static bool parse (const char *text, const Unit *units, size_t n_units, uint64_t
 
 bool ecfs_parse_size (const char *text, uint64_t *ret_bytes)
 {
-    static const Unit units[] = {{"", 1}, {"K", 1ull << 10}, {"M", 1ull << 20}, {"G", 1ull << 30}, {"T", 1ull << 40}};
+    static const Unit units[] = {{"", 1},
+                                 {"K", 1ull << 10},
+                                 {"M", 1ull << 20},
+                                 {"G", 1ull << 30},
+                                 {"T", 1ull << 40},
+                                 {"KiB", 1ull << 10},
+                                 {"MiB", 1ull << 20},
+                                 {"GiB", 1ull << 30},
+                                 {"TiB", 1ull << 40},
+                                 {"kB", 1000},
+                                 {"KB", 1000},
+                                 {"MB", 1000000},
+                                 {"GB", 1000000000},
+                                 {"TB", 1000000000000}};
     return parse (text, units, G_N_ELEMENTS (units), INT64_MAX, ret_bytes);
 }
 

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Parses digits with an optional K, M, G or T (powers of 1024; "KiB" and "kB" are not taken). False: not that. */
+/** Parses digits with an optional unit as coreutils take them: K or KiB, M, G, T are powers of 1024; kB (or KB), MB,
+ * GB, TB are powers of 1000. False: not that. */
 bool ecfs_parse_size (const char *text, uint64_t *ret_bytes);
 
 /** Parses digits with "ms", "s" (default), "m", "h" or "d". False: not that. */

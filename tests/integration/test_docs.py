@@ -50,7 +50,7 @@ def test_page_and_help_of_a_verb_tell_the_same_options(verb):
 
 def test_every_verb_has_a_page():
     told = lab.ecfs("--help").stdout.partition("Verbs:\n")[2].partition("\n\n")[0]
-    assert set(re.findall(r"^  (\w+) ", told, flags=re.M)) == {*VERBS, "endpoint"}
+    assert set(re.findall(r"^  (\w+) ", told, flags=re.M)) == {*VERBS, "endpoint", "fsck"}
 
 
 def test_page_and_help_of_endpoint_tell_the_same_options():
@@ -70,6 +70,8 @@ def test_page_and_help_of_the_helpers_of_mount_tell_the_same_options(tmp_path):
 
 def test_page_and_help_of_fsck_tell_the_same_options():
     assert told_options(lab.run(lab.BUILD / "tools/ecfs-fsck", "--help").stdout) == page_options("ecfs-fsck.8")
+    assert lab.ecfs("fsck", "--help").stdout == lab.run(lab.BUILD / "tools/ecfs-fsck", "--help").stdout
+    assert ".It Cm fsck\n" in (MAN / "ecfs.1").read_text()
     assert "'ecfs-fsck.8'" in (MAN / "meson.build").read_text()
     assert ".Xr ecfs-fsck 8" in (MAN / "ecfs.1").read_text()
 
@@ -100,3 +102,35 @@ def test_keys_of_endpoints_are_those_of_the_manual(archive):
         assert done.returncode == 2
         known |= set(re.search(r"this URL takes (.*)", done.stderr).group(1).split(", "))
     assert known | {"url"} == page_keys("Sections")
+
+
+@pytest.mark.parametrize("words", [("put",), ("endpoint",), ("endpoint", "drain")])
+def test_help_of_a_verb_is_what_its_option_prints(words):
+    assert lab.ecfs("help", *words).stdout == lab.ecfs(*words, "--help").stdout
+
+
+def test_a_slip_of_the_hand_gets_the_verb_that_was_meant():
+    for wrong, meant in [(["stauts"], "ecfs status"), (["unmount"], "ecfs umount"), (["help", "recovr"], "ecfs recover"),
+                         (["fcsk"], "ecfs fsck"), (["endpoint", "drian"], "ecfs endpoint drain")]:
+        done = lab.ecfs(*wrong, check=False)
+        assert done.returncode == 2 and f'"{meant}"' in done.stderr and len(done.stderr.splitlines()) == 2
+    done = lab.ecfs("xyzzy-plugh", check=False)
+    assert done.returncode == 2 and "Did you mean" not in done.stderr and "--help" in done.stderr
+
+
+def test_every_program_and_verb_tells_the_version(tmp_path):
+    version = lab.ecfs("--version").stdout.split()[1]
+    programs = [[lab.PROGRAM, verb] for verb in [*VERBS, "fsck"]] + [[lab.PROGRAM, "endpoint", "add"]]
+    for name in ["mount.ecfs", "umount.ecfs"]:
+        (tmp_path / name).symlink_to(lab.BUILD / "tools/ecfs")
+        programs.append([tmp_path / name])
+    for program in [*programs, [lab.BUILD / "tools/ecfs-fsck"]]:
+        assert version in lab.run(*program, "--version").stdout.split()
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in MAN.glob("*.[158]")))
+def test_page_shows_what_was_meant(page):
+    """No escape sequence that eats its neighbours, and quotes that are closed where they are opened."""
+    source = (MAN / page).read_text()
+    assert not re.search(r"(?<!\\)\\[ngkvwz](?![(\[])", source), "an escape sequence of roff where one of the shell was meant"
+    assert not re.search(r"^\.(?:Pq |Po )?[DQ]q .* [DQ]q ", source, flags=re.M), "quotes that end with the line, not the word"

@@ -15,8 +15,10 @@ static void test_sizes (void)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } good[] = {{"0", 0}, {"17", 17}, {"2M", 2 << 20}, {"16K", 16384}, {"3G", 3ull << 30}, {"1T", 1ull << 40}};
-    static const char *const bad[] = {"", "M", "-1", "1 M", "2MB", "1.5G", "99999999999999999999", "9999999999T"};
+    } good[] = {{"0", 0},           {"17", 17},        {"2M", 2 << 20},  {"16K", 16384}, {"3G", 3ull << 30},
+                {"1T", 1ull << 40}, {"5MiB", 5 << 20}, {"5MB", 5000000}, {"7kB", 7000},  {"1TiB", 1ull << 40}};
+    static const char *const bad[] = {"",           "M", "-1", "1 M", "2Mb", "2iB", "1.5G", "99999999999999999999",
+                                      "9999999999T"};
     uint64_t bytes;
     for (size_t i = 0; i < G_N_ELEMENTS (good); i++) {
         g_assert_true (ecfs_parse_size (good[i].text, &bytes));
