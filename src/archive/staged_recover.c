@@ -15,6 +15,7 @@
 typedef struct Recovery {
     EcfsStagedTable *table;
     EcfsCatalog *catalog;
+    const GPtrArray *rows; /* of EcfsStagingRow: all */
     int interrupted_fd;
     unsigned n_queued;
     unsigned n_interrupted;
@@ -85,12 +86,24 @@ static bool forget_row (Recovery *self, const EcfsStagingRow *row, GError **erro
     return false;
 }
 
+/* Whether an earlier content of it was flushed. */
+static bool is_promised (const Recovery *self, uint64_t ino)
+{
+    for (guint i = 0; i < self->rows->len; i++) {
+        const EcfsStagingRow *row = self->rows->pdata[i];
+        if (row->ino == ino && row->state == ECFS_STAGING_QUEUED)
+            return true;
+    }
+    return false;
+}
+
 static bool recover_open (Recovery *self, const EcfsStagingRow *row, const char *name, GError **error)
 {
     g_autofree char *path = ecfs_catalog_path (self->catalog, row->ino);
     if (!keep_interrupted (self, name, path, error))
         return false;
-    return (!row->fresh || remove_fresh (self, row->ino, error)) && forget_row (self, row, error);
+    return (!row->fresh || is_promised (self, row->ino) || remove_fresh (self, row->ino, error)) &&
+           forget_row (self, row, error);
 }
 
 static EcfsStaged *staged_from_row (Recovery *self, const EcfsStagingRow *row, const EcfsAttr *attr,
@@ -290,6 +303,7 @@ bool ecfs_staged_recover (EcfsStagedTable *table, GError **error)
     g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (self.catalog, error);
     if (rows == NULL)
         return false;
+    self.rows = rows;
     g_ptr_array_sort (rows, by_age); /* they are stored in this order */
     for (guint i = 0; i < rows->len; i++) {
         if (!recover_row (&self, rows->pdata[i], error))

@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        11
+#define ECFS_CATALOG_VERSION        12
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 #define ECFS_PARAMETERS_MAX         16512
 
@@ -232,13 +232,19 @@ int ecfs_content_sum_register (sqlite3 *db);
 typedef struct Inode {
     EcfsAttr attr;
     uint64_t committed_size; /* of the content that extents describe; attr.size may be that of staging */
-    uint64_t extents_sum;    /* of all extents, as the row has it; see content_sum.c */
+    bool mtime_is_staged;    /* attr.mtime_ns is that of staged bytes, and the next that of the stored ones */
+    int64_t committed_mtime_ns;
+    uint64_t extents_sum; /* of all extents, as the row has it; see content_sum.c */
     bool has_code;
     char code[ECFS_CODE_MAX + 1];
 } Inode;
 
 /** Reads INODE_COLUMNS from @column on. */
 bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GError **error);
+/** What may leave this machine: the size and the modification time of stored content, whatever staging has. */
+EcfsAttr ecfs_inode_committed (const Inode *inode);
+/** Before attr.mtime_ns becomes that of staged bytes. */
+void ecfs_inode_keep_mtime (Inode *inode);
 /** ENOENT when there is none. */
 bool ecfs_inode_get (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
 /** The same for a directory that still has its name: ENOTDIR, ENOENT. */
@@ -348,6 +354,8 @@ bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error);
 /* staging.c */
 
 bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error);
+/** Whether the inode has bytes in staging that were flushed and are not committed: 1, 0, -1. */
+int ecfs_staging_queued (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Whether the inode has bytes in staging that are not committed: 1, 0, -1. */
 int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error);
 /** After a publish: the row goes (@full) or becomes STORED. */

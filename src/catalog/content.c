@@ -98,8 +98,7 @@ bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error
         if (!object_uuid (self, extent->object, &images[i].object, error))
             return false;
     }
-    EcfsAttr attr = inode->attr;
-    attr.size = inode->committed_size;
+    EcfsAttr attr = ecfs_inode_committed (inode);
     ecfs_journal_put_content (self->record, &attr, images, extents->len);
     return true;
 }
@@ -125,6 +124,8 @@ bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced,
     if (own->len > 0 || theirs->len == 0)
         return true;
     inode->committed_size = replaced->committed_size;
+    inode->committed_mtime_ns = ecfs_inode_committed (replaced).mtime_ns;
+    inode->mtime_is_staged = true;
     return EXEC (self, EXTENT_COPY, error, INT (inode->attr.ino), INT (replaced->attr.ino)) &&
            EXEC (self, STAGING_NOT_FRESH, error, INT (inode->attr.ino)) && ecfs_content_count (self, inode, error) &&
            ecfs_inode_store (self, inode, error) && ecfs_content_journal (self, inode, error);

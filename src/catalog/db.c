@@ -147,7 +147,7 @@ static void note (EcfsCatalog *self, StatementId id, const Value *values, size_t
     }
 }
 
-#define MAX_VALUES 16
+#define MAX_VALUES 17
 G_STATIC_ASSERT (N_STATEMENTS < 256);
 
 bool ecfs_exec (EcfsCatalog *self, StatementId id, const Value *values, size_t n_values, GError **error)

@@ -77,11 +77,11 @@ static bool dump_inodes (Dump *self, GError **error)
         Inode inode;
         if (!ecfs_inode_from_row (query, 0, &inode, error))
             return false;
-        bool fresh = sqlite3_column_int (query, 16) != 0 && inode.committed_size == 0;
-        EcfsAttr attr = inode.attr;
-        attr.size = inode.committed_size;
+        bool fresh = sqlite3_column_int (query, N_INODE_COLUMNS + 1) != 0 && inode.committed_size == 0;
+        EcfsAttr attr = ecfs_inode_committed (&inode);
         ecfs_journal_put_inode (self->record, &attr, inode.has_code ? inode.code : NULL);
-        g_autofree char *target = g_strndup (sqlite3_column_blob (query, 15), (gsize) sqlite3_column_bytes (query, 15));
+        g_autofree char *target = g_strndup (sqlite3_column_blob (query, N_INODE_COLUMNS),
+                                             (gsize) sqlite3_column_bytes (query, N_INODE_COLUMNS));
         if (S_ISLNK (attr.mode) && target != NULL)
             ecfs_journal_put_target (self->record, attr.ino, target);
         if (S_ISREG (attr.mode) && !fresh && !ecfs_content_journal (self->catalog, &inode, error))

@@ -59,6 +59,8 @@ bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GEr
     attr->ctime_ns = sqlite3_column_int64 (query, column + 9);
     attr->btime_ns = sqlite3_column_int64 (query, column + 10);
     inode.extents_sum = (uint64_t) sqlite3_column_int64 (query, column + 14) ^ sum_sizes (&inode);
+    inode.mtime_is_staged = sqlite3_column_type (query, column + 15) != SQLITE_NULL;
+    inode.committed_mtime_ns = sqlite3_column_int64 (query, column + 15);
     *ret_inode = inode;
     return true;
 }
@@ -85,11 +87,30 @@ bool ecfs_inode_get_dir (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GErr
     return true;
 }
 
-/* What the journal says about an inode: its committed size, whatever staging has. */
-static void to_journal (EcfsCatalog *self, const Inode *inode)
+EcfsAttr ecfs_inode_committed (const Inode *inode)
 {
     EcfsAttr attr = inode->attr;
     attr.size = inode->committed_size;
+    if (inode->mtime_is_staged)
+        attr.mtime_ns = inode->committed_mtime_ns;
+    return attr;
+}
+
+void ecfs_inode_keep_mtime (Inode *inode)
+{
+    if (!inode->mtime_is_staged)
+        inode->committed_mtime_ns = inode->attr.mtime_ns;
+    inode->mtime_is_staged = true;
+}
+
+static Value staged_time (const Inode *inode)
+{
+    return inode->mtime_is_staged ? INT (inode->committed_mtime_ns) : (Value){.type = VALUE_NULL};
+}
+
+static void to_journal (EcfsCatalog *self, const Inode *inode)
+{
+    EcfsAttr attr = ecfs_inode_committed (inode);
     ecfs_journal_put_inode (self->record, &attr, inode->has_code ? inode->code : NULL);
 }
 
@@ -106,7 +127,7 @@ bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *targe
                  INT (attr->gid), INT (attr->rdev), INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns),
                  INT (attr->ctime_ns), INT (attr->btime_ns), INT (inode->committed_size),
                  TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes),
-                 INT (inode->extents_sum ^ sum_sizes (inode)),
+                 INT (inode->extents_sum ^ sum_sizes (inode)), staged_time (inode),
                  target == NULL ? (Value){.type = VALUE_NULL} : NAME (target));
 }
 
@@ -116,7 +137,7 @@ bool ecfs_inode_store (EcfsCatalog *self, const Inode *inode, GError **error)
     return EXEC (self, INODE_UPDATE, error, INT (attr->ino), INT (attr->mode), INT (attr->uid), INT (attr->gid),
                  INT (attr->size), INT (attr->atime_ns), INT (attr->mtime_ns), INT (attr->ctime_ns),
                  INT (inode->committed_size), TEXT (inode->has_code ? inode->code : NULL), INT (attr->data_bytes),
-                 INT (inode->extents_sum ^ sum_sizes (inode)));
+                 INT (inode->extents_sum ^ sum_sizes (inode)), staged_time (inode));
 }
 
 bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error)
@@ -127,8 +148,8 @@ bool ecfs_inode_update (EcfsCatalog *self, const Inode *inode, GError **error)
 
 bool ecfs_inode_touch (EcfsCatalog *self, const Inode *inode, bool relinked, GError **error)
 {
-    const EcfsAttr *attr = &inode->attr;
-    ecfs_journal_put_touch (self->record, attr);
+    const EcfsAttr *attr = &inode->attr, committed = ecfs_inode_committed (inode);
+    ecfs_journal_put_touch (self->record, &committed);
     if (relinked)
         return EXEC (self, INODE_RELINK, error, INT (attr->ino), INT (attr->nlink), INT (attr->mtime_ns),
                      INT (attr->ctime_ns));
@@ -170,7 +191,7 @@ int ecfs_entry_find (EcfsCatalog *self, uint64_t parent, const char *name, Inode
     int found = ecfs_query_step (self, query, error);
     if (found != 1)
         return found;
-    bool sound = sqlite3_column_int (query, 15) != 0 ||
+    bool sound = sqlite3_column_int (query, N_INODE_COLUMNS) != 0 ||
                  ecfs_bad_row (error, "entries", (int64_t) parent, "an entry that is looked up is not listed");
     return sound && ecfs_inode_from_row (query, 0, ret_inode, error) ? 1 : -1;
 }

@@ -45,6 +45,20 @@ static bool set_size (EcfsCatalog *self, Inode *inode, uint64_t size, GError **e
     return staged == 1 || ecfs_content_truncate (self, inode, size, error);
 }
 
+/* The time of bytes that are flushed and not stored yet goes nowhere before they do. */
+static bool set_mtime (EcfsCatalog *self, Inode *inode, int64_t mtime_ns, GError **error)
+{
+    int staged = S_ISREG (inode->attr.mode) ? ecfs_staging_queued (self, inode->attr.ino, error) : 0;
+    if (staged < 0)
+        return false;
+    if (staged == 0)
+        inode->mtime_is_staged = false;
+    else
+        ecfs_inode_keep_mtime (inode);
+    inode->attr.mtime_ns = mtime_ns;
+    return true;
+}
+
 static bool set_attr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, unsigned mask, EcfsAttr *ret_attr,
                       GError **error)
 {
@@ -59,8 +73,8 @@ static bool set_attr (EcfsCatalog *self, uint64_t ino, const EcfsAttr *attr, uns
         inode.attr.gid = attr->gid;
     if ((mask & ECFS_ATTR_ATIME) != 0)
         inode.attr.atime_ns = attr->atime_ns;
-    if ((mask & ECFS_ATTR_MTIME) != 0)
-        inode.attr.mtime_ns = attr->mtime_ns;
+    if ((mask & ECFS_ATTR_MTIME) != 0 && !set_mtime (self, &inode, attr->mtime_ns, error))
+        return false;
     inode.attr.ctime_ns = (mask & ECFS_ATTR_CTIME) != 0 ? attr->ctime_ns : ecfs_real_ns ();
     if ((mask & ECFS_ATTR_SIZE) != 0 && !set_size (self, &inode, attr->size, error))
         return false;
@@ -410,7 +424,7 @@ static bool add_dirent (GPtrArray *entries, sqlite3_stmt *query, uint64_t dir, i
     *after = position;
     if (!ecfs_inode_from_row (query, 2, &inode, error))
         return false;
-    if (sqlite3_column_int (query, 17) == 0)
+    if (sqlite3_column_int (query, 2 + N_INODE_COLUMNS) == 0)
         return ecfs_bad_row (error, "entries", (int64_t) dir, "an entry that is listed cannot be looked up");
     char *name = ecfs_column_name (query, 1, (int64_t) dir, error);
     if (name == NULL)

@@ -340,6 +340,7 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     inode.attr.size = inode.committed_size = publish->size;
     if (!publish->keep_mtime)
         inode.attr.mtime_ns = publish->mtime_ns;
+    inode.mtime_is_staged = false;
     inode.attr.ctime_ns = ecfs_real_ns ();
     return ecfs_content_remove (self, publish->ino, error) && insert_extents (self, publish, objects, error) &&
            ecfs_content_count (self, &inode, error) && ecfs_inode_store (self, &inode, error) &&

@@ -106,9 +106,13 @@ static const char schema_11[] =
     "UPDATE inodes SET content_sum = (SELECT ecfs_content_sum (inodes.ino, inodes.committed_size, inodes.data_bytes, "
     "  e.start, e.length, e.object, e.object_start) FROM (SELECT 1) LEFT JOIN extents e ON e.ino = inodes.ino);";
 
+/* The time of stored content, where bytes that are staged only show another; NULL: what is shown. */
+static const char schema_12[] = "ALTER TABLE inodes ADD COLUMN committed_mtime_ns INTEGER;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1, schema_2, schema_3, schema_4, schema_5, schema_6, schema_7, schema_8, schema_9, schema_10, schema_11};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2,  schema_3,  schema_4,
+                                                             schema_5, schema_6,  schema_7,  schema_8,
+                                                             schema_9, schema_10, schema_11, schema_12};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -13,6 +13,7 @@ bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *
     return true;
 }
 
+/* What takes the place of a first content that is not stored is one too. */
 static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
 {
     Inode inode;
@@ -20,7 +21,9 @@ static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError *
         return false;
     if (!S_ISREG (inode.attr.mode))
         return ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no regular file", ino);
-    return ecfs_staging_insert (self, ino, false, ret_staging, error);
+    int64_t one;
+    int fresh = QUERY_NUMBER (self, STAGING_FRESH, &one, error, INT (ino));
+    return fresh >= 0 && ecfs_staging_insert (self, ino, fresh == 1, ret_staging, error);
 }
 
 bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error)
@@ -33,6 +36,12 @@ bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, 
     int found = READ (self, ecfs_staging_unstored (self, ino, error));
     *ret_staged = found > 0;
     return found >= 0;
+}
+
+int ecfs_staging_queued (EcfsCatalog *self, uint64_t ino, GError **error)
+{
+    int64_t one;
+    return QUERY_NUMBER (self, STAGING_QUEUED, &one, error, INT (ino));
 }
 
 int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error)
@@ -85,8 +94,10 @@ static bool show_staged (EcfsCatalog *self, uint64_t ino, uint64_t size, const i
     if (!ecfs_inode_get (self, ino, &inode, error))
         return false;
     inode.attr.size = size;
-    if (mtime_ns != NULL)
+    if (mtime_ns != NULL) {
+        ecfs_inode_keep_mtime (&inode);
         inode.attr.mtime_ns = *mtime_ns;
+    }
     return ecfs_inode_store (self, &inode, error);
 }
 
@@ -95,7 +106,8 @@ static bool show_committed (EcfsCatalog *self, uint64_t ino, GError **error)
     Inode inode;
     if (!ecfs_inode_get (self, ino, &inode, error))
         return false;
-    inode.attr.size = inode.committed_size;
+    inode.attr = ecfs_inode_committed (&inode);
+    inode.mtime_is_staged = false;
     return ecfs_inode_store (self, &inode, error);
 }
 

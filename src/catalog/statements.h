@@ -7,7 +7,8 @@
 
 #define INODE_COLUMNS                                                                                                  \
     "i.ino, i.mode, i.nlink, i.uid, i.gid, i.rdev, i.size, i.atime_ns, i.mtime_ns, i.ctime_ns, i.btime_ns, "           \
-    "i.committed_size, i.code, i.data_bytes, i.content_sum"
+    "i.committed_size, i.code, i.data_bytes, i.content_sum, i.committed_mtime_ns"
+#define N_INODE_COLUMNS 16
 /* Where names are looked up and where they are listed the database has each entry once: two that differ are damaged. */
 #define ENTRY_IS_LISTED                                                                                                \
     "EXISTS (SELECT 1 FROM entries x INDEXED BY entries_by_position WHERE x.parent = e.parent "                        \
@@ -43,10 +44,10 @@
     X (AGE_SET, "UPDATE age SET boot = ?, boot_ns = ?, real_ns = ?, age_ns = ? WHERE id = 1") \
     X (INODE_GET, "SELECT " INODE_COLUMNS " FROM inodes i WHERE i.ino = ?") \
     X (INODE_INSERT, "INSERT INTO inodes (ino, mode, nlink, uid, gid, rdev, size, atime_ns, mtime_ns, ctime_ns, " \
-       "btime_ns, committed_size, code, data_bytes, content_sum, target) " \
-       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+       "btime_ns, committed_size, code, data_bytes, content_sum, committed_mtime_ns, target) " \
+       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X (INODE_UPDATE, "UPDATE inodes SET mode = ?2, uid = ?3, gid = ?4, size = ?5, atime_ns = ?6, mtime_ns = ?7, " \
-       "ctime_ns = ?8, committed_size = ?9, code = ?10, data_bytes = ?11, content_sum = ?12 " \
+       "ctime_ns = ?8, committed_size = ?9, code = ?10, data_bytes = ?11, content_sum = ?12, committed_mtime_ns = ?13 " \
        "WHERE ino = ?1") \
     X (INODE_TOUCH, "UPDATE inodes SET mtime_ns = ?2, ctime_ns = ?3 WHERE ino = ?1") \
     X (INODE_RELINK, "UPDATE inodes SET nlink = ?2, mtime_ns = ?3, ctime_ns = ?4 WHERE ino = ?1") \
@@ -124,6 +125,8 @@
     X (STAGING_UPDATE, "UPDATE staging SET state = ?2, size = ?3, since_ns = ?4, error = ?5, "                           \
                        "fresh = fresh AND ?2 < 2 WHERE id = ?1") \
     X (STAGING_UNSTORED, "SELECT 1 FROM staging WHERE ino = ? AND state < 2 LIMIT 1") \
+    X (STAGING_QUEUED, "SELECT 1 FROM staging WHERE ino = ? AND state = 1 LIMIT 1") \
+    X (STAGING_FRESH, "SELECT 1 FROM staging WHERE ino = ? AND fresh = 1 LIMIT 1") \
     X (STAGING_NOT_FRESH, "UPDATE staging SET fresh = 0 WHERE ino = ?") \
     X (STAGING_DELETE, "DELETE FROM staging WHERE id = ?") \
     X (STAGING_DELETE_OLDER, "DELETE FROM staging WHERE ino = ? AND id < ?") \

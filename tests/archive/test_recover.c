@@ -336,6 +336,28 @@ static void test_crash_before_the_inode_is_durable (Fixture *fixture, gconstpoin
     g_assert_cmpuint (count_in (fixture, "staging"), ==, 0);
 }
 
+/* Its close was promised; a change of it that nobody flushed takes it away neither. */
+static void change_what_was_never_stored (Fixture *fixture)
+{
+    uint64_t ino;
+    hide_three (fixture, true); /* nothing is committed before the end */
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put (staged, "closed", 6, 0);
+    g_assert_cmpint (flush (staged), ==, 0);
+    put (staged, "half", 4, 0);
+}
+
+static void test_crash_while_a_promise_is_changed (Fixture *fixture, gconstpointer data)
+{
+    EcfsAttr attr;
+    crash (fixture, change_what_was_never_stored);
+    hide_three (fixture, false);
+    wait_until_stored (fixture);
+    g_assert_true (exists (fixture, "file", &attr));
+    assert_content (fixture, attr.ino, (const uint8_t *) "closed", 6);
+    assert_only_interrupted (fixture, "halfed");
+}
+
 /* As when the mount is told to end in the middle of a copy: half a file does not replace a whole one. */
 static void test_stop_in_the_middle_of_a_file (Fixture *fixture, gconstpointer data)
 {
@@ -393,6 +415,7 @@ int main (int argc, char **argv)
     ADD ("what-is-not-full-is-the-same-after-remounting", NULL, test_not_full_after_remount);
     ADD ("put-replaces-what-is-not-full", NULL, test_put_over_what_is_not_full);
     ADD ("bytes-go-after-their-name-is-gone-for-good", async, test_crash_after_unlink);
+    ADD ("crash-while-what-a-close-promised-is-changed", async, test_crash_while_a_promise_is_changed);
     ADD ("crash-before-the-inode-is-durable-keeps-bytes-apart", NULL, test_crash_before_the_inode_is_durable);
     ADD ("crash-while-replacing-what-was-closed-keeps-that", async, test_crash_while_replacing);
     ADD ("crash-after-a-rename-before-close-keeps-the-content", NULL, test_rename_before_close);

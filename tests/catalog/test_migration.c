@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "util/log.h"
 
-#define CURRENT 11 /* a new version needs a way back below */
+#define CURRENT 12 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -20,6 +20,7 @@ static const char *const ways_back[CURRENT - 1] = {
     "DROP TABLE repairs; PRAGMA user_version = 8",
     "PRAGMA user_version = 9",
     "ALTER TABLE inodes DROP COLUMN content_sum; PRAGMA user_version = 10",
+    "ALTER TABLE inodes DROP COLUMN committed_mtime_ns; PRAGMA user_version = 11",
 };
 
 static void bring_back (const char *path, int version)
@@ -35,6 +36,8 @@ static void leave_out (const char *path, int version)
         run_sql (path, "DELETE FROM codes");
     if (version < 6)
         run_sql (path, "DELETE FROM estimates");
+    if (version < 12)
+        run_sql (path, "UPDATE inodes SET committed_mtime_ns = NULL");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }

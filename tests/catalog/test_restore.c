@@ -218,6 +218,13 @@ static void test_from_journal_and_snapshot (void)
     fixture_clear (&f);
 }
 
+static void add_staged (Fixture *f, uint64_t ino, int64_t mtime_ns)
+{
+    int64_t staging;
+    OK (e, ecfs_catalog_staging_add (f->catalog, ino, &staging, &e));
+    OK (e, ecfs_catalog_staging_set (f->catalog, staging, ECFS_STAGING_QUEUED, 99, mtime_ns, NULL, &e));
+}
+
 /* What was being written for the first time does not come back as a file that looks complete. */
 static void test_unfinished (void)
 {
@@ -231,6 +238,7 @@ static void test_unfinished (void)
     OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "written", &new, &attr, &staging, &e));
     publish (&f, attr.ino, 6, 100);
     OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "begun", &new, &attr, &staging, &e));
+    add_staged (&f, attr.ino, 5); /* closed, and closed again: the newer bytes have a row of their own */
     for (unsigned i = 0; i < 2; i++) {
         g_autoptr (GPtrArray) rows = i == 0 ? journal_of (&f) : snapshot_of (&f);
         g_assert_cmpuint (restore (&again, rows, 2, 100), ==, 0);
@@ -242,6 +250,59 @@ static void test_unfinished (void)
         g_assert_cmpuint (count_problems (&again), ==, 0);
         fixture_clear (&again);
     }
+    fixture_clear (&f);
+}
+
+/* Everything that journals an inode, done while bytes of it are flushed and not stored. */
+static void change_staged (Fixture *f, uint64_t ino)
+{
+    EcfsAttr attr = {.mtime_ns = 8888, .mode = 0600};
+    add_staged (f, ino, 9999);
+    g_assert_cmpint (get_attr (f, ino).mtime_ns, ==, 9999);
+    OK (e, ecfs_catalog_setattr (f->catalog, ino, &attr, ECFS_ATTR_MTIME, NULL, &e));
+    OK (e, ecfs_catalog_setattr (f->catalog, ino, &attr, ECFS_ATTR_MODE, NULL, &e));
+    OK (e, ecfs_catalog_setxattr (f->catalog, ino, "user.x", "y", 1, 0, &e));
+    OK (e, ecfs_catalog_link (f->catalog, ino, ECFS_ROOT_INO, "other", &attr, &e));
+    OK (e, ecfs_catalog_rename (f->catalog, ECFS_ROOT_INO, "file", ECFS_ROOT_INO, "new name", 0, &attr, &e));
+    fixture_reopen (f);
+    g_assert_cmpint (get_attr (f, ino).mtime_ns, ==, 8888);
+}
+
+static void check_times (Fixture *f)
+{
+    static const char *const names[] = {"new name", "other", "replaced"};
+    EcfsAttr attr;
+    for (unsigned i = 0; i < 2; i++) {
+        Fixture again;
+        g_autoptr (GPtrArray) rows = i == 0 ? journal_of (f) : snapshot_of (f);
+        g_assert_cmpuint (restore (&again, rows, 2, 100), ==, 0);
+        for (size_t j = 0; j < G_N_ELEMENTS (names); j++) {
+            OK (e, ecfs_catalog_lookup (again.catalog, ECFS_ROOT_INO, names[j], &attr, &e));
+            g_assert_cmpint (attr.mtime_ns, ==, 4711);
+            g_assert_cmpuint (attr.size, ==, 107);
+        }
+        fixture_clear (&again);
+    }
+}
+
+/* A file that comes back with its stored bytes has their time: who copies what is newer copies it again. */
+static void test_staged_times (void)
+{
+    Fixture f;
+    EcfsAttr attr;
+    EcfsNewInode new = {.mode = S_IFREG | 0644, .staged = true};
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file"), replaced = make_file (&f, ECFS_ROOT_INO, "replaced");
+    publish (&f, ino, 6, 100);
+    publish (&f, replaced, 6, 100);
+    change_staged (&f, ino);
+    OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "unstored", &new, &attr, NULL, &e));
+    add_staged (&f, attr.ino, 6666);
+    OK (e, ecfs_catalog_rename (f.catalog, ECFS_ROOT_INO, "unstored", ECFS_ROOT_INO, "replaced", 0, &attr, &e));
+    check_times (&f);
+    publish (&f, ino, 6, 100); /* with its own time */
+    check_times (&f);
     fixture_clear (&f);
 }
 
@@ -352,6 +413,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
                      test_from_journal_and_snapshot);
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
+    g_test_add_func ("/restore/times-of-staged-bytes-are-left-out", test_staged_times);
     g_test_add_func ("/restore/hostile-records-make-no-unsound-catalog", test_hostile);
     g_test_add_func ("/restore/a-file-is-read-as-it-was-written", test_file);
     g_test_add_func ("/restore/a-damaged-file-is-refused", test_file_damage);
