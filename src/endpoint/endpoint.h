@@ -79,16 +79,36 @@ unsigned ecfs_endpoint_default_connections (const char *url);
  * Identity: the file "ecfs-endpoint" in the endpoint's root. Checked at every connect, so that an NFS path that is not
  * mounted, or someone else's archive, is unavailable rather than empty.
  */
+#define ECFS_MARKER_NAME      "ecfs-endpoint"
+#define ECFS_MARKER_MAX_SIZE  4096
+#define ECFS_MARKER_HOST_SIZE 72
+
+/* Who has announced to recover the archive, and has not ended. */
+typedef struct EcfsMarkerClaim {
+    uint32_t epoch;   /* that it will begin; 0: there is no claim, and the rest is empty */
+    EcfsUuid session; /* random, of this recovery */
+    uint64_t count;   /* raised while it lives */
+    int64_t since_s;  /* when it began, by its own clock; 0: not told */
+    char host[ECFS_MARKER_HOST_SIZE];
+} EcfsMarkerClaim;
+
 typedef struct EcfsMarker {
     EcfsUuid archive;
     EcfsUuid endpoint;
     uint32_t epoch;    /* of the archive, when the marker was written */
     uint64_t sequence; /* highest known then */
+    /* Of the opening of the archive that wrote it. Older versions of ecfs tell none of what follows. */
+    uint64_t session_number;          /* 0: not told, and session is nil */
+    EcfsUuid session;                 /* random */
+    int64_t since_s;                  /* when it was written, by the writer's clock; 0: not told */
+    char host[ECFS_MARKER_HOST_SIZE]; /* whose clock that is; empty: not told */
+    uint32_t copies;                  /* at how many endpoints what counts has to be, … */
+    uint32_t endpoints;               /* … of how many, as the writer knew it; 0: not told */
+    EcfsMarkerClaim claim;
 } EcfsMarker;
 
-#define ECFS_MARKER_NAME     "ecfs-endpoint"
-#define ECFS_MARKER_MAX_SIZE 4096
-
+/** This machine's name as markers tell it: letters, digits, "-_." and "?" for the rest. */
+void ecfs_marker_host (char ret_host[ECFS_MARKER_HOST_SIZE]);
 /** The marker as text (GKeyFile), g_free (). */
 char *ecfs_marker_format (const EcfsMarker *marker);
 /** Parses a hostile marker. EPROTO when it is none, ENOTSUP when it is of a later format. */

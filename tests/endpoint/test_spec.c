@@ -146,10 +146,27 @@ static void test_free_without_start (void)
     ecfs_endpoint_free (NULL);
 }
 
+#define A "archive=5999e7fa-8195-4450-a655-825e4ad28990\n"
+#define E "endpoint=8092fa05-a1cd-44a2-bf9d-c2333d6b3ae4\n"
+#define G "[ecfs-endpoint]\n"
+
 static void test_marker_round_trip (void)
 {
-    EcfsMarker marker = {
-        .archive = ecfs_uuid_new (), .endpoint = ecfs_uuid_new (), .epoch = UINT32_MAX, .sequence = UINT64_MAX};
+    EcfsMarker marker = {.archive = ecfs_uuid_new (),
+                         .endpoint = ecfs_uuid_new (),
+                         .epoch = UINT32_MAX,
+                         .sequence = UINT64_MAX,
+                         .session_number = UINT64_MAX,
+                         .session = ecfs_uuid_new (),
+                         .since_s = INT64_MAX,
+                         .copies = UINT32_MAX,
+                         .endpoints = 6,
+                         .claim = {.epoch = UINT32_MAX,
+                                   .session = ecfs_uuid_new (),
+                                   .count = UINT64_MAX,
+                                   .since_s = 1,
+                                   .host = "there.example.org"}};
+    ecfs_marker_host (marker.host);
     g_autofree char *text = ecfs_marker_format (&marker);
     EcfsMarker parsed;
     g_autoptr (GError) error = NULL;
@@ -159,11 +176,34 @@ static void test_marker_round_trip (void)
     g_assert_true (ecfs_uuid_equal (&parsed.endpoint, &marker.endpoint));
     g_assert_cmpuint (parsed.epoch, ==, UINT32_MAX);
     g_assert_cmpuint (parsed.sequence, ==, UINT64_MAX);
+    g_assert_cmpuint (parsed.session_number, ==, UINT64_MAX);
+    g_assert_true (ecfs_uuid_equal (&parsed.session, &marker.session));
+    g_assert_cmpint (parsed.since_s, ==, INT64_MAX);
+    g_assert_cmpstr (parsed.host, ==, marker.host);
+    g_assert_cmpuint (parsed.copies, ==, UINT32_MAX);
+    g_assert_cmpuint (parsed.endpoints, ==, 6);
+    g_assert_cmpuint (parsed.claim.epoch, ==, UINT32_MAX);
+    g_assert_true (ecfs_uuid_equal (&parsed.claim.session, &marker.claim.session));
+    g_assert_cmpuint (parsed.claim.count, ==, UINT64_MAX);
+    g_assert_cmpint (parsed.claim.since_s, ==, 1);
+    g_assert_cmpstr (parsed.claim.host, ==, "there.example.org");
 }
 
-#define A "archive=5999e7fa-8195-4450-a655-825e4ad28990\n"
-#define E "endpoint=8092fa05-a1cd-44a2-bf9d-c2333d6b3ae4\n"
-#define G "[ecfs-endpoint]\n"
+/* As written before there were sessions; and a host's name that would forge lines of a log. */
+static void test_marker_absent_and_odd (void)
+{
+    static const char old[] = G "format=1\n" A E "epoch=1\nsequence=1\n";
+    static const char odd[] = G "format=1\n" A E "epoch=1\nsequence=1\nhost=a\\nb\x1b[0m\xc3\xa4\n";
+    EcfsMarker marker;
+    g_autoptr (GError) error = NULL;
+    ecfs_marker_parse (old, strlen (old), &marker, &error);
+    g_assert_no_error (error);
+    g_assert_true (marker.session_number == 0 && ecfs_uuid_is_nil (&marker.session) && marker.claim.epoch == 0);
+    g_assert_cmpstr (marker.host, ==, "");
+    ecfs_marker_parse (odd, strlen (odd), &marker, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (marker.host, ==, "a?nb??0m??");
+}
 
 static void test_marker_hostile (void)
 {
@@ -183,6 +223,13 @@ static void test_marker_hostile (void)
         {G "format=1\n" A E "epoch=1\nsequence=18446744073709551616\n", EPROTO},
         {G "format=1\narchive=00000000-0000-0000-0000-000000000000\n" E "epoch=1\nsequence=1\n", EPROTO},
         {G "format=1\narchive=5999e7fa\n" E "epoch=1\nsequence=1\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=1\nsession_number=1\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=1\nsession=8092fa05-a1cd-44a2-bf9d-c2333d6b3ae4\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=1\nsession_number=0\nsession=8092fa05-a1cd-44a2-bf9d-c2333d6b3ae4\n",
+         EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=1\nclaim_epoch=2\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=1\nsince=9223372036854775808\n", EPROTO},
+        {G "format=1\n" A E "epoch=1\nsequence=1\ncopies=x\n", EPROTO},
         {G "format=1\n\xff\xfe=1\n" A E "epoch=1\nsequence=1\n", EPROTO},
     };
     EcfsMarker marker;
@@ -238,6 +285,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/endpoint/refuses-control-characters-in-url-and-options", test_control_characters);
     g_test_add_func ("/endpoint/need-not-be-started", test_free_without_start);
     g_test_add_func ("/marker/reads-what-it-wrote", test_marker_round_trip);
+    g_test_add_func ("/marker/takes-what-is-absent-and-cleans-hosts", test_marker_absent_and_odd);
     g_test_add_func ("/marker/refuses-hostile-ones", test_marker_hostile);
     g_test_add_func ("/names/of-temporary-files-are-valid-and-new", test_incoming_names);
     g_test_add_func ("/names/of-files-opened-ahead-tell-the-process", test_ahead_names);
