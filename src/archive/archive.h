@@ -125,11 +125,12 @@ bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **erro
 /* How safe a file's content is. */
 typedef struct EcfsFileState {
     bool staged;          /* newest content is in staging, not committed */
-    unsigned n_stripes;   /* stripes that a full object has; the least safe object counts */
+    bool lacks_stripes;   /* of any object */
+    unsigned n_stripes;   /* stripes that a full object has; of the least safe object, or of one that lacks some */
     unsigned n_stored;    /* stripes in the catalog */
     unsigned n_reachable; /* of these, on endpoints that are not down or failed (as far as known in this process) */
     unsigned tolerance;
-    int guarantee; /* endpoints that may vanish now, for certain; -1: not readable now */
+    int guarantee; /* endpoints that may vanish now, for certain; -1: not readable now; the least of all objects */
 } EcfsFileState;
 
 /** The state of the committed content of a file; a file without content has n_stripes 0. */

@@ -47,7 +47,17 @@ static bool collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n,
     return true;
 }
 
-/* Folds one object into the state of its file: the least safe one counts. */
+/* Whether an object tells more of what its file lacks than the one before: one that is lost does, then one that lacks
+ * stripes, then one that is less safe. */
+static bool tells_more (const EcfsFileState *before, bool lacks, int guarantee)
+{
+    bool lacked = before->n_stored < before->n_stripes;
+    if ((guarantee < 0) != (before->guarantee < 0))
+        return guarantee < 0;
+    return lacks != lacked ? lacks : guarantee < before->guarantee;
+}
+
+/* Folds one object into the state of its file. */
 static bool add_object (EcfsArchive *self, int64_t id, EcfsFileState *state, bool first, GError **error)
 {
     g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, id, error);
@@ -59,16 +69,19 @@ static bool add_object (EcfsArchive *self, int64_t id, EcfsFileState *state, boo
     if (!collect (self, object, n, &stored, error))
         return false;
     int guarantee = ecfs_holders_guarantee (codec, stored.reachable, stored.holder);
-    if (!first && guarantee >= state->guarantee)
-        return true;
-    state->n_stripes = n;
-    state->n_stored = state->n_reachable = 0;
+    unsigned n_stored = 0, n_reachable = 0;
     for (unsigned i = 0; i < n; i++) {
-        state->n_stored += stored.stored[i];
-        state->n_reachable += stored.reachable[i];
+        n_stored += stored.stored[i];
+        n_reachable += stored.reachable[i];
     }
-    state->tolerance = ecfs_codec_tolerance (codec);
-    state->guarantee = guarantee;
+    if (first || tells_more (state, n_stored < n, guarantee)) {
+        state->n_stripes = n;
+        state->n_stored = n_stored;
+        state->n_reachable = n_reachable;
+        state->tolerance = ecfs_codec_tolerance (codec);
+    }
+    state->lacks_stripes = state->lacks_stripes || n_stored < n;
+    state->guarantee = first ? guarantee : MIN (state->guarantee, guarantee);
     return true;
 }
 
@@ -109,8 +122,12 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
     if (!ecfs_archive_file_state (self, ino, &state, error))
         return false;
     g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
-    return state.n_stored == state.n_stripes ||
-           ecfs_fail (error, EIO, "%s: it has %u of %u stripes, and nothing is staged to fill it up: write it again",
+    if (state.n_stored == state.n_stripes) /* of an object that is lost: another lacks some */
+        return !state.lacks_stripes || ecfs_fail (error, EIO,
+                                                  "%s: it lacks stripes, and nothing is staged to fill it "
+                                                  "up: write it again",
+                                                  path);
+    return ecfs_fail (error, EIO, "%s: it has %u of %u stripes, and nothing is staged to fill it up: write it again",
                       path, state.n_stored, state.n_stripes);
 }
 
