@@ -146,7 +146,7 @@ static bool keep_settings (EcfsArchive *self, GError **error)
 {
     for (const EcfsConfigOption *option = ecfs_config_options; option->key != NULL; option++) {
         g_autofree char *value = ecfs_config_format_option (self->config, option);
-        if (!ecfs_catalog_keep_setting (self->catalog, option->key, value, error))
+        if (!option->is_local && !ecfs_catalog_keep_setting (self->catalog, option->key, value, error))
             return false;
     }
     return true;

@@ -229,6 +229,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .records = records,
                          .feed = self->commit.feed,
                          .feed_offset = self->part->feed_offset,
+                         .most = self->archive->config->object_max,
                          .ended = ecfs_attempt_content_ended,
                          .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
                          .expected_digest = expected_digest,

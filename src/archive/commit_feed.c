@@ -30,10 +30,10 @@ static bool await_object (const Attempt *self, uint64_t offset, EcfsFeedState *r
 static Part *feed_part (Attempt *self, uint64_t offset, uint64_t available)
 {
     Part *part = ecfs_attempt_part (self);
-    EcfsFileRange all = {.file_offset = offset, .length = ECFS_OBJECT_MAX_BYTES};
+    EcfsFileRange all = {.file_offset = offset, .length = self->archive->config->object_max};
     part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
     part->feed_offset = offset;
-    part->row->size = MIN (available - offset, ECFS_OBJECT_MAX_BYTES);
+    part->row->size = MIN (available - offset, self->archive->config->object_max);
     return part;
 }
 
@@ -83,7 +83,7 @@ bool ecfs_attempt_check_codes (Attempt *self, GError **error)
 bool ecfs_attempt_store_feed (Attempt *self, GError **error)
 {
     EcfsFeedState state;
-    for (uint64_t offset = 0;; offset += ECFS_OBJECT_MAX_BYTES) {
+    for (uint64_t offset = 0;; offset += self->archive->config->object_max) {
         if (!await_object (self, offset, &state, error))
             return false;
         if (state.final && state.available <= offset)

@@ -6,15 +6,16 @@
 /* Divides the data of the file into objects. */
 static void divide (Attempt *self)
 {
+    const uint64_t most = self->archive->config->object_max;
     g_autoptr (GArray) data = ecfs_data_ranges (self->commit.fd, self->commit.size);
     Part *part = NULL;
     for (guint i = 0; i < data->len; i++) {
         EcfsFileRange range = g_array_index (data, EcfsFileRange, i);
         while (range.length > 0) {
-            if (part == NULL || part->row->size == ECFS_OBJECT_MAX_BYTES)
+            if (part == NULL || part->row->size == most)
                 part = ecfs_attempt_part (self);
             EcfsFileRange cut = range;
-            cut.length = MIN (range.length, ECFS_OBJECT_MAX_BYTES - part->row->size);
+            cut.length = MIN (range.length, most - part->row->size);
             cut.object_offset = part->row->size;
             g_array_append_val (part->ranges, cut);
             part->row->size += cut.length;

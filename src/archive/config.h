@@ -21,6 +21,7 @@ typedef struct EcfsConfig {
     bool fsync_remote;        /* fsync = remote */
     unsigned write_quorum;    /* stripes; 0 is auto: decodable after tolerance/2 (rounded up) further losses */
     uint64_t small_file;      /* bytes; files up to this are stored as copies; 0 switches that off */
+    uint64_t object_max;      /* bytes of content in an object; larger files are several objects */
     bool rewrite_deny;        /* rewrite = deny: strictly write-once */
     uint64_t rewrite_max;     /* bytes of committed content that may be copied up to staging */
     uint64_t transfer_memory; /* bytes for segments in memory */
@@ -52,6 +53,7 @@ typedef struct EcfsConfigOption {
     } kind;
     size_t offset;          /* of the field in EcfsConfig */
     int64_t min, max;       /* bytes or microseconds */
+    bool is_local;          /* says nothing about what is stored: the journal does not have it */
     const char *choices[2]; /* the words for false and true */
 } EcfsConfigOption;
 

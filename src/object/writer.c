@@ -36,7 +36,7 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
 {
     EcfsLayout layout;
     g_byte_array_unref (ecfs_stripe_header_format (&job->header)); /* for header_bytes */
-    if (!ecfs_stripe_layout (&job->header, job->feed != NULL ? ECFS_OBJECT_MAX_BYTES : job->size, &layout, error))
+    if (!ecfs_stripe_layout (&job->header, job->feed != NULL ? job->most : job->size, &layout, error))
         return NULL;
     EcfsWriter *self = g_new0 (EcfsWriter, 1);
     atomic_init (&self->references, 1);
@@ -48,7 +48,7 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
     self->n_segments = ecfs_layout_n_segments (&layout);
     self->lanes = g_new0 (EcfsWriterLane *, self->n);
     self->ended = job->feed == NULL;
-    self->as_one = self->n_segments == 1 && ecfs_layout_stored_bytes (&layout, 0) <= AS_ONE_BYTES;
+    self->as_one = self->ended && self->n_segments == 1 && ecfs_layout_stored_bytes (&layout, 0) <= AS_ONE_BYTES;
     self->began_us = self->ended_us = ecfs_now_us ();
     self->beginning = true;
     if (job->packets != NULL)
@@ -247,9 +247,9 @@ static void follow_feed (EcfsWriter *self)
     if (state.abandoned)
         cancel (self, "the content changed while it was stored");
     uint64_t bytes = state.available - MIN (state.available, job->feed_offset);
-    if (self->ended || state.abandoned || (!state.final && bytes < ECFS_OBJECT_MAX_BYTES))
+    if (self->ended || state.abandoned || (!state.final && bytes <= job->most))
         return;
-    bytes = MIN (bytes, ECFS_OBJECT_MAX_BYTES);
+    bytes = MIN (bytes, job->most);
     if (!ecfs_feed_take (job->feed, job->feed_offset + bytes)) /* it became shorter just now */
         return;
     job->ended (job->user, bytes);

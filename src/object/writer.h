@@ -74,10 +74,11 @@ typedef struct EcfsWriterJob {
     const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
     GPtrArray *records;      /* of EcfsFileRecord, for the footers */
     /* Content that is still being written: the object begins at its byte feed_offset and has all that follows, up to
-     * ECFS_OBJECT_MAX_BYTES, of which there is one byte at least. Abandoned, it ends the run with ECANCELED. NULL: all
-     * is there. */
+     * @most bytes, of which there is one byte at least. A full one ends when more or no more is known to follow, so
+     * that `ended` knows whether it is the last. Abandoned, it ends the run with ECANCELED. NULL: all is there. */
     EcfsFeed *feed;
     uint64_t feed_offset;
+    uint64_t most; /* at most ECFS_OBJECT_MAX_BYTES */
     /* With a feed: the object has @size bytes. Called once by the caller's own thread, before footers are made: what is
      * in `records` may still change, and may not afterwards. May block. */
     void (*ended) (void *user, uint64_t size);

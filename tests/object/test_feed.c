@@ -55,6 +55,7 @@ static int write_growing (Object *object, const uint64_t *steps, bool abandons)
     current = &writing;
     object->job.feed = writing.feed;
     object->job.feed_offset = BASE;
+    object->job.most = ECFS_OBJECT_MAX_BYTES;
     object->job.ended = ended;
     object->job.size = 0;
     g_assert_cmpint (pthread_create (&thread, NULL, grow, &writing), ==, 0);
@@ -167,6 +168,7 @@ static void test_waiting_holds_no_memory (void)
     g_array_index ((GArray *) object.job.ranges, EcfsFileRange, 0).length = ECFS_OBJECT_MAX_BYTES;
     object.job.feed = writing.feed;
     object.job.feed_offset = BASE;
+    object.job.most = ECFS_OBJECT_MAX_BYTES;
     object.job.ended = ended;
     ecfs_feed_grow (writing.feed, BASE + 9 * SEGMENT + 5);
     pthread_t thread;
