@@ -17,8 +17,18 @@ SHM_NEEDED = 4 << 30
 LOG_LINES = 30
 
 
-def pytest_configure():
+SMALL_OBJECTS = "64K"
+
+
+def pytest_generate_tests(metafunc):
+    """Tests that are marked so run once more in archives whose larger files are several objects."""
+    if metafunc.definition.get_closest_marker("several_objects"):
+        metafunc.parametrize("place", [None, SMALL_OBJECTS], indirect=True, ids=["one-object", "several-objects"])
+
+
+def pytest_configure(config):
     """What a shell runs in the background ignores SIGINT, and so would all that tests begin and interrupt."""
+    config.addinivalue_line("markers", "several_objects: once more where files of more than 64 KiB are several objects")
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -44,8 +54,9 @@ def new_place(factory, keep_on_disk):
 class Place:
     """A directory of its own for servers, archives and mounts; close() ends and removes all that was made in it."""
 
-    def __init__(self, factory, keep_on_disk=False):
+    def __init__(self, factory, keep_on_disk=False, object_max=None):
         self.path = new_place(factory, keep_on_disk)
+        self.object_max = object_max
         self.mounts, self.servers, self.proxies, self.disks = [], [], [], []
         self.numbers = itertools.count()
         self.known = set(lab.logs)
@@ -90,6 +101,8 @@ class Place:
         """Six directories, six sshd: whatever the endpoints are, an initialised archive over them."""
         archive = lab.Archive(self.path / f"archive-{next(self.numbers)}", endpoints, code)
         archive.init()
+        if self.object_max:
+            archive.configure("archive", object_max=self.object_max)
         return archive
 
     def fetched(self, archive, path):
@@ -126,8 +139,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path_factory):
-    made = Place(tmp_path_factory)
+def place(request, tmp_path_factory):
+    made = Place(tmp_path_factory, object_max=getattr(request, "param", None))
     yield made
     made.close()
 

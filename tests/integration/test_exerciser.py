@@ -58,7 +58,7 @@ def test_random_operations_agree_over_sshd(place):
     exercise_mount(place, archive, OPERATIONS // 10)
 
 
-@pytest.mark.parametrize("commit", ["sync", "async"])
-def test_random_operations_agree_around_rewrite_max(place, archive, commit):
-    archive.configure("archive", rewrite_max="200K", small_file="4K", commit=commit)
+@pytest.mark.parametrize("commit, object_max", [("sync", "40K"), ("async", "16G")])
+def test_random_operations_agree_around_rewrite_max(place, archive, commit, object_max):
+    archive.configure("archive", rewrite_max="200K", small_file="4K", commit=commit, object_max=object_max)
     exercise_mount(place, archive, OPERATIONS // 4, f"--largest={300 * KIB}", f"--rewrite-max={200 * KIB}")

@@ -332,6 +332,7 @@ def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
     assert summary["read_bytes"] / summary["written_bytes"] == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.several_objects
 def test_files_that_change_meanwhile_are_no_harm(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")

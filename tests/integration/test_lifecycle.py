@@ -106,6 +106,7 @@ def test_an_endpoint_that_is_readonly_gives_stripes_and_takes_none(place):
     assert done.returncode == 1 and "no endpoint nobody" in done.stderr
 
 
+@pytest.mark.several_objects
 @pytest.mark.parametrize("mounted", [False, True])
 def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
     archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
@@ -140,6 +141,7 @@ def test_all_is_moved_off_an_endpoint_which_then_can_be_removed(place, mounted):
         mount.umount()
 
 
+@pytest.mark.several_objects
 def test_a_dead_endpoint_is_replaced(place, archive):
     top = fill(place, archive)
     archive["s2"].kill()
@@ -232,6 +234,7 @@ def test_a_drain_that_is_killed_goes_on(place, mounted):
     assert_whole(place, archive, top)
 
 
+@pytest.mark.several_objects
 def test_a_drain_goes_on_while_files_are_replaced_and_deleted(place):
     archive = place.archive(place.directories([f"s{number}" for number in range(9)]))
     top = fill(place, archive)

@@ -55,6 +55,7 @@ def test_files_of_all_sizes_come_back(place, code):
     assert listed(archive, "/") == {f"size-{size}": size for size in SIZES}
 
 
+@pytest.mark.several_objects
 def test_any_two_of_six_endpoints_may_vanish(place, archive, source):
     small = place.path / "small"
     lab.write_pattern(small, 1000, 2)
@@ -95,6 +96,7 @@ def test_flipped_bytes_anywhere_in_stripes_do_not_reach_the_reader(place, archiv
             lab.flip(path, offset)
 
 
+@pytest.mark.several_objects
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "lengthened", "garbage", "deleted"])
 def test_two_damaged_stripe_files_do_no_harm(place, archive, source, damage):
     archive.put_in_full(source, "/file")
@@ -109,6 +111,7 @@ def test_two_damaged_stripe_files_do_no_harm(place, archive, source, damage):
     assert fetched(archive, place, "/file") == lab.digest(source)
 
 
+@pytest.mark.several_objects
 def test_three_damaged_stripes_give_no_bytes_rather_than_wrong_ones(place, archive, source):
     archive.put_in_full(source, "/file")
     for endpoint in archive.endpoints[:3]:
@@ -129,6 +132,7 @@ def test_put_with_one_endpoint_gone_succeeds_and_says_how_safe_it_is(place, arch
     assert fetched(archive, place, "/file") == lab.digest(source)
 
 
+@pytest.mark.several_objects
 def test_put_below_the_write_quorum_fails_and_leaves_nothing(place, archive, source):
     archive["birch"].kill()
     archive["cedar"].kill()
@@ -142,6 +146,7 @@ def test_put_below_the_write_quorum_fails_and_leaves_nothing(place, archive, sou
     assert fetched(archive, place, "/file") == lab.digest(source)
 
 
+@pytest.mark.several_objects
 def test_put_replaces_a_file_whole(place, archive, source):
     other = place.path / "other"
     lab.write_pattern(other, 3 * MIB, 9)

@@ -106,6 +106,7 @@ def test_more_parity_leaves_all_stored_stripes_untouched(place, archive):
     assert place.fetched(archive, "/tree") == expected
 
 
+@pytest.mark.several_objects
 def test_files_go_through_every_kind_of_code(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -131,6 +132,7 @@ def test_only_what_is_named_changes(place, archive):
     assert archive.json("info", "/tree/below/large")["code"] == "rs:4+2"
 
 
+@pytest.mark.several_objects
 def test_a_degraded_object_becomes_full(place, archive):
     source = place.path / "source"
     expected = lab.write_pattern(source, 2 * MIB, 3)
@@ -208,6 +210,7 @@ def test_usage(archive):
         assert lab.ecfs("recode", archive.path, *arguments, check=False).returncode == 2
 
 
+@pytest.mark.several_objects
 def test_killed_at_any_moment_and_repeated(place, archive):
     """Every step is killed at by tests/crash; here the program as a whole, with all that it has in flight."""
     top = tree(place)
@@ -312,6 +315,7 @@ def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
     mount.umount()
 
 
+@pytest.mark.several_objects
 def test_files_replaced_meanwhile_keep_what_replaced_them(place, archive):
     mount = place.mount(archive)
     for number in range(40):

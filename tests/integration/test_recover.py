@@ -100,6 +100,7 @@ def test_all_comes_back_without_the_machine_and_as_many_endpoints_as_may_vanish(
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", third.path, "-n", check=False).returncode == 4  # two endpoints are gone
 
 
+@pytest.mark.several_objects
 def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -125,6 +126,7 @@ def test_content_that_no_journal_tells_of_is_found_by_its_stripes(place):
     assert len(apart) == 1 and apart[0].startswith("recovered/old.") and found[apart[0]]["digest"] == replaced
 
 
+@pytest.mark.several_objects
 def test_content_that_the_journal_awaits_gets_the_name_that_it_tells(place):
     """As of rsync: written under a temporary name, renamed, and stored when the journal has gone already."""
     endpoints = place.directories()
@@ -157,6 +159,7 @@ def test_content_that_the_journal_awaits_gets_the_name_that_it_tells(place):
         assert os.stat(mount.path / name).st_nlink == 2
 
 
+@pytest.mark.several_objects
 def test_a_file_in_the_way_of_what_is_set_apart_is_left_alone(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -174,6 +177,7 @@ def test_a_file_in_the_way_of_what_is_set_apart_is_left_alone(place):
     assert [found[path]["digest"] for path in found if path.startswith("recovered-2/")] == [replaced]
 
 
+@pytest.mark.several_objects
 def test_without_any_journal_names_are_hints(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
@@ -191,6 +195,7 @@ def test_without_any_journal_names_are_hints(place):
     assert found == {f"source/{path.name}": lab.digest(path) for path in source.iterdir()}
 
 
+@pytest.mark.several_objects
 def test_what_was_deleted_stays_deleted_and_what_cannot_be_read_is_told(place):
     endpoints = place.directories()
     archive = place.archive(endpoints, "copies:2")
@@ -431,6 +436,7 @@ def test_one_endpoint_that_takes_nothing_does_not_fail_it(place, monkeypatch):
     assert failed.returncode == 1 and "cannot be stored on 3 endpoints" in failed.stderr
 
 
+@pytest.mark.several_objects
 def test_content_of_a_copy_that_was_given_up_does_not_come_back(place):
     """The machine that was thought lost had gone on, and what it stored lies beside what the recovered one did."""
     endpoints = place.directories()

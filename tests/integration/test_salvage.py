@@ -70,6 +70,7 @@ def test_damage_is_worked_around_block_by_block(place):
     assert_restored(place.path / "salvaged", files)
 
 
+@pytest.mark.several_objects
 def test_what_cannot_be_had_is_told_and_the_rest_written(place):
     files = {"large": os.urandom(6 << 20)}
     _, roots = make(place, "rs:4+2", files)
@@ -93,6 +94,7 @@ def test_a_list_and_a_part(place):
     assert_restored(place.path / "salvaged", {"deep/er/odd": files["deep/er/odd"]})
 
 
+@pytest.mark.several_objects
 def test_names_come_from_the_journal(place):
     """A tree as rsync makes it, with what was renamed, changed and deleted afterwards."""
     source = place.path / "source"

@@ -20,6 +20,7 @@ def tree(place):
     return path
 
 
+@pytest.mark.several_objects
 def test_tree_comes_back_as_it_was_with_two_endpoints_gone(place, archive, tree):
     expected = lab.describe_tree(tree)
     archive.put_in_full(tree, "/")
@@ -29,6 +30,7 @@ def test_tree_comes_back_as_it_was_with_two_endpoints_gone(place, archive, tree)
     lab.assert_same_tree(expected, lab.describe_tree(place.path / "fetched/tree"))
 
 
+@pytest.mark.several_objects
 def test_tree_put_again_replaces_and_merges(place, archive, tree):
     archive.put(tree, "/")
     lab.write_pattern(tree / "odd/size-1", 50_000, 7)
@@ -61,6 +63,7 @@ def test_get_replaces_files_and_goes_through_no_link(place, archive, tree):
     lab.assert_same_tree(lab.describe_tree(tree), lab.describe_tree(target / "tree"))
 
 
+@pytest.mark.several_objects
 def test_standard_input_and_output(place, archive):
     source = place.path / "source"
     lab.write_pattern(source, 5_000_000, 3)
