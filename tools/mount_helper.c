@@ -36,10 +36,11 @@ static int parse (const char *name, const char *arguments, const GOptionEntry *e
     return MOUNT_USAGE;
 }
 
-/* Root's mounts allow devices and set-user-ID programs unless told otherwise, as all of mount(8)'s do. */
+/* What an archive holds came over networks from others' machines: no program in it has rights, no node is a device,
+ * unless root asks for that by name. */
 static bool take_options (EcfsMountOptions *options, char **lists, bool sloppy, GError **error)
 {
-    if (geteuid () == 0 && !ecfs_mount_options_add (options, "suid,dev", false, error))
+    if (!ecfs_mount_options_add (options, "nosuid,nodev", false, error))
         return false;
     for (char **list = lists; list != NULL && *list != NULL; list++)
         if (!ecfs_mount_options_add (options, *list, sloppy, error))

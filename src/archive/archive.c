@@ -7,6 +7,7 @@
 #include "object/placement.h"
 #include "util/io.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -75,12 +76,26 @@ static bool open_endpoints (EcfsArchive *self, GError **error)
     return true;
 }
 
+/* Of the file that was opened: the name could be given to another meanwhile. */
+static bool read_own (const char *path, char **ret_text, GError **error)
+{
+    struct stat status;
+    ecfs_autofd fd = open (path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat (fd, &status) != 0)
+        return ecfs_fail_errno (error, errno, "%s", path);
+    g_autofree char *opened = g_strdup_printf ("/proc/self/fd/%d", fd);
+    return ecfs_archive_check_owner (path, &status, error) &&
+           (ecfs_read_file (opened, CONFIG_MAX_SIZE, ret_text, NULL, error) || ecfs_prefix (error, "%s", path));
+}
+
 static bool open_config (EcfsArchive *self, GError **error)
 {
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = NULL;
     g_autoptr (GError) reason = NULL;
-    if (!ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, &reason)) {
+    if (!ecfs_archive_check_directory (self->directory, error))
+        return false;
+    if (!read_own (path, &text, &reason)) {
         if (reason->code == ENOENT)
             return ecfs_fail (error, ENOENT,
                               "%s is no archive directory: it has no " ECFS_CONFIG_NAME "; ecfs init makes one",

@@ -11,6 +11,7 @@
 #include "util/lock.h"
 
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 /* At content that is replaced between two looks at the catalog: extents first, then their objects. */
 #define ECFS_CONTENT_ATTEMPTS 20
@@ -104,6 +105,12 @@ bool ecfs_archive_put_state (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
                              GError **error);
 /** Whether requests to it may succeed; NULL is accepted. */
 bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint);
+
+/** Whether what @path is (@status, of lstat ()) may be believed: it is the caller's or root's, and only theirs to
+ * write. */
+bool ecfs_archive_check_owner (const char *path, const struct stat *status, GError **error);
+/** The same of an archive directory and what it begins with; what is absent is well. */
+bool ecfs_archive_check_directory (const char *directory, GError **error);
 
 /** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);

@@ -1,5 +1,7 @@
 /* Lines of JSON on the control socket, and descriptors beside them. */
 #include "archive/control_priv.h"
+
+#include "archive/archive_priv.h"
 #include "util/io.h"
 
 #include <fcntl.h>
@@ -282,11 +284,26 @@ int ecfs_control_listen (int dir_fd, int backlog, GError **error)
     return good ? ecfs_steal_fd (&fd) : -1;
 }
 
+/* Root speaks to anybody's mount, as umount(8) does when the machine goes down: to its owner's, that is. */
+static bool check_socket (int dir_fd, const char *archive_dir, GError **error)
+{
+    struct stat socket_status, directory;
+    if (fstatat (dir_fd, ECFS_CONTROL_SOCKET, &socket_status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        fstat (dir_fd, &directory) != 0)
+        return true; /* connect () tells what it is that is not there */
+    g_autofree char *path = g_build_filename (archive_dir, ECFS_CONTROL_SOCKET, NULL);
+    if (S_ISLNK (socket_status.st_mode) || geteuid () != 0 || socket_status.st_uid != directory.st_uid)
+        return ecfs_archive_check_owner (path, &socket_status, error);
+    return true;
+}
+
 int ecfs_control_connect (const char *archive_dir, GError **error)
 {
     ecfs_autofd dir_fd = open (archive_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return ecfs_fail_errno (error, errno, "%s", archive_dir) - 1;
+    if (!check_socket (dir_fd, archive_dir, error))
+        return -1;
     struct sockaddr_un address = address_in (dir_fd);
     ecfs_autofd fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect (fd, (const struct sockaddr *) &address, sizeof address) == 0)

@@ -36,12 +36,19 @@ typedef struct Directory {
     EcfsAttr attr; /* in the archive */
 } Directory;
 
+/* The first name of a file that has several. */
+typedef struct First {
+    char *path; /* local; NULL while it is in flight */
+    dev_t device;
+    ino_t ino; /* local */
+} First;
+
 typedef struct Get {
     EcfsArchive *archive;
     EcfsCatalog *catalog;
     EcfsTally tally;
     GHashTable *staged; /* rows by inode */
-    GHashTable *links;  /* inodes with several names: int64_t * → local path of the first one, "" while in flight */
+    GHashTable *links;  /* inodes with several names: int64_t * → First */
     EcfsWorkers *workers;
     unsigned n_in_flight;
     atomic_bool cancelled;
@@ -56,7 +63,8 @@ typedef struct Item {
     Get *get;
     Directory *directory; /* held */
     char *name;
-    char *path; /* in the archive */
+    char *path;       /* in the archive */
+    struct stat made; /* result: the local file */
     EcfsAttr attr;
     bool is_former;  /* newer content is staged */
     GError *error;   /* result */
@@ -213,7 +221,8 @@ static bool fill (Item *item, int fd, GError **error)
     ecfs_content_unref (content);
     if (good)
         (void) set_xattrs (item->get, fd, item->attr.ino, &item->warning); /* told by the caller's thread */
-    return good && set_attributes (fd, &item->attr, item->is_former, error);
+    good = good && set_attributes (fd, &item->attr, item->is_former, error);
+    return good && (fstat (fd, &item->made) == 0 || ecfs_fail_errno (error, errno, "%s", item->path));
 }
 
 static bool fetch (Item *item, GError **error)
@@ -255,6 +264,25 @@ static void item_free (Item *item)
     g_free (item);
 }
 
+static void first_free (gpointer data)
+{
+    First *first = data;
+    g_free (first->path);
+    g_free (first);
+}
+
+/* Takes @path. */
+static void note_first (Get *get, int64_t ino, char *path, const struct stat *made)
+{
+    First *first = g_new0 (First, 1);
+    first->path = path;
+    if (made != NULL) {
+        first->device = made->st_dev;
+        first->ino = made->st_ino;
+    }
+    g_hash_table_insert (get->links, g_memdup2 (&ino, sizeof ino), first);
+}
+
 static void conclude (Get *get, Item *item)
 {
     get->n_in_flight--;
@@ -263,8 +291,7 @@ static void conclude (Get *get, Item *item)
         if (item->error != NULL)
             g_hash_table_remove (get->links, &ino);
         else
-            g_hash_table_insert (get->links, g_memdup2 (&ino, sizeof ino),
-                                 g_build_filename (item->directory->path, item->name, NULL));
+            note_first (get, ino, g_build_filename (item->directory->path, item->name, NULL), &item->made);
     }
     if (item->warning != NULL && item->error == NULL) {
         g_prefix_error (&item->warning, "%s: ", item->path);
@@ -303,16 +330,22 @@ static void reap (Get *get)
 static bool get_link (Get *get, Directory *to, const char *name, const EcfsAttr *attr, GError **error)
 {
     int64_t ino = (int64_t) attr->ino;
-    const char *first;
-    while ((first = g_hash_table_lookup (get->links, &ino)) != NULL && *first == '\0')
+    const First *first;
+    while ((first = g_hash_table_lookup (get->links, &ino)) != NULL && first->path == NULL)
         reap (get);
     if (first == NULL)
         return false;
     if (unlinkat (to->fd, name, 0) != 0 && errno != ENOENT)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    if (linkat (AT_FDCWD, first, to->fd, name, 0) == 0)
-        return true;
-    g_hash_table_remove (get->links, &ino); /* a file system without hard links: it is copied */
+    if (linkat (AT_FDCWD, first->path, to->fd, name, 0) == 0) {
+        /* The path may have been led elsewhere meanwhile, by who may write to what is above. */
+        struct stat linked;
+        if (fstatat (to->fd, name, &linked, AT_SYMLINK_NOFOLLOW) == 0 && linked.st_dev == first->device &&
+            linked.st_ino == first->ino)
+            return true;
+        (void) unlinkat (to->fd, name, 0); /* where it cannot, making the copy tells why */
+    }
+    g_hash_table_remove (get->links, &ino); /* a file system without hard links, or another file: it is copied */
     return false;
 }
 
@@ -347,8 +380,7 @@ static bool get_file (Get *get, Directory *to, const char *name, const char *pat
             g_propagate_error (error, why);
             return false;
         }
-        int64_t ino = (int64_t) attr->ino;
-        g_hash_table_insert (get->links, g_memdup2 (&ino, sizeof ino), g_strdup (""));
+        note_first (get, (int64_t) attr->ino, NULL, NULL);
     }
     while (get->n_in_flight >= MAX_IN_FLIGHT)
         reap (get);
@@ -365,11 +397,19 @@ static bool get_file (Get *get, Directory *to, const char *name, const char *pat
 static bool dress_special (Directory *to, const char *name, const EcfsAttr *attr, GError **error)
 {
     struct timespec times[2] = {ecfs_timespec (attr->atime_ns), ecfs_timespec (attr->mtime_ns)};
-    if (geteuid () == 0 && fchownat (to->fd, name, attr->uid, attr->gid, AT_SYMLINK_NOFOLLOW) != 0)
+    /* What was made may have been exchanged for a link by whoever else may write there. */
+    struct stat status;
+    ecfs_autofd fd = openat (to->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat (fd, &status) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    if (!S_ISLNK (attr->mode) && fchmodat (to->fd, name, attr->mode & 0777, 0) != 0) /* without the umask */
+    if ((status.st_mode & S_IFMT) != (attr->mode & S_IFMT) || status.st_uid != geteuid ())
+        return ecfs_fail (error, EAGAIN, "%s/%s: another program changes this directory", to->path, name);
+    g_autofree char *opened = g_strdup_printf ("/proc/self/fd/%d", fd);
+    if (geteuid () == 0 && fchownat (fd, "", attr->uid, attr->gid, AT_EMPTY_PATH) != 0)
         return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
-    (void) utimensat (to->fd, name, times, AT_SYMLINK_NOFOLLOW); /* not every file system keeps them */
+    if (!S_ISLNK (attr->mode) && chmod (opened, attr->mode & 0777) != 0) /* without the umask */
+        return ecfs_fail_errno (error, errno, "%s/%s", to->path, name);
+    (void) utimensat (fd, "", times, AT_EMPTY_PATH); /* not every file system keeps them */
     return true;
 }
 
@@ -494,7 +534,7 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
     Get get = {.archive = self->archive,
                .catalog = catalog,
                .tally = {.transfer = transfer},
-               .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free),
+               .links = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, first_free),
                .ended = G_QUEUE_INIT};
     ecfs_mutex_init (&get.lock);
     ecfs_cond_init (&get.moved);

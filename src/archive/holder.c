@@ -1,14 +1,72 @@
-/* The lock of an archive and who holds it: its file has the holder's process number and, when mounted, the mountpoint.
+/*
+ * Whose an archive directory is, and who holds its lock, whose file has the holder's process number and, when mounted,
+ * the mountpoint.
+ *
+ * ecfs.conf names commands that ssh runs, and files that are read and written: whoever could write there would act as
+ * whoever runs a verb. So it counts only where it belongs to that user or to root, and nobody else may write there.
  */
 #include "archive/archive_priv.h"
 #include "util/io.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #define MAX_SIZE 8192 /* of the lock's text: a number and a path */
+
+static bool fail_owner (const char *path, uid_t uid, GError **error)
+{
+    struct passwd entry, *found = NULL;
+    char buffer[4096];
+    (void) getpwuid_r (uid, &entry, buffer, sizeof buffer, &found); /* without a name the number serves */
+    g_autofree char *owner =
+        found != NULL ? g_strdup_printf ("user %s", found->pw_name) : g_strdup_printf ("user %u", uid);
+    if (geteuid () == 0 && found != NULL)
+        return ecfs_fail (error, EPERM,
+                          "%s belongs to %s, whose archive could make ecfs run commands as you: use it as its owner "
+                          "(sudo -u %s ecfs ...)",
+                          path, owner, found->pw_name);
+    return ecfs_fail (error, EPERM,
+                      "%s belongs to %s, whose archive could make ecfs run commands as you: use it as "
+                      "its owner, or chown it",
+                      path, owner);
+}
+
+bool ecfs_archive_check_owner (const char *path, const struct stat *status, GError **error)
+{
+    if (S_ISLNK (status->st_mode))
+        return ecfs_fail (error, ELOOP, "%s is a symbolic link, which is not followed: put the file itself there",
+                          path);
+    if (status->st_uid != geteuid () && status->st_uid != 0)
+        return fail_owner (path, status->st_uid, error);
+    if ((status->st_mode & (S_IWGRP | S_IWOTH)) != 0 && !S_ISSOCK (status->st_mode))
+        return ecfs_fail (error, EPERM,
+                          "%s can be written by others (mode %04o), who could make ecfs run commands as you: chmod "
+                          "go-w it",
+                          path, status->st_mode & 07777);
+    return true;
+}
+
+bool ecfs_archive_check_directory (const char *directory, GError **error)
+{
+    static const char *const names[] = {"", ECFS_CONFIG_NAME, ECFS_CATALOG_NAME, ECFS_LOCK_NAME};
+    ecfs_autofd fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return ecfs_fail_errno (error, errno, "%s", directory);
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        struct stat status;
+        g_autofree char *path = i == 0 ? g_strdup (directory) : g_build_filename (directory, names[i], NULL);
+        if (fstatat (fd, names[i], &status, i == 0 ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW) != 0) {
+            if (errno != ENOENT)
+                return ecfs_fail_errno (error, errno, "%s", path);
+        } else if (!ecfs_archive_check_owner (path, &status, error)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static bool read_holder (int fd, EcfsHolder *ret_holder)
 {
@@ -43,7 +101,7 @@ static bool tell_holder (EcfsArchive *self, GError **error)
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error)
 {
     g_autofree char *path = g_build_filename (self->directory, ECFS_LOCK_NAME, NULL);
-    self->lock_fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    self->lock_fd = open (path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (self->lock_fd < 0)
         return ecfs_fail_errno (error, errno, "%s", path);
     if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0) {
@@ -70,7 +128,7 @@ void ecfs_archive_mounted_on (EcfsArchive *self, const char *mountpoint)
 bool ecfs_archive_holder (const char *directory, EcfsHolder *ret_holder)
 {
     g_autofree char *path = g_build_filename (directory, ECFS_LOCK_NAME, NULL);
-    ecfs_autofd fd = open (path, O_RDONLY | O_CLOEXEC);
+    ecfs_autofd fd = open (path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     return fd >= 0 && read_holder (fd, ret_holder);
 }
 

@@ -340,12 +340,27 @@ static bool make_directory (const char *directory, bool *ret_made, GError **erro
     return ecfs_fail_errno (error, -result, "%s: cannot make the archive directory durable", directory);
 }
 
+/* An empty directory that is ours but for others to write to becomes ours alone; another's is none to begin in. */
+static bool own_directory (const char *directory, int fd, GError **error)
+{
+    struct stat status;
+    if (fstat (fd, &status) != 0)
+        return ecfs_fail_errno (error, errno, "%s", directory);
+    if (status.st_uid == geteuid () && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        status.st_mode &= ~(mode_t) (S_IWGRP | S_IWOTH);
+        if (fchmod (fd, status.st_mode & 07777) != 0)
+            return ecfs_fail_errno (error, errno, "%s: cannot keep others from writing to it", directory);
+    }
+    return ecfs_archive_check_owner (directory, &status, error);
+}
+
 bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error)
 {
     bool begun;
     if (!make_directory (directory, ret_made, error))
         return false;
-    if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, &begun, error))
+    if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, &begun, error) ||
+        !own_directory (directory, *ret_lock, error))
         return false;
     return !begun ||
            ecfs_fail (error, ENOTEMPTY, "%s is not empty: a recovery begins in a new or empty directory", directory);
@@ -367,7 +382,8 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError 
     if (!make_directory (directory, &made, error))
         return false;
     ecfs_autofd lock = -1;
-    if (!lock_directory (directory, &lock, error) || !examine_directory (directory, &begun, error))
+    if (!lock_directory (directory, &lock, error) || !examine_directory (directory, &begun, error) ||
+        !own_directory (directory, lock, error))
         return false;
     guint n_marked = 0;
     if (fill_directory (directory, config, &n_marked, error))

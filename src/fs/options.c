@@ -3,6 +3,7 @@
 
 #include <libmount.h>
 #include <string.h>
+#include <sys/mount.h>
 
 #define MAX_THREADS 1000
 
@@ -67,6 +68,14 @@ static bool take_number (const char *value, guint64 least, guint64 most, unsigne
     return true;
 }
 
+/* "suid" and "dev" by names of our own: as defaults of most file systems, mount(8) drops them on the way to a helper.
+ */
+static void allow_kernel (EcfsMountOptions *self, const char *word)
+{
+    self->flags &= ~(unsigned long) (strcmp (word, "suid") == 0 ? MS_NOSUID : MS_NODEV);
+    ecfs_fs_add_option (self->fuse_words, "", word);
+}
+
 /* Takes one word; false: nobody knows it, or it cannot be had. */
 static bool take_word (EcfsMountOptions *self, const char *word)
 {
@@ -80,6 +89,8 @@ static bool take_word (EcfsMountOptions *self, const char *word)
         self->allow_other = true;
     else if (strcmp (word, "remount") == 0)
         self->remount = true;
+    else if (strcmp (word, "allow_suid") == 0 || strcmp (word, "allow_dev") == 0)
+        allow_kernel (self, word + strlen ("allow_"));
     else if (strcmp (word, "clone_fd") == 0)
         self->clone_fd = true;
     else if (g_str_has_prefix (word, "max_threads="))

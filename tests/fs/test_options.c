@@ -21,6 +21,7 @@ static void test_handed_on (void)
     assert_words ("", "");
     assert_words ("nosuid,nodev,noexec,noatime", "nosuid,nodev,noexec,noatime");
     assert_words ("max_read=65536,sync", "max_read=65536,sync");
+    assert_words ("nosuid,nodev,allow_dev,allow_suid", "nosuid,nodev,dev,suid");
     assert_words ("max_background=12,no_splice_read,clone_fd,max_threads=4", "max_background=12,no_splice_read");
     assert_words ("context=\"system_u:object_r:tmp_t:s0:c1,c2\"", "context=\"system_u:object_r:tmp_t:s0:c1\\,c2\"");
 }

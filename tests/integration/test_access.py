@@ -1,5 +1,6 @@
 """Who may do what on a mount: other users, and nobody at all where it is mounted for reading only."""
 import hashlib
+import json
 import os
 import pwd
 import stat
@@ -108,7 +109,8 @@ def test_mount_of_a_user_is_closed_to_root_and_unmounted_by_umount(users, theirs
     fields = users.mounted(mnt)
     assert fields[2] == "fuse.ecfs" and {"nosuid", "nodev", f"user_id={OTHER}"} <= set(fields[3].split(","))
     assert as_user(users, "umount", "-v", mnt).stdout == f"umount.fuse.ecfs: {mnt} is unmounted\n"
-    assert users.mounted(mnt) is None and theirs.json("status")["staging"]["files"] == 0
+    told = json.loads(as_user(users, users.program, "status", theirs.path, "--json").stdout)
+    assert users.mounted(mnt) is None and told["staging"]["files"] == 0
 
 
 @needs_root
@@ -271,3 +273,69 @@ def test_mount_for_reading_only_beside_another(place, archive):
     assert reader.process.wait(60) == 0 and mount.process.poll() is None and mount.mounted()
     reader.process = None
     (mount.path / "still").write_text("x")
+
+
+STRANGE = "belongs to user nobody"
+
+
+def refused(words, *command, runs=lab.ecfs):
+    done = runs(*command, check=False)
+    assert done.returncode != 0 and words in done.stderr, (command, done.stderr)
+
+
+@needs_root
+def test_an_archive_directory_of_another_user_is_not_used(place, archive):
+    """Its configuration would have the caller's ssh run commands of that user."""
+    source = place.path / "source"
+    source.write_text("x")
+    archive.put(source, "/file")
+    ran, mnt = place.path / "ran", place.path / "mnt"
+    mnt.mkdir()
+    (archive.path / "ssh_config").write_text(f"Host *\n ProxyCommand touch {ran}; exit 1\n")
+    archive.configure("endpoint " + archive.endpoints[0].name, url="sftp://127.0.0.1/x",
+                      ssh_config=archive.path / "ssh_config")
+    for whose in [archive.path, archive.path / "ecfs.conf", archive.path / "catalog.sqlite", archive.path / "lock"]:
+        os.chown(whose, OTHER, OTHER)
+        for command in [["status", archive.path], ["ls", archive.path], ["get", archive.path, "/file", place.path / "to"],
+                        ["put", archive.path, source, "/other"], ["endpoint", "list", archive.path],
+                        ["endpoint", "test", archive.path], ["mount", archive.path, mnt]]:
+            refused(STRANGE, *command)
+        refused(STRANGE, archive.path, runs=lambda *rest, **more: lab.run(lab.BUILD / "tools/ecfs-fsck", *rest, **more))
+        os.chown(whose, 0, 0)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("whose", ["", "ecfs.conf"])
+def test_an_archive_directory_that_others_may_write_to_is_not_used(place, archive, whose):
+    path = archive.path / whose
+    path.chmod(path.stat().st_mode | 0o020)
+    refused("can be written by others", "status", archive.path)
+    path.chmod(path.stat().st_mode & ~0o022)
+    lab.ecfs("status", archive.path)
+
+
+def test_a_link_called_lock_is_not_followed(place, archive):
+    precious = place.path / "precious"
+    precious.write_text("precious")
+    source = place.path / "source"
+    source.write_text("x")
+    (archive.path / "lock").unlink(missing_ok=True)
+    (archive.path / "lock").symlink_to(precious)
+    refused("symbolic link", "put", archive.path, source, "/file")
+    assert precious.read_text() == "precious"
+
+
+def test_an_archive_begins_in_a_directory_that_only_its_owner_writes_to(place):
+    directory = place.path / "roomy"
+    directory.mkdir()
+    directory.chmod(0o775)
+    endpoints = [word for endpoint in place.directories() for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("init", directory, "--code", "rs:4+2", *endpoints)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o755
+    lab.ecfs("status", directory)
+    if lab.ROOT:
+        theirs = place.path / "theirs"
+        theirs.mkdir()
+        os.chown(theirs, OTHER, OTHER)
+        refused(STRANGE, "init", theirs, "--code", "rs:4+2", *endpoints)
+        assert not list(theirs.iterdir())

@@ -85,8 +85,14 @@ def test_options_of_all_sorts(space, mnt, mount_ecfs):
     assert {"rw", "noexec", "nosuid", "nodev", "noatime", "allow_other", "default_permissions"} <= options_of(space, mnt)
 
 
-def test_root_gets_what_mount_gives_by_default(space, mnt, mount_ecfs):
+def test_root_gets_rights_and_devices_of_an_archive_only_when_asked_for(space, mnt, mount_ecfs):
+    """What it holds comes over networks: by default no program there has rights, and no node is a device."""
     mount_ecfs()
+    assert {"nosuid", "nodev"} <= options_of(space, mnt)
+    assert not {"noexec", "allow_other", "ro"} & options_of(space, mnt)
+    space.shell('cp /bin/true "$1/plain"; "$1/plain"; mknod "$1/zero" c 1 5; ! head -c 1 "$1/zero"', mnt)
+    space.run("umount", mnt, timeout=60)
+    mount_ecfs("-o", "allow_suid,allow_dev")
     assert not {"nosuid", "nodev", "noexec", "allow_other", "ro"} & options_of(space, mnt)
     space.shell('cp /bin/true "$1/true"; chmod 4755 "$1/true"; "$1/true"; mknod "$1/null" c 1 3; echo x > "$1/null"', mnt)
 
