@@ -7,8 +7,11 @@
 int verb_put (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *code = NULL;
+    gboolean update = FALSE;
     const GOptionEntry options[] = {
         {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "Code for these files instead of the directory's", "CODE"},
+        {"update", 'u', 0, G_OPTION_ARG_NONE, &update,
+         "Leaves files alone that the archive has with the same size and time", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 3, G_MAXINT);
     GError *error = NULL;
@@ -21,6 +24,7 @@ int verb_put (const Verb *verb, int argc, char **argv)
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
     transfer.transfer.code = code;
+    transfer.transfer.update = update;
     (void) ecfs_put (ecfs, sources, argv[argc - 1], &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }

@@ -41,6 +41,7 @@ typedef struct EcfsProgress {
     uint64_t n_found;    /* files met so far */
     uint64_t n_done;     /* of these, stored or fetched */
     uint64_t n_failed;   /* or not */
+    uint64_t n_current;  /* of those that are done, files that were left as they are since nothing changed */
     uint64_t n_not_full; /* stored with fewer stripes than their code has, but with their quorum */
     uint64_t bytes_done; /* content of the files that are done */
     uint64_t wire_bytes; /* sent to or received from endpoints since ecfs_open () */
@@ -49,6 +50,7 @@ typedef struct EcfsProgress {
 /* How files are transferred; all may be NULL. */
 typedef struct EcfsTransfer {
     const char *code; /* for put: the code of these files; NULL: what directory and archive say */
+    bool update;      /* for put: files that the archive has with this size and time stay as they are */
     /* Called a few times a second; false ends the transfer with ECANCELED. */
     bool (*progress) (void *user, const EcfsProgress *progress);
     /* A file could not be transferred, or not entirely (a warning: it counts as done); others go on. */
@@ -70,14 +72,30 @@ typedef struct EcfsTransfer {
 bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransfer *transfer, GError **error);
 
 /**
- * Fetches files and directories (with all below them) into @directory, which is made when absent. A file appears under
- * its name when it is complete; what has that name is replaced. Errors as ecfs_put ().
+ * Fetches files and directories (with all below them) into @directory, which is made when absent. Where a single file
+ * is fetched and @directory is none and does not end with "/", that is the file's new name. A file appears under its
+ * name when it is complete; what has that name is replaced. Errors as ecfs_put ().
  */
 bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransfer *transfer,
                GError **error);
 
 /** Writes the content of one file to @fd from its position on, without seeking. */
 bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error);
+
+/* Names. The archive is open for writing; where it is mounted, the mount does it, and programs that use the mount see
+ * it at once. What is done is durable on this machine when these return true. */
+
+/** Removes a file or a directory; one that is not empty only when @recursive, else ENOTEMPTY. */
+bool ecfs_remove (Ecfs *self, const char *path, bool recursive, GError **error);
+
+/**
+ * Gives @from the name @to, or when that is a directory, its own name in there. A file that has the new name is
+ * replaced, as rename(2) does; with @keep nothing is: EEXIST.
+ */
+bool ecfs_move (Ecfs *self, const char *from, const char *to, bool keep, GError **error);
+
+/** Makes a directory with the permissions @mode; with @parents those on the way too, and then it may be there. */
+bool ecfs_make_directory (Ecfs *self, const char *path, uint32_t mode, bool parents, GError **error);
 
 /**
  * Moves the stored file @path, or all files below a directory, to @code: content is read, stored anew and put in the
@@ -232,6 +250,14 @@ char *ecfs_drill (Ecfs *self, const EcfsDrill *what, bool *ret_good, GError **er
  * stored in full, or with @quorum only committed. Without a mount: at once when nothing is staged, else ENOTCONN.
  */
 bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error);
+
+/**
+ * Ends the archive in @directory: removes its stripes, journal, snapshots and marker at every endpoint, and then the
+ * directory. Not while it is mounted (EBUSY), nor where the endpoints know a newer copy of it (ESTALE). Without @force
+ * nothing is removed unless every endpoint can be reached; with it, what the others have stays there, and is told as a
+ * warning. Can be repeated after whatever ended it. The progress counts files at endpoints.
+ */
+bool ecfs_destroy (const char *directory, bool force, const EcfsTransfer *transfer, GError **error);
 
 /* Files without their archive. */
 

@@ -240,6 +240,28 @@ static bool handle_prune (Client *client, JsonObject *request, JsonObject *reply
     return ecfs_control_prune (client->server->archive, request, reply, error);
 }
 
+static bool is_ending (void *user)
+{
+    return is_stopping (user);
+}
+
+static EcfsControlPut asking (Client *client)
+{
+    EcfsControl *server = client->server;
+    return (EcfsControlPut){.archive = server->archive,
+                            .ops = &server->ops,
+                            .peer = client->peer,
+                            .is_stopping = is_ending,
+                            .user = server};
+}
+
+static bool handle_names (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const EcfsControlPut who = asking (client);
+    (void) reply; /* nothing to tell */
+    return ecfs_control_names (&who, request, error);
+}
+
 static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *text = ecfs_control_text (request, "endpoint");
@@ -285,6 +307,9 @@ static const struct {
              {"damaged", handle_damaged},
              {"endpoint-add", handle_endpoint_add},
              {"prune", handle_prune},
+             {"rm", handle_names},
+             {"mv", handle_names},
+             {"mkdir", handle_names},
              {"endpoint-state", handle_endpoint_state},
              {"endpoint-remove", handle_endpoint_remove}};
 
@@ -299,11 +324,6 @@ static bool handle (Client *client, JsonObject *request, JsonObject *reply, GErr
 
 /* Clients */
 
-static bool ends (void *user)
-{
-    return is_stopping (user);
-}
-
 /* Verbs that are more than one request and one answer. */
 static bool converse (Client *client, JsonObject *request)
 {
@@ -314,13 +334,11 @@ static bool converse (Client *client, JsonObject *request)
                          {"recode", ecfs_control_recode},
                          {"drain", ecfs_control_drain},
                          {"repair", ecfs_control_repair}};
-    EcfsControl *server = client->server;
-    const EcfsControlPut asking = {
-        .archive = server->archive, .ops = &server->ops, .peer = client->peer, .is_stopping = ends, .user = server};
+    const EcfsControlPut who = asking (client);
     for (size_t i = 0; i < G_N_ELEMENTS (conversations); i++) {
         if (g_strcmp0 (ecfs_control_text (request, "verb"), conversations[i].verb) != 0)
             continue;
-        conversations[i].serve (&asking, &client->lines, request);
+        conversations[i].serve (&who, &client->lines, request);
         return true;
     }
     return false;

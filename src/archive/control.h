@@ -17,6 +17,9 @@
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}
  *       what a reader beside the mount met; it is queued for repair
+ *   {"verb":"rm","path":"/a","recursive":false}                {"ok":true}
+ *   {"verb":"mv","path":"/a","to":"/b","keep":false}           {"ok":true}
+ *   {"verb":"mkdir","path":"/a","mode":493,"parents":false}    {"ok":true}
  *   {"verb":"put","code":"..."}                                {"ok":true}, and a conversation follows (control_priv.h)
  * and, when it failed, {"error":"text","errno":N}. A path of a directory, and no paths at all, stand for everything;
  * paths are written as in URLs, since they need not be UTF-8.

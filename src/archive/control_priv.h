@@ -103,6 +103,8 @@ void ecfs_control_recode (const EcfsControlPut *self, EcfsLines *lines, JsonObje
 bool ecfs_control_damaged (EcfsArchive *archive, JsonObject *request, GError **error);
 /** Removes what a request of `prune` names, as far as nothing knows it; the reply tells which. */
 bool ecfs_control_prune (EcfsArchive *archive, JsonObject *request, JsonObject *reply, GError **error);
+/** Serves rm, mv and mkdir. */
+bool ecfs_control_names (const EcfsControlPut *client, JsonObject *request, GError **error);
 void ecfs_control_drain (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 void ecfs_control_repair (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 

@@ -485,7 +485,8 @@ static void get_entry (Get *get, Directory *to, const char *name, const char *pa
         ecfs_tally_failed (&get->tally, error);
 }
 
-static void get_path (Get *get, Directory *to, const char *path)
+/* @new_name: of a file; NULL: its own. */
+static void get_path (Get *get, Directory *to, const char *path, const char *new_name)
 {
     GError *error = NULL;
     EcfsAttr attr;
@@ -503,7 +504,7 @@ static void get_path (Get *get, Directory *to, const char *path)
     for (size_t length = strlen (bare); length > 1 && bare[length - 1] == '/'; length--)
         bare[length - 1] = '\0';
     g_autofree char *name = g_path_get_basename (bare);
-    get_entry (get, to, name, full, &attr);
+    get_entry (get, to, new_name != NULL ? new_name : name, full, &attr);
 }
 
 static Directory *open_destination (Get *get, const char *directory, GError **error)
@@ -517,14 +518,25 @@ static Directory *open_destination (Get *get, const char *directory, GError **er
     return NULL;
 }
 
-static void get_all (Get *get, const char *const *paths, Directory *to)
+static void get_all (Get *get, const char *const *paths, Directory *to, const char *new_name)
 {
     get->workers = ecfs_workers_new ("ecfs-get", N_WORKERS);
     for (const char *const *path = paths; *path != NULL && !get->tally.cancelled; path++)
-        get_path (get, to, *path);
+        get_path (get, to, *path, new_name);
     while (get->n_in_flight > 0)
         reap (get);
     g_clear_pointer (&get->workers, ecfs_workers_free);
+}
+
+/* The new name of a single file that is fetched; NULL: @target is a directory, or to become one. g_free () */
+static char *new_name_of (EcfsCatalog *catalog, const char *const *paths, const char *target)
+{
+    EcfsAttr attr;
+    bool is_one = paths[0] != NULL && paths[1] == NULL;
+    if (!is_one || g_str_has_suffix (target, "/") || g_file_test (target, G_FILE_TEST_IS_DIR) ||
+        !ecfs_catalog_resolve (catalog, paths[0], &attr, NULL) || S_ISDIR (attr.mode))
+        return NULL;
+    return g_path_get_basename (target);
 }
 
 bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransfer *transfer,
@@ -540,9 +552,11 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
     ecfs_cond_init (&get.moved);
     Directory *to = NULL;
     get.staged = ecfs_staged_rows (catalog, error);
-    bool good = get.staged != NULL && (to = open_destination (&get, directory, error)) != NULL;
+    g_autofree char *new_name = new_name_of (catalog, paths, directory);
+    g_autofree char *parent = new_name == NULL ? g_strdup (directory) : g_path_get_dirname (directory);
+    bool good = get.staged != NULL && (to = open_destination (&get, parent, error)) != NULL;
     if (good) {
-        get_all (&get, paths, to);
+        get_all (&get, paths, to, new_name);
         directory_unref (to);
         get.tally.wire_bytes = ecfs_archive_wire_bytes (get.archive);
         good = ecfs_tally_end (&get.tally, "were not fetched", error);

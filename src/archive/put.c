@@ -21,9 +21,11 @@ typedef struct Put {
     const char *directory; /* of the archive */
     EcfsPutStore *store;
     EcfsTally tally;
-    struct stat own;   /* the archive directory, which is not put into itself */
-    GHashTable *links; /* "device:inode" of sources with several names → Link */
-    GQueue kept;       /* of Item */
+    EcfsCatalog *catalog;
+    GHashTable *staged; /* rows by inode, of files whose newer content is not stored; NULL: nothing is left as it is */
+    struct stat own;    /* the archive directory, which is not put into itself */
+    GHashTable *links;  /* "device:inode" of sources with several names → Link */
+    GQueue kept;        /* of Item */
     unsigned n_in_flight;
 } Put;
 
@@ -240,6 +242,18 @@ static void send_file (Put *put, EcfsPutFile *file, const Source *from, Link *li
     submit (put, item);
 }
 
+/* Whether the archive has it with this size and time already; *ret_ino is the inode then. */
+static bool is_current (const Put *put, const Source *from, const struct stat *st, uint64_t *ret_ino)
+{
+    EcfsAttr attr;
+    if (put->staged == NULL || !ecfs_catalog_lookup (put->catalog, from->parent, from->name, &attr, NULL))
+        return false; /* what cannot be known is stored */
+    int64_t ino = (int64_t) attr.ino, mtime_ns = (int64_t) st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    *ret_ino = attr.ino;
+    return S_ISREG (attr.mode) && attr.size == (uint64_t) st->st_size && attr.mtime_ns == mtime_ns &&
+           !g_hash_table_contains (put->staged, &ino);
+}
+
 static bool put_file (Put *put, const Source *from, GError **error)
 {
     int flags = from->follow ? 0 : O_NOFOLLOW;
@@ -249,7 +263,15 @@ static bool put_file (Put *put, const Source *from, GError **error)
     struct stat st;
     if (fstat (fd, &st) != 0 || !S_ISREG (st.st_mode))
         return ecfs_fail (error, ESTALE, "%s: it is no regular file any more", from->path);
+    uint64_t current;
     Link *link = link_of (put, &st);
+    if (is_current (put, from, &st, &current) && (link == NULL || (!link->in_flight && link->ino == 0))) {
+        if (link != NULL)
+            link->ino = current;
+        put->tally.progress.n_done++;
+        put->tally.progress.n_current++;
+        return true;
+    }
     if (link != NULL && (link->in_flight || link->ino != 0)) {
         g_autoptr (GError) why = NULL;
         bool linked = put_link (put, link, from, &why);
@@ -455,9 +477,13 @@ bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const E
     if (put.store == NULL)
         return false;
     put.links = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+    put.catalog = ecfs_archive_catalog (self->archive);
+    if (transfer != NULL && transfer->update)
+        put.staged = ecfs_staged_rows (put.catalog, NULL);
     bool good = (stat (directory, &put.own) == 0 || ecfs_fail_errno (error, errno, "%s", directory)) &&
                 run (&put, sources, path, error);
     g_hash_table_unref (put.links);
+    g_clear_pointer (&put.staged, g_hash_table_unref);
     put.store->ops->free (put.store);
     return good;
 }

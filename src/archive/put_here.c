@@ -8,6 +8,7 @@
 #include "archive/api_priv.h"
 #include "archive/archive_priv.h"
 #include "archive/commit.h"
+#include "archive/names.h"
 #include "archive/put_priv.h"
 
 #include <inttypes.h>
@@ -206,25 +207,13 @@ static bool op_dress (EcfsPutStore *store, uint64_t ino, int fd, const struct st
 
 /* Paths */
 
-static bool split_path (const char *path, GPtrArray *ret_parts, GError **error)
-{
-    g_auto (GStrv) parts = g_strsplit (path, "/", -1);
-    for (char **part = parts; *part != NULL; part++) {
-        if (strcmp (*part, "..") == 0)
-            return ecfs_fail (error, EINVAL, "%s: a path in the archive has no \"..\"", path);
-        if (**part != '\0' && strcmp (*part, ".") != 0)
-            g_ptr_array_add (ret_parts, g_strdup (*part));
-    }
-    return true;
-}
-
-static bool make_path (Here *self, GPtrArray *parts, unsigned n_parts, uint64_t *ret_ino, GError **error)
+static bool make_path (Here *self, char **names, size_t n_names, uint64_t *ret_ino, GError **error)
 {
     struct stat st = {.st_mode = S_IFDIR | 0755, .st_uid = self->options.uid, .st_gid = self->options.gid};
     uint64_t ino = ECFS_ROOT_INO;
-    for (unsigned i = 0; i < n_parts; i++)
-        if (!op_directory (&self->base, ino, g_ptr_array_index (parts, i), &st, &ino, error))
-            return ecfs_prefix (error, "%s", (char *) g_ptr_array_index (parts, i));
+    for (size_t i = 0; i < n_names; i++)
+        if (!op_directory (&self->base, ino, names[i], &st, &ino, error))
+            return ecfs_prefix (error, "%s", names[i]);
     *ret_ino = ino;
     return true;
 }
@@ -232,18 +221,19 @@ static bool make_path (Here *self, GPtrArray *parts, unsigned n_parts, uint64_t 
 static bool op_resolve (EcfsPutStore *store, const char *path, bool directory, EcfsPutPlace *ret_place, GError **error)
 {
     Here *self = here_of (store);
-    g_autoptr (GPtrArray) parts = g_ptr_array_new_with_free_func (g_free);
-    if (!split_path (path, parts, error))
+    g_auto (GStrv) names = ecfs_names_split (path, error);
+    if (names == NULL)
         return false;
     EcfsAttr attr;
+    size_t n_names = g_strv_length (names);
     bool is_directory = ecfs_catalog_resolve (self->catalog, path, &attr, NULL) && S_ISDIR (attr.mode);
-    directory = directory || is_directory || parts->len == 0 || g_str_has_suffix (path, "/");
-    unsigned n_parents = directory ? parts->len : parts->len - 1;
+    directory = directory || is_directory || n_names == 0 || g_str_has_suffix (path, "/");
+    size_t n_parents = directory ? n_names : n_names - 1;
     uint64_t parent = ECFS_ROOT_INO;
-    if (!make_path (self, parts, n_parents, &parent, error))
+    if (!make_path (self, names, n_parents, &parent, error))
         return ecfs_prefix (error, "%s", path);
     ret_place->parent = parent;
-    ret_place->name = directory ? NULL : g_strdup (g_ptr_array_index (parts, parts->len - 1));
+    ret_place->name = directory ? NULL : g_strdup (names[n_names - 1]);
     return true;
 }
 

@@ -1,0 +1,52 @@
+/* destroy */
+#include "tool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How much there is to lose, as far as that can be told. */
+static void tell_what_is_there (const char *archive)
+{
+    g_autoptr (Ecfs) ecfs = ecfs_open (archive, 0, NULL);
+    g_autofree char *text = ecfs == NULL ? NULL : ecfs_status (ecfs, NULL);
+    if (text == NULL)
+        return;
+    g_autoptr (JsonObject) status = tool_json_object (text);
+    g_autofree char *bytes = tool_bytes ((double) tool_number (status, "content_bytes"));
+    fprintf (stderr, "%s has %" G_GINT64_FORMAT " files with %s. They are removed here and at every endpoint.\n",
+             archive, tool_number (status, "files"), bytes);
+}
+
+static bool is_confirmed (const char *archive)
+{
+    char answer[16] = "";
+    if (!isatty (STDIN_FILENO)) {
+        tool_say ("destroy", "--yes is needed where nobody can be asked");
+        return false;
+    }
+    tell_what_is_there (archive);
+    fputs ("Type yes to go on: ", stderr);
+    if (fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0)
+        return true;
+    tool_say ("destroy", "nothing was removed");
+    return false;
+}
+
+int verb_destroy (const Verb *verb, int argc, char **argv)
+{
+    gboolean yes = FALSE, force = FALSE;
+    const GOptionEntry options[] = {
+        {"yes", 'y', 0, G_OPTION_ARG_NONE, &yes, "Does not ask", NULL},
+        {"force", 0, 0, G_OPTION_ARG_NONE, &force, "Leaves what endpoints have that cannot be reached", NULL},
+        G_OPTION_ENTRY_NULL};
+    (void) tool_parse (verb, options, argc, argv, 1, 1);
+    if (!yes && !is_confirmed (argv[1]))
+        return TOOL_FAILED;
+    GError *error = NULL;
+    ToolTransfer transfer;
+    tool_transfer_begin (&transfer, verb->name);
+    transfer.things = "remote files";
+    (void) ecfs_destroy (argv[1], force, &transfer.transfer, &error); /* the error says it */
+    return tool_transfer_end (&transfer, error);
+}

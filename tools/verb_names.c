@@ -1,0 +1,115 @@
+/* cat, rm, mv and mkdir: names in an archive, without a mount of it. */
+#include "tool.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Does it for each of the paths behind the archive; what fails does not keep others from it. */
+static int for_each (const Verb *verb, unsigned flags, char **argv, int n_paths,
+                     bool (*each) (void *user, Ecfs *ecfs, const char *path, GError **error), void *user)
+{
+    GError *error = NULL;
+    int status = TOOL_DONE;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], flags, &error);
+    if (ecfs == NULL)
+        return tool_fail (verb->name, error, TOOL_FAILED);
+    for (int i = 0; i < n_paths; i++) {
+        if (each (user, ecfs, argv[2 + i], &error))
+            continue;
+        status = tool_fail (verb->name, error, TOOL_FAILED);
+        error = NULL;
+    }
+    return status;
+}
+
+static bool cat (void *user, Ecfs *ecfs, const char *path, GError **error)
+{
+    (void) user; /* it has no options */
+    return ecfs_cat (ecfs, path, STDOUT_FILENO, error);
+}
+
+int verb_cat (const Verb *verb, int argc, char **argv)
+{
+    argc = tool_parse (verb, NULL, argc, argv, 2, G_MAXINT);
+    return for_each (verb, 0, argv, argc - 2, cat, NULL);
+}
+
+typedef struct Removal {
+    gboolean recursive, force;
+} Removal;
+
+static bool remove_path (void *user, Ecfs *ecfs, const char *path, GError **error)
+{
+    const Removal *self = user;
+    GError *reason = NULL;
+    if (ecfs_remove (ecfs, path, self->recursive, &reason))
+        return true;
+    if (self->force && g_error_matches (reason, ECFS_ERROR, ENOENT)) {
+        g_error_free (reason);
+        return true;
+    }
+    if (g_error_matches (reason, ECFS_ERROR, ENOTEMPTY))
+        g_prefix_error (&reason, "-r removes a directory with all that is in it: ");
+    g_propagate_error (error, reason);
+    return false;
+}
+
+int verb_rm (const Verb *verb, int argc, char **argv)
+{
+    Removal removal = {0};
+    const GOptionEntry options[] = {
+        {"recursive", 'r', 0, G_OPTION_ARG_NONE, &removal.recursive, "Directories with all that is in them", NULL},
+        {"force", 'f', 0, G_OPTION_ARG_NONE, &removal.force, "What is not there is no failure", NULL},
+        G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
+    return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 2, remove_path, &removal);
+}
+
+typedef struct Making {
+    gboolean parents;
+    uint32_t mode;
+} Making;
+
+static bool make (void *user, Ecfs *ecfs, const char *path, GError **error)
+{
+    const Making *self = user;
+    return ecfs_make_directory (ecfs, path, self->mode, self->parents, error);
+}
+
+int verb_mkdir (const Verb *verb, int argc, char **argv)
+{
+    mode_t mask = umask (0);
+    Making making = {.mode = 0777 & ~mask};
+    umask (mask);
+    const GOptionEntry options[] = {{"parents", 'p', 0, G_OPTION_ARG_NONE, &making.parents,
+                                     "Directories on the way, too; one that is there is no failure", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
+    return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 2, make, &making);
+}
+
+typedef struct Move {
+    const char *to;
+    gboolean keep;
+} Move;
+
+static bool move (void *user, Ecfs *ecfs, const char *path, GError **error)
+{
+    const Move *self = user;
+    return ecfs_move (ecfs, path, self->to, self->keep, error);
+}
+
+int verb_mv (const Verb *verb, int argc, char **argv)
+{
+    Move target = {0};
+    const GOptionEntry options[] = {{"no-clobber", 'n', 0, G_OPTION_ARG_NONE, &target.keep,
+                                     "Replaces nothing: it fails where the name is taken", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    argc = tool_parse (verb, options, argc, argv, 3, G_MAXINT);
+    /* Several go into a directory. */
+    g_autofree char *into = argc > 4 ? g_strconcat (argv[argc - 1], "/", NULL) : NULL;
+    target.to = into != NULL ? into : argv[argc - 1];
+    return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 3, move, &target);
+}
