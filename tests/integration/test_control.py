@@ -238,7 +238,7 @@ def test_what_is_told_beside_a_mount_is_as_of_now(place, archive, mount):
         path = mount.path / f"file-{i}"
         expected = lab.write_pattern(path, 100_000 + i, i)
         os.utime(path, ns=(i, 10**18 + i))
-        archive.get(f"/file-{i}", target)
+        archive.get(f"/file-{i}", f"{target}/")
         assert lab.digest(target / f"file-{i}") == expected
         assert (target / f"file-{i}").stat().st_mtime_ns == 10**18 + i
     os.rename(mount.path / "file-0", mount.path / "moved")
@@ -258,17 +258,17 @@ def test_what_is_staged_is_told_and_not_taken_for_stored(place, archive):
     lab.write_pattern(mount.path / "old", 2 * MIB, 3)
     told = {entry["name"]: entry for entry in archive.json("ls", "/")}
     assert told["fresh"]["staged"] and told["old"]["staged"] and told["fresh"]["size"] == MIB
-    done = archive.get("/fresh", place.path / "target", check=False)
+    done = archive.get("/fresh", f"{place.path}/target/", check=False)
     assert done.returncode == 1 and "staging" in done.stderr and "ecfs wait" in done.stderr
     assert not (place.path / "target/fresh").exists()
     assert archive.json("status")["staging"]["files"] == 2
     show(archive)
-    done = archive.get("/old", place.path / "target", check=False)
+    done = archive.get("/old", f"{place.path}/target/", check=False)
     if done.stderr:  # it was not stored meanwhile
         assert "newer content is in staging" in done.stderr
         assert lab.digest(place.path / "target/old") == old
     archive.await_stored()
-    assert archive.get("/old", place.path / "target").stderr == ""
+    assert archive.get("/old", f"{place.path}/target/").stderr == ""
     assert lab.digest(place.path / "target/old") == lab.digest(mount.path / "old")
 
 

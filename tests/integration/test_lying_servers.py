@@ -93,6 +93,7 @@ def test_lies_about_ranges_make_no_wrong_bytes(place, liar):
     archive = place.archive([liar, *place.directories(["amber", "birch"])], code="rs:2+1")
     source, back = place.path / "source", place.path / "back"
     digest = lab.write_pattern(source, SIZE)
+    back.mkdir()
     archive.put_in_full(source, "/file")
     archive["amber"].kill()  # the liar's stripe is needed
     for what in ["ignores the range", "sends bytes of another range", "goes on"]:  # each failure takes seconds

@@ -429,7 +429,7 @@ def test_one_endpoint_that_takes_nothing_does_not_fail_it(place, monkeypatch):
     told = lab.ecfs("recover", place.path / "new", *words).stderr
     assert f"the new catalog goes to endpoint {NAMES[3]} instead" in told and "its marker stays as it was" in told
     lab.ecfs("get", place.path / "new", "/file", place.path / "got")
-    assert (place.path / "got/file").read_bytes() == content
+    assert (place.path / "got").read_bytes() == content
     for number in range(1, 6):
         (place.path / f"flaws-{number}").write_text("write 1+ fail 28\n")
     failed = lab.ecfs("recover", place.path / "newer", *words, check=False)
