@@ -24,6 +24,8 @@ static const char *state_word (EcfsEndpointState state)
         return "draining";
     case ECFS_ENDPOINT_FAILED:
         return "failed";
+    case ECFS_ENDPOINT_DISTRUSTED:
+        return "distrusted";
     case ECFS_ENDPOINT_REMOVED:
         break; /* it is not listed */
     }

@@ -99,8 +99,9 @@ void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us)
 static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
 {
     static const char *const words[] = {
-        [ECFS_ENDPOINT_ACTIVE] = "active", [ECFS_ENDPOINT_READONLY] = "readonly", [ECFS_ENDPOINT_DRAINING] = "draining",
-        [ECFS_ENDPOINT_FAILED] = "failed", [ECFS_ENDPOINT_REMOVED] = "removed",
+        [ECFS_ENDPOINT_ACTIVE] = "active",     [ECFS_ENDPOINT_READONLY] = "readonly",
+        [ECFS_ENDPOINT_DRAINING] = "draining", [ECFS_ENDPOINT_FAILED] = "failed",
+        [ECFS_ENDPOINT_REMOVED] = "removed",   [ECFS_ENDPOINT_DISTRUSTED] = "distrusted",
     };
     if (endpoint->endpoint == NULL)
         return "unconfigured";

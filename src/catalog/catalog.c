@@ -474,6 +474,13 @@ void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason)
     ecfs_mutex_unlock (&self->lock);
 }
 
+void ecfs_catalog_allow (EcfsCatalog *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    g_clear_pointer (&self->refusal, g_free);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error)
 {
     if (self == NULL)

@@ -52,6 +52,9 @@ EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error
 /** From here on every change that the journal would tell fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 
+/** Changes are taken again after ecfs_catalog_refuse (). */
+void ecfs_catalog_allow (EcfsCatalog *self);
+
 /** Commits and closes; false when the last COMMIT failed. NULL is accepted. */
 bool ecfs_catalog_close (EcfsCatalog *self, GError **error);
 
@@ -273,6 +276,19 @@ typedef struct EcfsSnapshotRow {
 GArray *ecfs_catalog_snapshots (EcfsCatalog *self, GError **error);
 /** Durable: one more; all but the @keep newest are forgotten. */
 bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, guint keep, GError **error);
+
+/*
+ * Sessions: each opening of the archive that changes something has a number, one higher than the last, and a random
+ * UUID, which the markers of the endpoints tell. What they tell that the catalog does not know is of another copy of
+ * it.
+ */
+/** Durable: a session begins. @number is higher than those before; at least the last 1,000 are kept. */
+bool ecfs_catalog_session_begin (EcfsCatalog *self, uint64_t number, const EcfsUuid *uuid, GError **error);
+/** The number of the last one; 0: there was none. */
+bool ecfs_catalog_session_last (EcfsCatalog *self, uint64_t *ret_number, GError **error);
+/** Whether a session was one of this catalog, or is older than all that it keeps. */
+bool ecfs_catalog_session_known (EcfsCatalog *self, uint64_t number, const EcfsUuid *uuid, bool *ret_known,
+                                 GError **error);
 
 /**
  * What a catalog contains, as records of a journal that make it from nothing: given to @take one after the other, in an
@@ -549,7 +565,8 @@ typedef enum EcfsEndpointState {
     ECFS_ENDPOINT_READONLY = 1,
     ECFS_ENDPOINT_DRAINING = 2,
     ECFS_ENDPOINT_FAILED = 3,
-    ECFS_ENDPOINT_REMOVED = 4, /* its row stays so that it is known when it comes back; nothing else tells of it */
+    ECFS_ENDPOINT_REMOVED = 4,    /* its row stays so that it is known when it comes back; nothing else tells of it */
+    ECFS_ENDPOINT_DISTRUSTED = 5, /* it is there, and nothing that it says is believed: as FAILED otherwise */
 } EcfsEndpointState;
 
 typedef struct EcfsEndpointRow {

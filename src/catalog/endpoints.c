@@ -18,7 +18,7 @@ static EcfsEndpointRow *read_row (sqlite3_stmt *query, GError **error)
     uint64_t state;
     const char *name = (const char *) sqlite3_column_text (query, 2);
     if (ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes) && name != NULL &&
-        ecfs_column_u64 (query, 3, ECFS_ENDPOINT_REMOVED, &state)) {
+        ecfs_column_u64 (query, 3, ECFS_ENDPOINT_DISTRUSTED, &state)) {
         EcfsEndpointRow *row = g_new (EcfsEndpointRow, 1);
         *row = (EcfsEndpointRow){.id = sqlite3_column_int64 (query, 0),
                                  .uuid = uuid,
@@ -101,7 +101,7 @@ static bool set_state (EcfsCatalog *self, int64_t id, EcfsEndpointState state, G
 
 bool ecfs_catalog_endpoint_set_state (EcfsCatalog *self, int64_t endpoint, EcfsEndpointState state, GError **error)
 {
-    if (state > ECFS_ENDPOINT_FAILED)
+    if (state > ECFS_ENDPOINT_FAILED && state != ECFS_ENDPOINT_DISTRUSTED)
         return ecfs_fail (error, EINVAL, "%d is no state of an endpoint", state);
     return CHANGE_DURABLE (self, error, set_state (self, endpoint, state, error));
 }

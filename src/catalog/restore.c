@@ -276,7 +276,8 @@ static bool restore_endpoint (EcfsRestore *self, const EcfsJournalItem *item, GE
 {
     int64_t id;
     g_autofree char *name = text_of (item->name);
-    if (item->state > ECFS_ENDPOINT_FAILED || !g_utf8_validate (name, -1, NULL))
+    bool possible = item->state <= ECFS_ENDPOINT_FAILED || item->state == ECFS_ENDPOINT_DISTRUSTED;
+    if (!possible || !g_utf8_validate (name, -1, NULL))
         return refuse (error, "an endpoint's name or state is impossible");
     return put_endpoint (self->catalog, &item->uuid, name, (EcfsEndpointState) item->state, &id, error);
 }

@@ -109,10 +109,13 @@ static const char schema_11[] =
 /* The time of stored content, where bytes that are staged only show another; NULL: what is shown. */
 static const char schema_12[] = "ALTER TABLE inodes ADD COLUMN committed_mtime_ns INTEGER;";
 
+/* Which openings of the archive were of this catalog. Endpoints may be DISTRUSTED, too. */
+static const char schema_13[] = "CREATE TABLE sessions (number INTEGER PRIMARY KEY, uuid BLOB NOT NULL) STRICT;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1, schema_2,  schema_3,  schema_4,
-                                                             schema_5, schema_6,  schema_7,  schema_8,
-                                                             schema_9, schema_10, schema_11, schema_12};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1,  schema_2,  schema_3, schema_4, schema_5,
+                                                             schema_6,  schema_7,  schema_8, schema_9, schema_10,
+                                                             schema_11, schema_12, schema_13};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -175,6 +175,11 @@
     X (SNAPSHOT_INSERT, "INSERT OR REPLACE INTO snapshots (epoch, sequence, time_ns, bytes, n_copies) " \
        "VALUES (?, ?, ?, ?, ?)") \
     X (SNAPSHOT_DELETE, "DELETE FROM snapshots WHERE epoch = ? AND sequence = ?") \
+    X (SESSION_INSERT, "INSERT INTO sessions (number, uuid) VALUES (?, ?)") \
+    X (SESSION_FORGET, "DELETE FROM sessions WHERE number <= ?") \
+    X (SESSION_FIND, "SELECT 1 FROM sessions WHERE number = ? AND uuid = ?") \
+    X (SESSION_FIRST, "SELECT ifnull (min (number), 0) FROM sessions") \
+    X (SESSION_LAST, "SELECT ifnull (max (number), 0) FROM sessions") \
     X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \
     X (INODE_LIST, "SELECT " INODE_COLUMNS ", i.target, EXISTS (SELECT 1 FROM staging s WHERE s.ino = i.ino " \
        "AND s.fresh = 1) FROM inodes i ORDER BY i.ino") \

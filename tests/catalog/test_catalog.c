@@ -52,10 +52,10 @@ static void test_other_versions (void)
     static const struct {
         const char *sql;
         int code;
-    } cases[] = {{"PRAGMA user_version = 13", ENOTSUP},
+    } cases[] = {{"PRAGMA user_version = 14", ENOTSUP},
                  {"PRAGMA user_version = 0", EBADMSG},
                  {"PRAGMA user_version = -1", EBADMSG},
-                 {"PRAGMA user_version = 12; PRAGMA application_id = 7", EBADMSG}};
+                 {"PRAGMA user_version = 13; PRAGMA application_id = 7", EBADMSG}};
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         run_sql (f.path, cases[i].sql);
         g_assert_cmpint (open_code (f.path, 0), ==, cases[i].code);

@@ -96,7 +96,8 @@ static void test_nothing_comes (void)
     fixture_add_endpoints (&f);
     g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 4000, 3);
     uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
-    const EcfsEndpointState states[] = {ECFS_ENDPOINT_READONLY, ECFS_ENDPOINT_DRAINING, ECFS_ENDPOINT_FAILED};
+    const EcfsEndpointState states[] = {ECFS_ENDPOINT_READONLY, ECFS_ENDPOINT_DRAINING, ECFS_ENDPOINT_FAILED,
+                                        ECFS_ENDPOINT_DISTRUSTED};
     for (size_t i = 0; i < G_N_ELEMENTS (states); i++) {
         OK (e, ecfs_catalog_endpoint_set_state (f.catalog, f.endpoints[1], states[i], &e));
         g_assert_cmpint (CODE (e, ecfs_catalog_intent_begin (f.catalog, object, ino, &intent, &e)), ==, EAGAIN);
@@ -158,6 +159,42 @@ static void test_removed (void)
     fixture_clear (&f);
 }
 
+static bool known (Fixture *f, uint64_t number, const EcfsUuid *uuid)
+{
+    bool is_known;
+    OK (e, ecfs_catalog_session_known (f->catalog, number, uuid, &is_known, &e));
+    return is_known;
+}
+
+static void test_sessions (void)
+{
+    Fixture f;
+    uint64_t last;
+    EcfsUuid uuids[1100], other = ecfs_uuid_new ();
+    fixture_init (&f);
+    OK (e, ecfs_catalog_session_last (f.catalog, &last, &e));
+    g_assert_cmpuint (last, ==, 0);
+    g_assert_false (known (&f, 1, &other));
+    g_assert_cmpint (CODE (e, ecfs_catalog_session_begin (f.catalog, 0, &other, &e)), ==, EOVERFLOW);
+    g_assert_cmpint (CODE (e, ecfs_catalog_session_begin (f.catalog, UINT64_MAX, &other, &e)), ==, EOVERFLOW);
+    for (size_t i = 0; i < G_N_ELEMENTS (uuids); i++) {
+        uuids[i] = ecfs_uuid_new ();
+        OK (e, ecfs_catalog_session_begin (f.catalog, i + 10, &uuids[i], &e));
+    }
+    g_assert_cmpint (CODE (e, ecfs_catalog_session_begin (f.catalog, 1109, &other, &e)), !=, 0);
+    fixture_reopen (&f);
+    OK (e, ecfs_catalog_session_last (f.catalog, &last, &e));
+    g_assert_cmpuint (last, ==, 1109);
+    for (size_t i = 0; i < G_N_ELEMENTS (uuids); i++)
+        g_assert_true (known (&f, i + 10, &uuids[i]));
+    g_assert_true (known (&f, 10, &other)); /* it keeps none so old */
+    g_assert_false (known (&f, 1109, &other));
+    g_assert_false (known (&f, 500, &other));
+    g_assert_false (known (&f, 1110, &uuids[0]));
+    g_assert_false (known (&f, UINT64_MAX, &uuids[0]));
+    fixture_clear (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -166,5 +203,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/endpoints/tell-what-they-hold", test_held);
     g_test_add_func ("/endpoints/nothing-comes-to-one-that-is-not-active", test_nothing_comes);
     g_test_add_func ("/endpoints/that-are-removed-stay-known", test_removed);
+    g_test_add_func ("/sessions/are-known-for-long", test_sessions);
     return g_test_run ();
 }
