@@ -140,7 +140,7 @@ static bool find_file_by_uuid (EcfsCatalog *self, const EcfsUuid *uuid, uint64_t
 
 char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object)
 {
-    uint64_t ino;
+    uint64_t ino = 0;
     return READ (self, find_file_by_uuid (self, object, &ino)) ? ecfs_catalog_path (self, ino) : NULL;
 }
 

@@ -87,7 +87,7 @@ def test_manual_page_is_well_formed(path):
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("path", sources("tools/check", "tools/quickstart", "tools/install-packages",
+@pytest.mark.parametrize("path", sources("tools/check", "tools/builds", "tools/quickstart", "tools/install-packages",
                                          "tests/lab/bare-debian", "tests/lab/make-ca"), ids=name)
 def test_script_parses(path):
     lab.run("bash", "-n", path)
