@@ -292,7 +292,9 @@ int ecfs_sftp_parse_reply (const uint8_t *packet, size_t packet_bytes, EcfsSftpR
     switch (reply.type) {
     case ECFS_SFTP_STATUS:
         reply.status = take_u32 (&in);
-        if (!in.bad && in.left > 0) /* some old servers leave the text out */
+        if (reply.status == ECFS_SFTP_NO_SUCH_PATH || reply.status == ECFS_SFTP_NOT_A_DIRECTORY)
+            reply.status = ECFS_SFTP_NO_SUCH_FILE; /* what version 3 says then */
+        if (!in.bad && in.left > 0)                /* some old servers leave the text out */
             reply.text = (const char *) take_string (&in, &reply.text_bytes);
         break;
     case ECFS_SFTP_HANDLE:
@@ -411,6 +413,14 @@ int ecfs_sftp_errno (uint32_t status, EcfsSftpOperation operation)
         return ENOTCONN;
     case ECFS_SFTP_OP_UNSUPPORTED:
         return ENOTSUP;
+    case ECFS_SFTP_FILE_ALREADY_EXISTS:
+        return EEXIST;
+    case ECFS_SFTP_WRITE_PROTECT:
+        return EACCES;
+    case ECFS_SFTP_NO_SPACE:
+        return ENOSPC;
+    case ECFS_SFTP_QUOTA_EXCEEDED:
+        return EDQUOT;
     default:
         return EPROTO;
     }

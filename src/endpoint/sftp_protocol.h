@@ -50,6 +50,13 @@ typedef enum EcfsSftpStatus {
     ECFS_SFTP_NO_CONNECTION = 6,
     ECFS_SFTP_CONNECTION_LOST = 7,
     ECFS_SFTP_OP_UNSUPPORTED = 8,
+    /* Of later versions; ProFTPD and others answer them in version 3 too. */
+    ECFS_SFTP_NO_SUCH_PATH = 10,
+    ECFS_SFTP_FILE_ALREADY_EXISTS = 11,
+    ECFS_SFTP_WRITE_PROTECT = 12,
+    ECFS_SFTP_NO_SPACE = 14,
+    ECFS_SFTP_QUOTA_EXCEEDED = 15,
+    ECFS_SFTP_NOT_A_DIRECTORY = 19,
 } EcfsSftpStatus;
 
 typedef enum EcfsSftpOpenFlags {

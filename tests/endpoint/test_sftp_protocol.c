@@ -175,6 +175,10 @@ static void turns_status_into_errno_by_operation (void)
     g_assert_cmpint (ecfs_sftp_errno (ECFS_SFTP_EOF, ECFS_SFTP_ON_READ), ==, EBADMSG);
     g_assert_cmpint (ecfs_sftp_errno (ECFS_SFTP_NO_SUCH_FILE, ECFS_SFTP_ON_OPEN), ==, ENOENT);
     g_assert_cmpint (ecfs_sftp_errno (ECFS_SFTP_PERMISSION_DENIED, ECFS_SFTP_ON_OPEN), ==, EACCES);
+    g_assert_cmpint (ecfs_sftp_errno (11, ECFS_SFTP_ON_RENAME), ==, EEXIST); /* as ProFTPD says it */
+    g_assert_cmpint (ecfs_sftp_errno (14, ECFS_SFTP_ON_WRITE), ==, ENOSPC);
+    g_assert_cmpint (ecfs_sftp_errno (15, ECFS_SFTP_ON_COMMIT), ==, EDQUOT);
+    g_assert_cmpint (ecfs_sftp_errno (12, ECFS_SFTP_ON_OPEN), ==, EACCES);
     g_assert_cmpint (ecfs_sftp_errno (4711, ECFS_SFTP_ON_OTHER), ==, EPROTO);
 }
 
