@@ -61,6 +61,12 @@ GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
     case CURLE_PEER_FAILED_VERIFICATION:
         return certificate_problem (self, call);
     case CURLE_SSL_CACERT_BADFILE:
+        if (config->ca_file == NULL)
+            return new_error (EACCES,
+                              "the certificates of this system's trusted authorities cannot be read: %s: install the "
+                              "package ca-certificates, or set ca_file to the certificate of the authority that signed "
+                              "the one of %s",
+                              text, config->base);
         return new_error (EACCES, "ca_file %s cannot be used: %s", config->ca_file, text);
     case CURLE_SSL_CERTPROBLEM:
         return new_error (EACCES, "client_cert %s with its key cannot be used: %s", config->client_cert, text);
@@ -114,6 +120,12 @@ static GError *status_error (const EcfsHttpCall *call, const char *name)
     switch (status) {
     case 401:
     case 403:
+        if (strcmp (method, "MOVE") == 0)
+            return new_error (EACCES,
+                              "%s: the server took the upload, but does not let it have its name (MOVE is answered by "
+                              "%ld): allow MOVE for this user; a server that keeps uploads to itself first, as rclone "
+                              "serve webdav does, answers so too and cannot be an endpoint",
+                              name, status);
         return new_error (EACCES, "%s: %s is refused (%ld)", name, method, status);
     case 404:
     case 409: /* what is above is missing */

@@ -1,4 +1,5 @@
 /* Multistatus documents and ranges, good and hostile. */
+#include "endpoint/http_priv.h"
 #include "endpoint/http_protocol.h"
 
 #include <string.h>
@@ -123,6 +124,23 @@ static void test_ranges (void)
         g_assert_false (ecfs_http_parse_range (bad[i], &range));
 }
 
+/* Whose certificates cannot be read: those of the system, where no others are named. */
+static void test_authorities (void)
+{
+    char base[] = "https://host", file[] = "/my/own";
+    EcfsHttpConfig config = {.base = base};
+    EcfsHttp http = {.config = &config};
+    EcfsHttpCall call = {.result = CURLE_SSL_CACERT_BADFILE, .problem = "error setting certificate file: /a/file"};
+    g_autoptr (GError) system = ecfs_http_problem (&http, &call);
+    g_assert_null (strstr (system->message, "(null)"));
+    g_assert_nonnull (strstr (system->message, "/a/file"));
+    g_assert_nonnull (strstr (system->message, "ca-certificates"));
+    config.ca_file = file;
+    g_autoptr (GError) named = ecfs_http_problem (&http, &call);
+    g_assert_nonnull (strstr (named->message, "ca_file /my/own"));
+    g_assert_null (strstr (named->message, "ca-certificates"));
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -130,5 +148,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/http-protocol/refuses-hostile-documents", test_hostile);
     g_test_add_func ("/http-protocol/names-stay-in-their-directory", test_names);
     g_test_add_func ("/http-protocol/reads-ranges", test_ranges);
+    g_test_add_func ("/http-protocol/names-the-authorities-that-cannot-be-read", test_authorities);
     return g_test_run ();
 }
