@@ -12,8 +12,14 @@
 typedef struct Arguments {
     char **endpoints;
     char **settings;
+    char **believe;
+    char **distrust;
     char *code;
     char *archive;
+    gboolean dry_run;
+    gboolean read_only;
+    gboolean force;
+    gboolean allow_lost;
     gboolean json;
 } Arguments;
 
@@ -49,6 +55,19 @@ static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all
     self->shown = true;
     fprintf (stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64, phase, n_done, n_all);
     return true;
+}
+
+/* Only somebody at a terminal can answer. */
+static bool ask (void *user, const char *text)
+{
+    Progress *self = user;
+    char answer[8];
+    if (!isatty (STDIN_FILENO) || !isatty (STDERR_FILENO))
+        return false;
+    end_line (self);
+    tool_say (self->verb->name, "%s", text);
+    fputs ("Type \"yes\" to go on all the same: ", stderr);
+    return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
 }
 
 static EcfsConfig *make_config (const Arguments *arguments, GPtrArray *given, GError **error)
@@ -95,6 +114,12 @@ static void print_json (const EcfsRecovered *recovered)
     json_object_set_int_member (object, "lost", (int64_t) recovered->n_lost);
     json_object_set_int_member (object, "incomplete_objects", (int64_t) recovered->n_lost_strays);
     json_object_set_int_member (object, "foreign_stripes", (int64_t) recovered->n_foreign);
+    json_object_set_int_member (object, "endpoints_known", (int64_t) recovered->n_known);
+    json_object_set_int_member (object, "endpoints_given", (int64_t) recovered->n_given);
+    JsonArray *doubted = json_array_new ();
+    for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
+        json_array_add_string_element (doubted, g_ptr_array_index (recovered->doubted, i));
+    json_object_set_array_member (object, "endpoints_doubted", doubted);
     JsonNode *node = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (node, object);
     tool_print_json (node);
@@ -106,11 +131,33 @@ static void print_count (uint64_t number, const char *text)
         printf ("%" PRIu64 " %s\n", number, text);
 }
 
-static void print_recovered (const char *directory, const EcfsRecovered *recovered)
+static void print_doubted (const EcfsRecovered *recovered)
+{
+    g_autoptr (GString) names = g_string_new (NULL);
+    for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
+        g_string_append_printf (names, "%s%s", i == 0 ? "" : ", ", (const char *) recovered->doubted->pdata[i]);
+    if (names->len > 0)
+        printf ("not all that these endpoints tell is believed: %s\n", names->str);
+}
+
+static void print_end (const Arguments *arguments)
+{
+    if (arguments->dry_run)
+        puts ("nothing was changed, neither here nor on any endpoint");
+    else if (arguments->read_only)
+        puts ("this directory can only be read (ecfs mount -o ro, get, ls, export); the endpoints and every other copy "
+              "of it are as they were");
+    else
+        puts ("every other copy of this archive directory can only be read from now on\n"
+              "ecfs-fsck -y stores anew what endpoints that are gone had");
+}
+
+static void print_recovered (const char *directory, const EcfsRecovered *recovered, const Arguments *arguments)
 {
     char uuid[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (&recovered->archive, uuid);
     printf ("%s: archive %s with %" PRIu64 " files\n", directory, uuid, recovered->n_files);
+    printf ("epoch %" PRIu32 ", from %zu of %zu endpoints\n", recovered->epoch, recovered->n_given, recovered->n_known);
     if (recovered->sequence > 0) {
         g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (recovered->time_ns / 1000000000);
         g_autofree char *text = time == NULL ? NULL : g_date_time_format (time, "%F %T");
@@ -124,7 +171,8 @@ static void print_recovered (const char *directory, const EcfsRecovered *recover
     print_count (recovered->n_set_apart, "files are in /recovered, since others have their names");
     print_count (recovered->n_refused, "records of the journal made no sense and were left out");
     print_count (recovered->n_lost, "objects cannot be read: too few of their stripes are at these endpoints");
-    puts ("ecfs-fsck -y stores anew what endpoints that are gone had");
+    print_doubted (recovered);
+    print_end (arguments);
 }
 
 static int recover (const Verb *verb, const char *directory, const Arguments *arguments)
@@ -144,19 +192,27 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
                               .config = config,
                               .given = (const char *const *) given->pdata,
                               .archive = arguments->archive == NULL ? NULL : &archive,
+                              .believe = (const char *const *) arguments->believe,
+                              .distrust = (const char *const *) arguments->distrust,
+                              .dry_run = arguments->dry_run,
+                              .read_only = arguments->read_only,
+                              .force = arguments->force,
+                              .ask = arguments->json ? NULL : ask,
                               .tell = tell,
                               .tick = tick,
                               .user = &progress};
     EcfsRecovered recovered;
     bool done = ecfs_archive_recover (&what, &recovered, &error);
     end_line (&progress);
+    bool all = recovered.n_lost == 0 || arguments->allow_lost;
+    if (done && arguments->json)
+        print_json (&recovered);
+    else if (done)
+        print_recovered (directory, &recovered, arguments);
+    ecfs_recovered_clear (&recovered);
     if (!done)
         return tool_fail (verb->name, error, TOOL_FAILED);
-    if (arguments->json)
-        print_json (&recovered);
-    else
-        print_recovered (directory, &recovered);
-    return TOOL_DONE;
+    return all ? TOOL_DONE : TOOL_FAILED;
 }
 
 int verb_recover (const Verb *verb, int argc, char **argv)
@@ -171,12 +227,26 @@ int verb_recover (const Verb *verb, int argc, char **argv)
                                     {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
                                      "A key of [archive] in ecfs.conf, in place of what it was; may be repeated",
                                      "KEY=VALUE"},
+                                    {"believe", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.believe,
+                                     "Believe this endpoint whatever others tell; may be repeated", "NAME"},
+                                    {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
+                                     "Believe nothing that this endpoint alone tells; may be repeated", "NAME"},
+                                    {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
+                                     "Only tell what would be recovered; change nothing anywhere", NULL},
+                                    {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
+                                     "Make a directory that can only be read, and change no endpoint", NULL},
+                                    {"force", 'f', 0, G_OPTION_ARG_NONE, &arguments.force,
+                                     "Recover although endpoints are missing or another machine was just here", NULL},
+                                    {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &arguments.allow_lost,
+                                     "Exit with 0 even where objects cannot be read", NULL},
                                     {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
                                     G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     int status = recover (verb, argv[1], &arguments);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
+    g_strfreev (arguments.believe);
+    g_strfreev (arguments.distrust);
     g_free (arguments.code);
     g_free (arguments.archive);
     return status;

@@ -107,13 +107,32 @@ static bool open_config (EcfsArchive *self, GError **error)
     return self->config != NULL;
 }
 
+static void find_read_only (void *user, const char *key, const char *value)
+{
+    bool *found = user;
+    (void) value;
+    *found = *found || strcmp (key, ECFS_READ_ONLY_KEY) == 0;
+}
+
+/* `ecfs recover --read-only` left the archive to who has it: its catalog has no epoch of its own. */
+static bool check_writable (EcfsArchive *self, GError **error)
+{
+    bool found = false;
+    return ecfs_catalog_settings (self->catalog, find_read_only, &found, error) &&
+           (!found ||
+            ecfs_fail (error, EROFS,
+                       "%s was recovered for reading only: mount it with -o ro; to write, recover the archive "
+                       "without --read-only",
+                       self->directory));
+}
+
 static bool open_parts (EcfsArchive *self, GError **error)
 {
     g_autofree char *catalog_path = path_in (self->directory, ECFS_CATALOG_NAME);
     if (!open_config (self, error) || (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
-    if (self->catalog == NULL || !open_endpoints (self, error))
+    if (self->catalog == NULL || (!self->readonly && !check_writable (self, error)) || !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();

@@ -74,6 +74,9 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 #define ECFS_CONFIG_NAME  "ecfs.conf"
 #define ECFS_CATALOG_NAME "catalog.sqlite"
 
+/* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */
+#define ECFS_READ_ONLY_KEY "recovered_for_reading"
+
 /** How many of the endpoints were not removed since the archive was opened. */
 size_t ecfs_archive_n_left (const EcfsArchive *self);
 /** Whether so many endpoints can hold a code's stripes. */

@@ -9,15 +9,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ROUNDS   4   /* until the catalog and what it says of the archive agree */
+#define RECENT_S 120 /* what wrote within this time may still be there */
 #define FILE_MAX ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
 
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
 {
     va_list arguments;
     va_start (arguments, format);
-    g_autofree char *text = g_strdup_vprintf (format, arguments);
+    char *text = g_strdup_vprintf (format, arguments);
     va_end (arguments);
+    if (self->pending != NULL) {
+        g_ptr_array_add (self->pending, text);
+        return;
+    }
     self->what->tell (self->what->user, text);
+    g_free (text);
+}
+
+static void tell_pending (EcfsRecovering *self)
+{
+    g_autoptr (GPtrArray) pending = g_steal_pointer (&self->pending);
+    for (guint i = 0; pending != NULL && i < pending->len; i++)
+        self->what->tell (self->what->user, g_ptr_array_index (pending, i));
 }
 
 bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error)
@@ -81,6 +95,23 @@ static bool check_twins (EcfsRecovering *self, GError **error)
     return true;
 }
 
+/* Whose word counts alone, and whose does not at all. */
+static bool mark_words (EcfsRecovering *self, const char *const *names, bool believed, GError **error)
+{
+    for (; names != NULL && *names != NULL; names++) {
+        EcfsRecoverPlace *named = NULL;
+        for (size_t i = 0; i < self->n_places; i++)
+            if (g_str_equal (self->places[i].name, *names))
+                named = &self->places[i];
+        if (named == NULL)
+            return ecfs_fail (error, EINVAL, "%s is none of the endpoints that are given", *names);
+        named->believed = believed && !named->distrusted;
+        named->distrusted = !believed;
+        self->has_believed = self->has_believed || named->believed;
+    }
+    return true;
+}
+
 static void drop_place (EcfsRecovering *self, size_t position)
 {
     EcfsRecoverPlace *place = &self->places[position];
@@ -101,14 +132,13 @@ static bool open_places (EcfsRecovering *self, GError **error)
         EcfsRecoverPlace *place = &self->places[i];
         if (!examine_place (self, place, &foreign, error))
             return false;
-        self->epoch = MAX (self->epoch, foreign ? 0 : place->marker.epoch);
-        self->sequence = MAX (self->sequence, foreign ? 0 : place->marker.sequence);
         if (foreign)
             drop_place (self, i);
     }
     if (self->n_places == 0)
         return ecfs_fail (error, EINVAL, "none of the endpoints is of the archive that is meant");
-    return check_twins (self, error);
+    return check_twins (self, error) && mark_words (self, self->what->believe, true, error) &&
+           mark_words (self, self->what->distrust, false, error);
 }
 
 static void close_places (EcfsRecovering *self)
@@ -135,10 +165,26 @@ typedef struct Settings {
     EcfsConfig *config;
 } Settings;
 
+static char *format_setting (const EcfsConfig *config, const char *key)
+{
+    const EcfsConfigOption *option = ecfs_config_options;
+    while (option->key != NULL && !g_str_equal (option->key, key))
+        option++;
+    return option->key == NULL ? NULL : ecfs_config_format_option (config, option);
+}
+
 static void take_setting (void *user, const char *key, const char *value)
 {
     Settings *self = user;
     g_autoptr (GError) error = NULL;
+    if (g_str_equal (key, "deletion_grace")) { /* nothing that endpoints tell makes a deletion sooner */
+        g_autofree char *now = format_setting (self->config, key);
+        if (!is_given (self->recovering->what, key) && g_strcmp0 (value, now) != 0)
+            ecfs_recover_tell (
+                self->recovering,
+                "deletion_grace was %s and is %s now; change it in " ECFS_CONFIG_NAME " if that is meant", value, now);
+        return;
+    }
     if (!is_given (self->recovering->what, key) && !ecfs_config_set (self->config, key, value, &error))
         ecfs_recover_tell (self->recovering, "the setting %s = %s is left out: %s", key, value, error->message);
 }
@@ -176,18 +222,42 @@ static char *make_config (EcfsRecovering *self, GError **error)
 
 /* The new archive */
 
-/* One more than the most tolerant code in use may lose, as far as there are endpoints. */
-static size_t count_copies (EcfsRecovering *self)
+static void take_code (void *user, const char *key, const char *value)
+{
+    if (g_str_equal (key, "code"))
+        g_ptr_array_add (user, g_strdup (value));
+}
+
+/* What the archive is by its catalog: its endpoints, and how many of them have what `ecfs wait` waited for: one more
+ * than the most tolerant code in use may lose, as far as there are so many. */
+static bool measure (EcfsRecovering *self, size_t *ret_n_known, size_t *ret_n_copies, GError **error)
 {
     unsigned tolerance = 0;
-    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (self->catalog, NULL);
-    for (guint i = 0; codes != NULL && i < codes->len; i++) {
+    size_t n_known = 0, n_active = 0;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
+    g_autoptr (GPtrArray) codes = rows == NULL ? NULL : ecfs_catalog_codes_in_use (self->catalog, error);
+    if (codes == NULL || !ecfs_catalog_settings (self->catalog, take_code, codes, error))
+        return false;
+    for (guint i = 0; i < codes->len; i++) {
         g_autofree char *code = g_strdup (g_ptr_array_index (codes, i));
         *strchrnul (code, '/') = '\0';
         g_autoptr (EcfsCodec) codec = ecfs_codec_new (code, NULL);
         tolerance = MAX (tolerance, codec == NULL ? 0 : ecfs_codec_tolerance (codec));
     }
-    return CLAMP ((size_t) tolerance + 1, MIN (3, self->n_places), self->n_places);
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        n_known += row->state != ECFS_ENDPOINT_FAILED;
+        n_active += row->state == ECFS_ENDPOINT_ACTIVE;
+    }
+    *ret_n_known = n_known;
+    *ret_n_copies = CLAMP ((size_t) tolerance + 1, 1, MAX (n_active, 1));
+    return true;
+}
+
+/* At how many endpoints the new catalog is stored. */
+static size_t count_copies (EcfsRecovering *self)
+{
+    return MIN (MAX (self->n_copies, 3), self->n_places);
 }
 
 /* Stores it at places that can take it; *places are their positions, first those to begin with. */
@@ -238,7 +308,7 @@ static bool store_snapshot (EcfsRecovering *self, const char *path, GError **err
 /* The snapshot tells of the new epoch where a marker does not: some may fail, as that of an endpoint that is full. */
 static bool write_markers (EcfsRecovering *self, GError **error)
 {
-    size_t n_copies = count_copies (self), n_marked = 0;
+    size_t n_copies = MIN (self->n_copies, self->n_places), n_marked = 0;
     for (size_t i = 0; i < self->n_places; i++) {
         g_autoptr (GError) reason = NULL;
         EcfsMarker marker = self->places[i].marker;
@@ -273,8 +343,9 @@ static bool leave_removed (EcfsRecovering *self, GError **error)
             return false;
         if (was == NULL)
             continue;
-        ecfs_recover_tell (self, "endpoint %s was taken out of the archive, as %s: it is left alone",
-                           self->places[i].name, was);
+        g_autofree char *text = g_strdup_printf ("endpoint %s was taken out of the archive, as %s: it is left alone",
+                                                 self->places[i].name, was);
+        self->what->tell (self->what->user, text); /* not with what is pending: all is read again without it */
         drop_place (self, i);
     }
     return self->n_places > 0 ||
@@ -290,28 +361,166 @@ static bool count_files (EcfsRecovering *self, GError **error)
     return true;
 }
 
+/* Reads what counts for an archive of so many endpoints and copies. */
+static bool build (EcfsRecovering *self, const char *path, size_t n_known, size_t n_copies, GError **error)
+{
+    if (self->catalog != NULL)
+        ecfs_recover_forget (self, path);
+    g_clear_pointer (&self->pending, g_ptr_array_unref); /* it was about a catalog that is gone */
+    self->pending = g_ptr_array_new_with_free_func (g_free);
+    self->n_known = n_known;
+    self->n_copies = n_copies;
+    self->has_doubted = false;
+    for (size_t i = 0; i < self->n_places; i++)
+        self->places[i].n_doubts = 0;
+    return ecfs_recover_journal (self, path, error);
+}
+
+/* The first catalog that can be made, by what most endpoints have alike. */
+static bool guess (EcfsRecovering *self, const char *path, GError **error)
+{
+    for (size_t n_alike = self->n_places; n_alike > 0; n_alike--) {
+        if (!build (self, path, self->n_places, n_alike, error))
+            return false;
+        if (self->sums->has_snapshot || self->sums->n_records > 0)
+            break;
+    }
+    return true;
+}
+
+/* The catalog says how many endpoints and copies there are, and these say what counts for the catalog. */
+static bool make_namespace (EcfsRecovering *self, const char *path, GError **error)
+{
+    size_t n_known, n_copies, n_places = 0;
+    if (!guess (self, path, error))
+        return false;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        n_places = self->n_places;
+        if (!leave_removed (self, error) || !measure (self, &n_known, &n_copies, error))
+            return false;
+        if (n_places == self->n_places && n_known == self->n_known && n_copies == self->n_copies)
+            break;
+        if (!build (self, path, n_known, n_copies, error))
+            return false;
+    }
+    tell_pending (self);
+    return true;
+}
+
+static void name_doubted (EcfsRecovering *self)
+{
+    for (size_t i = 0; i < self->n_places; i++) {
+        if (self->places[i].n_doubts == 0)
+            continue;
+        if (self->sums->doubted == NULL)
+            self->sums->doubted = g_ptr_array_new_with_free_func (g_free);
+        g_ptr_array_add (self->sums->doubted, g_strdup (self->places[i].name));
+    }
+}
+
 static bool make_catalog (EcfsRecovering *self, const char *path, GError **error)
 {
-    if (!ecfs_recover_journal (self, path, error) || !leave_removed (self, error) || !name_places (self, error))
+    bool made = make_namespace (self, path, error);
+    tell_pending (self);
+    if (!made || !name_places (self, error))
         return false;
+    name_doubted (self);
+    self->sums->n_known = self->n_known;
+    self->sums->n_given = self->n_places;
     self->sequence = MAX (self->sequence, self->sums->sequence);
-    if (self->epoch == UINT32_MAX)
-        return ecfs_fail (error, EBADMSG, "an endpoint tells of an epoch that is impossible");
-    return ecfs_restore_finish (self->restore, self->epoch + 1, self->sequence, error) &&
-           ecfs_recover_objects (self, error) && ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) &&
-           count_files (self, error);
+    if (self->used_epoch == UINT32_MAX)
+        return ecfs_fail (error, EBADMSG, "the endpoints tell of an epoch that is impossible");
+    uint32_t epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
+    return ecfs_restore_finish (self->restore, epoch, self->sequence, error) && ecfs_recover_objects (self, error) &&
+           ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) && count_files (self, error);
 }
+
+/* Whether it makes sense */
+
+/* The names of endpoints that the archive has and that are not given: " (a, b)"; g_free (). */
+static char *name_missing (EcfsRecovering *self)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, NULL); /* without them it is said shorter */
+    g_autoptr (GString) names = g_string_new (NULL);
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        bool given = row->state == ECFS_ENDPOINT_FAILED;
+        for (size_t j = 0; j < self->n_places; j++)
+            given = given || self->places[j].id == row->id;
+        if (!given)
+            g_string_append_printf (names, "%s%s", names->len == 0 ? " (" : ", ", row->name);
+    }
+    if (names->len > 0)
+        g_string_append_c (names, ')');
+    return g_string_free (g_steal_pointer (&names), FALSE);
+}
+
+static bool refuse (EcfsRecovering *self, GError **error, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+/* Says why it is refused; with force, and where nothing would change, only says so. */
+static bool refuse (EcfsRecovering *self, GError **error, const char *format, ...)
+{
+    va_list arguments;
+    va_start (arguments, format);
+    g_autofree char *text = g_strdup_vprintf (format, arguments);
+    va_end (arguments);
+    if (self->what->force || self->what->read_only || self->what->dry_run) {
+        ecfs_recover_tell (self, "%s", text);
+        return true;
+    }
+    return ecfs_fail (error, EPERM, "%s; --dry-run and --read-only change nothing, --force recovers all the same",
+                      text);
+}
+
+/* Another machine may be at work still: its copy of the archive becomes one for reading only. */
+static bool check_quiet (EcfsRecovering *self, GError **error)
+{
+    int64_t ago_s = (g_get_real_time () * 1000 - self->sums->time_ns) / 1000000000;
+    if (self->sums->sequence == 0 || ago_s >= RECENT_S || self->what->read_only || self->what->dry_run)
+        return true;
+    g_autofree char *text =
+        g_strdup_printf ("a machine with this archive stored changes %" PRId64 " s ago: if it is still there, all that "
+                         "its mount stores from now on is lost, and it can only read the archive",
+                         MAX (ago_s, 0));
+    if (!self->what->force && self->what->ask != NULL && self->what->ask (self->what->user, text))
+        return true;
+    return refuse (self, error, "%s", text);
+}
+
+static bool check_sense (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *missing = name_missing (self);
+    if (self->n_places * 2 < self->n_known &&
+        !refuse (self, error, "the archive has %zu endpoints, and only %zu of them are given: give the others too%s",
+                 self->n_known, self->n_places, missing))
+        return false;
+    if (self->sums->n_lost > 0 && *missing != '\0' &&
+        !refuse (self, error, "%" PRIu64 " objects cannot be read with these endpoints alone: give the others too%s",
+                 self->sums->n_lost, missing))
+        return false;
+    if (self->has_doubted && !self->sums->has_snapshot && self->sums->n_records == 0 &&
+        !refuse (self, error, "nothing that the endpoints tell is believed: --believe says whose word counts"))
+        return false;
+    return check_quiet (self, error);
+}
+
+/* The directory */
 
 static bool fill_directory (EcfsRecovering *self, GError **error)
 {
-    const char *directory = self->what->directory;
-    g_autofree char *path = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
-    g_autofree char *config_path = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
-    if (!ecfs_archive_make_directories (directory, error) || !make_catalog (self, path, error))
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
+    g_autofree char *config_path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
+    if (!ecfs_archive_make_directories (self->directory, error) || !make_catalog (self, path, error) ||
+        !check_sense (self, error))
         return false;
+    if (self->what->dry_run)
+        return true;
     g_autofree char *config = make_config (self, error);
-    return config != NULL && store_snapshot (self, path, error) && write_markers (self, error) &&
-           ecfs_replace_file (config_path, config, strlen (config), 0600, error);
+    if (config == NULL ||
+        !(self->what->read_only ? ecfs_catalog_keep_setting (self->catalog, ECFS_READ_ONLY_KEY, "yes", error)
+                                : store_snapshot (self, path, error) && write_markers (self, error)))
+        return false;
+    return ecfs_replace_file (config_path, config, strlen (config), 0600, error);
 }
 
 static bool recover_into (EcfsRecovering *self, GError **error)
@@ -322,15 +531,30 @@ static bool recover_into (EcfsRecovering *self, GError **error)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);
     ecfs_restore_free (self->restore);
     close_places (self);
+    g_clear_pointer (&self->pending, g_ptr_array_unref);
     return ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
+}
+
+/* In a directory that is gone afterwards. */
+static bool rehearse (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *directory = g_dir_make_tmp ("ecfs-recover-XXXXXX", error);
+    if (directory == NULL)
+        return false;
+    self->directory = directory;
+    bool good = recover_into (self, error);
+    ecfs_archive_empty_directory (directory, true);
+    return good;
 }
 
 bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error)
 {
     *ret_recovered = (EcfsRecovered){.sequence = 0};
-    EcfsRecovering self = {.what = what, .sums = ret_recovered};
+    EcfsRecovering self = {.what = what, .sums = ret_recovered, .directory = (char *) what->directory};
     if (what->archive != NULL)
         self.archive = *what->archive;
+    if (what->dry_run)
+        return rehearse (&self, error);
     bool made;
     ecfs_autofd lock = -1;
     if (!ecfs_archive_begin_directory (what->directory, &lock, &made, error))
@@ -339,4 +563,9 @@ bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered
         return true;
     ecfs_archive_empty_directory (what->directory, made);
     return false;
+}
+
+void ecfs_recovered_clear (EcfsRecovered *recovered)
+{
+    g_clear_pointer (&recovered->doubted, g_ptr_array_unref);
 }

@@ -2,6 +2,9 @@
  * Making an archive directory anew from what endpoints have: the newest snapshot that can be read, the segments of the
  * journal behind it, and for objects that no journal tells of, the footers of their stripes.
  *
+ * Endpoints may lie: what they tell counts when so many tell the same as `ecfs wait` stores it at, where each endpoint
+ * that is not there may have told it, too. See recover_journal.c.
+ *
  * The new catalog begins a new epoch: it is stored as a snapshot, and the endpoints' markers are written again, so that
  * every older copy of the archive directory is known for what it is from then on.
  */
@@ -15,6 +18,14 @@ typedef struct EcfsRecover {
     const EcfsConfig *config; /* its endpoints; and settings, … */
     const char *const *given; /* … of which these keys count, NULL-terminated; the others come from the journal */
     const EcfsUuid *archive;  /* NULL: the one that all endpoints name */
+    /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
+    const char *const *believe;
+    const char *const *distrust;
+    bool dry_run;   /* only finds out what would be: nothing stays anywhere */
+    bool read_only; /* changes nothing on any endpoint, and the directory can be read only */
+    bool force;     /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
+    /* Whether to go on although @text; NULL: no. */
+    bool (*ask) (void *user, const char *text);
     /* One sentence that the user should know. */
     void (*tell) (void *user, const char *text);
     /* Now and then; false: ECANCELED. */
@@ -37,8 +48,16 @@ typedef struct EcfsRecovered {
     uint64_t n_lost;        /* files of which too few stripes are there */
     uint64_t n_lost_strays; /* objects that no file is known of, of which too few stripes are there */
     uint64_t n_foreign;     /* stripes of other archives, or that are damaged; left alone */
+    size_t n_known;         /* endpoints of the archive, … */
+    size_t n_given;         /* … and those that are given */
+    GPtrArray *doubted;     /* names of those of which something is not believed; NULL: there are none */
 } EcfsRecovered;
 
+/**
+ * EPERM with what to do where it is refused without `force`. Nothing has changed on any endpoint then. *ret_recovered
+ * is set in any case, and is to be cleared.
+ */
 bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error);
+void ecfs_recovered_clear (EcfsRecovered *recovered);
 
 #endif

@@ -10,7 +10,13 @@ typedef struct EcfsRecoverPlace {
     const char *name;
     EcfsEndpoint *endpoint;
     EcfsMarker marker;
-    int64_t id; /* catalog row */
+    int64_t id;        /* catalog row */
+    bool believed;     /* the user said that its word counts alone, … */
+    bool distrusted;   /* … or that it counts not at all */
+    bool silent;       /* it has neither journal nor snapshots, and may have lost any */
+    uint32_t epoch;    /* the last that its marker and its files tell of, … */
+    uint64_t sequence; /* … and the last change */
+    unsigned n_doubts; /* things of its that are not believed */
 } EcfsRecoverPlace;
 
 typedef struct EcfsRecovering {
@@ -18,10 +24,17 @@ typedef struct EcfsRecovering {
     EcfsRecovered *sums;
     EcfsRecoverPlace *places;
     size_t n_places;
+    bool has_believed;  /* one of them is believed whatever the others say */
+    size_t n_known;     /* endpoints that the archive has, also those that are not given, … */
+    size_t n_copies;    /* … and how many have what `ecfs wait` waited for */
+    bool has_doubted;   /* a snapshot is there that is not believed */
+    GPtrArray *pending; /* what the user is told when it is certain; NULL: at once */
+    char *directory;    /* where the catalog is made */
     EcfsUuid archive;
-    uint32_t epoch;         /* the highest that anything tells of, … */
+    uint32_t epoch;         /* the highest that enough endpoints tell of, … */
+    uint32_t used_epoch;    /* … and that has given names to anything */
     uint64_t n_given_up;    /* objects of a copy of the archive directory that was given up */
-    uint64_t sequence;      /* … and the highest sequence of any */
+    uint64_t sequence;      /* the highest sequence that enough endpoints tell of */
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
     EcfsCatalog *catalog;
     EcfsRestore *restore;
@@ -34,8 +47,13 @@ bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done
 /** A file of an endpoint, whole; NULL. */
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error);
 
-/** Makes self->catalog at @path from the newest snapshot and the segments behind it. */
+/** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
+ * n_copies. */
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error);
+/** Throws that catalog away. */
+void ecfs_recover_forget (EcfsRecovering *self, const char *path);
+/** How many endpoints cannot be asked, and may have anything. */
+size_t ecfs_recover_n_silent (const EcfsRecovering *self);
 
 /** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error);

@@ -489,6 +489,13 @@ bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino)
     return ino <= INT64_MAX && g_hash_table_contains (self->fresh, &(int64_t){(int64_t) ino});
 }
 
+/* What was to be deleted stays: an orphan, which only fsck --prune removes. */
+static bool forget_deletions (EcfsCatalog *catalog, GError **error)
+{
+    catalog->counters.totals.n_deletions = 0;
+    return EXEC (catalog, DELETION_DELETE_ALL, error, INT (0));
+}
+
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error)
 {
     GHashTableIter iter;
@@ -500,7 +507,8 @@ bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **e
             return false;
         ++*ret_n_unfinished;
     }
-    return ecfs_catalog_barrier (self->catalog, error);
+    return CHANGE (self->catalog, error, forget_deletions (self->catalog, error)) &&
+           ecfs_catalog_barrier (self->catalog, error);
 }
 
 /* Files that only footers tell of */

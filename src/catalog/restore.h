@@ -49,7 +49,8 @@ bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, 
 /** Whether the journal knows the file, and no content of it. */
 bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino);
 
-/** Files that have no content still go: *ret_n_unfinished. Durable. */
+/** Files that have no content still go: *ret_n_unfinished. No deletion is pending from then on: what a journal tells is
+ * no reason to delete anything. Durable. */
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error);
 
 /** The row of an endpoint with the name that it has from now on; made when it is not known. What has the name already

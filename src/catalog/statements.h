@@ -119,6 +119,7 @@
     X (DELETION_DUE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 0 " \
        "AND queued_age_ns <= ? AND (queued_age_ns, id) > (?, ?) ORDER BY queued_age_ns, id LIMIT ?") \
     X (DELETION_DELETE, "DELETE FROM deletions WHERE id = ?") \
+    X (DELETION_DELETE_ALL, "DELETE FROM deletions WHERE id > ?") \
     X (STAGING_INSERT, "INSERT INTO staging (ino, state, fresh, size, since_ns) VALUES (?, 0, ?, 0, ?)") \
     X (STAGING_GET, "SELECT " STAGING_COLUMNS " FROM staging WHERE id = ?") \
     X (STAGING_LIST, "SELECT " STAGING_COLUMNS " FROM staging ORDER BY id") \

@@ -200,8 +200,10 @@ char *verbs_recover (const char *base, unsigned n_away, unsigned seed)
     g_autoptr (EcfsConfig) config = lost_config (base);
     lose_endpoints (config, n_away, seed);
     const EcfsRecover what = {
-        .directory = directory, .config = config, .tell = ignore_told, .tick = go_on, .user = told};
-    if (!ecfs_archive_recover (&what, &sums, &error))
+        .directory = directory, .config = config, .force = true, .tell = ignore_told, .tick = go_on, .user = told};
+    bool recovered = ecfs_archive_recover (&what, &sums, &error);
+    ecfs_recovered_clear (&sums);
+    if (!recovered)
         return g_strdup_printf ("recover: %s%s", error->message, told->str);
     discard (base, "archive.lost");
     return sums.n_lost > 0 || sums.n_hinted > 0 || sums.n_set_apart > 0 || sums.n_unfinished > 0

@@ -238,7 +238,7 @@ class World:
         path = self.place.path / f"recovered-{with_journal}"
         words = [word for endpoint in self.archive.endpoints
                  for word in ("--endpoint", f"{endpoint.name}=file://{copy / endpoint.name}")]
-        lab.ecfs("recover", path, *words)
+        lab.ecfs("recover", path, "--force", "--allow-lost", *words)
         return self.read(lab.Archive(path, []))
 
     def check(self):
@@ -300,7 +300,7 @@ def recovered(place, archive):
     path, target = copy / "archive", copy / "files"
     words = [word for endpoint in archive.endpoints
              for word in ("--endpoint", f"{endpoint.name}=file://{copy / endpoint.name}")]
-    told = lab.ecfs("recover", path, *words).stderr
+    told = lab.ecfs("recover", path, "--force", *words).stderr
     target.mkdir()
     lab.ecfs("get", path, "/", target, check=False)
     return target, told

@@ -284,7 +284,7 @@ def test_a_removed_endpoint_is_none_for_recover(place):
     (archive["e3"].root / "ecfs-endpoint").write_bytes(marker)  # as if it had been away
     shutil.rmtree(archive.path)
     words = [word for one in archive.endpoints for word in ("--endpoint", one.endpoint())]
-    done = lab.ecfs("recover", archive.path, *words)
+    done = lab.ecfs("recover", archive.path, "--force", *words)
     assert "e3" in done.stdout + done.stderr and "e3" not in states(archive)
     lab.assert_same_tree(lab.describe_tree(top), place.fetched(archive, "/tree"))
     assert lab.run(FSCK, archive.path, "-n", check=False).returncode == 0

@@ -171,7 +171,7 @@ def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
     expected = sorted(path.name for path in mount.path.iterdir())
     mount.kill()
     words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
-    lab.ecfs("recover", place.path / "first", *words)
+    lab.ecfs("recover", place.path / "first", "--force", *words)
     module = load()
     (name,) = {path.name for endpoint in endpoints for path in (endpoint.root / "snapshots").glob("*")}
     (like, *_) = [module.JournalFile(path) for endpoint in endpoints for path in endpoint.root.glob(f"snapshots/{name}")]
@@ -186,7 +186,7 @@ def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
         target = endpoint.root / "snapshots"
         (target / first).write_bytes(part_of_snapshot(module, like, 0, 0, 2, like.records[:half]))
         (target / f"{first[:-1]}1-end").write_bytes(part_of_snapshot(module, like, 1, 1, 2, like.records[half:]))
-    lab.ecfs("recover", place.path / "second", *words)
+    lab.ecfs("recover", place.path / "second", "--force", *words)
     assert sorted(lab.ecfs("ls", place.path / "second", "/").stdout.splitlines()) == expected
     for endpoint in endpoints:  # what that recovery stored
         for path in (endpoint.root / "snapshots").glob("*"):
@@ -215,7 +215,7 @@ def test_changes_of_a_copy_that_was_given_up_are_not_taken_for_later_ones(place)
         shutil.copytree(endpoint.root / "journal", later[endpoint.name])
         shutil.rmtree(endpoint.root)
         shutil.copytree(before / endpoint.name, endpoint.root)
-    lab.ecfs("recover", place.path / "new", *(word for endpoint in endpoints
+    lab.ecfs("recover", place.path / "new", "--force", *(word for endpoint in endpoints
                                               for word in ("--endpoint", endpoint.endpoint())))
     for endpoint in endpoints:
         shutil.copytree(later[endpoint.name], endpoint.root / "journal", dirs_exist_ok=True)
