@@ -104,7 +104,10 @@ static void print_row (JsonObject *row)
 static void print_staging (JsonObject *status)
 {
     JsonObject *staging = json_object_get_object_member (status, "staging");
-    int64_t n_files = tool_number (staging, "files");
+    int64_t n_files = tool_number (staging, "files"), n_too_large = tool_number (staging, "too_large");
+    if (n_too_large > 0)
+        printf ("changes    %" PRIi64 " times a file above rewrite_max was not changed in place (EFBIG)\n",
+                n_too_large);
     if (n_files == 0) {
         puts ("staging    nothing waits");
         return;

@@ -453,6 +453,12 @@ unsigned ecfs_staged_moment (EcfsArchive *archive)
     return table == NULL ? 0 : atomic_load (&table->n_withdrawn);
 }
 
+unsigned ecfs_staged_n_too_large (EcfsArchive *archive)
+{
+    EcfsStagedTable *table = table_of (archive);
+    return table == NULL ? 0 : atomic_load (&table->n_too_large);
+}
+
 void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
 {
     if (!S_ISREG (attr->mode))

@@ -54,7 +54,7 @@ EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t
 /**
  * Opens an inode for writing: joins its staged file where there is one, else begins one with a copy of the committed
  * content (copy-up), or empty with @truncate. Copying up reads endpoints, so the answer comes by callback, with a
- * staged file for ecfs_staged_release () or an error: EPERM where configuration forbids it, EROFS without
+ * staged file for ecfs_staged_release () or an error: EPERM and EFBIG where configuration forbids it, EROFS without
  * ecfs_staged_start ().
  */
 void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
@@ -96,6 +96,9 @@ bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GE
 void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
 /** utimens. True: the content was flushed, so the time is the catalog's, which has to be told as well. */
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
+
+/** How often a file was not changed in place since it is above rewrite_max, since the mount began. */
+unsigned ecfs_staged_n_too_large (EcfsArchive *archive);
 
 /** How many files have left staging until now: to be asked before attributes are read from the catalog. */
 unsigned ecfs_staged_moment (EcfsArchive *archive);

@@ -76,12 +76,14 @@ static bool may_rewrite (EcfsStaged *self, uint64_t size, uint64_t data_bytes, b
     const EcfsConfig *config = ecfs_archive_config (self->table->archive);
     if (size > 0 && config->rewrite_deny)
         return ecfs_fail (error, EPERM, "inode %" PRIu64 ": this archive is write-once (rewrite = deny)", self->ino);
-    if (!truncate && data_bytes > config->rewrite_max)
-        return ecfs_fail (error, EPERM,
-                          "inode %" PRIu64 ": its %" PRIu64
-                          " bytes are more than may be changed in place (rewrite_max)",
-                          self->ino, data_bytes);
-    return true;
+    if (truncate || data_bytes <= config->rewrite_max)
+        return true;
+    atomic_fetch_add (&self->table->n_too_large, 1);
+    return ecfs_fail (error, EFBIG,
+                      "inode %" PRIu64 ": its %" PRIu64
+                      " bytes are more than may be changed in place: raise rewrite_max in ecfs.conf, or write the file "
+                      "anew",
+                      self->ino, data_bytes);
 }
 
 static int create_file (EcfsStaged *self, bool truncate, GError **error)

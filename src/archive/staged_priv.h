@@ -193,6 +193,7 @@ struct EcfsStagedTable {
     atomic_uint n_files;
     atomic_uint n_withdrawn; /* moves before the file can no longer be found */
     atomic_uint serial;      /* for names of copies */
+    atomic_uint n_too_large; /* times that a file was not changed in place since it is above rewrite_max */
 
     /* Guarded by lock. */
     GHashTable *files;              /* &ino → EcfsStaged, a reference each */

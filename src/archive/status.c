@@ -2,6 +2,7 @@
 
 #include "archive/archive_priv.h"
 #include "archive/content.h"
+#include "archive/staged.h"
 #include "archive/status_priv.h"
 #include "codec/codec.h"
 #include "object/placement.h"
@@ -343,6 +344,7 @@ static bool add_staging (JsonObject *status, EcfsArchive *archive, GError **erro
     json_object_set_int_member (staging, "files", rows->len);
     json_object_set_int_member (staging, "bytes", (int64_t) bytes);
     json_object_set_int_member (staging, "failed", (int64_t) n_failed);
+    json_object_set_int_member (staging, "too_large", ecfs_staged_n_too_large (archive));
     json_object_set_array_member (staging, "oldest", oldest);
     json_object_set_object_member (status, "staging", staging);
     return true;

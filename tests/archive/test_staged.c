@@ -337,7 +337,7 @@ static void test_limits (Fixture *fixture, gconstpointer data)
     uint64_t ino = store (fixture, "file", bytes, 2000);
     wait_until_staging_is_empty (fixture);
     EcfsStaged *staged;
-    g_assert_cmpint (open_file (fixture, ino, false, &staged), ==, EPERM);
+    g_assert_cmpint (open_file (fixture, ino, false, &staged), ==, EFBIG);
     g_assert_cmpint (open_file (fixture, ino, true, &staged), ==, 0);
     g_assert_false (ecfs_staged_change_begin (staged, 0, 5001, &error));
     g_assert_cmpint (ecfs_errno (error), ==, ENOSPC);

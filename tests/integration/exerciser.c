@@ -36,7 +36,7 @@ static const GOptionEntry entries[] = {
     {"operations", 0, 0, G_OPTION_ARG_INT64, &options.operations, "How many", "N"},
     {"largest", 0, 0, G_OPTION_ARG_INT64, &options.largest, "How large the file becomes", "BYTES"},
     {"segment", 0, 0, G_OPTION_ARG_INT64, &options.segment, "Where edges are tried more often", "BYTES"},
-    {"rewrite-max", 0, 0, G_OPTION_ARG_INT64, &options.rewrite_max, "Above it EPERM is right", "BYTES"},
+    {"rewrite-max", 0, 0, G_OPTION_ARG_INT64, &options.rewrite_max, "Above it EFBIG is right", "BYTES"},
     {"direct", 0, 0, G_OPTION_ARG_NONE, &options.direct, "Use O_DIRECT, where alignment does not matter", NULL},
     {"drop-caches", 0, 0, G_OPTION_ARG_NONE, &options.drop_caches, "All of the system's, now and then", NULL},
     {"save", 0, 0, G_OPTION_ARG_FILENAME, &options.save, "What the file must hold in the end", "FILE"},

@@ -41,7 +41,7 @@ static bool has_writer (const Exerciser *self)
 /* Stored files above a size are not changed in place; one that is open for writing, or was just now, is. */
 static bool may_be_refused (const Exerciser *self, int error)
 {
-    return error == EPERM && self->rewrite_max > 0 && self->size > self->rewrite_max && !has_writer (self);
+    return error == EFBIG && self->rewrite_max > 0 && self->size > self->rewrite_max && !has_writer (self);
 }
 
 static void close_handle (Exerciser *self, Handle *handle)
