@@ -150,6 +150,19 @@ void ecfs_archive_revive_endpoints (EcfsArchive *self);
 EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                  GError **error);
 
+/**
+ * An object whose content does not have its SHA-256 although all checksums fit: finds the stripes that are not what was
+ * stored, logs their endpoints and notes them for repair; flags them in @ret_lies (n flags). @tick as in EcfsLiars, may
+ * be NULL. EBADMSG: leaving out as many endpoints as the code can lose does not help. Blocks.
+ */
+bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
+                              bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error);
+
+/** What reads an object: parameters but for `trouble`, with the @stripes of a row (ECFS_CODEC_MAX_N), which they then
+ * name, without those flagged in @left_out (may be NULL). */
+bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                 EcfsReaderStripe *stripes, EcfsReaderParams *ret_params, GError **error);
+
 /** The objects that lack stripes and are to be filled up from staging: set of rows as int64_t. */
 GHashTable *ecfs_archive_coming_objects (EcfsArchive *self, GError **error);
 /** Flags those stripes of an object (ECFS_CODEC_MAX_N) that are known to be damaged. */

@@ -296,6 +296,8 @@ void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result)
     part->full = row->stripes->len == ecfs_codec_n (self->places.codec);
     row->header_bytes = result->header_bytes;
     memcpy (row->digest, result->object_digest, ECFS_DIGEST_SIZE);
+    memcpy (row->sha256, result->object_sha256, ECFS_SHA256_SIZE);
+    row->has_sha256 = true;
 }
 
 /* Whether what was stored of a new object is enough. */

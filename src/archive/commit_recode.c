@@ -50,7 +50,8 @@ static bool recode_anew (Attempt *self, const Part *old, GError **error)
     part->ranges = g_array_ref (old->ranges);
     if (!ecfs_attempt_store_object (self, part, error))
         return false;
-    bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0;
+    bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0 &&
+                (!old->row->has_sha256 || memcmp (part->row->sha256, old->row->sha256, ECFS_SHA256_SIZE) == 0);
     return (same || ecfs_fail (error, EBADMSG, "what was read of it is not what its digest says: repair it first")) &&
            ecfs_catalog_exchange (self->archive->catalog, &old->row->uuid, part->row, part->intent, error);
 }

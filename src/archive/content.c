@@ -2,6 +2,7 @@
 
 #include "archive/archive_priv.h"
 #include "archive/sightings.h"
+#include "object/liars.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -224,16 +225,20 @@ static void tell_trouble (void *user, const EcfsTrouble *trouble)
            trouble->error->message, trouble->stripe_index, ecfs_codec_code (trouble->codec));
 }
 
-EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
-                                 GError **error)
+bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                 EcfsReaderStripe *stripes, EcfsReaderParams *ret_params, GError **error)
 {
     EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
-    EcfsReaderParams params = {.transfer = archive->transfer, .codec = codec, .object = object->uuid, .user = archive};
-    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N] = {0};
-    params.policy = archive->config->read_policy;
-    params.log = archive->read_log;
-    if (codec == NULL || !ecfs_archive_layout (archive, object, &params.layout, error))
-        return NULL;
+    *ret_params = (EcfsReaderParams){.transfer = archive->transfer,
+                                     .codec = codec,
+                                     .object = object->uuid,
+                                     .policy = archive->config->read_policy,
+                                     .log = archive->read_log,
+                                     .stripes = stripes,
+                                     .user = archive};
+    if (codec == NULL || !ecfs_archive_layout (archive, object, &ret_params->layout, error))
+        return false;
+    memset (stripes, 0, ECFS_CODEC_MAX_N * sizeof *stripes);
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
@@ -242,9 +247,55 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
             continue;
         stripes[stripe->index] = (EcfsReaderStripe){.endpoint = endpoint->endpoint, .instance = stripe->instance};
     }
-    params.stripes = stripes;
+    return true;
+}
+
+EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                 GError **error)
+{
+    EcfsReaderParams params;
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    if (!ecfs_archive_reader_params (archive, object, left_out, stripes, &params, error))
+        return NULL;
     params.trouble = left_out != NULL ? note_trouble : tell_trouble;
     return ecfs_reader_new (&params);
+}
+
+/* A stripe that is not what was stored, to who reads the log, and to who repairs. */
+static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, unsigned index)
+{
+    const EcfsReaderStripe *stripe = &params->stripes[index];
+    g_autoptr (GError) error = g_error_new (
+        ECFS_ERROR, EBADMSG,
+        "endpoint %s: its checksums fit, but these are not the bytes that were stored there: this is no accident of a "
+        "disk, ask who runs the endpoint",
+        ecfs_endpoint_name (stripe->endpoint));
+    const EcfsTrouble trouble = {.object = &params->object,
+                                 .codec = params->codec,
+                                 .endpoint = stripe->endpoint,
+                                 .stripe_index = index,
+                                 .instance = stripe->instance,
+                                 .error = error,
+                                 .damage = true};
+    (void) ecfs_sightings_note (archive->sightings, &trouble); /* this is told each time */
+    g_warning ("%s; stripe %u of a %s object is read around", error->message, index, ecfs_codec_code (params->codec));
+}
+
+bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
+                              bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error)
+{
+    EcfsReaderParams params;
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
+        return false;
+    const EcfsLiars liars = {.params = &params, .sha256 = object->sha256, .tick = tick, .user = user};
+    params.trouble = note_trouble;
+    if (!ecfs_liars_find (&liars, ecfs_codec_tolerance (params.codec), ret_lies, error))
+        return false;
+    for (unsigned i = 0; i < ecfs_codec_n (params.codec); i++)
+        if (ret_lies[i])
+            tell_liar (archive, &params, i);
+    return true;
 }
 
 /* The stripes of an object that are at endpoints which are left out. */

@@ -166,6 +166,10 @@ bool ecfs_descriptor_read_object (EcfsDescriptorLookup lookup, void *user, const
         return ecfs_fail (error, EBADMSG, "%s is missing or no UUID", keys->uuid);
     if (!ecfs_descriptor_bytes (digest, row->digest, sizeof row->digest))
         return ecfs_fail (error, EBADMSG, "%s is missing or no digest", keys->digest);
+    g_autofree char *sha256 = keys->sha256 == NULL ? NULL : lookup (user, keys->sha256);
+    row->has_sha256 = sha256 != NULL;
+    if (sha256 != NULL && !ecfs_descriptor_bytes (sha256, row->sha256, sizeof row->sha256))
+        return ecfs_fail (error, EBADMSG, "%s is no digest", keys->sha256);
     if (row->code == NULL)
         return ecfs_fail (error, EBADMSG, "%s is missing", keys->code);
     *ret_codec = make_codec (row->code, parameters, error);
@@ -197,6 +201,10 @@ static void format_object (const EcfsDescriptor *self, const EcfsDescriptorObjec
     g_key_file_set_uint64 (file, group, "block_bytes", row->block_bytes);
     g_key_file_set_uint64 (file, group, "header_bytes", row->header_bytes);
     g_key_file_set_string (file, group, "digest", digest);
+    if (row->has_sha256) {
+        g_autofree char *sha256 = ecfs_descriptor_hex (row->sha256, sizeof row->sha256);
+        g_key_file_set_string (file, group, "sha256", sha256);
+    }
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         const EcfsDescriptorEndpoint *endpoint = self->endpoints->pdata[stripe->endpoint];
@@ -269,8 +277,8 @@ static bool parse_stripe (GHashTable *positions, const char *text, EcfsStripeRow
 
 static bool parse_object (EcfsDescriptor *self, GHashTable *positions, Group *group, GError **error)
 {
-    static const EcfsDescriptorKeys keys = {"uuid",          "code",        "parameters",   "size",
-                                            "segment_bytes", "block_bytes", "header_bytes", "digest"};
+    static const EcfsDescriptorKeys keys = {"uuid",        "code",         "parameters", "size",  "segment_bytes",
+                                            "block_bytes", "header_bytes", "digest",     "sha256"};
     EcfsObjectRow *row;
     EcfsCodec *codec;
     if (!ecfs_descriptor_read_object (lookup, group, &keys, &row, &codec, error))

@@ -63,6 +63,10 @@ char *ecfs_descriptor_format_fec (const EcfsDescriptor *self, GError **error)
     ecfs_uuid_text (&row->uuid, uuid);
     add_line (text, "ecfs.object", uuid);
     add_line (text, "ecfs.code", row->code);
+    if (row->has_sha256) {
+        g_autofree char *sha256 = ecfs_descriptor_hex (row->sha256, sizeof row->sha256);
+        add_line (text, "ecfs.sha256", sha256);
+    }
     if (n_parameters > 0)
         add_line (text, "ecfs.parameters", hex);
     add_number (text, "ecfs.segmentBytes", row->segment_bytes);
@@ -117,8 +121,9 @@ static bool parse_stripe (EcfsDescriptor *self, GHashTable *table, const char *n
 
 EcfsDescriptor *ecfs_descriptor_parse_fec (const char *text, GError **error)
 {
-    static const EcfsDescriptorKeys keys = {"ecfs.object",       "ecfs.code",       "ecfs.parameters",  "fileLength",
-                                            "ecfs.segmentBytes", "ecfs.blockBytes", "ecfs.headerBytes", "checksum"};
+    static const EcfsDescriptorKeys keys = {"ecfs.object",      "ecfs.code",         "ecfs.parameters",
+                                            "fileLength",       "ecfs.segmentBytes", "ecfs.blockBytes",
+                                            "ecfs.headerBytes", "checksum",          "ecfs.sha256"};
     g_autoptr (EcfsDescriptor) self = ecfs_descriptor_new ();
     g_autoptr (GHashTable) table = read_lines (text);
     EcfsObjectRow *row;

@@ -17,6 +17,7 @@ typedef char *(*EcfsDescriptorLookup) (void *user, const char *key);
 /* Keys of an object in either form. */
 typedef struct EcfsDescriptorKeys {
     const char *uuid, *code, *parameters, *size, *segment_bytes, *block_bytes, *header_bytes, *digest;
+    const char *sha256; /* may be NULL: the form has none */
 } EcfsDescriptorKeys;
 
 /** An object's row without stripes, and its codec; false with EBADMSG that names the key. */

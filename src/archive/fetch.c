@@ -1,8 +1,9 @@
 /* Fetching by a descriptor, without an archive: its endpoints, a reader for each extent, the digests. */
 #include "archive/descriptor.h"
-#include "object/reader.h"
+#include "object/liars.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "util/sha256.h"
 #include "util/xxh3.h"
 
 #include <string.h>
@@ -83,9 +84,10 @@ static void tell_trouble (void *user, const EcfsTrouble *trouble)
     g_warning ("%s; stripe %u is read around", trouble->error->message, trouble->stripe_index);
 }
 
-static EcfsReader *open_reader (Fetch *self, const EcfsDescriptorObject *object)
+/* @stripes: ECFS_CODEC_MAX_N, which the parameters then name; without those flagged in @lies. */
+static void reader_params (Fetch *self, const EcfsDescriptorObject *object, const bool *lies, EcfsReaderStripe *stripes,
+                           EcfsReaderParams *ret_params)
 {
-    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N] = {0};
     EcfsReaderParams params = {.transfer = self->transfer,
                                .codec = object->codec,
                                .layout = object->layout,
@@ -93,11 +95,31 @@ static EcfsReader *open_reader (Fetch *self, const EcfsDescriptorObject *object)
                                .stripes = stripes,
                                .trouble = tell_trouble};
     ecfs_read_policy_init (&params.policy);
+    memset (stripes, 0, ECFS_CODEC_MAX_N * sizeof *stripes);
     for (guint i = 0; i < object->row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->row->stripes, EcfsStripeRow, i);
-        stripes[stripe->index] = (EcfsReaderStripe){self->endpoints[stripe->endpoint], stripe->instance};
+        if (!lies[stripe->index])
+            stripes[stripe->index] = (EcfsReaderStripe){self->endpoints[stripe->endpoint], stripe->instance};
     }
-    return ecfs_reader_new (&params);
+    *ret_params = params;
+}
+
+/* Who makes the content another than the descriptor says. */
+static bool find_liars (Fetch *self, const EcfsDescriptorObject *object, bool *lies, GError **error)
+{
+    const bool nobody[ECFS_CODEC_MAX_N] = {false};
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    EcfsReaderParams params;
+    reader_params (self, object, nobody, stripes, &params);
+    const EcfsLiars liars = {.params = &params, .sha256 = object->row->sha256};
+    if (!ecfs_liars_find (&liars, ecfs_codec_tolerance (object->codec), lies, error))
+        return false;
+    for (unsigned i = 0; i < ecfs_codec_n (object->codec); i++)
+        if (lies[i])
+            g_warning ("endpoint %s: its checksums fit, but these are not the bytes that were stored there; stripe %u "
+                       "is read around",
+                       ecfs_endpoint_name (stripes[i].endpoint), i);
+    return true;
 }
 
 /* One piece that is waited for. */
@@ -142,22 +164,31 @@ static bool read_piece (EcfsReader *reader, uint64_t offset, size_t size, uint8_
     return false;
 }
 
-/* The digest covers a whole object; what is part of one has the tags of its check blocks only. */
-static bool verify (const EcfsExtent *extent, const EcfsObjectRow *row, XXH3_state_t *hash, GError **error)
+/* The digests cover a whole object; what is part of one has the tags of its check blocks only. */
+static bool verify (const EcfsExtent *extent, const EcfsObjectRow *row, XXH3_state_t *hash, EcfsSha256 *sha256,
+                    GError **error)
 {
     XXH128_canonical_t found;
+    uint8_t found_sha256[ECFS_SHA256_SIZE];
     XXH128_canonicalFromHash (&found, XXH3_128bits_digest (hash));
-    if (extent->length != row->size || memcmp (found.digest, row->digest, sizeof row->digest) == 0)
+    ecfs_sha256_end (sha256, found_sha256);
+    bool same = memcmp (found.digest, row->digest, sizeof row->digest) == 0 &&
+                (!row->has_sha256 || memcmp (found_sha256, row->sha256, sizeof row->sha256) == 0);
+    if (extent->length != row->size || same)
         return true;
     return ecfs_fail (error, EBADMSG, "the content is not what the descriptor says: its digest differs");
 }
 
-static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
+static bool fetch_extent_once (Fetch *self, const EcfsExtent *extent, const bool *lies, GError **error)
 {
     const EcfsDescriptorObject *object = self->descriptor->objects->pdata[extent->object];
-    EcfsReader *reader = open_reader (self, object);
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    EcfsReaderParams params;
+    reader_params (self, object, lies, stripes, &params);
+    EcfsReader *reader = ecfs_reader_new (&params);
     XXH3_state_t *hash = XXH3_createState ();
     (void) XXH3_128bits_reset (hash);
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
     g_autofree uint8_t *bytes = g_malloc (PIECE_BYTES);
     bool good = true;
     for (uint64_t at = 0; good && at < extent->length;) {
@@ -167,12 +198,27 @@ static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
         if (result != 0)
             good = ecfs_fail_errno (error, -result, "writing");
         ecfs_xxh3_128_update (hash, bytes, size);
+        ecfs_sha256_update (sha256, bytes, size);
         at += size;
     }
-    good = good && verify (extent, object->row, hash, error);
+    good = good && verify (extent, object->row, hash, sha256, error);
     (void) XXH3_freeState (hash);
     ecfs_reader_close (reader);
     return good;
+}
+
+/* What is not the content is read once more, without those who made it another. */
+static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
+{
+    bool lies[ECFS_CODEC_MAX_N] = {false};
+    const EcfsDescriptorObject *object = self->descriptor->objects->pdata[extent->object];
+    g_autoptr (GError) why = NULL;
+    if (fetch_extent_once (self, extent, lies, &why))
+        return true;
+    if (why->code == EBADMSG && object->row->has_sha256 && find_liars (self, object, lies, NULL))
+        return fetch_extent_once (self, extent, lies, error);
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
 }
 
 static bool fetch_all (Fetch *self, GError **error)

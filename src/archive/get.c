@@ -5,7 +5,8 @@
  * Destinations are reached by directory descriptors and never through symbolic links below the directory given.
  */
 #include "archive/api_priv.h"
-#include "archive/content.h"
+#include "archive/archive_priv.h"
+#include "archive/content_check.h"
 #include "util/io.h"
 #include "util/lock.h"
 
@@ -155,7 +156,8 @@ static Directory *directory_new (Get *get, Directory *parent, int fd, char *path
 
 /* One file, on a worker */
 
-static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offset, uint64_t length, GError **error)
+static bool copy_range (Item *item, EcfsContent *content, EcfsContentCheck *check, int fd, uint64_t offset,
+                        uint64_t length, GError **error)
 {
     while (length > 0) {
         if (atomic_load (&item->get->cancelled))
@@ -165,8 +167,11 @@ static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offse
         if (!ecfs_content_borrow (content, offset, size, &piece, error))
             return false;
         bool whole = piece.size == size;
-        int result = whole ? ecfs_pwritev_all (fd, piece.iov, piece.n_iov, offset) : 0;
+        bool right = ecfs_content_check_take (check, offset, piece.iov, piece.n_iov, error);
+        int result = whole && right ? ecfs_pwritev_all (fd, piece.iov, piece.n_iov, offset) : 0;
         ecfs_content_give_back (&piece);
+        if (!right)
+            return false;
         if (!whole)
             return ecfs_fail (error, EIO, "it ends before its size");
         if (result != 0)
@@ -177,7 +182,7 @@ static bool copy_range (Item *item, EcfsContent *content, int fd, uint64_t offse
     return true;
 }
 
-static bool copy_content (Item *item, EcfsContent *content, int fd, GError **error)
+static bool copy_content (Item *item, EcfsContent *content, EcfsContentCheck *check, int fd, GError **error)
 {
     uint64_t size = ecfs_content_size (content);
     ecfs_content_expect_all (content);
@@ -187,10 +192,27 @@ static bool copy_content (Item *item, EcfsContent *content, int fd, GError **err
     for (unsigned i = 0; i < extents->len; i++) {
         const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
         uint64_t end = MIN (extent->offset + extent->length, size);
-        if (extent->offset < end && !copy_range (item, content, fd, extent->offset, end - extent->offset, error))
+        if (extent->offset < end && !copy_range (item, content, check, fd, extent->offset, end - extent->offset, error))
             return false;
     }
-    return true;
+    return ecfs_content_check_end (check, error);
+}
+
+/* Flags the endpoints of an object's stripes that lie, beside those flagged already. False: that leads no further. */
+static bool leave_out_liars (Get *get, const EcfsObjectRow *object, bool *without, GError **error)
+{
+    bool lies[ECFS_CODEC_MAX_N];
+    bool any = false;
+    if (!ecfs_archive_find_liars (get->archive, object, NULL, NULL, lies, error))
+        return false;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (get->archive, stripe->endpoint);
+        if (endpoint == NULL || !lies[stripe->index] || without[endpoint - get->archive->endpoints])
+            continue;
+        any = without[endpoint - get->archive->endpoints] = true;
+    }
+    return any || ecfs_fail (error, EIO, "an endpoint returns other bytes each time");
 }
 
 /* The content with the attributes of the same moment: those of the listing may be older. */
@@ -212,13 +234,35 @@ static EcfsContent *open_current (Item *item, GError **error)
     }
 }
 
-static bool fill (Item *item, int fd, GError **error)
+/* *ret_again: it came from endpoints that lie, which are in @without from now on. */
+static bool fill_once (Item *item, bool *without, bool is_again, int fd, bool *ret_again, GError **error)
 {
     EcfsContent *content = open_current (item, error);
     if (content == NULL)
         return false;
-    bool good = copy_content (item, content, fd, error);
+    GError *why = NULL;
+    if (is_again) /* which says less of what it meets */
+        ecfs_content_leave_out (content, without);
+    g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
+    bool good = copy_content (item, content, check, fd, &why);
+    const EcfsObjectRow *bad = ecfs_content_check_bad (check);
+    *ret_again = bad != NULL && leave_out_liars (item->get, bad, without, NULL);
+    if (*ret_again)
+        g_clear_error (&why);
     ecfs_content_unref (content);
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return good;
+}
+
+static bool fill (Item *item, int fd, GError **error)
+{
+    bool again = true, good = false;
+    g_autofree bool *without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* more may come meanwhile */
+    for (unsigned attempt = 0; again && attempt < MAX_ATTEMPTS; attempt++)
+        good = fill_once (item, without, attempt > 0, fd, &again, error);
+    if (again)
+        return ecfs_fail (error, EIO, "endpoints return other bytes than they got, each time another");
     if (good)
         (void) set_xattrs (item->get, fd, item->attr.ino, &item->warning); /* told by the caller's thread */
     good = good && set_attributes (fd, &item->attr, item->is_former, error);
@@ -570,21 +614,25 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
 
 static bool cat_range (EcfsContent *content, int fd, GError **error)
 {
+    g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     uint64_t size = ecfs_content_size (content);
     for (uint64_t offset = 0; offset < size;) {
         EcfsBorrowed piece;
         if (!ecfs_content_borrow (content, offset, (size_t) MIN (size - offset, PIECE_BYTES), &piece, error))
             return false;
         size_t got = piece.size;
-        int result = ecfs_writev_all (fd, piece.iov, piece.n_iov);
+        bool right = ecfs_content_check_take (check, offset, piece.iov, piece.n_iov, error);
+        int result = right ? ecfs_writev_all (fd, piece.iov, piece.n_iov) : 0;
         ecfs_content_give_back (&piece);
+        if (!right)
+            return false;
         if (got == 0)
             return ecfs_fail (error, EIO, "it ends before its size");
         if (result != 0)
             return ecfs_fail_errno (error, -result, "output");
         offset += got;
     }
-    return true;
+    return ecfs_content_check_end (check, error);
 }
 
 bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)

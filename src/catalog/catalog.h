@@ -27,6 +27,7 @@
 #define ECFS_CATALOG_CATALOG_H
 
 #include "util/error.h"
+#include "util/sha256.h"
 #include "util/uuid.h"
 
 #include <stddef.h>
@@ -344,6 +345,8 @@ typedef struct EcfsObjectRow {
     uint32_t block_bytes;             /* of a check block, without its tag */
     uint32_t header_bytes;            /* where the packets begin in each stripe */
     uint8_t digest[ECFS_DIGEST_SIZE]; /* of the content */
+    bool has_sha256;                  /* not what an ecfs stored that had none, nor what only footers tell of */
+    uint8_t sha256[ECFS_SHA256_SIZE]; /* of the content; zero without */
     GArray *stripes;                  /* of EcfsStripeRow, by index; missing ones are absent; owned */
 } EcfsObjectRow;
 
@@ -363,6 +366,10 @@ char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object);
 GPtrArray *ecfs_catalog_objects (EcfsCatalog *self, int64_t after, size_t max, GError **error);
 /** The same by UUID, which is the order in which endpoints have them. */
 GPtrArray *ecfs_catalog_objects_by_uuid (EcfsCatalog *self, const EcfsUuid *after, size_t max, GError **error);
+/** Gives an object that has none the SHA-256 of its content, which the caller has compared with its digest. Nothing
+ * happens where the object is gone or has one. */
+bool ecfs_catalog_object_set_sha256 (EcfsCatalog *self, const EcfsUuid *object, const uint8_t sha256[ECFS_SHA256_SIZE],
+                                     GError **error);
 
 /**
  * Durable: writes down which stripes are about to be stored, before their first byte leaves. Gives the object its epoch

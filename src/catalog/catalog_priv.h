@@ -31,7 +31,7 @@
 #include <stdatomic.h>
 
 #define ECFS_CATALOG_APPLICATION_ID 0x65636673 /* "ecfs" */
-#define ECFS_CATALOG_VERSION        13
+#define ECFS_CATALOG_VERSION        14
 #define ECFS_CODE_MAX               31 /* bytes of a code's text */
 #define ECFS_PARAMETERS_MAX         16512
 
@@ -141,6 +141,7 @@ typedef struct Value {
 
 #define INT(x)        ((Value){.type = VALUE_INT, .number = (int64_t) (x)})
 #define BLOB(b, size) ((Value){.type = VALUE_BLOB, .number = (int64_t) (size), .bytes = (b)})
+#define NONE          ((Value){.type = VALUE_NULL})
 #define UUID(uuid)    BLOB ((uuid)->bytes, sizeof (uuid)->bytes)
 #define NAME(name)    BLOB (name, strlen (name))
 #define TEXT(t)       ecfs_value_text (t) /* NULL is SQL's NULL */

@@ -145,6 +145,14 @@ void ecfs_journal_put_object (GByteArray *record, const EcfsObjectRow *object, c
     item_end (record, begin);
 }
 
+void ecfs_journal_put_object_sha256 (GByteArray *record, const EcfsUuid *object, const uint8_t sha256[ECFS_SHA256_SIZE])
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_OBJECT_SHA256);
+    put_uuid (record, object);
+    g_byte_array_append (record, sha256, ECFS_SHA256_SIZE);
+    item_end (record, begin);
+}
+
 void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const EcfsJournalExtent *extents,
                                size_t n_extents)
 {
@@ -409,6 +417,9 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_OBJECT:
         read_object (payload, item);
         return true;
+    case ECFS_JOURNAL_OBJECT_SHA256:
+        ecfs_cursor_copy (payload, item->sha256, sizeof item->sha256);
+        return true;
     case ECFS_JOURNAL_STRIPE:
     case ECFS_JOURNAL_DELETED:
         read_stripes (payload, item, 1);
@@ -460,6 +471,7 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_SETTING:
         return read_setting (payload, item);
     case ECFS_JOURNAL_OBJECT:
+    case ECFS_JOURNAL_OBJECT_SHA256:
     case ECFS_JOURNAL_STRIPE:
     case ECFS_JOURNAL_DELETED:
     case ECFS_JOURNAL_INTENT:
@@ -493,7 +505,8 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
         bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_REMOVED);
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_REMOVED) ||
+                     type == ECFS_JOURNAL_OBJECT_SHA256;
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

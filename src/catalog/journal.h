@@ -33,6 +33,7 @@
  *   145 NEXT_INO       u64 the number that the next new inode gets, at least
  *   146 DELETED        16 UUID of an object, stripe: no object has it any more, and it may still be there
  *   147 REMOVED        16 UUID of an endpoint that is the archive's no more, what it is called from then on (the rest)
+ *   149 OBJECT_SHA256  16 UUID of an object, 32 SHA-256 of its content; behind its OBJECT
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
  * bytes without '/' and NUL; codes 1 to 31 bytes; extents ascend and do not overlap.
@@ -67,6 +68,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_NEXT_INO = 145,
     ECFS_JOURNAL_DELETED = 146,
     ECFS_JOURNAL_REMOVED = 147,
+    ECFS_JOURNAL_OBJECT_SHA256 = 149,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -98,7 +100,7 @@ typedef struct EcfsJournalItem {
     EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
     EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;          /* OBJECT, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED */
+    EcfsUuid uuid;          /* OBJECT, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED */
     uint32_t epoch;         /* EPOCH, OBJECT */
     uint8_t state;          /* ENDPOINT */
     /* OBJECT */
@@ -108,6 +110,7 @@ typedef struct EcfsJournalItem {
     uint32_t block_bytes;
     uint32_t header_bytes;
     uint8_t digest[ECFS_DIGEST_SIZE];
+    uint8_t sha256[ECFS_SHA256_SIZE]; /* OBJECT_SHA256 */
     /* OBJECT, STRIPE, DELETED: for ecfs_journal_stripe (); CONTENT: for ecfs_journal_extent () */
     size_t n_parts;
     const uint8_t *parts;
@@ -136,6 +139,8 @@ void ecfs_journal_put_xattr_set (GByteArray *record, uint64_t ino, const char *n
 void ecfs_journal_put_xattr_removed (GByteArray *record, uint64_t ino, const char *name);
 /** @endpoints: the UUIDs of the endpoints of the stripes, in their order. */
 void ecfs_journal_put_object (GByteArray *record, const EcfsObjectRow *object, const EcfsUuid *endpoints);
+void ecfs_journal_put_object_sha256 (GByteArray *record, const EcfsUuid *object,
+                                     const uint8_t sha256[ECFS_SHA256_SIZE]);
 void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const EcfsJournalExtent *extents,
                                size_t n_extents);
 void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,

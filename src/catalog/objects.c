@@ -48,6 +48,9 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
     if (!ecfs_column_bytes (query, 1, row->uuid.bytes, sizeof row->uuid.bytes) ||
         !ecfs_column_bytes (query, 9, row->digest, sizeof row->digest))
         return ecfs_bad_row (error, "objects", row->id, "its UUID or digest is impossible");
+    row->has_sha256 = sqlite3_column_type (query, 10) != SQLITE_NULL;
+    if (row->has_sha256 && !ecfs_column_bytes (query, 10, row->sha256, sizeof row->sha256))
+        return ecfs_bad_row (error, "objects", row->id, "its SHA-256 is impossible");
     if (!ecfs_column_u64 (query, 2, UINT32_MAX, &epoch) || !ecfs_column_u64 (query, 3, INT64_MAX, &row->sequence) ||
         !ecfs_column_u64 (query, 5, INT64_MAX, &row->size) || !ecfs_column_u64 (query, 6, UINT32_MAX, &segment_bytes) ||
         !ecfs_column_u64 (query, 7, UINT32_MAX, &block_bytes) || !ecfs_column_u64 (query, 8, UINT32_MAX, &header_bytes))
@@ -239,6 +242,8 @@ bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError
                                  error))
             return false;
     ecfs_journal_put_object (self->record, object, endpoints);
+    if (object->has_sha256)
+        ecfs_journal_put_object_sha256 (self->record, &object->uuid, object->sha256);
     return true;
 }
 
@@ -247,7 +252,8 @@ bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t
     EcfsTotals *totals = &self->counters.totals;
     if (!EXEC (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
                TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
-               INT (object->header_bytes), BLOB (object->digest, sizeof object->digest)))
+               INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
+               object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE))
         return false;
     *ret_id = ecfs_inserted (self);
     totals->n_objects++;
@@ -510,7 +516,9 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
     g_autoptr (EcfsObjectRow) old = ecfs_object_find (self, uuid, &found, error);
     if (found == 0)
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
-    if (found == 1 && (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0))
+    if (found == 1 &&
+        (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0 ||
+         (old->has_sha256 && object->has_sha256 && memcmp (old->sha256, object->sha256, ECFS_SHA256_SIZE) != 0)))
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
     return found == 1 && publish_object (self, object, intent, false, &id, error) &&
            EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
@@ -522,6 +530,23 @@ bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsOb
 {
     return ecfs_object_check (object, error) &&
            CHANGE_DURABLE (self, error, exchange (self, old, object, intent, error));
+}
+
+/* The digest of content that was stored without */
+
+static bool fill_sha256 (EcfsCatalog *self, const EcfsUuid *object, const uint8_t *sha256, GError **error)
+{
+    if (!EXEC (self, OBJECT_FILL_SHA256, error, UUID (object), BLOB (sha256, ECFS_SHA256_SIZE)))
+        return false;
+    if (ecfs_changes (self) > 0)
+        ecfs_journal_put_object_sha256 (self->record, object, sha256);
+    return true;
+}
+
+bool ecfs_catalog_object_set_sha256 (EcfsCatalog *self, const EcfsUuid *object, const uint8_t sha256[ECFS_SHA256_SIZE],
+                                     GError **error)
+{
+    return CHANGE (self, error, fill_sha256 (self, object, sha256, error));
 }
 
 /* Takes the stripes from index @n on out of the object, and its row. */

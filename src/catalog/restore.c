@@ -336,6 +336,8 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
         return restore_xattr (self, item, error);
     case ECFS_JOURNAL_OBJECT:
         return restore_object (self, item, error);
+    case ECFS_JOURNAL_OBJECT_SHA256:
+        return EXEC (catalog, OBJECT_SET_SHA256, error, UUID (&item->uuid), BLOB (item->sha256, ECFS_SHA256_SIZE));
     case ECFS_JOURNAL_CONTENT:
         return restore_content (self, item, error);
     case ECFS_JOURNAL_STRIPE:

@@ -112,10 +112,13 @@ static const char schema_12[] = "ALTER TABLE inodes ADD COLUMN committed_mtime_n
 /* Which openings of the archive were of this catalog. Endpoints may be DISTRUSTED, too. */
 static const char schema_13[] = "CREATE TABLE sessions (number INTEGER PRIMARY KEY, uuid BLOB NOT NULL) STRICT;";
 
+/* A digest of an object's content that nobody can find other bytes for; what was stored before has none. */
+static const char schema_14[] = "ALTER TABLE objects ADD COLUMN sha256 BLOB;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1,  schema_2,  schema_3, schema_4, schema_5,
-                                                             schema_6,  schema_7,  schema_8, schema_9, schema_10,
-                                                             schema_11, schema_12, schema_13};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1,  schema_2,  schema_3,  schema_4, schema_5,
+                                                             schema_6,  schema_7,  schema_8,  schema_9, schema_10,
+                                                             schema_11, schema_12, schema_13, schema_14};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

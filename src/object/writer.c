@@ -308,6 +308,7 @@ static void collect (const EcfsWriter *self, const bool *stored, EcfsWriterResul
         memcpy (result->stripe_digest[i], lane->area_digest, ECFS_STRIPE_DIGEST_BYTES);
     }
     memcpy (result->object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
+    memcpy (result->object_sha256, self->object_sha256, ECFS_SHA256_SIZE);
     result->header_bytes = self->layout.header_bytes;
 }
 

@@ -26,6 +26,7 @@
 #include "object/feed.h"
 #include "object/format.h"
 #include "object/segment.h"
+#include "util/sha256.h"
 
 #include <stdatomic.h>
 
@@ -60,6 +61,7 @@ typedef struct EcfsWriterResult {
     uint64_t stripe_bytes[ECFS_CODEC_MAX_N]; /* size of the stripe file, of those stored */
     uint8_t stripe_digest[ECFS_CODEC_MAX_N][ECFS_STRIPE_DIGEST_BYTES];
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES];
+    uint8_t object_sha256[ECFS_SHA256_SIZE]; /* zero where packets were loaded */
     uint32_t header_bytes;
     GString *failures; /* "endpoint a: why; endpoint b: why", empty when all were stored; g_string_free () */
 } EcfsWriterResult;

@@ -12,6 +12,7 @@
 #include "object/segment.h"
 #include "object/writer.h"
 #include "util/lock.h"
+#include "util/sha256.h"
 #include "util/xxh3.h"
 
 typedef enum EcfsLaneState { LANE_RUNNING, LANE_STORED, LANE_FAILED } EcfsLaneState;
@@ -69,7 +70,9 @@ struct EcfsWriter {
     bool aborted;          /* guarded by lock */
     GError *error;         /* first reason for aborted; guarded by lock */
     XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */
+    EcfsSha256 *sha256;    /* the same; NULL where packets are loaded */
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */
+    uint8_t object_sha256[ECFS_SHA256_SIZE];         /* likewise */
     EcfsWriterLane **lanes; /* n; NULL: not wanted or left out; guarded by lock, changed by the run's thread only */
     unsigned n_pulling;     /* lanes that may be using the job; guarded by lock */
     int64_t settled_us;     /* when a lane was stored last, 0: none; guarded by lock */

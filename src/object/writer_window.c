@@ -171,6 +171,7 @@ static void hash_content (const Encoding *encoding, const EcfsSegment *segment)
         for (uint32_t block = 0; block < segment->n_blocks && left > 0; block++) {
             uint32_t bytes = MIN (left, ecfs_layout_block_bytes (layout, segment->index, block));
             ecfs_xxh3_128_update (encoding->writer->digest, ecfs_segment_block (segment, packet, block), bytes);
+            ecfs_sha256_update (encoding->writer->sha256, ecfs_segment_block (segment, packet, block), bytes);
             left -= bytes;
         }
     }
@@ -182,6 +183,7 @@ static void finish_content_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     if (!self->ended || self->next_leading < self->n_segments || self->job->packets != NULL)
         return;
     ecfs_writer_finish_digest (self->digest, self->object_digest);
+    ecfs_sha256_end (self->sha256, self->object_sha256);
     const uint8_t *expected = self->job->expected_digest;
     if (expected != NULL && memcmp (expected, self->object_digest, sizeof self->object_digest) != 0)
         ecfs_writer_abort_locked (self,
@@ -371,6 +373,7 @@ void ecfs_writer_window_init (EcfsWriter *self)
     self->encodings = g_ptr_array_new_with_free_func (g_free);
     self->digest = XXH3_createState ();
     XXH3_128bits_reset (self->digest);
+    self->sha256 = packets == NULL ? ecfs_sha256_new () : NULL;
 }
 
 void ecfs_writer_window_clear (EcfsWriter *self)
@@ -378,4 +381,5 @@ void ecfs_writer_window_clear (EcfsWriter *self)
     g_ptr_array_unref (self->cached);
     g_ptr_array_unref (self->encodings);
     XXH3_freeState (self->digest);
+    ecfs_sha256_free (self->sha256);
 }

@@ -131,6 +131,9 @@ static inline EcfsObjectRow *new_object (Fixture *f, const char *code, uint64_t 
     object->block_bytes = 32 << 10;
     object->header_bytes = 512;
     memcpy (object->digest, "0123456789abcdef", ECFS_DIGEST_SIZE);
+    object->has_sha256 = size % 3 != 0; /* earlier versions stored none */
+    if (object->has_sha256)
+        memset (object->sha256, 1 + (int) (size % 200), sizeof object->sha256);
     for (unsigned i = 0; i < n_stripes; i++) {
         EcfsStripeRow stripe = {
             .index = (uint16_t) i, .instance = 1000 + i, .endpoint = f->endpoints[i], .size = size / 4 + 100};

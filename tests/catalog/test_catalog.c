@@ -52,10 +52,10 @@ static void test_other_versions (void)
     static const struct {
         const char *sql;
         int code;
-    } cases[] = {{"PRAGMA user_version = 14", ENOTSUP},
+    } cases[] = {{"PRAGMA user_version = 1000", ENOTSUP},
                  {"PRAGMA user_version = 0", EBADMSG},
                  {"PRAGMA user_version = -1", EBADMSG},
-                 {"PRAGMA user_version = 13; PRAGMA application_id = 7", EBADMSG}};
+                 {"PRAGMA user_version = 14; PRAGMA application_id = 7", EBADMSG}};
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         run_sql (f.path, cases[i].sql);
         g_assert_cmpint (open_code (f.path, 0), ==, cases[i].code);
@@ -127,6 +127,7 @@ static void test_impossible_rows (void)
                                           "UPDATE inodes SET nlink = 5000000000 WHERE ino = 2",
                                           "UPDATE inodes SET code = 'rs:00000000000000000000000000004+2' WHERE ino = 2",
                                           "UPDATE objects SET digest = x'00'",
+                                          "UPDATE objects SET sha256 = x'00'",
                                           "UPDATE objects SET uuid = x'00'",
                                           "UPDATE objects SET code = ''",
                                           "UPDATE objects SET size = -1",

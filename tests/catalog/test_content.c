@@ -85,6 +85,8 @@ static void test_publish (void)
     g_assert_cmpstr (got->code, ==, "rs:4+2");
     g_assert_cmpuint (got->sequence, ==, object->sequence);
     g_assert_cmpmem (got->digest, 16, object->digest, 16);
+    g_assert_true (got->has_sha256);
+    g_assert_cmpmem (got->sha256, 32, object->sha256, 32);
     g_assert_cmpuint (got->stripes->len, ==, 6);
     for (guint i = 0; i < 6; i++) {
         const EcfsStripeRow *a = &g_array_index (got->stripes, EcfsStripeRow, i);
@@ -564,6 +566,35 @@ static void test_set_object_code (void)
     fixture_clear (&f);
 }
 
+/* What was stored without a SHA-256 gets one once, and the journal says so. */
+static void test_sha256 (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    uint8_t first[ECFS_SHA256_SIZE], second[ECFS_SHA256_SIZE];
+    memset (first, 1, sizeof first);
+    memset (second, 2, sizeof second);
+    g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 999, 6), absent = new_object (&f, "rs:4+2", 9, 6);
+    g_assert_false (object->has_sha256);
+    publish_one (&f, ino, object);
+    g_autoptr (EcfsObjectRow) without = object_of (&f, ino);
+    g_assert_false (without->has_sha256);
+    OK (e, ecfs_catalog_object_set_sha256 (f.catalog, &object->uuid, first, &e));
+    OK (e, ecfs_catalog_object_set_sha256 (f.catalog, &object->uuid, second, &e));
+    OK (e, ecfs_catalog_object_set_sha256 (f.catalog, &absent->uuid, second, &e));
+    fixture_reopen (&f);
+    g_autoptr (EcfsObjectRow) with = object_of (&f, ino);
+    g_assert_true (with->has_sha256);
+    g_assert_cmpmem (with->sha256, sizeof with->sha256, first, sizeof first);
+    g_autoptr (GPtrArray) record = NULL;
+    EcfsJournalItem told = last_of (&f, ECFS_JOURNAL_OBJECT_SHA256, &record);
+    g_assert_true (ecfs_uuid_equal (&told.uuid, &object->uuid));
+    g_assert_cmpmem (told.sha256, sizeof told.sha256, first, sizeof first);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
 static EcfsStagingRow get_staging (Fixture *f, guint i, guint n)
 {
     g_autoptr (GError) error = NULL;
@@ -746,6 +777,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/stripe-set-is-a-compare-and-set", test_stripe_set);
     g_test_add_func ("/content/exchange-changes-where-bytes-are-and-nothing-else", test_exchange);
     g_test_add_func ("/content/an-object-gets-more-or-fewer-stripes", test_set_object_code);
+    g_test_add_func ("/content/a-sha256-is-filled-in-once", test_sha256);
     g_test_add_func ("/content/repairs-are-queued-once-and-end-with-their-stripe", test_repairs);
     g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);

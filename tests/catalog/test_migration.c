@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "util/log.h"
 
-#define CURRENT 13 /* a new version needs a way back below */
+#define CURRENT 14 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -22,6 +22,7 @@ static const char *const ways_back[CURRENT - 1] = {
     "ALTER TABLE inodes DROP COLUMN content_sum; PRAGMA user_version = 10",
     "ALTER TABLE inodes DROP COLUMN committed_mtime_ns; PRAGMA user_version = 11",
     "DROP TABLE sessions; PRAGMA user_version = 12",
+    "ALTER TABLE objects DROP COLUMN sha256; PRAGMA user_version = 13",
 };
 
 static void bring_back (const char *path, int version)
@@ -39,6 +40,8 @@ static void leave_out (const char *path, int version)
         run_sql (path, "DELETE FROM estimates");
     if (version < 12)
         run_sql (path, "UPDATE inodes SET committed_mtime_ns = NULL");
+    if (version < 14)
+        run_sql (path, "UPDATE objects SET sha256 = NULL");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }

@@ -3,6 +3,7 @@ import os
 
 import lab
 import pytest
+from forge import forge
 from liar import FAILED, Liar
 from web import Web
 
@@ -288,3 +289,33 @@ def test_words_of_an_sftp_server_order_nothing(place, speaks, words):
                     env={**os.environ, "PATH": f"{place.path}:{os.environ['PATH']}"})
     assert done.returncode == 1
     assert_orders_nothing(done.stderr, "so it is?[2J?]0;title?")
+
+
+def stripes_of(root):
+    return [path for path in (root.root / "stripes").rglob("*") if path.is_file()]
+
+
+def test_forged_stripes_make_no_wrong_bytes(place):
+    """One endpoint of six after the other returns other bytes with checksums that fit them."""
+    names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
+    archive = place.archive(place.directories(names), code="rs:4+2")
+    source, back = place.path / "source", place.path / "back"
+    back.mkdir()
+    digest = lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+    descriptor = place.path / "file.ecfs"
+    descriptor.write_text(lab.ecfs("export", archive.path, "/file").stdout)
+    n_named = 0
+    for name in names:
+        stripe, = stripes_of(archive[name])
+        truth = stripe.read_bytes()
+        forge(stripe)
+        got = archive.get("/file", back)
+        assert lab.digest(back / "file") == digest, name
+        (back / "file").unlink()
+        fetched = lab.ecfs("fetch", descriptor, back / "file")
+        assert lab.digest(back / "file") == digest, name
+        (back / "file").unlink()
+        n_named += name in got.stderr and name in fetched.stderr
+        stripe.write_bytes(truth)
+    assert n_named >= 1  # of those that were read

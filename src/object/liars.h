@@ -1,0 +1,37 @@
+/*
+ * Who returns other bytes than were stored, although each checksum fits: checksums without a key are against accidents,
+ * and who stores a stripe can make others that have them. What the SHA-256 of the content says cannot be made to fit;
+ * so content is read without each suspect in turn, until it has it, and then each stripe is compared with what coding
+ * this content gives.
+ */
+#ifndef ECFS_OBJECT_LIARS_H
+#define ECFS_OBJECT_LIARS_H
+
+#include "object/reader.h"
+#include "util/sha256.h"
+
+/* Of an object whose content has the right SHA-256; the packet area of each stripe, as it is stored. */
+typedef struct EcfsTrueStripes {
+    uint8_t sha256[ECFS_CODEC_MAX_N][ECFS_SHA256_SIZE];
+} EcfsTrueStripes;
+
+typedef struct EcfsLiars {
+    const EcfsReaderParams *params;            /* borrowed, as all */
+    const uint8_t *sha256;                     /* ECFS_SHA256_SIZE, of the content */
+    bool (*tick) (void *user, uint64_t bytes); /* so many were read; false: it is to end. May be NULL */
+    void *user;
+} EcfsLiars;
+
+/**
+ * Reads the content without the stripes flagged in @without (n flags; NULL: with all) and codes it. EBADMSG: its
+ * SHA-256 is another; EIO: it cannot be read; ECANCELED. @ret_stripes may be NULL. Blocks.
+ */
+bool ecfs_true_stripes (const EcfsLiars *self, const bool *without, EcfsTrueStripes *ret_stripes, GError **error);
+
+/**
+ * Finds the stripes that are not what was stored, of up to @most endpoints: flags them in @ret_lies (n flags, at least
+ * one). Without them the content has its SHA-256. EBADMSG: that does not help. Blocks; reads the object several times.
+ */
+bool ecfs_liars_find (const EcfsLiars *self, unsigned most, bool *ret_lies, GError **error);
+
+#endif
