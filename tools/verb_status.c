@@ -1,9 +1,13 @@
 #include "tool.h"
 
+#include "archive/status.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#define BEHIND_TOLD 50000 /* changes, which are many for ecfs recover to read */
+#define BEHIND_TOLD  50000 /* changes, which are many for ecfs recover to read */
+#define CHECK_BROKEN 2     /* what --check exits with where nothing can be read */
 
 static char *rate (JsonObject *endpoint, const char *member)
 {
@@ -77,8 +81,6 @@ static void print_objects (JsonObject *status)
         printf (", stored in %s, %.2f times the content", stored_text, (double) stored / (double) content);
     printf ("\nobjects    %" PRIi64 " full, %" PRIi64 " degraded, %" PRIi64 " unreadable\n",
             tool_number (objects, "full"), tool_number (objects, "degraded"), tool_number (objects, "unreadable"));
-    if (tool_number (objects, "degraded") + tool_number (objects, "unreadable") > 0)
-        puts ("           ecfs-fsck tells what is lost, and stores it once more");
     if (!json_object_has_member (objects, "guarantee"))
         return;
     int64_t guarantee = tool_number (objects, "guarantee");
@@ -217,16 +219,57 @@ static void print_scrub (JsonObject *status)
                 tool_number (scrub, "damaged"));
 }
 
+static char *clock_time (double seconds);
+
+/* What is wrong and since when; what that means; what to do. */
+static void print_verdict (JsonObject *status)
+{
+    JsonArray *problems = json_object_get_array_member (status, "problems");
+    g_autofree char *verdict = g_ascii_strup (tool_text (status, "verdict"), -1);
+    g_autofree char *reason = tool_printable (tool_text (status, "reason"));
+    int64_t since = tool_number (status, "since");
+    if (since > 0) {
+        g_autofree char *when = clock_time ((double) since);
+        g_autofree char *age = tool_seconds (MAX ((double) g_get_real_time () / 1e6 - (double) since, 0));
+        printf ("state      %s since %s (%s)\n", verdict, when, age);
+    } else {
+        printf ("state      %s\n", verdict);
+    }
+    printf ("reason     %s\n           %s\n", reason, tool_text (status, "meaning"));
+    printf ("action     %s\n", tool_text (status, "advice"));
+    if (json_object_has_member (status, "action"))
+        printf ("           %s\n", tool_text (status, "action"));
+    for (guint i = 0; problems != NULL && i < json_array_get_length (problems); i++) {
+        JsonObject *problem = json_array_get_object_element (problems, i);
+        if (strcmp (tool_text (problem, "reason"), tool_text (status, "reason")) == 0)
+            continue;
+        g_autofree char *other = tool_printable (tool_text (problem, "reason"));
+        printf ("also       %s\n           %s %s\n", other, tool_text (problem, "advice"),
+                tool_text (problem, "action"));
+    }
+    puts ("");
+}
+
+static const char *mounted_text (JsonObject *status)
+{
+    return json_object_get_boolean_member (status, "mounted") ? "mounted"
+                                                              : "not mounted (the endpoints were asked now)";
+}
+
 static void print_status (JsonObject *status)
 {
+    print_verdict (status);
     printf ("%s  archive %s, %s, new files %s\n\n", tool_text (status, "directory"), tool_text (status, "archive"),
-            json_object_get_boolean_member (status, "mounted") ? "mounted" : "not mounted", tool_text (status, "code"));
+            mounted_text (status), tool_text (status, "code"));
     print_endpoints (status);
     puts ("");
     print_objects (status);
     if (json_object_has_member (status, "free_bytes")) {
         g_autofree char *free_bytes = tool_bytes ((double) tool_number (status, "free_bytes"));
-        printf ("room       for %s more\n", free_bytes);
+        if (tool_number (status, "free_bytes") > 0)
+            printf ("room       for %s more\n", free_bytes);
+        else
+            puts ("room       none: endpoints are full, or too few answer for new files");
     }
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
@@ -281,11 +324,32 @@ static void print_explanation (JsonObject *status)
         print_erasure (json_array_get_object_element (erasures, i));
 }
 
+/* The archive cannot be opened: that is the state. */
+static int tell_broken (const Verb *verb, const char *directory, GError *error, bool json, bool check)
+{
+    g_autoptr (JsonObject) status = json_object_new ();
+    json_object_set_string_member (status, "directory", directory);
+    ecfs_status_broken (status, error);
+    if (json) {
+        JsonNode *node = json_node_new (JSON_NODE_OBJECT);
+        json_node_set_object (node, status);
+        tool_print_json (node);
+    }
+    tool_say (verb->name, "%s", tool_text (status, "reason"));
+    tool_say (verb->name, "state BROKEN: %s", tool_text (status, "meaning"));
+    tool_say (verb->name, "%s%s%s", tool_text (status, "advice"), json_object_has_member (status, "action") ? " " : "",
+              tool_text (status, "action"));
+    g_error_free (error);
+    return check ? CHECK_BROKEN : TOOL_FAILED;
+}
+
 int verb_status (const Verb *verb, int argc, char **argv)
 {
-    gboolean json = FALSE, explain = FALSE;
+    gboolean json = FALSE, explain = FALSE, check = FALSE;
     const GOptionEntry options[] = {
         {"explain", 0, 0, G_OPTION_ARG_NONE, &explain, "Tell which endpoints reading treated as erased, and why", NULL},
+        {"check", 0, 0, G_OPTION_ARG_NONE, &check,
+         "Exit with 0 when all is fine, 1 when it is degraded, 2 when files are unreadable or at risk", NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
@@ -293,14 +357,15 @@ int verb_status (const Verb *verb, int argc, char **argv)
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
     g_autofree char *text = ecfs == NULL ? NULL : ecfs_status (ecfs, &error);
     if (text == NULL)
-        return tool_fail (verb->name, error, TOOL_FAILED);
+        return tell_broken (verb, argv[1], error, json, check);
+    g_autoptr (JsonObject) status = tool_json_object (text);
+    int result = check ? (int) tool_number (status, "check") : TOOL_DONE;
     if (json) {
         puts (text);
-        return TOOL_DONE;
+        return result;
     }
-    g_autoptr (JsonObject) status = tool_json_object (text);
     print_status (status);
     if (explain)
         print_explanation (status);
-    return TOOL_DONE;
+    return result;
 }

@@ -338,13 +338,18 @@ char *ecfs_status (Ecfs *self, GError **error)
     JsonObject *status = NULL;
     if (answer != NULL)
         status = status_of_mount (answer, &failure);
-    else if (failure == NULL)
+    else if (failure == NULL) {
+        /* Nobody else asks: whether it is an old copy, and how much room there is. */
+        ecfs_archive_ask_lineage (self->archive, ecfs_now_us () + PATIENCE_US);
+        ecfs_archive_keep_space (self->archive, ecfs_now_us () + PATIENCE_US);
         status = ecfs_archive_status (self->archive, PATIENCE_US, &failure);
+    }
     if (status == NULL) {
         g_propagate_error (error, failure);
         return NULL;
     }
     json_object_set_boolean_member (status, "mounted", answer != NULL);
+    ecfs_status_judge (status);
     return to_text (status);
 }
 

@@ -88,6 +88,12 @@ static bool read_own (const char *path, char **ret_text, GError **error)
            (ecfs_read_file (opened, CONFIG_MAX_SIZE, ret_text, NULL, error) || ecfs_prefix (error, "%s", path));
 }
 
+static bool has_catalog (EcfsArchive *self)
+{
+    g_autofree char *path = path_in (self->directory, ECFS_CATALOG_NAME);
+    return g_file_test (path, G_FILE_TEST_EXISTS);
+}
+
 static bool open_config (EcfsArchive *self, GError **error)
 {
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
@@ -98,7 +104,11 @@ static bool open_config (EcfsArchive *self, GError **error)
     if (!read_own (path, &text, &reason)) {
         if (reason->code == ENOENT)
             return ecfs_fail (error, ENOENT,
-                              "%s is no archive directory: it has no " ECFS_CONFIG_NAME "; ecfs init makes one",
+                              has_catalog (self) ? "%s has lost its " ECFS_CONFIG_NAME
+                                                   ": restore that file from a backup, or make the "
+                                                   "archive directory again with 'ecfs recover' in another place"
+                                                 : "%s is no archive directory: it has no " ECFS_CONFIG_NAME
+                                                   "; ecfs init makes one",
                               self->directory);
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
@@ -180,7 +190,7 @@ static bool keep_settings (EcfsArchive *self, GError **error)
 {
     for (const EcfsConfigOption *option = ecfs_config_options; option->key != NULL; option++) {
         g_autofree char *value = ecfs_config_format_option (self->config, option);
-        if (!option->is_local && !ecfs_catalog_keep_setting (self->catalog, option->key, value, error))
+        if (ecfs_config_travels (option->key) && !ecfs_catalog_keep_setting (self->catalog, option->key, value, error))
             return false;
     }
     return true;
@@ -298,6 +308,16 @@ void ecfs_archive_free (EcfsArchive *self)
 bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
     return ecfs_keeper_store (self->keeper, goes_on, user, error);
+}
+
+void ecfs_archive_ask_lineage (EcfsArchive *self, int64_t deadline_us)
+{
+    g_autoptr (GError) stale = NULL;
+    if (self->lineage != NULL || ecfs_archive_is_held (self->directory))
+        return; /* whoever changes it may be ahead of what was read here */
+    self->lineage = ecfs_lineage_new (self);
+    ecfs_lineage_ask (self->lineage);
+    (void) !ecfs_lineage_await (self->lineage, deadline_us, deadline_us, &stale); /* it keeps the reason */
 }
 
 char *ecfs_archive_trouble (EcfsArchive *self)

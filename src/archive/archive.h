@@ -165,6 +165,12 @@ bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_poin
  */
 bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
 
+/**
+ * Asks endpoints what they know of the archive, for one that is open READONLY and that nobody has open for changes, so
+ * that the next call tells whether it is an old copy. Waits until @deadline_us (ecfs_now_us ()). After start.
+ */
+void ecfs_archive_ask_lineage (EcfsArchive *self, int64_t deadline_us);
+
 /** Why the archive directory is an old copy, as far as it is known; NULL: nothing says so. g_free () */
 char *ecfs_archive_trouble (EcfsArchive *self);
 

@@ -115,6 +115,8 @@ bool ecfs_archive_check_owner (const char *path, const struct stat *status, GErr
 /** The same of an archive directory and what it begins with; what is absent is well. */
 bool ecfs_archive_check_directory (const char *directory, GError **error);
 
+/** Whether a process has the archive open for changes now; one that cannot be told counts as none. */
+bool ecfs_archive_is_held (const char *directory);
 /** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
 bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
 /** Writes into the lock who holds it, and with @mountpoint, where the archive is mounted. */

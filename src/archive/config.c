@@ -58,6 +58,18 @@ static bool set_percent (unsigned *field, const char *value)
     return good;
 }
 
+/* A command is run with more arguments behind it, and not by a shell. */
+static bool set_command (char **field, const char *value, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    g_auto (GStrv) words = NULL;
+    if (!g_shell_parse_argv (value, NULL, &words, &reason))
+        return ecfs_fail (error, EINVAL, "%s", reason->message);
+    g_free (*field);
+    *field = strcmp (value, "none") == 0 ? NULL : g_strdup (value);
+    return true;
+}
+
 static bool set_number (const EcfsConfigOption *option, void *field, const char *value)
 {
     uint64_t bytes;
@@ -96,6 +108,8 @@ static bool set_option (EcfsConfig *config, const EcfsConfigOption *option, cons
     case ECFS_OPTION_PERCENT:
         good = set_percent (field, value);
         break;
+    case ECFS_OPTION_COMMAND:
+        return set_command (field, value, error) || ecfs_prefix (error, "%s", option->key);
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_parse (value, field, error) || ecfs_prefix (error, "%s", option->key);
     }
@@ -156,6 +170,8 @@ char *ecfs_config_format_option (const EcfsConfig *config, const EcfsConfigOptio
         return format_duration (*(const int64_t *) field);
     case ECFS_OPTION_PERCENT:
         return g_strdup_printf ("%u%%", *(const unsigned *) field);
+    case ECFS_OPTION_COMMAND:
+        return g_strdup (*(char *const *) field != NULL ? *(char *const *) field : "none");
     case ECFS_OPTION_POLICY:
         return ecfs_read_policy_format (field);
     }
@@ -170,6 +186,12 @@ static const EcfsConfigOption *find_option (const char *key)
         if (strcmp (option->key, key) == 0)
             return option;
     return NULL;
+}
+
+bool ecfs_config_travels (const char *key)
+{
+    const EcfsConfigOption *option = find_option (key);
+    return option != NULL && !option->is_local;
 }
 
 EcfsConfig *ecfs_config_new (void)
@@ -192,6 +214,7 @@ void ecfs_config_free (EcfsConfig *config)
         return;
     g_clear_pointer (&config->endpoints, g_ptr_array_unref);
     g_free (config->code);
+    g_free (config->hook);
     g_free (config);
 }
 

@@ -33,6 +33,7 @@ typedef struct EcfsConfig {
     uint64_t repair_rate; /* bytes per second that repairs behind may read and write; 0: no limit */
     int64_t deletion_grace_us;
     int64_t close_timeout_us;
+    char *hook;           /* a command that is told what happens to endpoints; NULL: none; owned */
     GPtrArray *endpoints; /* of EcfsConfigEndpoint, in file order */
 } EcfsConfig;
 
@@ -49,13 +50,18 @@ typedef struct EcfsConfigOption {
         ECFS_OPTION_CHOICE,
         ECFS_OPTION_QUORUM,
         ECFS_OPTION_PERCENT,
-        ECFS_OPTION_POLICY
+        ECFS_OPTION_POLICY,
+        ECFS_OPTION_COMMAND
     } kind;
     size_t offset;          /* of the field in EcfsConfig */
     int64_t min, max;       /* bytes or microseconds */
     bool is_local;          /* says nothing about what is stored: the journal does not have it */
     const char *choices[2]; /* the words for false and true */
 } EcfsConfigOption;
+
+/** Whether a key belongs to the archive, wherever it is; others are for this machine alone, and are not taken from what
+ * endpoints say. */
+bool ecfs_config_travels (const char *key);
 
 /** In the order in which they are written; the last has a NULL key. */
 extern const EcfsConfigOption ecfs_config_options[];

@@ -150,5 +150,12 @@ const EcfsConfigOption ecfs_config_options[] = {
      FIELD (close_timeout_us),
      .min = SECOND,
      .max = DAY},
+    {.key = "hook",
+     .values = "a command with arguments, or none",
+     .preset = "none",
+     .help = "run by a mount when an endpoint goes down or is up again, or a stripe is found damaged",
+     .kind = ECFS_OPTION_COMMAND,
+     FIELD (hook),
+     .is_local = true},
     {.key = NULL},
 };

@@ -112,6 +112,13 @@ bool ecfs_archive_take_lock (EcfsArchive *self, GError **error)
                                 : ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
 }
 
+bool ecfs_archive_is_held (const char *directory)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_LOCK_NAME, NULL);
+    ecfs_autofd fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd >= 0 && flock (fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint)
 {
     g_autofree char *text = g_strdup_printf ("%ld\n%s", (long) getpid (), mountpoint != NULL ? mountpoint : "");

@@ -185,7 +185,8 @@ static void take_setting (void *user, const char *key, const char *value)
                 "deletion_grace was %s and is %s now; change it in " ECFS_CONFIG_NAME " if that is meant", value, now);
         return;
     }
-    if (!is_given (self->recovering->what, key) && !ecfs_config_set (self->config, key, value, &error))
+    if (!is_given (self->recovering->what, key) && ecfs_config_travels (key) &&
+        !ecfs_config_set (self->config, key, value, &error))
         ecfs_recover_tell (self->recovering, "the setting %s = %s is left out: %s", key, value, error->message);
 }
 

@@ -4,6 +4,7 @@
 #include "archive/content.h"
 #include "archive/staged.h"
 #include "archive/status_priv.h"
+#include "archive/watch.h"
 #include "codec/codec.h"
 #include "object/placement.h"
 #include "util/lock.h"
@@ -154,7 +155,17 @@ static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
     json_object_set_int_member (facts, "written_bytes", (int64_t) health->written_bytes);
 }
 
-static JsonObject *endpoint_facts (const EcfsArchiveEndpoint *endpoint, bool space_known, uint64_t free_bytes)
+/* Since when it is down: as a mount noted it, which may be an earlier one, or as this one has seen it. */
+static int64_t down_since (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
+{
+    int64_t noted = ecfs_watch_noted (archive, &endpoint->uuid);
+    if (noted > 0 || archive->readonly)
+        return noted; /* who has just begun to look knows nothing of before */
+    return (g_get_real_time () - (ecfs_now_us () - health->down_since_us)) / G_USEC_PER_SEC;
+}
+
+static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, bool space_known,
+                                   uint64_t free_bytes)
 {
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "name", endpoint->name);
@@ -167,6 +178,11 @@ static JsonObject *endpoint_facts (const EcfsArchiveEndpoint *endpoint, bool spa
     }
     json_object_set_string_member (facts, "state", state_word (endpoint, &health));
     add_health (facts, &health);
+    int64_t since = health.down ? down_since (archive, endpoint, &health) : 0;
+    if (since > 0)
+        json_object_set_int_member (facts, "down_since", since);
+    if (health.unmarked)
+        json_object_set_boolean_member (facts, "unmarked", TRUE);
     if (space_known)
         json_object_set_int_member (facts, "free_bytes", (int64_t) free_bytes);
     ecfs_endpoint_health_clear (&health);
@@ -186,7 +202,7 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, int64_t pat
         uint64_t free_bytes = probe->answers[i].free_bytes;
         ecfs_mutex_unlock (&probe->lock);
         json_array_add_object_element (endpoints,
-                                       endpoint_facts (ecfs_archive_endpoint (archive, i), known, free_bytes));
+                                       endpoint_facts (archive, ecfs_archive_endpoint (archive, i), known, free_bytes));
     }
     probe_unref (probe);
     json_object_set_array_member (status, "endpoints", endpoints);

@@ -16,6 +16,19 @@
  */
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error);
 
+/**
+ * Adds what a status amounts to, for people and scripts: `verdict`, `check` (0 fine, 1 degraded, 2 unreadable or at
+ * risk), `since` where it is known, `reason`, `meaning`, `advice`, `action` (a command, where there is one to type),
+ * and `problems`, each with the same members, of which the worst is the verdict. "mounted" must be there already.
+ */
+void ecfs_status_judge (JsonObject *status);
+
+/** The same for an archive that cannot be opened, of which @error says why; "directory" must be there already. */
+void ecfs_status_broken (JsonObject *status, const GError *error);
+
+/** @text as one word of a command for a shell, quoted where that is needed; g_free (). */
+char *ecfs_shell_word (const char *text);
+
 /** When stripes were read and verified last, as far as that is kept beside the catalog. */
 JsonObject *ecfs_archive_scrub_facts (EcfsArchive *archive);
 

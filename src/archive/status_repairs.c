@@ -36,6 +36,11 @@ void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GA
     JsonArray *stripes = json_array_new ();
     json_object_set_boolean_member (repairs, "auto", !ecfs_archive_config (archive)->repair_off);
     json_object_set_int_member (repairs, "queued", rows->len);
+    int64_t first_ns = INT64_MAX;
+    for (guint i = 0; i < rows->len; i++)
+        first_ns = MIN (first_ns, g_array_index (rows, EcfsRepairRow, i).found_ns);
+    if (rows->len > 0)
+        json_object_set_int_member (repairs, "since", first_ns / 1000000000);
     for (guint i = 0; i < MIN (rows->len, MOST_TOLD); i++)
         json_array_add_object_element (stripes, repair_facts (archive, &g_array_index (rows, EcfsRepairRow, i)));
     json_object_set_array_member (repairs, "stripes", stripes);

@@ -126,6 +126,7 @@ struct EcfsEndpoint {
     GQueue ended; /* requests that wait for the keeper */
     Breaker breaker;
     char *reason;
+    bool unmarked; /* when looked at last, there was no marker */
     int64_t last_attempt_us;
     int64_t all_busy_us; /* since when no slot is free for a probe that is due; 0: one was, at the last */
     unsigned capabilities;

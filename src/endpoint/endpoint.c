@@ -343,6 +343,7 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
         .refuses = ecfs_core_refuses_locked (self),
         .full = ecfs_core_full_locked (self),
         .suspect = !ecfs_core_down (self) && ecfs_core_suspect_locked (self),
+        .unmarked = ecfs_core_down (self) && self->unmarked,
         .reason = g_strdup (ecfs_core_down (self) ? self->reason : self->refusal.text),
         .down_since_us = ecfs_core_down (self) ? self->breaker.down_since_us : 0,
         .estimates = {.latency_us = self->latency.quantiles,

@@ -173,6 +173,7 @@ typedef struct EcfsEndpointHealth {
     bool suspect;          /* it owes an answer for longer than usual: what can go elsewhere should */
     bool refuses;          /* it failed to store what it was given: new files should go elsewhere for now */
     bool full;             /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */
+    bool unmarked;         /* it is down since there is no marker: not mounted, or emptied */
     char *reason;          /* why it is down, or what it refused last; NULL otherwise */
     int64_t down_since_us; /* monotonic */
     EcfsEstimates estimates;

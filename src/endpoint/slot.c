@@ -345,12 +345,16 @@ static void identity_done (void *user, const EcfsMarker *marker, const GError *e
     if (error == NULL && is_expected (marker, &self->expected, &wrong)) {
         slot->trust = TRUST_FULL;
         slot->backoff_us = 0;
+        self->unmarked = false;
         ecfs_core_up_locked (self);
     } else if (!self->stopping && slot->broken == NULL) {
         int code = ecfs_errno (error);
         const char *text = wrong != NULL    ? wrong->message
-                           : code == ENOENT ? "has no " ECFS_MARKER_NAME " file: not mounted, or never initialised"
+                           : code == ENOENT ? "has no " ECFS_MARKER_NAME
+                                              " file: not mounted? If it was emptied, 'ecfs endpoint replace' with "
+                                              "its name alone begins anew there"
                                             : error->message;
+        self->unmarked = wrong == NULL && code == ENOENT;
         bool was_read = wrong != NULL || code == ENOENT || code == EPROTO || code == ENOTSUP;
         /* A connection that is lost meanwhile is no news about the marker. Where another marker has taken the place of
          * the right one, what was begun before must not go on: the connection ends. */

@@ -1,6 +1,7 @@
 #include "fs/mount.h"
 
 #include "archive/control.h"
+#include "archive/watch.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"
 #include "util/log.h"
@@ -300,7 +301,9 @@ static bool start_and_serve (Mount *self, GError **error)
     bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error));
     if (ok)
         ecfs_archive_repair_behind (archive);
+    EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive) : NULL;
     ok = ok && mount_and_serve (self, error);
+    ecfs_watch_stop (watch);
     ecfs_archive_end_repairs (archive);
     ecfs_staged_stop (archive, ecfs_now_us () + DRAIN_DEADLINE_US, &n_left);
     if (!self->fs.readonly)

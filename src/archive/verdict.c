@@ -1,0 +1,396 @@
+/*
+ * What the facts of a status amount to: what is wrong and since when, what that means, and the command to type. Facts
+ * in, facts out, so a mount of another version can be judged too.
+ */
+#include "archive/status.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LONG_GONE_S (24 * 3600) /* an endpoint that is away for longer is thought lost */
+#define NAMES_MAX   3           /* that are told one by one */
+
+/* Something that is not as it should be. */
+typedef struct Problem {
+    const char *verdict; /* a word or two */
+    int check;           /* what `status --check` exits with */
+    int64_t since;       /* seconds since 1970; 0: not known */
+    char *reason;        /* owned, as the rest */
+    char *meaning;
+    char *advice;
+    char *action; /* a command; NULL: there is none to type */
+} Problem;
+
+typedef struct Verdict {
+    JsonObject *status;
+    JsonObject *worst; /* of the problems so far; borrowed from them; NULL: none */
+    JsonArray *problems;
+    char *directory; /* as a shell takes it; owned */
+    bool mounted;
+} Verdict;
+
+static const char *text_of (JsonObject *object, const char *member)
+{
+    return json_object_get_string_member_with_default (object, member, "");
+}
+
+static int64_t number_of (JsonObject *object, const char *member)
+{
+    return json_object_get_int_member_with_default (object, member, 0);
+}
+
+static JsonObject *part_of (JsonObject *object, const char *member)
+{
+    JsonNode *node = json_object_get_member (object, member);
+    return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+}
+
+static void add (Verdict *self, const Problem *problem)
+{
+    JsonObject *facts = json_object_new ();
+    json_object_set_string_member (facts, "verdict", problem->verdict);
+    json_object_set_int_member (facts, "check", problem->check);
+    if (problem->since > 0)
+        json_object_set_int_member (facts, "since", problem->since);
+    json_object_set_string_member (facts, "reason", problem->reason);
+    json_object_set_string_member (facts, "meaning", problem->meaning);
+    json_object_set_string_member (facts, "advice", problem->advice);
+    if (problem->action != NULL)
+        json_object_set_string_member (facts, "action", problem->action);
+    json_array_add_object_element (self->problems, facts);
+    if (self->worst == NULL || number_of (self->worst, "check") < problem->check)
+        self->worst = facts;
+    g_free (problem->reason);
+    g_free (problem->meaning);
+    g_free (problem->advice);
+    g_free (problem->action);
+}
+
+/* How safe what is stored is now. */
+static char *safety (Verdict *self)
+{
+    JsonObject *objects = part_of (self->status, "objects");
+    if (objects == NULL || !json_object_has_member (objects, "guarantee"))
+        return g_strdup ("No file is stored yet.");
+    int64_t guarantee = number_of (objects, "guarantee");
+    if (guarantee < 0)
+        return g_strdup_printf ("%" PRIi64 " objects cannot be read now; the others can.",
+                                number_of (objects, "unreadable"));
+    if (guarantee == 0)
+        return g_strdup ("Every stored file can be read, but no further endpoint may vanish.");
+    return g_strdup_printf ("Every stored file can be read, and any %" PRIi64 " more endpoint%s may vanish.", guarantee,
+                            guarantee == 1 ? "" : "s");
+}
+
+/* How bad it is that something is away: 2 where files cannot be read, or nothing more may be lost. */
+static int badness (Verdict *self, const char **ret_verdict)
+{
+    JsonObject *objects = part_of (self->status, "objects");
+    int64_t guarantee = objects == NULL ? 1 : json_object_get_int_member_with_default (objects, "guarantee", 1);
+    *ret_verdict = guarantee < 0 ? "unreadable" : guarantee == 0 ? "at risk" : "degraded";
+    return guarantee <= 0 ? 2 : 1;
+}
+
+static void judge_old_copy (Verdict *self)
+{
+    if (!json_object_has_member (self->status, "old_copy"))
+        return;
+    g_autoptr (GString) command = g_string_new (NULL);
+    JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
+    g_autofree char *fresh = g_strconcat (text_of (self->status, "directory"), ".new", NULL);
+    g_autofree char *quoted = ecfs_shell_word (fresh);
+    g_string_append_printf (command, "ecfs recover %s", quoted);
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        g_autofree char *named = g_strdup_printf ("%s=%s", text_of (endpoint, "name"), text_of (endpoint, "url"));
+        g_autofree char *word = ecfs_shell_word (named);
+        if (*text_of (endpoint, "url") != '\0')
+            g_string_append_printf (command, " -e %s", word);
+    }
+    add (self,
+         &(Problem){.verdict = "old copy",
+                    .check = 2,
+                    .reason = g_strdup (text_of (self->status, "old_copy")),
+                    .meaning = g_strdup ("What is stored can be read, but nothing more is stored from here."),
+                    .advice = g_strdup ("Use the archive directory that is newer. If it is lost, make a new one:"),
+                    .action = g_string_free (g_steal_pointer (&command), FALSE)});
+}
+
+static void judge_catalog (Verdict *self)
+{
+    if (json_object_has_member (self->status, "catalog_error"))
+        add (self, &(Problem){.verdict = "at risk",
+                              .check = 2,
+                              .reason = g_strdup (text_of (self->status, "catalog_error")),
+                              .meaning = g_strdup ("Names and attributes cannot be changed."),
+                              .advice = g_strdup ("See to the disk of the archive directory:"),
+                              .action = g_strdup_printf ("df -h %s", self->directory)});
+}
+
+/* Endpoints that do not answer. */
+typedef struct Away {
+    unsigned n;
+    int64_t since; /* the earliest that is known */
+    GString *names;
+    JsonObject *first; /* NULL: none */
+} Away;
+
+static bool is_away (JsonObject *endpoint, bool mounted)
+{
+    const char *state = text_of (endpoint, "state");
+    bool connected = json_object_get_boolean_member_with_default (endpoint, "connected", FALSE);
+    return g_str_equal (state, "down") || g_str_equal (state, "unconfigured") ||
+           (!mounted && !connected && !g_str_equal (state, "failed"));
+}
+
+static void find_away (Verdict *self, Away *away)
+{
+    JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        int64_t since = number_of (endpoint, "down_since");
+        if (!is_away (endpoint, self->mounted))
+            continue;
+        if (away->n < NAMES_MAX)
+            g_string_append_printf (away->names, "%s%s", away->n == 0 ? "" : ", ", text_of (endpoint, "name"));
+        if (away->n == NAMES_MAX)
+            g_string_append (away->names, ", ...");
+        if (since > 0 && (away->since == 0 || since < away->since))
+            away->since = since;
+        away->first = away->first == NULL ? endpoint : away->first;
+        away->n++;
+    }
+}
+
+static char *away_reason (const Away *away, guint n_endpoints)
+{
+    const char *reason = text_of (away->first, "reason");
+    if (away->n > 1)
+        return g_strdup_printf ("%u of %u endpoints do not answer: %s%s%s", away->n, n_endpoints, away->names->str,
+                                *reason == '\0' ? "" : "; ", reason);
+    if (g_str_equal (text_of (away->first, "state"), "unconfigured"))
+        return g_strdup_printf ("endpoint %s is in the catalog, but not in ecfs.conf", away->names->str);
+    return *reason != '\0' ? g_strdup (reason) : g_strdup_printf ("endpoint %s does not answer", away->names->str);
+}
+
+static void judge_away (Verdict *self)
+{
+    g_autoptr (GString) names = g_string_new (NULL);
+    Away away = {.names = names};
+    find_away (self, &away);
+    if (away.n == 0)
+        return;
+    guint n_endpoints = json_array_get_length (json_object_get_array_member (self->status, "endpoints"));
+    Problem problem = {.since = away.since, .reason = away_reason (&away, n_endpoints), .meaning = safety (self)};
+    problem.check = badness (self, &problem.verdict);
+    if (away.n == n_endpoints) {
+        problem.verdict = "unreadable";
+        problem.check = 2;
+        g_free (problem.meaning);
+        problem.meaning = g_strdup ("No file can be read before endpoints answer.");
+    }
+    g_autofree char *name = ecfs_shell_word (text_of (away.first, "name"));
+    bool gone = away.since > 0 && g_get_real_time () / G_USEC_PER_SEC - away.since > LONG_GONE_S;
+    if (g_str_equal (text_of (away.first, "state"), "unconfigured")) {
+        problem.advice =
+            g_strdup ("Put its section back into ecfs.conf. If it is lost, move its stripes to a new one:");
+        problem.action = g_strdup_printf ("ecfs endpoint replace %s %s NEW=URL", self->directory, name);
+    } else if (json_object_get_boolean_member_with_default (away.first, "unmarked", FALSE)) {
+        problem.advice =
+            g_strdup_printf ("Mount it if it is not mounted. If %s was emptied for good, begin anew there:", name);
+        problem.action = g_strdup_printf ("ecfs endpoint replace %s %s", self->directory, name);
+    } else if (gone) {
+        problem.advice = g_strdup_printf ("Bring %s back, or rebuild its stripes on a new endpoint (ecfs fsck does "
+                                          "nothing for an endpoint that is down):",
+                                          name);
+        problem.action = g_strdup_printf ("ecfs endpoint replace %s %s NEW=URL", self->directory, name);
+    } else {
+        problem.advice = g_strdup_printf ("Bring it back; nothing else is to be done then. ecfs fsck does nothing for "
+                                          "an endpoint that is down. If it is lost: ecfs endpoint replace %s %s "
+                                          "NEW=URL. To try it now:",
+                                          self->directory, name);
+        problem.action = g_strdup_printf ("ecfs endpoint test %s %s", self->directory, name);
+    }
+    add (self, &problem);
+}
+
+/* Endpoints that answer and take nothing. */
+static void judge_full (Verdict *self)
+{
+    JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        const char *state = text_of (endpoint, "state"), *reason = text_of (endpoint, "reason");
+        if (!g_str_equal (state, "full") && !g_str_equal (state, "refusing"))
+            continue;
+        g_autofree char *name = ecfs_shell_word (text_of (endpoint, "name"));
+        add (self,
+             &(Problem){.verdict = "degraded",
+                        .check = 1,
+                        .reason = *reason != '\0'
+                                      ? g_strdup (reason)
+                                      : g_strdup_printf ("endpoint %s is %s", text_of (endpoint, "name"), state),
+                        .meaning = g_strdup ("New files get fewer stripes, or go to other endpoints."),
+                        .advice = g_strdup ("Make room there, or move some of what it holds to others:"),
+                        .action = g_strdup_printf ("ecfs endpoint drain %s %s --dry-run", self->directory, name)});
+    }
+}
+
+/* What is damaged or lacks stripes although all endpoints answer. */
+static void judge_damage (Verdict *self)
+{
+    JsonObject *objects = part_of (self->status, "objects"), *repairs = part_of (self->status, "repairs"),
+               *scrub = part_of (self->status, "scrub"), *staging = part_of (self->status, "staging");
+    int64_t n_damaged = repairs == NULL ? 0 : number_of (repairs, "queued");
+    int64_t n_found = scrub == NULL ? 0 : number_of (scrub, "damaged");
+    int64_t n_lacking = objects == NULL ? 0 : number_of (objects, "missing_stripes");
+    int64_t n_staged = staging == NULL ? 0 : number_of (staging, "files");
+    bool coming = self->mounted && n_staged > 0;
+    if (n_damaged == 0 && n_found == 0 && (n_lacking == 0 || coming))
+        return;
+    bool repairs_itself = self->mounted && n_found <= n_damaged && repairs != NULL &&
+                          json_object_get_boolean_member_with_default (repairs, "auto", FALSE);
+    Problem problem = {.since = repairs == NULL ? 0 : number_of (repairs, "since"), .meaning = safety (self)};
+    problem.check = badness (self, &problem.verdict);
+    problem.reason = MAX (n_damaged, n_found) > 0
+                         ? g_strdup_printf ("%" PRIi64 " stripes are damaged or gone", MAX (n_damaged, n_found))
+                         : g_strdup_printf ("%" PRIi64 " objects were stored without all of their stripes", n_lacking);
+    problem.advice = g_strdup (repairs_itself ? "The mount rebuilds them in the background. To do it now:"
+                                              : "Rebuild them from the others:");
+    problem.action = g_strdup_printf ("ecfs fsck -y%s %s", n_found > n_damaged ? " --deep" : "", self->directory);
+    add (self, &problem);
+}
+
+/* Whether what is staged is on endpoints all the same, with fewer stripes than it is to have. */
+static bool is_all_committed (JsonObject *staging)
+{
+    JsonArray *oldest = json_object_get_array_member (staging, "oldest");
+    bool committed = number_of (staging, "files") == json_array_get_length (oldest);
+    for (guint i = 0; committed && i < json_array_get_length (oldest); i++)
+        committed = g_str_equal (text_of (json_array_get_object_element (oldest, i), "state"), "not full");
+    return committed;
+}
+
+static void judge_staging (Verdict *self)
+{
+    JsonObject *staging = part_of (self->status, "staging");
+    int64_t n_files = staging == NULL ? 0 : number_of (staging, "files");
+    int64_t n_failed = staging == NULL ? 0 : number_of (staging, "failed");
+    JsonArray *oldest = staging == NULL ? NULL : json_object_get_array_member (staging, "oldest");
+    if (n_files == 0 || (self->mounted && n_failed == 0))
+        return;
+    JsonObject *row = json_array_get_length (oldest) == 0 ? NULL : json_array_get_object_element (oldest, 0);
+    for (guint i = 0; i < json_array_get_length (oldest); i++)
+        if (json_object_has_member (json_array_get_object_element (oldest, i), "error")) {
+            row = json_array_get_object_element (oldest, i);
+            break;
+        }
+    const char *error = row == NULL ? "" : text_of (row, "error");
+    bool committed = is_all_committed (staging);
+    const char *what = committed ? (n_files == 1 ? "file lacks stripes" : "files lack stripes")
+                                 : (n_files == 1 ? "file is only on this machine" : "files are only on this machine");
+    add (self,
+         &(Problem){.verdict = committed ? "degraded" : "not stored",
+                    .check = 1,
+                    .since = row == NULL ? 0 : number_of (row, "since"),
+                    .reason = g_strdup_printf ("%" PRIi64 " %s%s%s", n_files, what, *error == '\0' ? "" : ": ", error),
+                    .meaning = committed ? safety (self) : g_strdup ("They are lost if this machine is."),
+                    .advice = g_strdup (self->mounted ? "The mount tries again by itself. To wait until they are "
+                                                        "stored:"
+                                                      : "Mount the archive for writing, which stores them:"),
+                    .action = self->mounted ? g_strdup_printf ("ecfs wait %s", self->directory)
+                                            : g_strdup_printf ("ecfs mount %s MOUNTPOINT", self->directory)});
+}
+
+static void judge_unreadable (Verdict *self)
+{
+    JsonObject *objects = part_of (self->status, "objects");
+    int64_t n_unreadable = objects == NULL ? 0 : number_of (objects, "unreadable");
+    if (n_unreadable == 0 || (self->worst != NULL && number_of (self->worst, "check") == 2))
+        return;
+    add (self, &(Problem){.verdict = "unreadable",
+                          .check = 2,
+                          .reason = g_strdup_printf ("%" PRIi64 " objects cannot be read", n_unreadable),
+                          .meaning = safety (self),
+                          .advice = g_strdup ("Find out which files that concerns, and what is left of them:"),
+                          .action = g_strdup_printf ("ecfs fsck -n %s", self->directory)});
+}
+
+static void praise (Verdict *self)
+{
+    guint n_endpoints = json_array_get_length (json_object_get_array_member (self->status, "endpoints"));
+    JsonObject *staging = part_of (self->status, "staging");
+    int64_t n_files = staging == NULL ? 0 : number_of (staging, "files");
+    g_autofree char *storing = n_files == 0 ? g_strdup ("")
+                                            : g_strdup_printf (", and %" PRIi64 " %s being stored", n_files,
+                                                               n_files == 1 ? "file is" : "files are");
+    g_autofree char *reason = g_strdup_printf ("all %u endpoints answer%s", n_endpoints, storing);
+    g_autofree char *meaning = safety (self);
+    json_object_set_string_member (self->status, "verdict", "healthy");
+    json_object_set_int_member (self->status, "check", 0);
+    json_object_set_string_member (self->status, "reason", reason);
+    json_object_set_string_member (self->status, "meaning", meaning);
+    json_object_set_string_member (self->status, "advice", "Nothing is to be done.");
+}
+
+void ecfs_status_judge (JsonObject *status)
+{
+    Verdict self = {.status = status,
+                    .problems = json_array_new (),
+                    .directory = ecfs_shell_word (text_of (status, "directory")),
+                    .mounted = json_object_get_boolean_member_with_default (status, "mounted", FALSE)};
+    judge_old_copy (&self);
+    judge_catalog (&self);
+    judge_away (&self);
+    judge_unreadable (&self);
+    judge_damage (&self);
+    judge_staging (&self);
+    judge_full (&self);
+    if (self.worst == NULL)
+        praise (&self);
+    for (GList *names = self.worst == NULL ? NULL : json_object_get_members (self.worst); names != NULL;
+         names = g_list_delete_link (names, names))
+        json_object_set_member (status, names->data, json_object_dup_member (self.worst, names->data));
+    json_object_set_array_member (status, "problems", self.problems);
+    g_free (self.directory);
+}
+
+char *ecfs_shell_word (const char *text)
+{
+    bool plain = *text != '\0' && *text != '~';
+    for (const char *c = text; *c != '\0'; c++)
+        plain = plain && (g_ascii_isalnum (*c) || strchr ("/._-+=:@,~%", *c) != NULL);
+    return plain ? g_strdup (text) : g_shell_quote (text);
+}
+
+void ecfs_status_broken (JsonObject *status, const GError *error)
+{
+    const char *directory = text_of (status, "directory");
+    g_autofree char *word = ecfs_shell_word (directory);
+    g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
+    g_autofree char *catalog = g_build_filename (directory, "catalog.sqlite", NULL);
+    bool no_config = access (config, F_OK) != 0, no_catalog = access (catalog, F_OK) != 0;
+    json_object_set_string_member (status, "verdict", "broken");
+    json_object_set_int_member (status, "check", 2);
+    json_object_set_string_member (status, "reason", error->message);
+    json_object_set_array_member (status, "problems", json_array_new ());
+    if (no_config && no_catalog) {
+        json_object_set_string_member (status, "meaning", "there is no archive in this directory");
+        json_object_set_string_member (status, "advice", "ecfs init makes one, ecfs recover brings one back");
+        return;
+    }
+    bool damaged = no_config || no_catalog || error->code == EBADMSG;
+    json_object_set_string_member (status, "meaning",
+                                   damaged
+                                       ? "the archive cannot be used from this directory; the stripes on the endpoints "
+                                         "are not touched"
+                                       : "the archive cannot be opened");
+    json_object_set_string_member (
+        status, "advice",
+        damaged ? "restore the file from a backup, or make the directory again from the endpoints:"
+                : "correct that, then:");
+    g_autofree char *action = damaged ? g_strdup_printf ("ecfs recover %s.new --endpoint URL...", word)
+                                      : g_strdup_printf ("ecfs status %s", word);
+    json_object_set_string_member (status, "action", action);
+}

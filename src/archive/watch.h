@@ -1,0 +1,21 @@
+/*
+ * Watches the endpoints of an archive that is mounted for writing: notes in ARCHIVE/down-since when one went down, so
+ * that `ecfs status` can tell it after a restart too, and runs the command `hook` of ecfs.conf when an endpoint goes
+ * down, is up again, or a stripe is found damaged. A thread of its own looks every two seconds.
+ */
+#ifndef ECFS_ARCHIVE_WATCH_H
+#define ECFS_ARCHIVE_WATCH_H
+
+#include "archive/archive.h"
+
+typedef struct EcfsWatch EcfsWatch;
+
+/** The archive is started, and stopped after this. */
+EcfsWatch *ecfs_watch_start (EcfsArchive *archive);
+/** A command that still runs is left to itself. NULL is accepted. */
+void ecfs_watch_stop (EcfsWatch *self);
+
+/** When the endpoint went down, in seconds since 1970, as a mount noted it; 0: none has. Thread-safe. */
+int64_t ecfs_watch_noted (EcfsArchive *archive, const EcfsUuid *endpoint);
+
+#endif
