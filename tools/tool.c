@@ -273,11 +273,10 @@ int tool_transfer_end (ToolTransfer *self, GError *error)
 {
     clear_progress (self);
     if (self->last.n_not_full > 0)
-        tool_say (
-            self->verb,
-            "%" PRIu64 " of %" PRIu64 " files are stored with fewer stripes than their code has, since endpoints "
-            "could not be reached: ecfs status and ecfs info tell how safe they are, and ecfs-fsck completes them",
-            self->last.n_not_full, self->last.n_found);
+        tool_say (self->verb,
+                  "%" PRIu64 " of %" PRIu64 " files are stored with fewer stripes than their code has, since endpoints "
+                  "could not be reached: a mount completes them in the background, 'ecfs fsck -y' does so now",
+                  self->last.n_not_full, self->last.n_found);
     if (error == NULL)
         return TOOL_DONE;
     /* One failed file was told already. */

@@ -2,6 +2,8 @@
 #include "plan.h"
 #include "tool.h"
 
+#include "fs/mount.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -122,14 +124,20 @@ int verb_info (const Verb *verb, int argc, char **argv)
 
 int verb_wait (const Verb *verb, int argc, char **argv)
 {
-    gboolean quorum = FALSE;
+    gboolean quorum = FALSE, unmounted = FALSE;
     const GOptionEntry options[] = {
+        {"unmounted", 'u', 0, G_OPTION_ARG_NONE, &unmounted, "Do not fail only because the archive is not mounted",
+         NULL},
         {"quorum", 'q', 0, G_OPTION_ARG_NONE, &quorum, "Until it is committed, not until all stripes are stored", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
-    if (ecfs == NULL || !ecfs_wait (ecfs, argc > 2 ? (const char *const *) argv + 2 : NULL, quorum, &error))
+    unsigned flags = (quorum ? ECFS_WAIT_QUORUM : 0) | (unmounted ? ECFS_WAIT_UNMOUNTED : 0);
+    g_autofree char *directory = ecfs_mounted_archive (argv[1]);
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory == NULL ? argv[1] : directory, 0, &error);
+    if (ecfs == NULL && error->code == ENOENT)
+        g_prefix_error (&error, "nothing is mounted on %s, and ", argv[1]);
+    if (ecfs == NULL || !ecfs_wait (ecfs, argc > 2 ? (const char *const *) argv + 2 : NULL, flags, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
     return TOOL_DONE;
 }

@@ -245,11 +245,18 @@ typedef struct EcfsDrill {
  */
 char *ecfs_drill (Ecfs *self, const EcfsDrill *what, bool *ret_good, GError **error);
 
+typedef enum EcfsWaitFlags {
+    ECFS_WAIT_QUORUM = 1 << 0, /* until it is committed, not until all stripes are stored */
+    /* Without a mount: true when nothing is staged and the journal is stored. Else ENOTCONN, since what was written to
+     * the mountpoint of an archive that is not mounted is not in the archive. */
+    ECFS_WAIT_UNMOUNTED = 1 << 1,
+} EcfsWaitFlags;
+
 /**
  * Waits until everything staged below a mount of this archive, or the files @paths (NULL-terminated, may be NULL), is
- * stored in full, or with @quorum only committed. Without a mount: at once when nothing is staged, else ENOTCONN.
+ * stored in full. ENOTCONN without a mount for writing; @flags: EcfsWaitFlags.
  */
-bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error);
+bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **error);
 
 /**
  * Ends the archive in @directory: removes its stripes, journal, snapshots and marker at every endpoint, and then the

@@ -415,8 +415,20 @@ static void add_path (JsonArray *array, const char *path)
     json_array_add_string_element (array, text);
 }
 
-bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **error)
+/* Whoever waits has just written something: without a mount it went somewhere else. */
+static bool is_mounted_or_need_not (Ecfs *self, unsigned flags, GError **error)
 {
+    return (flags & ECFS_WAIT_UNMOUNTED) != 0 ||
+           ecfs_fail (
+               error, ENOTCONN,
+               "%s is not mounted for writing: what was written to its mountpoint is not in the archive; mount it "
+               "first, or use --unmounted to ask whether all that the archive has is stored",
+               ecfs_archive_directory (self->archive));
+}
+
+bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **error)
+{
+    bool quorum = (flags & ECFS_WAIT_QUORUM) != 0;
     JsonObject *request = json_object_new ();
     JsonArray *array = json_array_new ();
     for (size_t i = 0; paths != NULL && paths[i] != NULL; i++)
@@ -428,6 +440,6 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, bool quorum, GError **erro
     g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
     if (failure != NULL)
         g_propagate_error (error, failure);
-    return answer != NULL ||
-           (failure == NULL && nothing_staged (self, paths, quorum, error) && has_journal (self, error));
+    return answer != NULL || (failure == NULL && nothing_staged (self, paths, quorum, error) &&
+                              has_journal (self, error) && is_mounted_or_need_not (self, flags, error));
 }

@@ -122,13 +122,16 @@ static bool is_file_full (EcfsArchive *self, uint64_t ino, GError **error)
     if (!ecfs_archive_file_state (self, ino, &state, error))
         return false;
     g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
-    if (state.n_stored == state.n_stripes) /* of an object that is lost: another lacks some */
-        return !state.lacks_stripes || ecfs_fail (error, EIO,
-                                                  "%s: it lacks stripes, and nothing is staged to fill it "
-                                                  "up: write it again",
-                                                  path);
-    return ecfs_fail (error, EIO, "%s: it has %u of %u stripes, and nothing is staged to fill it up: write it again",
-                      path, state.n_stored, state.n_stripes);
+    if (state.n_stored == state.n_stripes && !state.lacks_stripes)
+        return true;
+    g_autofree char *lack = state.n_stored == state.n_stripes /* of an object that is lost: another lacks some */
+                                ? g_strdup ("it lacks stripes")
+                                : g_strdup_printf ("it has %u of %u stripes", state.n_stored, state.n_stripes);
+    return ecfs_fail (
+        error, EIO,
+        "%s: %s, and no upload of it is under way; a mount completes it in the background (unless repair = "
+        "off), 'ecfs fsck -y %s' does so now",
+        path, lack, self->directory);
 }
 
 static bool lacks_stripes (EcfsArchive *self, const EcfsObjectRow *object)

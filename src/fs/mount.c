@@ -327,13 +327,25 @@ static void tell_what_is_staged (EcfsArchive *archive)
                    ecfs_archive_directory (archive), totals.n_staged, totals.n_staged == 1 ? "file" : "files");
 }
 
+/* What was written there before it was mounted would be hidden, and may be taken for what is in the archive. */
+static bool check_empty (const EcfsMountOptions *options, const char *mountpoint, GError **error)
+{
+    g_autofree char *covered = ecfs_mounted_archive (mountpoint); /* that is another matter */
+    g_autoptr (GDir) directory = options->nonempty || covered != NULL ? NULL : g_dir_open (mountpoint, 0, NULL);
+    const char *name = directory == NULL ? NULL : g_dir_read_name (directory);
+    return name == NULL ||
+           ecfs_fail (error, ENOTEMPTY,
+                      "%s is not empty (it has %s): mounting would hide that; move it away, or mount with -o nonempty",
+                      mountpoint, name);
+}
+
 static bool serve_archive (const EcfsMountOptions *options, bool readonly, char *mountpoint, int *live_fd,
                            GError **error)
 {
     Mount self = {.options = options, .mountpoint = mountpoint, .live_fd = live_fd};
     g_autoptr (EcfsArchive) archive =
         ecfs_archive_open (options->directory, readonly ? ECFS_ARCHIVE_READONLY : 0, error);
-    if (archive == NULL)
+    if (archive == NULL || !check_empty (options, mountpoint, error))
         return false;
     ecfs_fs_init (&self.fs, archive, readonly);
     self.fs.connected = raise_readahead;
@@ -432,10 +444,11 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
     struct stat status;
     g_autofree char *config = g_build_filename (options->directory, "ecfs.conf", NULL);
     if (access (config, R_OK) != 0)
-        return errno == ENOENT
-                   ? ecfs_fail (error, ENOENT, "%s is no archive directory: it has no ecfs.conf; ecfs init makes one",
-                                options->directory)
-                   : ecfs_fail_errno (error, errno, "%s", config);
+        return errno == ENOENT ? ecfs_fail (error, ENOENT,
+                                            "%s is no archive directory: it has no ecfs.conf; ecfs init makes one, "
+                                            "ecfs recover makes one again that was lost",
+                                            options->directory)
+                               : ecfs_fail_errno (error, errno, "%s", config);
     if (stat (options->mountpoint, &status) != 0)
         return ecfs_fail_errno (error, errno, "the mountpoint %s", options->mountpoint);
     return S_ISDIR (status.st_mode) ||

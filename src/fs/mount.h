@@ -20,6 +20,7 @@ typedef struct EcfsMountOptions {
     /* What -o says. */
     bool allow_other;
     bool readonly;       /* beside another mount, changing nothing */
+    bool nonempty;       /* also over a directory that has entries */
     bool remount;        /* change the mount that is there */
     unsigned long flags; /* MS_* of mount(2) */
     GString *fuse_words; /* for libfuse and the kernel, comma-separated; NULL: none */
@@ -47,6 +48,9 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error);
  * many files stay in staging.
  */
 int ecfs_mount_run (const EcfsMountOptions *options, GError **error);
+
+/** The directory of the archive that is mounted on @mountpoint, g_free (); NULL: none is. Touches nothing there. */
+char *ecfs_mounted_archive (const char *mountpoint);
 
 typedef enum EcfsUmountFlags {
     ECFS_UMOUNT_FORCE = 1 << 0, /* stores nothing first; what is under way fails */

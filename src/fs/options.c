@@ -87,6 +87,8 @@ static bool take_word (EcfsMountOptions *self, const char *word)
         self->readonly = word[1] == 'o';
     else if (strcmp (word, "allow_other") == 0)
         self->allow_other = true;
+    else if (strcmp (word, "nonempty") == 0)
+        self->nonempty = true;
     else if (strcmp (word, "remount") == 0)
         self->remount = true;
     else if (strcmp (word, "allow_suid") == 0 || strcmp (word, "allow_dev") == 0)

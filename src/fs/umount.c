@@ -87,6 +87,12 @@ static bool find (const char *mountpoint, Mounted *ret_mounted, GError **error)
     return found || ecfs_fail (error, EINVAL, "%s: no archive is mounted there", name);
 }
 
+char *ecfs_mounted_archive (const char *mountpoint)
+{
+    g_auto (Mounted) mounted = {0};
+    return find (mountpoint, &mounted, NULL) ? g_steal_pointer (&mounted.directory) : NULL;
+}
+
 /* Taking a mount away */
 
 static bool run_fusermount (const char *mountpoint, bool lazy)

@@ -370,6 +370,25 @@ def test_wait_without_a_mount_tells_what_waits_for_one(place, archive):
     assert os.getxattr(mount.path / "staged", "user.ecfs.state").startswith(b"full")
 
 
+def test_wait_fails_where_nothing_is_mounted(place, archive):
+    """`rsync -a source/ mnt/ && ecfs wait mnt && rm -r source` must not get to its end."""
+    mount = place.mount(archive)
+    assert lab.ecfs("wait", mount.path).returncode == 0, "the mountpoint stands for the archive"
+    (mount.path / "file").write_text("x")
+    assert lab.ecfs("wait", mount.path, "/file").returncode == 0
+    mount.umount()
+    (mount.path / "file").write_text("only on the local disk")
+    for name in [mount.path, archive.path]:
+        done = lab.ecfs("wait", name, check=False)
+        assert done.returncode == 1 and "mounted" in done.stderr
+    assert lab.ecfs("wait", "--unmounted", archive.path).returncode == 0
+    done = lab.ecfs("mount", archive.path, mount.path, check=False)
+    assert done.returncode == 1 and "not empty" in done.stderr and "nonempty" in done.stderr
+    mount.options = ("-o", "nonempty")
+    mount.start()
+    assert (mount.path / "file").read_text() == "x"
+
+
 # commit = async
 
 

@@ -216,14 +216,14 @@ def test_endpoint_list_add_and_test(place, archive, source):
 
 def test_wait_returns_when_everything_is_stored(archive, source):
     archive.put_in_full(source, "/file")
-    assert lab.ecfs("wait", archive.path, timeout=120).returncode == 0
+    assert lab.ecfs("wait", "-u", archive.path, timeout=120).returncode == 0
 
 
 def test_wait_fails_while_a_file_lacks_stripes_that_nothing_fills_up(place, archive, source):
     archive["birch"].kill()
     archive.put(source, "/file")
     archive["birch"].start()
-    assert lab.ecfs("wait", "--quorum", archive.path, timeout=120).returncode == 0
+    assert lab.ecfs("wait", "-u", "--quorum", archive.path, timeout=120).returncode == 0
     done = lab.ecfs("wait", archive.path, timeout=120, check=False)
     assert done.returncode == 1 and "stripes" in done.stderr
     archive.configure("archive", repair="off")

@@ -348,7 +348,7 @@ class Archive:
 
     def await_stored(self, *arguments):
         """Until `ecfs wait` succeeds: it fails where it meets an endpoint that is still thought down, or is slow today."""
-        until(lambda: ecfs("wait", self.path, *arguments, check=False).returncode == 0, 180, "all is stored", pause=0.2)
+        until(lambda: ecfs("wait", "--unmounted", self.path, *arguments, check=False).returncode == 0, 180, "all is stored", pause=0.2)
 
     def json(self, verb, *arguments):
         return json.loads(ecfs(verb, self.path, *arguments, "--json").stdout)
