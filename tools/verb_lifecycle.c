@@ -11,8 +11,8 @@ static const Verb readonly_verb = {"endpoint readonly", "ARCHIVE NAME", "Keeps n
                                    NULL};
 static const Verb active_verb = {"endpoint active", "ARCHIVE NAME", "Lets an endpoint take new stripes again", NULL};
 static const Verb drain_verb = {"endpoint drain", "ARCHIVE NAME", "Moves all that an endpoint holds to others", NULL};
-static const Verb replace_verb = {"endpoint replace", "ARCHIVE OLD [NAME=]URL[,KEY=VALUE...]...",
-                                  "Adds endpoints, moves all that another holds to them, and removes that", NULL};
+static const Verb replace_verb = {"endpoint replace", "ARCHIVE OLD [[NAME=]URL[,KEY=VALUE...]...]",
+                                  "Rebuilds what an endpoint held at others, or in its place, which was emptied", NULL};
 static const Verb remove_verb = {"endpoint remove", "ARCHIVE NAME", "Takes an empty endpoint out of an archive", NULL};
 
 static int set_state (const Verb *verb, const char *state, int argc, char **argv)
@@ -198,9 +198,29 @@ static bool check_old (const char *directory, const char *name, GStrv by, bool *
     return there || *ret_done || ecfs_archive_endpoint_named (archive, name, error) != NULL;
 }
 
+/* The same place, which was emptied: as `zpool replace POOL DEVICE`. */
+static int renew (const char *directory, const char *name)
+{
+    GError *error = NULL;
+    g_autofree char *old = NULL;
+    const char *towards[] = {name, NULL};
+    uint64_t bytes;
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL || !ecfs_renew_endpoint (ecfs, name, &old, &error))
+        return tool_fail (replace_verb.name, error, TOOL_FAILED);
+    ecfs_close (g_steal_pointer (&ecfs)); /* beside a mount what was read of the catalog is no longer so */
+    ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
+    if (ecfs == NULL || !tell_plan (ecfs, old, towards, false, &bytes, &error))
+        return tool_fail (replace_verb.name, error, TOOL_FAILED);
+    int status = move_all (&replace_verb, ecfs, old, towards, bytes);
+    return status != TOOL_DONE ? status : take_out (&replace_verb, ecfs, old);
+}
+
 static int replace (int argc, char **argv)
 {
-    argc = tool_parse (&replace_verb, NULL, argc, argv, 3, G_MAXINT);
+    argc = tool_parse (&replace_verb, NULL, argc, argv, 2, G_MAXINT);
+    if (argc == 3)
+        return renew (argv[1], argv[2]);
     GError *error = NULL;
     uint64_t bytes;
     const char *directory = argv[1], *old = argv[2];

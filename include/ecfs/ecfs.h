@@ -129,6 +129,13 @@ bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const
 char *ecfs_drain_plan (Ecfs *self, const char *name, const char *const *towards, GError **error);
 
 /**
+ * Begins anew at an endpoint whose place was emptied, with a new marker and the same name and settings. *ret_old: what
+ * the old one is called from then on, g_free (), to be drained and removed. EEXIST, ENOTEMPTY: it was not emptied. Can
+ * be repeated until that is done.
+ */
+bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error);
+
+/**
  * Takes an endpoint that holds nothing any more out of the archive; EBUSY with what to do where something lives there
  * only. Can be repeated after whatever ended it. *ret_left: what of it stays there all the same, for the user,
  * g_free (); NULL: nothing.

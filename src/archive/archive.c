@@ -284,6 +284,7 @@ void ecfs_archive_free (EcfsArchive *self)
     for (size_t i = 0; i < self->n_endpoints; i++) {
         ecfs_endpoint_free (self->endpoints[i].endpoint);
         g_free ((char *) self->endpoints[i].name);
+        g_free (self->endpoints[i].first_name);
         g_free ((char *) self->endpoints[i].zone);
     }
     g_free (self->endpoints);
@@ -407,6 +408,71 @@ bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *end
     bool added = add_endpoint (self, endpoint, error);
     ecfs_mutex_unlock (&self->adding);
     return added;
+}
+
+/* One that an earlier call has put aside and whose stripes are not all rebuilt; NULL: there is none. */
+static const EcfsArchiveEndpoint *put_aside (EcfsArchive *self, const char *name)
+{
+    g_autofree char *prefix = g_strdup_printf ("%s (replaced, ", name);
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->endpoints[i].state != ECFS_ENDPOINT_REMOVED && g_str_has_prefix (self->endpoints[i].name, prefix))
+            return &self->endpoints[i];
+    return NULL;
+}
+
+/* As ecfs.conf has it now: it may have been added since the archive was opened. */
+static EcfsConfig *config_now (EcfsArchive *self, GError **error)
+{
+    g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
+    g_autofree char *text = NULL;
+    return ecfs_read_file (path, CONFIG_MAX_SIZE, &text, NULL, error) ? ecfs_config_parse (text, path, error) : NULL;
+}
+
+static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old, GError **error)
+{
+    const EcfsArchiveEndpoint *aside = put_aside (self, name);
+    if (aside != NULL) {
+        *ret_old = g_strdup (aside->name);
+        return true;
+    }
+    EcfsEndpointRow row;
+    g_autofree char *renamed = NULL;
+    const EcfsArchiveEndpoint *old = ecfs_archive_endpoint_named (self, name, error);
+    g_autoptr (EcfsConfig) config = old == NULL ? NULL : config_now (self, error);
+    if (config == NULL)
+        return false;
+    const EcfsConfigEndpoint *section = ecfs_config_endpoint (config, name);
+    if (section == NULL || old->endpoint == NULL)
+        return ecfs_fail (error, ENOTCONN,
+                          "endpoint %s is not in ecfs.conf: name the place that takes over, as NEW=URL behind %s", name,
+                          name);
+    if (self->n_endpoints == ECFS_ENDPOINTS_MAX)
+        return ecfs_fail (error, ENOSPC, "%s: it has %d endpoints already", self->directory, ECFS_ENDPOINTS_MAX);
+    EcfsEndpointState before = old->state;
+    if (!ecfs_archive_put_state (self, old, ECFS_ENDPOINT_DRAINING, error))
+        return false; /* nothing new is placed there meanwhile */
+    if (!ecfs_archive_register_anew (self->catalog, section->spec, old, &row, &renamed, error)) {
+        (void) ecfs_archive_put_state (self, old, before, NULL); /* the first error is the one to tell */
+        return false;
+    }
+    EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, old);
+    own->first_name = (char *) own->name;
+    own->name = g_strdup (renamed);
+    ecfs_endpoint_retire (own->endpoint, "was emptied, and another endpoint has taken its place");
+    *ret_old = g_steal_pointer (&renamed);
+    if (!open_endpoint (self, &row, name, section, error))
+        return ecfs_prefix (error, "endpoint %s is used from the next mount on: run this again then", name);
+    ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
+    self->n_endpoints++;
+    return true;
+}
+
+bool ecfs_archive_renew_endpoint (EcfsArchive *self, const char *name, char **ret_old, GError **error)
+{
+    ecfs_mutex_lock (&self->adding);
+    bool renewed = renew_endpoint (self, name, ret_old, error);
+    ecfs_mutex_unlock (&self->adding);
+    return renewed;
 }
 
 /* The catalog has kept what makes a code that this ecfs would make another way. */

@@ -80,7 +80,8 @@ EcfsCatalog *ecfs_archive_catalog (EcfsArchive *self);
 typedef struct EcfsArchiveEndpoint {
     int64_t id; /* catalog row */
     EcfsUuid uuid;
-    const char *name;
+    const char *_Atomic name; /* changes once at most, when another takes its place; what it was stays valid */
+    char *first_name;         /* NULL: it is still that; owned */
     const char *zone;
     _Atomic EcfsEndpointState state; /* REMOVED: only what had it open before knows it still */
     EcfsEndpoint *endpoint;          /* NULL: in the catalog, but not in the configuration any more */
@@ -101,6 +102,13 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_by_id (const EcfsArchive *self,
  * archive must be started and not READONLY. Thread-safe; blocks until the endpoint has answered.
  */
 bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error);
+
+/**
+ * Begins anew in the place of an endpoint that was emptied: a new marker, and a new endpoint of the same name. The old
+ * one is DRAINING and called *ret_old from then on, g_free (); draining and removing it rebuilds what it had. EEXIST
+ * where the place was not emptied. What ended in the middle is ended by the next call. Likewise; blocks.
+ */
+bool ecfs_archive_renew_endpoint (EcfsArchive *self, const char *name, char **ret_old, GError **error);
 
 /**
  * Changes the state of an endpoint (ACTIVE, READONLY, DRAINING), durably; where stripes are placed from now on knows it

@@ -88,6 +88,11 @@ bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, 
 bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
                             GError **error);
 
+/** Marks the emptied place of @old as a new endpoint, whose row *ret_row then holds but for its name; see
+ * ecfs_catalog_endpoint_supersede (). */
+bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
+                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error);
+
 /** Makes a place none of the archive's endpoints, where it has the marker @own (NULL: whichever); ENOENT: it has none.
  */
 bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error);

@@ -284,6 +284,18 @@ static bool handle_endpoint_state (Client *client, JsonObject *request, JsonObje
            ecfs_archive_set_endpoint_state (client->server->archive, name, state, error);
 }
 
+static bool handle_endpoint_renew (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *name = ecfs_control_text (request, "endpoint");
+    g_autofree char *old = NULL;
+    if (name == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
+    if (!ecfs_archive_renew_endpoint (client->server->archive, name, &old, error))
+        return false;
+    json_object_set_string_member (reply, "old", old);
+    return true;
+}
+
 static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     const char *name = ecfs_control_text (request, "endpoint");
@@ -311,6 +323,7 @@ static const struct {
              {"mv", handle_names},
              {"mkdir", handle_names},
              {"endpoint-state", handle_endpoint_state},
+             {"endpoint-renew", handle_endpoint_renew},
              {"endpoint-remove", handle_endpoint_remove}};
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)

@@ -11,6 +11,7 @@
  *       stores what is staged, then unmounts; ENOTCONN when the mountpoint is told and is another
  *   {"verb":"endpoint-add","endpoint":"[NAME=]URL,..."}        {"ok":true}
  *   {"verb":"endpoint-state","endpoint":"NAME","state":"..."}  {"ok":true}
+ *   {"verb":"endpoint-renew","endpoint":"NAME"}                {"ok":true,"old":"NAME (replaced, UUID)"}
  *   {"verb":"endpoint-remove","endpoint":"NAME"}               {"ok":true}, and "left":"text"
  *   {"verb":"drain","endpoint":"NAME","towards":["NAME",...]}  {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (control_priv.h)

@@ -91,6 +91,20 @@ bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, G
     return answer != NULL;
 }
 
+bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error)
+{
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!self->mounted)
+        return ecfs_archive_renew_endpoint (self->archive, name, ret_old, error);
+    g_autoptr (JsonNode) answer = ask (self, "endpoint-renew", name, NULL, error);
+    const char *old = answer == NULL ? NULL : ecfs_control_text (json_node_get_object (answer), "old");
+    if (answer == NULL)
+        return false;
+    *ret_old = g_strdup (old);
+    return old != NULL || ecfs_fail (error, EPROTO, "control socket: the answer makes no sense");
+}
+
 bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error)
 {
     *ret_left = NULL;

@@ -212,11 +212,12 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
     if (!check_empty (self, endpoint, error) || !ecfs_archive_store_journal (self, NULL, NULL, error) ||
         !store_snapshot (self, error))
         return ecfs_prefix (error, "endpoint %s stays, and is draining", name);
-    g_autofree char *left = clear_endpoint (self, endpoint);
+    bool superseded = strchr (name, ' ') != NULL; /* what is at its place now is another, which has its section */
+    g_autofree char *left = superseded ? NULL : clear_endpoint (self, endpoint);
     g_autofree char *trouble = ecfs_archive_trouble (self);
     if (trouble != NULL)
         return ecfs_fail (error, EROFS, "endpoint %s stays: %s", name, trouble);
-    if (!remove_from_config (self, endpoint, error) ||
+    if ((!superseded && !remove_from_config (self, endpoint, error)) ||
         !ecfs_catalog_endpoint_remove (self->catalog, endpoint->id, error))
         return ecfs_prefix (error, "endpoint %s is not taken out in full: run this again", name);
     ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;

@@ -10,6 +10,7 @@
 #include "util/io.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -134,6 +135,14 @@ static bool check_that_of_row (EcfsEndpoint *endpoint, const EcfsEndpointSpec *s
                ecfs_fail (error, EEXIST,
                           "there is an endpoint %s already, and it is not the one at %s; give this one another name",
                           spec->name, spec->url);
+    if (!new && reason->code == ENOENT) {
+        g_error_free (reason);
+        return ecfs_fail (
+            error, ENOENT,
+            "endpoint %s is one already, but %s has no %s there: mount it, or if it was emptied, begin anew "
+            "there with 'ecfs endpoint replace' and its name alone",
+            spec->name, spec->url, ECFS_MARKER_NAME);
+    }
     if (!new || reason->code != ENOENT) {
         g_propagate_error (error, reason);
         return false;
@@ -186,6 +195,60 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, 
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
     if (endpoint == NULL || !add_endpoint (catalog, endpoint, spec, new, ret_row, error))
         return false;
+    leave_salvage (endpoint);
+    return true;
+}
+
+static void count_ours (void *user, const EcfsListed *listed)
+{
+    static const char *const ours[] = {"stripes/", "journal/", "snapshots/"};
+    for (size_t i = 0; i < G_N_ELEMENTS (ours); i++)
+        *(uint64_t *) user += g_str_has_prefix (listed->name, ours[i]);
+}
+
+/* What has lost no more than its marker is to get it back, not to be thrown away. */
+static bool check_emptied (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
+                           GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsMarker there;
+    uint64_t n_files = 0;
+    if (ecfs_endpoint_examine_wait (endpoint, &there, &reason))
+        return !ecfs_uuid_equal (&there.endpoint, &old->uuid) ||
+               ecfs_fail (error, EEXIST,
+                          "endpoint %s was not emptied: its marker is at %s; 'ecfs fsck -y' rebuilds what it lacks",
+                          old->name, spec->url);
+    if (reason->code != ENOENT) {
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return false;
+    }
+    if (!ecfs_endpoint_list_wait (endpoint, "", count_ours, &n_files, &reason) && reason->code != ENOENT) {
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return false;
+    }
+    return n_files == 0 || ecfs_fail (error, ENOTEMPTY,
+                                      "endpoint %s: %s has no %s, but %" PRIu64
+                                      " stripes and other files: restore that file if they are "
+                                      "its own, else empty the directory",
+                                      old->name, spec->url, ECFS_MARKER_NAME, n_files);
+}
+
+bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
+                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error)
+{
+    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
+    EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
+                         .endpoint = ecfs_uuid_new (),
+                         .epoch = ecfs_catalog_epoch (catalog),
+                         .sequence = ecfs_catalog_sequence (catalog)};
+    if (endpoint == NULL || !check_emptied (endpoint, spec, old, error) || !ecfs_catalog_barrier (catalog, error) ||
+        !mark_endpoint (catalog, endpoint, &marker, error))
+        return false;
+    *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
+    if (!ecfs_catalog_endpoint_supersede (catalog, old->id, &marker.endpoint, &ret_row->id, ret_old_name, error)) {
+        unmark_endpoint (spec);
+        return false;
+    }
     leave_salvage (endpoint);
     return true;
 }

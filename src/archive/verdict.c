@@ -192,7 +192,14 @@ static void judge_away (Verdict *self)
     }
     g_autofree char *name = ecfs_shell_word (text_of (away.first, "name"));
     bool gone = away.since > 0 && g_get_real_time () / G_USEC_PER_SEC - away.since > LONG_GONE_S;
-    if (g_str_equal (text_of (away.first, "state"), "unconfigured")) {
+    const char *aside = strstr (text_of (away.first, "name"), " (replaced, ");
+    if (aside != NULL) {
+        g_autofree char *was = g_strndup (text_of (away.first, "name"), (gsize) (aside - text_of (away.first, "name")));
+        g_autofree char *word = ecfs_shell_word (was);
+        problem.advice =
+            g_strdup_printf ("What %s held is rebuilt in its place. If that was interrupted, resume it:", was);
+        problem.action = g_strdup_printf ("ecfs endpoint replace %s %s", self->directory, word);
+    } else if (g_str_equal (text_of (away.first, "state"), "unconfigured")) {
         problem.advice =
             g_strdup ("Put its section back into ecfs.conf. If it is lost, move its stripes to a new one:");
         problem.action = g_strdup_printf ("ecfs endpoint replace %s %s NEW=URL", self->directory, name);

@@ -585,6 +585,14 @@ typedef struct EcfsEndpointRow {
 
 void ecfs_endpoint_row_free (EcfsEndpointRow *row);
 
+/**
+ * Durable: puts a new endpoint in the place of one whose place was emptied. The old row is DRAINING from then on, and
+ * named *ret_old_name, "NAME (replaced, UUID)", g_free (); the new one, *ret_id, has its name. EBUSY while an intent
+ * announces stripes there.
+ */
+bool ecfs_catalog_endpoint_supersede (EcfsCatalog *self, int64_t old, const EcfsUuid *uuid, int64_t *ret_id,
+                                      char **ret_old_name, GError **error);
+
 /** Durable. EEXIST when the name or UUID is known. */
 bool ecfs_catalog_endpoint_add (EcfsCatalog *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
                                 GError **error);

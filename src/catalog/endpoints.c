@@ -177,6 +177,41 @@ bool ecfs_catalog_endpoint_remove (EcfsCatalog *self, int64_t endpoint, GError *
     return CHANGE_DURABLE (self, error, remove_endpoint (self, endpoint, error));
 }
 
+/* Replacing in the same place */
+
+static bool supersede (EcfsCatalog *self, const EcfsEndpointRow *row, const char *aside, const EcfsUuid *uuid,
+                       int64_t *ret_id, GError **error)
+{
+    if (!check_idle (self, row, error))
+        return false;
+    ecfs_journal_put_endpoint (self->record, &row->uuid, ECFS_ENDPOINT_DRAINING, aside);
+    return EXEC (self, ENDPOINT_RENAME, error, INT (row->id), TEXT (aside)) &&
+           EXEC (self, ENDPOINT_SET_STATE, error, INT (row->id), INT (ECFS_ENDPOINT_DRAINING)) &&
+           EXEC (self, PLACE_DELETE, error, INT (row->id)) && add (self, uuid, row->name, ret_id, error);
+}
+
+static bool supersede_by_id (EcfsCatalog *self, int64_t old, const EcfsUuid *uuid, int64_t *ret_id, char **ret_old_name,
+                             GError **error)
+{
+    EcfsEndpointRow *row = get (self, old, error);
+    if (row == NULL)
+        return false;
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&row->uuid, text);
+    g_autofree char *aside = g_strdup_printf ("%.200s (replaced, %s)", row->name, text);
+    bool done = supersede (self, row, aside, uuid, ret_id, error);
+    ecfs_endpoint_row_free (row);
+    if (done)
+        *ret_old_name = g_steal_pointer (&aside);
+    return done;
+}
+
+bool ecfs_catalog_endpoint_supersede (EcfsCatalog *self, int64_t old, const EcfsUuid *uuid, int64_t *ret_id,
+                                      char **ret_old_name, GError **error)
+{
+    return CHANGE_DURABLE (self, error, supersede_by_id (self, old, uuid, ret_id, ret_old_name, error));
+}
+
 static bool find_removed (EcfsCatalog *self, const EcfsUuid *uuid, char **ret_name, GError **error)
 {
     autoquery *query = QUERY (self, ENDPOINT_REMOVED, error, UUID (uuid));

@@ -66,6 +66,12 @@ def held(archive, name):
                                   [name]).fetchone()[0]
 
 
+def fetched(place, archive, path):
+    (place.path / "fetched").mkdir()
+    archive.get(path, place.path / "fetched")
+    return place.path / "fetched" / path[1:]
+
+
 def is_connected(mount, endpoint):
     """Whether a mount holds an endpoint's root, which is what connects it to a directory."""
     held = Path(f"/proc/{mount.process.pid}/fd")
@@ -165,6 +171,61 @@ def test_a_dead_endpoint_is_replaced(place, archive):
     again = endpoint(archive, "replace", "nobody", new.endpoint(), check=False)
     assert again.returncode == 1 and "no endpoint nobody" in again.stderr
     assert_whole(place, archive, top)
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["without-mount", "mounted"])
+def test_an_emptied_place_is_replaced_by_naming_it(place, mounted):
+    """Six endpoints for six stripes: no other can take over, and nothing but the place itself is there."""
+    archive = place.archive(place.directories())
+    lab.write_pattern(place.path / "file", 3 * MIB, 5)
+    archive.put_in_full(place.path / "file", "/file")
+    mount = place.mount(archive) if mounted else None
+    root = archive["birch"].root
+    refused = endpoint(archive, "replace", "birch", check=False)
+    assert refused.returncode == 1 and "not emptied" in refused.stderr and len(states(archive)) == 6
+    (root / "ecfs-endpoint").rename(place.path / "marker")
+    refused = endpoint(archive, "replace", "birch", check=False)
+    assert refused.returncode == 1 and "stripes" in refused.stderr and len(states(archive)) == 6
+    kept = place.path / "kept"
+    root.rename(kept)
+    (place.path / "marker").rename(kept / "ecfs-endpoint")
+    root.mkdir()
+    lab.until(lambda: archive.json("status")["verdict"] == "degraded", 60, "it is missed")
+    assert archive.json("status")["action"] == f"ecfs endpoint replace {archive.path} birch"
+    refused = endpoint(archive, "add", archive["birch"].endpoint(), check=False)
+    assert refused.returncode == 1 and "endpoint replace" in refused.stderr
+    until_done(archive, "replace", "birch")
+    assert states(archive) == dict.fromkeys(lab.NAMES, "active")
+    assert len(lab.stripe_files(archive["birch"])) == 1
+    assert (root / "ecfs-endpoint").read_bytes() != (kept / "ecfs-endpoint").read_bytes()
+    lab.until(lambda: archive.json("status")["verdict"] == "healthy", 60, "all is well")
+    assert lab.run(FSCK, "-n", archive.path, check=False).returncode == 0
+    for name in ["amber", "fjord"]:
+        archive[name].kill()
+    assert lab.digest(mount.path / "file" if mounted else fetched(place, archive, "/file")) == \
+        lab.digest(place.path / "file"), "what is in the new place is good for something"
+    for name in ["amber", "fjord"]:
+        archive[name].start()
+    root.rename(place.path / "new")
+    kept.rename(root)
+    assert "another endpoint" in endpoint(archive, "test", "birch", check=False).stderr, "the old disk comes back"
+
+
+def test_replacing_in_the_same_place_goes_on_after_a_kill(place):
+    archive = place.archive(place.directories())
+    for number in range(40):
+        lab.write_pattern(place.path / f"file{number}", 100_000, number)
+    archive.put_in_full(*[place.path / f"file{number}" for number in range(40)], "/")
+    shutil.rmtree(archive["delta"].root)
+    archive["delta"].root.mkdir()
+    with subprocess.Popen([lab.PROGRAM, "endpoint", "replace", archive.path, "delta"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as process:
+        lab.until(lambda: len(lab.stripe_files(archive["delta"])) > 3 or process.poll() is not None, 60, "it is at work")
+        process.kill()
+    assert "endpoint replace" in archive.json("status").get("action", "endpoint replace")
+    until_done(archive, "replace", "delta")
+    assert states(archive) == dict.fromkeys(lab.NAMES, "active")
+    assert lab.run(FSCK, "-n", archive.path, check=False).returncode == 0
 
 
 def test_what_has_no_other_place_is_told_and_stays(place):
