@@ -257,9 +257,10 @@ static char *explain_host_key (const char *text, const EcfsGridftpNames *names)
                                 "has a new key, replace it there",
                                 names->host, file);
     g_autofree char *port = names->port != 0 ? g_strdup_printf ("-p %u ", names->port) : g_strdup ("");
-    return g_strdup_printf ("the host key of %s is not in %s: add it with \"ssh-keyscan -t ed25519 %s%s >> %s\" and "
-                            "compare its fingerprint",
-                            names->host, file, port, names->host, file);
+    return g_strdup_printf (
+        "the host key of %s is not in %s: run \"ssh -o UserKnownHostsFile=%s %s%s\", which shows it "
+        "and asks, and compare its fingerprint",
+        names->host, file, file, port, names->host);
 }
 
 /* Lines that say nothing that the next does not. */

@@ -105,9 +105,20 @@ static EcfsSftp *connect_openssh (EcfsSlot *slot, bool with_root, const EcfsSshW
 {
     const EcfsSftpConfig *config = ecfs_slot_config (slot);
     EcfsSftp *self = speak (slot, ecfs_ssh_openssh_open (&config->request, error), with_root, wait, error);
-    if (self == NULL)
-        g_prefix_error (error, "ssh to %s: ", config->request.host);
-    return self;
+    if (self != NULL)
+        return self;
+    g_prefix_error (error, "ssh to %s: ", config->request.host);
+    /* "No ED25519 host key is known for HOST and you have requested strict checking." */
+    if (error != NULL && strstr ((*error)->message, "host key is known for") != NULL) {
+        g_autofree char *command = ecfs_ssh_ask_command (&config->request);
+        GError *advised = g_error_new (ECFS_ERROR, (*error)->code,
+                                       "%s To accept it, run this and compare the fingerprint with what the server's "
+                                       "owner says: %s",
+                                       (*error)->message, command);
+        g_clear_error (error);
+        g_propagate_error (error, advised);
+    }
+    return NULL;
 }
 
 static bool libssh2_is_better (EcfsSftpShared *shared)

@@ -59,6 +59,7 @@ void ecfs_ssh_config_free (EcfsSshConfig *self)
     g_free (self->password_file);
     g_free (self->proxy_command);
     g_free (self->proxy_jump);
+    g_free (self->ask_command);
     g_free (self->config_file);
     g_free (self);
 }
@@ -233,6 +234,7 @@ static EcfsSshConfig *combine (const EcfsSshRequest *request, const Answer *answ
                                                             : expand_all (config, answer->identities, home);
     config->identity_agent = agent_socket (config, answer->agent, home, agent);
     config->config_file = g_strdup (request->config_file);
+    config->ask_command = ecfs_ssh_ask_command (request);
     if (request->password_file != NULL)
         config->password_file = expand (config, request->password_file, home);
     if (request->proxy_jump != NULL)
@@ -279,6 +281,39 @@ void ecfs_ssh_request_words (const EcfsSshRequest *request, GPtrArray *words)
     }
     g_ptr_array_add (words, g_strdup ("--"));
     g_ptr_array_add (words, g_strdup (request->host));
+}
+
+static void append_word (GString *command, const char *prefix, const char *word)
+{
+    g_autofree char *whole = g_strconcat (prefix, word, NULL);
+    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-";
+    g_autofree char *quoted = whole[strspn (whole, plain)] == '\0' ? g_strdup (whole) : g_shell_quote (whole);
+    g_string_append_printf (command, " %s", quoted);
+}
+
+char *ecfs_ssh_ask_command (const EcfsSshRequest *request)
+{
+    g_autoptr (GString) command = g_string_new ("ssh");
+    if (request->config_file != NULL) {
+        append_word (command, "", "-F");
+        append_word (command, "", request->config_file);
+    }
+    if (request->identity_file != NULL) {
+        append_word (command, "", "-i");
+        append_word (command, "", request->identity_file);
+    }
+    if (request->known_hosts != NULL)
+        append_word (command, "-oUserKnownHostsFile=", request->known_hosts);
+    if (request->proxy_jump != NULL)
+        append_word (command, "-oProxyJump=", request->proxy_jump);
+    if (request->port != 0)
+        g_string_append_printf (command, " -p %u", request->port);
+    if (request->user != NULL) {
+        append_word (command, "", "-l");
+        append_word (command, "", request->user);
+    }
+    append_word (command, "", request->host);
+    return g_string_free (g_steal_pointer (&command), FALSE);
 }
 
 /* The output of ssh -G; *ret_text NULL when there is no ssh program. */

@@ -24,6 +24,7 @@ typedef struct EcfsSshConfig {
     char *proxy_command;        /* for the shell, %-tokens already replaced; may be NULL */
     char *proxy_jump;           /* may be NULL */
     char *config_file;          /* for ssh -F; may be NULL */
+    char *ask_command;          /* for a shell: shows the host key and asks whether it is right, as ssh does */
     int64_t connect_timeout_us; /* 0: not said */
     bool without_ssh;           /* the ssh program is missing, so ~/.ssh/config was not looked at */
 } EcfsSshConfig;
@@ -45,6 +46,12 @@ bool ecfs_ssh_request_check (const EcfsSshRequest *request, GError **error);
 
 /** Adds what ssh needs of @request to find its host: options, "--", and the host as the last word; g_free () each. */
 void ecfs_ssh_request_words (const EcfsSshRequest *request, GPtrArray *words);
+
+/**
+ * A command for a shell that connects as @request says, so that ssh shows an unknown host key, asks, and notes it where
+ * it will be looked up: under its alias, by way of its jump host; g_free ().
+ */
+char *ecfs_ssh_ask_command (const EcfsSshRequest *request);
 
 /**
  * Runs `ssh -G` and combines its answer with @request, which wins. Where there is no ssh program, defaults are used and

@@ -323,17 +323,16 @@ static bool check_host_key (EcfsSsh *self, const GPtrArray *keys, GError **error
     bool aliased = self->config->host_key_alias != NULL;
     g_autofree char *name = aliased ? g_strdup (self->config->host_key_alias)
                                     : ecfs_known_hosts_name (self->config->hostname, self->config->port);
-    const char *file = self->config->known_hosts[0] != NULL ? self->config->known_hosts[0] : "~/.ssh/known_hosts";
     const EcfsKnownKey *key;
     switch (ecfs_known_hosts_judge (keys, blob, blob_bytes, &key)) {
     case ECFS_HOST_KNOWN:
         return true;
     case ECFS_HOST_UNKNOWN:
-        return ecfs_fail (
-            error, EACCES,
-            "host %s is not in known_hosts; it shows the %s key %s. When the server's owner confirms that "
-            "fingerprint: ssh-keyscan -p %u %s >> %s",
-            name, type, fingerprint, self->config->port, self->config->hostname, file);
+        return ecfs_fail (error, EACCES,
+                          "host %s is not in known_hosts; it shows the %s key %s. To accept it, run this and compare "
+                          "the fingerprint with "
+                          "what the server's owner says: %s",
+                          name, type, fingerprint, self->config->ask_command);
     case ECFS_HOST_REVOKED:
         return ecfs_fail (error, EACCES, "the %s key %s of host %s is revoked by %s line %u", type, fingerprint, name,
                           key->file, key->line);

@@ -125,7 +125,7 @@ static void test_explains (void)
     assert_explained ("globus_ftp_client: the server responded with an error\n530 Login\001 incorrect.\r\n\n",
                       "530 Login? incorrect.");
     assert_explained ("No ED25519 host key is known for se\r\nHost key verification failed.\r\n",
-                      "ssh-keyscan -t ed25519 -p 2222 se.example.org >> ~/.ssh/known_hosts");
+                      "ssh -o UserKnownHostsFile=~/.ssh/known_hosts -p 2222 se.example.org");
     assert_explained ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\nHost key verification failed.\r\n",
                       "somebody may be in between");
     assert_explained ("", "");
