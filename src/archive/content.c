@@ -60,8 +60,7 @@ static bool check_extent (const EcfsContent *self, guint index, uint64_t *end, G
     if (extent->offset < *end || extent->length == 0 || extent->length > object->size ||
         extent->object_offset > object->size - extent->length || extent->offset > INT64_MAX - extent->length)
         return ecfs_fail (error, EBADMSG,
-                          "the catalog's extents of inode %" PRIu64 " make no sense: restore it from a backup",
-                          self->ino);
+                          "the catalog's extents of inode %" PRIu64 " make no sense: " ECFS_CATALOG_ADVICE, self->ino);
     *end = extent->offset + extent->length;
     return true;
 }

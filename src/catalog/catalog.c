@@ -129,14 +129,22 @@ static void end_reading (EcfsCatalog *self)
 }
 
 /* Opening and closing a snapshot for each statement would cost more than most statements; so one is kept for a moment.
- * A reader beside a writer must see what that commits: it gets none. */
+ * A reader beside a writer must see what that commits: its snapshot ends with the read. */
 void ecfs_read_begin (EcfsCatalog *self)
 {
-    if (self->in_txn || self->reading || self->readonly || self->broken)
+    if (self->in_txn || self->reading || self->broken)
         return;
     self->reading = ecfs_control (self, STMT_BEGIN_READ) == SQLITE_OK; /* without it each statement has its own */
+    if (self->readonly)
+        return;
     self->flush_at_us = ecfs_now_us () + GROUP_US;
     ecfs_cond_signal (&self->wake);
+}
+
+void ecfs_read_end (EcfsCatalog *self)
+{
+    if (self->readonly)
+        end_reading (self);
 }
 
 static bool begin (EcfsCatalog *self, GError **error)
@@ -441,8 +449,8 @@ static bool refuse_missing (const char *path, GError **error)
 {
     struct stat st;
     if (stat (path, &st) != 0)
-        return ecfs_fail_errno (error, errno, "catalog %s (restore it from a backup)", path);
-    return st.st_size > 0 || ecfs_fail (error, EBADMSG, "catalog %s is empty: restore it from a backup", path);
+        return ecfs_fail_errno (error, errno, "catalog %s (" ECFS_CATALOG_ADVICE ")", path);
+    return st.st_size > 0 || ecfs_fail (error, EBADMSG, "catalog %s is empty: " ECFS_CATALOG_ADVICE, path);
 }
 
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error)

@@ -19,7 +19,7 @@
  * has a thread: open it after fork (2).
  *
  * Errors: ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, EMLINK, ENAMETOOLONG, ENODATA (no such xattr), EINVAL, EROFS as
- * POSIX has them; EBADMSG: the database is damaged (the text says to restore it); ENOTSUP: it was made
+ * POSIX has them; EBADMSG: the database is damaged (the text says what to do); ENOTSUP: it was made
  * by a later ecfs; ESTALE: a compare-and-set found another state. Bytes in rows are not trusted: sizes, codes and
  * digests are checked.
  */
@@ -37,6 +37,10 @@
 #define ECFS_ROOT_INO         1
 #define ECFS_NAME_MAX         255
 #define ECFS_DIGEST_SIZE      16 /* XXH3-128, canonical (big-endian) bytes */
+
+/* What to do about a catalog that is damaged: an older copy of it would be taken for what the archive is. */
+#define ECFS_CATALOG_ADVICE                                                                                            \
+    "'ecfs recover' makes a new one from the endpoints; a backup of it lacks all that was stored since"
 
 typedef struct EcfsCatalog EcfsCatalog;
 

@@ -100,6 +100,7 @@ bool ecfs_op_end (EcfsCatalog *self, const Op *op, bool ok, GError **error) ECFS
 bool ecfs_op_wait (EcfsCatalog *self, GError **error) ECFS_REQUIRES (self->lock);
 /** A snapshot for the reads of the next moment. */
 void ecfs_read_begin (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
+void ecfs_read_end (EcfsCatalog *self) ECFS_REQUIRES (self->lock);
 void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock));
 
 /* An operation whose steps are @call, a bool expression that sets @error. */
@@ -125,6 +126,7 @@ void ecfs_op_enter (EcfsCatalog *self) ECFS_TSA (acquire_capability (self->lock)
         ecfs_mutex_lock (&(self)->lock);                                                                               \
         ecfs_read_begin (self);                                                                                        \
         __typeof__ (call) result_ = (call);                                                                            \
+        ecfs_read_end (self);                                                                                          \
         ecfs_mutex_unlock (&(self)->lock);                                                                             \
         result_;                                                                                                       \
     })

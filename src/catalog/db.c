@@ -44,7 +44,7 @@ bool ecfs_db_fail (sqlite3 *db, int rc, GError **error, const char *path, const 
         code = system;
     const char *advice = "";
     if (code == EBADMSG)
-        advice = "; the catalog is damaged: restore it from a backup";
+        advice = "; the catalog is damaged: " ECFS_CATALOG_ADVICE;
     else if (code == ENOSPC)
         advice = "; make room on its disk";
     else if (code == EBUSY)
@@ -58,8 +58,7 @@ bool ecfs_db_fail (sqlite3 *db, int rc, GError **error, const char *path, const 
 bool ecfs_bad_row (GError **error, const char *table, int64_t row, const char *what)
 {
     return ecfs_fail (error, EBADMSG,
-                      "catalog: table %s, row %" G_GINT64_FORMAT ": %s; the catalog is damaged: restore "
-                      "it from a backup",
+                      "catalog: table %s, row %" G_GINT64_FORMAT ": %s; the catalog is damaged: " ECFS_CATALOG_ADVICE,
                       table, row, what);
 }
 

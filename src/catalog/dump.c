@@ -171,13 +171,11 @@ static bool dump_all (Dump *self, uint64_t *ret_sequence, GError **error)
 
 static bool dump (Dump *self, uint64_t *ret_sequence, GError **error)
 {
-    EcfsCatalog *catalog = self->catalog;
-    int rc = ecfs_control (catalog, STMT_BEGIN_READ);
-    if (rc != SQLITE_OK)
-        return ecfs_db_fail (catalog->db, rc, error, catalog->path, "reading it");
+    const EcfsCatalog *catalog = self->catalog;
+    if (!catalog->reading) /* what it told would be of several moments */
+        return ecfs_fail (error, EIO, "catalog %s: it cannot be read as it is at one moment", catalog->path);
     bool ok = dump_all (self, ret_sequence, error);
     g_byte_array_set_size (self->record, 0);
-    (void) ecfs_control (catalog, STMT_ROLLBACK); /* nothing was written */
     return ok;
 }
 

@@ -171,7 +171,7 @@ bool ecfs_schema_check (sqlite3 *db, const char *path, int *ret_version, GError 
         !read_pragma (db, path, "PRAGMA user_version", &version, error))
         return false;
     if (application != ECFS_CATALOG_APPLICATION_ID || version <= 0)
-        return ecfs_fail (error, EBADMSG, "%s is a database, but not an ecfs catalog; restore it from a backup", path);
+        return ecfs_fail (error, EBADMSG, "%s is a database, but not an ecfs catalog; " ECFS_CATALOG_ADVICE, path);
     if (version > ECFS_CATALOG_VERSION)
         return ecfs_fail (error, ENOTSUP,
                           "catalog %s has version %d, made by a later ecfs; this one knows versions up "

@@ -84,6 +84,67 @@ static void test_garbage (void)
     fixture_clear (&f);
 }
 
+typedef struct Rewriting {
+    Fixture *f;
+    uint64_t ino;
+    atomic_bool stop;
+} Rewriting;
+
+static void *rewrite (void *data)
+{
+    Rewriting *self = data;
+    for (uint64_t i = 0; !atomic_load (&self->stop); i++) {
+        g_autoptr (EcfsObjectRow) object = new_object (self->f, "rs:4+2", 1000 + i % 7, 6);
+        publish_one (self->f, self->ino, object);
+    }
+    return NULL;
+}
+
+/* What one call tells is of one moment, also where another process writes. */
+static void test_reader_sees_one_moment (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    Rewriting rewriting = {.f = &f, .ino = make_file (&f, ECFS_ROOT_INO, "file")};
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *reader = ecfs_catalog_open (f.path, ECFS_CATALOG_READONLY, &error);
+    g_assert_no_error (error);
+    pthread_t writer;
+    g_assert_cmpint (pthread_create (&writer, NULL, rewrite, &rewriting), ==, 0);
+    int64_t until_us = ecfs_now_us () + 2 * G_USEC_PER_SEC;
+    uint64_t size, last = 0, n_seen = 0;
+    while (ecfs_now_us () < until_us) {
+        g_autoptr (GArray) extents = ecfs_catalog_content (reader, rewriting.ino, &size, &error);
+        g_assert_no_error (error);
+        n_seen += size != last; /* each call sees what is committed by then */
+        last = size;
+    }
+    atomic_store (&rewriting.stop, true);
+    g_assert_cmpint (pthread_join (writer, NULL), ==, 0);
+    g_assert_cmpuint (n_seen, >, 10);
+    OK (e, ecfs_catalog_close (reader, &e));
+    fixture_clear (&f);
+}
+
+/* Damage is no reason to go back to a backup: that would hide what was stored since. */
+static void test_advice (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    fixture_close (&f);
+    run_sql (f.path, "UPDATE inodes SET mode = 0 WHERE ino = 1");
+    g_autoptr (GError) error = NULL;
+    g_assert_null (ecfs_catalog_open (f.path, 0, &error));
+    g_assert_error (error, ECFS_ERROR, EBADMSG);
+    g_assert_nonnull (strstr (error->message, "ecfs recover"));
+    g_assert_null (strstr (error->message, "restore it"));
+    run_sql (f.path, "UPDATE inodes SET mode = 16877 WHERE ino = 1");
+    fixture_open (&f, 0);
+    fixture_clear (&f);
+}
+
 /* Bytes overwritten in the middle: an answer or EBADMSG, at once or when the page is met. */
 static void test_damaged_pages (void)
 {
@@ -362,6 +423,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/catalog/damaged-pages-are-said-to-be-damaged", test_damaged_pages);
     g_test_add_func ("/catalog/impossible-rows-are-refused", test_impossible_rows);
     g_test_add_func ("/catalog/a-reader-works-beside-a-writer", test_readonly_beside_writer);
+    g_test_add_func ("/catalog/a-reader-sees-one-moment", test_reader_sees_one_moment);
+    g_test_add_func ("/catalog/damage-is-no-reason-for-an-old-copy", test_advice);
     g_test_add_func ("/catalog/a-reader-can-begin-while-a-writer-works", test_opened_while_written);
     g_test_add_func ("/catalog/a-durable-call-commits-what-came-before", test_group_commit);
     g_test_add_func ("/catalog/a-catalog-in-a-readonly-directory-can-be-read", test_readonly_directory);
