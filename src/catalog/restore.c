@@ -9,13 +9,38 @@
 struct EcfsRestore {
     EcfsCatalog *catalog;
     GHashTable *fresh; /* int64_t numbers of files that had no content yet */
+    GArray *moved;     /* of uint64_t: those that joined or left it in the operation that runs, in order */
 };
+
+static void turn_fresh (EcfsRestore *self, uint64_t ino)
+{
+    if (!g_hash_table_remove (self->fresh, &ino))
+        (void) g_hash_table_add (self->fresh, g_memdup2 (&ino, sizeof ino));
+}
+
+static void set_fresh (EcfsRestore *self, uint64_t ino, bool fresh)
+{
+    if (g_hash_table_contains (self->fresh, &ino) == fresh)
+        return;
+    turn_fresh (self, ino);
+    g_array_append_val (self->moved, ino);
+}
+
+/* An operation has ended; what became of the catalog is what becomes of this. */
+static bool settle_fresh (EcfsRestore *self, bool kept)
+{
+    for (guint i = self->moved->len; !kept && i-- > 0;)
+        turn_fresh (self, g_array_index (self->moved, uint64_t, i));
+    g_array_set_size (self->moved, 0);
+    return kept;
+}
 
 EcfsRestore *ecfs_restore_new (EcfsCatalog *catalog)
 {
     EcfsRestore *self = g_new (EcfsRestore, 1);
-    *self =
-        (EcfsRestore){.catalog = catalog, .fresh = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL)};
+    *self = (EcfsRestore){.catalog = catalog,
+                          .fresh = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL),
+                          .moved = g_array_new (FALSE, FALSE, sizeof (uint64_t))};
     return self;
 }
 
@@ -24,6 +49,7 @@ void ecfs_restore_free (EcfsRestore *self)
     if (self == NULL)
         return;
     g_hash_table_unref (self->fresh);
+    g_array_unref (self->moved);
     g_free (self);
 }
 
@@ -53,7 +79,7 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
     memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
     if (!ecfs_inode_get (catalog, attr->ino, &old, &absent)) {
         if (S_ISREG (attr->mode))
-            (void) g_hash_table_add (self->fresh, g_memdup2 (&attr->ino, sizeof attr->ino));
+            set_fresh (self, attr->ino, true);
         return ecfs_inode_insert (catalog, &inode, NULL, error);
     }
     if ((old.attr.mode & S_IFMT) != (attr->mode & S_IFMT))
@@ -211,7 +237,7 @@ static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
     if (old == NULL || !EXEC (catalog, EXTENT_DELETE_ALL, error, INT (ino)) || !insert_extents (catalog, item, error) ||
         !ecfs_objects_release (catalog, old, error))
         return false;
-    (void) g_hash_table_remove (self->fresh, &ino);
+    set_fresh (self, ino, false);
     inode.attr.size = inode.committed_size = item->attr.size;
     inode.attr.mtime_ns = item->attr.mtime_ns;
     inode.attr.ctime_ns = item->attr.ctime_ns;
@@ -226,7 +252,7 @@ static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError
         return false;
     if (inode.attr.nlink > 0)
         return refuse (error, "an inode goes that has names");
-    (void) g_hash_table_remove (self->fresh, &ino);
+    set_fresh (self, ino, false);
     return ecfs_inode_drop (self->catalog, ino, error);
 }
 
@@ -376,7 +402,7 @@ static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError
 /* The record alone: what fails is undone and nothing else. */
 static bool restore_alone (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
 {
-    return CHANGE (self->catalog, error, restore_record (self, row, error));
+    return settle_fresh (self, CHANGE (self->catalog, error, restore_record (self, row, error)));
 }
 
 static bool restore_batch (EcfsRestore *self, const GPtrArray *rows, guint from, guint to, GError **error)
@@ -391,7 +417,7 @@ bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n
 {
     for (guint from = 0; from < rows->len; from += BATCH) {
         guint to = MIN (from + BATCH, rows->len);
-        if (CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL)))
+        if (settle_fresh (self, CHANGE (self->catalog, NULL, restore_batch (self, rows, from, to, NULL))))
             continue;
         for (guint i = from; i < to; i++) {
             const EcfsJournalRow *row = g_ptr_array_index (rows, i);

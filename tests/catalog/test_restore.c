@@ -226,6 +226,31 @@ static void test_from_journal_and_snapshot (void)
     fixture_clear (&f);
 }
 
+/* A record that is refused leaves nothing behind, also of what is known about files without content. */
+static void test_refused_content (void)
+{
+    Fixture f, again;
+    EcfsNewInode new = {.mode = S_IFREG | 0644, .staged = true};
+    EcfsAttr attr;
+    int64_t staging;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    OK (e, ecfs_catalog_make (f.catalog, ECFS_ROOT_INO, "file", &new, &attr, &staging, &e));
+    OK (e, ecfs_catalog_barrier (f.catalog, &e));
+    guint first = (guint) ecfs_catalog_sequence (f.catalog);
+    EcfsPublish empty = {.ino = attr.ino, .mtime_ns = 4711, .full = true};
+    OK (e, ecfs_catalog_publish (f.catalog, &empty, NULL, &e));
+    g_autoptr (GPtrArray) rows = journal_of (&f);
+    g_assert_cmpuint (rows->len, ==, first + 1);
+    EcfsJournalRow *row = g_ptr_array_index (rows, first);
+    static const uint8_t unknown[] = {0x7f, 0, 0, 0, 0};
+    g_byte_array_append (row->record, unknown, sizeof unknown);
+    g_assert_cmpuint (restore (&again, rows, 2, 100), ==, 1);
+    g_assert_cmpint (CODE (e, ecfs_catalog_lookup (again.catalog, ECFS_ROOT_INO, "file", &attr, &e)), ==, ENOENT);
+    fixture_clear (&again);
+    fixture_clear (&f);
+}
+
 static void add_staged (Fixture *f, uint64_t ino, int64_t mtime_ns)
 {
     int64_t staging;
@@ -422,6 +447,7 @@ int main (int argc, char **argv)
                      test_from_journal_and_snapshot);
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
     g_test_add_func ("/restore/times-of-staged-bytes-are-left-out", test_staged_times);
+    g_test_add_func ("/restore/a-refused-record-leaves-nothing-behind", test_refused_content);
     g_test_add_func ("/restore/hostile-records-make-no-unsound-catalog", test_hostile);
     g_test_add_func ("/restore/a-file-is-read-as-it-was-written", test_file);
     g_test_add_func ("/restore/a-damaged-file-is-refused", test_file_damage);
