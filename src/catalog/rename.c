@@ -57,10 +57,11 @@ static bool touch_dirs (EcfsCatalog *self, Move *move, int links, int new_links,
            ecfs_inode_touch_dir (self, &move->new_dir, new_links, move->now_ns, error);
 }
 
-/* What has its last name replaced by a file that is not stored yet goes on to exist as that file's content. */
+/* What has a name replaced by a file that is not stored yet goes on to exist under it as that file's content. Where it
+ * has other names both have it until then. */
 static bool keep_until_stored (EcfsCatalog *self, Move *move, GError **error)
 {
-    if (!S_ISREG (move->inode.attr.mode) || !S_ISREG (move->target.attr.mode) || move->target.attr.nlink > 0)
+    if (!S_ISREG (move->inode.attr.mode) || !S_ISREG (move->target.attr.mode))
         return true;
     int unstored = ecfs_staging_unstored (self, move->inode.attr.ino, error);
     return unstored == 0 || (unstored == 1 && ecfs_content_adopt (self, &move->inode, &move->target, error));

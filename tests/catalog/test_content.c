@@ -664,6 +664,29 @@ static void test_replaced_by_staged (void)
     fixture_clear (&f);
 }
 
+/* The name that is taken over has its old content until the new one is stored, and the other names keep theirs. */
+static void test_one_of_two_names_replaced (void)
+{
+    Fixture f;
+    init (&f);
+    EcfsAttr attr;
+    g_autoptr (EcfsObjectRow) old = new_object (&f, "rs:4+2", 1000, 6), new = new_object (&f, "rs:4+2", 1234, 6);
+    uint64_t other = make_file (&f, ECFS_ROOT_INO, "file"), ino = make_queued (&f, "new");
+    publish_one (&f, other, old);
+    OK (e, ecfs_catalog_link (f.catalog, other, ECFS_ROOT_INO, "other", &attr, &e));
+    OK (e, ecfs_catalog_rename (f.catalog, ECFS_ROOT_INO, "new", ECFS_ROOT_INO, "file", 0, &attr, &e));
+    g_assert_cmpuint (attr.nlink, ==, 1);
+    assert_content_is (&f, ino, old);
+    assert_content_is (&f, other, old);
+    check_totals (&f);
+    publish_one (&f, ino, new);
+    assert_content_is (&f, ino, new);
+    assert_content_is (&f, other, old);
+    g_assert_cmpuint (n_due (&f, 5, 0), ==, 0);
+    check_totals (&f);
+    fixture_clear (&f);
+}
+
 static void test_staging (void)
 {
     Fixture f;
@@ -768,6 +791,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/publish-makes-an-object-the-content", test_publish);
     g_test_add_func ("/content/what-is-replaced-waits-for-deletion", test_replace);
     g_test_add_func ("/content/what-is-replaced-stays-until-what-replaces-it-is-stored", test_replaced_by_staged);
+    g_test_add_func ("/content/a-name-that-is-replaced-keeps-its-content-until-then", test_one_of_two_names_replaced);
     g_test_add_func ("/content/changed-numbers", test_changed_numbers);
     g_test_add_func ("/content/holes-several-objects-and-truncation", test_holes_and_several_objects);
     g_test_add_func ("/content/parameters-of-codes-are-kept", test_codes);
