@@ -82,6 +82,7 @@ static void set_failure (EcfsCatalog *self, int rc)
     told (ecfs_db_fail (self->db, rc, &error, self->path, "COMMIT")); /* its text is the reason */
     g_free (self->failure);
     self->failure = g_strdup (error->message);
+    self->failure_code = error->code;
     self->flush_at_us = ecfs_now_us () + RETRY_US;
     if (is_first)
         g_warning ("%s; the changes are kept in memory and tried again each second, further ones are refused",
@@ -96,7 +97,8 @@ static bool fail_state (const EcfsCatalog *self, GError **error)
     if (self->broken)
         return ecfs_fail (error, EIO, "catalog %s: changes were lost after a failed COMMIT; unmount and mount again",
                           self->path);
-    return ecfs_fail (error, EROFS, "%s; changes are refused until it succeeds", self->failure);
+    return ecfs_fail (error, self->failure_code == ENOSPC ? ENOSPC : EROFS, "%s; changes are refused until it succeeds",
+                      self->failure);
 }
 
 static bool commit (EcfsCatalog *self, GError **error)

@@ -7,9 +7,10 @@
  * at most ECFS_CATALOG_GROUP_MS later (group commit). Functions marked *durable* return when their change, and so all
  * changes before it, are on disk; ecfs_catalog_barrier () waits for that alone. A crash leaves a prefix of the
  * operations. When COMMIT fails the changes stay in memory and visible, it is retried each second, and until it
- * succeeds further changes get EROFS with the reason. A durable call whose COMMIT fails returns EROFS too; its change
- * is then among those kept, and may become durable later: what it announced or published must not be undone behind its
- * back. EIO means that even keeping them failed: a critical message said so, and only reopening helps.
+ * succeeds further changes get EROFS with the reason, or ENOSPC where that is a full disk. A durable call whose COMMIT
+ * fails returns the same; its change is then among those kept, and may become durable later: what it announced or
+ * published must not be undone behind its back. EIO means that even keeping them failed: a critical message said so,
+ * and only reopening helps.
  *
  * Journal: every change of the namespace appends one record with the next sequence number to the journal table in the
  * same transaction (journal.h); its segments travel to the endpoints.

@@ -77,6 +77,7 @@ struct EcfsCatalog {
     int64_t begun_us;
     int64_t flush_at_us; /* when the flusher ends in_txn or reading */
     char *failure;       /* why COMMIT fails, or NULL */
+    int failure_code;    /* its errno; valid with failure */
     char *refusal;       /* why nothing may change that the journal tells, or NULL */
     bool broken;
     bool stopping;
