@@ -2,16 +2,27 @@
 #include "archive/archive_priv.h"
 
 #include "object/format.h"
+#include "util/io.h"
 
 #include <unistd.h>
 
 #define HOLE_MIN_BYTES 65536 /* shorter holes are stored as zeros: an extent costs more */
 #define EXTENTS_MAX    4096
 
+static GArray *add_all (GArray *ranges, uint64_t size)
+{
+    EcfsFileRange all = {.length = size};
+    if (size > 0)
+        g_array_append_val (ranges, all);
+    return ranges;
+}
+
 GArray *ecfs_data_ranges (int fd, uint64_t size)
 {
     GArray *ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
     uint64_t at = 0;
+    if (!ecfs_knows_holes (fd))
+        return add_all (ranges, size);
     while (at < size) {
         off_t data = lseek (fd, (off_t) at, SEEK_DATA);
         if (data < 0 && errno == ENXIO)

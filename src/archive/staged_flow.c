@@ -24,20 +24,39 @@ typedef struct Durable {
     bool closes; /* somebody's close is answered by it, or everybody has closed the file */
 } Durable;
 
+/* A commit of the same bytes has ended in the catalog and takes its end here next, or nobody wants them. */
+static bool may_lack_row (EcfsStaged *self)
+{
+    ecfs_mutex_lock (&self->table->lock);
+    bool may = self->publishing || self->unlinked;
+    ecfs_mutex_unlock (&self->table->lock);
+    return may;
+}
+
+static bool set_row (EcfsStaged *self, const Durable *job, GError **error) ECFS_REQUIRES (self->row_lock)
+{
+    g_autoptr (GError) local = NULL;
+    if (ecfs_catalog_staging_set (ecfs_archive_catalog (self->table->archive), self->row, ECFS_STAGING_QUEUED,
+                                  job->size, job->mtime_ns, job->failure, &local))
+        return true;
+    if (!g_error_matches (local, ECFS_ERROR, ENOENT))
+        g_propagate_error (error, g_steal_pointer (&local));
+    else if (may_lack_row (self))
+        return true;
+    else
+        g_set_error (error, ECFS_ERROR, EIO,
+                     "staging/%s: the catalog does not know of it any more, so it is not safe there: write it again",
+                     self->name);
+    return false;
+}
+
 static bool make_durable (EcfsStaged *self, int fd, const Durable *job, GError **error) ECFS_REQUIRES (self->row_lock)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self->table->archive);
     if (fsync (fd) != 0 || (!self->name_durable && fsync (self->table->dir_fd) != 0))
         return ecfs_fail_errno (error, errno, "staging/%s: cannot be made durable", self->name);
     self->name_durable = true;
-    g_autoptr (GError) local = NULL;
-    if (!ecfs_catalog_staging_set (catalog, self->row, ECFS_STAGING_QUEUED, job->size, job->mtime_ns, job->failure,
-                                   &local) &&
-        !g_error_matches (local, ECFS_ERROR, ENOENT)) { /* gone: a commit of the same bytes just ended */
-        g_propagate_error (error, g_steal_pointer (&local));
-        return false;
-    }
-    if (!ecfs_catalog_barrier (catalog, error))
+    if (!set_row (self, job, error) || !ecfs_catalog_barrier (catalog, error))
         return false;
     ecfs_staged_drop_aside (self);
     return true;

@@ -3,9 +3,13 @@
 #include <limits.h>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#define XFS_MAGIC 0x58465342 /* linux/magic.h lacks it */
 
 void ecfs_autofd_cleanup (int *fd)
 {
@@ -114,9 +118,21 @@ static int copy_data (int from_fd, off_t from, int to_fd, off_t to, off_t end)
     return 0;
 }
 
+bool ecfs_knows_holes (int fd)
+{
+    static const unsigned long types[] = {EXT4_SUPER_MAGIC, XFS_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC};
+    struct statfs fs;
+    for (size_t i = 0; fstatfs (fd, &fs) == 0 && i < G_N_ELEMENTS (types); i++)
+        if (((unsigned long) fs.f_type & 0xffffffff) == types[i])
+            return true;
+    return fdatasync (fd) == 0;
+}
+
 int ecfs_copy_bytes (int from_fd, uint64_t from_offset, int to_fd, uint64_t to_offset, uint64_t size)
 {
     off_t shift = (off_t) (to_offset - from_offset), end = (off_t) (from_offset + size);
+    if (!ecfs_knows_holes (from_fd))
+        return copy_data (from_fd, (off_t) from_offset, to_fd, (off_t) to_offset, end);
     for (off_t at = (off_t) from_offset; at < end;) {
         off_t data = lseek (from_fd, at, SEEK_DATA);
         if (data < 0)

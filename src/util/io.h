@@ -37,6 +37,12 @@ int ecfs_pwritev_all (int fd, struct iovec *iov, int n_iov, uint64_t offset);
 int ecfs_writev_all (int fd, struct iovec *iov, int n_iov);
 
 /**
+ * Whether what SEEK_DATA and SEEK_HOLE tell of a file is true now; false: all of it is to be taken for data. Some file
+ * systems (OpenZFS) tell of a hole where bytes were written that are not on the disk: there they are brought to it.
+ */
+bool ecfs_knows_holes (int fd);
+
+/**
  * Copies @size bytes at @from_offset of one file to @to_offset of another on the same file system; holes stay holes,
  * and what lies behind the end is left out. Returns 0 or -errno.
  */

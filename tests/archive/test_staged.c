@@ -211,6 +211,21 @@ static void test_failed_commit (Fixture *fixture, gconstpointer data)
     wait_until_staging_is_empty (fixture);
 }
 
+/* What no row tells of would not be found after a crash: nobody is told that it is safe. */
+static void test_lost_row (Fixture *fixture, gconstpointer data)
+{
+    uint64_t ino;
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
+    EcfsStaged *staged = create (fixture, "file", &ino);
+    put (staged, "text", 4, 0);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, &error);
+    g_assert_cmpuint (rows->len, ==, 1);
+    g_assert_true (ecfs_catalog_staging_remove (catalog, ((const EcfsStagingRow *) rows->pdata[0])->id, &error));
+    g_assert_cmpint (sync_file (staged), ==, EIO);
+    ecfs_staged_release (staged);
+}
+
 static void test_not_full (Fixture *fixture, gconstpointer data)
 {
     g_autofree uint8_t *bytes = random_bytes (100000);
@@ -431,6 +446,7 @@ int main (int argc, char **argv)
     ADD ("times-are-committed-with-content", NULL, test_times);
     ADD ("attributes-read-before-a-commit-are-not-told-after-it", NULL, test_attributes_of_before);
     ADD ("failed-commit-is-told-and-retried", NULL, test_failed_commit);
+    ADD ("what-the-catalog-lost-is-not-said-to-be-safe", async, test_lost_row);
     ADD ("what-is-not-full-is-filled-up", NULL, test_not_full);
     ADD ("what-is-not-full-may-be-changed", NULL, test_change_of_what_is_not_full);
     ADD ("hurry-leaves-the-upload-behind", NULL, test_hurry);
