@@ -25,6 +25,10 @@ that are missing: --size 512 --systems sftp-mount,sftp-put --code ldpc:8+6,rs:8+
 
 --scenario instead reads with endpoints in trouble (trouble.py): --scenario stalled,throttled --code rs:8+3 --rate 10.
 
+--unequal instead stores and reads over links that differ (unequal.py), beside what the links allow, and with --builds
+in several builds by turns:
+  --unequal 2,5,10,10,20,50:10,10,10,10,10,10 --code rs:4+2 --size 192 --builds ../before/build,build.
+
 Needs root, a build in ./build or ECFS_BUILD, sshd, rsync, iproute2, util-linux; sshfs and libfuse3-dev for the rows of
 these. The full measurement: --rate 0,5,10,25 --size 1024.
 """
@@ -45,6 +49,7 @@ import links  # noqa: E402
 import systems  # noqa: E402
 import tables  # noqa: E402
 import trouble  # noqa: E402
+import unequal  # noqa: E402
 from run import DEFAULT_KINDS, KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
@@ -100,6 +105,10 @@ def parse_options():
                         help="also read the large file with so many servers of each archive dead; also N..N")
     parser.add_argument("--scenario", dest="scenarios", type=comma_list(str, trouble.SCENARIOS), default=[],
                         metavar="SCENARIO,...", help=f"of {', '.join(trouble.SCENARIOS)}; needs --rate")
+    parser.add_argument("--unequal", type=lambda text: [unequal.rates_of(part) for part in text.split(":")], default=[],
+                        metavar="MB/S,...:...", help="the links of each server, and so on; as many as --code has stripes")
+    parser.add_argument("--builds", type=lambda text: text.split(","), default=[], metavar="DIR,...",
+                        help="for --unequal; default that of ECFS_BUILD")
     parser.add_argument("--no-verify", dest="verify", action="store_false",
                         help="do not compare what was stored with what was meant")
     parser.add_argument("--json", action="store_true", help="print every sample as an object on a line, no tables")
@@ -107,6 +116,9 @@ def parse_options():
     options.lines = [links.Line(rate_mb, rtt_ms) for rate_mb in options.rates for rtt_ms in options.rtts]
     if options.dead and any(options.dead[-1] > n - k for k, n in map(systems.split_code, options.codes)):
         parser.error(f"not every code survives {options.dead[-1]} dead servers")
+    lengths = {systems.split_code(code)[1] for code in options.codes}
+    if any(len(rates) not in lengths or min(rates) <= 0 for rates in options.unequal):
+        parser.error("--unequal needs as many rates above 0 as a --code has stripes")
     if options.scenarios and not all(options.rates):
         parser.error("--scenario needs a --rate above 0")
     return options
@@ -147,7 +159,9 @@ def main():
     base = Path(tempfile.mkdtemp(prefix="ecfs-bench-", dir=MEMORY))
     n_failed = 0
     try:
-        if options.scenarios:
+        if options.unequal:
+            unequal.run(options, base)
+        elif options.scenarios:
             trouble.run(options, base)
         else:
             run = Run(options, base, print_object if options.json else None)

@@ -79,13 +79,14 @@ class Links:
 
     def __enter__(self):
         if self.rate_mb == 0:
-            return
+            return self
         lines = ["qdisc add dev lo root handle 1: htb"]  # what no filter names goes through at once
         for number, (port, end) in self._numbered():
             lines += [self._class("add", number, self.rate_mb),
                       f"filter add dev lo parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff "
                       f"match ip {end} {port} 0xffff flowid 1:{number:x}"]
         tell_tc(lines)
+        return self
 
     def _numbered(self):
         return enumerate([(port, end) for port in self.ports for end in ("sport", "dport")], 1)
