@@ -238,6 +238,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .possible = possible,
                          .patient = self->commit.patient,
                          .enough = self->commit.published != NULL ? ecfs_attempt_publish_early : NULL,
+                         .at_quorum = self->commit.at_quorum,
                          .cancelled = is_cancelled,
                          .user = self};
     if (ecfs_writer_run (&job, result, error))

@@ -522,8 +522,9 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->cancelled = &self->cut_short;
     atomic_store (&self->cut_short, false);
     self->rest_left = false;
-    if (kind != ECFS_ATTEMPT_BACKFILL && ecfs_archive_config (table->archive)->close_quorum)
+    if (kind != ECFS_ATTEMPT_BACKFILL)
         commit->published = published;
+    commit->at_quorum = ecfs_archive_config (table->archive)->close_quorum;
     commit->done = attempt_done;
     commit->user = ecfs_staged_ref (self);
     if (kind == ECFS_ATTEMPT_BACKFILL)

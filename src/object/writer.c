@@ -7,6 +7,7 @@
 #define LATE_LOOKS     2      /* in a row: on a busy machine it may be ourselves who were late */
 #define STUCK_US       200000 /* a lane of an endpoint that is down fails sooner, unless its thread is stuck */
 #define LAG_MIN_US     (10 * G_USEC_PER_SEC)
+#define LATE_MIN_US    (2 * G_USEC_PER_SEC) /* that is waited for after the others for one that goes on behind else */
 #define SPARE_BYTES    (4u << 20)           /* a late stripe up to this size is worth being sent again at once */
 #define SILENT_US      300000               /* of an endpoint to which little was sent */
 #define LITTLE_US      (2 * G_USEC_PER_SEC) /* of sending: that is sent again before it would be found to be down */
@@ -132,15 +133,29 @@ static void settle_failed (EcfsWriter *self, const Survey *survey, GString *fail
         cut_lane (self, index);
 }
 
-static bool is_late (const EcfsWriter *self, unsigned index, const Survey *survey)
+static bool hangs (const EcfsWriter *self, unsigned index)
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (self->job->targets[index].endpoint, &health);
-    int64_t now_us = ecfs_now_us ();
-    bool hangs = health.suspect || (health.down && now_us - health.down_since_us > STUCK_US);
+    bool stuck = health.suspect || (health.down && ecfs_now_us () - health.down_since_us > STUCK_US);
     ecfs_endpoint_health_clear (&health);
+    return stuck;
+}
+
+/* Whether it is still on its way at @at_us, at its pace so far. */
+static bool will_run (const EcfsWriter *self, unsigned index, int64_t at_us)
+{
+    const EcfsWriterLane *lane = self->lanes[index];
+    int64_t now_us = ecfs_now_us ();
+    double sent = (double) atomic_load (&lane->sent_bytes);
+    double left = (double) self->layout.header_bytes + (double) ecfs_layout_area_bytes (&self->layout) - sent;
+    return left * (double) (now_us - lane->began_us) > sent * (double) (at_us - now_us);
+}
+
+static bool is_late (const EcfsWriter *self, unsigned index, const Survey *survey)
+{
     int64_t patience_us = MAX (LAG_MIN_US, survey->settled_us - self->ended_us);
-    return hangs || (survey->settled_us != 0 && now_us - survey->settled_us > patience_us);
+    return hangs (self, index) || (survey->settled_us != 0 && ecfs_now_us () - survey->settled_us > patience_us);
 }
 
 static bool is_suspect (const EcfsWriter *self, unsigned index)
@@ -181,6 +196,22 @@ static bool only_late_left (const EcfsWriter *self, const Survey *survey)
         if (survey->running[i] && !is_late (self, i, survey))
             return false;
     return survey->n_running > 0;
+}
+
+/* Whether those that are still running will take as long again as the others took together, so that it is not worth
+ * while to wait for them where they may go on behind. One that hangs does not go on. */
+static bool only_slow_left (const EcfsWriter *self, const Survey *survey)
+{
+    unsigned n_moving = 0;
+    int64_t patience_us = MAX (LATE_MIN_US, survey->settled_us - self->ended_us);
+    for (unsigned i = 0; i < self->n; i++) {
+        if (!survey->running[i] || hangs (self, i))
+            continue;
+        n_moving++;
+        if (!will_run (self, i, survey->settled_us + patience_us))
+            return false;
+    }
+    return n_moving > 0;
 }
 
 static void overtake_late (EcfsWriter *self, const Survey *survey)
@@ -312,18 +343,33 @@ static void collect (const EcfsWriter *self, const bool *stored, EcfsWriterResul
     result->header_bytes = self->layout.header_bytes;
 }
 
+/* Whether it is time to tell that what is stored suffices. */
+static bool is_offer_due (EcfsWriter *self, const Survey *survey)
+{
+    const EcfsWriterJob *job = self->job;
+    if (job->enough == NULL || self->offered || survey->aborted || survey->n_running == 0 || survey->settled_us == 0 ||
+        !self->ended || !job->possible (job->user, survey->stored))
+        return false;
+    self->n_slow_looks = only_slow_left (self, survey) ? self->n_slow_looks + 1 : 0;
+    return job->at_quorum || self->n_slow_looks >= LATE_LOOKS;
+}
+
 /* Tells once that what is stored suffices. */
 static void offer (EcfsWriter *self, const Survey *survey)
 {
     const EcfsWriterJob *job = self->job;
-    bool due = job->enough != NULL && !self->offered && survey->n_running > 0 && survey->settled_us != 0;
-    if (!due || survey->aborted || !job->possible (job->user, survey->stored))
+    if (!is_offer_due (self, survey))
         return;
     EcfsWriterResult result = {.failures = NULL};
     collect (self, survey->stored, &result);
     self->offered = true;
     EcfsRest rest = job->enough (job->user, &result);
     self->trailing = rest == ECFS_REST_TRAILS;
+    if (self->trailing) {
+        ecfs_mutex_lock (&self->lock);
+        ecfs_writer_window_narrow_locked (self);
+        ecfs_mutex_unlock (&self->lock);
+    }
     for (unsigned i = 0; i < self->n && rest == ECFS_REST_LEFT; i++)
         if (survey->running[i])
             cut_lane (self, i);

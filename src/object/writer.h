@@ -17,6 +17,7 @@
  * A running lane is late when its endpoint is silent for longer than is usual there, or so slow that it takes as long
  * again as the others took together. Once nothing but late lanes is left to wait for, they are cut: their stripes go to
  * spares, or are left out where what is stored suffices. So an endpoint that hangs costs some tens of milliseconds.
+ * Those that move, but are certain to be late, may go on behind instead: `enough` decides.
  */
 #ifndef ECFS_OBJECT_WRITER_H
 #define ECFS_OBJECT_WRITER_H
@@ -96,9 +97,11 @@ typedef struct EcfsWriterJob {
      * ends the attempt at once, and of those that are stored, where true leaves late ones out. */
     bool (*possible) (void *user, const bool *stripes);
     bool patient; /* late stripes that no spare takes are waited for all the same, until their endpoints are down */
-    /* What is stored suffices, while others are on their way: called once, by the caller's own thread, with the result
-     * so far, without failures; may block. NULL: nobody wants to know. */
+    /* What is stored suffices, while others are on their way, which will take as long again as these did, and two
+     * seconds at least: called once, by the caller's own thread, with the result so far, without failures; may block.
+     * NULL: nobody wants to know. */
     EcfsRest (*enough) (void *user, const EcfsWriterResult *result);
+    bool at_quorum;                 /* `enough` is called however soon the others come */
     bool (*cancelled) (void *user); /* asked every 100 ms, by the caller's own thread */
     void *user;
 } EcfsWriterJob;

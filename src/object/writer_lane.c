@@ -120,7 +120,7 @@ static void released (void *user, const uint8_t *bytes, size_t size)
 {
     EcfsWriterLane *lane = user;
     (void) bytes;
-    (void) size;
+    (void) atomic_fetch_add (&lane->sent_bytes, size);
     ecfs_segment_unref (g_queue_pop_head (&lane->lent));
 }
 
@@ -138,7 +138,7 @@ static void lane_done (void *user, const GError *error)
             self->settled_us = ecfs_now_us ();
         ecfs_writer_advance_locked (self);
         /* From the first on, the run looks for late ones. */
-        if (error != NULL || first || self->job->enough != NULL)
+        if (error != NULL || first || self->job->at_quorum)
             ecfs_cond_broadcast (&self->changed);
         else
             ecfs_writer_idle_locked (self);
@@ -151,6 +151,7 @@ static EcfsWriterLane *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHea
 {
     EcfsWriterLane *lane = g_new0 (EcfsWriterLane, 1);
     atomic_init (&lane->references, 2);
+    atomic_init (&lane->sent_bytes, 0);
     lane->writer = ecfs_writer_ref (self);
     lane->index = index;
     lane->state = LANE_RUNNING;

@@ -29,12 +29,13 @@ typedef struct EcfsWriterLane {
     bool cut;               /* guarded by writer lock */
     bool waiting;           /* was told LATER; guarded by writer lock */
     uint64_t segment;       /* the next it pulls; guarded by writer lock */
-    int64_t pulled_us;  /* when it pulled the one before, or the next was there; guarded by writer lock, as the next */
-    int64_t usual_us;   /* that it takes over one, of late */
-    int64_t began_us;   /* immutable */
-    int64_t silent_us;  /* since when its endpoint is suspect; 0: it is not. Of the run's thread */
-    EcfsStream *stream; /* guarded by writer lock */
-    GError *error;      /* guarded by writer lock */
+    int64_t pulled_us; /* when it pulled the one before, or the next was there; guarded by writer lock, as the next */
+    int64_t usual_us;  /* that it takes over one, of late */
+    int64_t began_us;  /* immutable */
+    atomic_uint_fast64_t sent_bytes; /* that the endpoint has let go of; atomic */
+    int64_t silent_us;               /* since when its endpoint is suspect; 0: it is not. Of the run's thread */
+    EcfsStream *stream;              /* guarded by writer lock */
+    GError *error;                   /* guarded by writer lock */
     /* The rest is touched by the endpoint's thread only while running. */
     EcfsLanePhase phase;
     GByteArray *header;
@@ -55,12 +56,13 @@ struct EcfsWriter {
     uint64_t n_segments;   /* goes with the layout */
     bool ended;            /* the size is known; guarded by lock, changed by the run's thread */
     bool as_one;           /* a stripe is sent as one piece; immutable */
-    guint window;          /* segments; immutable */
+    guint window;          /* segments; guarded by lock */
     GPtrArray *cached;     /* of EcfsSegment; guarded by lock */
     GPtrArray *encodings;  /* under way; guarded by lock */
     uint64_t next_leading; /* first segment never encoded; guarded by lock */
     int64_t began_us;      /* immutable */
     int64_t ended_us;      /* since when only we are waited for; of the run's thread, as the two next */
+    unsigned n_slow_looks; /* in a row, at which only slow lanes were left; of the run's thread */
     bool offered;          /* the caller was told that what is stored suffices */
     bool trailing;         /* what is stored suffices, and the others go on behind */
     int64_t encoding_us;   /* that n_encoded segments took; guarded by lock */
@@ -102,6 +104,8 @@ EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) 
 int64_t ecfs_writer_lane_pace_us (const EcfsWriterLane *lane, int64_t now_us);
 /** Whether the others wait for a lane that is behind; with the lock held, or where there is one thread. */
 bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us);
+/** What is left goes on behind: keeps little memory for it, and reads more of the content again. */
+void ecfs_writer_window_narrow_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
 /** Encodes the segment of a small object right here, before there are lanes, which would wait for it. */
 void ecfs_writer_encode_small (EcfsWriter *self);
 /** The size is known: @size. Lanes that have sent all go on to their footers. */

@@ -4,6 +4,8 @@
 #define WINDOW_BYTES (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
 #define WINDOW_MAX   16          /* … in segments; at least m + 2, so that slow stripes do not hold up the others */
 
+#define TRAILING_WINDOW 2 /* segments, where nobody waits for what is left */
+
 /* Where processors are the limit, stripes wait for those behind, for whom all would be encoded again; but not for one
  * so slow that encoding for it takes no more than this part of the time. */
 #define REPEATED_PART 0.05
@@ -336,6 +338,13 @@ void ecfs_writer_advance_locked (EcfsWriter *self)
 {
     drop_unneeded_locked (self);
     kick_locked (self);
+}
+
+void ecfs_writer_window_narrow_locked (EcfsWriter *self)
+{
+    self->window = TRAILING_WINDOW;
+    while (self->cached->len > self->window && evict_locked (self, false)) {
+    }
 }
 
 void ecfs_writer_end_locked (EcfsWriter *self, uint64_t size)

@@ -1,6 +1,7 @@
 """Files that are stored while they are written, and closes that return at the quorum."""
 import contextlib
 import os
+import time
 
 import lab
 import pytest
@@ -75,14 +76,17 @@ def test_a_crash_in_the_middle_leaves_nothing(archive, place):
     lab.until(lambda: stored_bytes(archive) == 0, 120, "nothing of it is left")
 
 
-class Straggling:
-    """A mount with close_at = quorum, and one of its six servers on a slow line."""
+AT = pytest.mark.parametrize("close_at", ["quorum", "full"])
 
-    def __init__(self, place):
+
+class Straggling:
+    """A mount, and one of its six servers on a slow line, which by default is certain to be late."""
+
+    def __init__(self, place, close_at="full"):
         last = place.behind_proxy(lab.NAMES[5])
         self.line = last.proxy
         self.archive = place.archive([*map(place.sshd, lab.NAMES[:5]), last])
-        self.archive.configure("archive", close_at="quorum", deletion_grace="0")
+        self.archive.configure("archive", close_at=close_at, deletion_grace="0")
         self.mount = place.mount(self.archive)
         (self.mount.path / "first").write_bytes(b"connects")
         self.archive.await_stored()
@@ -96,11 +100,14 @@ class Straggling:
         return os.getxattr(self.mount.path / name, "user.ecfs.state").decode()
 
 
-def test_close_at_quorum_waits_for_no_straggler(place):
-    world = Straggling(place)
+@AT
+def test_close_waits_for_no_straggler(place, close_at):
+    world = Straggling(place, close_at)
     content = os.urandom(2 * MIB)
     path = world.mount.path / "file"
+    begin = time.monotonic()
     path.write_bytes(content)
+    assert time.monotonic() - begin < 9  # its stripe takes 16 seconds there
     assert world.state("file").startswith("quorum 5/6")
     world.line.tell("throttle", 0)
     world.archive.await_stored()
@@ -110,11 +117,12 @@ def test_close_at_quorum_waits_for_no_straggler(place):
     assert path.read_bytes() == content
 
 
+@AT
 @pytest.mark.parametrize("by_verb", [True, False], ids=["umount", "SIGTERM"])
-def test_ending_a_mount_waits_for_its_stragglers(place, by_verb):
-    world = Straggling(place)
+def test_ending_a_mount_waits_for_its_stragglers(place, by_verb, close_at):
+    world = Straggling(place, close_at)
     world.line.tell("throttle", 256 * KIB)
-    (world.mount.path / "file").write_bytes(os.urandom(2 * MIB))
+    (world.mount.path / "file").write_bytes(os.urandom(8 * MIB))
     assert world.state("file").startswith("quorum 5/6")
     if by_verb:
         world.mount.umount()
@@ -126,8 +134,59 @@ def test_ending_a_mount_waits_for_its_stragglers(place, by_verb):
     assert "not on all of their endpoints" not in world.mount.text()
 
 
-def test_what_cannot_be_full_at_the_end_is_told(place):
+def rewrite(path, content):
+    path.write_bytes(content)
+
+
+def change(path, content):
+    with open(path, "r+b", buffering=0) as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("again", [rewrite, change])
+def test_what_is_changed_while_a_stripe_trails_is_never_mixed(place, again):
     world = Straggling(place)
+    path, content = world.mount.path / "file", os.urandom(2 * MIB)
+    path.write_bytes(os.urandom(2 * MIB))
+    assert world.state("file").startswith("quorum 5/6")
+    again(path, content)
+    world.line.tell("throttle", 0)
+    world.archive.await_stored()
+    assert world.state("file").startswith("full 6/6")
+    world.archive.endpoints[0].kill()
+    world.archive.endpoints[1].kill()  # the one that trailed is needed
+    lab.drop_caches()
+    assert path.read_bytes() == content
+
+
+def test_what_is_unlinked_while_a_stripe_trails_leaves_nothing(place):
+    world = Straggling(place)
+    path = world.mount.path / "file"
+    path.write_bytes(os.urandom(2 * MIB))
+    assert world.state("file").startswith("quorum 5/6")
+    path.unlink()
+    (world.mount.path / "first").unlink()
+    world.line.tell("throttle", 0)
+    lab.until(lambda: stored_bytes(world.archive) == 0, 120, "nothing of it is left")
+
+
+def test_a_crash_while_a_stripe_trails_begins_it_anew(place):
+    world = Straggling(place)
+    path, content = world.mount.path / "file", os.urandom(2 * MIB)
+    path.write_bytes(content)
+    assert world.state("file").startswith("quorum 5/6")
+    world.mount.kill()
+    world.line.tell("throttle", 0)
+    world.mount.start()
+    world.archive.await_stored()
+    assert world.state("file").startswith("full 6/6")
+    lab.drop_caches()
+    assert path.read_bytes() == content
+
+
+@AT
+def test_what_cannot_be_full_at_the_end_is_told(place, close_at):
+    world = Straggling(place, close_at)
     (world.mount.path / "file").write_bytes(os.urandom(2 * MIB))
     assert world.state("file").startswith("quorum 5/6")
     world.line.close()
@@ -138,9 +197,10 @@ def test_what_cannot_be_full_at_the_end_is_told(place):
         assert "1 objects are stored safely, but not on all of their endpoints yet" in text
 
 
-def test_stragglers_hold_up_nothing_that_comes_after_them(place):
+@AT
+def test_stragglers_hold_up_nothing_that_comes_after_them(place, close_at):
     """More files than may go on behind, and one that changes while its last stripe is on its way."""
-    world = Straggling(place)
+    world = Straggling(place, close_at)
     contents = {f"file{i}": os.urandom(2 * MIB) for i in range(6)}
     for name, content in contents.items():
         (world.mount.path / name).write_bytes(content)
