@@ -261,6 +261,10 @@ void ecfs_request_fail_marked (EcfsStream *request, const char *text, size_t siz
 /** Ends the request with ECFS_ERROR @code and a text. */
 void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
+/* Of one list, whatever the server says: all stripes of 10^8 files, and the directories that are still to be listed. */
+#define ECFS_LIST_MAX_NAMES       200000000
+#define ECFS_LIST_MAX_DIRECTORIES 200000
+
 #define ECFS_INCOMING        "incoming"
 #define ECFS_INCOMING_RANDOM 16 /* digits at the end of a temporary file's name */
 
@@ -287,6 +291,9 @@ bool ecfs_spec_check (const EcfsEndpointSpec *spec, GError **error);
 
 /** Decodes %XX of the path of @url ("scheme://authority/path"); the path starts with "/". EINVAL otherwise. */
 char *ecfs_url_path (const char *url, GError **error);
+
+/** The mode of directories that are made at @spec by its option share: 0700, 0750 or 0755. */
+bool ecfs_spec_share (const EcfsEndpointSpec *spec, unsigned *ret_directory_mode, GError **error);
 
 /** The option @key of @spec or NULL. */
 const char *ecfs_spec_option (const EcfsEndpointSpec *spec, const char *key);

@@ -19,17 +19,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define STEP_BYTES     (64 * 1024)       /* of a read between two looks at what the caller wants */
-#define WRITE_STEP     (1024 * 1024)     /* of a write between two */
-#define FLUSH_BYTES    (8 * 1024 * 1024) /* written back in the meantime, so that the fsync at the end is short */
-#define N_OPEN         8
-#define ROOT_CHECK_US  (G_USEC_PER_SEC)
-#define IDLE_CLOSE_US  (30 * G_USEC_PER_SEC) /* an idle connection would keep a file system busy against umount */
-#define DIRECTORY_MODE 0777
-#define FILE_MODE      0666
+#define STEP_BYTES    (64 * 1024)       /* of a read between two looks at what the caller wants */
+#define WRITE_STEP    (1024 * 1024)     /* of a write between two */
+#define FLUSH_BYTES   (8 * 1024 * 1024) /* written back in the meantime, so that the fsync at the end is short */
+#define N_OPEN        8
+#define ROOT_CHECK_US (G_USEC_PER_SEC)
+#define IDLE_CLOSE_US (30 * G_USEC_PER_SEC) /* an idle connection would keep a file system busy against umount */
 
 typedef struct FileConfig {
     char *root;
+    unsigned directory_mode; /* of what is made there; files have the same without x */
 } FileConfig;
 
 typedef struct OpenFile {
@@ -42,6 +41,7 @@ typedef struct OpenFile {
 typedef struct FileConnection {
     EcfsSlot *slot;
     const char *root;
+    unsigned directory_mode;
     int root_fd;
     int64_t root_checked_us;
     OpenFile open[N_OPEN]; /* name NULL: free */
@@ -67,11 +67,12 @@ static void *new_config (const EcfsEndpointSpec *spec, GError **error)
         g_set_error (error, ECFS_ERROR, EINVAL, "%s: write file:///PATH with an absolute path", spec->url);
         return NULL;
     }
-    char *root = ecfs_url_path (spec->url, error);
+    unsigned directory_mode;
+    char *root = ecfs_spec_share (spec, &directory_mode, error) ? ecfs_url_path (spec->url, error) : NULL;
     if (root == NULL)
         return NULL;
     FileConfig *config = g_new (FileConfig, 1);
-    config->root = root;
+    *config = (FileConfig){.root = root, .directory_mode = directory_mode};
     return config;
 }
 
@@ -89,9 +90,9 @@ static bool fail_root (GError **error, const char *root, int code)
     return ecfs_fail_errno (error, code, "%s", root);
 }
 
-static int open_root (const char *root, bool make, GError **error)
+static int open_root (const char *root, bool make, unsigned mode, GError **error)
 {
-    if (make && mkdir (root, DIRECTORY_MODE) != 0 && errno != EEXIST) {
+    if (make && mkdir (root, mode) != 0 && errno != EEXIST) {
         g_set_error (error, ECFS_ERROR, errno, "cannot make %s: %s", root, g_strerror (errno));
         return -1;
     }
@@ -104,12 +105,13 @@ static int open_root (const char *root, bool make, GError **error)
 static void *file_connect (EcfsSlot *slot, bool make_root, GError **error)
 {
     const FileConfig *config = ecfs_slot_config (slot);
-    int fd = open_root (config->root, make_root, error);
+    int fd = open_root (config->root, make_root, config->directory_mode, error);
     if (fd < 0)
         return NULL;
     FileConnection *self = g_new0 (FileConnection, 1);
     self->slot = slot;
     self->root = config->root;
+    self->directory_mode = config->directory_mode;
     self->root_fd = fd;
     self->root_checked_us = ecfs_now_us ();
     g_queue_init (&self->writes);
@@ -149,14 +151,15 @@ static bool check_root (FileConnection *self, GError **error)
     return true;
 }
 
-/* Opens the directory @part of @dir_fd, and makes it with @make. Returns a descriptor or -errno. */
-static int open_directory (int dir_fd, const char *part, bool make)
+/* Opens the directory @part of @dir_fd, and makes it with @make_mode unless that is 0. Returns a descriptor or -errno.
+ */
+static int open_directory (int dir_fd, const char *part, unsigned make_mode)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat (dir_fd, part, flags);
-    if (fd >= 0 || errno != ENOENT || !make)
+    if (fd >= 0 || errno != ENOENT || make_mode == 0)
         return fd >= 0 ? fd : -errno;
-    if (mkdirat (dir_fd, part, DIRECTORY_MODE) != 0 && errno != EEXIST)
+    if (mkdirat (dir_fd, part, make_mode) != 0 && errno != EEXIST)
         return -errno;
     /* The entry of a new directory is as durable as what is stored below. */
     if (fsync (dir_fd) != 0)
@@ -174,7 +177,7 @@ static int open_parent (FileConnection *self, const char *name, bool make, const
     const char *slash;
     for (; (slash = strchr (name, '/')) != NULL; name = slash + 1) {
         g_autofree char *part = g_strndup (name, (size_t) (slash - name));
-        int next_fd = open_directory (fd, part, make);
+        int next_fd = open_directory (fd, part, make ? self->directory_mode : 0);
         close (fd);
         if (next_fd < 0)
             return next_fd;
@@ -294,7 +297,7 @@ static int make_temporary (FileConnection *self, const char *name)
     ecfs_autofd dir_fd = open_parent (self, name, true, &leaf);
     if (dir_fd < 0)
         return dir_fd;
-    int fd = openat (dir_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
+    int fd = openat (dir_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, self->directory_mode & 0666);
     return fd >= 0 ? fd : -errno;
 }
 
@@ -533,7 +536,7 @@ static bool list_entry (FileConnection *self, EcfsStream *request, int dir_fd, c
         ecfs_request_listed (request, name, (uint64_t) status.st_size, status.st_mtime);
     if (!S_ISDIR (status.st_mode))
         return true;
-    int fd = open_directory (dir_fd, leaf, false);
+    int fd = open_directory (dir_fd, leaf, 0);
     ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
     if (fd < 0)
         return fd == -ENOENT || ecfs_fail (error, -fd, "%s: %s", name, g_strerror (-fd));
@@ -573,7 +576,7 @@ static void serve_list (FileConnection *self, EcfsStream *request)
     const char *leaf = ".";
     GError *error = NULL;
     ecfs_autofd dir_fd = open_parent (self, request->name, false, &leaf);
-    int fd = dir_fd < 0 ? dir_fd : open_directory (dir_fd, *leaf == '\0' ? "." : leaf, false);
+    int fd = dir_fd < 0 ? dir_fd : open_directory (dir_fd, *leaf == '\0' ? "." : leaf, 0);
     if (fd < 0 && fd != -ENOENT)
         fail_named (request, -fd);
     else if (fd < 0 || list_directory (self, request, fd, request->name, &error))
@@ -674,7 +677,7 @@ static bool file_serve (EcfsSlot *slot, void *connection, GError **error)
     return false;
 }
 
-static const char *const option_keys[] = {ECFS_COMMON_OPTION_KEYS, NULL};
+static const char *const option_keys[] = {ECFS_COMMON_OPTION_KEYS, "share", NULL};
 
 const EcfsDriver ecfs_driver_file = {
     .scheme = "file",

@@ -79,12 +79,24 @@ static bool parse_data_channel (EcfsGridftpConfig *config, const EcfsEndpointSpe
 {
     static const char *const levels[] = {"clear", "safe", "private", NULL};
     static const char *const answers[] = {"yes", "no", NULL};
-    const char *level, *authenticates;
+    static const char *const ways[] = {"safe", "clear", NULL};
+    const char *level, *authenticates, *way;
+    if (!choose (spec, "auth", ways, &way, error))
+        return false;
+    if (config->password_file != NULL && !g_str_equal (way, "clear"))
+        return ecfs_fail (error, EINVAL,
+                          "ftp:// sends the password in clear, where it could be read on the way: use sftp:// or "
+                          "gsiftp://, or say auth=clear where it may be");
     if (!choose (spec, "protection", levels, &level, error) ||
         !choose (spec, "data_authentication", answers, &authenticates, error))
         return false;
     config->protection = g_strdup (level);
     config->trusts_data = g_str_equal (authenticates, "no");
+    bool listens = g_strcmp0 (ecfs_spec_option (spec, "mode"), "extended") == 0;
+    if (!config->gsi && listens && !config->trusts_data)
+        return ecfs_fail (error, EINVAL,
+                          "with mode = extended anybody may connect to where data is waited for, which only gsiftp:// "
+                          "authenticates: say data_authentication=no where that may be");
     if (config->trusts_data && !g_str_equal (level, "clear"))
         return ecfs_fail (error, EINVAL, "protection = %s needs data_authentication = yes", level);
     if ((config->user_certificate == NULL) != (config->user_key == NULL))
@@ -339,12 +351,12 @@ static const char *const option_keys_gsiftp[] = {
 };
 
 static const char *const option_keys_ftp[] = {
-    ECFS_COMMON_OPTION_KEYS, "mode", "password_file", "streams", "tcp_buffer", NULL,
+    ECFS_COMMON_OPTION_KEYS, "auth", "data_authentication", "mode", "password_file", "streams", "tcp_buffer", NULL,
 };
 
 static const char *const option_keys_sshftp[] = {
-    ECFS_COMMON_OPTION_KEYS, "identity_file", "known_hosts", "mode",       "proxy_jump",
-    "server_program",        "ssh_config",    "streams",     "tcp_buffer", NULL,
+    ECFS_COMMON_OPTION_KEYS, "data_authentication", "identity_file", "known_hosts", "mode", "proxy_jump",
+    "server_program",        "ssh_config",          "streams",       "tcp_buffer",  NULL,
 };
 
 #define GRIDFTP_DRIVER(NAME)                                                                                           \

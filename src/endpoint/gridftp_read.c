@@ -12,7 +12,6 @@
 #define GAP_BYTES   (4 * 1024 * 1024)     /* at most read over */
 #define PARKED_US   (15 * G_USEC_PER_SEC) /* a GET that nobody wants to go on is ended after this */
 #define MAX_LINE    (16 * 1024)           /* of a listing */
-#define MAX_WAITING 1000000               /* directories that are still to be listed */
 #define MAX_AHEAD   1024                  /* pieces of a GET with gaps before them; streams are a few blocks apart */
 
 /* A range of a request that a GET fills. */
@@ -488,7 +487,7 @@ static bool take_lines (Listing *listing, const char *bytes, size_t size, GError
         g_string_truncate (listing->line, 0);
     }
     g_string_append_len (listing->line, bytes, end - bytes);
-    if (listing->line->len > MAX_LINE || listing->waiting.length > MAX_WAITING)
+    if (listing->line->len > MAX_LINE || listing->waiting.length > ECFS_LIST_MAX_DIRECTORIES)
         return ecfs_fail (error, EPROTO, "%s: the server sends a listing without an end", listing->name);
     return true;
 }

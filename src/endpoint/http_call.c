@@ -7,9 +7,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BUFFER_BYTES (128 * 1024L)
-#define UNSENT_BYTES (128 * 1024) /* in the socket: what is not taken by the line is seen soon */
-#define MAX_IDLE     8 /* handles that are kept; they hold buffers, and what digest authentication has learnt */
+#define BUFFER_BYTES  (128 * 1024L)
+#define UNSENT_BYTES  (128 * 1024) /* in the socket: what is not taken by the line is seen soon */
+#define USELESS_BYTES (256 * 1024)
+#define USELESS_US    (30 * G_USEC_PER_SEC)
+#define MAX_IDLE      8 /* handles that are kept; they hold buffers, and what digest authentication has learnt */
 
 void ecfs_http_break (EcfsHttp *self, GError *error)
 {
@@ -25,6 +27,13 @@ static void note_moved (EcfsHttpOp *op)
     op->http->arrived = true;
 }
 
+/* The words of a failure, and what comes with a success that has nothing to say: read so that the connection can be
+ * kept, but not for ever. */
+static bool is_useless (const EcfsHttpOp *op)
+{
+    return op->take == NULL || op->call.status < 200 || op->call.status >= 300;
+}
+
 static size_t on_body (char *bytes, size_t one, size_t size, void *user)
 {
     EcfsHttpOp *op = user;
@@ -32,6 +41,11 @@ static size_t on_body (char *bytes, size_t one, size_t size, void *user)
     note_moved (op);
     if (op->call.status == 0)
         (void) curl_easy_getinfo (op->call.easy, CURLINFO_RESPONSE_CODE, &op->call.status);
+    if (is_useless (op)) {
+        op->call.useless_bytes += size;
+        op->call.cut = op->call.useless_bytes > USELESS_BYTES || ecfs_now_us () - op->call.began_us > USELESS_US;
+        return op->call.cut ? 0 : size;
+    }
     return op->take == NULL || op->take (op, (const uint8_t *) bytes, size) ? size : 0;
 }
 
@@ -227,7 +241,9 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
     call->method = ask->method;
     call->problem[0] = '\0';
     call->paused = call->sent = false;
-    call->moved_us = ecfs_now_us ();
+    call->cut = false;
+    call->useless_bytes = 0;
+    call->moved_us = call->began_us = ecfs_now_us ();
     call->headers = make_headers (self, ask);
     op->take = ask->take;
     op->supply = ask->supply;
@@ -317,7 +333,7 @@ static void note_answer (EcfsHttpCall *call, CURLcode result)
 {
     curl_off_t length = -1, uploaded = 0;
     long offered = 0;
-    call->result = result;
+    call->result = call->cut ? CURLE_OK : result; /* all that counts has come */
     (void) curl_easy_getinfo (call->easy, CURLINFO_RESPONSE_CODE, &call->status);
     (void) curl_easy_getinfo (call->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     (void) curl_easy_getinfo (call->easy, CURLINFO_SIZE_UPLOAD_T, &uploaded);
@@ -343,7 +359,7 @@ static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
     EcfsHttpOp *op = NULL;
     (void) curl_easy_getinfo (easy, CURLINFO_PRIVATE, (char **) &op);
     note_answer (&op->call, result);
-    if (result != CURLE_OK && !is_of_one_call (&op->call))
+    if (op->call.result != CURLE_OK && !is_of_one_call (&op->call))
         ecfs_http_break (self, ecfs_http_problem (self, &op->call));
     void (*done) (EcfsHttp *, EcfsHttpOp *) = op->done;
     ecfs_http_hang_up (op);

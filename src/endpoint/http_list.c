@@ -3,16 +3,15 @@
 
 #include <string.h>
 
-#define MAX_LEFT (1u << 20) /* directories; far more than a place of ours has */
-
 typedef struct ListOp {
     EcfsHttpOp op;
     EcfsDavParser *parser;
     char *directory; /* below the root; "" is the root */
     char *path;      /* of the server, decoded */
     GQueue left;     /* directories still to list */
-    bool known;      /* the answer is of this directory: it, or something in it, was named */
-    bool absent;     /* what was asked for is not there, and the root is looked at: is it? */
+    size_t n_names;
+    bool known;  /* the answer is of this directory: it, or something in it, was named */
+    bool absent; /* what was asked for is not there, and the root is looked at: is it? */
     GError *error;
 } ListOp;
 
@@ -31,6 +30,7 @@ static void on_entry (void *user, const EcfsDavEntry *entry)
 {
     ListOp *list = user;
     g_autofree char *leaf = ecfs_dav_child (entry->href, list->path);
+    list->n_names++;
     list->known |= leaf != NULL || ecfs_dav_is_itself (entry->href, list->path);
     if (leaf == NULL || list->absent)
         return;
@@ -49,8 +49,8 @@ static bool take (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
         return true;
     if (ecfs_request_cancelled (op->request) || !ecfs_dav_parser_feed (list->parser, bytes, size, &list->error))
         return false;
-    return list->left.length <= MAX_LEFT ||
-           ecfs_fail (&list->error, EPROTO, "the server lists more directories than can be");
+    return (list->left.length <= ECFS_LIST_MAX_DIRECTORIES && list->n_names <= ECFS_LIST_MAX_NAMES) ||
+           ecfs_fail (&list->error, EPROTO, "the server lists more names than can be: its list has no end");
 }
 
 static void done (EcfsHttp *self, EcfsHttpOp *op);

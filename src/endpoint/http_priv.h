@@ -50,6 +50,9 @@ typedef struct EcfsHttpCall {
     char problem[CURL_ERROR_SIZE];
     bool paused; /* it waits for the source: nobody owes anything */
     bool sent;   /* all of its body is with the server */
+    int64_t began_us;
+    size_t useless_bytes; /* of a body that nobody wants … */
+    bool cut;             /* … which went on for too long */
     int64_t moved_us;
 
     /* the answer */

@@ -114,7 +114,8 @@ static bool parse_spec (EcfsSftpConfig *config, const EcfsEndpointSpec *spec, GE
     config->request.password_file = config->password_file;
     config->request.config_file = config->ssh_config;
     config->request.proxy_jump = config->proxy_jump;
-    if (!parse_carrier (config, ecfs_spec_option (spec, "transport"), error))
+    if (!parse_carrier (config, ecfs_spec_option (spec, "transport"), error) ||
+        !ecfs_spec_share (spec, &config->directory_mode, error))
         return false;
     if (config->carrier == ECFS_SFTP_OVER_OPENSSH && config->password_file != NULL)
         return ecfs_fail (error, EINVAL, "transport openssh takes no password_file: use a key, or libssh2");
@@ -293,6 +294,7 @@ static const char *const option_keys[] = {
     "known_hosts",
     "password_file",
     "proxy_jump",
+    "share",
     "ssh_config",
     "transport",
     NULL,

@@ -39,8 +39,9 @@ void ecfs_sftp_ahead_note (EcfsSftp *self, bool small)
     self->ahead.temporary = ecfs_ahead_name ();
     self->ahead.id = ecfs_sftp_expect (self, NULL, on_ahead, NULL);
     g_autofree char *path = ecfs_sftp_path (self, self->ahead.temporary);
-    ecfs_sftp_put_open (ecfs_sftp_out (self), self->ahead.id, path,
-                        ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE);
+    ecfs_sftp_put_create (ecfs_sftp_out (self), self->ahead.id, path,
+                          ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE,
+                          self->config->directory_mode & 0666);
 }
 
 char *ecfs_sftp_ahead_take (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFunc func, EcfsSftpHandle *ret_handle)

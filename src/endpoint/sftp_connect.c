@@ -1,6 +1,8 @@
 /* How a connection of sftp:// comes to be: over which carrier, and what its server can. */
 #include "endpoint/sftp_priv.h"
 
+#include <string.h>
+
 /* Of one READ and one WRITE. Much more saves no processor time; a little more than a power of two, so that packets of
  * stripes, which are that with tags, leave no crumbs. */
 #define READ_BYTES   (132 * 1024)
@@ -61,7 +63,8 @@ static bool look_around (EcfsSftp *self, bool with_root, const EcfsSshWait *wait
     if ((self->extensions & ECFS_SFTP_HAS_LIMITS) != 0)
         ecfs_sftp_put_limits (self->out, ecfs_sftp_expect (self, NULL, on_limits, NULL));
     if (with_root)
-        ecfs_sftp_put_mkdir (self->out, ecfs_sftp_expect (self, NULL, on_root_made, NULL), self->config->root);
+        ecfs_sftp_put_mkdir (self->out, ecfs_sftp_expect (self, NULL, on_root_made, NULL), self->config->root,
+                             self->config->directory_mode);
     ecfs_sftp_put_path (self->out, ECFS_SFTP_STAT, ecfs_sftp_expect (self, NULL, on_root, NULL), self->config->root);
     bool done = ecfs_sftp_drain (self, wait, error);
     if (done && self->broken != NULL)
@@ -152,27 +155,68 @@ static bool is_long (EcfsSftp *self, const EcfsSshWait *wait)
     return self->rtt_us > LONG_LINE_US;
 }
 
-/* The ssh program where it can be used, for it takes half the processor time or less; libssh2 where ssh does not come
- * through, for it may, and else says best what is wrong, and where one connection has to fill a line that is long for
- * the window of ssh. Several fill it with ssh. */
+/* What ssh refused is refused: it knows more of what the user allows than libssh2 (revoked keys, certificates, lists of
+ * algorithms). libssh2 only looks at the host key, where it says best what is wrong with it, and shows no key of ours.
+ */
+static void explain (EcfsSlot *slot, const EcfsSshWait *wait, GError **error)
+{
+    const EcfsSftpConfig *config = ecfs_slot_config (slot);
+    g_autoptr (GError) found = NULL;
+    g_autoptr (EcfsSshConfig) resolved = ecfs_ssh_config_resolve (&config->request, &found);
+    if (resolved != NULL && ecfs_ssh_libssh2_look (resolved, wait, &found))
+        return;
+    bool is_key = resolved != NULL && ecfs_errno (found) == EACCES;
+    if (is_key && strstr ((*error)->message, "verification failed") == NULL)
+        return; /* what ssh said is not about it */
+    if (is_key || ecfs_errno (found) == ENOTCONN || resolved == NULL) {
+        g_clear_error (error);
+        g_propagate_error (error, g_steal_pointer (&found));
+    }
+}
+
+/* What ssh says of a login that failed is for the user to mend. */
+static void advise (GError **error)
+{
+    if (strstr ((*error)->message, "Permission denied (") == NULL)
+        return;
+    GError *denied = g_error_new (ECFS_ERROR, EACCES,
+                                  "%s: add one of your public keys to authorized_keys there, or set identity_file or "
+                                  "password_file",
+                                  (*error)->message);
+    g_clear_error (error);
+    *error = denied;
+}
+
+static bool has_ssh (void)
+{
+    g_autofree char *program = g_find_program_in_path ("ssh");
+    return program != NULL;
+}
+
+/* The ssh program where there is one, for it takes half the processor time or less, and does what the user's
+ * configuration says; libssh2 where there is none, where a password is to be given, and where one connection that ssh
+ * let through has to fill a line that is long for the window of ssh. Several fill it with ssh. */
 static EcfsSftp *connect_either (EcfsSlot *slot, bool with_root, const EcfsSshWait *wait, GError **error)
 {
     const EcfsSftpConfig *config = ecfs_slot_config (slot);
-    if (config->password_file != NULL || libssh2_is_better (config->shared))
+    if (config->password_file != NULL || libssh2_is_better (config->shared) || !has_ssh ())
         return connect_libssh2 (slot, with_root, wait, error);
     g_autoptr (GError) problem = NULL;
     EcfsSftp *self = connect_openssh (slot, with_root, wait, &problem);
     if (self != NULL && (ecfs_slot_may_have_others (slot) || !is_long (self, wait)))
         return self;
-    if (self == NULL && problem->code != ENOTCONN && problem->code != EINVAL) {
+    if (self == NULL) {
+        if (problem->code == ENOTCONN)
+            advise (&problem);
+        if (problem->code == ENOTCONN)
+            explain (slot, wait, &problem);
         g_propagate_error (error, g_steal_pointer (&problem));
         return NULL;
     }
-    EcfsSftp *other = connect_libssh2 (slot, with_root, wait, self == NULL ? error : NULL);
+    EcfsSftp *other = connect_libssh2 (slot, with_root, wait, NULL);
     if (other == NULL)
         return self;
-    if (self != NULL)
-        ecfs_sftp_disconnect (self);
+    ecfs_sftp_disconnect (self);
     return prefer_libssh2 (config->shared, other);
 }
 

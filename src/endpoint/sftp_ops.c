@@ -112,6 +112,7 @@ typedef struct SftpList {
     EcfsSftpOp op;
     GQueue todo;   /* names, owned */
     GQueue active; /* of SftpListing */
+    size_t n_names;
     GError *error;
 } SftpList;
 
@@ -224,10 +225,14 @@ static void on_names (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     EcfsSftpReply rest = *reply;
     EcfsSftpName name;
     int result = rest.n_names == 0 ? -EPROTO : 0; /* none, for ever, would never end */
-    while (result == 0 && listing->list->op.request != NULL && (result = ecfs_sftp_next_name (&rest, &name)) == 0)
+    while (result == 0 && listing->list->op.request != NULL && (result = ecfs_sftp_next_name (&rest, &name)) == 0) {
+        listing->list->n_names++;
         take_name (listing, &name);
+    }
     if (result == -EPROTO)
         ecfs_sftp_break (self, EPROTO, "the server's list of names makes no sense");
+    else if (listing->list->n_names > ECFS_LIST_MAX_NAMES || listing->list->todo.length > ECFS_LIST_MAX_DIRECTORIES)
+        ecfs_sftp_break (self, EPROTO, "the server lists more names than can be: its list has no end");
     if (self->broken != NULL || listing->list->op.request == NULL)
         listing_end (self, listing, NULL);
     else

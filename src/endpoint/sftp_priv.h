@@ -37,6 +37,7 @@ typedef enum EcfsSftpCarrier { ECFS_SFTP_OVER_EITHER, ECFS_SFTP_OVER_OPENSSH, EC
 typedef struct EcfsSftpConfig {
     EcfsSshRequest request; /* points into the strings below */
     char *host, *user, *identity_file, *known_hosts, *password_file, *proxy_jump, *ssh_config;
+    unsigned directory_mode; /* of what is made there; files have the same without x */
     EcfsSftpCarrier carrier;
     char *root; /* for the server: absolute, or relative to the login directory; no slash at the end but in "/" */
     EcfsSftpShared *shared;

@@ -72,11 +72,17 @@ void ecfs_sftp_put_path (GByteArray *to, EcfsSftpType type, uint32_t id, const c
     end_packet (to, start, 0);
 }
 
-void ecfs_sftp_put_mkdir (GByteArray *to, uint32_t id, const char *path)
+static void put_mode (GByteArray *to, unsigned mode)
+{
+    put_u32 (to, ATTR_PERMISSIONS);
+    put_u32 (to, mode);
+}
+
+void ecfs_sftp_put_mkdir (GByteArray *to, uint32_t id, const char *path, unsigned mode)
 {
     guint start = begin_packet (to, ECFS_SFTP_MKDIR, id);
     put_text (to, path);
-    put_u32 (to, 0); /* no attributes */
+    put_mode (to, mode);
     end_packet (to, start, 0);
 }
 
@@ -86,6 +92,15 @@ void ecfs_sftp_put_open (GByteArray *to, uint32_t id, const char *path, uint32_t
     put_text (to, path);
     put_u32 (to, flags);
     put_u32 (to, 0); /* no attributes */
+    end_packet (to, start, 0);
+}
+
+void ecfs_sftp_put_create (GByteArray *to, uint32_t id, const char *path, uint32_t flags, unsigned mode)
+{
+    guint start = begin_packet (to, ECFS_SFTP_OPEN, id);
+    put_text (to, path);
+    put_u32 (to, flags);
+    put_mode (to, mode);
     end_packet (to, start, 0);
 }
 

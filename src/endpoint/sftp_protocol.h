@@ -119,9 +119,11 @@ void ecfs_sftp_put_init (GByteArray *to);
 /** OPENDIR, REMOVE, REALPATH, STAT: a type with one path. */
 void ecfs_sftp_put_path (GByteArray *to, EcfsSftpType type, uint32_t id, const char *path);
 /** MKDIR with the server's default mode. */
-void ecfs_sftp_put_mkdir (GByteArray *to, uint32_t id, const char *path);
+void ecfs_sftp_put_mkdir (GByteArray *to, uint32_t id, const char *path, unsigned mode);
 /** OPEN; @flags of EcfsSftpOpenFlags. */
 void ecfs_sftp_put_open (GByteArray *to, uint32_t id, const char *path, uint32_t flags);
+/** The same of a file that is made, with @mode. */
+void ecfs_sftp_put_create (GByteArray *to, uint32_t id, const char *path, uint32_t flags, unsigned mode);
 /** CLOSE, READDIR: a type with one handle. */
 void ecfs_sftp_put_handle (GByteArray *to, EcfsSftpType type, uint32_t id, const EcfsSftpHandle *handle);
 void ecfs_sftp_put_read (GByteArray *to, uint32_t id, const EcfsSftpHandle *handle, uint64_t offset, uint32_t bytes);

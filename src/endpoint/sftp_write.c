@@ -129,7 +129,8 @@ static void remember_directory (EcfsSftpShared *shared, const char *name, bool e
 static void make_directory (EcfsSftp *self, SftpWrite *write, const char *name)
 {
     g_autofree char *path = ecfs_sftp_path (self, name);
-    ecfs_sftp_put_mkdir (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, ecfs_sftp_ignore, NULL), path);
+    ecfs_sftp_put_mkdir (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, ecfs_sftp_ignore, NULL), path,
+                         self->config->directory_mode);
 }
 
 /* Goes over "a", "a/b" of "a/b/c". */
@@ -211,8 +212,9 @@ static void put_open (EcfsSftp *self, SftpWrite *write)
     each_parent (self, write, write->temporary, make_unknown);
     each_parent (self, write, write->name, make_unknown);
     g_autofree char *path = ecfs_sftp_path (self, write->temporary);
-    ecfs_sftp_put_open (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_open, write), path,
-                        ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE);
+    ecfs_sftp_put_create (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_open, write), path,
+                          ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE,
+                          self->config->directory_mode & 0666);
 }
 
 static void on_commit (EcfsSftp *self, void *data, const EcfsSftpReply *reply)

@@ -48,6 +48,21 @@ const char *ecfs_spec_option (const EcfsEndpointSpec *spec, const char *key)
     return spec->options == NULL ? NULL : g_hash_table_lookup (spec->options, key);
 }
 
+bool ecfs_spec_share (const EcfsEndpointSpec *spec, unsigned *ret_directory_mode, GError **error)
+{
+    static const struct {
+        const char *name;
+        unsigned directory_mode;
+    } shares[] = {{"private", 0700}, {"group", 0750}, {"world", 0755}};
+    const char *text = ecfs_spec_option (spec, "share");
+    for (size_t i = 0; i < G_N_ELEMENTS (shares); i++)
+        if (text == NULL || strcmp (text, shares[i].name) == 0) {
+            *ret_directory_mode = shares[i].directory_mode;
+            return true;
+        }
+    return ecfs_fail (error, EINVAL, "share is private, group or world, not \"%s\"", text);
+}
+
 char *ecfs_spec_file (const EcfsEndpointSpec *spec, const char *key)
 {
     const char *value = ecfs_spec_option (spec, key);

@@ -87,6 +87,12 @@ static Outcome try_key_file (EcfsSsh *self, const char *path, Attempts *attempts
             note (attempts, "key %s (%s)", path, g_strerror (errno));
         return OUTCOME_REFUSED;
     }
+    /* As ssh does: a key that others can read is no secret. */
+    struct stat status;
+    if (stat (path, &status) == 0 && status.st_uid == geteuid () && (status.st_mode & 077) != 0) {
+        note (attempts, "key %s (can be read by others, mode %04o: chmod 600 it)", path, status.st_mode & 07777);
+        return OUTCOME_REFUSED;
+    }
     const char *user = self->config->user;
     int result;
     bool waited = true;
@@ -116,6 +122,19 @@ static Outcome try_key_files (EcfsSsh *self, Attempts *attempts, GError **error)
     return out;
 }
 
+/* Whether a public key beside one of the identity files is that of the agent. */
+static bool is_named (const EcfsSshConfig *config, const struct libssh2_agent_publickey *key)
+{
+    g_autofree char *blob = g_base64_encode (key->blob, key->blob_len);
+    for (char **file = config->identity_files; *file != NULL; file++) {
+        g_autofree char *path = g_strconcat (*file, ".pub", NULL), *text = NULL;
+        size_t size;
+        if (ecfs_read_file (path, MAX_KEY_BYTES, &text, &size, NULL) && strstr (text, blob) != NULL)
+            return true;
+    }
+    return false;
+}
+
 static Outcome try_agent_keys (EcfsSsh *self, LIBSSH2_AGENT *agent, Attempts *attempts, GError **error)
 {
     struct libssh2_agent_publickey *key = NULL;
@@ -124,6 +143,9 @@ static Outcome try_agent_keys (EcfsSsh *self, LIBSSH2_AGENT *agent, Attempts *at
     while (n_keys < MAX_AGENT_KEYS && libssh2_agent_get_identity (agent, &key, previous) == 0) {
         int result;
         bool waited = true;
+        previous = key;
+        if (self->config->identities_only && !is_named (self->config, key))
+            continue;
         n_keys++;
         while ((result = libssh2_agent_userauth (agent, self->config->user, key)) == LIBSSH2_ERROR_EAGAIN)
             if (!(waited = ecfs_ssh_wait (self, error)))
@@ -133,7 +155,6 @@ static Outcome try_agent_keys (EcfsSsh *self, LIBSSH2_AGENT *agent, Attempts *at
             return out;
         g_autofree char *type = ecfs_key_type (key->blob, key->blob_len);
         attempts->rsa |= g_strcmp0 (type, "ssh-rsa") == 0;
-        previous = key;
     }
     note (attempts, "agent %s (%u keys refused)", self->config->identity_agent, n_keys);
     return OUTCOME_REFUSED;

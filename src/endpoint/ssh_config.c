@@ -61,6 +61,11 @@ void ecfs_ssh_config_free (EcfsSshConfig *self)
     g_free (self->proxy_jump);
     g_free (self->ask_command);
     g_free (self->config_file);
+    g_free (self->ciphers);
+    g_free (self->macs);
+    g_free (self->key_exchanges);
+    g_free (self->host_key_algorithms);
+    g_free (self->revoked_host_keys);
     g_free (self);
 }
 
@@ -111,6 +116,8 @@ static char *expand (const EcfsSshConfig *config, const char *text, const char *
 /* What the lines of ssh -G say, before it is combined with the request. Borrowed from the lines. */
 typedef struct Answer {
     const char *hostname, *user, *agent, *alias, *command, *jump;
+    const char *ciphers, *macs, *key_exchanges, *host_key_algorithms, *revoked_host_keys;
+    bool identities_only;
     unsigned port;
     int64_t timeout_us;
     GPtrArray *identities;  /* const char * */
@@ -131,9 +138,31 @@ static void add_files (GPtrArray *files, const char *value)
             g_ptr_array_add (files, g_strdup (*part));
 }
 
+/* What the user lets ssh do. False: the line is about something else. */
+static bool take_policy (Answer *answer, const char *key, const char *value)
+{
+    if (strcmp (key, "ciphers") == 0)
+        answer->ciphers = value;
+    else if (strcmp (key, "macs") == 0)
+        answer->macs = value;
+    else if (strcmp (key, "kexalgorithms") == 0)
+        answer->key_exchanges = value;
+    else if (strcmp (key, "hostkeyalgorithms") == 0)
+        answer->host_key_algorithms = value;
+    else if (strcmp (key, "revokedhostkeys") == 0)
+        answer->revoked_host_keys = unless_none (value);
+    else if (strcmp (key, "identitiesonly") == 0)
+        answer->identities_only = strcmp (value, "yes") == 0 || strcmp (value, "true") == 0;
+    else
+        return false;
+    return true;
+}
+
 static void take_line (Answer *answer, const char *key, const char *value)
 {
     guint64 number;
+    if (take_policy (answer, key, value))
+        return;
     if (strcmp (key, "hostname") == 0) {
         answer->hostname = value;
     } else if (strcmp (key, "user") == 0) {
@@ -229,6 +258,13 @@ static EcfsSshConfig *combine (const EcfsSshRequest *request, const Answer *answ
     config->host_key_alias = g_strdup (answer->alias);
     config->known_hosts = request->known_hosts != NULL ? one_file (config, request->known_hosts, home)
                                                        : expand_all (config, answer->known_hosts, home);
+    config->ciphers = g_strdup (answer->ciphers);
+    config->macs = g_strdup (answer->macs);
+    config->key_exchanges = g_strdup (answer->key_exchanges);
+    config->host_key_algorithms = g_strdup (answer->host_key_algorithms);
+    if (answer->revoked_host_keys != NULL)
+        config->revoked_host_keys = expand (config, answer->revoked_host_keys, home);
+    config->identities_only = answer->identities_only;
     config->identity_first = request->identity_file != NULL;
     config->identity_files = request->identity_file != NULL ? one_file (config, request->identity_file, home)
                                                             : expand_all (config, answer->identities, home);

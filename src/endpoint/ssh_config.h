@@ -26,7 +26,11 @@ typedef struct EcfsSshConfig {
     char *config_file;          /* for ssh -F; may be NULL */
     char *ask_command;          /* for a shell: shows the host key and asks whether it is right, as ssh does */
     int64_t connect_timeout_us; /* 0: not said */
-    bool without_ssh;           /* the ssh program is missing, so ~/.ssh/config was not looked at */
+    /* What ssh -G says of the user's policy, as it says it; NULL: nothing */
+    char *ciphers, *macs, *key_exchanges, *host_key_algorithms;
+    char *revoked_host_keys; /* file */
+    bool identities_only;    /* keys of the agent only where a file names them */
+    bool without_ssh;        /* the ssh program is missing, so ~/.ssh/config was not looked at */
 } EcfsSshConfig;
 
 /** What URL and options say; borrowed strings, NULL and 0 where they say nothing. */

@@ -265,40 +265,73 @@ static char *host_key_methods (const GPtrArray *keys)
     return methods->len == 0 ? NULL : g_string_free (g_steal_pointer (&methods), FALSE);
 }
 
-/* Sets the algorithms of @wanted that libssh2 has; where it has none, its own choice stays. libssh2 1.10 would drop the
- * others itself, but copies between overlapping memory when it does. */
-static void prefer (EcfsSsh *self, int kind, const char *wanted)
+static bool is_listed (const char *list, const char *name)
+{
+    g_auto (GStrv) names = g_strsplit (list, ",", -1);
+    return g_strv_contains ((const char *const *) names, name);
+}
+
+/* Sets the algorithms of @wanted (NULL: all) that libssh2 has and the user's configuration, @allowed (NULL: it says
+ * nothing), lets ssh use. False: there is none. libssh2 1.10 would drop the others itself, but copies between
+ * overlapping memory when it does. */
+static bool prefer (EcfsSsh *self, int kind, const char *wanted, const char *allowed)
 {
     const char **have = NULL;
     int n_have = libssh2_session_supported_algs (self->session, kind, &have);
-    g_auto (GStrv) names = g_strsplit (wanted, ",", -1);
+    g_auto (GStrv) names = g_strsplit (wanted != NULL ? wanted : allowed, ",", -1);
     g_autoptr (GString) known = g_string_new (NULL);
     for (char **name = names; *name != NULL; name++)
         for (int i = 0; i < n_have; i++)
-            if (strcmp (*name, have[i]) == 0)
+            if (strcmp (*name, have[i]) == 0 && (allowed == NULL || is_listed (allowed, *name)))
                 g_string_append_printf (known, "%s%s", known->len > 0 ? "," : "", *name);
     if (n_have > 0)
         libssh2_free (self->session, have);
-    if (known->len > 0)
-        (void) libssh2_session_method_pref (self->session, kind, known->str);
+    return known->len > 0 && libssh2_session_method_pref (self->session, kind, known->str) == 0;
+}
+
+/* What may be used: ours that are fast, or whatever else the user's configuration allows. */
+static bool choose (EcfsSsh *self, int kind, const char *ours, const char *allowed, const char *key, GError **error)
+{
+    if (prefer (self, kind, ours, allowed) || (allowed != NULL && prefer (self, kind, NULL, allowed)) ||
+        allowed == NULL)
+        return true;
+    return ecfs_fail (error, EACCES,
+                      "%s port %u: libssh2 has none of the algorithms that %s of your ssh configuration allows (%s): "
+                      "set transport = openssh",
+                      self->config->hostname, self->config->port, key, allowed);
+}
+
+/* ours, and no more than ssh would use */
+static bool choose_all (EcfsSsh *self, GError **error)
+{
+    const EcfsSshConfig *config = self->config;
+    return choose (self, LIBSSH2_METHOD_CRYPT_CS, CIPHERS, config->ciphers, "Ciphers", error) &&
+           choose (self, LIBSSH2_METHOD_CRYPT_SC, CIPHERS, config->ciphers, "Ciphers", error) &&
+           choose (self, LIBSSH2_METHOD_MAC_CS, MACS, config->macs, "MACs", error) &&
+           choose (self, LIBSSH2_METHOD_MAC_SC, MACS, config->macs, "MACs", error) &&
+           (config->key_exchanges == NULL ||
+            choose (self, LIBSSH2_METHOD_KEX, NULL, config->key_exchanges, "KexAlgorithms", error));
 }
 
 static bool shake_hands (EcfsSsh *self, const char *host_keys, GError **error)
 {
-    prefer (self, LIBSSH2_METHOD_CRYPT_CS, CIPHERS);
-    prefer (self, LIBSSH2_METHOD_CRYPT_SC, CIPHERS);
-    prefer (self, LIBSSH2_METHOD_MAC_CS, MACS);
-    prefer (self, LIBSSH2_METHOD_MAC_SC, MACS);
-    if (host_keys != NULL)
-        prefer (self, LIBSSH2_METHOD_HOSTKEY, host_keys);
+    if (!choose_all (self, error))
+        return false;
+    const char *allowed = self->config->host_key_algorithms;
+    bool only_old_rsa = host_keys != NULL && g_str_has_prefix (host_keys, "rsa-") && ecfs_ssh_rsa_is_old ();
+    if (host_keys != NULL && !prefer (self, LIBSSH2_METHOD_HOSTKEY, host_keys, allowed) && allowed != NULL &&
+        !only_old_rsa)
+        return ecfs_fail (error, EACCES,
+                          "%s port %u: known_hosts has keys of the kinds %s, of which HostKeyAlgorithms of your ssh "
+                          "configuration allows none that libssh2 knows: set transport = openssh",
+                          self->config->hostname, self->config->port, host_keys);
     int result;
     while ((result = libssh2_session_handshake (self->session, self->fd)) == LIBSSH2_ERROR_EAGAIN)
         if (!ecfs_ssh_wait (self, error))
             return ecfs_prefix (error, "%s port %u: SSH handshake", self->config->hostname, self->config->port);
     if (result == 0)
         return true;
-    bool only_rsa = host_keys != NULL && g_str_has_prefix (host_keys, "rsa-");
-    if (result == LIBSSH2_ERROR_KEX_FAILURE && only_rsa && ecfs_ssh_rsa_is_old ())
+    if (result == LIBSSH2_ERROR_KEX_FAILURE && only_old_rsa)
         return ecfs_fail (
             error, EACCES,
             "known_hosts has only an RSA key for %s port %u, and libssh2 " LIBSSH2_VERSION
@@ -309,6 +342,28 @@ static bool shake_hands (EcfsSsh *self, const char *host_keys, GError **error)
     return ecfs_fail (error, result == LIBSSH2_ERROR_SOCKET_DISCONNECT ? ENOTCONN : EPROTO,
                       "%s port %u: SSH handshake: %s; is that an SSH server?", self->config->hostname,
                       self->config->port, ecfs_ssh_last_error (self));
+}
+
+/* As ssh does, which refuses every host where the list cannot be read. Lists that ssh-keygen makes of certificates and
+ * ranges (KRL) are not understood here, so they refuse too. */
+static bool check_revoked (EcfsSsh *self, const void *blob, size_t blob_bytes, GError **error)
+{
+    const char *path = self->config->revoked_host_keys;
+    g_autofree char *text = NULL;
+    size_t size;
+    if (path == NULL)
+        return true;
+    if (!ecfs_read_file (path, MAX_KNOWN_HOSTS_SIZE, &text, &size, error))
+        return ecfs_prefix (error, "RevokedHostKeys");
+    if (strlen (text) != size)
+        return ecfs_fail (error, EACCES,
+                          "RevokedHostKeys %s is a binary list, which libssh2 cannot check: set transport = openssh",
+                          path);
+    g_autofree char *shown = g_base64_encode (blob, blob_bytes);
+    if (strstr (text, shown) == NULL)
+        return true;
+    return ecfs_fail (error, EACCES, "the host key of %s port %u is revoked by RevokedHostKeys %s",
+                      self->config->hostname, self->config->port, path);
 }
 
 static bool check_host_key (EcfsSsh *self, const GPtrArray *keys, GError **error)
@@ -326,7 +381,7 @@ static bool check_host_key (EcfsSsh *self, const GPtrArray *keys, GError **error
     const EcfsKnownKey *key;
     switch (ecfs_known_hosts_judge (keys, blob, blob_bytes, &key)) {
     case ECFS_HOST_KNOWN:
-        return true;
+        return check_revoked (self, blob, blob_bytes, error);
     case ECFS_HOST_UNKNOWN:
         return ecfs_fail (error, EACCES,
                           "host %s is not in known_hosts; it shows the %s key %s. To accept it, run this and compare "
@@ -367,7 +422,7 @@ static bool open_channel (EcfsSsh *self, GError **error)
     return true;
 }
 
-static bool open_session (EcfsSsh *self, GError **error)
+static bool open_session (EcfsSsh *self, bool only_look, GError **error)
 {
     g_autoptr (GPtrArray) keys = load_known_keys (self->config, error);
     if (keys == NULL)
@@ -384,10 +439,11 @@ static bool open_session (EcfsSsh *self, GError **error)
     self->in_budget = SIZE_MAX;
     g_autofree char *host_keys = host_key_methods (keys);
     return shake_hands (self, host_keys, error) && check_host_key (self, keys, error) &&
-           ecfs_ssh_authenticate (self, error) && open_channel (self, error);
+           (only_look || (ecfs_ssh_authenticate (self, error) && open_channel (self, error)));
 }
 
-EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error)
+/* A session, or what says why there is none; @only_look: of which nothing but the host key is known. */
+static EcfsSsh *begin (const EcfsSshConfig *config, const EcfsSshWait *wait, bool only_look, GError **error)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void) pthread_once (&once, init_library); /* cannot fail with these arguments */
@@ -400,7 +456,7 @@ EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const Ecfs
     self->wait = *wait;
     if (config->connect_timeout_us > 0)
         self->wait.deadline_us = MIN (wait->deadline_us, ecfs_now_us () + config->connect_timeout_us);
-    bool opened = open_session (self, error);
+    bool opened = open_session (self, only_look, error);
     if (self->password != NULL)
         explicit_bzero (self->password, strlen (self->password));
     g_clear_pointer (&self->password, g_free);
@@ -409,5 +465,19 @@ EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const Ecfs
         transport_free (&self->base);
         return NULL;
     }
-    return &self->base;
+    return self;
+}
+
+EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error)
+{
+    EcfsSsh *self = begin (config, wait, false, error);
+    return self == NULL ? NULL : &self->base;
+}
+
+bool ecfs_ssh_libssh2_look (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error)
+{
+    EcfsSsh *self = begin (config, wait, true, error);
+    if (self != NULL)
+        transport_free (&self->base);
+    return self != NULL;
 }

@@ -60,6 +60,9 @@ typedef struct EcfsSshWait {
  */
 EcfsSshTransport *ecfs_ssh_libssh2_open (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error);
 
+/** Connects and checks the host's key, no more: nothing of the user is shown. The same codes. */
+bool ecfs_ssh_libssh2_look (const EcfsSshConfig *config, const EcfsSshWait *wait, GError **error);
+
 /**
  * Starts the ssh program, which does all of that by itself, with no questions asked; it is found out by speaking SFTP
  * whether it succeeds. ENOTCONN when it cannot be run, EINVAL where a file name cannot be told to it.

@@ -39,8 +39,11 @@ static void builds_requests (void)
     ecfs_sftp_put_init (to);
     assert_packet (to, "\0\0\0\5\1\0\0\0\3", 9);
     to = g_byte_array_new ();
-    ecfs_sftp_put_open (to, 7, "a", ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE);
-    assert_packet (to, "\0\0\0\22\3\0\0\0\7\0\0\0\1a\0\0\0\52\0\0\0\0", 22);
+    ecfs_sftp_put_create (to, 7, "a", ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE, 0600);
+    assert_packet (to, "\0\0\0\26\3\0\0\0\7\0\0\0\1a\0\0\0\52\0\0\0\4\0\0\1\200", 26);
+    to = g_byte_array_new ();
+    ecfs_sftp_put_open (to, 7, "a", ECFS_SFTP_OPEN_READ);
+    assert_packet (to, "\0\0\0\22\3\0\0\0\7\0\0\0\1a\0\0\0\1\0\0\0\0", 22);
     to = g_byte_array_new ();
     ecfs_sftp_put_read (to, 8, &handle, UINT64_C (0x0102030405060708), 0x10000);
     assert_packet (to, "\0\0\0\27\5\0\0\0\10\0\0\0\2hh\1\2\3\4\5\6\7\10\0\1\0\0", 27);

@@ -74,6 +74,7 @@ static void assert_refused (const char *text, const char *named)
 static void test_wrong_options (void)
 {
     assert_refused ("x=file:///a,colour=red", "colour");
+    assert_refused ("x=file:///a,share=all", "private, group or world");
     assert_refused ("x=file:///a,connections=0", "connections");
     assert_refused ("x=file:///a,connections=17", "connections");
     assert_refused ("x=file:///a,connections=two", "connections");
@@ -92,9 +93,12 @@ static void test_wrong_options_of_servers (void)
 {
 #ifdef ECFS_WITH_GRIDFTP
     assert_refused ("x=ftp://h/a,password_file=/p", "USER@");
+    assert_refused ("x=ftp://me@h/a,password_file=/p", "auth=clear");
+    assert_refused ("x=ftp://h/a,mode=extended", "data_authentication=no");
+    assert_refused ("x=sshftp://h/a,mode=extended", "data_authentication=no");
     assert_refused ("x=ftp://me:secret@h/a", "password_file");
     assert_refused ("x=ftp://h/a,streams=2", "mode = extended");
-    assert_refused ("x=ftp://h/a,mode=extended,streams=65", "64");
+    assert_refused ("x=ftp://h/a,mode=extended,data_authentication=no,streams=65", "64");
     assert_refused ("x=gsiftp://h/a,protection=private,data_authentication=no", "data_authentication");
     assert_refused ("x=gsiftp://h/a,user_key=/k", "user_certificate");
     assert_refused ("x=gsiftp://h/a,tcp_buffer=2G", "1G");

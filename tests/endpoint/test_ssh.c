@@ -299,18 +299,49 @@ static void openssh_tells_what_ssh_says (Sshd *sshd)
     g_assert_nonnull (strstr (text, "Permission denied"));
 }
 
-/* ssh refuses a key that others can read; libssh2 does not mind. What neither can is told in libssh2's better words. */
-static void either_falls_back_to_libssh2 (Sshd *sshd)
+static const char *const carriers[] = {"openssh", "auto", "libssh2"};
+
+/* What ssh refuses, libssh2 does not do instead. */
+static void takes_no_key_that_others_can_read (Sshd *sshd)
+{
+    g_autofree char *right = sshd_options (sshd);
+    g_assert_cmpint (chmod (sshd->key, 0644), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS (carriers); i++)
+        g_assert_cmpint (try_transport (sshd, carriers[i], right, NULL), ==, ENOTCONN);
+    g_assert_cmpint (chmod (sshd->key, 0600), ==, 0);
+    g_assert_cmpint (try_transport (sshd, "auto", right, NULL), ==, 0);
+}
+
+/* What is wrong with a host key is told in libssh2's words, which say what to do. */
+static void either_says_what_is_wrong_with_a_host_key (Sshd *sshd)
 {
     g_autofree char *empty = write_file (sshd, "empty", "");
     g_autofree char *unknown = g_strdup_printf ("identity_file=%s,known_hosts=%s", sshd->key, empty);
-    g_autofree char *right = sshd_options (sshd);
     g_autofree char *text = NULL;
-    g_assert_cmpint (chmod (sshd->key, 0644), ==, 0);
-    g_assert_cmpint (try_transport (sshd, "openssh", right, NULL), ==, ENOTCONN);
-    g_assert_cmpint (try_transport (sshd, "auto", right, NULL), ==, 0);
     g_assert_cmpint (try_transport (sshd, "auto", unknown, &text), ==, ENOTCONN);
     g_assert_nonnull (strstr (text, ": ssh -"));
+}
+
+static void keeps_to_what_the_configuration_allows (Sshd *sshd)
+{
+    static const char *const lines[] = {"RevokedHostKeys %s\n", "RevokedHostKeys %s.none\n",
+                                        "HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com\n",
+                                        "Ciphers chacha20-poly1305@openssh.com\n"};
+    g_autofree char *known = NULL;
+    g_assert_true (g_file_get_contents (sshd->known_hosts, &known, NULL, NULL));
+    g_autofree char *revoked = write_file (sshd, "revoked", strchr (known, ' ') + 1);
+    for (size_t i = 0; i < G_N_ELEMENTS (lines); i++) {
+        g_autoptr (GString) config = g_string_new (lines[i]);
+        (void) g_string_replace (config, "%s", revoked, 0);
+        g_autofree char *file = write_file (sshd, "config", config->str);
+        g_autofree char *options =
+            g_strdup_printf ("identity_file=%s,known_hosts=%s,ssh_config=%s", sshd->key, sshd->known_hosts, file);
+        bool only_libssh2 = strstr (lines[i], "chacha20") != NULL; /* which has no such cipher */
+        for (size_t j = only_libssh2 ? 2 : 0; j < G_N_ELEMENTS (carriers); j++) {
+            g_test_message ("%s: %s", carriers[j], config->str);
+            g_assert_cmpint (try_transport (sshd, carriers[j], options, NULL), ==, ENOTCONN);
+        }
+    }
 }
 
 static void openssh_takes_no_password_file (Sshd *sshd)
@@ -354,7 +385,9 @@ int main (int argc, char **argv)
         {"/ssh/goes-through-a-jump-host-by-alias", goes_through_a_jump_host_by_alias, NULL},
         {"/ssh/uses-the-agent", uses_the_agent, NULL},
         {"/sftp/openssh-tells-what-ssh-says", openssh_tells_what_ssh_says, NULL},
-        {"/sftp/either-falls-back-to-libssh2", either_falls_back_to_libssh2, NULL},
+        {"/sftp/takes-no-key-that-others-can-read", takes_no_key_that_others_can_read, NULL},
+        {"/sftp/either-says-what-is-wrong-with-a-host-key", either_says_what_is_wrong_with_a_host_key, NULL},
+        {"/sftp/keeps-to-what-the-configuration-allows", keeps_to_what_the_configuration_allows, NULL},
         {"/sftp/openssh-takes-no-password-file", openssh_takes_no_password_file, NULL},
         {"/sftp/fails-reads-of-a-server-that-dies-and-comes-back", fails_reads_of_a_server_that_dies_and_comes_back,
          NULL},

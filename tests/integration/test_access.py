@@ -339,3 +339,26 @@ def test_an_archive_begins_in_a_directory_that_only_its_owner_writes_to(place):
         os.chown(theirs, OTHER, OTHER)
         refused(STRANGE, "init", theirs, "--code", "rs:4+2", *endpoints)
         assert not list(theirs.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["directories", "sshd"])
+def test_what_is_stored_is_for_its_owner_alone_unless_it_is_shared(place, kind):
+    """A small file lies in its stripes as it is, and the journal has all names."""
+    servers = [place.sshd(name) for name in ["amber", "birch", "cedar"]] if kind == "sshd" else place.directories(["amber", "birch", "cedar"])
+    archive = place.archive(servers, code="rs:2+1")
+    small, large = place.path / "small", place.path / "large"
+    small.write_text("secret")
+    lab.write_pattern(large, 3 * MIB)
+    archive.put_in_full(small, "/small")
+    archive.put_in_full(large, "/large")
+    for server in servers:
+        below = [path for path in server.root.rglob("*") if path.parent != server.root or path.name != "secret"]
+        stored = [path for path in below if path.is_file() and path.parent.name != "etc"]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in stored} == {0o600}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_dir()} == {0o700}
+    shared = place.path / "shared"
+    lab.ecfs("endpoint", "test", f"x=file://{shared},share=group", check=False)
+    archive.configure("endpoint amber", share="group")
+    archive.put_in_full(large, "/again")
+    new = {stat.S_IMODE(path.stat().st_mode) for path in servers[0].root.rglob("*") if path.is_file()}
+    assert new == {0o600, 0o640}

@@ -1,4 +1,5 @@
 """WebDAV servers that say what is not so: never wrong bytes, never a commit that is none, never "empty" for "elsewhere"."""
+import contextlib
 import os
 
 import lab
@@ -319,3 +320,24 @@ def test_forged_stripes_make_no_wrong_bytes(place):
         n_named += name in got.stderr and name in fetched.stderr
         stripe.write_bytes(truth)
     assert n_named >= 1  # of those that were read
+
+
+def test_the_words_of_a_failure_have_an_end(place, liar):
+    """A body that goes on for ever, in pieces that come often enough for every clock."""
+    sent = []
+
+    def goes_on(handler, _):
+        handler.body()
+        handler.send_response(403)
+        handler.send_header("Content-Length", str(1 << 40))
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while len(sent) < 2000:
+                handler.wfile.write(b"x" * 65536)
+                sent.append(1)
+        handler.close_connection = True
+        return True
+    liar.lies = {"PROPFIND": goes_on}
+    done = probe(liar)
+    assert done.returncode == 1 and "403" in done.stderr, done.stderr
+    assert len(sent) < 500, "it was read for ever"
