@@ -5,6 +5,7 @@
 #include "archive/recover.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,10 +46,21 @@ static void tell (void *user, const char *text)
     tool_say (self->verb->name, "%s", printable);
 }
 
+static volatile sig_atomic_t interrupted;
+
+/* A second one ends the program at once. */
+static void on_signal (int number)
+{
+    interrupted = 1;
+    (void) signal (number, SIG_DFL);
+}
+
 static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
 {
     Progress *self = user;
     int64_t now_us = g_get_monotonic_time ();
+    if (interrupted)
+        return false;
     if (!self->terminal || now_us < self->next_us)
         return true;
     self->next_us = now_us + G_USEC_PER_SEC / 4;
@@ -201,6 +213,8 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
                               .tell = tell,
                               .tick = tick,
                               .user = &progress};
+    (void) signal (SIGINT, on_signal);
+    (void) signal (SIGTERM, on_signal);
     EcfsRecovered recovered;
     bool done = ecfs_archive_recover (&what, &recovered, &error);
     end_line (&progress);

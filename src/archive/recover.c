@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define ROUNDS   4   /* until the catalog and what it says of the archive agree */
+#define GROWTHS  3   /* times that it is made again since another machine has stored changes meanwhile */
 #define RECENT_S 120 /* what wrote within this time may still be there */
 #define FILE_MAX ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
 
@@ -115,6 +116,7 @@ static bool mark_words (EcfsRecovering *self, const char *const *names, bool bel
 static void drop_place (EcfsRecovering *self, size_t position)
 {
     EcfsRecoverPlace *place = &self->places[position];
+    ecfs_recover_claim_forget (self, place->endpoint);
     ecfs_endpoint_free (place->endpoint);
     memmove (place, place + 1, (self->n_places - position - 1) * sizeof *place);
     self->n_places--;
@@ -306,25 +308,6 @@ static bool store_snapshot (EcfsRecovering *self, const char *path, GError **err
     return true;
 }
 
-/* The snapshot tells of the new epoch where a marker does not: some may fail, as that of an endpoint that is full. */
-static bool write_markers (EcfsRecovering *self, GError **error)
-{
-    size_t n_copies = MIN (self->n_copies, self->n_places), n_marked = 0;
-    for (size_t i = 0; i < self->n_places; i++) {
-        g_autoptr (GError) reason = NULL;
-        EcfsMarker marker = self->places[i].marker;
-        marker.epoch = ecfs_catalog_epoch (self->catalog);
-        marker.sequence = ecfs_catalog_sequence (self->catalog);
-        if (ecfs_endpoint_mark_wait (self->places[i].endpoint, &marker, false, &reason))
-            n_marked++;
-        else
-            ecfs_recover_tell (self, "%s; its marker stays as it was", reason->message);
-    }
-    return n_marked >= n_copies ||
-           ecfs_fail (error, EIO, "the markers of %zu endpoints can be written, and %zu are needed", n_marked,
-                      n_copies);
-}
-
 /* The names that were given take the place of those that the journal tells. */
 static bool name_places (EcfsRecovering *self, GError **error)
 {
@@ -431,9 +414,11 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
     self->sequence = MAX (self->sequence, self->sums->sequence);
     if (self->used_epoch == UINT32_MAX)
         return ecfs_fail (error, EBADMSG, "the endpoints tell of an epoch that is impossible");
-    uint32_t epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
-    return ecfs_restore_finish (self->restore, epoch, self->sequence, error) && ecfs_recover_objects (self, error) &&
-           ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) && count_files (self, error);
+    if (self->new_epoch == 0)
+        self->new_epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
+    return ecfs_restore_finish (self->restore, self->new_epoch, self->sequence, error) &&
+           ecfs_recover_objects (self, error) && ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) &&
+           count_files (self, error);
 }
 
 /* Whether it makes sense */
@@ -507,21 +492,100 @@ static bool check_sense (EcfsRecovering *self, GError **error)
 
 /* The directory */
 
+static bool write_config (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *config = make_config (self, error);
+    return config != NULL && ecfs_replace_file (path, config, strlen (config), 0600, error);
+}
+
+/* The catalog begins the session that the markers will tell. */
+static bool begin_session (EcfsRecovering *self, uint64_t *ret_number, GError **error)
+{
+    g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
+    const EcfsUuid session = ecfs_recover_claim_session (self);
+    for (size_t i = 0; i < self->n_places; i++)
+        said[i] = UINT64_MAX - 1 - MIN (self->places[i].marker.session_number, INT64_MAX / 2);
+    *ret_number = UINT64_MAX - MIN (ecfs_recover_least_said (self, said), UINT64_MAX - 1);
+    return ecfs_catalog_session_begin (self->catalog, *ret_number, &session, error);
+}
+
+/* Makes the catalog what the archive is from now on. */
+static bool take_over (EcfsRecovering *self, const char *path, GError **error)
+{
+    uint64_t session_number;
+    if (!begin_session (self, &session_number, error) || !ecfs_recover_claim_stands (self, error))
+        return false;
+    self->has_stored = true;
+    return store_snapshot (self, path, error) && ecfs_recover_claim_stands (self, error) &&
+           ecfs_recover_tick (self, "markers", 0, 1, error) && ecfs_recover_claim_finish (self, session_number, error);
+}
+
+typedef struct Leftovers {
+    EcfsRecovering *recovering;
+    GPtrArray *names;
+} Leftovers;
+
+static void on_own_part (void *user, const EcfsListed *listed)
+{
+    Leftovers *self = user;
+    EcfsJournalFile file;
+    if (ecfs_journal_file_name_parse (listed->name, &file) && file.epoch == self->recovering->new_epoch)
+        g_ptr_array_add (self->names, g_strdup (listed->name));
+}
+
+/* Nobody else has used the new epoch. */
+static void remove_snapshot (EcfsRecovering *self)
+{
+    for (size_t i = 0; self->has_stored && i < self->n_places; i++) {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+        Leftovers own = {.recovering = self, .names = names};
+        EcfsEndpoint *endpoint = self->places[i].endpoint;
+        bool gone = ecfs_endpoint_list_wait (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_own_part, &own, &error);
+        for (guint j = 0; gone && j < names->len; j++)
+            gone = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, j), &error);
+        if (!gone)
+            ecfs_recover_tell (self, "%s; parts of a snapshot of epoch %" PRIu32 " stay there, and count for nothing",
+                               error->message, self->new_epoch);
+    }
+    self->has_stored = false;
+}
+
+static void reset_sums (EcfsRecovering *self)
+{
+    EcfsRecovered *sums = self->sums;
+    g_clear_pointer (&sums->doubted, g_ptr_array_unref);
+    sums->n_unfinished = sums->n_hinted = sums->n_set_apart = sums->n_lost = 0;
+    sums->n_lost_strays = sums->n_foreign = self->n_given_up = 0;
+}
+
 static bool fill_directory (EcfsRecovering *self, GError **error)
 {
     g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
-    g_autofree char *config_path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
-    if (!ecfs_archive_make_directories (self->directory, error) || !make_catalog (self, path, error) ||
+    bool changes = !self->what->dry_run && !self->what->read_only, grew = true;
+    if (!ecfs_archive_make_directories (self->directory, error) ||
+        (changes && !ecfs_recover_claim_begin (self, error)) || !make_catalog (self, path, error) ||
         !check_sense (self, error))
         return false;
     if (self->what->dry_run)
         return true;
-    g_autofree char *config = make_config (self, error);
-    if (config == NULL ||
-        !(self->what->read_only ? ecfs_catalog_keep_setting (self->catalog, ECFS_READ_ONLY_KEY, "yes", error)
-                                : store_snapshot (self, path, error) && write_markers (self, error)))
-        return false;
-    return ecfs_replace_file (config_path, config, strlen (config), 0600, error);
+    if (self->what->read_only)
+        return write_config (self, error) &&
+               ecfs_catalog_keep_setting (self->catalog, ECFS_READ_ONLY_KEY, "yes", error);
+    for (unsigned round = 0;; round++) {
+        if (!take_over (self, path, error) || !ecfs_recover_journal_grew (self, &grew, error))
+            return false;
+        if (!grew)
+            return write_config (self, error);
+        if (round == GROWTHS)
+            return ecfs_fail (error, EAGAIN, "another machine goes on storing changes: unmount the archive there");
+        ecfs_recover_tell (self, "another machine has stored changes meanwhile: the catalog is made again");
+        remove_snapshot (self);
+        reset_sums (self);
+        if (!make_catalog (self, path, error))
+            return false;
+    }
 }
 
 static bool recover_into (EcfsRecovering *self, GError **error)
@@ -530,6 +594,13 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);
+    if (!good) {
+        tell_pending (self);
+        remove_snapshot (self);
+        ecfs_recover_claim_give_up (self);
+    }
+    ecfs_recover_claim_free (self);
+    g_clear_pointer (&self->seen, g_hash_table_unref);
     ecfs_restore_free (self->restore);
     close_places (self);
     g_clear_pointer (&self->pending, g_ptr_array_unref);

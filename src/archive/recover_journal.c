@@ -106,8 +106,7 @@ size_t ecfs_recover_n_silent (const EcfsRecovering *self)
     return self->n_known - MIN (n_words, self->n_known);
 }
 
-/* How many endpoints have to say the same, beside those that cannot be asked. */
-static size_t least_words (const EcfsRecovering *self)
+size_t ecfs_recover_least_words (const EcfsRecovering *self)
 {
     return MAX (self->n_copies, ecfs_recover_n_silent (self) + 1) - ecfs_recover_n_silent (self);
 }
@@ -242,14 +241,14 @@ static Version best_version (EcfsRecovering *self, const Found *found, const int
 static bool version_counts (const EcfsRecovering *self, const Version *version)
 {
     return version->copy != NULL &&
-           (version->is_believed || version->n_copies + version->n_broken >= least_words (self));
+           (version->is_believed || version->n_copies + version->n_broken >= ecfs_recover_least_words (self));
 }
 
 /* The copy of a file that is believed, with its rows, of @made_ns unless that is NULL. NULL: there is none. */
 static const Copy *choose_copy (EcfsRecovering *self, Found *found, const int64_t *made_ns)
 {
     Version best = best_version (self, found, made_ns);
-    for (size_t n_wanted = least_words (self); best.n_left > 0; n_wanted = 1) {
+    for (size_t n_wanted = ecfs_recover_least_words (self); best.n_left > 0; n_wanted = 1) {
         if (!self->has_believed && version_counts (self, &best) &&
             (best.n_copies >= self->n_copies || best.n_copies > best.n_second + best.n_left))
             break;
@@ -391,7 +390,7 @@ static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const c
     for (guint i = parts->len; i-- > 0;) {
         Found *last = g_ptr_array_index (parts, i);
         bool made = false;
-        if (!last->file.is_last || !has_parts (parts, last))
+        if (!last->file.is_last || last->file.epoch > self->epoch || !has_parts (parts, last))
             continue;
         if (!try_snapshot (self, parts, last, path, &made, error))
             return false;
@@ -433,9 +432,7 @@ static int compare_numbers (const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* The least of what so many endpoints say as have to; UINT64_MAX: too few do. @said: UINT64_MAX for what is not said;
- * it is sorted. */
-static uint64_t least_said (const EcfsRecovering *self, uint64_t *said)
+uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said)
 {
     uint64_t believed = UINT64_MAX;
     for (size_t i = 0; i < self->n_places; i++) {
@@ -445,7 +442,7 @@ static uint64_t least_said (const EcfsRecovering *self, uint64_t *said)
             said[i] = UINT64_MAX;
     }
     qsort (said, self->n_places, sizeof *said, compare_numbers);
-    size_t least = least_words (self);
+    size_t least = ecfs_recover_least_words (self);
     return MIN (believed, least <= self->n_places ? said[least - 1] : UINT64_MAX);
 }
 
@@ -462,7 +459,7 @@ static uint64_t begin_of_epoch (const EcfsRecovering *self, const GPtrArray *seg
             *first = MIN (*first, found->file.first);
         }
     }
-    return least_said (self, said);
+    return ecfs_recover_least_said (self, said);
 }
 
 /* Sets the ends of all: where a later epoch begins, what an older copy wrote from there on was written in vain. */
@@ -473,7 +470,7 @@ static void end_epochs (EcfsRecovering *self, const GPtrArray *segments)
         uint32_t epoch = segment_at (segments, stop - 1)->file.epoch;
         for (at = stop; at > 0 && segment_at (segments, at - 1)->file.epoch == epoch;)
             at--;
-        uint64_t begin = begin_of_epoch (self, segments, at, stop);
+        uint64_t begin = epoch > self->epoch ? UINT64_MAX : begin_of_epoch (self, segments, at, stop);
         for (guint i = at; i < stop; i++) {
             Found *found = g_ptr_array_index (segments, i);
             found->end = MIN (found->file.last, end);
@@ -566,7 +563,7 @@ static const EcfsJournalRow *believed_row (EcfsRecovering *self, const GPtrArray
             best_believed = believed;
         }
     }
-    return best_believed || n_best >= least_words (self) ? best : NULL;
+    return best_believed || n_best >= ecfs_recover_least_words (self) ? best : NULL;
 }
 
 static EcfsJournalRow *row_copy (const EcfsJournalRow *row)
@@ -673,7 +670,7 @@ static void tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t 
     for (guint i = 0; i < segments->len; i++) {
         const EcfsJournalFile *file = &segment_at (segments, i)->file;
         if (file->epoch < epoch || file->last <= self->sums->sequence || file->first > segment_at (segments, i)->end ||
-            (count_words (self, segment_at (segments, i), &believed) < least_words (self) && !believed))
+            (count_words (self, segment_at (segments, i), &believed) < ecfs_recover_least_words (self) && !believed))
             continue;
         first = MIN (first, file->first);
         last = MAX (last, file->last);
@@ -693,6 +690,35 @@ static bool search (EcfsRecovering *self, GHashTable *by_name, GError **error)
         if (!ecfs_endpoint_list_wait (self->places[i].endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &one, error) ||
             !ecfs_endpoint_list_wait (self->places[i].endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &one, error))
             return false;
+    }
+    return true;
+}
+
+static void note_seen (EcfsRecovering *self, GHashTable *by_name)
+{
+    GHashTableIter iter;
+    gpointer key;
+    if (self->seen == NULL)
+        self->seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+    g_hash_table_iter_init (&iter, by_name);
+    while (g_hash_table_iter_next (&iter, &key, NULL))
+        (void) g_hash_table_add (self->seen, g_strdup (key));
+}
+
+/* The mount of before was quicker: it may have said of what is in these segments that it is safe. */
+bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **error)
+{
+    g_autoptr (GHashTable) by_name = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, found_free);
+    GHashTableIter iter;
+    gpointer value;
+    *ret_grew = false;
+    if (!search (self, by_name, error))
+        return false;
+    g_hash_table_iter_init (&iter, by_name);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        const Found *found = value;
+        *ret_grew = *ret_grew || (found->file.epoch < self->new_epoch && found->file.last > self->sums->sequence &&
+                                  !g_hash_table_contains (self->seen, found->name));
     }
     return true;
 }
@@ -720,17 +746,18 @@ static void hear_places (EcfsRecovering *self, GHashTable *by_name)
     }
 }
 
-/* The last epoch and the last change that so many say as have to. */
+/* The last epoch and the last change that so many say as have to. Only markers say that an epoch has begun: a recovery
+ * that was killed has left files of one that never did, and the archive has gone on in the last. */
 static void find_end (EcfsRecovering *self)
 {
     g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
     for (size_t i = 0; i < self->n_places; i++)
-        said[i] = UINT64_MAX - 1 - self->places[i].epoch;
-    uint64_t epoch = least_said (self, said);
+        said[i] = UINT64_MAX - 1 - self->places[i].marker.epoch;
+    uint64_t epoch = ecfs_recover_least_said (self, said);
     self->epoch = epoch == UINT64_MAX ? 0 : (uint32_t) (UINT64_MAX - 1 - epoch);
     for (size_t i = 0; i < self->n_places; i++)
         said[i] = UINT64_MAX - 1 - MIN (self->places[i].sequence, INT64_MAX);
-    uint64_t sequence = least_said (self, said);
+    uint64_t sequence = ecfs_recover_least_said (self, said);
     self->sequence = sequence == UINT64_MAX ? 0 : UINT64_MAX - 1 - sequence;
     self->used_epoch = self->epoch;
     for (size_t i = 0; i < self->n_places; i++) {
@@ -749,6 +776,7 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
     g_autoptr (GHashTable) by_name = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, found_free);
     if (!search (self, by_name, error))
         return false;
+    note_seen (self, by_name);
     hear_places (self, by_name);
     find_end (self);
     g_autoptr (GPtrArray) parts = of_kind (by_name, ECFS_JOURNAL_SNAPSHOT);

@@ -19,17 +19,24 @@ typedef struct EcfsRecoverPlace {
     unsigned n_doubts; /* things of its that are not believed */
 } EcfsRecoverPlace;
 
+typedef struct EcfsRecoverClaim EcfsRecoverClaim;
+
 typedef struct EcfsRecovering {
     const EcfsRecover *what;
     EcfsRecovered *sums;
     EcfsRecoverPlace *places;
     size_t n_places;
-    bool has_believed;  /* one of them is believed whatever the others say */
-    size_t n_known;     /* endpoints that the archive has, also those that are not given, … */
-    size_t n_copies;    /* … and how many have what `ecfs wait` waited for */
-    bool has_doubted;   /* a snapshot is there that is not believed */
-    GPtrArray *pending; /* what the user is told when it is certain; NULL: at once */
-    char *directory;    /* where the catalog is made */
+    bool has_believed;       /* one of them is believed whatever the others say */
+    size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
+    size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
+    bool has_doubted;        /* a snapshot is there that is not believed */
+    EcfsRecoverClaim *claim; /* to the archive; NULL: none yet, or nothing is to change */
+    bool has_warned;         /* that it stands on few endpoints */
+    bool has_stored;         /* something of the new epoch may be on endpoints */
+    uint32_t new_epoch;      /* 0: not chosen yet */
+    GHashTable *seen;        /* names of journal files that the catalog is made of, or that do not count */
+    GPtrArray *pending;      /* what the user is told when it is certain; NULL: at once */
+    char *directory;         /* where the catalog is made */
     EcfsUuid archive;
     uint32_t epoch;         /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;    /* … and that has given names to anything */
@@ -50,10 +57,31 @@ GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64
 /** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
  * n_copies. */
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error);
+/** Whether there are segments that were not there when the catalog was made, of what it was made of. */
+bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **error);
 /** Throws that catalog away. */
 void ecfs_recover_forget (EcfsRecovering *self, const char *path);
 /** How many endpoints cannot be asked, and may have anything. */
 size_t ecfs_recover_n_silent (const EcfsRecovering *self);
+/** How many endpoints have to say the same, beside those that cannot be asked. */
+size_t ecfs_recover_least_words (const EcfsRecovering *self);
+/** The least of what so many endpoints say as have to; UINT64_MAX: too few do. @said, by place: UINT64_MAX for what is
+ * not said; it is sorted. */
+uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said);
+
+/** Writes a claim to the archive into all markers and keeps it alive. EBUSY: another recovery is under way. */
+bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error);
+/** Reads the markers: EPERM where the claim is not on so many endpoints that no mount can say "stored" without it. */
+bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error);
+/** Writes the new epoch and session into the markers, in place of the claim. */
+bool ecfs_recover_claim_finish (EcfsRecovering *self, uint64_t session_number, GError **error);
+/** Before an endpoint goes, which is none of the archive's. */
+void ecfs_recover_claim_forget (EcfsRecovering *self, const EcfsEndpoint *endpoint);
+/** Makes the markers what they were. */
+void ecfs_recover_claim_give_up (EcfsRecovering *self);
+/** The session that the new catalog begins with. */
+EcfsUuid ecfs_recover_claim_session (const EcfsRecovering *self);
+void ecfs_recover_claim_free (EcfsRecovering *self);
 
 /** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error);

@@ -209,6 +209,7 @@ def test_an_archive_recovered_for_reading_leaves_the_living_one_alone(place):
     again, done = recover(place, endpoints[:4], "--read-only", force=False)
     assert "can only be read" in done.stdout
     assert lab.ecfs("ls", again.path, "/").stdout.split() == ["file"]
+    (place.path / "got").mkdir()
     lab.ecfs("get", again.path, "/file", place.path / "got")
     assert lab.digest(place.path / "got/file") == digest
     assert tree_of(place, again, "-o", "ro") == expected
