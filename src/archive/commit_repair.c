@@ -113,6 +113,19 @@ static bool repair_part (Attempt *self, Part *part, GError **error)
     return fine && (self->missing == NULL || ecfs_attempt_fail_missing (self, error));
 }
 
+/* What of damaged stripes fits its checksums may be other than what was stored all the same: then nothing of them is
+ * read. False: nothing of them was. */
+static bool leave_out_damaged (EcfsRepairOrder *order)
+{
+    bool any = false;
+    for (unsigned i = 0; i < ECFS_CODEC_MAX_N; i++) {
+        bool damaged = order->instance[i] != 0 && !order->moved[i] && !order->gone[i];
+        order->gone[i] = order->gone[i] || damaged;
+        any = any || damaged;
+    }
+    return any;
+}
+
 /* Whoever else changes some of its stripes meanwhile: it needs the others as before. */
 bool ecfs_attempt_repair (Attempt *self, GError **error)
 {
@@ -125,6 +138,10 @@ bool ecfs_attempt_repair (Attempt *self, GError **error)
             g_string_free (g_steal_pointer (&self->missing), TRUE);
         if (repair_part (self, part, &why))
             return true;
+        if (why->code == EBADMSG && leave_out_damaged (self->commit.order)) {
+            g_error_free (why);
+            continue;
+        }
         /* EAGAIN: an endpoint that it was placed at takes none any more. */
         if ((why->code != ESTALE && why->code != EAGAIN) || attempt == REPAIR_ATTEMPTS) {
             why->code = why->code == ESTALE ? EAGAIN : why->code; /* it is there still */

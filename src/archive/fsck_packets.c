@@ -8,6 +8,7 @@
 #include "archive/fsck_priv.h"
 #include "object/format.h"
 #include "util/bytes.h"
+#include "util/xxh3.h"
 
 #define THREADS     4                 /* of each endpoint */
 #define PIECE_BYTES (128 * 1024 + 64) /* less than a second-level cache holds; some whole check blocks */
@@ -55,7 +56,8 @@ typedef struct Stripe {
     EcfsEndpoint *endpoint;
     char name[ECFS_STRIPE_NAME_SIZE];
     EcfsLayout layout;
-    Place at; /* what is verified next */
+    Place at;           /* what is verified next */
+    XXH3_state_t *area; /* of the packet area, as far as it was read; NULL: not asked for */
     uint32_t sizes[MAX_PIECES];
     GError *error; /* what was wrong first; owned */
 } Stripe;
@@ -184,13 +186,26 @@ static bool check_footer (const Stripe *self, const uint8_t *bytes, uint64_t lef
     return same || ecfs_fail (error, EBADMSG, "its footer is not what the catalog says");
 }
 
+/* The footer claims what it likes: what was read counts. */
+static bool check_area (const Stripe *self, GError **error)
+{
+    XXH128_canonical_t found;
+    if (self->area == NULL)
+        return true;
+    XXH128_canonicalFromHash (&found, XXH3_128bits_digest (self->area));
+    return memcmp (found.digest, self->job->checked->stripe->digest, ECFS_DIGEST_SIZE) == 0 ||
+           ecfs_fail (error, EBADMSG,
+                      "each check block fits its checksum, and together they are not what was stored there: this is no "
+                      "accident of a disk");
+}
+
 static bool check_part (const Stripe *self, const uint8_t *bytes, uint64_t size, GError **error)
 {
     if (self->at.offset == 0)
         return check_header (self, bytes, error);
     if (self->at.segment < ecfs_layout_n_segments (&self->layout))
         return check_block (self, bytes, (uint32_t) size - ECFS_TAG_BYTES, error);
-    return check_footer (self, bytes, size, error);
+    return check_area (self, error) && check_footer (self, bytes, size, error);
 }
 
 static void check_piece (void *user, size_t index, const uint8_t *bytes)
@@ -200,6 +215,8 @@ static void check_piece (void *user, size_t index, const uint8_t *bytes)
         uint64_t size = part_bytes (self, &self->at);
         if (!check_part (self, bytes + done, size, &self->error))
             return;
+        if (self->area != NULL && self->at.offset > 0 && self->at.segment < ecfs_layout_n_segments (&self->layout))
+            ecfs_xxh3_128_update (self->area, bytes + done, size);
         step (self, &self->at);
         done += size;
     }
@@ -232,6 +249,13 @@ static bool check_stripe (Stripe *self, GError **error)
         if (!read_some (self, error))
             return false;
     return true;
+}
+
+static bool check_whole (Stripe *self, GError **error)
+{
+    self->area = XXH3_createState ();
+    XXH3_128bits_reset (self->area);
+    return check_stripe (self, error);
 }
 
 static EcfsStripeFault fault_of (const GError *error)
@@ -279,9 +303,10 @@ static void run_job (void *data)
         conclude (job, error);
     else if (job->round == ROUND_HEADER)
         (void) read_some (&stripe, NULL); /* what comes of it is noted */
-    else if (check_stripe (&stripe, &error) || error->code != ECANCELED)
+    else if (check_whole (&stripe, &error) || error->code != ECANCELED)
         conclude (job, error);
     g_clear_error (&stripe.error);
+    XXH3_freeState (stripe.area);
     g_free (job);
     ecfs_mutex_lock (&self->lock);
     self->n_pending--;

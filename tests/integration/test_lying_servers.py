@@ -341,3 +341,26 @@ def test_the_words_of_a_failure_have_an_end(place, liar):
     done = probe(liar)
     assert done.returncode == 1 and "403" in done.stderr, done.stderr
     assert len(sent) < 500, "it was read for ever"
+
+
+def test_a_deep_check_finds_forged_stripes(place):
+    """One endpoint of six after the other: it is named, and its stripe is stored as it was."""
+    names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
+    archive = place.archive(place.directories(names), code="rs:4+2")
+    source, back = place.path / "source", place.path / "back"
+    back.mkdir()
+    digest = lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+    for name in names:
+        before = set(stripes_of(archive[name]))
+        for stripe in before:
+            forge(stripe)
+        program = lab.BUILD / "tools/ecfs-fsck"
+        found = lab.run(program, archive.path, "--deep", "-n", check=False)
+        assert found.returncode == 4 and f" at {name}: damaged" in found.stdout, (name, found.stdout)
+        done = lab.run(program, archive.path, "--deep", "-y", check=False)
+        assert done.returncode == 1, (name, done.stdout, done.stderr)
+        for stripe in before:
+            stripe.unlink(missing_ok=True)  # what was replaced waits for its deletion
+    done = archive.get("/file", back)
+    assert lab.digest(back / "file") == digest and done.stderr == ""
