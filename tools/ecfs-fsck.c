@@ -261,6 +261,10 @@ static void on_found (void *user, const char *json)
         print_export (finding);
     else if (strcmp (about, "prune") == 0)
         printf ("orphans: %s\n", text);
+    else if (strcmp (about, "journal") == 0)
+        printf ("%s%s%s%s - %s\n", json_object_has_member (finding, "name") ? "endpoint " : "",
+                json_object_has_member (finding, "name") ? tool_text (finding, "name") : "journal", ": ", text,
+                strcmp (tool_text (finding, "result"), "repaired") == 0 ? "STORED ANEW" : "LEFT");
     else if (strcmp (about, "catalog") == 0)
         printf ("catalog: %s%s%s - LEFT\n", path, *path == '\0' ? "" : ": ", text);
     else
@@ -418,9 +422,10 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
 
 static int status_of (const Options *options, JsonObject *summary)
 {
-    static const char *const left[] = {"objects_found",   "objects_left",    "catalog_problems",
-                                       "stripes_unknown", "objects_crowded", "objects_waiting"};
-    bool any = tool_number (summary, "stripes_rebuilt") > 0 || tool_number (summary, "stripes_moved") > 0;
+    static const char *const left[] = {"objects_found",   "objects_left",    "catalog_problems", "stripes_unknown",
+                                       "objects_crowded", "objects_waiting", "journals_left"};
+    bool any = tool_number (summary, "stripes_rebuilt") > 0 || tool_number (summary, "stripes_moved") > 0 ||
+               tool_number (summary, "journals_repaired") > 0;
     int status = any ? FSCK_REPAIRED : FSCK_CLEAN;
     for (size_t i = 0; i < G_N_ELEMENTS (left); i++)
         if (tool_number (summary, left[i]) > 0)

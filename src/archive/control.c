@@ -2,6 +2,7 @@
 #include "archive/control.h"
 
 #include "archive/control_priv.h"
+#include "archive/journal_watch.h"
 #include "archive/staged.h"
 #include "archive/status.h"
 #include "util/io.h"
@@ -229,6 +230,14 @@ static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply,
     return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
 }
 
+static bool handle_journal (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsArchive *archive = client->server->archive;
+    (void) reply; /* nothing to tell */
+    return ecfs_archive_store_journal (archive, NULL, NULL, error) &&
+           (!ecfs_control_flag (request, "renew") || ecfs_journal_renew (archive, error));
+}
+
 static bool handle_damaged (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     (void) reply; /* nothing to tell */
@@ -315,6 +324,7 @@ static const struct {
 } verbs[] = {{"wait", handle_wait},
              {"status", handle_status},
              {"sync", handle_sync},
+             {"journal", handle_journal},
              {"umount", handle_umount},
              {"damaged", handle_damaged},
              {"endpoint-add", handle_endpoint_add},

@@ -392,8 +392,10 @@ static bool run (EcfsFsckRun *self, GError **error)
     if (deep && !ecfs_fsck_deep (self, error))
         return false;
     self->deadline_us = 0; /* what was found is told, and repaired */
-    return ecfs_fsck_repair (self, error) && ecfs_fsck_move_apart (self, error) && ecfs_fsck_export (self, error) &&
-           ecfs_fsck_prune (self, error);
+    if (!ecfs_fsck_repair (self, error) || !ecfs_fsck_move_apart (self, error) || !ecfs_fsck_journal (self, error))
+        return false;
+    ecfs_fsck_store_repairs (self);
+    return ecfs_fsck_export (self, error) && ecfs_fsck_prune (self, error);
 }
 
 static void run_clear (EcfsFsckRun *self)

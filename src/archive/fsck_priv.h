@@ -205,7 +205,8 @@ typedef struct EcfsFsckSums {
     uint64_t n_pruned, pruned_bytes;
     uint64_t n_unrecovered; /* that were stored before the archive was recovered, without their objects */
     uint64_t results[ECFS_DAMAGE_CHANGED + 1];
-    uint64_t n_rebuilt; /* stripes */
+    uint64_t n_rebuilt;                            /* stripes */
+    uint64_t n_journals_repaired, n_journals_left; /* endpoints that lacked something of the journal */
     uint64_t n_movable; /* objects that would be safer, and moves can be made, when they were met */
     uint64_t crowded[ECFS_CROWDED_WAITS + 1];
     uint64_t n_moved_stripes, moved_bytes;
@@ -284,6 +285,11 @@ bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError
 /** Tells them, and has them moved apart where that is wanted. */
 bool ecfs_fsck_move_apart (EcfsFsckRun *self, GError **error);
 
+/** Looks at what endpoints have of the journal, and stores anew what is missing where that is wanted. */
+bool ecfs_fsck_journal (EcfsFsckRun *self, GError **error);
+/** Has the journal stored that names what was rebuilt; tells where that fails. */
+void ecfs_fsck_store_repairs (EcfsFsckRun *self);
+
 /* Orphans: begin, note those of each batch, end, then prune. */
 bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error);
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error);
@@ -303,6 +309,8 @@ char *ecfs_fsck_tell_crowded (EcfsArchive *archive, int64_t object, const EcfsCr
                               EcfsCrowdedResult result, const EcfsRepairTask *task);
 /** One about the endpoint that @n_objects of these wait for. */
 char *ecfs_fsck_tell_waiting (const EcfsArchive *archive, size_t position, uint64_t n_objects, const char *text);
+/** One about the journal at an endpoint; SIZE_MAX: at all. */
+char *ecfs_fsck_tell_journal (EcfsArchive *archive, size_t position, const char *text, bool repaired);
 /** One about the catalog; @path may be NULL. */
 char *ecfs_fsck_tell_catalog (const char *path, const char *text);
 /** One about a stripe that the catalog does not know. */

@@ -210,6 +210,17 @@ char *ecfs_fsck_tell_endpoint (EcfsArchive *archive, size_t position, const Ecfs
     return to_text (object);
 }
 
+char *ecfs_fsck_tell_journal (EcfsArchive *archive, size_t position, const char *text, bool repaired)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "about", "journal");
+    if (position != SIZE_MAX)
+        json_object_set_string_member (object, "name", endpoint_name (archive, position));
+    json_object_set_string_member (object, "result", repaired ? "repaired" : "left");
+    put_bytes (object, "text", text);
+    return to_text (object);
+}
+
 static JsonObject *sample_facts (const EcfsFsckRun *run)
 {
     const EcfsFsckDeep *deep = &run->deep;
@@ -266,6 +277,8 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"removed_bytes", sums->pruned_bytes},
         {"orphans_unrecovered", sums->n_unrecovered},
         {"catalog_problems", sums->n_problems},
+        {"journals_repaired", sums->n_journals_repaired},
+        {"journals_left", sums->n_journals_left},
         {"objects_found", sums->results[ECFS_DAMAGE_FOUND]},
         {"objects_repaired", sums->results[ECFS_DAMAGE_REPAIRED]},
         {"objects_left", sums->results[ECFS_DAMAGE_LEFT]},

@@ -1,6 +1,7 @@
 #include "archive/snapshot.h"
 
 #include "archive/archive_priv.h"
+#include "archive/journal_watch.h"
 #include "catalog/journal_file.h"
 
 #include <inttypes.h>
@@ -16,6 +17,7 @@
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
 #define N_GENERATIONS  2
+#define WATCH_US       (INT64_C (3600) * G_USEC_PER_SEC) /* between two looks at what endpoints have of the journal */
 
 /* When, and what it takes the place of */
 
@@ -29,6 +31,7 @@ struct EcfsSnapshots {
     atomic_bool stop;
     bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next six */
     bool take;
+    int64_t watch_us;     /* when to look next at what endpoints have; at once, at first */
     int64_t end_us;       /* when it is to be over; 0: whenever */
     bool failed;          /* when it ran last */
     bool taken;           /* one, by this process */
@@ -39,20 +42,20 @@ struct EcfsSnapshots {
     bool ended; /* guarded by lock */
 };
 
-/* The endpoints for a snapshot: those first that have most room; as many as are needed. */
-static size_t choose (EcfsSnapshots *self, EcfsEndpoint **ret_endpoints, int64_t *ret_ids)
+/* The endpoints for a snapshot: those first that have most room. As many as it should have, at least as many as it
+ * must; 0: there are fewer. */
+static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **ret_endpoints, size_t *ret_positions)
 {
-    EcfsArchive *archive = self->archive;
     size_t n_chosen = 0, n_endpoints = ecfs_archive_n_endpoints (archive);
-    unsigned n_copies = ecfs_archive_journal_copies (archive);
-    g_autofree bool *taken = g_new0 (bool, n_endpoints + 1);
-    while (n_chosen < n_copies) {
+    unsigned n_copies = ecfs_archive_journal_copies (archive), n_wanted = ecfs_snapshot_copies (archive);
+    g_autofree bool *taken = g_memdup2 (failed, n_endpoints * sizeof *failed + 1);
+    while (n_chosen < n_wanted) {
         size_t best = SIZE_MAX;
         uint64_t most = 0;
         for (size_t i = 0; i < n_endpoints; i++) {
             EcfsEndpointHealth health;
             if (taken[i] || !ecfs_archive_has_journal (&archive->endpoints[i]) ||
-                !ecfs_lineage_may_write (self->lineage, i))
+                !ecfs_lineage_may_write (archive->lineage, i))
                 continue;
             ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
             uint64_t room = health.space.told ? health.space.free_bytes : 1;
@@ -67,36 +70,97 @@ static size_t choose (EcfsSnapshots *self, EcfsEndpoint **ret_endpoints, int64_t
             break;
         taken[best] = true;
         ret_endpoints[n_chosen] = archive->endpoints[best].endpoint;
-        ret_ids[n_chosen++] = archive->endpoints[best].id;
+        ret_positions[n_chosen++] = best;
     }
     return n_chosen < n_copies ? 0 : n_chosen;
 }
 
-static bool take_snapshot (EcfsSnapshots *self, GError **error)
+/* Stores one, without the endpoints that fail as long as enough are left. */
+static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_bool *stop, GError **error)
 {
-    EcfsArchive *archive = self->archive;
     size_t n_endpoints = ecfs_archive_n_endpoints (archive);
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, n_endpoints + 1);
-    g_autofree int64_t *ids = g_new0 (int64_t, n_endpoints + 1);
+    g_autofree size_t *positions = g_new0 (size_t, n_endpoints + 1);
+    g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
     g_autofree char *path = g_build_filename (archive->directory, ECFS_CATALOG_NAME, NULL);
-    EcfsSnapshotRow row;
-    size_t n_chosen = choose (self, endpoints, ids);
-    const EcfsSnapshotOrder order = {.catalog = path,
-                                     .reserve_bytes = archive->config->staging_reserve / 2,
-                                     .endpoints = endpoints,
-                                     .n_endpoints = n_chosen,
-                                     .end_us = self->end_us,
-                                     .stop = &self->stop};
-    if (n_chosen == 0)
-        return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
-    if (!ecfs_catalog_barrier (archive->catalog, error) || !ecfs_snapshot_store (&order, &row, NULL, error) ||
-        !ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error))
+    EcfsSnapshotOrder order = {.catalog = path,
+                               .reserve_bytes = archive->config->staging_reserve / 2,
+                               .endpoints = endpoints,
+                               .end_us = end_us,
+                               .stop = stop};
+    if (!ecfs_catalog_barrier (archive->catalog, error))
+        return false;
+    for (;;) {
+        EcfsSnapshotRow row;
+        size_t bad;
+        GError *why = NULL;
+        order.n_endpoints = choose (archive, failed, endpoints, positions);
+        if (order.n_endpoints == 0)
+            return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
+        if (ecfs_snapshot_store (&order, &row, &bad, &why))
+            return ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error);
+        if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_message ("%s: a snapshot of the catalog is stored without this endpoint: %s", archive->directory,
+                   why->message);
+        failed[positions[bad]] = true;
+        g_error_free (why);
+    }
+}
+
+static bool take_snapshot (EcfsSnapshots *self, GError **error)
+{
+    if (!store_snapshot (self->archive, self->end_us, &self->stop, error))
         return false;
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->tidied[i] = false;
     self->taken = true;
     self->n_contained = self->n_stored;
     return true;
+}
+
+/* One that is stored anew under the name of another would take that away first. */
+static bool mark_moment (EcfsArchive *archive, GError **error)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    if (rows == NULL)
+        return false;
+    bool same = rows->len > 0 &&
+                g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (archive->catalog) &&
+                g_array_index (rows, EcfsSnapshotRow, 0).sequence >= ecfs_catalog_sequence (archive->catalog);
+    return !same || ecfs_catalog_mark (archive->catalog, error);
+}
+
+bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
+{
+    ecfs_mutex_lock (&archive->snapshotting);
+    bool renewed = mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error);
+    ecfs_mutex_unlock (&archive->snapshotting);
+    return renewed;
+}
+
+/* Whether endpoints lost what they had of the journal: then a new snapshot closes that. */
+static bool is_damaged (EcfsSnapshots *self)
+{
+    EcfsArchive *archive = self->archive;
+    unsigned n_whole = 0, n_seen = 0, n_lost = 0;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive) && !atomic_load (&self->stop); i++) {
+        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        EcfsJournalSight sight;
+        if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
+            !ecfs_lineage_may_write (self->lineage, i) || !ecfs_journal_look (archive, i, &sight, NULL))
+            continue;
+        n_seen++;
+        n_whole += sight.has_snapshot;
+        n_lost += sight.missing != NULL;
+        if (sight.missing != NULL)
+            g_warning ("endpoint %s: %s: a snapshot of the catalog is stored there anew",
+                       ecfs_endpoint_name (endpoint->endpoint), sight.missing);
+        g_free (sight.missing);
+    }
+    return n_lost > 0 || n_whole < MIN (n_seen, ecfs_snapshot_copies (archive));
 }
 
 /* Whether nothing that is older is needed: the snapshot is on as many endpoints as codes of today ask for. */
@@ -202,7 +266,12 @@ static void *run (void *data)
     EcfsSnapshots *self = data;
     g_autoptr (GError) error = NULL;
     ecfs_mutex_lock (&self->archive->snapshotting);
-    bool done = (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) && tidy (self, &error);
+    if (!self->take && ecfs_now_us () >= self->watch_us) {
+        self->watch_us = ecfs_now_us () + WATCH_US;
+        self->take = is_damaged (self) && mark_moment (self->archive, &error);
+    }
+    bool done = error == NULL && (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) &&
+                tidy (self, &error);
     ecfs_mutex_unlock (&self->archive->snapshotting);
     if (!done)
         tell_failure (self, error);
@@ -292,7 +361,7 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
         return;
     uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
     self->look_us = ecfs_now_us () + LOOK_US;
-    if (sequence == self->counted)
+    if (sequence == self->counted && ecfs_now_us () < self->watch_us)
         return;
     self->counted = sequence;
     self->n_stored = n_stored;

@@ -306,6 +306,8 @@ bool ecfs_catalog_dump (EcfsCatalog *self, bool (*take) (void *user, const GByte
 
 /** Keeps a setting of the archive for who has the journal only; nothing happens when it is kept already. */
 bool ecfs_catalog_keep_setting (EcfsCatalog *self, const char *key, const char *value, GError **error);
+/** A record that changes nothing, so that what is stored from now on has a number of its own. */
+bool ecfs_catalog_mark (EcfsCatalog *self, GError **error);
 /** Calls @each with every setting that is kept. */
 bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const char *key, const char *value),
                             void *user, GError **error);

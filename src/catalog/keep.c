@@ -179,6 +179,17 @@ bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const c
     return settings != NULL;
 }
 
+static bool mark (EcfsCatalog *self)
+{
+    ecfs_journal_put_epoch (self->record, self->epoch);
+    return true;
+}
+
+bool ecfs_catalog_mark (EcfsCatalog *self, GError **error)
+{
+    return CHANGE (self, error, mark (self));
+}
+
 static int has_setting (EcfsCatalog *self, const char *key, const char *value, GError **error)
 {
     g_autoptr (GArray) settings = list_settings (self, error);

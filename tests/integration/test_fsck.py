@@ -576,3 +576,42 @@ def test_what_an_object_has_is_not_deleted(place, archive):
     assert {path for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)} == before
     assert fsck(archive, "--deep")[0] == CLEAN
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
+
+
+def journal_of(endpoint):
+    return [path for kind in ("journal", "snapshots") for path in (endpoint.root / kind).glob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted):
+    """Endpoints lose journal and snapshots one at a time, and are repaired in between; then the machine is lost."""
+    names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
+    archive = place.archive(place.directories(names), code="rs:4+2")
+    source = place.path / "source"
+    digest = lab.write_pattern(source, 100 * KIB)
+    for number in range(4):
+        archive.put_in_full(source, f"/file{number}")
+    lab.ecfs("wait", archive.path)
+    mount = serving(place, archive) if is_mounted else None
+    assert fsck(archive, "-y")[0] in (CLEAN, REPAIRED)  # the first snapshot may not have been due
+    assert fsck(archive, "-n")[0] == CLEAN
+    for name in names:
+        assert journal_of(archive[name]), name
+        for path in journal_of(archive[name]):
+            path.unlink()
+        status, findings, summary = facts(archive, "-n")
+        assert status == LEFT and summary["journals_left"] == 1, (name, findings)
+        assert [(found["about"], found["name"], found["result"]) for found in findings] == [("journal", name, "left")]
+        status, findings, summary = facts(archive, "-y")
+        assert status == REPAIRED and summary["journals_repaired"] == 1, (name, findings)
+        assert journal_of(archive[name]), name
+        assert fsck(archive, "-n")[0] == CLEAN, name
+    if mount is not None:
+        mount.umount()
+    for name in names[:2]:
+        archive[name].kill()
+    recovered = place.path / "recovered"
+    lab.ecfs("recover", recovered, "--force", *[word for name in names[2:] for word in ("-e", archive[name].endpoint())])
+    for number in range(4):
+        lab.ecfs("get", recovered, f"/file{number}", place.path)
+        assert lab.digest(place.path / f"file{number}") == digest

@@ -1,0 +1,106 @@
+#include "archive/journal_watch.h"
+
+#include "catalog/journal_file.h"
+
+#include <inttypes.h>
+
+#define FILES_MAX 1000000 /* that an endpoint lists: many times what two snapshots leave */
+
+unsigned ecfs_snapshot_copies (EcfsArchive *archive)
+{
+    unsigned n_active = 0;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
+        n_active += ecfs_archive_has_journal (&archive->endpoints[i]);
+    return MAX (ecfs_archive_journal_copies (archive), MIN (n_active, ECFS_SNAPSHOT_COPIES));
+}
+
+typedef struct Listing {
+    uint32_t epoch;
+    EcfsSnapshotRow newest; /* sequence 0: the catalog has none */
+    GArray *segments;       /* of EcfsJournalFile */
+    GHashTable *parts;      /* of the newest snapshot: numbers */
+    uint32_t n_parts;       /* 0: its last part is not there */
+    size_t n_listed;
+} Listing;
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Listing *self = user;
+    EcfsJournalFile file;
+    if (++self->n_listed > FILES_MAX || !ecfs_journal_file_name_parse (listed->name, &file) ||
+        listed->size < ECFS_JOURNAL_HEADER_BYTES || file.epoch != self->epoch)
+        return;
+    if (file.kind == ECFS_JOURNAL_SEGMENT)
+        g_array_append_val (self->segments, file);
+    else if (file.epoch == self->newest.epoch && file.last == self->newest.sequence) {
+        (void) g_hash_table_add (self->parts, GUINT_TO_POINTER (file.part));
+        self->n_parts = file.is_last ? file.part + 1 : self->n_parts;
+    }
+}
+
+static int by_first (const void *a, const void *b)
+{
+    const EcfsJournalFile *left = a, *right = b;
+    return (left->first > right->first) - (left->first < right->first);
+}
+
+/* The first record behind @after, up to @last, that no segment has; 0: they have all. */
+static uint64_t first_gap (const Listing *self, uint64_t after, uint64_t last)
+{
+    uint64_t next = after + 1;
+    g_array_sort (self->segments, by_first);
+    for (guint i = 0; i < self->segments->len; i++) {
+        const EcfsJournalFile *file = &g_array_index (self->segments, EcfsJournalFile, i);
+        if (file->first <= next)
+            next = MAX (next, file->last + 1);
+    }
+    return next > last ? 0 : next;
+}
+
+/* Up to which record the endpoint has the journal, as the catalog says. */
+static bool read_place (EcfsArchive *archive, int64_t endpoint, uint64_t *ret_sequence, GError **error)
+{
+    g_autoptr (GArray) places = ecfs_catalog_journal_places (archive->catalog, error);
+    *ret_sequence = 0;
+    for (guint i = 0; places != NULL && i < places->len; i++)
+        if (g_array_index (places, EcfsJournalPlace, i).endpoint == endpoint)
+            *ret_sequence = g_array_index (places, EcfsJournalPlace, i).sequence;
+    return places != NULL;
+}
+
+static bool read_newest (EcfsArchive *archive, EcfsSnapshotRow *ret_newest, GError **error)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    *ret_newest = (EcfsSnapshotRow){.sequence = 0};
+    if (rows != NULL && rows->len > 0 &&
+        g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (archive->catalog))
+        *ret_newest = g_array_index (rows, EcfsSnapshotRow, 0);
+    return rows != NULL;
+}
+
+bool ecfs_journal_look (EcfsArchive *archive, size_t position, EcfsJournalSight *ret_sight, GError **error)
+{
+    EcfsArchiveEndpoint *endpoint = &archive->endpoints[position];
+    Listing self = {.epoch = ecfs_catalog_epoch (archive->catalog)};
+    uint64_t last;
+    /* What the catalog believes comes first: more may be stored meanwhile, and nothing of it goes. */
+    if (!read_place (archive, endpoint->id, &last, error) || !read_newest (archive, &self.newest, error))
+        return false;
+    g_autoptr (GArray) segments = g_array_new (FALSE, FALSE, sizeof (EcfsJournalFile));
+    g_autoptr (GHashTable) parts = g_hash_table_new (NULL, NULL);
+    self.segments = segments;
+    self.parts = parts;
+    if (!ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &self, error) ||
+        !ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &self, error))
+        return false;
+    if (self.n_listed > FILES_MAX)
+        return ecfs_fail (error, EPROTO, "endpoint %s: it lists more than %d files of the journal",
+                          ecfs_endpoint_name (endpoint->endpoint), FILES_MAX);
+    uint64_t gap = last > self.newest.sequence ? first_gap (&self, self.newest.sequence, last) : 0;
+    bool is_whole = self.n_parts > 0 && g_hash_table_size (parts) == self.n_parts;
+    *ret_sight = (EcfsJournalSight){.has_snapshot = self.newest.sequence == 0 || is_whole};
+    if (gap != 0)
+        ret_sight->missing =
+            g_strdup_printf ("its journal has a gap at change %" PRIu64 ", and it had all up to %" PRIu64, gap, last);
+    return true;
+}

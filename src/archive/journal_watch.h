@@ -1,0 +1,32 @@
+/*
+ * Whether endpoints have the files of the journal that the catalog believes to be there: the parts of its newest
+ * snapshot, and segments without a gap behind it. By listing two directories; bytes are not read.
+ */
+#ifndef ECFS_ARCHIVE_JOURNAL_WATCH_H
+#define ECFS_ARCHIVE_JOURNAL_WATCH_H
+
+#include "archive/archive_priv.h"
+
+/* Snapshots lie at all endpoints up to so many; with more, at as many as the codes ask for, and at no fewer than this.
+ */
+#define ECFS_SNAPSHOT_COPIES 8
+
+/** At how many of the active endpoints a snapshot is to be. */
+unsigned ecfs_snapshot_copies (EcfsArchive *archive);
+
+/* What an endpoint has. */
+typedef struct EcfsJournalSight {
+    bool has_snapshot; /* all parts of the newest; true where the catalog has none */
+    char *missing;     /* what it should have and has not, as a sentence; NULL: nothing; g_free () */
+} EcfsJournalSight;
+
+/** Lists what an active endpoint has. Blocks; false: it could not be listed, or lists more than can be. */
+bool ecfs_journal_look (EcfsArchive *archive, size_t position, EcfsJournalSight *ret_sight, GError **error);
+
+/**
+ * Stores a new snapshot of the catalog at all endpoints that take it: what was lost of older ones and of segments is
+ * not needed then. ENOTCONN: too few endpoints take it. By who has the archive open for writing; blocks.
+ */
+bool ecfs_journal_renew (EcfsArchive *archive, GError **error);
+
+#endif
