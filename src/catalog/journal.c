@@ -230,6 +230,13 @@ void ecfs_journal_put_intent (GByteArray *record, const EcfsUuid *object, uint64
     item_end (record, begin);
 }
 
+void ecfs_journal_put_abort (GByteArray *record, const EcfsUuid *object)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_ABORT);
+    put_uuid (record, object);
+    item_end (record, begin);
+}
+
 void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, EcfsEndpointState state, const char *name)
 {
     guint begin = item_begin (record, ECFS_JOURNAL_ENDPOINT);
@@ -427,6 +434,8 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_INTENT:
         item->attr.ino = ecfs_cursor_le (payload, 8);
         return true;
+    case ECFS_JOURNAL_ABORT:
+        return true;
     case ECFS_JOURNAL_ENDPOINT:
         read_endpoint (payload, item);
         return true;
@@ -477,6 +486,7 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_INTENT:
     case ECFS_JOURNAL_ENDPOINT:
     case ECFS_JOURNAL_REMOVED:
+    case ECFS_JOURNAL_ABORT:
         return read_by_uuid (payload, item);
     default:
         return read_by_ino (payload, item);
@@ -505,8 +515,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
         bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_REMOVED) ||
-                     type == ECFS_JOURNAL_OBJECT_SHA256;
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_ABORT) || type == ECFS_JOURNAL_OBJECT_SHA256;
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;

@@ -33,6 +33,8 @@
  *   145 NEXT_INO       u64 the number that the next new inode gets, at least
  *   146 DELETED        16 UUID of an object, stripe: no object has it any more, and it may still be there
  *   147 REMOVED        16 UUID of an endpoint that is the archive's no more, what it is called from then on (the rest)
+ *   148 ABORT          16 UUID of an object that its INTENT told of, and that came to nothing: no file has it, nor ever
+ * had
  *   149 OBJECT_SHA256  16 UUID of an object, 32 SHA-256 of its content; behind its OBJECT
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
@@ -68,6 +70,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_NEXT_INO = 145,
     ECFS_JOURNAL_DELETED = 146,
     ECFS_JOURNAL_REMOVED = 147,
+    ECFS_JOURNAL_ABORT = 148,
     ECFS_JOURNAL_OBJECT_SHA256 = 149,
 } EcfsJournalType;
 
@@ -100,7 +103,7 @@ typedef struct EcfsJournalItem {
     EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
     EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;          /* OBJECT, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED */
+    EcfsUuid uuid;          /* OBJECT, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED, ABORT */
     uint32_t epoch;         /* EPOCH, OBJECT */
     uint8_t state;          /* ENDPOINT */
     /* OBJECT */
@@ -148,6 +151,7 @@ void ecfs_journal_put_stripe (GByteArray *record, const EcfsUuid *object, const 
 void ecfs_journal_put_code (GByteArray *record, const char *code, const uint8_t *parameters, size_t size);
 void ecfs_journal_put_inode_dropped (GByteArray *record, uint64_t ino);
 void ecfs_journal_put_intent (GByteArray *record, const EcfsUuid *object, uint64_t ino);
+void ecfs_journal_put_abort (GByteArray *record, const EcfsUuid *object);
 void ecfs_journal_put_setting (GByteArray *record, const char *key, const char *value);
 void ecfs_journal_put_next_ino (GByteArray *record, uint64_t ino);
 void ecfs_journal_put_deleted (GByteArray *record, const EcfsUuid *object, const EcfsStripeRow *stripe,

@@ -234,8 +234,14 @@ bool ecfs_catalog_intent_add (EcfsCatalog *self, int64_t intent, const EcfsStrip
 static bool abort_intent (EcfsCatalog *self, int64_t id, GError **error)
 {
     g_auto (Intent) intent = {.stripes = NULL};
+    int64_t object;
     int found = ecfs_intent_get (self, id, &intent, error);
-    return found == 0 || (found == 1 && ecfs_intent_end (self, id, &intent, NULL, error));
+    if (found != 1)
+        return found == 0;
+    int known = QUERY_NUMBER (self, OBJECT_BY_UUID, &object, error, UUID (&intent.object));
+    if (known == 0) /* else the intent was to add stripes to it */
+        ecfs_journal_put_abort (self->record, &intent.object);
+    return known >= 0 && ecfs_intent_end (self, id, &intent, NULL, error);
 }
 
 bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **error)

@@ -91,6 +91,13 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
            EXEC (catalog, INODE_SET_BIRTH, error, INT (attr->ino), INT (attr->btime_ns));
 }
 
+/* What was on its way for a file that went, or that got other content since, came to nothing. Its ABORT may be too late
+ * for the journal. */
+static bool give_up_intents (EcfsRestore *self, uint64_t ino, uint64_t before, GError **error)
+{
+    return EXEC (self->catalog, INTENT_DELETE_INO, error, INT (ino), INT (before));
+}
+
 static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     Inode inode;
@@ -98,6 +105,8 @@ static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GErro
         return false;
     if (item->attr.ino == ECFS_ROOT_INO && item->attr.nlink == 0)
         return refuse (error, "the root goes");
+    if (inode.attr.nlink > 0 && item->attr.nlink == 0 && !give_up_intents (self, item->attr.ino, INT64_MAX, error))
+        return false;
     inode.attr.nlink = item->attr.nlink;
     inode.attr.mtime_ns = item->attr.mtime_ns;
     inode.attr.ctime_ns = item->attr.ctime_ns;
@@ -207,8 +216,10 @@ static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GErr
            ecfs_stripe_swap (catalog, object, &stripe, ecfs_stripe_at (object, stripe.index), error);
 }
 
-static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, GError **error)
+/* *ret_begun: of the last of its objects. */
+static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, uint64_t *ret_begun, GError **error)
 {
+    uint64_t begun = 0;
     for (size_t i = 0; i < item->n_parts; i++) {
         EcfsJournalExtent extent = ecfs_journal_extent (item, i);
         int found;
@@ -217,10 +228,12 @@ static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, G
             return found == 0 && refuse (error, "an extent is of an object that nothing tells of");
         if (extent.object_offset > object->size || extent.length > object->size - extent.object_offset)
             return refuse (error, "an extent is not within its object");
+        begun = MAX (begun, object->sequence);
         if (!EXEC (catalog, EXTENT_INSERT, error, INT (item->attr.ino), INT (extent.offset), INT (extent.length),
                    INT (object->id), INT (extent.object_offset)))
             return false;
     }
+    *ret_begun = begun;
     return true;
 }
 
@@ -228,14 +241,15 @@ static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
 {
     EcfsCatalog *catalog = self->catalog;
     Inode inode;
-    uint64_t ino = item->attr.ino;
+    uint64_t ino = item->attr.ino, begun = 0;
     if (!ecfs_inode_get (catalog, ino, &inode, error))
         return false;
     if (!S_ISREG (inode.attr.mode))
         return refuse (error, "content is of an inode that is no regular file");
     g_autoptr (GArray) old = ecfs_extents_list (catalog, ino, error);
-    if (old == NULL || !EXEC (catalog, EXTENT_DELETE_ALL, error, INT (ino)) || !insert_extents (catalog, item, error) ||
-        !ecfs_objects_release (catalog, old, error))
+    if (old == NULL || !EXEC (catalog, EXTENT_DELETE_ALL, error, INT (ino)) ||
+        !insert_extents (catalog, item, &begun, error) || !ecfs_objects_release (catalog, old, error) ||
+        !give_up_intents (self, ino, begun, error))
         return false;
     set_fresh (self, ino, false);
     inode.attr.size = inode.committed_size = item->attr.size;
@@ -253,7 +267,7 @@ static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError
     if (inode.attr.nlink > 0)
         return refuse (error, "an inode goes that has names");
     set_fresh (self, ino, false);
-    return ecfs_inode_drop (self->catalog, ino, error);
+    return give_up_intents (self, ino, INT64_MAX, error) && ecfs_inode_drop (self->catalog, ino, error);
 }
 
 static bool restore_intent (EcfsRestore *self, const EcfsJournalItem *item, uint64_t sequence, GError **error)
@@ -373,6 +387,8 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
         return restore_drop (self, item, error);
     case ECFS_JOURNAL_INTENT:
         return restore_intent (self, item, sequence, error);
+    case ECFS_JOURNAL_ABORT:
+        return EXEC (catalog, INTENT_DELETE_OBJECT, error, UUID (&item->uuid));
     case ECFS_JOURNAL_ENDPOINT:
         return restore_endpoint (self, item, error);
     case ECFS_JOURNAL_REMOVED:

@@ -200,6 +200,7 @@
     X (INTENT_OPEN, "SELECT object, ino FROM intents WHERE ino <> 0 ORDER BY id") \
     X (INTENT_HAS, "SELECT 1 FROM intents WHERE object = ? LIMIT 1") \
     X (INTENT_DELETE_OBJECT, "DELETE FROM intents WHERE object = ?") \
+    X (INTENT_DELETE_INO, "DELETE FROM intents WHERE ino = ? AND sequence < ?") \
     X (INTENT_DELETE_ALL, "DELETE FROM intents") \
     X (DELETION_LIST_ALL, "SELECT " DELETION_COLUMNS " FROM deletions ORDER BY id") \
     X (ENDPOINT_BY_UUID, "SELECT id FROM endpoints WHERE uuid = ?") \

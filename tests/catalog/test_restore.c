@@ -286,6 +286,42 @@ static void test_unfinished (void)
     fixture_clear (&f);
 }
 
+static unsigned count_intents (Fixture *f)
+{
+    unsigned n = 0;
+    g_autofree char *items = dump (f);
+    g_auto (GStrv) lines = g_strsplit (items, "\n", -1);
+    for (char **line = lines; *line != NULL; line++)
+        n += g_str_has_prefix (*line, "0d");
+    return n;
+}
+
+/* Of five that were begun one was given up, one was for a file that is gone, and one is older than what its file has.
+ */
+static void test_intents (void)
+{
+    Fixture f, again;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    static const char *const names[] = {"given up", "gone", "replaced", "open", "late"};
+    int64_t intents[G_N_ELEMENTS (names)];
+    uint64_t inos[G_N_ELEMENTS (names)];
+    EcfsAttr attr;
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autoptr (EcfsObjectRow) object = new_object (&f, "rs:4+2", 100, 6);
+        inos[i] = make_file (&f, ECFS_ROOT_INO, names[i]);
+        OK (e, ecfs_catalog_intent_begin (f.catalog, object, inos[i], &intents[i], &e));
+    }
+    OK (e, ecfs_catalog_intent_abort (f.catalog, intents[0], &e));
+    OK (e, ecfs_catalog_unlink (f.catalog, ECFS_ROOT_INO, names[1], &attr, &e));
+    publish (&f, inos[2], 6, 100);
+    g_autoptr (GPtrArray) rows = journal_of (&f);
+    g_assert_cmpuint (restore (&again, rows, 2, 100), ==, 0);
+    g_assert_cmpuint (count_intents (&again), ==, 2);
+    fixture_clear (&again);
+    fixture_clear (&f);
+}
+
 /* Everything that journals an inode, done while bytes of it are flushed and not stored. */
 static void change_staged (Fixture *f, uint64_t ino)
 {
@@ -446,6 +482,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
                      test_from_journal_and_snapshot);
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
+    g_test_add_func ("/restore/what-came-to-nothing-is-not-awaited", test_intents);
     g_test_add_func ("/restore/times-of-staged-bytes-are-left-out", test_staged_times);
     g_test_add_func ("/restore/a-refused-record-leaves-nothing-behind", test_refused_content);
     g_test_add_func ("/restore/hostile-records-make-no-unsound-catalog", test_hostile);

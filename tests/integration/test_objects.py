@@ -146,3 +146,43 @@ def test_rewritten_in_the_middle_and_cut_and_grown(place, archive):
         endpoint.kill()
     mount.start()
     assert (mount.path / "file").read_bytes() == content
+
+
+def recover(place, archive, *options, check=True):
+    """What a recovery of the archive's endpoints shows when mounted, and what the command printed."""
+    path = place.path / f"recovered-{next(place.numbers)}"
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    done = lab.ecfs("recover", path, *words, *options, check=check)
+    mount = place.mount(lab.Archive(path, archive.endpoints))
+    found = lab.describe_tree(mount.path)
+    mount.umount()
+    return found, done
+
+
+def n_stripes(archive):
+    return sum(len(lab.stripe_files(endpoint)) for endpoint in archive.endpoints)
+
+
+def test_what_was_deleted_while_it_was_stored_stays_deleted(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    (mount.path / "kept").write_bytes(b"kept")
+    (mount.path / "deleted").write_bytes(os.urandom(64 * MIB))
+    lab.until(lambda: n_stripes(archive) > 200, 60, "it is being stored")
+    os.unlink(mount.path / "deleted")
+    archive.await_stored()
+    mount.kill()
+    found, _ = recover(place, archive)
+    assert list(found) == ["kept"]
+
+
+def test_content_that_other_content_took_the_place_of_does_not_come_back(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(os.urandom(64 * MIB))
+    lab.until(lambda: n_stripes(archive) > 200, 60, "it is being stored")
+    (mount.path / "file").write_bytes(b"new")
+    archive.await_stored()
+    mount.kill()
+    found, _ = recover(place, archive)
+    assert list(found) == ["file"] and found["file"]["size"] == 3
