@@ -15,6 +15,8 @@ static void part_free (gpointer data)
         g_array_unref (part->ranges);
     if (part->whole != NULL)
         g_array_unref (part->whole);
+    if (part->elsewhere != NULL)
+        g_array_unref (part->elsewhere);
     g_free (part);
 }
 
@@ -211,7 +213,11 @@ void ecfs_attempt_describe (Attempt *self)
                                     .gid = self->attr.gid,
                                     .mtime_ns = self->commit.mtime_ns,
                                     .path = self->path,
-                                    .ranges = self->part->ranges};
+                                    .ranges = self->part->ranges,
+                                    .content = self->part->is_apart ? self->part->row->uuid : self->content,
+                                    .number = self->part->number,
+                                    .n_objects = self->part->n_objects,
+                                    .elsewhere = self->part->elsewhere};
 }
 
 static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t *expected_digest,
@@ -363,6 +369,41 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
     return fine;
 }
 
+/* NULL: it is gone meanwhile. */
+static const EcfsUuid *uuid_of (Attempt *self, int64_t object)
+{
+    if (self->uuids == NULL)
+        self->uuids = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+    const EcfsUuid *uuid = g_hash_table_lookup (self->uuids, &object);
+    if (uuid != NULL)
+        return uuid;
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (self->archive->catalog, object, NULL);
+    if (row != NULL)
+        g_hash_table_insert (self->uuids, g_memdup2 (&object, sizeof object), g_memdup2 (&row->uuid, sizeof row->uuid));
+    return row == NULL ? NULL : g_hash_table_lookup (self->uuids, &object);
+}
+
+/* Notes what else the file consists of, so that the object's stripes tell it. */
+static void note_elsewhere (Attempt *self, Part *part, const GArray *extents, int64_t object)
+{
+    g_autoptr (GArray) elsewhere = g_array_new (FALSE, FALSE, sizeof (EcfsElsewhere));
+    part->is_apart = true;
+    for (guint i = 0; i < extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        const EcfsUuid *uuid = extent->object == object ? NULL : uuid_of (self, extent->object);
+        if (extent->object != object && (uuid == NULL || elsewhere->len == ECFS_ELSEWHERE_MAX))
+            return;
+        EcfsElsewhere there = {
+            .file_offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
+        if (uuid == NULL)
+            continue;
+        there.object = *uuid;
+        g_array_append_val (elsewhere, there);
+    }
+    part->n_objects = 1;
+    part->elsewhere = g_steal_pointer (&elsewhere);
+}
+
 /* The object of an extent run, as a part whose ranges say where the staged file has its content. */
 static Part *committed_part (Attempt *self, const GArray *extents, guint *next, GError **error)
 {
@@ -373,6 +414,7 @@ static Part *committed_part (Attempt *self, const GArray *extents, guint *next, 
     Part *part = ecfs_attempt_part (self);
     ecfs_object_row_free (part->row);
     part->row = row;
+    note_elsewhere (self, part, extents, object);
     for (; *next < extents->len; (*next)++) {
         const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, *next);
         if (extent->object != object)
@@ -633,6 +675,8 @@ static void end_attempt (Attempt *self, GError *error)
     if (self->missing != NULL)
         g_string_free (self->missing, TRUE);
     g_ptr_array_unref (self->parts);
+    if (self->uuids != NULL)
+        g_hash_table_unref (self->uuids);
     g_free (self->path);
     g_free ((char *) self->commit.code);
     g_free ((char *) self->commit.path);
@@ -666,6 +710,7 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
     self->run = run;
+    self->content = ecfs_uuid_new ();
     self->backfill = run == fill_up || run == ecfs_attempt_repair;
     EcfsWorkers *own = commit->feed != NULL ? archive->streams : archive->commits;
     ecfs_workers_push (commit->is_foreign ? archive->puts : own, run_attempt, self);

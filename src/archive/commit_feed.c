@@ -33,6 +33,7 @@ static Part *feed_part (Attempt *self, uint64_t offset, uint64_t available)
     EcfsFileRange all = {.file_offset = offset, .length = self->archive->config->object_max};
     part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
     part->feed_offset = offset;
+    part->number = self->parts->len - 1;
     part->row->size = MIN (available - offset, self->archive->config->object_max);
     return part;
 }
@@ -62,6 +63,8 @@ void ecfs_attempt_content_ended (void *attempt, uint64_t bytes)
     ecfs_feed_look (self->commit.feed, &state);
     if (state.final)
         self->commit.ended (self->commit.user, &self->commit);
+    if (state.final && state.available == part->feed_offset + bytes)
+        part->n_objects = self->parts->len;
     look_at_file (self);
     ecfs_attempt_describe (self);
 }

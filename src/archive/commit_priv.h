@@ -17,6 +17,10 @@ typedef struct Part {
     GArray *ranges; /* of EcfsFileRange */
     GArray *whole;  /* where the content has all of the object, in place of ranges; NULL: it is the file's */
     uint64_t feed_offset;
+    uint32_t number; /* among the objects of its content, which has n_objects; 0: not known yet */
+    uint32_t n_objects;
+    bool is_apart;     /* of an object that was there before: it is content of its own, … */
+    GArray *elsewhere; /* … and the file has these (of EcfsElsewhere) besides; NULL: nothing, or not known */
     int64_t intent;
     bool full;
 } Part;
@@ -30,6 +34,8 @@ typedef struct Attempt {
     char *path;    /* for messages */
     EcfsAttr attr;
     GPtrArray *parts;      /* of Part */
+    EcfsUuid content;      /* of the objects that are new with the file's content */
+    GHashTable *uuids;     /* of the file's objects, by row; NULL: none was needed */
     EcfsFileRecord record; /* what the stripes of the object that is being stored tell of the file */
     /* Of the object that is being stored: */
     Part *part;

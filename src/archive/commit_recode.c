@@ -48,6 +48,9 @@ static bool recode_anew (Attempt *self, const Part *old, GError **error)
     part->whole = g_array_ref (old->whole);
     g_array_unref (part->ranges);
     part->ranges = g_array_ref (old->ranges);
+    part->is_apart = true;
+    part->n_objects = old->n_objects;
+    part->elsewhere = old->elsewhere == NULL ? NULL : g_array_ref (old->elsewhere);
     if (!ecfs_attempt_store_object (self, part, error))
         return false;
     bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0 &&

@@ -151,6 +151,11 @@ bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GErro
 static bool store_objects (Attempt *self, GError **error)
 {
     divide (self);
+    for (guint i = 0; i < self->parts->len; i++) {
+        Part *part = g_ptr_array_index (self->parts, i);
+        part->number = i;
+        part->n_objects = self->parts->len;
+    }
     for (guint i = 0; i < self->parts->len; i++)
         if (!ecfs_attempt_store_object (self, g_ptr_array_index (self->parts, i), error))
             return false;

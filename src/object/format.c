@@ -16,6 +16,7 @@ enum {
     SECTION_CODE = 3,
     SECTION_SIZES = 16,
     SECTION_RECORDS = 17,
+    SECTION_CONTENTS = 18,
 };
 
 enum {
@@ -27,6 +28,7 @@ enum {
 #define TAG_KIND_XXH3_64   1
 #define HEADER_UNIT        64
 #define PATH_MAX_BYTES     4096
+#define ELSEWHERE_BYTES    40
 
 /* A section under construction: where its head is in the buffer. */
 static guint section_begin (GByteArray *to, uint16_t type, uint16_t flags)
@@ -259,6 +261,25 @@ static void append_record (GByteArray *to, const EcfsFileRecord *record)
     ecfs_put_le (to->data + start, to->len - start - 4, 4);
 }
 
+static void append_content (GByteArray *to, const EcfsFileRecord *record)
+{
+    guint start = to->len;
+    guint n_elsewhere = record->elsewhere == NULL ? 0 : record->elsewhere->len;
+    ecfs_append_le (to, 0, 4);
+    g_byte_array_append (to, record->content.bytes, sizeof record->content.bytes);
+    ecfs_append_le (to, record->number, 4);
+    ecfs_append_le (to, record->n_objects, 4);
+    ecfs_append_le (to, n_elsewhere, 4);
+    for (guint i = 0; i < n_elsewhere; i++) {
+        const EcfsElsewhere *part = &g_array_index (record->elsewhere, EcfsElsewhere, i);
+        ecfs_append_le (to, part->file_offset, 8);
+        ecfs_append_le (to, part->length, 8);
+        g_byte_array_append (to, part->object.bytes, sizeof part->object.bytes);
+        ecfs_append_le (to, part->object_offset, 8);
+    }
+    ecfs_put_le (to->data + start, to->len - start - 4, 4);
+}
+
 GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset)
 {
     GByteArray *to = g_byte_array_sized_new (512);
@@ -273,6 +294,10 @@ GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t 
     start = section_begin (to, SECTION_RECORDS, 0);
     for (guint i = 0; i < footer->records->len; i++)
         append_record (to, g_ptr_array_index (footer->records, i));
+    section_end (to, start);
+    start = section_begin (to, SECTION_CONTENTS, 0);
+    for (guint i = 0; i < footer->records->len; i++)
+        append_content (to, g_ptr_array_index (footer->records, i));
     section_end (to, start);
     append_empty_mac (to);
     guint footer_bytes = to->len;
@@ -321,6 +346,8 @@ static void record_free (gpointer data)
     g_free ((char *) record->path);
     if (record->ranges != NULL)
         g_array_unref (record->ranges);
+    if (record->elsewhere != NULL)
+        g_array_unref (record->elsewhere);
     g_free (record);
 }
 
@@ -357,6 +384,35 @@ static bool parse_record (EcfsCursor *from, GPtrArray *records, GError **error)
     return true;
 }
 
+/* Of the records, in their order: which content each is of. */
+static bool parse_contents (EcfsCursor *from, const GPtrArray *records, GError **error)
+{
+    for (guint i = 0; i < records->len && from->left > 0; i++) {
+        EcfsFileRecord *record = g_ptr_array_index (records, i);
+        uint32_t length = (uint32_t) ecfs_cursor_le (from, 4);
+        EcfsCursor in = {.at = ecfs_cursor_bytes (from, length), .left = length};
+        if (in.at == NULL)
+            break;
+        ecfs_cursor_copy (&in, record->content.bytes, sizeof record->content.bytes);
+        record->number = (uint32_t) ecfs_cursor_le (&in, 4);
+        record->n_objects = (uint32_t) ecfs_cursor_le (&in, 4);
+        uint32_t n_elsewhere = (uint32_t) ecfs_cursor_le (&in, 4);
+        if (in.bad || n_elsewhere > in.left / ELSEWHERE_BYTES ||
+            (record->n_objects > 0 && record->number >= record->n_objects))
+            return ecfs_fail (error, EBADMSG, "what a file's content consists of is damaged");
+        record->elsewhere = g_array_sized_new (FALSE, FALSE, sizeof (EcfsElsewhere), n_elsewhere);
+        for (uint32_t j = 0; j < n_elsewhere; j++) {
+            EcfsElsewhere part;
+            part.file_offset = ecfs_cursor_le (&in, 8);
+            part.length = ecfs_cursor_le (&in, 8);
+            ecfs_cursor_copy (&in, part.object.bytes, sizeof part.object.bytes);
+            part.object_offset = ecfs_cursor_le (&in, 8);
+            g_array_append_val (record->elsewhere, part);
+        }
+    }
+    return !from->bad || ecfs_fail (error, EBADMSG, "the contents section is damaged");
+}
+
 static bool parse_sizes (EcfsCursor *from, EcfsStripeFooter *footer, GError **error)
 {
     footer->size = ecfs_cursor_le (from, 8);
@@ -374,11 +430,14 @@ static bool parse_sizes (EcfsCursor *from, EcfsStripeFooter *footer, GError **er
 static bool parse_sections (EcfsCursor *from, EcfsStripeFooter *footer, GError **error)
 {
     bool have_sizes = false;
+    EcfsCursor contents = {.left = 0};
     while (from->left > 0) {
         Section section;
         if (!next_section (from, &section, error))
             return false;
-        if (section.type == SECTION_SIZES) {
+        if (section.type == SECTION_CONTENTS) {
+            contents = section.payload;
+        } else if (section.type == SECTION_SIZES) {
             if (!parse_sizes (&section.payload, footer, error))
                 return false;
             have_sizes = true;
@@ -391,7 +450,9 @@ static bool parse_sections (EcfsCursor *from, EcfsStripeFooter *footer, GError *
                 return false;
         }
     }
-    return have_sizes || ecfs_fail (error, EBADMSG, "the footer has no sizes section");
+    if (!have_sizes)
+        return ecfs_fail (error, EBADMSG, "the footer has no sizes section");
+    return parse_contents (&contents, footer->records, error);
 }
 
 bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,

@@ -38,7 +38,13 @@ typedef struct EcfsStripeHeader {
     uint32_t parameters_bytes; /* 0: it has none */
 } EcfsStripeHeader;
 
-/* One file that an object's bytes belong to; path and attributes are hints for a recovery without catalog and journal.
+/*
+ * One file that an object's bytes belong to; path and attributes are hints for a recovery without catalog and journal.
+ *
+ * Which objects make the file whole: one attempt to store content makes n_objects of them, numbered from 0 on, which
+ * all tell of one `content`; what the file has of objects that were there before is `elsewhere`. While content is still
+ * being written, how many objects it takes is known only with its last: the others tell 0. An object that is stored
+ * once more later, whole or in part, is content of its own: one object, and all others are elsewhere.
  */
 typedef struct EcfsFileRecord {
     uint64_t ino;
@@ -50,6 +56,10 @@ typedef struct EcfsFileRecord {
     int64_t mtime_ns;
     const char *path; /* borrowed; bytes without NUL, at most 4096; parsed: owned by the footer */
     GArray *ranges;   /* of EcfsFileRange, borrowed; parsed: owned by the footer */
+    EcfsUuid content; /* nil: not told, as by stripes from before this was */
+    uint32_t number;
+    uint32_t n_objects; /* of the content, more than number; 0: not known yet */
+    GArray *elsewhere;  /* of EcfsElsewhere, like ranges; may be NULL: nothing */
 } EcfsFileRecord;
 
 typedef struct EcfsFileRange {
@@ -57,6 +67,16 @@ typedef struct EcfsFileRange {
     uint64_t length;
     uint64_t object_offset;
 } EcfsFileRange;
+
+/* A range of the file that another object has. */
+typedef struct EcfsElsewhere {
+    uint64_t file_offset;
+    uint64_t length;
+    uint64_t object_offset;
+    EcfsUuid object;
+} EcfsElsewhere;
+
+#define ECFS_ELSEWHERE_MAX 10000 /* of one record; whoever would write more leaves n_objects 0 */
 
 typedef struct EcfsStripeFooter {
     uint64_t size;                                   /* bytes of the object's content */

@@ -73,6 +73,18 @@ static void try_header (uint8_t *bytes, size_t size)
     }
 }
 
+static void check_same_content (const EcfsFileRecord *a, const EcfsFileRecord *b)
+{
+    guint n_elsewhere = a->elsewhere == NULL ? 0 : a->elsewhere->len;
+    g_assert_true (ecfs_uuid_equal (&a->content, &b->content));
+    g_assert_true (a->number == b->number && a->n_objects == b->n_objects);
+    g_assert_true (a->n_objects == 0 || a->number < a->n_objects);
+    g_assert_cmpuint (n_elsewhere, ==, b->elsewhere->len);
+    for (guint i = 0; i < n_elsewhere; i++)
+        g_assert_cmpuint (g_array_index (a->elsewhere, EcfsElsewhere, i).length, ==,
+                          g_array_index (b->elsewhere, EcfsElsewhere, i).length);
+}
+
 static void try_footer (uint8_t *bytes, size_t size)
 {
     mend_sections (bytes, 0, size);
@@ -90,6 +102,8 @@ static void try_footer (uint8_t *bytes, size_t size)
     g_assert_no_error (error);
     g_assert_true (parsed);
     g_assert_cmpuint (second.records->len, ==, footer.records->len);
+    for (guint i = 0; i < footer.records->len; i++)
+        check_same_content (g_ptr_array_index (footer.records, i), g_ptr_array_index (second.records, i));
     ecfs_stripe_footer_clear (&second);
     ecfs_stripe_footer_clear (&footer);
 }

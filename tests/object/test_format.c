@@ -135,6 +135,8 @@ static void record_free (gpointer data)
 {
     EcfsFileRecord *record = data;
     g_array_unref (record->ranges);
+    if (record->elsewhere != NULL)
+        g_array_unref (record->elsewhere);
     g_free (record);
 }
 
@@ -153,6 +155,17 @@ static void add_record (EcfsStripeFooter *footer, const char *path, unsigned n_r
     for (unsigned i = 0; i < n_ranges; i++) {
         EcfsFileRange range = {.file_offset = i * 100, .length = 50, .object_offset = i * 50};
         g_array_append_val (record->ranges, range);
+    }
+    for (unsigned i = 0; i < n_ranges; i++) {
+        EcfsElsewhere part = {.file_offset = i * 1000, .length = 5, .object_offset = i, .object = ecfs_uuid_new ()};
+        record->elsewhere =
+            record->elsewhere != NULL ? record->elsewhere : g_array_new (FALSE, FALSE, sizeof (EcfsElsewhere));
+        g_array_append_val (record->elsewhere, part);
+    }
+    if (n_ranges > 0) {
+        record->content = ecfs_uuid_new ();
+        record->number = n_ranges - 1;
+        record->n_objects = n_ranges % 2 == 0 ? 0 : n_ranges;
     }
     g_ptr_array_add (footer->records, record);
 }
@@ -210,6 +223,14 @@ static void test_footer (void)
         g_assert_cmpuint (a->gid, ==, b->gid);
         g_assert_cmpint (a->mtime_ns, ==, b->mtime_ns);
         g_assert_cmpstr (a->path, ==, b->path);
+        g_assert_true (ecfs_uuid_equal (&a->content, &b->content));
+        g_assert_cmpuint (a->number, ==, b->number);
+        g_assert_cmpuint (a->n_objects, ==, b->n_objects);
+        guint n_elsewhere = a->elsewhere == NULL ? 0 : a->elsewhere->len;
+        g_assert_cmpuint (b->elsewhere->len, ==, n_elsewhere);
+        for (guint j = 0; j < n_elsewhere; j++)
+            g_assert_cmpmem (&g_array_index (a->elsewhere, EcfsElsewhere, j), sizeof (EcfsElsewhere),
+                             &g_array_index (b->elsewhere, EcfsElsewhere, j), sizeof (EcfsElsewhere));
         g_assert_cmpmem (a->ranges->data, (int) (a->ranges->len * sizeof (EcfsFileRange)), b->ranges->data,
                          (int) (b->ranges->len * sizeof (EcfsFileRange)));
     }
