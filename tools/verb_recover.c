@@ -123,6 +123,7 @@ static void print_json (const EcfsRecovered *recovered)
     json_object_set_int_member (object, "refused_records", (int64_t) recovered->n_refused);
     json_object_set_int_member (object, "hinted", (int64_t) recovered->n_hinted);
     json_object_set_int_member (object, "set_apart", (int64_t) recovered->n_set_apart);
+    json_object_set_int_member (object, "partial", (int64_t) recovered->n_partial);
     json_object_set_int_member (object, "lost", (int64_t) recovered->n_lost);
     json_object_set_int_member (object, "incomplete_objects", (int64_t) recovered->n_lost_strays);
     json_object_set_int_member (object, "foreign_stripes", (int64_t) recovered->n_foreign);
@@ -181,6 +182,8 @@ static void print_recovered (const char *directory, const EcfsRecovered *recover
     print_count (recovered->n_unfinished, "files that were being written, and never closed, are left out");
     print_count (recovered->n_hinted, "files are there by the hints of their stripes");
     print_count (recovered->n_set_apart, "files are in /recovered, since others have their names");
+    print_count (recovered->n_partial,
+                 "files are in /recovered as .partial, since only a part of their content is there");
     print_count (recovered->n_refused, "records of the journal made no sense and were left out");
     print_count (recovered->n_lost, "objects cannot be read: too few of their stripes are at these endpoints");
     print_doubted (recovered);
@@ -218,7 +221,7 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
     EcfsRecovered recovered;
     bool done = ecfs_archive_recover (&what, &recovered, &error);
     end_line (&progress);
-    bool all = recovered.n_lost == 0 || arguments->allow_lost;
+    bool all = (recovered.n_lost == 0 && recovered.n_partial == 0) || arguments->allow_lost;
     if (done && arguments->json)
         print_json (&recovered);
     else if (done)

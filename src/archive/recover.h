@@ -45,6 +45,7 @@ typedef struct EcfsRecovered {
     uint64_t n_refused;     /* records that made no sense */
     uint64_t n_hinted;      /* files whose names are from footers, where they stood; … */
     uint64_t n_set_apart;   /* … and below /recovered, where another has the name */
+    uint64_t n_partial;     /* files of which a part of the content is there; these are below /recovered as .partial */
     uint64_t n_lost;        /* files of which too few stripes are there */
     uint64_t n_lost_strays; /* objects that no file is known of, of which too few stripes are there */
     uint64_t n_foreign;     /* stripes of other archives, or that are damaged; left alone */

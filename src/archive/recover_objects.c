@@ -3,13 +3,11 @@
 #include "object/format.h"
 
 #include <inttypes.h>
-#include <sys/stat.h>
 
 #define OBJECTS_AT_ONCE 1000
+#define STRIPES_MOST    1024 /* of one object that are looked at: none has more in earnest */
 #define READERS         4    /* for each endpoint */
 #define HEAD_BYTES      4096 /* read at once from the begin and the end of a stripe */
-#define TOLD_MOST       20   /* of one kind */
-#define APART           "recovered"
 
 /* A stripe that is there. */
 typedef struct Piece {
@@ -26,16 +24,9 @@ typedef struct Told {
     EcfsRecovering *recovering;
     EcfsStripeHeader header;
     EcfsStripeFooter footer;
+    uint64_t footer_offset;
     bool good;
 } Told;
-
-/* An object that only stripes tell of, and a file that it is of. */
-typedef struct Stray {
-    EcfsObjectRow *row;
-    EcfsCodec *codec;
-    const EcfsFileRecord *record; /* of one of its footers, which the array of Told keeps */
-    bool used;
-} Stray;
 
 typedef struct Pieces {
     EcfsRecovering *recovering;
@@ -141,10 +132,15 @@ static bool is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectR
     return ecfs_codec_decodable (codec, present);
 }
 
+bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object)
+{
+    return is_whole (self, self->pieces, object);
+}
+
 static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
 {
     uint64_t ino;
-    if (++self->sums->n_lost > TOLD_MOST)
+    if (++self->sums->n_lost > ECFS_RECOVER_TOLD_MOST)
         return;
     g_autofree char *path = ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL)
                                 ? ecfs_catalog_path (self->catalog, ino)
@@ -234,6 +230,7 @@ static bool read_foot (Told *self, GError **error)
     if (!read_range (self, file_size - end_bytes, end_bytes, &end, error) ||
         !ecfs_stripe_tail_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES, file_size, &offset, &size, &hash, error))
         return false;
+    self->footer_offset = offset;
     if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
         return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->footer,
                                          error);
@@ -241,12 +238,22 @@ static bool read_foot (Told *self, GError **error)
            ecfs_stripe_footer_parse (more, size, hash, &self->footer, error);
 }
 
+/* Whether the stripe is as long as the sizes that it tells make it. */
+static bool check_sizes (const Told *self, GError **error)
+{
+    EcfsLayout layout;
+    return ecfs_stripe_layout (&self->header, self->footer.size, &layout, error) &&
+           ((self->footer.area_bytes == ecfs_layout_area_bytes (&layout) &&
+             self->footer_offset == layout.header_bytes + self->footer.area_bytes) ||
+            ecfs_fail (error, EBADMSG, "its packets have not the size that its content makes them"));
+}
+
 static void read_told (void *data)
 {
     Told *self = data;
     g_autoptr (GError) error = NULL;
     self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
-                 read_foot (self, &error);
+                 read_foot (self, &error) && check_sizes (self, &error);
     if (!self->good && error != NULL)
         g_info ("endpoint %s: a stripe is left alone: %s", self->recovering->places[self->piece->position].name,
                 error->message);
@@ -269,15 +276,30 @@ static void read_all (EcfsRecovering *self, GArray *told)
 
 /* Which pieces are of objects that a file may have, and no journal tells of */
 
-static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *ret_there, GError **error)
+EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error)
 {
     EcfsUuid before = *object;
     for (size_t i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
         ;
     g_autoptr (GPtrArray) rows = ecfs_catalog_objects_by_uuid (self->catalog, &before, 1, error);
-    *ret_there = rows != NULL && rows->len == 1 &&
-                 ecfs_uuid_equal (&((const EcfsObjectRow *) g_ptr_array_index (rows, 0))->uuid, object);
-    return rows != NULL;
+    if (rows == NULL)
+        return NULL;
+    if (rows->len == 0 || !ecfs_uuid_equal (&((const EcfsObjectRow *) rows->pdata[0])->uuid, object)) {
+        (void) !ecfs_fail (error, ENOENT, "the catalog does not have the object");
+        return NULL;
+    }
+    return ecfs_catalog_object (self->catalog, ((const EcfsObjectRow *) rows->pdata[0])->id, error);
+}
+
+static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *ret_there, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    g_autoptr (EcfsObjectRow) row = ecfs_recover_object (self, object, &why);
+    *ret_there = row != NULL;
+    if (row != NULL || why->code == ENOENT)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
 }
 
 /* The pieces that a journal does not account for; where none was found, all. */
@@ -312,9 +334,10 @@ static bool may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header
 
 static void stray_free (gpointer data)
 {
-    Stray *self = data;
+    EcfsStray *self = data;
     ecfs_object_row_free (self->row);
     ecfs_codec_free (self->codec);
+    g_ptr_array_unref (self->records);
     g_free (self);
 }
 
@@ -327,19 +350,17 @@ static bool same_object (const Told *a, const Told *b)
            memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
 }
 
-static Stray *stray_new (EcfsRecovering *self, const Told *told)
+static EcfsStray *stray_new (EcfsRecovering *self, const Told *told)
 {
     g_autoptr (GError) error = NULL;
     const EcfsStripeHeader *header = &told->header;
-    EcfsLayout layout;
-    if (told->footer.records->len == 0 || header->sequence > INT64_MAX ||
-        !ecfs_stripe_layout (header, told->footer.size, &layout, &error))
+    if (told->footer.records->len == 0 || header->sequence > INT64_MAX)
         return NULL;
     EcfsCodec *codec = ecfs_stripe_codec (header, &error);
     if (codec == NULL)
         return NULL;
-    Stray *stray = g_new0 (Stray, 1);
-    *stray = (Stray){.row = ecfs_object_row_new (), .codec = codec, .record = told->footer.records->pdata[0]};
+    EcfsStray *stray = g_new0 (EcfsStray, 1);
+    *stray = (EcfsStray){.row = ecfs_object_row_new (), .codec = codec, .records = g_ptr_array_new ()};
     EcfsObjectRow *row = stray->row;
     row->uuid = header->object;
     row->epoch = header->epoch;
@@ -354,7 +375,20 @@ static Stray *stray_new (EcfsRecovering *self, const Told *told)
     return stray;
 }
 
-static void add_stripe (EcfsRecovering *self, Stray *stray, const Told *told)
+/* Each content that some stripe tells of is a way to have the file. */
+static void add_record (EcfsStray *stray, const Told *told)
+{
+    EcfsFileRecord *record = told->footer.records->len == 0 ? NULL : told->footer.records->pdata[0];
+    for (guint i = 0; record != NULL && i < stray->records->len; i++) {
+        const EcfsFileRecord *other = g_ptr_array_index (stray->records, i);
+        if (other->ino == record->ino && ecfs_uuid_equal (&other->content, &record->content))
+            return;
+    }
+    if (record != NULL)
+        g_ptr_array_add (stray->records, record);
+}
+
+static void add_stripe (EcfsRecovering *self, EcfsStray *stray, const Told *told)
 {
     EcfsStripeRow stripe = {.index = told->piece->index,
                             .instance = told->piece->instance,
@@ -367,7 +401,7 @@ static void add_stripe (EcfsRecovering *self, Stray *stray, const Told *told)
         g_array_append_val (stray->row->stripes, stripe);
 }
 
-static bool is_decodable (const Stray *stray)
+static bool is_decodable (const EcfsStray *stray)
 {
     bool present[ECFS_CODEC_MAX_N] = {false};
     for (guint i = 0; i < stray->row->stripes->len; i++)
@@ -375,32 +409,53 @@ static bool is_decodable (const Stray *stray)
     return ecfs_codec_decodable (stray->codec, present);
 }
 
-/* One object of those that @told is about, from @at to @end. NULL: it cannot be content, or error. */
-static Stray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end, GError **error)
+/* What the stripes from @at to @end that agree with the first of them make; NULL: nothing. */
+static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint at, guint end)
 {
-    const Told *first = NULL;
-    Stray *stray = NULL;
+    const Told *first = &g_array_index (told, Told, at);
+    EcfsStray *stray = stray_new (self, first);
+    for (guint i = at; stray != NULL && i < end; i++) {
+        const Told *one = &g_array_index (told, Told, i);
+        if (!one->good || !same_object (first, one))
+            continue;
+        add_stripe (self, stray, one);
+        add_record (stray, one);
+    }
+    if (stray != NULL && !is_decodable (stray))
+        g_clear_pointer (&stray, stray_free);
+    return stray;
+}
+
+/* One object of those that @told is about, from @at to @end: where its stripes do not agree, what most of them say.
+ * NULL: it cannot be content, or error. */
+static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end, GError **error)
+{
+    bool any = false;
+    g_autoptr (GError) reason = NULL;
+    EcfsStray *best = NULL;
     for (guint i = at; i < end; i++) {
         const Told *one = &g_array_index (told, Told, i);
-        bool may = false;
-        if (!one->good) {
-            self->sums->n_foreign++;
+        bool may = false, seen = false;
+        self->sums->n_foreign += !one->good;
+        for (guint j = at; j < i && !seen; j++)
+            seen = g_array_index (told, Told, j).good && same_object (&g_array_index (told, Told, j), one);
+        if (!one->good || seen)
             continue;
+        if (!may_be_content (self, &one->header, &may, &reason)) {
+            g_propagate_error (error, g_steal_pointer (&reason));
+            g_clear_pointer (&best, stray_free);
+            return NULL;
         }
-        if (stray == NULL) {
-            if (!may_be_content (self, &one->header, &may, error) || !may)
-                return NULL;
-            first = one;
-            stray = stray_new (self, one);
+        any = any || may;
+        EcfsStray *stray = may ? gather_alike (self, told, i, end) : NULL;
+        if (stray != NULL && (best == NULL || stray->row->stripes->len > best->row->stripes->len)) {
+            g_clear_pointer (&best, stray_free);
+            best = g_steal_pointer (&stray);
         }
-        if (stray != NULL && same_object (first, one))
-            add_stripe (self, stray, one);
-    }
-    if (stray != NULL && !is_decodable (stray)) {
-        self->sums->n_lost_strays++;
         g_clear_pointer (&stray, stray_free);
     }
-    return stray;
+    self->sums->n_lost_strays += any && best == NULL;
+    return best;
 }
 
 static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GError **error)
@@ -411,7 +466,7 @@ static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GErro
         for (end = at; end < told->len && ecfs_uuid_equal (&g_array_index (told, Told, end).piece->object, object);)
             end++;
         GError *reason = NULL;
-        Stray *stray = gather_stray (self, told, at, end, &reason);
+        EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + STRIPES_MOST), &reason);
         if (reason != NULL) {
             g_propagate_error (error, reason);
             return NULL;
@@ -422,210 +477,16 @@ static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GErro
     return g_steal_pointer (&strays);
 }
 
-/* Files of strays */
-
-static int by_inode_newest_first (const void *a, const void *b)
-{
-    const Stray *left = *(const Stray *const *) a, *right = *(const Stray *const *) b;
-    if (left->record->ino != right->record->ino)
-        return left->record->ino < right->record->ino ? -1 : 1;
-    if (left->row->epoch != right->row->epoch)
-        return left->row->epoch > right->row->epoch ? -1 : 1;
-    return (left->row->sequence < right->row->sequence) - (left->row->sequence > right->row->sequence);
-}
-
-static int by_offset (const void *a, const void *b)
-{
-    const EcfsExtent *left = a, *right = b;
-    return (left->offset > right->offset) - (left->offset < right->offset);
-}
-
-/* Adds the ranges of an object to a file's extents, unless they overlap with what newer objects have. */
-static bool add_extents (GArray *extents, const Stray *stray, int64_t object)
-{
-    const EcfsFileRecord *record = stray->record;
-    guint n_before = extents->len;
-    for (guint i = 0; i < record->ranges->len; i++) {
-        const EcfsFileRange *range = &g_array_index (record->ranges, EcfsFileRange, i);
-        bool fits = range->length > 0 && range->file_offset <= record->file_size &&
-                    range->length <= record->file_size - range->file_offset &&
-                    range->object_offset <= stray->row->size &&
-                    range->length <= stray->row->size - range->object_offset;
-        for (guint j = 0; j < extents->len && fits; j++) {
-            const EcfsExtent *other = &g_array_index (extents, EcfsExtent, j);
-            fits = range->file_offset + range->length <= other->offset ||
-                   other->offset + other->length <= range->file_offset;
-        }
-        if (!fits) {
-            g_array_set_size (extents, n_before);
-            return false;
-        }
-        EcfsExtent extent = {.offset = range->file_offset,
-                             .length = range->length,
-                             .object = object,
-                             .object_offset = range->object_offset};
-        g_array_append_val (extents, extent);
-    }
-    return true;
-}
-
-/* Makes the directories of a path; false where something else is in the way. */
-static bool make_parent (EcfsRecovering *self, char **names, uint64_t *ret_parent, GError **error)
-{
-    *ret_parent = ECFS_ROOT_INO;
-    for (; names[0] != NULL && names[1] != NULL; names++) {
-        static const EcfsNewInode directory = {.mode = S_IFDIR | 0755};
-        EcfsAttr attr;
-        if (ecfs_catalog_lookup (self->catalog, *ret_parent, names[0], &attr, NULL)) {
-            if (!S_ISDIR (attr.mode))
-                return ecfs_fail (error, ENOTDIR, "%s is no directory", names[0]);
-        } else if (!ecfs_catalog_make (self->catalog, *ret_parent, names[0], &directory, &attr, NULL, error)) {
-            return false;
-        }
-        *ret_parent = attr.ino;
-    }
-    return true;
-}
-
-/* Puts it where its footer says; EEXIST where that is taken. */
-static bool put_at_hint (EcfsRecovering *self, EcfsFoundFile *file, const char *path, GError **error)
-{
-    g_auto (GStrv) names = g_strsplit (path, "/", -1);
-    char **at = names;
-    while (*at != NULL && **at == '\0')
-        at++;
-    guint n_names = g_strv_length (at);
-    if (path[0] != '/' || n_names == 0)
-        return ecfs_fail (error, EINVAL, "it has no path");
-    file->name = at[n_names - 1];
-    return make_parent (self, at, &file->parent, error) && ecfs_restore_found (self->restore, file, error);
-}
-
-/* The directory /recovered, or the first of /recovered-2, … that nothing else is in the way of. */
-static bool make_apart (EcfsRecovering *self, uint64_t *ret_parent, GError **error)
-{
-    for (unsigned i = 1;; i++) {
-        GError *reason = NULL;
-        char name[] = "";
-        g_autofree char *apart = i == 1 ? g_strdup (APART) : g_strdup_printf (APART "-%u", i);
-        char *names[] = {apart, name, NULL};
-        if (make_parent (self, names, ret_parent, &reason))
-            return true;
-        if (reason->code != ENOTDIR) {
-            g_propagate_error (error, reason);
-            return false;
-        }
-        g_error_free (reason);
-    }
-}
-
-/* Puts it there, under a name that is its own. */
-static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Stray *stray, GError **error)
-{
-    char uuid[ECFS_UUID_TEXT_SIZE];
-    const char *slash = strrchr (stray->record->path, '/');
-    g_autofree char *last = g_strndup (slash == NULL ? stray->record->path : slash + 1, 200);
-    ecfs_uuid_text (&stray->row->uuid, uuid);
-    g_autofree char *own = g_strdup_printf ("%s.%s", last, uuid);
-    file->name = own;
-    if (!make_apart (self, &file->parent, error) || !ecfs_restore_found (self->restore, file, error))
-        return false;
-    g_autofree char *directory = ecfs_catalog_path (self->catalog, file->parent);
-    g_autofree char *shown = g_utf8_make_valid (stray->record->path, -1);
-    if (++self->sums->n_set_apart <= TOLD_MOST)
-        ecfs_recover_tell (self, "%s: no journal tells of this content; it is %s/%s", shown, directory, own);
-    return true;
-}
-
-static bool put_file (EcfsRecovering *self, EcfsFoundFile *file, const Stray *stray, GError **error)
-{
-    const char *path = stray->record->path;
-    g_autofree char *shown = g_utf8_make_valid (path, -1);
-    if (put_at_hint (self, file, path, NULL)) {
-        if (++self->sums->n_hinted <= TOLD_MOST)
-            ecfs_recover_tell (self, "%s: no journal tells of it; its name and attributes are hints of its stripes",
-                               shown);
-        return true;
-    }
-    return put_apart (self, file, stray, error) || ecfs_prefix (error, "%s", shown);
-}
-
-static bool keep_code (EcfsRecovering *self, const EcfsCodec *codec, GError **error)
-{
-    size_t size;
-    const uint8_t *parameters = ecfs_codec_parameters (codec, &size);
-    return size == 0 || ecfs_catalog_keep_code (self->catalog, ecfs_codec_identity (codec), parameters, size, error);
-}
-
-/* Whether the catalog's file has the same bytes: it was recoded, and the journal does not tell of that. */
-static bool is_there_already (EcfsRecovering *self, const Stray *stray)
-{
-    g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, stray->record->ino, NULL);
-    if (extents == NULL || extents->len != 1)
-        return false;
-    g_autoptr (EcfsObjectRow) object =
-        ecfs_catalog_object (self->catalog, g_array_index (extents, EcfsExtent, 0).object, NULL);
-    return object != NULL && object->size == stray->row->size &&
-           memcmp (object->digest, stray->row->digest, ECFS_DIGEST_SIZE) == 0;
-}
-
-/* Makes the file of the newest stray of an inode, and of others that are parts of the same content. */
-static bool put_strays (EcfsRecovering *self, GPtrArray *strays, guint at, guint end, GError **error)
-{
-    const Stray *newest = g_ptr_array_index (strays, at);
-    const EcfsFileRecord *record = newest->record;
-    g_autoptr (GArray) extents = g_array_new (FALSE, FALSE, sizeof (EcfsExtent));
-    g_autoptr (GPtrArray) objects = g_ptr_array_new ();
-    if (is_there_already (self, newest))
-        return true;
-    for (guint i = at; i < end; i++) {
-        const Stray *stray = g_ptr_array_index (strays, i);
-        if (stray->record->file_size != record->file_size || stray->record->mtime_ns != record->mtime_ns ||
-            !add_extents (extents, stray, (int64_t) objects->len))
-            continue;
-        if (!keep_code (self, stray->codec, error))
-            return false;
-        g_ptr_array_add (objects, stray->row);
-    }
-    g_array_sort (extents, by_offset);
-    bool is_unfinished = ecfs_restore_is_unfinished (self->restore, record->ino);
-    EcfsFoundFile file = {.unfinished = is_unfinished ? record->ino : 0,
-                          .attr = {.mode = record->mode,
-                                   .uid = record->uid,
-                                   .gid = record->gid,
-                                   .size = MIN (record->file_size, INT64_MAX),
-                                   .mtime_ns = record->mtime_ns},
-                          .objects = (const EcfsObjectRow *const *) (void *) objects->pdata,
-                          .n_objects = objects->len,
-                          .extents = (const EcfsExtent *) (void *) extents->data,
-                          .n_extents = extents->len};
-    if (extents->len == 0)
-        return true;
-    return is_unfinished ? ecfs_restore_found (self->restore, &file, error) : put_file (self, &file, newest, error);
-}
-
-static bool put_all (EcfsRecovering *self, GPtrArray *strays, GError **error)
-{
-    g_ptr_array_sort (strays, by_inode_newest_first);
-    for (guint at = 0, end; at < strays->len; at = end) {
-        uint64_t ino = ((const Stray *) g_ptr_array_index (strays, at))->record->ino;
-        for (end = at; end < strays->len && ((const Stray *) g_ptr_array_index (strays, end))->record->ino == ino;)
-            end++;
-        if (!put_strays (self, strays, at, end, error) ||
-            !ecfs_recover_tick (self, "files that no journal tells of", end, strays->len, error))
-            return false;
-    }
-    return true;
-}
-
 static void tell_rest (EcfsRecovering *self)
 {
     const EcfsRecovered *sums = self->sums;
-    if (sums->n_hinted > TOLD_MOST)
+    if (sums->n_hinted > ECFS_RECOVER_TOLD_MOST)
         ecfs_recover_tell (self, "the names of %" PRIu64 " files in all are hints of their stripes", sums->n_hinted);
-    if (sums->n_set_apart > TOLD_MOST)
+    if (sums->n_set_apart > ECFS_RECOVER_TOLD_MOST)
         ecfs_recover_tell (self, "%" PRIu64 " files in all are set apart so", sums->n_set_apart);
-    if (sums->n_lost > TOLD_MOST)
+    if (sums->n_partial > ECFS_RECOVER_TOLD_MOST)
+        ecfs_recover_tell (self, "of %" PRIu64 " files in all only a part of the content is there", sums->n_partial);
+    if (sums->n_lost > ECFS_RECOVER_TOLD_MOST)
         ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
     if (self->n_given_up > 0)
         ecfs_recover_tell (self,
@@ -647,10 +508,12 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
     g_autoptr (GArray) all = list_pieces (self, error);
     if (all == NULL || !check_objects (self, all, error))
         return false;
+    self->pieces = all;
     g_autoptr (GArray) told = find_strays (self, all, error);
     g_autoptr (GPtrArray) strays = told == NULL ? NULL : gather_strays (self, told, error);
-    if (strays == NULL || !put_all (self, strays, error))
-        return false;
-    tell_rest (self);
-    return true;
+    bool put = strays != NULL && ecfs_recover_strays (self, strays, error);
+    self->pieces = NULL;
+    if (put)
+        tell_rest (self);
+    return put;
 }

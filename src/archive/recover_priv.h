@@ -5,6 +5,9 @@
 #include "archive/archive_priv.h"
 #include "archive/recover.h"
 #include "catalog/restore.h"
+#include "object/format.h"
+
+#define ECFS_RECOVER_TOLD_MOST 20 /* messages of one kind */
 
 typedef struct EcfsRecoverPlace {
     const char *name;
@@ -45,7 +48,16 @@ typedef struct EcfsRecovering {
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
     EcfsCatalog *catalog;
     EcfsRestore *restore;
+    const GArray *pieces; /* the stripes that are there, while strays are put */
 } EcfsRecovering;
+
+/* An object that only its stripes tell of. */
+typedef struct EcfsStray {
+    EcfsObjectRow *row;
+    EcfsCodec *codec;
+    GPtrArray *records; /* of const EcfsFileRecord, borrowed: one for each content that its stripes tell of */
+    bool used;          /* by a file */
+} EcfsStray;
 
 /** Tells the user. */
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
@@ -85,5 +97,13 @@ void ecfs_recover_claim_free (EcfsRecovering *self);
 
 /** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
+
+/** The catalog's row of an object; ENOENT. */
+EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error);
+/** Whether enough stripes of such an object are there. */
+bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object);
+
+/** Makes files of strays (of EcfsStray): under their names where all of their content is there, else apart. */
+bool ecfs_recover_strays (EcfsRecovering *self, GPtrArray *strays, GError **error);
 
 #endif

@@ -84,7 +84,7 @@ def test_one_lost_object_is_an_error_and_never_zeros(place, archive):
             for at in range(LIMIT, 2 * LIMIT, 4 * KIB):
                 assert os.pread(file.fileno(), 4 * KIB, at) == content[at:at + 4 * KIB]
     mount.umount()
-    assert archive.get("/file", place.path / "got", check=False).returncode == 1
+    assert archive.get("/file", f"{place.path}/got/", check=False).returncode == 1
     given = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
     assert lab.ecfs("fetch", *given, descriptor, place.path / "fetched", check=False).returncode == 1
     assert not list(place.path.glob("got*/*")) and not list(place.path.glob("fetched*"))
@@ -107,7 +107,7 @@ def test_damage_in_every_object_is_repaired(place, archive):
     assert lab.run(fsck, archive.path, "-n", "--deep", check=False).returncode == 0
     for endpoint in archive.endpoints[:2]:
         endpoint.kill()
-    archive.get("/file", place.path / "got")
+    archive.get("/file", f"{place.path}/got/")
     assert lab.digest(place.path / "got/file") == digest
 
 
@@ -119,7 +119,7 @@ def test_more_parity_and_less_for_every_object(place, archive):
     for code in ("rs:4+1", "copies:2", "rs:4+2"):
         lab.ecfs("recode", "--code", code, archive.path, "/file")
         assert {found for found, in rows(archive, "SELECT code FROM objects")} == {code}
-        archive.get("/file", place.path / code)
+        archive.get("/file", f"{place.path}/{code}/")
         assert lab.digest(place.path / code / "file") == digest
 
 
@@ -152,7 +152,7 @@ def recover(place, archive, *options, check=True):
     """What a recovery of the archive's endpoints shows when mounted, and what the command printed."""
     path = place.path / f"recovered-{next(place.numbers)}"
     words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
-    done = lab.ecfs("recover", path, *words, *options, check=check)
+    done = lab.ecfs("recover", path, "--force", *words, *options, check=check)
     mount = place.mount(lab.Archive(path, archive.endpoints))
     found = lab.describe_tree(mount.path)
     mount.umount()
@@ -186,3 +186,82 @@ def test_content_that_other_content_took_the_place_of_does_not_come_back(place, 
     mount.kill()
     found, _ = recover(place, archive)
     assert list(found) == ["file"] and found["file"]["size"] == 3
+
+
+def lose_journal(archive):
+    for endpoint in archive.endpoints:
+        shutil.rmtree(endpoint.root / "journal", ignore_errors=True)
+        shutil.rmtree(endpoint.root / "snapshots", ignore_errors=True)
+
+
+def write(mount, name, how):
+    """Content of two objects and a half; "streamed" is stored along while it is written, as of unknown size."""
+    content = os.urandom(SIZE)
+    if how == "streamed":
+        with open(mount.path / name, "wb") as file:
+            for at in range(0, SIZE, 16 * KIB):
+                file.write(content[at:at + 16 * KIB])
+    else:
+        with open(mount.path / name, "wb") as file:
+            file.seek(LIMIT // 2)
+            file.write(content[LIMIT // 2:])
+            file.seek(0)
+            file.write(content[:LIMIT // 2])
+    return content
+
+
+@pytest.mark.parametrize("how", ["streamed", "at the end"])
+def test_a_stored_file_is_found_whole_without_a_journal(place, archive, how):
+    archive.configure("archive", segment_size="64K", small_file="0")
+    mount = place.mount(archive)
+    content = write(mount, "file", how)
+    assert len(objects(archive, "file")) == 3
+    mount.kill()
+    lose_journal(archive)
+    found, done = recover(place, archive)
+    (place.path / "expected").write_bytes(content)
+    assert {name: fact["digest"] for name, fact in found.items()} == {"file": lab.digest(place.path / "expected")}
+
+
+@pytest.mark.parametrize("how", ["streamed", "at the end"])
+@pytest.mark.parametrize("journal", ["with its name in the journal", "without a journal"])
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_part_of_a_file_never_has_its_name(place, archive, how, journal, lost):
+    """As of a machine that is lost between two objects, or of one that is lost with endpoints."""
+    archive.configure("archive", segment_size="64K", small_file="0")
+    mount = place.mount(archive)
+    if journal.startswith("with "):
+        (mount.path / "file").touch()
+        (mount.path / "other").write_bytes(b"other")
+        archive.await_stored("/other")
+    content = write(mount, "file", how)
+    uuids = objects(archive, "file")
+    mount.kill()
+    if journal.startswith("without"):
+        lose_journal(archive)
+    for path in stripes_of(archive, uuids[lost]):
+        path.unlink()
+    found, done = recover(place, archive, check=False)
+    assert done.returncode == 1 and "only a part of this content is there" in done.stderr
+    assert "file" not in found or found["file"]["size"] == 0
+    apart, = [name for name in found if name.endswith(".partial")]
+    assert apart.startswith("recovered/file.")
+
+
+def test_what_was_repaired_or_recoded_is_found_whole_without_a_journal(place, archive):
+    """Their new stripes tell what the file has besides, in place of the content that its first objects were made for."""
+    archive.configure("archive", allow_double="yes", small_file="0")
+    digests = {}
+    for number, name in enumerate(["repaired", "recoded"]):
+        digests[name] = lab.write_pattern(place.path / name, SIZE, number)
+        archive.put_in_full(place.path / name, f"/{name}")
+    for path in stripes_of(archive, objects(archive, "repaired")[1])[:2]:
+        path.unlink()
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", archive.path, "-y", check=False).returncode == 1
+    lab.ecfs("recode", archive.path, "/recoded", "--code", "copies:2")
+    for path in stripes_of(archive, objects(archive, "repaired")[1]):
+        if len(stripes_of(archive, objects(archive, "repaired")[1])) > 4:
+            path.unlink()
+    lose_journal(archive)
+    found, done = recover(place, archive)
+    assert {name: fact["digest"] for name, fact in found.items() if "digest" in fact} == digests
