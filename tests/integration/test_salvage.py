@@ -1,8 +1,10 @@
 """tools/ecfs-salvage, which knows the format from its manual page alone, restores what ecfs stored."""
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -257,4 +259,147 @@ def test_it_needs_no_library(place):
     hidden = ("import ctypes.util, runpy, sys; ctypes.util.find_library = lambda name: None; "
               "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')")
     subprocess.run([sys.executable, "-I", "-c", hidden, SALVAGE, "--to", place.path / "salvaged", *roots[1:]], check=True)
+    assert_restored(place.path / "salvaged", files)
+
+
+def stripe_paths(roots):
+    return sorted(path for root in roots for path in (root / "stripes").rglob("*") if path.is_file())
+
+
+def lose_journal(roots):
+    for root in roots:
+        for directory in ("journal", "snapshots"):
+            shutil.rmtree(root / directory, ignore_errors=True)
+
+
+@pytest.mark.parametrize("lost", [None, 0, 1, 2])
+def test_a_file_of_several_objects_has_its_name_only_when_all_are_there(place, lost):
+    place.object_max = 64 << 10
+    content = os.urandom(160 << 10)
+    _, roots = make(place, "rs:4+2", {"large": content})
+    lose_journal(roots)
+    module = load()
+    numbers = {path: module.Stripe(path).records[0].number for path in stripe_paths(roots)}
+    assert sorted(set(numbers.values())) == [0, 1, 2]
+    for path, number in numbers.items():
+        if number == lost:
+            path.unlink()
+    done = salvage("--to", place.path / "salvaged", *roots, check=False)
+    if lost is None:
+        assert done.returncode == 0
+        return assert_restored(place.path / "salvaged", {"large": content})
+    assert done.returncode == 1 and "tree/large: 2 of its 3 objects are there" in done.stderr
+    (partial,) = (path for path in (place.path / "salvaged").rglob("*") if path.is_file())
+    assert partial.name == "large.partial"
+    start, end = lost * (64 << 10), min((lost + 1) * (64 << 10), len(content))
+    assert partial.read_bytes() == content[:start] + bytes(end - start) + content[end:]
+
+
+def test_names_that_nobody_expects(place):
+    """Deep, no UTF-8, and as what salvage itself makes."""
+    names = [b"d/" * 1100 + b"deep", b"no \xff utf-8", b".ecfs-salvage-unfinished", b"lost.partial", b"attributes"]
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    os.makedirs(mount.path / "d", exist_ok=True)
+    lab.run("mkdir", "-p", mount.path / ("d/" * 1100))
+    for name in names + [b"lost"]:
+        with open(os.path.join(os.fsencode(mount.path), name), "wb") as file:
+            file.write(name * 2000)
+    os.setxattr(mount.path / "attributes", "user.note", b"kept")
+    archive.await_stored()
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as connection:
+        (lost,), = connection.execute(
+            "SELECT o.uuid FROM objects o JOIN extents x ON x.object = o.id JOIN entries n "
+            "ON n.ino = x.ino WHERE n.name = CAST ('lost' AS BLOB)").fetchall()
+    mount.umount()
+    for path in stripe_paths(endpoint.root for endpoint in endpoints):
+        if path.name.startswith(lost.hex()):
+            path.unlink()
+    done = salvage("--to", place.path / "salvaged", *(endpoint.root for endpoint in endpoints), check=False)
+    assert done.returncode == 1 and "lost: these bytes cannot be restored" in done.stderr
+    for name in names:
+        with open(os.path.join(os.fsencode(place.path / "salvaged"), name), "rb") as file:
+            assert file.read() == name * 2000
+    assert (place.path / "salvaged/lost.partial-2").exists()
+    assert os.getxattr(place.path / "salvaged/attributes", "user.note") == b"kept"
+    assert not [path for path in (place.path / "salvaged").glob(".ecfs-salvage-*") if path.is_dir()]
+    lab.run("rm", "-r", place.path / "salvaged/d")  # too deep for what removes the rest
+
+
+def section(module, kind, payload, flags=1):
+    head = struct.pack("<HHI", kind, flags, len(payload)) + payload
+    return head + struct.pack("<Q", module.xxh3_64(head))
+
+
+def forge(module, like, content, epoch, **public):
+    """A stripe of the same object that is complete in itself: a whole copy of other content."""
+    fields = {"family": module.COPIES, "k": 1, "n": 3, "index": 0, "segment_bytes": like.segment_bytes // like.k,
+              "block_bytes": like.block_bytes, "granule": like.granule, **public}
+    header = section(module, 1, struct.pack(
+        "<16s16sQQIHHHHIIIHHHH12x", like.archive, like.object, 77, like.sequence, epoch, fields["family"], fields["k"],
+        fields["n"], fields["index"], fields["segment_bytes"], fields["block_bytes"], fields["granule"], 1, 8, 0, 0))
+    header = module.HEADER_MAGIC + struct.pack("<HHI", 1, 0, 16 + len(header)) + header
+    packet = content + bytes(-len(content) % like.granule)
+    seed = module.xxh3_64(like.object + bytes(16))
+    area = packet + struct.pack("<Q", module.xxh3_64(packet, seed))
+    digests = []
+    for data in (area, content):
+        found = module.Xxh3()
+        found.update(data)
+        digests.append(found.digest())
+    footer = section(module, 16, struct.pack("<QQQ", len(content), len(content), len(area)) + b"".join(digests) + bytes(8))
+    tail = struct.pack("<QIHHQQ", len(header) + len(area), len(footer), 1, 0, module.xxh3_64(footer), 0)
+    return header + area + footer + tail + struct.pack("<Q", module.xxh3_64(tail)) + module.TAIL_MAGIC
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_one_endpoint_that_lies_replaces_no_object(place, journal):
+    files = {"small": os.urandom(3000), "large": os.urandom(300_000)}
+    _, roots = make(place, "rs:4+2", files)
+    if not journal:
+        lose_journal(roots)
+    module = load()
+    for path in stripe_paths(roots):
+        like = module.Stripe(path)
+        if like.index == 0:
+            forged = forge(module, like, b"forged" * 100, 99)
+            (roots[0] / "stripes" / path.parent.name).mkdir(parents=True, exist_ok=True)
+            target = roots[0] / "stripes" / path.parent.name / f"{like.object.hex()}-00-{77:016x}"
+            target.write_bytes(forged)
+            assert module.Stripe(target).epoch == 99
+    salvage("--to", place.path / "salvaged", *roots)
+    assert_restored(place.path / "salvaged", files)
+
+
+def test_one_endpoint_that_lies_changes_no_names(place):
+    """A snapshot of its own, newer than all others, of nothing; only who is told to believes it."""
+    files = {"small": os.urandom(3000), "large": os.urandom(300_000)}
+    _, roots = make(place, "rs:4+2", files)
+    module = load()
+    archive = module.Stripe(stripe_paths(roots)[0]).archive
+    like = types.SimpleNamespace(archive=archive, epoch=9, last=1 << 40)
+    (roots[2] / "snapshots").mkdir(exist_ok=True)
+    (roots[2] / "snapshots/00000009-0000010000000000-00000000-end").write_bytes(
+        part_of_snapshot(module, like, 0, 1, 1, []))
+    done = salvage("--to", place.path / "salvaged", *roots)
+    assert_restored(place.path / "salvaged", files)
+    assert "hint" not in done.stdout and "1 of 3: it does not count" in done.stderr
+    assert "small" not in salvage("--list", "--believe-all", *roots).stdout
+
+
+@pytest.mark.parametrize("changes", [{"k": 65535, "n": 65535}, {"family": 4, "k": 30, "n": 60}, {"family": 3},
+                                     {"granule": 1}, {"segment_bytes": 3 << 30}, {"index": 65535}])
+def test_a_forged_stripe_does_not_end_the_run(place, changes):
+    files = {"small": os.urandom(3000)}
+    _, roots = make(place, "rs:4+2", files)
+    module = load()
+    like = module.Stripe(stripe_paths(roots)[0])
+    other = types.SimpleNamespace(**{**vars(like), "object": os.urandom(16)})
+    forged = forge(module, other, b"f" * 128, 1, **changes)
+    (roots[0] / "stripes/abc").mkdir(parents=True, exist_ok=True)
+    (roots[0] / "stripes/abc/forged").write_bytes(forged)
+    os.mkfifo(roots[0] / "stripes/abc/pipe")
+    done = salvage("--to", place.path / "salvaged", *roots)
+    assert "Traceback" not in done.stderr
     assert_restored(place.path / "salvaged", files)
