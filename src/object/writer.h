@@ -73,7 +73,8 @@ typedef struct EcfsWriterJob {
     const EcfsCodec *codec;
     EcfsStripeHeader header; /* index, instance and header_bytes are filled in per stripe */
     uint64_t size;           /* bytes of content, > 0; with a feed of no account */
-    int fd;                  /* content; read with preadv at any time, some ranges more than once */
+    int fd;                  /* content; read with preadv at any time, some ranges more than once: ECANCELED if they
+                              * are not the same each time */
     const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
     GPtrArray *records;      /* of EcfsFileRecord, for the footers */
     /* Content that is still being written: the object begins at its byte feed_offset and has all that follows, up to

@@ -75,9 +75,10 @@ struct EcfsWriter {
     EcfsSha256 *sha256;    /* the same; NULL where packets are loaded */
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */
     uint8_t object_sha256[ECFS_SHA256_SIZE];         /* likewise */
-    EcfsWriterLane **lanes; /* n; NULL: not wanted or left out; guarded by lock, changed by the run's thread only */
-    unsigned n_pulling;     /* lanes that may be using the job; guarded by lock */
-    int64_t settled_us;     /* when a lane was stored last, 0: none; guarded by lock */
+    GArray *segment_digests; /* of the content of each segment, as it was read first; guarded by lock */
+    EcfsWriterLane **lanes;  /* n; NULL: not wanted or left out; guarded by lock, changed by the run's thread only */
+    unsigned n_pulling;      /* lanes that may be using the job; guarded by lock */
+    int64_t settled_us;      /* when a lane was stored last, 0: none; guarded by lock */
 };
 
 EcfsWriter *ecfs_writer_ref (EcfsWriter *self);

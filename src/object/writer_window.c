@@ -17,11 +17,12 @@
 typedef struct Encoding {
     EcfsWriter *writer;
     uint64_t segment;
-    EcfsLayout layout;    /* as it was when this began, which for this segment is what it will be */
-    size_t bytes;         /* of memory */
-    bool leading;         /* the first time: counts for the object's digest */
-    bool granted;         /* its memory is; guarded by writer lock */
-    EcfsSegment *loading; /* where packets are put that come from elsewhere */
+    EcfsLayout layout;                        /* as it was when this began, which for this segment is what it will be */
+    size_t bytes;                             /* of memory */
+    bool leading;                             /* the first time: counts for the object's digest */
+    bool granted;                             /* its memory is; guarded by writer lock */
+    uint8_t digest[ECFS_STRIPE_DIGEST_BYTES]; /* of the content that was read */
+    EcfsSegment *loading;                     /* where packets are put that come from elsewhere */
     int64_t began_us;
 } Encoding;
 
@@ -165,15 +166,17 @@ static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self
     }
 }
 
-static void hash_content (const Encoding *encoding, const EcfsSegment *segment)
+/* The content into @state, and into @sha256 unless that is NULL. */
+static void hash_content (const Encoding *encoding, const EcfsSegment *segment, XXH3_state_t *state, EcfsSha256 *sha256)
 {
     const EcfsLayout *layout = &encoding->layout;
     uint32_t left = ecfs_layout_content_bytes (layout, segment->index);
     for (unsigned packet = 0; packet < layout->k && left > 0; packet++) {
         for (uint32_t block = 0; block < segment->n_blocks && left > 0; block++) {
             uint32_t bytes = MIN (left, ecfs_layout_block_bytes (layout, segment->index, block));
-            ecfs_xxh3_128_update (encoding->writer->digest, ecfs_segment_block (segment, packet, block), bytes);
-            ecfs_sha256_update (encoding->writer->sha256, ecfs_segment_block (segment, packet, block), bytes);
+            ecfs_xxh3_128_update (state, ecfs_segment_block (segment, packet, block), bytes);
+            if (sha256 != NULL)
+                ecfs_sha256_update (sha256, ecfs_segment_block (segment, packet, block), bytes);
             left -= bytes;
         }
     }
@@ -201,9 +204,28 @@ static EcfsSegment *encode (Encoding *encoding, GError **error)
         return NULL;
     }
     ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &self->job->header.object);
+    XXH3_state_t *state = XXH3_createState ();
+    XXH3_128bits_reset (state);
+    hash_content (encoding, segment, state, NULL);
+    ecfs_writer_finish_digest (state, encoding->digest);
+    XXH3_freeState (state);
     if (encoding->leading)
-        hash_content (encoding, segment);
+        hash_content (encoding, segment, self->digest, self->sha256);
     return segment;
+}
+
+/* Stripes that are behind, or begin anew, have content read again: with other bytes they would not fit the others. */
+static void compare_content_locked (Encoding *encoding) ECFS_REQUIRES (encoding->writer->lock)
+{
+    EcfsWriter *self = encoding->writer;
+    if (self->job->packets != NULL)
+        return;
+    if (encoding->leading)
+        g_array_append_vals (self->segment_digests, encoding->digest, 1);
+    else if (memcmp (encoding->digest, self->segment_digests->data + encoding->segment * sizeof encoding->digest,
+                     sizeof encoding->digest) != 0)
+        ecfs_writer_abort_locked (
+            self, g_error_new_literal (ECFS_ERROR, ECANCELED, "the content changed while it was stored"));
 }
 
 /* Puts what came of it into the window; @error is taken, with it @segment is NULL. */
@@ -213,6 +235,8 @@ static void end_encoding (Encoding *encoding, EcfsSegment *segment, GError *erro
     ecfs_mutex_lock (&self->lock);
     if (error != NULL)
         ecfs_writer_abort_locked (self, error);
+    if (segment != NULL)
+        compare_content_locked (encoding);
     if (segment != NULL && encoding->leading) {
         self->next_leading++;
         finish_content_locked (self);
@@ -382,6 +406,7 @@ void ecfs_writer_window_init (EcfsWriter *self)
     self->encodings = g_ptr_array_new_with_free_func (g_free);
     self->digest = XXH3_createState ();
     XXH3_128bits_reset (self->digest);
+    self->segment_digests = g_array_new (FALSE, FALSE, ECFS_STRIPE_DIGEST_BYTES);
     self->sha256 = packets == NULL ? ecfs_sha256_new () : NULL;
 }
 
@@ -390,5 +415,6 @@ void ecfs_writer_window_clear (EcfsWriter *self)
     g_ptr_array_unref (self->cached);
     g_ptr_array_unref (self->encodings);
     XXH3_freeState (self->digest);
+    g_array_unref (self->segment_digests);
     ecfs_sha256_free (self->sha256);
 }

@@ -146,6 +146,32 @@ static void test_commit_fails (void)
     store_clear (&store);
 }
 
+static bool (*replace_as_ever) (void *user, unsigned index, const GError *error, EcfsWriterTarget *target);
+
+static bool change_and_replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
+{
+    Object *object = user;
+    uint8_t byte = (uint8_t) ~object->content[3 * MIB];
+    g_assert_cmpint (ecfs_pwrite_all (object->job.fd, &byte, 1, 3 * MIB), ==, 0);
+    return replace_as_ever (user, index, error, target);
+}
+
+/* A stripe begins anew when the others are there, of content that is not what these were made of. */
+static void test_content_changes (void)
+{
+    Store store;
+    Object object;
+    store_init (&store, "faulty", "rs:4+2", 1, MEMORY);
+    atomic_store (&store.faults[5]->commit_code, EDQUOT);
+    object_init (&object, &store, 40 * MIB, 1 * MIB);
+    replace_as_ever = object.job.replace;
+    object.job.replace = change_and_replace;
+    g_assert_cmpint (object_write (&object, NULL), ==, ECANCELED);
+    g_assert_cmpuint (object.n_spares_used, ==, 1);
+    object_clear (&object);
+    store_clear (&store);
+}
+
 static void test_no_spare (void)
 {
     Store store;
@@ -567,6 +593,7 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/writer/failing-at-once-goes-to-a-spare", GINT_TO_POINTER (0), test_spare);
     g_test_add_data_func ("/writer/failing-midway-goes-to-a-spare", GINT_TO_POINTER (50), test_spare);
     g_test_add_func ("/writer/failing-at-the-commit-goes-to-a-spare", test_commit_fails);
+    g_test_add_func ("/writer/content-that-is-not-the-same-when-read-again-fails-it", test_content_changes);
     g_test_add_func ("/writer/failing-without-a-spare-is-left-out", test_no_spare);
     g_test_add_func ("/writer/what-cannot-be-committed-ends-at-once", test_impossible);
     g_test_add_data_func ("/writer/all-fail-at-once-without-spares", GINT_TO_POINTER (1), test_all_fail);
