@@ -60,6 +60,16 @@ typedef struct Helper {
     EcfsGridftpType doing;
     bool stale;   /* the connection is not to be used again */
     bool reading; /* blocks are to be filled: no end was seen */
+
+    /* Servers of plain FTP send from an offset to the end, and are told when it is enough. */
+    bool knows_no_eret; /* the server said so */
+    bool restarted;     /* the GET under way is from an offset to the end */
+    bool has_enough;    /* of it, and it was told to end */
+    uint64_t get_from, get_to;
+    globus_ftp_client_restart_marker_t from; /* of the operation under way */
+    bool sizing;                             /* SIZE is asked what MLST did not say */
+    globus_off_t size;
+
     globus_byte_t *facts;
     globus_size_t facts_bytes;
 } Helper;
@@ -152,12 +162,52 @@ static bool moves_data (const Helper *self)
     return self->doing == ECFS_GRIDFTP_GET || self->doing == ECFS_GRIDFTP_PUT || self->doing == ECFS_GRIDFTP_LIST;
 }
 
+static bool get_again (Helper *self);
+static bool ask_size (Helper *self);
+
+/* ProFTPD says of what is missing that it "cannot be listed", which may mean anything: its SIZE says more. */
+static bool is_vague (const Helper *self, globus_object_t *error, unsigned code)
+{
+    if (self->doing != ECFS_GRIDFTP_FACTS || self->sizing || self->options.gsi || code != 550)
+        return false;
+    char *text = globus_error_print_friendly (error);
+    bool vague = text != NULL && strstr (text, "cannot be listed") != NULL;
+    globus_libc_free (text);
+    return vague;
+}
+
+/* Whether the server does not know how to send a part of a file. */
+static bool refuses_eret (const Helper *self, unsigned code)
+{
+    return self->doing == ECFS_GRIDFTP_GET && !self->restarted && !self->options.extended && code >= 500 && code <= 504;
+}
+
+/* What is no failure of a GET from an offset to the end: it was told to end, or there is nothing from there on. */
+static bool ends_well (const Helper *self, unsigned code)
+{
+    return self->restarted && self->phase == BUSY && (self->has_enough || code == 551 || code == 554);
+}
+
 static void on_complete (void *user, globus_ftp_client_handle_t *ftp, globus_object_t *error)
 {
     Helper *self = user;
     self->reading = false;
     (void) ftp;
     unsigned code = error != NULL ? code_of (self, error) : ECFS_GRIDFTP_OK;
+    if (error != NULL && refuses_eret (self, code) && get_again (self))
+        return;
+    if (error != NULL && is_vague (self, error, code) && ask_size (self))
+        return;
+    if (error == NULL && self->sizing) {
+        static const char words[] = "550 it has a size, but cannot be listed";
+        tell_done (self, 550, words, strlen (words));
+        return;
+    }
+    if (error != NULL && ends_well (self, code)) {
+        self->stale = self->has_enough; /* servers differ in what they say of an end on request */
+        tell_done (self, ECFS_GRIDFTP_OK, NULL, 0);
+        return;
+    }
     self->stale = code == ECFS_GRIDFTP_LOST || (error != NULL && self->options.extended && moves_data (self));
     if (error != NULL)
         tell_failure (self, error, code);
@@ -185,11 +235,18 @@ static void on_read (void *user, globus_ftp_client_handle_t *ftp, globus_object_
     (void) ftp;
     if (eof || error != NULL)
         self->reading = false;
-    if (error != NULL || size == 0)
+    if (error != NULL || size == 0 || self->has_enough)
         return;
     EcfsGridftpMessage message = {
         .type = ECFS_GRIDFTP_BLOCK, .block = block_of (self, bytes), .offset = (uint64_t) offset, .length = size};
+    if (self->restarted && message.offset + size >= self->get_to) {
+        message.length = self->get_to - MIN (message.offset, self->get_to);
+        self->has_enough = true;
+        self->reading = false;
+    }
     tell (&message, NULL);
+    if (self->has_enough && !eof)
+        (void) globus_ftp_client_abort (&self->ftp); /* where it cannot, it is over in a moment anyway */
 }
 
 static void read_into (Helper *self, uint32_t block)
@@ -223,9 +280,30 @@ static void write_from (Helper *self, const EcfsGridftpMessage *message)
 
 /* Operations */
 
+/* REST instead of ERET and ESTO, which only servers of GridFTP know. */
+static globus_ftp_client_restart_marker_t *from_offset (Helper *self, uint64_t offset)
+{
+    globus_ftp_client_restart_marker_init (&self->from);
+    if (offset == 0)
+        return NULL;
+    globus_ftp_client_restart_marker_set_offset (&self->from, (globus_off_t) offset);
+    return &self->from;
+}
+
+static globus_result_t get_to_the_end (Helper *self)
+{
+    self->restarted = true;
+    return globus_ftp_client_get (&self->ftp, self->text, &self->attr, from_offset (self, self->get_from), on_complete,
+                                  self);
+}
+
 static globus_result_t begin_get (Helper *self, const char *url, const EcfsGridftpMessage *message)
 {
     bool all = message->length == ECFS_GRIDFTP_TO_THE_END;
+    self->get_from = message->offset;
+    self->get_to = all ? UINT64_MAX : message->offset + message->length;
+    if (self->knows_no_eret)
+        return get_to_the_end (self);
     return globus_ftp_client_partial_get (&self->ftp, url, &self->attr, NULL, (globus_off_t) message->offset,
                                           all ? -1 : (globus_off_t) (message->offset + message->length), on_complete,
                                           self);
@@ -233,8 +311,10 @@ static globus_result_t begin_get (Helper *self, const char *url, const EcfsGridf
 
 static globus_result_t begin_put (Helper *self, const char *url, const EcfsGridftpMessage *message)
 {
-    if (message->offset == 0)
-        return globus_ftp_client_put (&self->ftp, url, &self->attr, NULL, on_complete, self);
+    bool plain = !self->options.gsi && self->options.ssh == NULL;
+    if (message->offset == 0 || plain)
+        return globus_ftp_client_put (&self->ftp, url, &self->attr, from_offset (self, message->offset), on_complete,
+                                      self);
     return globus_ftp_client_partial_put (&self->ftp, url, &self->attr, NULL, (globus_off_t) message->offset, -1,
                                           on_complete, self);
 }
@@ -261,6 +341,30 @@ static globus_result_t begin (Helper *self, const EcfsGridftpMessage *message)
     }
 }
 
+static void start_reading (Helper *self)
+{
+    self->reading = true;
+    for (uint32_t i = 0; i < ECFS_GRIDFTP_N_BLOCKS && self->reading; i++)
+        read_into (self, i);
+}
+
+/* The GET that the server did not understand, in words that every server knows. */
+static bool get_again (Helper *self)
+{
+    self->knows_no_eret = true;
+    if (get_to_the_end (self) != GLOBUS_SUCCESS)
+        return false;
+    start_reading (self);
+    return true;
+}
+
+static bool ask_size (Helper *self)
+{
+    self->sizing = true;
+    return globus_ftp_client_size (&self->ftp, self->text, &self->attr, &self->size, on_complete, self) ==
+           GLOBUS_SUCCESS;
+}
+
 static void operate (Helper *self, const EcfsGridftpMessage *message)
 {
     /* A connection that was lost stays in the library's cache. Where data connections are kept, Globus 9.8 loses its
@@ -268,7 +372,7 @@ static void operate (Helper *self, const EcfsGridftpMessage *message)
      * ("transfer handle does not exist"), whatever it is. A new connection helps. */
     if (self->stale)
         (void) globus_ftp_client_handle_flush_url_state (&self->ftp, self->text);
-    self->stale = false;
+    self->stale = self->restarted = self->has_enough = self->sizing = false;
     self->doing = (EcfsGridftpType) message->type;
     self->phase = BUSY;
     globus_result_t result = begin (self, message);
@@ -278,9 +382,8 @@ static void operate (Helper *self, const EcfsGridftpMessage *message)
         globus_object_free (error);
         return;
     }
-    self->reading = self->doing == ECFS_GRIDFTP_GET || self->doing == ECFS_GRIDFTP_LIST;
-    for (uint32_t i = 0; i < ECFS_GRIDFTP_N_BLOCKS && self->reading; i++)
-        read_into (self, i);
+    if (self->doing == ECFS_GRIDFTP_GET || self->doing == ECFS_GRIDFTP_LIST)
+        start_reading (self);
 }
 
 static void abort_operation (Helper *self)
