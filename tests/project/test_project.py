@@ -88,7 +88,7 @@ def test_manual_page_is_well_formed(path):
 
 
 @pytest.mark.parametrize("path", sources("tools/check", "tools/builds", "tools/quickstart", "tools/install-packages",
-                                         "tests/lab/bare-debian", "tests/lab/make-ca"), ids=name)
+                                         "tests/lab/bare-debian", "tests/lab/make-ca", "tests/lab/other-server"), ids=name)
 def test_script_parses(path):
     lab.run("bash", "-n", path)
 
