@@ -217,9 +217,12 @@ static void on_signal (int number)
 /* "; 3 min left", or nothing where that cannot be said. */
 static char *time_left (const ToolTransfer *self, const EcfsProgress *progress, double seconds)
 {
-    if (progress->bytes_done == 0 || self->bytes_all <= progress->bytes_done)
+    double done = (double) progress->bytes_done, all = (double) self->bytes_all;
+    if (self->wire_factor > 0) /* files count when they are done, which for a large one is late */
+        done = MAX (done, (double) progress->wire_bytes / self->wire_factor);
+    if (done <= 0 || all <= done)
         return g_strdup ("");
-    double rest = (double) (self->bytes_all - progress->bytes_done) / (double) progress->bytes_done;
+    double rest = (all - done) / done;
     g_autofree char *left = tool_seconds (seconds * rest);
     return g_strdup_printf ("; %s left", left);
 }
@@ -234,8 +237,10 @@ static bool on_progress (void *user, const EcfsProgress *progress)
         g_autofree char *wire = tool_bytes ((double) progress->wire_bytes);
         g_autofree char *rate = tool_bytes ((double) progress->wire_bytes / seconds);
         g_autofree char *left = time_left (self, progress, seconds);
-        fprintf (stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " %s, %s; on the wire %s, %s/s%s", progress->n_done,
-                 progress->n_found, self->things, bytes, wire, rate, left);
+        g_autofree char *all = tool_bytes ((double) self->bytes_all);
+        fprintf (stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " %s, %s%s%s; on the wire %s, %s/s%s", progress->n_done,
+                 progress->n_found, self->things, bytes, self->bytes_all > 0 ? " of " : "",
+                 self->bytes_all > 0 ? all : "", wire, rate, left);
         self->shown = true;
     }
     return !interrupted;

@@ -109,6 +109,7 @@ typedef struct ToolTransfer {
     const char *verb;
     const char *things; /* that are counted: "files" */
     uint64_t bytes_all; /* that are to be done; 0: nobody knows */
+    double wire_factor; /* bytes on the wire for one of these, about; 0: nobody knows */
     int64_t begin_us;
     bool shown;
     bool terminal;
@@ -117,6 +118,12 @@ typedef struct ToolTransfer {
 } ToolTransfer;
 
 void tool_transfer_begin (ToolTransfer *self, const char *verb);
+/** Shows every second on a terminal what the mount of an archive has still to store, until the end; NULL elsewhere. */
+typedef struct ToolLeft ToolLeft;
+ToolLeft *tool_left_begin (const char *directory);
+/** NULL is accepted. */
+void tool_left_end (ToolLeft *self);
+
 /** Says what is left to say after ecfs_put () or ecfs_get (); @error is taken, NULL when they succeeded. */
 int tool_transfer_end (ToolTransfer *self, GError *error);
 

@@ -134,10 +134,13 @@ int verb_wait (const Verb *verb, int argc, char **argv)
     GError *error = NULL;
     unsigned flags = (quorum ? ECFS_WAIT_QUORUM : 0) | (unmounted ? ECFS_WAIT_UNMOUNTED : 0);
     g_autofree char *directory = ecfs_mounted_archive (argv[1]);
+    ToolLeft *left = tool_left_begin (directory == NULL ? argv[1] : directory);
     g_autoptr (Ecfs) ecfs = ecfs_open (directory == NULL ? argv[1] : directory, 0, &error);
     if (ecfs == NULL && error->code == ENOENT)
         g_prefix_error (&error, "nothing is mounted on %s, and ", argv[1]);
-    if (ecfs == NULL || !ecfs_wait (ecfs, argc > 2 ? (const char *const *) argv + 2 : NULL, flags, &error))
+    bool stored = ecfs != NULL && ecfs_wait (ecfs, argc > 2 ? (const char *const *) argv + 2 : NULL, flags, &error);
+    tool_left_end (left);
+    if (!stored)
         return tool_fail (verb->name, error, TOOL_FAILED);
     return TOOL_DONE;
 }

@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 typedef struct InitArguments {
     char *code;
@@ -121,6 +123,47 @@ static void print_protection (const char *directory, const EcfsConfig *config)
         puts (sentence);
 }
 
+/* The disk or the host that an endpoint is on, as far as its URL tells; g_free (). */
+static char *whereabouts (const EcfsConfigEndpoint *endpoint)
+{
+    g_autoptr (GUri) uri = g_uri_parse (endpoint->spec->url, G_URI_FLAGS_NON_DNS, NULL);
+    struct stat status;
+    if (uri == NULL)
+        return g_strdup (endpoint->spec->url);
+    if (strcmp (g_uri_get_scheme (uri), "file") != 0)
+        return g_strdup_printf ("host %s", g_uri_get_host (uri));
+    if (stat (g_uri_get_path (uri), &status) != 0)
+        return g_strdup (endpoint->spec->url);
+    return g_strdup_printf ("disk %u:%u", major (status.st_dev), minor (status.st_dev));
+}
+
+/* Endpoints of one disk or host vanish together, whatever the arithmetic says of them one by one. */
+static void warn_of_one_place (const char *verb, const EcfsConfig *config)
+{
+    g_autoptr (GHashTable) zones = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL); /* place → zone */
+    g_autoptr (GHashTable) shared = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_free);
+    for (guint i = 0; i < config->endpoints->len; i++) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        g_autofree char *place = whereabouts (endpoint);
+        const EcfsConfigEndpoint *first = g_hash_table_lookup (zones, place);
+        if (first == NULL) {
+            g_hash_table_insert (zones, g_strdup (place), (gpointer) endpoint);
+        } else if (strcmp (first->zone, endpoint->zone) != 0) {
+            const char *so_far = g_hash_table_lookup (shared, place);
+            char *names = g_strdup_printf ("%s, %s", so_far == NULL ? first->spec->name : so_far, endpoint->spec->name);
+            g_hash_table_replace (shared, g_strdup (place), names);
+        }
+    }
+    GHashTableIter iter;
+    gpointer place, names;
+    g_hash_table_iter_init (&iter, shared);
+    while (g_hash_table_iter_next (&iter, &place, &names))
+        tool_say (verb,
+                  "warning: the endpoints %s are all on %s and may vanish together; give each of them the same zone "
+                  "(zone = NAME in ecfs.conf, or --endpoint NAME=URL,zone=NAME), so that ecfs counts them as one",
+                  (char *) names, (char *) place);
+}
+
 int verb_init (const Verb *verb, int argc, char **argv)
 {
     InitArguments arguments = {0};
@@ -142,5 +185,6 @@ int verb_init (const Verb *verb, int argc, char **argv)
     if (!ecfs_archive_init (argv[1], config, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
     print_protection (argv[1], config);
+    warn_of_one_place (verb->name, config);
     return TOOL_DONE;
 }

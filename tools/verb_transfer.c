@@ -1,8 +1,44 @@
 /* put and get */
 #include "tool.h"
 
+#include "archive/archive.h"
+#include "codec/codec.h"
+
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Content below @path, or of it; what cannot be looked at is told by who stores it. */
+static uint64_t tree_bytes (const char *path, bool follow)
+{
+    struct stat status;
+    if ((follow ? stat (path, &status) : lstat (path, &status)) != 0)
+        return 0;
+    if (S_ISREG (status.st_mode))
+        return (uint64_t) status.st_size;
+    g_autoptr (GDir) directory = S_ISDIR (status.st_mode) ? g_dir_open (path, 0, NULL) : NULL;
+    uint64_t bytes = 0;
+    const char *name;
+    while (directory != NULL && (name = g_dir_read_name (directory)) != NULL) {
+        g_autofree char *below = g_build_filename (path, name, NULL);
+        bytes += tree_bytes (below, false);
+    }
+    return bytes;
+}
+
+static void add_size (void *user, const EcfsEntry *entry)
+{
+    if (S_ISREG (entry->mode))
+        *(uint64_t *) user += entry->size;
+}
+
+/* What a byte of new content takes on the wire. */
+static double wire_factor (const char *archive_dir)
+{
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (archive_dir, ECFS_ARCHIVE_READONLY, NULL);
+    g_autoptr (EcfsCodec) codec = archive == NULL ? NULL : ecfs_codec_new (ecfs_archive_config (archive)->code, NULL);
+    return codec == NULL ? 0 : (double) ecfs_codec_n (codec) / ecfs_codec_k (codec);
+}
 
 int verb_put (const Verb *verb, int argc, char **argv)
 {
@@ -25,6 +61,9 @@ int verb_put (const Verb *verb, int argc, char **argv)
     tool_transfer_begin (&transfer, verb->name);
     transfer.transfer.code = code;
     transfer.transfer.update = update;
+    for (int i = 0; transfer.terminal && !update && sources[i] != NULL; i++)
+        transfer.bytes_all += tree_bytes (sources[i], true);
+    transfer.wire_factor = transfer.terminal && code == NULL ? wire_factor (argv[1]) : 0;
     (void) ecfs_put (ecfs, sources, argv[argc - 1], &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }
@@ -54,6 +93,9 @@ int verb_get (const Verb *verb, int argc, char **argv)
         paths[i - 2] = argv[i];
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
+    for (int i = 0; transfer.terminal && paths[i] != NULL; i++) /* only a hint: ecfs_get () tells what is wrong */
+        (void) ecfs_list (ecfs, paths[i], true, add_size, &transfer.bytes_all, NULL);
+    transfer.wire_factor = 1;
     (void) ecfs_get (ecfs, paths, directory, &transfer.transfer, &error); /* the error says it */
     return tool_transfer_end (&transfer, error);
 }

@@ -349,8 +349,8 @@ bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, G
         if (strcmp (other->spec->name, taken->spec->name) == 0)
             return ecfs_fail (error, EINVAL, "endpoint %s: there are two of this name", taken->spec->name);
         if (same_url (other->spec->url, taken->spec->url))
-            return ecfs_fail (error, EINVAL, "endpoint %s: endpoint %s has the same URL %s", taken->spec->name,
-                              other->spec->name, taken->spec->url);
+            return ecfs_fail (error, EINVAL, "endpoint %s is the same place as endpoint %s: both are %s",
+                              taken->spec->name, other->spec->name, taken->spec->url);
     }
     g_ptr_array_add (self->endpoints, g_steal_pointer (&taken));
     return true;

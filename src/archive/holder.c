@@ -6,6 +6,7 @@
  * whoever runs a verb. So it counts only where it belongs to that user or to root, and nobody else may write there.
  */
 #include "archive/archive_priv.h"
+#include "archive/control.h"
 #include "util/io.h"
 
 #include <fcntl.h>
@@ -106,6 +107,8 @@ bool ecfs_archive_take_lock (EcfsArchive *self, GError **error)
         return ecfs_fail_errno (error, errno, "%s", path);
     if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0) {
         (void) !ftruncate (self->lock_fd, 0); /* an old name in it would only mislead whoever meets the lock */
+        g_autofree char *door = g_build_filename (self->directory, ECFS_CONTROL_SOCKET, NULL);
+        (void) unlink (door); /* of a mount that died: one that lives has the lock */
         return true;
     }
     return errno == EWOULDBLOCK ? tell_holder (self, error)

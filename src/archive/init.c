@@ -120,6 +120,15 @@ static bool mark_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, EcfsMar
         *marker = there;
         return check_never_removed (catalog, &there, error);
     }
+    if (reason->code == EEXIST && ecfs_endpoint_examine_wait (endpoint, &there, NULL) &&
+        ecfs_uuid_equal (&there.archive, &marker->archive)) {
+        g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (catalog, NULL);
+        for (guint i = 0; rows != NULL && i < rows->len; i++) {
+            const EcfsEndpointRow *other = g_ptr_array_index (rows, i);
+            if (ecfs_uuid_equal (&other->uuid, &there.endpoint))
+                return ecfs_fail (error, EEXIST, "it is the same place as endpoint %s, by another URL", other->name);
+        }
+    }
     g_propagate_error (error, g_steal_pointer (&reason));
     return false;
 }

@@ -46,7 +46,12 @@ EcfsPlace *ecfs_object_places (const EcfsArchive *archive, const EcfsObjectPlace
 char *ecfs_unusable_endpoint (const EcfsArchiveEndpoint *endpoint)
 {
     if (!takes_new (endpoint))
-        return g_strdup_printf ("endpoint %s takes no new stripes", endpoint->name);
+        return g_strdup_printf ("endpoint %s %s", endpoint->name,
+                                endpoint->endpoint == NULL                  ? "is not in ecfs.conf any more"
+                                : endpoint->state == ECFS_ENDPOINT_READONLY ? "is readonly"
+                                : endpoint->state == ECFS_ENDPOINT_DRAINING ? "is being drained"
+                                : endpoint->state == ECFS_ENDPOINT_FAILED   ? "was given up"
+                                                                            : "was removed");
     EcfsEndpointHealth health;
     char *why = NULL;
     ecfs_endpoint_health (endpoint->endpoint, &health);

@@ -443,12 +443,19 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
 {
     struct stat status;
     g_autofree char *config = g_build_filename (options->directory, "ecfs.conf", NULL);
-    if (access (config, R_OK) != 0)
-        return errno == ENOENT ? ecfs_fail (error, ENOENT,
-                                            "%s is no archive directory: it has no ecfs.conf; ecfs init makes one, "
-                                            "ecfs recover makes one again that was lost",
-                                            options->directory)
-                               : ecfs_fail_errno (error, errno, "%s", config);
+    if (access (config, R_OK) != 0) {
+        int code = errno;
+        g_autofree char *catalog = g_build_filename (options->directory, "catalog.sqlite", NULL);
+        bool lost = code == ENOENT && access (catalog, F_OK) == 0;
+        return code != ENOENT ? ecfs_fail_errno (error, code, "%s", config)
+               : lost
+                   ? ecfs_fail (error, ENOENT,
+                                "%s has lost its ecfs.conf: restore that file from a backup, or make the archive "
+                                "directory again with 'ecfs recover' in another place",
+                                options->directory)
+                   : ecfs_fail (error, ENOENT, "%s is no archive directory: it has no ecfs.conf; ecfs init makes one",
+                                options->directory);
+    }
     if (stat (options->mountpoint, &status) != 0)
         return ecfs_fail_errno (error, errno, "the mountpoint %s", options->mountpoint);
     return S_ISDIR (status.st_mode) ||

@@ -130,7 +130,7 @@ def test_put_tells_progress_on_a_terminal(place, archive, mount):
     def has_told():
         with contextlib.suppress(BlockingIOError):
             told.extend(os.read(master, 1000))
-        return b"0 of 1 files" in told and b"on the wire" in told
+        return b"0 of 1 files, 0 B of 300 MiB" in told and b"on the wire" in told
     os.set_blocking(master, False)
     try:
         lab.until(has_told, 60, "progress is told")
@@ -139,6 +139,34 @@ def test_put_tells_progress_on_a_terminal(place, archive, mount):
     assert process.wait(120) == 0
     os.close(master)
     assert lab.digest(mount.path / "big") == lab.digest(big)
+
+
+def test_wait_tells_on_a_terminal_what_is_left(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    hide(archive, 3)
+    for number in range(2):
+        lab.write_pattern(mount.path / f"file{number}", MIB, number)
+    lab.until(lambda: archive.json("status")["staging"]["files"] == 2, 60, "they cannot be stored")
+    os.kill(mount.process.pid, signal.SIGSTOP)  # else it fails soon, with the reason
+    master, slave = pty.openpty()
+    process = begin("wait", mount.path, stderr=slave)
+    os.close(slave)
+    os.set_blocking(master, False)
+    told = bytearray()
+
+    def has_told():
+        with contextlib.suppress(OSError):
+            told.extend(os.read(master, 1000))
+        return b"2 files are left to store" in told or process.poll() is not None
+    try:
+        lab.until(has_told, 60, "it is told")
+    finally:
+        os.kill(mount.process.pid, signal.SIGCONT)
+    show(archive)
+    process.wait(120)
+    os.close(master)
+    assert b"2 files are left to store" in told
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

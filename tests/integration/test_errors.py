@@ -347,3 +347,41 @@ def readable(path):
         return True
     except OSError:
         return False
+
+
+def test_a_place_that_is_given_twice_is_named(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    birch = archive["birch"].root
+    (place.path / "link").symlink_to(birch)
+    birch.mkdir(parents=True)
+    archive.endpoints[2].root = place.path / "link"
+    one_message(archive.init(check=False), "is the same place as endpoint birch")
+
+
+def test_init_warns_of_endpoints_that_may_vanish_together(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    done = archive.init()
+    assert "amber, birch, cedar, delta, ember, fjord are all on disk" in done.stderr and "zone" in done.stderr
+    zones = [f"{endpoint.endpoint()},zone=here" for endpoint in place.directories()]
+    words = [word for endpoint in zones for word in ("--endpoint", endpoint)]
+    assert lab.ecfs("init", place.path / "second", *words).stderr == "", "who says so knows"
+
+
+def test_a_lost_configuration_is_no_reason_to_begin_anew(place, local):
+    (local.path / "ecfs.conf").unlink()
+    for verb, arguments in [("status", []), ("ls", ["/"]), ("put", [place.path / "source", "/x"]),
+                            ("mount", [place.path, "-f"])]:
+        done = lab.ecfs(verb, local.path, *arguments, check=False)
+        assert done.returncode == 1 and "recover" in done.stderr and "ecfs init" not in done.stderr
+
+
+def test_the_socket_of_a_dead_mount_goes_with_the_next_change(place, local):
+    mount = place.mount(local)
+    socket_path = local.path / "control.sock"
+    assert socket_path.exists()
+    mount.kill()
+    local.put(place.path / "source", "/again")
+    assert not socket_path.exists()
+    mount.start()
+    mount.umount()
+    assert not socket_path.exists()
