@@ -468,7 +468,7 @@ int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
         return ecfs_fs_remount (options, error) ? 0 : 1;
     ecfs_log_init (false, options->debug ? G_LOG_LEVEL_DEBUG : G_LOG_LEVEL_MESSAGE);
     ecfs_fs_clear_dead (options->directory, options->mountpoint);
-    if (!ecfs_mount_check (options, error))
+    if (!ecfs_mount_check (options, error) || (options->log != NULL && !ecfs_log_to_file (options->log, error)))
         return 1;
     char *mountpoint = realpath (options->mountpoint, NULL);
     if (mountpoint == NULL)

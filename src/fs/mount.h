@@ -20,6 +20,7 @@ typedef struct EcfsMountOptions {
     /* What -o says. */
     bool allow_other;
     bool readonly;       /* beside another mount, changing nothing */
+    char *log;           /* file for messages, absolute; NULL: syslog or stderr; owned */
     bool nonempty;       /* also over a directory that has entries */
     bool remount;        /* change the mount that is there */
     unsigned long flags; /* MS_* of mount(2) */

@@ -87,7 +87,10 @@ static bool take_word (EcfsMountOptions *self, const char *word)
         self->readonly = word[1] == 'o';
     else if (strcmp (word, "allow_other") == 0)
         self->allow_other = true;
-    else if (strcmp (word, "nonempty") == 0)
+    else if (g_str_has_prefix (word, "log=") && word[4] != '\0') {
+        g_free (self->log);
+        self->log = g_canonicalize_filename (word + 4, NULL);
+    } else if (strcmp (word, "nonempty") == 0)
         self->nonempty = true;
     else if (strcmp (word, "remount") == 0)
         self->remount = true;
@@ -133,4 +136,5 @@ void ecfs_mount_options_clear (EcfsMountOptions *self)
 {
     if (self->fuse_words != NULL)
         g_string_free (g_steal_pointer (&self->fuse_words), TRUE);
+    g_clear_pointer (&self->log, g_free);
 }

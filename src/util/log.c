@@ -3,6 +3,7 @@
 #include "util/io.h"
 #include "util/text.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@
 
 #define MESSAGE_MAX 16384 /* bytes */
 
+static char *log_file; /* NULL: none; set before there are threads */
 static atomic_bool syslog_wanted;
 static atomic_int most_verbose;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
@@ -59,8 +61,15 @@ static void write_to_journal (int priority, const char *message)
     (void) !ecfs_write_all (STDERR_FILENO, line, strlen (line)); /* there is nowhere else to complain */
 }
 
+static int open_log (void)
+{
+    return log_file == NULL
+               ? -1
+               : open (log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+}
+
 /* One write per line, so that lines of threads and processes do not mix. */
-static void write_line (const char *name, const char *message)
+static void write_line (int fd, const char *name, const char *message)
 {
     struct timespec now;
     struct tm parts;
@@ -69,7 +78,7 @@ static void write_line (const char *name, const char *message)
     if (localtime_r (&now.tv_sec, &parts) != NULL)
         (void) strftime (when, sizeof when, "%F %T", &parts); /* fits */
     g_autofree char *line = g_strdup_printf ("%s.%03ld ecfs: %s%s\n", when, now.tv_nsec / 1000000, name, message);
-    (void) !ecfs_write_all (STDERR_FILENO, line, strlen (line)); /* there is nowhere else to complain */
+    (void) !ecfs_write_all (fd, line, strlen (line)); /* there is nowhere else to complain */
 }
 
 static GLogWriterOutput write_log (GLogLevelFlags level, const GLogField *fields, gsize n_fields, gpointer data)
@@ -78,12 +87,15 @@ static GLogWriterOutput write_log (GLogLevelFlags level, const GLogField *fields
         if (!(level & levels[i].level) || (int) levels[i].level > atomic_load (&most_verbose))
             continue;
         g_autofree char *message = message_of (fields, n_fields);
-        if (atomic_load (&syslog_wanted))
+        ecfs_autofd fd = open_log ();
+        if (fd >= 0)
+            write_line (fd, levels[i].name, message);
+        else if (atomic_load (&syslog_wanted))
             syslog (levels[i].priority, "%s%s", levels[i].name, message);
         else if (is_journal ())
             write_to_journal (levels[i].priority, message);
         else
-            write_line (levels[i].name, message);
+            write_line (STDERR_FILENO, levels[i].name, message);
         break;
     }
     return G_LOG_WRITER_HANDLED;
@@ -92,6 +104,18 @@ static GLogWriterOutput write_log (GLogLevelFlags level, const GLogField *fields
 static void install (void)
 {
     g_log_set_writer_func (write_log, NULL, NULL); /* GLib wants this once only */
+}
+
+bool ecfs_log_to_file (const char *path, GError **error)
+{
+    g_free (log_file);
+    log_file = g_strdup (path);
+    ecfs_autofd fd = open_log ();
+    if (fd >= 0)
+        return true;
+    int code = errno;
+    g_clear_pointer (&log_file, g_free);
+    return ecfs_fail_errno (error, code, "the log %s", path);
 }
 
 void ecfs_log_init (bool to_syslog, GLogLevelFlags level)

@@ -11,4 +11,11 @@
  */
 void ecfs_log_init (bool to_syslog, GLogLevelFlags level);
 
+/**
+ * From here on to the end of the file @path, which is made where it is absent; opened for each message, so it may be
+ * renamed at any time. Messages that cannot be written there go where they went before. @path is absolute, and copied.
+ * Before threads. False: it cannot be opened.
+ */
+bool ecfs_log_to_file (const char *path, GError **error);
+
 #endif

@@ -192,6 +192,41 @@ def test_commands_of_the_unit_mount_and_unmount(units, archive, place, tmp_path)
         manager.socket.close()
 
 
+@pytest.mark.parametrize("manager", ["system", "user"])
+def test_the_check_that_the_timer_starts_finds_and_repairs(archive, place, manager, tmp_path):
+    unit = tmp_path / "ecfs-scrub@.service"
+    unit.write_text((lab.BUILD / f"systemd/ecfs-scrub-{manager}@.service").read_text())
+    service, timer = keys(unit)["Service"], keys(lab.REPOSITORY / "systemd/ecfs-scrub@.timer")
+    assert timer["Timer"]["OnCalendar"] == "monthly" and timer["Install"]["WantedBy"] == "timers.target"
+    lab.write_pattern(place.path / "file", 1 << 20, 1)
+    archive.put_in_full(place.path / "file", "/file")
+    stripe = lab.stripe_files(archive["cedar"])[0]
+    lab.flip(stripe, stripe.stat().st_size // 2)
+    options = service["Environment"].strip('"').split("=", 1)[1].split()
+    words = expand(service["ExecStart"], {"ARCHIVE": str(archive.path)})
+    command = [part for word in words for part in (options if word == "$SCRUB_OPTIONS" else [word])]
+    done = lab.run(lab.BUILD / "tools" / command[0].rpartition("/")[2], *command[1:], check=False)
+    assert str(done.returncode) == service["SuccessExitStatus"], done.stdout + done.stderr
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
+
+
+def test_messages_of_a_mount_go_to_a_file_that_may_be_renamed(archive, place):
+    log, old = place.path / "log", place.path / "log.1"
+    mnt = place.path / "mnt"
+    mnt.mkdir()
+    try:
+        lab.ecfs("mount", "-o", "log=log", archive.path, mnt, cwd=place.path)
+        assert "is mounted on" in log.read_text() and log.stat().st_mode & 0o777 == 0o600
+        log.rename(old)
+        archive["birch"].kill()
+        lab.until(lambda: log.exists() and "birch is down" in log.read_text(), 60, "it is told in a new file")
+        lab.ecfs("umount", mnt)
+    finally:
+        lab.detach(mnt)
+    done = lab.ecfs("mount", "-o", f"log={place.path}/no/such", archive.path, mnt, check=False)
+    assert done.returncode == 1 and "no/such" in done.stderr
+
+
 # How a mount ends
 
 
