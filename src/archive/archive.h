@@ -3,7 +3,8 @@
  * endpoints behind it. Glue between namespace, objects and endpoints; no protocol, no mathematics.
  *
  * Archive directory: ecfs.conf, catalog.sqlite, lock, staging/ID (content from its first write until its objects are
- * full), interrupted/ (bytes that were never flushed when a mount died), control.sock (the door to a running mount).
+ * full), interrupted/ (bytes that were never flushed when a mount died), control.sock (the door to a running mount),
+ * down-since (when endpoints went down; may be deleted).
  *
  * Life cycle: ecfs_archive_open () (checks, no threads: it may precede a fork) → start () → stop () → free ().
  *

@@ -162,3 +162,20 @@ def test_a_hook_is_told_what_happens_to_endpoints(place, archive):
     database = sqlite3.connect(f"file:{archive.path}/catalog.sqlite?mode=ro", uri=True)
     kept = {key for key, in database.execute("SELECT key FROM settings")}
     assert "repair" in kept and "hook" not in kept, "a command must not come back from what endpoints say"
+
+
+def test_a_hook_is_told_of_damage(place, filled):
+    log, hook = place.path / "told", place.path / "hook"
+    hook.write_text(f'#!/bin/sh\nprintf "%s|" "$1" "$2" "$3" "$ECFS_REASON" >> {log}\n')
+    hook.chmod(0o700)
+    filled.configure("archive", hook=hook)
+    first = next(stripe for stripe in filled.json("info", "/file")["stripes"] if stripe["index"] == 0)
+    stripe = lab.stripe_files(filled[first["endpoint"]])[0]
+    lab.flip(stripe, 4096 + 1000)
+    mount = place.mount(filled)
+    filled["ember" if first["endpoint"] != "ember" else "fjord"].kill()  # else the mount repairs before it is seen
+    filled["delta" if first["endpoint"] != "delta" else "cedar"].kill()
+    lab.until(lambda: (mount.path / "file").stat() and lab.digest(mount.path / "file") and log.exists()
+              and "damaged" in log.read_text(), 60, "it is told")
+    words = log.read_text().split("|")
+    assert words[words.index("damaged") + 1] == str(filled.path)
