@@ -93,7 +93,8 @@ static void test_twice (void)
     REFUSED ("[archive]\n[archive]\n", "ecfs.conf:2: section \"archive\" is given twice, first in line 1");
     REFUSED (ENDPOINTS "[endpoint a]\nurl = file:///srv/c\n", "ecfs.conf:7: section \"endpoint a\" is given twice");
     REFUSED (ENDPOINTS "[endpoint  a]\nurl = file:///srv/c\n", "ecfs.conf:7: endpoint a: there are two of this name");
-    REFUSED (ENDPOINTS "[endpoint c]\nurl = file:///srv/a/\n", "ecfs.conf:7: endpoint c: endpoint a has the same URL");
+    REFUSED (ENDPOINTS "[endpoint c]\nurl = file:///srv/a/\n",
+             "ecfs.conf:7: endpoint c is the same place as endpoint a");
     REFUSED ("[endpoint a]\nurl = file:///a\nurl = file:///b\n", "ecfs.conf:3: key \"url\" is given twice");
 }
 
