@@ -137,7 +137,8 @@ static void on_listed (void *user, const EcfsListed *listed)
         return;
     const EcfsSnapshotRow *snapshot = &self->lineage->snapshot;
     bool behind = file.epoch > snapshot->epoch || (file.epoch == snapshot->epoch && file.last > snapshot->sequence);
-    /* Only markers say that an epoch has begun: a recovery that was killed leaves the snapshot of one that never did. */
+    /* Only markers say that an epoch has begun: a recovery that was killed leaves the snapshot of one that never did.
+     */
     if (file.epoch > ecfs_catalog_epoch (self->lineage->archive->catalog))
         return;
     ecfs_mutex_lock (&self->lineage->lock);

@@ -1,9 +1,9 @@
 /*
  * Snapshots: all that the catalog contains, as records of a journal, in parts that any program reads which can read
  * segments. Each part goes to all endpoints up to 8; with more, to 8, or to as many as may vanish and one more. One is
- * taken when the records, or the segments, that a recovery would have to read behind the last have become many, and when
- * endpoints have lost what they had of the journal. It takes the place of records in the catalog, and of older segments
- * and snapshots on the endpoints, of which the newest two stay.
+ * taken when the records, or the segments, that a recovery would have to read behind the last have become many, and
+ * when endpoints have lost what they had of the journal. It takes the place of records in the catalog, and of older
+ * segments and snapshots on the endpoints, of which the newest two stay.
  *
  * Life cycle: new () → look (), again and again → end () → free (), before the endpoints are stopped. One thread.
  */
