@@ -116,6 +116,8 @@ static EcfsConfig *make_flawed_config (const Soak *self)
     config->allow_double = true; /* of them, one code has more stripes than there are endpoints */
     config->segment_size = SEGMENT_BYTES;
     config->commit_async = self->round->async;
+    if (self->round->seed % 3 == 0) /* files are several objects */
+        config->object_max = 3 * SEGMENT_BYTES / 2;
     return config;
 }
 
