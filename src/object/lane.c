@@ -37,6 +37,8 @@ bool ecfs_lane_refresh (EcfsLaneHealth *self, const EcfsLaneEndpoint *endpoint, 
  * is not any more. */
 void ecfs_lane_measure (EcfsLaneHealth *self, int64_t now_us)
 {
+    if (self->bytes_per_s <= 0) /* it is what its endpoint usually is until it shows otherwise */
+        self->bytes_per_s = self->endpoint_rate;
     if (self->owed_since_us != 0)
         self->bytes_per_s =
             ecfs_smooth_rate (self->bytes_per_s, self->came_bytes, now_us - self->owed_since_us, PACE_US);

@@ -225,6 +225,43 @@ static void test_common_cause (void)
     g_assert_cmpuint (done.extra_bytes, <=, done.received_bytes / 100);
 }
 
+/* What links that differ allow is nearly reached from the first segment on: of a segment any four packets serve, and
+ * each link carries one of them. A file of 96 MiB, for a reader that knows the links. */
+static void test_unequal_links (void)
+{
+    static const struct {
+        double mb_per_s[6], bound;
+    } cases[] = {{{2, 5, 10, 10, 20, 50}, 54},
+                 {{10, 10, 10, 10, 10, 10}, 60},
+                 {{1, 10, 10, 10, 10, 10}, 51},
+                 {{5, 5, 10, 20, 40, 80}, 80},
+                 {{50, 20, 10, 10, 5, 2}, 54}};
+    for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
+        g_autoptr (GError) error = NULL;
+        EcfsSimServer servers[6];
+        EcfsSimModel sim;
+        EcfsSimResult result;
+        ecfs_sim_model_init (&sim);
+        for (unsigned j = 0; j < G_N_ELEMENTS (servers); j++) {
+            servers[j] = ecfs_sim_server ();
+            servers[j].bytes_per_s = cases[i].mb_per_s[j] * 1e6;
+        }
+        sim.code = "rs:4+2";
+        sim.n_segments = 48;
+        sim.piece_bytes = 512 << 10;
+        sim.memory_bytes = 256 << 20;
+        sim.known = true;
+        sim.servers = servers;
+        sim.n_servers = G_N_ELEMENTS (servers);
+        (void) ecfs_sim_run (&sim, &result, &error);
+        g_assert_no_error (error);
+        double mb_per_s = 48.0 * (2 << 20) / (double) result.us;
+        g_test_message ("%zu: %.1f of %.0f MB/s", i, mb_per_s, cases[i].bound);
+        g_assert_cmpfloat (mb_per_s, >=, 0.95 * cases[i].bound);
+        g_assert_cmpfloat (mb_per_s, <=, 1.001 * cases[i].bound);
+    }
+}
+
 static void test_impossible (void)
 {
     Model model;
@@ -394,6 +431,7 @@ int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/simulation/all-links-are-used", test_all_links);
+    g_test_add_func ("/simulation/links-that-differ-are-all-used", test_unequal_links);
     g_test_add_func ("/simulation/a-seed-replays", test_replay);
     g_test_add_func ("/simulation/stalled-lanes-cost-little-more-than-removed-ones", test_stalled);
     g_test_add_func ("/simulation/throttled-lanes-cost-little-more-than-removed-ones", test_throttled);
