@@ -3,12 +3,16 @@
 #include "archive/archive.h"
 #include "measure.h"
 
+#include <gio/gio.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SCRATCH_BYTES (4 << 20)
 #define RANGE_OFFSET  (1 << 20)
 #define RANGE_BYTES   (64 << 10)
+#define SSH_PORT      22
+#define BANNER_S      5
+#define BANNER_BYTES  255                              /* that SSH allows */
 #define PATIENCE_US   (INT64_C (600) * G_USEC_PER_SEC) /* a stall ends sooner */
 
 /* Adds what the endpoint can do, by name. */
@@ -27,6 +31,88 @@ static void add_capabilities (JsonObject *result, unsigned capabilities)
         if ((capabilities & all[i].flag) != 0)
             json_array_add_string_element (words, all[i].word);
     json_object_set_array_member (result, "can", words);
+}
+
+typedef struct Lack {
+    const char *what, *means;
+} Lack;
+
+static void add_lack (JsonObject *result, const Lack *lack)
+{
+    if (!json_object_has_member (result, "lacks"))
+        json_object_set_array_member (result, "lacks", json_array_new ());
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "what", lack->what);
+    json_object_set_string_member (object, "means", lack->means);
+    json_array_add_object_element (json_object_get_array_member (result, "lacks"), object);
+}
+
+/* What ecfs can do without, and what that costs. */
+static void add_lacks (JsonObject *result, unsigned capabilities)
+{
+    static const struct {
+        unsigned flag;
+        Lack lack;
+    } all[] = {
+        {ECFS_CAN_FSYNC, {"fsync", "what was stored in the seconds before a power cut there may be damaged"}},
+        {ECFS_CAN_SPACE, {"space", "ecfs learns that it is full when a write fails"}},
+        {ECFS_CAN_LIST, {"list", "ecfs-fsck cannot look for stripes that no file uses"}},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS (all); i++)
+        if ((capabilities & all[i].flag) == 0)
+            add_lack (result, &all[i].lack);
+}
+
+/*
+ * Servers that acknowledge what they have only put aside, and publish later, or in part when they are cut off. The
+ * protocols do not show it, so they are known by what they call themselves.
+ */
+static bool is_spooler (const char *banner)
+{
+    return strcasestr (banner, "rclone") != NULL;
+}
+
+/* What an SSH server calls itself, or NULL: not SFTP, or not to be reached without what ssh knows. g_free (). */
+static char *ssh_banner (const char *url)
+{
+    g_autoptr (GUri) uri = g_uri_parse (url, G_URI_FLAGS_ENCODED, NULL);
+    if (uri == NULL || strcmp (g_uri_get_scheme (uri), "sftp") != 0 || g_uri_get_host (uri) == NULL)
+        return NULL;
+    g_autoptr (GSocketClient) client = g_socket_client_new ();
+    g_socket_client_set_timeout (client, BANNER_S);
+    int port = g_uri_get_port (uri);
+    g_autoptr (GSocketConnection) connection = g_socket_client_connect_to_host (
+        client, g_uri_get_host (uri), port > 0 ? (guint16) port : SSH_PORT, NULL, NULL);
+    char text[BANNER_BYTES + 1];
+    size_t size = 0;
+    while (connection != NULL && size < BANNER_BYTES) {
+        gssize n = g_input_stream_read (g_io_stream_get_input_stream (G_IO_STREAM (connection)), text + size,
+                                        BANNER_BYTES - size, NULL, NULL);
+        if (n <= 0)
+            break;
+        size += (size_t) n;
+        if (memchr (text, '\n', size) != NULL)
+            break;
+    }
+    text[size] = '\0';
+    text[strcspn (text, "\r\n")] = '\0';
+    return g_str_has_prefix (text, "SSH-") ? g_strdup (text) : NULL;
+}
+
+static bool test_honesty (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
+{
+    g_autofree char *banner = ssh_banner (ecfs_endpoint_url (endpoint));
+    if (banner == NULL)
+        return true;
+    g_autofree char *text = g_utf8_make_valid (banner, -1);
+    json_object_set_string_member (result, "server", text);
+    return !is_spooler (banner) ||
+           ecfs_fail (
+               error, EPROTO,
+               "endpoint %s: rclone serves it, which answers that a file is stored before it is, and keeps what "
+               "an upload that was cut off has left: data can be lost. Use the storage behind it over a protocol "
+               "of its own",
+               ecfs_endpoint_name (endpoint));
 }
 
 /* What the marker says; false when it is not the one that is expected (nil: none in particular). */
@@ -76,13 +162,15 @@ static bool test_range (EcfsEndpoint *endpoint, const MeasureFiles *files, GErro
            ecfs_fail (error, EIO, "endpoint %s: a range comes back with other bytes", ecfs_endpoint_name (endpoint));
 }
 
-/* An endpoint whose commits replace what is there could destroy the only copy of something. */
-static bool test_no_replacing (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error)
+/* Servers may rename over what is there: ecfs never uses a name twice, so nothing is lost by it. */
+static bool test_replacing (EcfsEndpoint *endpoint, const MeasureFiles *files, JsonObject *result, GError **error)
 {
+    static const Lack lack = {"refusal to replace", "renaming replaces what is there; ecfs never uses a name twice"};
     GError *refusal = NULL;
-    if (ecfs_endpoint_write_wait (endpoint, files->names[0], "x", 1, &refusal))
-        return ecfs_fail (error, EIO, "endpoint %s: a file that is there is replaced by a commit, which must not be",
-                          ecfs_endpoint_name (endpoint));
+    if (ecfs_endpoint_write_wait (endpoint, files->names[0], "x", 1, &refusal)) {
+        add_lack (result, &lack);
+        return true;
+    }
     if (ecfs_errno (refusal) != EEXIST) {
         g_propagate_error (error, refusal);
         return false;
@@ -97,11 +185,10 @@ static bool test_there (EcfsEndpoint *endpoint, const MeasureFiles *files, JsonO
     if (!measure_round_trip (endpoint, files, &seconds, error))
         return false;
     json_object_set_double_member (result, "round_trip_ms", seconds * 1000);
-    if (!test_no_replacing (endpoint, files, error) || !test_range (endpoint, files, error) ||
-        !measure_read (endpoint, files, PATIENCE_US, &bytes_per_s, error))
+    if (!test_range (endpoint, files, error) || !measure_read (endpoint, files, PATIENCE_US, &bytes_per_s, error))
         return false;
     json_object_set_double_member (result, "read_bytes_per_s", bytes_per_s);
-    return true;
+    return test_replacing (endpoint, files, result, error); /* last: the file may be another one then */
 }
 
 static bool test_gone (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error)
@@ -118,7 +205,7 @@ static bool test_gone (EcfsEndpoint *endpoint, const MeasureFiles *files, GError
     return false;
 }
 
-/* Write, commit, ask, try to replace, read a range, read all, delete. */
+/* Write, commit, ask, read a range, read all, try to replace, delete. */
 static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
 {
     g_autoptr (MeasureFiles) files = measure_files_new (1, SCRATCH_BYTES);
@@ -140,7 +227,8 @@ static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **err
 
 static bool test_all (EcfsEndpoint *endpoint, const EcfsMarker *expected, JsonObject *result, GError **error)
 {
-    if (!test_marker (endpoint, expected, result, error) || !test_cycle (endpoint, result, error))
+    if (!test_honesty (endpoint, result, error) || !test_marker (endpoint, expected, result, error) ||
+        !test_cycle (endpoint, result, error))
         return false;
     uint64_t free_bytes;
     if (ecfs_endpoint_space_wait (endpoint, &free_bytes, NULL)) /* not every server tells */
@@ -157,6 +245,8 @@ static void test_endpoint (EcfsEndpoint *endpoint, const EcfsMarker *expected, J
     GError *error = NULL;
     bool works = test_all (endpoint, expected, result, &error);
     add_capabilities (result, ecfs_endpoint_capabilities (endpoint));
+    if (works)
+        add_lacks (result, ecfs_endpoint_capabilities (endpoint));
     g_autofree char *description = ecfs_endpoint_description (endpoint);
     if (description != NULL) {
         g_autofree char *text = g_utf8_make_valid (description, -1);
@@ -248,6 +338,17 @@ static void print_can (JsonObject *result)
     puts ("");
 }
 
+static void print_lacks (JsonObject *result)
+{
+    if (!json_object_has_member (result, "lacks"))
+        return;
+    JsonArray *lacks = json_object_get_array_member (result, "lacks");
+    for (unsigned i = 0; i < json_array_get_length (lacks); i++) {
+        JsonObject *lack = json_array_get_object_element (lacks, i);
+        printf ("  lacks      %s: %s\n", tool_text (lack, "what"), tool_text (lack, "means"));
+    }
+}
+
 static void print_result (JsonObject *result)
 {
     bool works = json_object_get_boolean_member (result, "works");
@@ -260,6 +361,7 @@ static void print_result (JsonObject *result)
         printf ("  server     %s\n", server);
     }
     print_can (result);
+    print_lacks (result);
     if (json_object_has_member (result, "round_trip_ms")) {
         g_autofree char *time = tool_seconds (tool_double (result, "round_trip_ms") / 1000);
         printf ("  round trip %s\n", time);

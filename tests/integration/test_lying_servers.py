@@ -1,6 +1,9 @@
 """WebDAV servers that say what is not so: never wrong bytes, never a commit that is none, never "empty" for "elsewhere"."""
 import contextlib
+import json
 import os
+import shutil
+import subprocess
 
 import lab
 import pytest
@@ -140,7 +143,6 @@ def test_a_commit_that_is_none_is_an_error(liar):
         "is full": ("PUT", answers(507), "no space left"),
         "moves later": ("MOVE", answers(202), "202"),
         "moves in part": ("MOVE", answers(207, FAILED), "207"),
-        "moves over what is there": ("MOVE", replaces, "is replaced"),
         "moves nothing": ("MOVE", moves_nothing, "No such file"),
         "deletes later": ("DELETE", answers(202), "202"),
         "deletes in part": ("DELETE", answers(207, FAILED), "207"),
@@ -150,6 +152,34 @@ def test_a_commit_that_is_none_is_an_error(liar):
         liar.lies = {method: lie}
         done = probe(liar)
         assert done.returncode == 1 and word in done.stderr, (what, done.stderr)
+
+
+def test_a_server_that_moves_over_what_is_there_is_used(liar):
+    """Names are never used twice: it is told, and nothing is refused."""
+    liar.lies = {"MOVE": replaces}
+    done = probe(liar)
+    assert done.returncode == 0 and "lacks      refusal to replace" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_server_that_publishes_later_is_refused(place):
+    """rclone answers before what it serves has a file."""
+    if not shutil.which("rclone"):
+        pytest.skip("there is no rclone: install rclone")
+    directory = place.path / "rclone"
+    directory.mkdir()
+    port = lab.free_port()
+    server = subprocess.Popen([lab.REPOSITORY / "tests/lab/other-server", "rclone-sftp", directory, str(port)])
+    try:
+        lab.until(lambda: Web._answers(port), 60, "rclone answers")
+        done = lab.ecfs("endpoint", "test", f"x=sftp://lab@127.0.0.1:{port}{directory}/root/e,"
+                        f"identity_file={directory}/key,known_hosts={directory}/known_hosts,ssh_config=/dev/null",
+                        "--json", check=False)
+    finally:
+        server.kill()
+        server.wait()
+    (told,) = json.loads(done.stdout)
+    assert done.returncode == 1 and not told["works"] and "rclone" in told["server"]
+    assert "before it is" in told["error"]
 
 
 def elsewhere(handler, path):
