@@ -126,8 +126,8 @@ int verb_endpoint (const Verb *verb, int argc, char **argv)
     if (status >= 0)
         return status;
     (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
-    static const char *const actions[] = {"list",  "add",     "test",   "readonly", "active",
-                                          "drain", "replace", "remove", NULL};
+    static const char *const actions[] = {"list",     "add",   "test",    "readonly", "active",
+                                          "distrust", "drain", "replace", "remove",   NULL};
     g_autofree char *all = g_strjoinv (", ", (char **) actions);
     const char *near = tool_nearest (action, actions);
     tool_say (verb->name, "\"%s\" is none of %s", action, all);

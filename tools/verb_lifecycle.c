@@ -1,4 +1,4 @@
-/* endpoint readonly, active, drain, replace, remove */
+/* endpoint readonly, active, distrust, drain, replace, remove */
 #include "tool.h"
 
 #include "archive/control.h"
@@ -10,6 +10,7 @@
 static const Verb readonly_verb = {"endpoint readonly", "ARCHIVE NAME", "Keeps new stripes away from an endpoint",
                                    NULL};
 static const Verb active_verb = {"endpoint active", "ARCHIVE NAME", "Lets an endpoint take new stripes again", NULL};
+static const Verb distrust_verb = {"endpoint distrust", "ARCHIVE NAME", "Believes nothing that an endpoint says", NULL};
 static const Verb drain_verb = {"endpoint drain", "ARCHIVE NAME", "Moves all that an endpoint holds to others", NULL};
 static const Verb replace_verb = {"endpoint replace", "ARCHIVE OLD [[NAME=]URL[,KEY=VALUE...]...]",
                                   "Rebuilds what an endpoint held at others, or in its place, which was emptied", NULL};
@@ -33,6 +34,18 @@ static int set_readonly (int argc, char **argv)
 static int set_active (int argc, char **argv)
 {
     return set_state (&active_verb, "active", argc, argv);
+}
+
+static int set_distrust (int argc, char **argv)
+{
+    gboolean undo = FALSE;
+    const GOptionEntry options[] = {{"undo", 0, 0, G_OPTION_ARG_NONE, &undo, "Believe it again", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    GError *error = NULL;
+    (void) tool_parse (&distrust_verb, options, argc, argv, 2, 2);
+    return ecfs_control_endpoint_distrust (argv[1], argv[2], undo, &error)
+               ? TOOL_DONE
+               : tool_fail (distrust_verb.name, error, TOOL_FAILED);
 }
 
 /* The plan */
@@ -244,11 +257,8 @@ int verb_lifecycle (const char *action, int argc, char **argv)
     static const struct {
         const char *action;
         int (*run) (int argc, char **argv);
-    } actions[] = {{"readonly", set_readonly},
-                   {"active", set_active},
-                   {"drain", drain},
-                   {"replace", replace},
-                   {"remove", take_out_one}};
+    } actions[] = {{"readonly", set_readonly}, {"active", set_active}, {"distrust", set_distrust},
+                   {"drain", drain},           {"replace", replace},   {"remove", take_out_one}};
     for (size_t i = 0; i < G_N_ELEMENTS (actions); i++)
         if (strcmp (action, actions[i].action) == 0)
             return actions[i].run (argc, argv);

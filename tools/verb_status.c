@@ -67,6 +67,9 @@ static void print_endpoints (JsonObject *status)
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
         if (json_object_has_member (endpoint, "reason"))
             printf ("  %s\n", tool_text (endpoint, "reason"));
+        if (json_object_has_member (endpoint, "disagrees"))
+            printf ("  %s, and too few others say so: if it lies, ecfs endpoint distrust\n",
+                    tool_text (endpoint, "disagrees"));
     }
 }
 
@@ -191,6 +194,8 @@ static void print_recovery_point (JsonObject *status)
     g_autofree char *time = clock_text (tool_number (point, "time"));
     if (json_object_has_member (status, "old_copy"))
         printf ("recovery   %s\n", tool_text (status, "old_copy"));
+    else if (json_object_has_member (status, "held"))
+        printf ("recovery   %s\n", tool_text (status, "held"));
     else if (n_pending == 0)
         puts ("recovery   every name and attribute is safe without this machine");
     else if (tool_number (point, "sequence") == 0)

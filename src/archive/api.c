@@ -399,14 +399,18 @@ static bool has_journal (Ecfs *self, GError **error)
 {
     EcfsRecoveryPoint point;
     uint64_t next_ino;
-    return ecfs_archive_recovery_point (self->archive, &point, error) &&
-           ecfs_catalog_next_ino (ecfs_archive_catalog (self->archive), &next_ino, error) &&
-           (point.stored >= point.sequence || next_ino == ECFS_ROOT_INO + 1 ||
-            ecfs_fail (error, ENOTCONN,
-                       "%s has %" PRIu64
-                       " changes that are not in the journal on the endpoints, and is not mounted, or "
-                       "for reading only: mount it for writing to have them stored",
-                       ecfs_archive_directory (self->archive), point.sequence - point.stored));
+    if (!ecfs_archive_recovery_point (self->archive, &point, error) ||
+        !ecfs_catalog_next_ino (ecfs_archive_catalog (self->archive), &next_ino, error))
+        return false;
+    if (next_ino == ECFS_ROOT_INO + 1)
+        return true;
+    if (point.stored < point.sequence)
+        return ecfs_fail (error, ENOTCONN,
+                          "%s has %" PRIu64
+                          " changes that are not in the journal on the endpoints, and is not mounted, or "
+                          "for reading only: mount it for writing to have them stored",
+                          ecfs_archive_directory (self->archive), point.sequence - point.stored);
+    return ecfs_archive_confirm_journal (self->archive, error);
 }
 
 static void add_path (JsonArray *array, const char *path)

@@ -205,6 +205,13 @@ static bool check_lineage (EcfsArchive *self, GError **error)
     return ecfs_lineage_await (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US, error);
 }
 
+void ecfs_archive_await_session (EcfsArchive *self)
+{
+    int64_t now_us = ecfs_now_us ();
+    if (self->lineage != NULL)
+        ecfs_lineage_await_session (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US);
+}
+
 bool ecfs_archive_start (EcfsArchive *self, GError **error)
 {
     ecfs_transfer_start (self->transfer);
@@ -216,8 +223,8 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
         ecfs_archive_sign_lock (self, NULL);
         if (!check_lineage (self, error))
             return false;
-        if (!ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error) ||
-            !ecfs_archive_load_codes (self, error))
+        if (!ecfs_archive_load_codes (self, error) || !ecfs_lineage_begin_session (self->lineage, error) ||
+            !ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error))
             return ecfs_prefix (error, "%s", self->directory);
     }
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
@@ -263,7 +270,10 @@ void ecfs_archive_stop (EcfsArchive *self)
     ecfs_workers_free (g_steal_pointer (&self->commits));
     ecfs_workers_free (g_steal_pointer (&self->streams));
     ecfs_workers_free (g_steal_pointer (&self->puts));
+    if (self->keeper != NULL)
+        ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
     ecfs_keeper_stop (g_steal_pointer (&self->keeper));
+    ecfs_lineage_end (self->lineage);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_begin_stop (self->endpoints[i].endpoint);

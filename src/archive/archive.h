@@ -44,6 +44,17 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
  */
 bool ecfs_archive_start (EcfsArchive *self, GError **error);
 
+/**
+ * Whether so many endpoints have the journal up to now, and none of a newer copy of the archive, that whoever recovers
+ * it finds it; by their markers, read now. For who has it open for reading: one that changes it stores the journal.
+ * ESTALE, EAGAIN as ecfs_lineage_confirm_stored ().
+ */
+bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error);
+
+/** Waits, for a few seconds at most, until endpoints that are up know that this process changes the archive: before
+ * anything is acknowledged. Thread-safe. */
+void ecfs_archive_await_session (EcfsArchive *self);
+
 /** Ends transfers (what is not committed fails with ECANCELED) and threads. Staging must have been stopped before. */
 void ecfs_archive_stop (EcfsArchive *self);
 

@@ -43,8 +43,8 @@ struct EcfsArchive {
     EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
     EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
     EcfsStagedTable *staged;      /* belongs to staged.c */
-    EcfsLineage *lineage;         /* from start on; NULL when readonly, as the next */
-    EcfsKeeper *keeper;           /* between start and stop */
+    EcfsLineage *lineage;         /* from start on; NULL when readonly, until it is wanted */
+    EcfsKeeper *keeper;           /* between start and stop; NULL when readonly */
     EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
     EcfsSightings *sightings;     /* immutable */
     EcfsRepairer *repairer;       /* of a mount, between start and stop; NULL otherwise */

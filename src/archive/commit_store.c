@@ -67,6 +67,7 @@ static bool publish (Attempt *self, bool goes_on, GError **error)
                            .staging = self->commit.staging,
                            .full = full,
                            .last_goes_on = goes_on};
+    ecfs_archive_await_session (self->archive);
     bool durable = ecfs_catalog_publish (self->archive->catalog, &publish, &self->outcome.kept, error);
     self->outcome.full = full;
     guint n_ended = self->parts->len - goes_on;

@@ -69,5 +69,7 @@ bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings,
 
 /** Adds an endpoint as `ecfs init --endpoint` takes it, by the mount where the archive is mounted. */
 bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error);
+/** Has nothing believed that an endpoint says, or again; through the mount where there is one. */
+bool ecfs_control_endpoint_distrust (const char *archive_dir, const char *name, bool undo, GError **error);
 
 #endif

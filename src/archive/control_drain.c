@@ -50,7 +50,7 @@ bool ecfs_drain_mounted (const char *archive_dir, const EcfsDrainHere *what, GEr
 }
 
 /* One request, one answer; @verb with the name of an endpoint, and a state where there is one to be set. */
-static JsonNode *ask (Ecfs *self, const char *verb, const char *name, const char *state, GError **error)
+static JsonNode *ask (const char *directory, const char *verb, const char *name, const char *state, GError **error)
 {
     JsonObject *object = json_object_new ();
     json_object_set_string_member (object, "verb", verb);
@@ -59,7 +59,23 @@ static JsonNode *ask (Ecfs *self, const char *verb, const char *name, const char
         json_object_set_string_member (object, "state", state);
     g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (request, object);
-    return ecfs_control_call (ecfs_archive_directory (self->archive), request, error);
+    return ecfs_control_call (directory, request, error);
+}
+
+/* An archive that is an old copy by what this endpoint says is opened, but not started. */
+bool ecfs_control_endpoint_distrust (const char *archive_dir, const char *name, bool undo, GError **error)
+{
+    GError *reason = NULL;
+    g_autoptr (JsonNode) answer = ask (archive_dir, "endpoint-state", name, undo ? "active" : "distrusted", &reason);
+    if (answer == NULL && ecfs_errno (reason) != ENOTCONN) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_clear_error (&reason);
+    g_autoptr (EcfsArchive) archive = answer != NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
+    return answer != NULL ||
+           (archive != NULL && ecfs_archive_set_endpoint_state (
+                                   archive, name, undo ? ECFS_ENDPOINT_ACTIVE : ECFS_ENDPOINT_DISTRUSTED, error));
 }
 
 bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, GError **error)
@@ -67,8 +83,10 @@ bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, G
     static const struct {
         const char *word;
         EcfsEndpointState state;
-    } words[] = {
-        {"active", ECFS_ENDPOINT_ACTIVE}, {"readonly", ECFS_ENDPOINT_READONLY}, {"draining", ECFS_ENDPOINT_DRAINING}};
+    } words[] = {{"active", ECFS_ENDPOINT_ACTIVE},
+                 {"readonly", ECFS_ENDPOINT_READONLY},
+                 {"draining", ECFS_ENDPOINT_DRAINING},
+                 {"distrusted", ECFS_ENDPOINT_DISTRUSTED}};
     for (size_t i = 0; i < G_N_ELEMENTS (words); i++) {
         if (g_strcmp0 (text, words[i].word) == 0) {
             *ret_state = words[i].state;
@@ -87,7 +105,7 @@ bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, G
         return false;
     if (!self->mounted)
         return ecfs_archive_set_endpoint_state (self->archive, name, number, error);
-    g_autoptr (JsonNode) answer = ask (self, "endpoint-state", name, state, error);
+    g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-state", name, state, error);
     return answer != NULL;
 }
 
@@ -97,7 +115,7 @@ bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError *
         return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
     if (!self->mounted)
         return ecfs_archive_renew_endpoint (self->archive, name, ret_old, error);
-    g_autoptr (JsonNode) answer = ask (self, "endpoint-renew", name, NULL, error);
+    g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-renew", name, NULL, error);
     const char *old = answer == NULL ? NULL : ecfs_control_text (json_node_get_object (answer), "old");
     if (answer == NULL)
         return false;
@@ -112,7 +130,7 @@ bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError
         return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
     if (!self->mounted)
         return ecfs_archive_remove_endpoint (self->archive, name, ret_left, error);
-    g_autoptr (JsonNode) answer = ask (self, "endpoint-remove", name, NULL, error);
+    g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-remove", name, NULL, error);
     if (answer != NULL)
         *ret_left = g_strdup (ecfs_control_text (json_node_get_object (answer), "left"));
     return answer != NULL;

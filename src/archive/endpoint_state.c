@@ -36,12 +36,21 @@ bool ecfs_archive_put_state (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
 {
     EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, endpoint);
     EcfsEndpointState before = own->state;
-    if (before == state)
-        return true;
+    if (before == state || (before == ECFS_ENDPOINT_DISTRUSTED && state == ECFS_ENDPOINT_DRAINING))
+        return true; /* who is distrusted is emptied as it is */
+    if (before == ECFS_ENDPOINT_DISTRUSTED && state != ECFS_ENDPOINT_ACTIVE)
+        return ecfs_fail (error, EINVAL, "endpoint %s is distrusted: 'ecfs endpoint distrust --undo %s %s' ends that",
+                          own->name, self->directory, own->name);
     if (state != ECFS_ENDPOINT_ACTIVE)
         own->state = state;
+    bool reconsider =
+        self->lineage != NULL && (state == ECFS_ENDPOINT_DISTRUSTED || before == ECFS_ENDPOINT_DISTRUSTED);
+    if (reconsider)
+        ecfs_catalog_allow (self->catalog); /* it may be this one that keeps it from being changed */
     bool put = ecfs_catalog_endpoint_set_state (self->catalog, own->id, state, error);
     own->state = put ? state : before;
+    if (reconsider)
+        ecfs_lineage_reconsider (self->lineage);
     return put;
 }
 

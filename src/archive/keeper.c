@@ -58,12 +58,11 @@ struct EcfsKeeper {
 
 /* Uploads */
 
-/* What is there already is the same: only one catalog has these numbers. */
 static void on_stored (void *user, const GError *error)
 {
     Lane *self = user;
     ecfs_mutex_lock (&self->keeper->lock);
-    self->failure = error == NULL || error->code == EEXIST ? NULL : g_error_copy (error);
+    self->failure = error == NULL ? NULL : g_error_copy (error);
     self->ended = true;
     ecfs_cond_broadcast (&self->keeper->changed);
     ecfs_mutex_unlock (&self->keeper->lock);
@@ -154,6 +153,56 @@ static void lane_begin (Lane *self)
     ecfs_mutex_unlock (&keeper->lock);
 }
 
+/* Whether two files have the same records; compression may have made other bytes of them. EBADMSG: one is damaged. */
+static bool is_same_segment (const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, bool *ret_same,
+                             GError **error)
+{
+    EcfsJournalFile file_a, file_b;
+    g_autoptr (GPtrArray) rows_a = ecfs_journal_file_parse (a, a_size, &file_a, error);
+    g_autoptr (GPtrArray) rows_b = rows_a == NULL ? NULL : ecfs_journal_file_parse (b, b_size, &file_b, error);
+    if (rows_b == NULL)
+        return false;
+    *ret_same = rows_a->len == rows_b->len && ecfs_uuid_equal (&file_a.archive, &file_b.archive);
+    for (guint i = 0; *ret_same && i < rows_a->len; i++) {
+        const EcfsJournalRow *x = g_ptr_array_index (rows_a, i), *y = g_ptr_array_index (rows_b, i);
+        *ret_same = x->sequence == y->sequence && x->record->len == y->record->len &&
+                    memcmp (x->record->data, y->record->data, x->record->len) == 0;
+    }
+    return true;
+}
+
+/* A segment that is there already: only one catalog has these numbers, so it is the same, or another copy of the
+ * archive directory wrote it. True: the same. */
+static bool compare_stored (Lane *self, GError **error)
+{
+    const EcfsArchive *archive = self->keeper->archive;
+    const EcfsArchiveEndpoint *endpoint = &archive->endpoints[self->position];
+    char name[ECFS_JOURNAL_NAME_SIZE];
+    gsize size;
+    uint64_t there_size = 0;
+    const uint8_t *bytes = g_bytes_get_data (self->file, &size);
+    EcfsJournalFile file;
+    bool same;
+    if (!ecfs_journal_file_head (bytes, size, &file, error))
+        return false; /* never: it was just made */
+    ecfs_journal_file_name (&file, name);
+    if (!ecfs_endpoint_size_wait (endpoint->endpoint, name, &there_size, error))
+        return false;
+    if (there_size == 0 || there_size > 2 * (uint64_t) ECFS_JOURNAL_FILE_MAX)
+        return ecfs_fail (error, EBADMSG, "endpoint %s: %s is damaged", endpoint->name, name);
+    g_autofree uint8_t *there = g_malloc (there_size);
+    const EcfsRange range = {.size = there_size, .to = there};
+    if (!ecfs_endpoint_read_wait (endpoint->endpoint, name, &range, 1, error) ||
+        !is_same_segment (bytes, size, there, there_size, &same, error))
+        return ecfs_prefix (error, "endpoint %s: %s is there already", endpoint->name, name);
+    if (same)
+        return true;
+    ecfs_lineage_foreign_segment (self->keeper->lineage, self->position);
+    return ecfs_fail (error, EEXIST,
+                      "endpoint %s: %s is there with other changes: another copy of %s wrote it, or the endpoint lies",
+                      endpoint->name, name, archive->directory);
+}
+
 /* What became of an upload; by the thread. */
 static void lane_end (Lane *self)
 {
@@ -167,6 +216,10 @@ static void lane_end (Lane *self)
     if (!ended)
         return;
     ecfs_stream_unref (stream);
+    if (ecfs_errno (failure) == EEXIST) {
+        g_clear_error (&failure);
+        (void) compare_stored (self, &failure); /* the error says it */
+    }
     g_clear_pointer (&self->file, g_bytes_unref);
     if (failure == NULL) {
         self->stored = self->place.sequence;
@@ -496,18 +549,49 @@ static bool fail_stored (EcfsKeeper *self, uint64_t sequence, GError **error)
                       n_have, ecfs_archive_journal_copies (self->archive), reasons->str);
 }
 
+/* Whether what is stored is where it should be, and stays the archive's. */
+static bool confirm (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    size_t n_good, n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    g_autofree bool *stored = g_new0 (bool, n_endpoints + 1);
+    ecfs_mutex_lock (&self->lock);
+    for (size_t i = 0; i < MIN (n_endpoints, self->n_lanes); i++)
+        stored[i] = ecfs_archive_has_journal (&self->archive->endpoints[i]) && self->lanes[i].seen >= sequence;
+    ecfs_mutex_unlock (&self->lock);
+    if (ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, goes_on, user, &n_good, error))
+        return true;
+    return ecfs_prefix (error,
+                        "the journal up to now is confirmed by %zu endpoints, and has to be by %u: without this "
+                        "machine the names of the newest files would be lost",
+                        n_good, ecfs_archive_journal_copies (self->archive));
+}
+
+/* One try. *ret_goes_on as await_stored () sets it; false without an error: it came to nothing. */
+static bool try_to_store (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
+                          bool *ret_goes_on, GError **error)
+{
+    return await_stored (self, sequence, goes_on, user, ret_goes_on) && confirm (self, sequence, goes_on, user, error);
+}
+
 bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
     uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
     bool on = true;
     if (!ecfs_catalog_barrier (self->archive->catalog, error))
         return false;
-    bool stored = await_stored (self, sequence, goes_on, user, &on);
-    if (!stored && on) {
+    g_autoptr (GError) doubt = NULL;
+    bool stored = try_to_store (self, sequence, goes_on, user, &on, &doubt);
+    if (!stored && on && ecfs_errno (doubt) != ESTALE) {
+        g_clear_error (&doubt);
         ecfs_archive_revive_endpoints (self->archive);
-        stored = await_stored (self, sequence, goes_on, user, &on);
+        stored = try_to_store (self, sequence, goes_on, user, &on, &doubt);
     }
     if (stored)
         return true;
-    return on ? fail_stored (self, sequence, error) : ecfs_fail (error, ECANCELED, "the mount ends");
+    if (!on)
+        return ecfs_fail (error, ECANCELED, "the mount ends");
+    if (doubt == NULL)
+        return fail_stored (self, sequence, error);
+    g_propagate_error (error, g_steal_pointer (&doubt));
+    return false;
 }

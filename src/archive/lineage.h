@@ -19,11 +19,27 @@ void ecfs_lineage_free (EcfsLineage *self);
 /** Asks the endpoints that are up and have not answered, or not of late; never waits. */
 void ecfs_lineage_ask (EcfsLineage *self);
 
+/* How often markers are read again, and how long a claim stands that does not move; for tests to change. */
+extern int64_t ecfs_lineage_again_us, ecfs_lineage_claim_us;
+
+/** Nothing more is begun: before endpoints are stopped. NULL is accepted. */
+void ecfs_lineage_end (EcfsLineage *self);
+
 /**
  * Waits until all that were asked have answered, @sure_deadline_us when enough have, or @deadline_us. ESTALE with what
- * to do when an endpoint knows of something newer.
+ * to do when endpoints know of something newer: so many that with those that have not answered they could be more than
+ * may lie.
  */
 bool ecfs_lineage_await (EcfsLineage *self, int64_t deadline_us, int64_t sure_deadline_us, GError **error);
+
+/** Begins a session, durably in the catalog, and to tell the endpoints; after await, before anything is changed. */
+bool ecfs_lineage_begin_session (EcfsLineage *self, GError **error);
+/**
+ * Waits until the endpoints that are up have been told of the session, and have told what was there behind that; at the
+ * latest at @deadline_us, or when so many have that nobody else can miss it, @enough_deadline_us. What is acknowledged
+ * before could be lost to another copy that begins at the same time.
+ */
+void ecfs_lineage_await_session (EcfsLineage *self, int64_t deadline_us, int64_t enough_deadline_us);
 
 /** Whether its answer is due. */
 bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position);
@@ -35,13 +51,30 @@ bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position);
 /** Reads the marker there, and then may_delete (): before deletions. Blocks as long as the endpoint does. */
 bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
 
+/**
+ * Reads the markers, all at once: whether what is at the endpoints that are flagged in @stored stays the archive's, and
+ * so many have it and so many others have answered that whoever recovers it finds it. ESTALE: it may not stay, and why;
+ * EAGAIN: too few have answered. *ret_n_good: how many have it.
+ */
+bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t n_endpoints,
+                                  bool (*goes_on) (void *user), void *user, size_t *ret_n_good, GError **error);
+/** A segment of the journal is there that only this catalog could have made, and it did not. */
+void ecfs_lineage_foreign_segment (EcfsLineage *self, size_t position);
+/** Other endpoints count than before. */
+void ecfs_lineage_reconsider (EcfsLineage *self);
+
 /** How many segments of the journal one of them had, when it was asked first, behind the last snapshot of then. */
 uint64_t ecfs_lineage_n_segments (EcfsLineage *self);
 
 /** Whether so many endpoints have answered that one of them would know. */
 bool ecfs_lineage_is_sure (EcfsLineage *self);
 
-/** Why the archive is an old copy; NULL: nothing says so. g_free () */
+/** Whether the archive is an old copy. */
+bool ecfs_lineage_is_stale (EcfsLineage *self);
+/** What an endpoint says that too few others do; NULL: nothing. g_free () */
+char *ecfs_lineage_disagreement (EcfsLineage *self, size_t position);
+
+/** Why the archive is an old copy, or may be one or become one just now; NULL: nothing says so. g_free () */
 char *ecfs_lineage_trouble (EcfsLineage *self);
 
 #endif

@@ -1,5 +1,9 @@
 /* How much of the journal is safe without this machine. */
 #include "archive/archive_priv.h"
+#include "util/lock.h"
+
+#define FIRST_US (3 * G_USEC_PER_SEC) /* for endpoints to tell what they know, … */
+#define SURE_US  300000               /* … when enough have */
 
 bool ecfs_archive_load_codes (EcfsArchive *self, GError **error)
 {
@@ -36,6 +40,28 @@ unsigned ecfs_archive_journal_copies (EcfsArchive *self)
 bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint)
 {
     return endpoint->endpoint != NULL && endpoint->state == ECFS_ENDPOINT_ACTIVE;
+}
+
+bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error)
+{
+    int64_t now_us = ecfs_now_us ();
+    size_t n_good, n_endpoints = ecfs_archive_n_endpoints (self);
+    uint64_t sequence = ecfs_catalog_sequence (self->catalog);
+    g_autofree bool *stored = g_new0 (bool, n_endpoints + 1);
+    g_autoptr (GArray) places = ecfs_catalog_journal_places (self->catalog, error);
+    if (places == NULL || !ecfs_archive_load_codes (self, error))
+        return false;
+    for (guint i = 0; i < places->len; i++) {
+        const EcfsJournalPlace *place = &g_array_index (places, EcfsJournalPlace, i);
+        for (size_t j = 0; j < n_endpoints; j++)
+            if (self->endpoints[j].id == place->endpoint && place->sequence >= sequence)
+                stored[j] = ecfs_archive_has_journal (&self->endpoints[j]);
+    }
+    if (self->lineage == NULL)
+        self->lineage = ecfs_lineage_new (self);
+    ecfs_lineage_ask (self->lineage);
+    return ecfs_lineage_await (self->lineage, now_us + FIRST_US, now_us + SURE_US, error) &&
+           ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, NULL, NULL, &n_good, error);
 }
 
 static int newest_first (const void *a, const void *b)

@@ -164,8 +164,9 @@ static int64_t down_since (EcfsArchive *archive, const EcfsArchiveEndpoint *endp
     return (g_get_real_time () - (ecfs_now_us () - health->down_since_us)) / G_USEC_PER_SEC;
 }
 
-static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, bool space_known,
-                                   uint64_t free_bytes)
+/* @said: what it tells that too few others do; may be NULL. */
+static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const char *said,
+                                   bool space_known, uint64_t free_bytes)
 {
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "name", endpoint->name);
@@ -183,6 +184,8 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
         json_object_set_int_member (facts, "down_since", since);
     if (health.unmarked)
         json_object_set_boolean_member (facts, "unmarked", TRUE);
+    if (said != NULL)
+        ecfs_status_add_text (facts, "disagrees", said);
     if (space_known)
         json_object_set_int_member (facts, "free_bytes", (int64_t) free_bytes);
     ecfs_endpoint_health_clear (&health);
@@ -201,8 +204,9 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, int64_t pat
         bool known = probe->answers[i].known;
         uint64_t free_bytes = probe->answers[i].free_bytes;
         ecfs_mutex_unlock (&probe->lock);
-        json_array_add_object_element (endpoints,
-                                       endpoint_facts (archive, ecfs_archive_endpoint (archive, i), known, free_bytes));
+        g_autofree char *said = archive->lineage == NULL ? NULL : ecfs_lineage_disagreement (archive->lineage, i);
+        json_array_add_object_element (
+            endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i), said, known, free_bytes));
     }
     probe_unref (probe);
     json_object_set_array_member (status, "endpoints", endpoints);
@@ -459,7 +463,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
         ecfs_status_add_text (status, "catalog_error", trouble);
     g_autofree char *old = ecfs_archive_trouble (self);
     if (old != NULL)
-        ecfs_status_add_text (status, "old_copy", old);
+        ecfs_status_add_text (status, ecfs_lineage_is_stale (self->lineage) ? "old_copy" : "held", old);
     add_endpoints (status, self, patience_us);
     add_space (status, self);
     add_interrupted (status, self);

@@ -299,8 +299,10 @@ static bool start_and_serve (Mount *self, GError **error)
         self->report = ecfs_report_start (archive, self->mountpoint);
     (void) signal (SIGPIPE, SIG_IGN); /* who hangs up is told by errno */
     bool ok = ecfs_archive_start (archive, error) && (self->fs.readonly || ecfs_staged_start (archive, error));
-    if (ok)
+    if (ok) {
+        ecfs_archive_await_session (archive);
         ecfs_archive_repair_behind (archive);
+    }
     EcfsWatch *watch = ok && !self->fs.readonly ? ecfs_watch_start (archive) : NULL;
     ok = ok && mount_and_serve (self, error);
     ecfs_watch_stop (watch);

@@ -48,6 +48,7 @@ void reopen (Fixture *fixture)
     fixture->archive = ecfs_archive_open (fixture->directory, 0, &error);
     g_assert_no_error (error);
     g_assert_true (ecfs_archive_start (fixture->archive, &error));
+    ecfs_archive_await_session (fixture->archive);
 }
 
 void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig *config))

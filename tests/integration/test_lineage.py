@@ -1,0 +1,74 @@
+"""What endpoints tell of the archive: newer copies of it, recoveries, and what only a few of them say."""
+import re
+import shutil
+
+import lab
+
+NAMES = ["one", "two", "three", "four", "five", "six"]
+
+
+def forge(endpoint, **values):
+    marker = endpoint.root / "ecfs-endpoint"
+    text = marker.read_text()
+    for key, value in values.items():
+        text = re.sub(rf"^{key}=.*$", f"{key}={value}", text, flags=re.M)
+    marker.write_text(text)
+
+
+def test_wait_fails_where_the_archive_was_recovered_elsewhere_mounted_or_not(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 50_000, 1)
+    archive.await_stored()
+    words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("recover", place.path / "again", "--force", *words)
+    failed = lab.ecfs("wait", archive.path, check=False)
+    assert failed.returncode == 1 and "is an old copy" in failed.stderr
+    mount.kill()
+    failed = lab.ecfs("wait", archive.path, check=False)
+    assert failed.returncode == 1 and "is an old copy" in failed.stderr
+
+
+def test_a_directory_that_was_restored_is_read_only_though_no_journal_told_of_it(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 50_000, 1)
+    archive.await_stored()
+    mount.umount()
+    shutil.copytree(archive.path, place.path / "backup")
+    mount = place.mount(archive)
+    mount.kill()  # it has changed nothing yet
+    mount = place.mount(lab.Archive(place.path / "backup", endpoints))
+    assert "is an old copy" in mount.text()
+    mount.kill()
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "another", 50_000, 2)
+    archive.await_stored()
+
+
+def test_who_says_what_nobody_else_does_is_named_and_can_be_distrusted(place):
+    endpoints = place.directories(NAMES)
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 50_000, 1)
+    archive.await_stored()
+    mount.umount()
+    forge(endpoints[2], epoch=4294967295)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "another", 50_000, 2)
+    archive.await_stored()
+    told = archive.json("status")["endpoints"]
+    assert [facts["name"] for facts in told if "disagrees" in facts] == ["three"]
+    lab.ecfs("endpoint", "distrust", archive.path, "three")
+    told = {facts["name"]: facts["state"] for facts in archive.json("status")["endpoints"]}
+    assert told["three"] == "distrusted" and set(told.values()) == {"distrusted", "active"}
+    lab.write_pattern(mount.path / "third", 5_000, 3)
+    mount.umount()
+    for endpoint in endpoints[:2] + endpoints[3:4]:
+        forge(endpoint, sequence=2**64 - 1)
+    failed = lab.ecfs("put", archive.path, __file__, "/", check=False)
+    assert failed.returncode == 1 and "is an old copy" in failed.stderr
+    lab.ecfs("endpoint", "distrust", archive.path, "one")  # three that say so were believed
+    lab.ecfs("put", archive.path, __file__, "/")
