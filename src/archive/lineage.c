@@ -96,7 +96,8 @@ static bool is_asked (const EcfsArchiveEndpoint *endpoint)
 
 /* Judging */
 
-static bool is_claimed_locked (const Witness *self, int64_t now_us) ECFS_REQUIRES (self->lineage->lock)
+static bool is_claimed_locked (const EcfsLineage *lineage, const Witness *self, int64_t now_us)
+    ECFS_REQUIRES (lineage->lock)
 {
     return self->claim_heard_us > 0 && now_us - self->claim_moved_us < ecfs_lineage_claim_us;
 }
@@ -111,14 +112,14 @@ static char *describe_origin (int64_t since_s, const char *host)
 }
 
 /* What an endpoint says that is newer; g_free () */
-static char *describe_locked (const Witness *self) ECFS_REQUIRES (self->lineage->lock)
+static char *describe_locked (const EcfsLineage *lineage, const Witness *self) ECFS_REQUIRES (lineage->lock)
 {
     const EcfsMarker *marker = &self->marker;
-    const char *name = self->lineage->archive->endpoints[self->position].name;
+    const char *name = lineage->archive->endpoints[self->position].name;
     bool listed = self->listed_epoch > marker->epoch ||
                   (self->listed_epoch == marker->epoch && self->listed_sequence > marker->sequence);
     g_autofree char *origin = describe_origin (marker->since_s, marker->host);
-    uint32_t epoch = ecfs_catalog_epoch (self->lineage->archive->catalog);
+    uint32_t epoch = ecfs_catalog_epoch (lineage->archive->catalog);
     if (self->is_foreign && marker->epoch == epoch && (!listed || self->listed_epoch <= epoch))
         return g_strdup_printf ("endpoint %s tells of changes by another copy of it (session %" PRIu64 "%s)", name,
                                 marker->session_number, origin);
@@ -146,7 +147,7 @@ static Weights weigh_locked (EcfsLineage *self, int64_t since_us) ECFS_REQUIRES 
         if (witness->is_newer) {
             sum.n_newer++;
             sum.newer = witness;
-        } else if (is_claimed_locked (witness, now_us)) {
+        } else if (is_claimed_locked (self, witness, now_us)) {
             sum.n_claimed++;
             sum.claimed = witness;
         } else {
@@ -164,7 +165,7 @@ static bool counts (const EcfsLineage *self, size_t n_say, size_t n_silent)
 static void become_stale_locked (EcfsLineage *self, const Witness *witness) ECFS_REQUIRES (self->lock)
 {
     EcfsCatalog *catalog = self->archive->catalog;
-    g_autofree char *said = describe_locked (witness);
+    g_autofree char *said = describe_locked (self, witness);
     self->is_stale = true;
     self->reason =
         g_strdup_printf ("%s is an old copy: %s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
@@ -196,7 +197,7 @@ static void hold_locked (EcfsLineage *self, const Weights *sum) ECFS_REQUIRES (s
             "succeeds, this archive directory is an old copy; when it is given up, this goes on two minutes later",
             origin);
     } else {
-        g_autofree char *said = describe_locked (sum->newer);
+        g_autofree char *said = describe_locked (self, sum->newer);
         self->hold = g_strdup_printf ("%s may be an old copy: %s, and %zu endpoints that could contradict do not "
                                       "answer; see ecfs status, and ecfs-endpoint(1) about 'ecfs endpoint distrust'",
                                       self->archive->directory, said, sum->n_silent);
@@ -220,7 +221,7 @@ static void tell_disagreeing_locked (EcfsLineage *self) ECFS_REQUIRES (self->loc
         Witness *witness = &self->witnesses[i];
         if (!witness->is_newer || witness->told || !is_asked (&self->archive->endpoints[i]))
             continue;
-        g_autofree char *said = describe_locked (witness);
+        g_autofree char *said = describe_locked (self, witness);
         witness->told = true;
         g_warning ("%s, which too few others do to be believed: its journal and lineage do not count; if it lies, run "
                    "'ecfs endpoint distrust %s %s'",
@@ -245,9 +246,8 @@ static void judge_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
 
 /* Nothing of this process is on an endpoint that was there before it and was not checked yet, so what it has changed
  * since makes an old copy no newer. */
-static void look_locked (Witness *self, uint64_t now) ECFS_REQUIRES (self->lineage->lock)
+static void look_locked (const EcfsLineage *lineage, Witness *self, uint64_t now) ECFS_REQUIRES (lineage->lock)
 {
-    const EcfsLineage *lineage = self->lineage;
     const EcfsMarker *marker = &self->marker;
     uint64_t sequence = self->checked || self->position >= lineage->n_opened ? now : lineage->opened;
     uint32_t epoch = ecfs_catalog_epoch (lineage->archive->catalog);
@@ -274,8 +274,8 @@ static bool is_sure_locked (EcfsLineage *self, int64_t since_us) ECFS_REQUIRES (
 static bool is_trusted_locked (EcfsLineage *self, size_t position) ECFS_REQUIRES (self->lock)
 {
     const Witness *witness = &self->witnesses[position];
-    return witness->answered && !witness->is_newer && !is_claimed_locked (witness, clock_us ()) && !self->is_stale &&
-           !self->is_held && is_sure_locked (self, 0);
+    return witness->answered && !witness->is_newer && !is_claimed_locked (self, witness, clock_us ()) &&
+           !self->is_stale && !self->is_held && is_sure_locked (self, 0);
 }
 
 static bool may_write_locked (EcfsLineage *self, size_t position) ECFS_REQUIRES (self->lock)
@@ -299,7 +299,7 @@ static void on_removed (void *user, uint64_t value, const GError *error)
     ecfs_mutex_unlock (&self->lock);
 }
 
-static void end_round_locked (Witness *self, uint64_t sequence) ECFS_REQUIRES (self->lineage->lock)
+static void end_round_locked (EcfsLineage *lineage, Witness *self, uint64_t sequence) ECFS_REQUIRES (lineage->lock)
 {
     if (self->round == ROUND_MARK) {
         self->marked_us = clock_us ();
@@ -308,10 +308,10 @@ static void end_round_locked (Witness *self, uint64_t sequence) ECFS_REQUIRES (s
     if (self->failed)
         return;
     self->known_us = self->asked_us;
-    look_locked (self, sequence);
+    look_locked (lineage, self, sequence);
     self->answered = true;
     self->checked = self->checked || self->round == ROUND_CHECK;
-    judge_locked (self->lineage);
+    judge_locked (lineage);
 }
 
 static void settle (Witness *self, const GError *error)
@@ -322,7 +322,7 @@ static void settle (Witness *self, const GError *error)
     self->failed = self->failed || error != NULL;
     bool ended = --self->n_asked == 0;
     if (ended)
-        end_round_locked (self, sequence);
+        end_round_locked (lineage, self, sequence);
     self->ending = ended;
     ecfs_mutex_unlock (&lineage->lock);
     if (ended)
@@ -334,11 +334,12 @@ static void settle (Witness *self, const GError *error)
     ecfs_mutex_unlock (&lineage->lock);
 }
 
-static void watch_claim_locked (Witness *self, const EcfsMarkerClaim *was) ECFS_REQUIRES (self->lineage->lock)
+static void watch_claim_locked (const EcfsLineage *lineage, Witness *self, const EcfsMarkerClaim *was)
+    ECFS_REQUIRES (lineage->lock)
 {
     const EcfsMarkerClaim *claim = &self->marker.claim;
     int64_t now_us = clock_us ();
-    if (claim->epoch <= ecfs_catalog_epoch (self->lineage->archive->catalog)) { /* it came to its end */
+    if (claim->epoch <= ecfs_catalog_epoch (lineage->archive->catalog)) { /* it came to its end */
         self->claim_heard_us = 0;
         return;
     }
@@ -363,7 +364,7 @@ static bool hear_marker (Witness *self, const EcfsMarker *marker, GError **error
     const EcfsMarkerClaim was = self->marker.claim;
     self->marker = *marker;
     self->is_foreign = !known;
-    watch_claim_locked (self, &was);
+    watch_claim_locked (lineage, self, &was);
     ecfs_mutex_unlock (&lineage->lock);
     return true;
 }
@@ -484,7 +485,7 @@ static void remove_left (EcfsLineage *self, Witness *witness)
         g_ptr_array_unref (left);
 }
 
-static void begin_round_locked (Witness *self, Round round) ECFS_REQUIRES (self->lineage->lock)
+static void begin_round_locked (EcfsLineage *lineage, Witness *self, Round round) ECFS_REQUIRES (lineage->lock)
 {
     static const unsigned n_questions[] = {[ROUND_FIRST] = 4, [ROUND_MARK] = 1, [ROUND_CHECK] = 2, [ROUND_AGAIN] = 1};
     self->round = round;
@@ -492,7 +493,7 @@ static void begin_round_locked (Witness *self, Round round) ECFS_REQUIRES (self-
     if (round != ROUND_MARK)
         self->asked_us = clock_us ();
     self->n_asked = n_questions[round];
-    self->lineage->n_due += n_questions[round];
+    lineage->n_due += n_questions[round];
     if (round == ROUND_FIRST || round == ROUND_CHECK) {
         self->listed_epoch = 0;
         self->listed_sequence = 0;
@@ -546,7 +547,7 @@ static void advance (EcfsLineage *self)
         EcfsMarker marker = self->own;
         marker.endpoint = self->archive->endpoints[i].uuid;
         if (check || mark)
-            begin_round_locked (witness, round);
+            begin_round_locked (self, witness, round);
         ecfs_mutex_unlock (&self->lock);
         if (check || mark)
             send_round (self, witness, round, &marker);
@@ -571,7 +572,7 @@ static void ask_since (EcfsLineage *self, int64_t since_us)
         if (round == ROUND_CHECK && !(witness->marked_us > 0)) /* nothing was written that could be looked behind */
             round = ROUND_AGAIN;
         if (ask)
-            begin_round_locked (witness, round);
+            begin_round_locked (self, witness, round);
         ecfs_mutex_unlock (&self->lock);
         if (ask)
             send_round (self, witness, round, NULL);
@@ -702,7 +703,7 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
     }
     uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
     ecfs_mutex_lock (&self->lock);
-    look_locked (witness, sequence);
+    look_locked (self, witness, sequence);
     if (witness->answered)
         witness->known_us = MAX (asked_us, witness->known_us);
     judge_locked (self);
@@ -736,7 +737,7 @@ static bool is_confirmed_locked (EcfsLineage *self, const bool *stored, size_t n
             continue;
         bool heard = witness->answered && witness->known_us >= since_us;
         n_heard += heard;
-        *ret_n_good += heard && stored[i] && !witness->is_newer && !is_claimed_locked (witness, clock_us ());
+        *ret_n_good += heard && stored[i] && !witness->is_newer && !is_claimed_locked (self, witness, clock_us ());
         *ret_pending = *ret_pending || (!heard && !ecfs_endpoint_is_down (endpoint->endpoint) &&
                                         (witness->n_asked > 0 || witness->asked_us < since_us));
     }
@@ -805,7 +806,7 @@ char *ecfs_lineage_disagreement (EcfsLineage *self, size_t position)
 {
     ecfs_mutex_lock (&self->lock);
     const Witness *witness = &self->witnesses[position];
-    char *said = witness->is_newer ? describe_locked (witness) : NULL;
+    char *said = witness->is_newer ? describe_locked (self, witness) : NULL;
     ecfs_mutex_unlock (&self->lock);
     return said;
 }

@@ -215,9 +215,8 @@ static EcfsSegment *encode (Encoding *encoding, GError **error)
 }
 
 /* Stripes that are behind, or begin anew, have content read again: with other bytes they would not fit the others. */
-static void compare_content_locked (Encoding *encoding) ECFS_REQUIRES (encoding->writer->lock)
+static void compare_content_locked (EcfsWriter *self, const Encoding *encoding) ECFS_REQUIRES (self->lock)
 {
-    EcfsWriter *self = encoding->writer;
     if (self->job->packets != NULL)
         return;
     if (encoding->leading)
@@ -236,7 +235,7 @@ static void end_encoding (Encoding *encoding, EcfsSegment *segment, GError *erro
     if (error != NULL)
         ecfs_writer_abort_locked (self, error);
     if (segment != NULL)
-        compare_content_locked (encoding);
+        compare_content_locked (self, encoding);
     if (segment != NULL && encoding->leading) {
         self->next_leading++;
         finish_content_locked (self);

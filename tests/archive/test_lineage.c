@@ -265,7 +265,6 @@ static void test_equal_at_once (Fixture *fixture, gconstpointer user)
 static void test_equal_behind_journal (Fixture *fixture, gconstpointer user)
 {
     EcfsMarker before[N_ENDPOINTS];
-    g_autoptr (GError) error = NULL;
     (void) user;
     g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
     assert_stores (fixture, "before");

@@ -118,6 +118,7 @@ static void test_reader_sees_one_moment (void)
     while (ecfs_now_us () < until_us) {
         g_autoptr (GArray) extents = ecfs_catalog_content (reader, rewriting.ino, &size, &error);
         g_assert_no_error (error);
+        g_assert_nonnull (extents);
         n_seen += size != last; /* each call sees what is committed by then */
         last = size;
     }

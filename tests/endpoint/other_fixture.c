@@ -72,5 +72,6 @@ char *other_options (const Other *self)
     if (is_sftp (self))
         return g_strdup_printf ("identity_file=%s/key,known_hosts=%s/known_hosts,ssh_config=/dev/null", self->dir,
                                 self->dir);
-    return g_str_equal (self->kind, "proftpd-ftp") ? g_strdup_printf ("password_file=%s/password,auth=clear", self->dir) : NULL;
+    return g_str_equal (self->kind, "proftpd-ftp") ? g_strdup_printf ("password_file=%s/password,auth=clear", self->dir)
+                                                   : NULL;
 }
