@@ -29,7 +29,7 @@ const Verb tool_verbs[] = {
     {"info", "ARCHIVE PATH...", "Tells how files are stored, stripe by stripe", verb_info},
     {"status", "ARCHIVE", "Tells the state of endpoints, objects and staging", verb_status},
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
-    {"endpoint", "list|add|test|readonly|active|drain|replace|remove ARCHIVE ...",
+    {"endpoint", "list|add|test|readonly|active|drain|replace|remove|distrust ARCHIVE ...",
      "Lists, adds, tests, empties, replaces and removes endpoints", verb_endpoint},
     {"plan", "", "Tells what codes buy: failure, space, repair", verb_plan},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},

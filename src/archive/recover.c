@@ -1,3 +1,4 @@
+#include "archive/journal_watch.h"
 #include "archive/recover_priv.h"
 #include "archive/snapshot.h"
 #include "catalog/journal_file.h"
@@ -263,27 +264,41 @@ static size_t count_copies (EcfsRecovering *self)
     return MIN (MAX (self->n_copies, 3), self->n_places);
 }
 
-/* Stores it at places that can take it; *places are their positions, first those to begin with. */
-static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *places, size_t n_copies,
+/* … and at how many it is to be, as a mount would store it. */
+static size_t count_wanted (EcfsRecovering *self)
+{
+    return MIN (MAX (self->n_copies, ECFS_SNAPSHOT_COPIES), self->n_places);
+}
+
+/* Stores it at places that can take it; *places are their positions, *n_copies how many: those to begin with are as
+ * many as are wanted. */
+static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *places, size_t *n_copies,
                              EcfsSnapshotRow *ret_row, GError **error)
 {
-    g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, n_copies);
-    const EcfsSnapshotOrder order = {.catalog = path, .endpoints = endpoints, .n_endpoints = n_copies};
-    for (size_t next = n_copies;; next++) {
+    size_t n_least = count_copies (self);
+    g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, *n_copies);
+    for (size_t next = *n_copies;;) {
         GError *reason = NULL;
         size_t failed;
-        for (size_t i = 0; i < n_copies; i++)
+        const EcfsSnapshotOrder order = {.catalog = path, .endpoints = endpoints, .n_endpoints = *n_copies};
+        for (size_t i = 0; i < *n_copies; i++)
             endpoints[i] = self->places[places[i]].endpoint;
         if (ecfs_snapshot_store (&order, ret_row, &failed, &reason))
             return true;
-        if (failed == n_copies || next == self->n_places) {
+        if (failed == *n_copies || (next == self->n_places && *n_copies == n_least)) {
             g_propagate_error (error, reason);
-            return ecfs_prefix (error, "the new catalog cannot be stored on %zu endpoints", n_copies);
+            return ecfs_prefix (error, "the new catalog cannot be stored on %zu endpoints", n_least);
         }
-        ecfs_recover_tell (self, "%s; the new catalog goes to endpoint %s instead", reason->message,
-                           self->places[next].name);
+        if (next < self->n_places) {
+            ecfs_recover_tell (self, "%s; the new catalog goes to endpoint %s instead", reason->message,
+                               self->places[next].name);
+            places[failed] = next++;
+        } else {
+            ecfs_recover_tell (self, "%s; the new catalog is stored without it", reason->message);
+            memmove (&places[failed], &places[failed + 1], (*n_copies - failed - 1) * sizeof *places);
+            (*n_copies)--;
+        }
         g_error_free (reason);
-        places[failed] = next;
     }
 }
 
@@ -291,12 +306,12 @@ static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *pla
 static bool store_snapshot (EcfsRecovering *self, const char *path, GError **error)
 {
     EcfsSnapshotRow row;
-    size_t n_copies = count_copies (self);
+    size_t n_copies = count_wanted (self);
     g_autofree size_t *places = g_new (size_t, n_copies);
     for (size_t i = 0; i < n_copies; i++)
         places[i] = i;
     if (!ecfs_recover_tick (self, "snapshot of the new catalog", 0, 1, error) ||
-        !ecfs_catalog_barrier (self->catalog, error) || !store_somewhere (self, path, places, n_copies, &row, error) ||
+        !ecfs_catalog_barrier (self->catalog, error) || !store_somewhere (self, path, places, &n_copies, &row, error) ||
         !ecfs_catalog_snapshot_add (self->catalog, &row, 2, error))
         return false;
     for (size_t i = 0; i < n_copies; i++) {

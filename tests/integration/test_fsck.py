@@ -591,7 +591,7 @@ def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted):
     digest = lab.write_pattern(source, 100 * KIB)
     for number in range(4):
         archive.put_in_full(source, f"/file{number}")
-    lab.ecfs("wait", archive.path)
+    lab.ecfs("wait", archive.path, "--unmounted")
     mount = serving(place, archive) if is_mounted else None
     assert fsck(archive, "-y")[0] in (CLEAN, REPAIRED)  # the first snapshot may not have been due
     assert fsck(archive, "-n")[0] == CLEAN

@@ -77,6 +77,8 @@ class Worlds:
         (mount.path / "evil").mkdir()
         archive.await_stored()
         mount.umount()
+        for endpoint in self.endpoints:  # the next snapshot makes them superfluous
+            shutil.copytree(endpoint.root / "journal", place.path / "segments" / endpoint.name)
         shutil.copytree(archive.path, place.path / "old")
         again, _ = recover(place, self.endpoints, "--set", "deletion_grace=0")
         mount = place.mount(again)
@@ -84,6 +86,8 @@ class Worlds:
         again.await_stored()
         mount.umount()
         keep(self.endpoints, self.lies)
+        for endpoint in self.endpoints:
+            shutil.copytree(place.path / "segments" / endpoint.name, self.lies / endpoint.name / "journal", dirs_exist_ok=True)
         put_back(self.endpoints, self.truth)
 
     def lie(self, liars, what):
