@@ -27,8 +27,8 @@
 #define MARK_AGAIN_US (60 * G_USEC_PER_SEC) /* where it could not be written */
 #define CONFIRM_US    (10 * G_USEC_PER_SEC) /* for markers to be read */
 
-int64_t ecfs_lineage_again_us = 20 * G_USEC_PER_SEC;
-int64_t ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_lineage_again_us = 20 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
 
 typedef enum Round {
     ROUND_FIRST, /* what there is to ask */

@@ -20,7 +20,7 @@ void ecfs_lineage_free (EcfsLineage *self);
 void ecfs_lineage_ask (EcfsLineage *self);
 
 /* How often markers are read again, and how long a claim stands that does not move; for tests to change. */
-extern int64_t ecfs_lineage_again_us, ecfs_lineage_claim_us;
+extern _Atomic int64_t ecfs_lineage_again_us, ecfs_lineage_claim_us;
 
 /** Nothing more is begun: before endpoints are stopped. NULL is accepted. */
 void ecfs_lineage_end (EcfsLineage *self);
