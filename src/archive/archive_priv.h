@@ -70,9 +70,10 @@ struct EcfsArchive {
 guint ecfs_uuid_hash (gconstpointer key);
 gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 
-#define ECFS_LOCK_NAME    "lock"
-#define ECFS_CONFIG_NAME  "ecfs.conf"
-#define ECFS_CATALOG_NAME "catalog.sqlite"
+#define ECFS_LOCK_NAME       "lock"
+#define ECFS_CONFIG_NAME     "ecfs.conf"
+#define ECFS_CATALOG_NAME    "catalog.sqlite"
+#define ECFS_DOWN_SINCE_NAME "down-since" /* since when endpoints are down */
 
 /* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */
 #define ECFS_READ_ONLY_KEY "recovered_for_reading"

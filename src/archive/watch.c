@@ -8,11 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NOTES_NAME "down-since"
-#define GROUP      "down-since"
-#define LOOK_US    (2 * G_USEC_PER_SEC)
-#define REST_US    (60 * G_USEC_PER_SEC)  /* between two runs of the hook about the same thing */
-#define RUN_US     (300 * G_USEC_PER_SEC) /* that a command may take */
+#define GROUP   "down-since"
+#define LOOK_US (2 * G_USEC_PER_SEC)
+#define REST_US (60 * G_USEC_PER_SEC)  /* between two runs of the hook about the same thing */
+#define RUN_US  (300 * G_USEC_PER_SEC) /* that a command may take */
 
 typedef struct Seen {
     bool down; /* at the last look, … */
@@ -36,7 +35,7 @@ struct EcfsWatch {
 
 static char *notes_path (const EcfsArchive *archive)
 {
-    return g_build_filename (archive->directory, NOTES_NAME, NULL);
+    return g_build_filename (archive->directory, ECFS_DOWN_SINCE_NAME, NULL);
 }
 
 /* A file that is absent or makes no sense says nothing. */

@@ -144,7 +144,10 @@ def test_destroy_leaves_nothing_of_an_archive(place):
         lab.write_pattern(place.path / "source", 40 * KIB, number)
         archive.put(place.path / "source", f"/{number}")
     mount = place.mount(archive)
+    archive.endpoints[1].kill()  # since when it is down is kept in the archive directory
     (mount.path / "more").write_bytes(b"more")
+    lab.until((archive.path / "down-since").exists, 60, "it is down")
+    archive.endpoints[1].start()
     refused = run(archive, "destroy", "--yes", check=False)
     assert refused.returncode == 1 and "mounted" in refused.stderr
     mount.umount()
