@@ -118,11 +118,17 @@ static bool examine (EcfsEndpoint *endpoint, const Place *place, bool *ret_ours,
     GError *reason = NULL;
     EcfsMarker there;
     *ret_ours = ecfs_endpoint_examine_wait (endpoint, &there, &reason);
-    if (*ret_ours)
-        return (ecfs_uuid_equal (&there.archive, &place->own.archive) &&
-                ecfs_uuid_equal (&there.endpoint, &place->own.endpoint)) ||
-               ecfs_fail (error, ENOTCONN, "endpoint %s: what is at %s now is another endpoint, and is left alone",
+    if (*ret_ours && (!ecfs_uuid_equal (&there.archive, &place->own.archive) ||
+                      !ecfs_uuid_equal (&there.endpoint, &place->own.endpoint)))
+        return ecfs_fail (error, ENOTCONN, "endpoint %s: what is at %s now is another endpoint, and is left alone",
                           place->spec->name, place->spec->url);
+    if (*ret_ours && there.epoch > place->own.epoch) /* few that say so do not make the archive an old copy */
+        return ecfs_fail (error, ESTALE,
+                          "endpoint %s tells of a newer copy of the archive, to which what is there may belong: it is "
+                          "left alone",
+                          place->spec->name);
+    if (*ret_ours)
+        return true;
     if (reason->code != ENOENT) {
         g_propagate_error (error, reason);
         return false;
@@ -166,7 +172,9 @@ static GArray *list_places (const EcfsArchive *archive)
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         const EcfsConfigEndpoint *config = ecfs_config_endpoint (archive->config, endpoint->name);
         const Place place = {.spec = config == NULL ? NULL : config->spec,
-                             .own = {.archive = *ecfs_catalog_archive (archive->catalog), .endpoint = endpoint->uuid}};
+                             .own = {.archive = *ecfs_catalog_archive (archive->catalog),
+                                     .endpoint = endpoint->uuid,
+                                     .epoch = ecfs_catalog_epoch (archive->catalog)}};
         if (endpoint->state != ECFS_ENDPOINT_REMOVED && config != NULL)
             g_array_append_val (places, place);
     }

@@ -188,3 +188,18 @@ def test_an_old_copy_destroys_nothing(place):
     assert run(copy, "destroy", "--yes", check=False).returncode == 1
     assert run(copy, "destroy", "--yes", "--force", check=False).returncode == 1
     assert left(archive) == before and copy.path.exists()
+
+
+def test_destroy_leaves_an_endpoint_that_tells_of_a_newer_copy(place):
+    archive = place.archive(place.directories(), "rs:4+2")
+    lab.write_pattern(place.path / "source", 40 * KIB, 1)
+    archive.put(place.path / "source", "/file")
+    newer = archive.endpoints[2]
+    marker = newer.root / "ecfs-endpoint"
+    marker.write_text(marker.read_text().replace("epoch=1\n", "epoch=7\n"))
+    before = left(archive)
+    assert run(archive, "destroy", "--yes", check=False).returncode == 1
+    assert left(archive) == before and archive.path.exists()
+    kept = lab.stripe_files(newer)
+    run(archive, "destroy", "--yes", "--force")
+    assert lab.stripe_files(newer) == kept and marker.exists()
