@@ -1,5 +1,6 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
 #include "archive/fsck_priv.h"
+#include "archive/lineage.h"
 #include "archive/recode_priv.h"
 #include "archive/sightings.h"
 #include "archive/status.h"
@@ -383,10 +384,25 @@ static bool check_objects (EcfsFsckRun *self, GError **error)
     return true;
 }
 
+/* What an old copy lacks is not lost, and what it has too much may be in use: nothing can be repaired from there. */
+static bool check_lineage (EcfsFsckRun *self, GError **error)
+{
+    ecfs_archive_ask_lineage (self->archive, ecfs_now_us () + PATIENCE_US);
+    if (self->archive->lineage == NULL || !ecfs_lineage_is_stale (self->archive->lineage))
+        return true;
+    g_autofree char *trouble = ecfs_archive_trouble (self->archive);
+    bool changes = (self->what->flags & (ECFS_FSCK_REPAIR | ECFS_FSCK_PRUNE)) != 0;
+    if (changes && (self->what->flags & ECFS_FSCK_DRY) == 0)
+        return ecfs_fail (error, ESTALE, "%s", trouble);
+    g_warning ("%s", trouble);
+    return true;
+}
+
 static bool run (EcfsFsckRun *self, GError **error)
 {
     bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
-    if (!check_catalog (self, error) || !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error))
+    if (!check_catalog (self, error) || !check_lineage (self, error) || !ecfs_fsck_begin_orphans (self, error) ||
+        !check_objects (self, error))
         return false;
     ecfs_fsck_end_orphans (self);
     if (deep && !ecfs_fsck_deep (self, error))
