@@ -339,9 +339,8 @@ char *ecfs_status (Ecfs *self, GError **error)
     if (answer != NULL)
         status = status_of_mount (answer, &failure);
     else if (failure == NULL) {
-        /* Nobody else asks: whether it is an old copy, and how much room there is. */
-        ecfs_archive_ask_lineage (self->archive, ecfs_now_us () + PATIENCE_US);
-        ecfs_archive_keep_space (self->archive, ecfs_now_us () + PATIENCE_US);
+        if (self->writable)
+            ecfs_archive_keep_space (self->archive, ecfs_now_us () + PATIENCE_US);
         status = ecfs_archive_status (self->archive, PATIENCE_US, &failure);
     }
     if (status == NULL) {

@@ -260,12 +260,21 @@ void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
     ecfs_maintenance_await_space (self->maintenance, deadline_us);
 }
 
+static void begin_stop_endpoints (EcfsArchive *self)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->endpoints[i].endpoint != NULL)
+            ecfs_endpoint_begin_stop (self->endpoints[i].endpoint);
+}
+
 void ecfs_archive_stop (EcfsArchive *self)
 {
     atomic_store (&self->stopping, true);
     if (self->maintenance != NULL)
         ecfs_archive_keep_estimates (self);
     ecfs_archive_end_repairs (self);
+    if (self->readonly) /* nothing is to be finished, and an endpoint that hangs is not waited for */
+        begin_stop_endpoints (self);
     ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
     ecfs_workers_free (g_steal_pointer (&self->commits));
     ecfs_workers_free (g_steal_pointer (&self->streams));
@@ -274,9 +283,7 @@ void ecfs_archive_stop (EcfsArchive *self)
         ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
     ecfs_keeper_stop (g_steal_pointer (&self->keeper));
     ecfs_lineage_end (self->lineage);
-    for (size_t i = 0; i < self->n_endpoints; i++)
-        if (self->endpoints[i].endpoint != NULL)
-            ecfs_endpoint_begin_stop (self->endpoints[i].endpoint);
+    begin_stop_endpoints (self);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);

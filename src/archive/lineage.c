@@ -19,6 +19,7 @@
 #include "catalog/journal_file.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #define INCOMING      "incoming"            /* where endpoints keep what is not finished */
@@ -809,6 +810,52 @@ char *ecfs_lineage_disagreement (EcfsLineage *self, size_t position)
     char *said = witness->is_newer ? describe_locked (self, witness) : NULL;
     ecfs_mutex_unlock (&self->lock);
     return said;
+}
+
+bool ecfs_lineage_successor (EcfsLineage *self, EcfsLineageOther *ret_other)
+{
+    EcfsLineageOther other = {.n_endpoints = 0};
+    uint64_t sequence = 0;
+    ecfs_mutex_lock (&self->lock);
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
+        const Witness *witness = &self->witnesses[i];
+        const EcfsMarker *marker = &witness->marker;
+        if (!witness->is_newer || !is_asked (&self->archive->endpoints[i]))
+            continue;
+        other.n_endpoints++;
+        if (marker->epoch < other.epoch || (marker->epoch == other.epoch && marker->sequence < sequence))
+            continue;
+        other.epoch = marker->epoch;
+        other.since_s = marker->since_s;
+        memcpy (other.host, marker->host, sizeof other.host);
+        sequence = marker->sequence;
+    }
+    ecfs_mutex_unlock (&self->lock);
+    if (other.n_endpoints > 0)
+        *ret_other = other;
+    return other.n_endpoints > 0;
+}
+
+bool ecfs_lineage_claim (EcfsLineage *self, EcfsLineageOther *ret_other)
+{
+    EcfsLineageOther other = {.n_endpoints = 0};
+    ecfs_mutex_lock (&self->lock);
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
+        const Witness *witness = &self->witnesses[i];
+        const EcfsMarkerClaim *claim = &witness->marker.claim;
+        if (!is_asked (&self->archive->endpoints[i]) || !is_claimed_locked (self, witness, clock_us ()))
+            continue;
+        other.n_endpoints++;
+        if (claim->epoch < other.epoch)
+            continue;
+        other.epoch = claim->epoch;
+        other.since_s = claim->since_s;
+        memcpy (other.host, claim->host, sizeof other.host);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    if (other.n_endpoints > 0)
+        *ret_other = other;
+    return other.n_endpoints > 0;
 }
 
 void ecfs_lineage_foreign_segment (EcfsLineage *self, size_t position)

@@ -74,6 +74,20 @@ bool ecfs_lineage_is_stale (EcfsLineage *self);
 /** What an endpoint says that too few others do; NULL: nothing. g_free () */
 char *ecfs_lineage_disagreement (EcfsLineage *self, size_t position);
 
+/** Somebody else who has the archive, or is about to take it over. */
+typedef struct EcfsLineageOther {
+    uint32_t epoch;
+    int64_t since_s;                  /* seconds since 1970; 0: not told */
+    char host[ECFS_MARKER_HOST_SIZE]; /* empty: not told */
+    unsigned n_endpoints;             /* that say so */
+} EcfsLineageOther;
+
+/** Whose copy is newer, by the newest marker that says so. False: none does. */
+bool ecfs_lineage_successor (EcfsLineage *self, EcfsLineageOther *ret_other);
+/** Who recovers the archive just now, or did when it was killed less than two minutes ago, as far as this process has
+ * seen. False: nobody. */
+bool ecfs_lineage_claim (EcfsLineage *self, EcfsLineageOther *ret_other);
+
 /** Why the archive is an old copy, or may be one or become one just now; NULL: nothing says so. g_free () */
 char *ecfs_lineage_trouble (EcfsLineage *self);
 

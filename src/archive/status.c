@@ -21,13 +21,17 @@
 typedef struct Probe {
     EcfsMutex lock;
     EcfsCond answered;
-    unsigned n_pending; /* guarded by lock */
-    unsigned n_refs;    /* guarded by lock: one per pending answer and the asker's */
-    size_t n_endpoints; /* immutable */
+    unsigned n_pending;    /* guarded by lock */
+    unsigned n_refs;       /* guarded by lock: one per pending answer and the asker's */
+    EcfsUuid archive_uuid; /* immutable, as the next */
+    size_t n_endpoints;
     struct Answer {
-        struct Probe *probe;
-        bool known;          /* guarded by lock */
-        uint64_t free_bytes; /* guarded by lock */
+        struct Probe *probe; /* immutable, as the next */
+        EcfsUuid uuid;
+        bool known; /* guarded by lock, as the rest: how much room there is */
+        uint64_t free_bytes;
+        bool examining; /* its marker is asked for */
+        char *problem;  /* why that came to nothing; NULL: it did not, or not yet */
     } answers[];
 } Probe;
 
@@ -40,7 +44,15 @@ static void probe_unref (Probe *self)
         return;
     ecfs_mutex_clear (&self->lock);
     ecfs_cond_clear (&self->answered);
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        g_free (self->answers[i].problem);
     g_free (self);
+}
+
+static void end_answer_locked (Probe *self) ECFS_REQUIRES (self->lock)
+{
+    self->n_pending--;
+    ecfs_cond_broadcast (&self->answered);
 }
 
 static void on_space (void *user, uint64_t value, const GError *error)
@@ -50,13 +62,30 @@ static void on_space (void *user, uint64_t value, const GError *error)
     ecfs_mutex_lock (&probe->lock);
     answer->known = error == NULL;
     answer->free_bytes = value;
-    probe->n_pending--;
-    ecfs_cond_broadcast (&probe->answered);
+    end_answer_locked (probe);
     ecfs_mutex_unlock (&probe->lock);
     probe_unref (probe);
 }
 
-/* Returns the asker's reference. */
+/* Not every endpoint can tell its free space, but each has a marker. */
+static void on_examined (void *user, const EcfsMarker *marker, const GError *error)
+{
+    struct Answer *answer = user;
+    Probe *probe = answer->probe;
+    ecfs_mutex_lock (&probe->lock);
+    answer->examining = false;
+    if (error != NULL && error->code != ECANCELED)
+        answer->problem = g_strdup (error->message);
+    else if (error == NULL && !ecfs_uuid_equal (&marker->archive, &probe->archive_uuid))
+        answer->problem = g_strdup ("the marker there is of another archive");
+    else if (error == NULL && !ecfs_uuid_equal (&marker->endpoint, &answer->uuid))
+        answer->problem = g_strdup ("the marker there is of another endpoint of this archive");
+    end_answer_locked (probe);
+    ecfs_mutex_unlock (&probe->lock);
+    probe_unref (probe);
+}
+
+/* Returns the asker's reference. What is known to be down is not examined: the keeper of it tries it. */
 static Probe *probe_new (EcfsArchive *archive)
 {
     size_t n = ecfs_archive_n_endpoints (archive);
@@ -64,24 +93,29 @@ static Probe *probe_new (EcfsArchive *archive)
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->answered);
     self->n_refs = 1;
+    self->archive_uuid = *ecfs_catalog_archive (archive->catalog);
     self->n_endpoints = n;
     for (size_t i = 0; i < n; i++) {
-        EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, i)->endpoint;
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         self->answers[i].probe = self;
-        if (endpoint == NULL)
+        self->answers[i].uuid = endpoint->uuid;
+        if (endpoint->endpoint == NULL)
             continue;
+        bool examine = endpoint->state != ECFS_ENDPOINT_REMOVED && !ecfs_endpoint_is_down (endpoint->endpoint);
         ecfs_mutex_lock (&self->lock);
-        self->n_pending++;
-        self->n_refs++;
+        self->answers[i].examining = examine;
+        self->n_pending += 1 + examine;
+        self->n_refs += 1 + examine;
         ecfs_mutex_unlock (&self->lock);
-        ecfs_endpoint_space (endpoint, on_space, &self->answers[i]);
+        ecfs_endpoint_space (endpoint->endpoint, on_space, &self->answers[i]);
+        if (examine)
+            ecfs_endpoint_examine (endpoint->endpoint, on_examined, &self->answers[i]);
     }
     return self;
 }
 
-static void probe_wait (Probe *self, int64_t patience_us)
+static void probe_wait (Probe *self, int64_t deadline_us)
 {
-    int64_t deadline_us = ecfs_now_us () + patience_us;
     ecfs_mutex_lock (&self->lock);
     while (self->n_pending > 0 && ecfs_cond_wait_until (&self->answered, &self->lock, deadline_us))
         ;
@@ -90,9 +124,59 @@ static void probe_wait (Probe *self, int64_t patience_us)
 
 void ecfs_archive_probe (EcfsArchive *self, int64_t patience_us)
 {
+    int64_t deadline_us = ecfs_now_us () + patience_us;
     Probe *probe = probe_new (self);
-    probe_wait (probe, patience_us);
+    probe_wait (probe, deadline_us);
     probe_unref (probe);
+}
+
+/* What asking has found out about one endpoint, beyond what its health tells. */
+typedef struct Found {
+    bool space_known;
+    uint64_t free_bytes;
+    const char *word; /* its state for now; NULL: as its health tells it */
+    char *reason;     /* owned */
+} Found;
+
+static void found_clear (gpointer data)
+{
+    g_free (((Found *) data)->reason);
+}
+
+/* One with so much to do that the question has to wait its turn is not silent. */
+static bool is_silent (EcfsEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    bool silent = !health.down && (health.suspect || !health.connected);
+    ecfs_endpoint_health_clear (&health);
+    return silent;
+}
+
+/* Of all endpoints, by position; g_array_unref () */
+static GArray *probe_end (Probe *self, EcfsArchive *archive, int64_t begun_us, int64_t deadline_us)
+{
+    GArray *all = g_array_new (FALSE, TRUE, sizeof (Found));
+    g_array_set_clear_func (all, found_clear);
+    probe_wait (self, deadline_us);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        const struct Answer *answer = &self->answers[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        ecfs_mutex_lock (&self->lock);
+        Found found = {.space_known = answer->known, .free_bytes = answer->free_bytes};
+        bool examining = answer->examining;
+        found.reason = g_strdup (answer->problem);
+        ecfs_mutex_unlock (&self->lock);
+        found.word = found.reason == NULL ? NULL : "down";
+        if (examining && is_silent (endpoint->endpoint)) {
+            found.word = "silent";
+            found.reason = g_strdup_printf ("endpoint %s was asked and has not answered within %.0f s", endpoint->name,
+                                            (double) (ecfs_now_us () - begun_us) / G_USEC_PER_SEC);
+        }
+        g_array_append_val (all, found);
+    }
+    probe_unref (self);
+    return all;
 }
 
 /* Endpoints */
@@ -164,9 +248,20 @@ static int64_t down_since (EcfsArchive *archive, const EcfsArchiveEndpoint *endp
     return (g_get_real_time () - (ecfs_now_us () - health->down_since_us)) / G_USEC_PER_SEC;
 }
 
+/* What it had to say when it was asked goes before what is known of it, unless it does not count any more. */
+static void add_found (JsonObject *facts, EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const Found *found)
+{
+    int64_t noted = ecfs_watch_noted (archive, &endpoint->uuid);
+    json_object_set_string_member (facts, "state", found->word);
+    json_object_set_boolean_member (facts, "connected", FALSE);
+    ecfs_status_add_text (facts, "reason", found->reason);
+    if (noted > 0 || !archive->readonly)
+        json_object_set_int_member (facts, "down_since", noted > 0 ? noted : g_get_real_time () / G_USEC_PER_SEC);
+}
+
 /* @said: what it tells that too few others do; may be NULL. */
 static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const char *said,
-                                   bool space_known, uint64_t free_bytes)
+                                   const Found *found)
 {
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "name", endpoint->name);
@@ -186,42 +281,46 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
         json_object_set_boolean_member (facts, "unmarked", TRUE);
     if (said != NULL)
         ecfs_status_add_text (facts, "disagrees", said);
-    if (space_known)
-        json_object_set_int_member (facts, "free_bytes", (int64_t) free_bytes);
+    if (found->space_known)
+        json_object_set_int_member (facts, "free_bytes", (int64_t) found->free_bytes);
+    if (found->word != NULL && !health.down && endpoint->state < ECFS_ENDPOINT_FAILED)
+        add_found (facts, archive, endpoint, found);
     ecfs_endpoint_health_clear (&health);
     return facts;
 }
 
-static void add_endpoints (JsonObject *status, EcfsArchive *archive, int64_t patience_us)
+static void add_endpoints (JsonObject *status, EcfsArchive *archive, const GArray *found)
 {
-    Probe *probe = probe_new (archive);
-    probe_wait (probe, patience_us);
     JsonArray *endpoints = json_array_new ();
-    for (size_t i = 0; i < probe->n_endpoints; i++) {
+    for (guint i = 0; i < found->len; i++) {
         if (ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_REMOVED)
             continue;
-        ecfs_mutex_lock (&probe->lock);
-        bool known = probe->answers[i].known;
-        uint64_t free_bytes = probe->answers[i].free_bytes;
-        ecfs_mutex_unlock (&probe->lock);
         g_autofree char *said = archive->lineage == NULL ? NULL : ecfs_lineage_disagreement (archive->lineage, i);
-        json_array_add_object_element (
-            endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i), said, known, free_bytes));
+        json_array_add_object_element (endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i), said,
+                                                                  &g_array_index (found, Found, i)));
     }
-    probe_unref (probe);
     json_object_set_array_member (status, "endpoints", endpoints);
 }
 
 /* Objects */
 
-/* How safe one object is: by endpoints that can be reached as far as this process knows. */
+/* Whether it can be reached as far as this process knows; one that was added since it asked was not asked. */
+static bool is_there (EcfsArchive *archive, const GArray *found, int64_t id)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, id);
+    size_t position = endpoint == NULL ? SIZE_MAX : (size_t) (endpoint - archive->endpoints);
+    return ecfs_archive_reaches (endpoint) &&
+           (position >= found->len || g_array_index (found, Found, position).word == NULL);
+}
+
+/* How safe one object is. */
 typedef struct ObjectHealth {
     unsigned n, n_stored, n_reachable, tolerance;
     int guarantee;
 } ObjectHealth;
 
-static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const EcfsObjectRow *object,
-                           const bool *damaged, ObjectHealth *ret_health)
+static void object_health (EcfsArchive *archive, const GArray *found, const EcfsCodec *codec,
+                           const EcfsObjectRow *object, const bool *damaged, ObjectHealth *ret_health)
 {
     bool present[ECFS_CODEC_MAX_N] = {false};
     size_t holder[ECFS_CODEC_MAX_N] = {0};
@@ -232,8 +331,7 @@ static void object_health (EcfsArchive *archive, const EcfsCodec *codec, const E
             continue;
         n_stored++;
         holder[stripe->index] = (size_t) stripe->endpoint;
-        present[stripe->index] =
-            !damaged[stripe->index] && ecfs_archive_reaches (ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
+        present[stripe->index] = !damaged[stripe->index] && is_there (archive, found, stripe->endpoint);
         n_reachable += present[stripe->index];
     }
     *ret_health = (ObjectHealth){.n = n,
@@ -271,7 +369,8 @@ static void take_damage (const GArray *rows, guint *next, int64_t object, bool *
     }
 }
 
-static bool tally_objects (EcfsArchive *archive, const GArray *repairs, Tally *ret_tally, GError **error)
+static bool tally_objects (EcfsArchive *archive, const GArray *found, const GArray *repairs, Tally *ret_tally,
+                           GError **error)
 {
     Tally sum = {.guarantee = INT_MAX};
     int64_t after = 0;
@@ -288,7 +387,7 @@ static bool tally_objects (EcfsArchive *archive, const GArray *repairs, Tally *r
             ObjectHealth health;
             bool damaged[ECFS_CODEC_MAX_N] = {false};
             take_damage (repairs, &next, object->id, damaged);
-            object_health (archive, codec, object, damaged, &health);
+            object_health (archive, found, codec, object, damaged, &health);
             tally (&sum, &health);
             after = object->id;
         }
@@ -299,14 +398,14 @@ static bool tally_objects (EcfsArchive *archive, const GArray *repairs, Tally *r
     return true;
 }
 
-static bool add_objects (JsonObject *status, EcfsArchive *archive, GError **error)
+static bool add_objects (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error)
 {
     Tally sum;
     EcfsTotals totals;
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
     g_autoptr (GArray) repairs = ecfs_catalog_repairs (catalog, 0, error);
     if (repairs == NULL || !ecfs_catalog_totals (catalog, &totals, error) ||
-        !tally_objects (archive, repairs, &sum, error))
+        !tally_objects (archive, found, repairs, &sum, error))
         return false;
     ecfs_status_add_repairs (status, archive, repairs);
     json_object_set_int_member (status, "files", (int64_t) totals.n_files);
@@ -449,10 +548,44 @@ static bool add_recovery_point (JsonObject *status, EcfsArchive *archive, GError
     return true;
 }
 
+static JsonObject *other_facts (const EcfsLineageOther *other)
+{
+    JsonObject *facts = json_object_new ();
+    json_object_set_int_member (facts, "epoch", other->epoch);
+    json_object_set_string_member (facts, "host", other->host); /* letters, digits and "-_.?" */
+    if (other->since_s > 0)
+        json_object_set_int_member (facts, "since", other->since_s);
+    json_object_set_int_member (facts, "endpoints", other->n_endpoints);
+    return facts;
+}
+
+/* Whether this is the newest copy, and who says what of another. */
+static void add_lineage (JsonObject *status, EcfsArchive *archive)
+{
+    EcfsLineageOther other;
+    if (archive->lineage == NULL)
+        return;
+    g_autofree char *trouble = ecfs_archive_trouble (archive);
+    bool is_stale = ecfs_lineage_is_stale (archive->lineage);
+    if (trouble != NULL)
+        ecfs_status_add_text (status, is_stale ? "old_copy" : "held", trouble);
+    if (trouble != NULL && ecfs_lineage_successor (archive->lineage, &other))
+        json_object_set_object_member (status, "successor", other_facts (&other));
+    if (ecfs_lineage_claim (archive->lineage, &other))
+        json_object_set_object_member (status, "claim", other_facts (&other));
+}
+
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)
 {
+    int64_t begun_us = ecfs_now_us (), deadline_us = begun_us + patience_us;
     g_autoptr (JsonObject) status = json_object_new ();
     EcfsCatalog *catalog = ecfs_archive_catalog (self);
+    Probe *probe = probe_new (self); /* first, so that all questions are under way at once */
+    if (self->readonly) {            /* nobody else asks whether it is an old copy, and how much room there is */
+        ecfs_archive_ask_lineage (self, deadline_us);
+        ecfs_archive_keep_space (self, deadline_us);
+    }
+    g_autoptr (GArray) found = probe_end (probe, self, begun_us, deadline_us);
     ecfs_status_add_text (status, "directory", ecfs_archive_directory (self));
     add_uuid (status, "archive", ecfs_catalog_archive (catalog));
     json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
@@ -461,14 +594,12 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     g_autofree char *trouble = ecfs_catalog_trouble (catalog);
     if (trouble != NULL)
         ecfs_status_add_text (status, "catalog_error", trouble);
-    g_autofree char *old = ecfs_archive_trouble (self);
-    if (old != NULL)
-        ecfs_status_add_text (status, ecfs_lineage_is_stale (self->lineage) ? "old_copy" : "held", old);
-    add_endpoints (status, self, patience_us);
+    add_lineage (status, self);
+    add_endpoints (status, self, found);
     add_space (status, self);
     add_interrupted (status, self);
     add_reads (status, self->read_log);
-    if (!add_objects (status, self, error) || !add_staging (status, self, error) ||
+    if (!add_objects (status, self, found, error) || !add_staging (status, self, error) ||
         !add_recovery_point (status, self, error))
         return NULL;
     json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));

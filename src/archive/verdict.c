@@ -92,10 +92,20 @@ static int badness (Verdict *self, const char **ret_verdict)
     return guarantee <= 0 ? 2 : 1;
 }
 
+/* " on HOST", where it is told; g_free () */
+static char *on_host (JsonObject *other)
+{
+    const char *host = other == NULL ? "" : text_of (other, "host");
+    return *host == '\0' ? g_strdup ("") : g_strdup_printf (" on %s", host);
+}
+
 static void judge_old_copy (Verdict *self)
 {
     if (!json_object_has_member (self->status, "old_copy"))
         return;
+    JsonObject *successor = part_of (self->status, "successor");
+    g_autofree char *host = on_host (successor);
+    bool recovered = successor != NULL && number_of (successor, "epoch") > number_of (self->status, "epoch");
     g_autoptr (GString) command = g_string_new (NULL);
     JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
     g_autofree char *fresh = g_strconcat (text_of (self->status, "directory"), ".new", NULL);
@@ -109,12 +119,67 @@ static void judge_old_copy (Verdict *self)
             g_string_append_printf (command, " -e %s", word);
     }
     add (self,
-         &(Problem){.verdict = "old copy",
-                    .check = 2,
-                    .reason = g_strdup (text_of (self->status, "old_copy")),
-                    .meaning = g_strdup ("What is stored can be read, but nothing more is stored from here."),
-                    .advice = g_strdup ("Use the archive directory that is newer. If it is lost, make a new one:"),
-                    .action = g_string_free (g_steal_pointer (&command), FALSE)});
+         &(Problem){
+             .verdict = "old copy",
+             .check = 2,
+             .since = successor == NULL ? 0 : number_of (successor, "since"),
+             .reason = g_strdup_printf ("%s%s: %s", recovered ? "the archive was recovered" : "another copy is in use",
+                                        host, text_of (self->status, "old_copy")),
+             .meaning = g_strdup ("What is stored can be read, but nothing more is stored from here."),
+             .advice = g_strdup_printf ("Use the newer archive directory%s. If it is lost, make a new one:", host),
+             .action = g_string_free (g_steal_pointer (&command), FALSE)});
+}
+
+/* A recovery is under way, or too few endpoints answer to tell whether this is the newest copy. */
+static void judge_held (Verdict *self)
+{
+    JsonObject *claim = part_of (self->status, "claim"), *successor = part_of (self->status, "successor");
+    bool held = json_object_has_member (self->status, "held");
+    if (json_object_has_member (self->status, "old_copy") || (claim == NULL && !held))
+        return;
+    JsonObject *other = claim != NULL ? claim : successor;
+    g_autofree char *host = on_host (other);
+    Problem problem = {.verdict = claim != NULL ? "being recovered" : "in doubt",
+                       .check = 1,
+                       .since = other == NULL ? 0 : number_of (other, "since")};
+    problem.meaning = g_strdup (held ? "Files can be read, but what is written now is only safe on this machine."
+                                     : "Too few endpoints say so to be believed: files are stored as ever.");
+    if (claim != NULL) {
+        problem.reason =
+            g_strdup_printf ("ecfs recover runs for this archive%s, or was interrupted (%" PRIi64 " endpoints say so)",
+                             host, number_of (claim, "endpoints"));
+        problem.advice = g_strdup_printf ("When it succeeds, use the new archive directory%s; this one is then an old "
+                                          "copy. If it was interrupted, a mount resumes after two minutes. To look "
+                                          "again:",
+                                          host);
+    } else {
+        problem.reason = g_strdup (text_of (self->status, "held"));
+        problem.advice = g_strdup ("Bring back the endpoints that do not answer, then look again:");
+    }
+    problem.action = g_strdup_printf ("ecfs status %s", self->directory);
+    add (self, &problem);
+}
+
+/* An endpoint that says what too few others do. */
+static void judge_disagreeing (Verdict *self)
+{
+    JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
+    if (json_object_has_member (self->status, "old_copy") || json_object_has_member (self->status, "held"))
+        return; /* it may be right */
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        g_autofree char *name = ecfs_shell_word (text_of (endpoint, "name"));
+        if (!json_object_has_member (endpoint, "disagrees"))
+            continue;
+        add (self, &(Problem){.verdict = "degraded",
+                              .check = 1,
+                              .reason = g_strdup_printf ("%s, and the other endpoints contradict it",
+                                                         text_of (endpoint, "disagrees")),
+                              .meaning = g_strdup ("What it says of the archive does not count, and nothing is deleted "
+                                                   "there."),
+                              .advice = g_strdup ("If it lies, do not believe it any more:"),
+                              .action = g_strdup_printf ("ecfs endpoint distrust %s %s", self->directory, name)});
+    }
 }
 
 static void judge_catalog (Verdict *self)
@@ -140,7 +205,7 @@ static bool is_away (JsonObject *endpoint, bool mounted)
 {
     const char *state = text_of (endpoint, "state");
     bool connected = json_object_get_boolean_member_with_default (endpoint, "connected", FALSE);
-    return g_str_equal (state, "down") || g_str_equal (state, "unconfigured") ||
+    return g_str_equal (state, "down") || g_str_equal (state, "silent") || g_str_equal (state, "unconfigured") ||
            (!mounted && !connected && !g_str_equal (state, "failed"));
 }
 
@@ -348,12 +413,14 @@ void ecfs_status_judge (JsonObject *status)
                     .directory = ecfs_shell_word (text_of (status, "directory")),
                     .mounted = json_object_get_boolean_member_with_default (status, "mounted", FALSE)};
     judge_old_copy (&self);
+    judge_held (&self);
     judge_catalog (&self);
     judge_away (&self);
     judge_unreadable (&self);
     judge_damage (&self);
     judge_staging (&self);
     judge_full (&self);
+    judge_disagreeing (&self);
     if (self.worst == NULL)
         praise (&self);
     for (GList *names = self.worst == NULL ? NULL : json_object_get_members (self.worst); names != NULL;

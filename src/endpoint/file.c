@@ -651,6 +651,7 @@ static void begin (FileConnection *self, EcfsStream *request)
 static bool needs_root_check (const FileConnection *self, const EcfsStream *request)
 {
     return request->kind == ECFS_REQUEST_WRITE || request->kind == ECFS_REQUEST_MARK ||
+           request->kind == ECFS_REQUEST_EXAMINE || request->kind == ECFS_REQUEST_SPACE ||
            ecfs_now_us () - self->root_checked_us > ROOT_CHECK_US;
 }
 

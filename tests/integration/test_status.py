@@ -9,6 +9,7 @@ import time
 
 import lab
 import pytest
+from test_lineage import forge
 
 MIB = 1 << 20
 
@@ -183,3 +184,117 @@ def test_a_hook_is_told_of_damage(place, filled):
     lab.until(is_told, 60, "it is told")
     words = log.read_text().split("|")
     assert words[words.index("damaged") + 1] == str(filled.path)
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_what_vanished_a_moment_ago_is_told_at_the_first_look(place, filled, mounted):
+    if mounted:
+        place.mount(filled)
+        lab.until(lambda: filled.json("status")["verdict"] == "healthy", 60, "all endpoints are there")
+    filled["birch"].kill()
+    code, facts, text = check(filled)
+    assert (code, facts["verdict"]) == (1, "degraded") and "birch" in facts["reason"] and "birch" in text
+    assert "any 1 more endpoint may vanish" in facts["meaning"]
+    assert [one["name"] for one in facts["endpoints"] if one["state"] == "down"] == ["birch"]
+    for name in ["amber", "cedar"]:
+        filled[name].kill()
+    assert check(filled)[1]["verdict"] == "unreadable"
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_an_endpoint_that_hangs_is_told_and_not_waited_for(place, mounted):
+    servers = [place.sshd(name) for name in ["gorse", "hazel"]]
+    archive = place.archive([*place.directories(lab.NAMES[:4]), *servers])
+    (place.path / "source").write_bytes(b"x" * 1000)
+    archive.put_in_full(place.path / "source", "/file")
+    if mounted:
+        place.mount(archive)
+        lab.until(lambda: archive.json("status")["verdict"] == "healthy", 60, "all endpoints are there")
+    servers[1].suspend()
+    began = time.monotonic()
+    facts = archive.json("status")
+    took = time.monotonic() - began
+    servers[1].resume()
+    assert facts["verdict"] == "degraded" and "hazel" in facts["reason"], facts["reason"]
+    assert {one["name"]: one["state"] for one in facts["endpoints"]}["hazel"] in ["silent", "down"]
+    assert took < 9, f"{took} s: a connection is waited for 10 s, and a stalled one longer"
+
+
+def recover(place, archive, *options):
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    return lab.ecfs("recover", place.path / "new", "--force", *options, *words)
+
+
+def test_a_fenced_copy_tells_who_took_over_and_when(place, filled):
+    began = int(time.time())
+    recover(place, filled)
+    code, facts, text = check(filled)
+    host = os.uname().nodename
+    assert (code, facts["verdict"]) == (2, "old copy")
+    assert began <= facts["since"] <= time.time() and facts["reason"].startswith(f"the archive was recovered on {host}: ")
+    successor = facts["successor"]
+    assert (successor["epoch"], successor["host"], successor["since"]) == (facts["epoch"] + 1, host, facts["since"])
+    assert text.startswith("state      OLD COPY since ") and f"Use the newer archive directory on {host}" in text
+    assert facts["action"].startswith(f"ecfs recover {filled.path}.new -e amber=") and facts["action"] in text
+
+
+@pytest.mark.parametrize("n_claimed", [6, 1])
+def test_a_recovery_under_way_is_told(filled, n_claimed):
+    for endpoint in filled.endpoints[:n_claimed]:
+        with open(endpoint.root / "ecfs-endpoint", "a") as marker:
+            marker.write("claim_epoch=9\nclaim_session=01234567-89ab-4cde-8f01-23456789abcd\nclaim_count=3\n"
+                         "claim_since=1700000000\nclaim_host=elsewhere\n")
+    code, facts, text = check(filled)
+    assert (code, facts["verdict"], facts["since"]) == (1, "being recovered", 1700000000)
+    assert facts["claim"] == {"epoch": 9, "host": "elsewhere", "since": 1700000000, "endpoints": n_claimed}
+    assert ("held" in facts) == (n_claimed == 6)
+    assert "ecfs recover runs for this archive on elsewhere" in text and facts["action"] in text
+
+
+def test_an_endpoint_that_contradicts_the_others_is_named_without_a_mount(filled):
+    forge(filled["cedar"], epoch=4294967295)
+    code, facts, text = check(filled)
+    assert (code, facts["verdict"]) == (1, "degraded") and "endpoint cedar knows of epoch 4294967295" in facts["reason"]
+    assert facts["action"] == f"ecfs endpoint distrust {filled.path} cedar" and facts["action"] in text
+    lab.run(lab.PROGRAM, *facts["action"].split()[1:])
+    code, facts, _ = check(filled)
+    assert {one["name"]: one["state"] for one in facts["endpoints"]}["cedar"] == "distrusted"
+    assert not any("disagrees" in one for one in facts["endpoints"])
+    filled["birch"].root.joinpath("ecfs-endpoint").write_text("rubbish")
+    assert "birch" in check(filled)[1]["reason"]
+
+
+CHANGING = {
+    "put": ["{archive}", "{file}", "/other"],
+    "mkdir": ["{archive}", "/directory"],
+    "mv": ["{archive}", "/file", "/moved"],
+    "rm": ["{archive}", "/file"],
+    "recode": ["{archive}", "--code", "rs:3+2", "/"],
+    "fsck": ["-y", "{archive}"],
+    "fsck --deep": ["-y", "{archive}"],
+    "fsck --prune": ["-y", "{archive}"],
+    "wait": ["--unmounted", "{archive}"],
+    "destroy": ["{archive}", "--yes"],
+    "endpoint add": ["{archive}", "new={url}"],
+    "endpoint readonly": ["{archive}", "amber"],
+    "endpoint active": ["{archive}", "amber"],
+    "endpoint drain": ["{archive}", "amber"],
+    "endpoint replace": ["{archive}", "amber", "new={url}"],
+    "endpoint remove": ["{archive}", "amber"],
+}
+
+
+def stored(archive):
+    return {str(path): path.read_bytes() for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)}
+
+
+def test_verbs_that_change_something_fail_on_a_fenced_copy(place, filled):
+    recover(place, filled)
+    before, wrong = stored(filled), {}
+    for verb, words in CHANGING.items():
+        words = [word.format(archive=filled.path, file=__file__, url=f"file://{place.path}/fresh") for word in words]
+        done = lab.ecfs(*verb.split(), *words, check=False)
+        if done.returncode in (0, 2, 16) or "is an old copy" not in done.stderr or stored(filled) != before:
+            wrong[verb] = (done.returncode, done.stdout, done.stderr)
+        before = stored(filled)
+    assert not wrong
