@@ -18,7 +18,7 @@ static int verb_program (const Verb *verb, int argc, char **argv);
 const Verb tool_verbs[] = {
     {"init", "ARCHIVE", "Makes an archive directory and marks its endpoints", verb_init},
     {"mount", "ARCHIVE MOUNTPOINT", "Mounts an archive as a directory", verb_mount},
-    {"umount", "MOUNTPOINT", "Stores what is staged, then unmounts", verb_umount},
+    {"umount", "MOUNTPOINT|ARCHIVE", "Stores what is staged, then unmounts", verb_umount},
     {"put", "ARCHIVE FILE... PATH", "Stores files and directories", verb_put},
     {"get", "ARCHIVE PATH... TARGET", "Fetches files and directories", verb_get},
     {"cat", "ARCHIVE PATH...", "Writes the content of files to standard output", verb_cat},
@@ -27,7 +27,7 @@ const Verb tool_verbs[] = {
     {"rm", "ARCHIVE PATH...", "Removes files and directories", verb_rm},
     {"ls", "ARCHIVE [PATH...]", "Lists names in an archive", verb_ls},
     {"info", "ARCHIVE PATH...", "Tells how files are stored, stripe by stripe", verb_info},
-    {"status", "ARCHIVE", "Tells the state of endpoints, objects and staging", verb_status},
+    {"status", "ARCHIVE|MOUNTPOINT", "Tells the state of endpoints, objects and staging", verb_status},
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
     {"endpoint", "list|add|test|readonly|active|drain|replace|remove|distrust ARCHIVE ...",
      "Lists, adds, tests, empties, replaces and removes endpoints", verb_endpoint},

@@ -1,5 +1,7 @@
 #include "tool.h"
 
+#include "archive/archive.h"
+#include "fs/mount.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -125,6 +127,43 @@ int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **
     if (argc - 1 > max)
         usage_error (verb, "there are too many arguments");
     return argc;
+}
+
+char *tool_archive (const char *path)
+{
+    char *directory = NULL;
+    g_autofree char *inside = ecfs_archive_is_one (path) ? NULL : ecfs_mounted_path (path, &directory);
+    return directory != NULL ? directory : g_strdup (path);
+}
+
+char **tool_in_archive (const Verb *verb, int *argc, char **argv, int min, int n_others)
+{
+    g_autoptr (GPtrArray) words = g_ptr_array_new ();
+    g_autofree char *directory = NULL;
+    char *first = ecfs_archive_is_one (argv[1]) ? NULL : ecfs_mounted_path (argv[1], &directory);
+    bool whole = g_strcmp0 (first, "/") == 0;
+    int n_paths = *argc - n_others;
+    g_ptr_array_add (words, g_strdup (argv[0]));
+    g_ptr_array_add (words, g_strdup (directory != NULL ? directory : argv[1]));
+    if (first != NULL && (!whole || n_paths == 2))
+        g_ptr_array_add (words, g_strdup (first));
+    for (int i = 2; i < *argc; i++) {
+        g_autofree char *other = NULL;
+        char *inside = first == NULL || i >= n_paths ? NULL : ecfs_mounted_path (argv[i], &other);
+        bool same = inside != NULL && g_strcmp0 (other, directory) == 0;
+        if (first != NULL && !whole && i < n_paths && !same) {
+            tool_say (verb->name, "%s and %s are not in one archive", argv[1], argv[i]);
+            exit (TOOL_USAGE);
+        }
+        g_ptr_array_add (words, same ? g_steal_pointer (&inside) : g_strdup (argv[i]));
+        g_free (inside);
+    }
+    g_free (first);
+    *argc = (int) words->len;
+    if (*argc - 2 - n_others < min)
+        usage_error (verb, "an argument is missing");
+    g_ptr_array_add (words, NULL);
+    return (char **) g_ptr_array_steal (words, NULL);
 }
 
 char *tool_bytes (double bytes)

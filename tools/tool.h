@@ -54,6 +54,16 @@ int verb_bench (const Verb *verb, int argc, char **argv);
  */
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max);
 
+/**
+ * The arguments of a verb in the form ARCHIVE PATH..., to which paths in a mount are turned: `/mnt/a /mnt/b` into the
+ * archive that is mounted on /mnt, `/a` and `/b`. The last @n_others are left as they are. Ends the program with
+ * status 2 where that leaves less than @min paths. *argc is changed; g_strfreev ().
+ */
+char **tool_in_archive (const Verb *verb, int *argc, char **argv, int min, int n_others);
+
+/** The directory of the archive that @path is, or whose mount it is in; g_free (). */
+char *tool_archive (const char *path);
+
 /** The one of @candidates (NULL-terminated) that @word is most likely a slip of the hand for; NULL: none is near. */
 const char *tool_nearest (const char *word, const char *const *candidates);
 

@@ -10,15 +10,16 @@ int verb_export (const Verb *verb, int argc, char **argv)
     const GOptionEntry options[] = {
         {"format", 'f', 0, G_OPTION_ARG_STRING, &format, "ecfs (the default) or fec, which are properties", "FORMAT"},
         G_OPTION_ENTRY_NULL};
-    (void) tool_parse (verb, options, argc, argv, 2, 2);
+    argc = tool_parse (verb, options, argc, argv, 1, 2);
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
     bool fec = g_strcmp0 (format, "fec") == 0;
     if (format != NULL && !fec && strcmp (format, "ecfs") != 0) {
         tool_say (verb->name, "\"%s\" is none of ecfs, fec", format);
         return TOOL_USAGE;
     }
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
-    g_autofree char *text = ecfs == NULL ? NULL : ecfs_export (ecfs, argv[2], fec, &error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
+    g_autofree char *text = ecfs == NULL ? NULL : ecfs_export (ecfs, words[2], fec, &error);
     if (text == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     if (fputs (text, stdout) == EOF || fflush (stdout) != 0) {

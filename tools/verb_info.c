@@ -2,10 +2,9 @@
 #include "plan.h"
 #include "tool.h"
 
-#include "fs/mount.h"
-
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static void print_stripes (JsonObject *info)
 {
@@ -103,15 +102,16 @@ int verb_info (const Verb *verb, int argc, char **argv)
     const GOptionEntry options[] = {
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object, or an array for several paths", NULL},
         G_OPTION_ENTRY_NULL};
-    argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
+    argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     int status = TOOL_DONE;
     g_autoptr (JsonArray) infos = json_array_new ();
     for (int i = 2; i < argc; i++) {
-        g_autofree char *text = ecfs_info (ecfs, argv[i], &error);
+        g_autofree char *text = ecfs_info (ecfs, words[i], &error);
         if (text == NULL) {
             status = tool_fail (verb->name, g_steal_pointer (&error), TOOL_FAILED);
             continue;
@@ -133,12 +133,14 @@ int verb_wait (const Verb *verb, int argc, char **argv)
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     unsigned flags = (quorum ? ECFS_WAIT_QUORUM : 0) | (unmounted ? ECFS_WAIT_UNMOUNTED : 0);
-    g_autofree char *directory = ecfs_mounted_archive (argv[1]);
-    ToolLeft *left = tool_left_begin (directory == NULL ? argv[1] : directory);
-    g_autoptr (Ecfs) ecfs = ecfs_open (directory == NULL ? argv[1] : directory, 0, &error);
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 0, 0);
+    if (strcmp (words[1], argv[1]) != 0 && argc == 3 && strcmp (words[2], "/") == 0)
+        argc = 2; /* the mountpoint: everything, names too */
+    ToolLeft *left = tool_left_begin (words[1]);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
     if (ecfs == NULL && error->code == ENOENT)
         g_prefix_error (&error, "nothing is mounted on %s, and ", argv[1]);
-    bool stored = ecfs != NULL && ecfs_wait (ecfs, argc > 2 ? (const char *const *) argv + 2 : NULL, flags, &error);
+    bool stored = ecfs != NULL && ecfs_wait (ecfs, argc > 2 ? (const char *const *) words + 2 : NULL, flags, &error);
     tool_left_end (left);
     if (!stored)
         return tool_fail (verb->name, error, TOOL_FAILED);

@@ -106,14 +106,15 @@ int verb_ls (const Verb *verb, int argc, char **argv)
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 0, 0);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     int status = TOOL_DONE;
     if (listing.json)
         fputs ("[", stdout);
     for (int i = 2; i < MAX (argc, 3); i++)
-        if (!ecfs_list (ecfs, i < argc ? argv[i] : "/", listing.recursive, print_entry, &listing, &error)) {
+        if (!ecfs_list (ecfs, i < argc ? words[i] : "/", listing.recursive, print_entry, &listing, &error)) {
             status = tool_fail (verb->name, error, TOOL_FAILED);
             error = NULL;
         }

@@ -67,7 +67,7 @@ int verb_umount (const Verb *verb, int argc, char **argv)
     (void) tool_parse (verb, NULL, argc, argv, 1, 1);
     GError *error = NULL;
     g_autofree char *archive = NULL;
-    g_autofree char *directory = ecfs_mounted_archive (argv[1]);
+    g_autofree char *directory = tool_archive (argv[1]);
     ToolLeft *left = tool_left_begin (directory);
     bool done = ecfs_umount (argv[1], 0, &archive, &error);
     tool_left_end (left);

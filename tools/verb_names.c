@@ -32,8 +32,9 @@ static bool cat (void *user, Ecfs *ecfs, const char *path, GError **error)
 
 int verb_cat (const Verb *verb, int argc, char **argv)
 {
-    argc = tool_parse (verb, NULL, argc, argv, 2, G_MAXINT);
-    return for_each (verb, 0, argv, argc - 2, cat, NULL);
+    argc = tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
+    return for_each (verb, 0, words, argc - 2, cat, NULL);
 }
 
 typedef struct Removal {

@@ -359,10 +359,11 @@ int verb_status (const Verb *verb, int argc, char **argv)
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    g_autofree char *directory = tool_archive (argv[1]);
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, &error);
     g_autofree char *text = ecfs == NULL ? NULL : ecfs_status (ecfs, &error);
     if (text == NULL)
-        return tell_broken (verb, argv[1], error, json, check);
+        return tell_broken (verb, directory, error, json, check);
     g_autoptr (JsonObject) status = tool_json_object (text);
     int result = check ? (int) tool_number (status, "check") : TOOL_DONE;
     if (json) {

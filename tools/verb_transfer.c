@@ -80,17 +80,18 @@ static int get_to_stdout (const Verb *verb, Ecfs *ecfs, char **paths, int n_path
 
 int verb_get (const Verb *verb, int argc, char **argv)
 {
-    argc = tool_parse (verb, NULL, argc, argv, 3, G_MAXINT);
+    argc = tool_parse (verb, NULL, argc, argv, 2, G_MAXINT);
     GError *error = NULL;
-    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 1);
+    g_autoptr (Ecfs) ecfs = ecfs_open (words[1], 0, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
-    const char *directory = argv[argc - 1];
+    const char *directory = words[argc - 1];
     if (strcmp (directory, "-") == 0)
-        return get_to_stdout (verb, ecfs, argv + 2, argc - 3);
+        return get_to_stdout (verb, ecfs, words + 2, argc - 3);
     g_autofree const char **paths = g_new0 (const char *, (size_t) argc - 2);
     for (int i = 2; i < argc - 1; i++)
-        paths[i - 2] = argv[i];
+        paths[i - 2] = words[i];
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
     for (int i = 0; transfer.terminal && paths[i] != NULL; i++) /* only a hint: ecfs_get () tells what is wrong */

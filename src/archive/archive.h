@@ -35,6 +35,9 @@ typedef enum EcfsArchiveFlags {
     ECFS_ARCHIVE_READONLY = 1 << 0,
 } EcfsArchiveFlags;
 
+/** Whether @directory is an archive's, be it broken: its configuration or its catalog is there. */
+bool ecfs_archive_is_one (const char *directory);
+
 /** Opens it; without READONLY, takes the archive's lock: EBUSY naming who holds it. */
 EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **error);
 

@@ -50,6 +50,13 @@ bool ecfs_archive_check_owner (const char *path, const struct stat *status, GErr
     return true;
 }
 
+bool ecfs_archive_is_one (const char *directory)
+{
+    g_autofree char *config = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *catalog = g_build_filename (directory, ECFS_CATALOG_NAME, NULL);
+    return g_file_test (config, G_FILE_TEST_EXISTS) || g_file_test (catalog, G_FILE_TEST_EXISTS);
+}
+
 bool ecfs_archive_check_directory (const char *directory, GError **error)
 {
     static const char *const names[] = {"", ECFS_CONFIG_NAME, ECFS_CATALOG_NAME, ECFS_LOCK_NAME};

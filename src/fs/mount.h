@@ -53,6 +53,13 @@ int ecfs_mount_run (const EcfsMountOptions *options, GError **error);
 /** The directory of the archive that is mounted on @mountpoint, g_free (); NULL: none is. Touches nothing there. */
 char *ecfs_mounted_archive (const char *mountpoint);
 
+/**
+ * The path in the archive that @path, of something in a mount, stands for ("/" for the mountpoint), g_free ();
+ * *ret_directory gets the archive's directory, g_free (). NULL: it is in no mount of an archive. What is at @path
+ * itself is not touched.
+ */
+char *ecfs_mounted_path (const char *path, char **ret_directory);
+
 typedef enum EcfsUmountFlags {
     ECFS_UMOUNT_FORCE = 1 << 0, /* stores nothing first; what is under way fails */
     ECFS_UMOUNT_LAZY = 1 << 1,  /* stores nothing first; who uses it goes on */
@@ -60,10 +67,11 @@ typedef enum EcfsUmountFlags {
 } EcfsUmountFlags;
 
 /**
- * Has everything that is staged stored, then unmounts, and returns when the process behind the mount has ended.
+ * Has everything that is staged stored, then unmounts what is mounted on @path, or the archive whose directory @path
+ * is, and returns when the process behind the mount has ended.
  * *ret_directory gets the archive's directory, also with an error where it is known: g_free (). ENOTCONN: the process
  * behind the mount is gone; EBUSY: the mount is in use.
  */
-bool ecfs_umount (const char *mountpoint, unsigned flags, char **ret_directory, GError **error);
+bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError **error);
 
 #endif

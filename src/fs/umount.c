@@ -6,6 +6,7 @@
 #include <libmount.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -87,6 +88,59 @@ static bool find (const char *mountpoint, Mounted *ret_mounted, GError **error)
     return found || ecfs_fail (error, EINVAL, "%s: no archive is mounted there", name);
 }
 
+/* The path in the archive of the mount that holds @path, a name of the kernel; *ret_directory gets the archive. */
+static char *look_inside (const char *path, char **ret_directory)
+{
+    struct libmnt_table *table = mnt_new_table_from_file ("/proc/self/mountinfo");
+    struct libmnt_fs *fs = table == NULL ? NULL : mnt_table_find_mountpoint (table, path, MNT_ITER_BACKWARD);
+    char *inside = NULL;
+    if (fs != NULL && g_strcmp0 (mnt_fs_get_fstype (fs), FSTYPE) == 0) {
+        /* "/", or the directory of the mount that is bound there; the target "/" is one of its own, too. */
+        const char *root = mnt_fs_get_root (fs), *target = mnt_fs_get_target (fs);
+        const char *rest = path + (g_str_equal (target, "/") ? 0 : strlen (target));
+        g_autofree char *whole = g_strconcat (root == NULL || g_str_equal (root, "/") ? "" : root, rest, NULL);
+        inside = g_strdup (*whole == '\0' ? "/" : whole);
+        *ret_directory = g_strdup (mnt_fs_get_source (fs));
+    }
+    mnt_unref_table (table);
+    return inside;
+}
+
+char *ecfs_mounted_path (const char *path, char **ret_directory)
+{
+    g_autofree char *name = kernel_name (path);
+    char *inside = look_inside (name, ret_directory);
+    if (inside != NULL || !g_file_test (name, G_FILE_TEST_IS_SYMLINK))
+        return inside;
+    char *real = realpath (name, NULL);
+    inside = real == NULL ? NULL : look_inside (real, ret_directory);
+    free (real);
+    return inside;
+}
+
+/* Where the archive in @directory is mounted. EINVAL: nowhere, or on several mountpoints. */
+static bool find_archive (const char *directory, Mounted *ret_mounted, GError **error)
+{
+    struct libmnt_table *table = mnt_new_table_from_file ("/proc/self/mountinfo");
+    struct libmnt_iter *iter = mnt_new_iter (MNT_ITER_FORWARD);
+    struct libmnt_fs *fs;
+    g_autoptr (GPtrArray) mountpoints = g_ptr_array_new_with_free_func (g_free);
+    char *real = realpath (directory, NULL);
+    while (table != NULL && real != NULL && mnt_table_next_fs (table, iter, &fs) == 0)
+        if (g_strcmp0 (mnt_fs_get_fstype (fs), FSTYPE) == 0 && g_strcmp0 (mnt_fs_get_source (fs), real) == 0 &&
+            g_strcmp0 (mnt_fs_get_root (fs), "/") == 0)
+            g_ptr_array_add (mountpoints, g_strdup (mnt_fs_get_target (fs)));
+    free (real);
+    mnt_free_iter (iter);
+    mnt_unref_table (table);
+    if (mountpoints->len == 0)
+        return ecfs_fail (error, EINVAL, "%s is not mounted", directory);
+    if (mountpoints->len > 1)
+        return ecfs_fail (error, EINVAL, "%s is mounted on %s and on %s: say which to unmount", directory,
+                          (const char *) mountpoints->pdata[0], (const char *) mountpoints->pdata[1]);
+    return look_up (mountpoints->pdata[0], ret_mounted) || ecfs_fail (error, EINVAL, "%s is not mounted", directory);
+}
+
 char *ecfs_mounted_archive (const char *mountpoint)
 {
     g_auto (Mounted) mounted = {0};
@@ -149,11 +203,19 @@ static bool end_unheard (const Mounted *mounted, unsigned flags, GError **error)
         mounted->mountpoint, mounted->mountpoint);
 }
 
-bool ecfs_umount (const char *mountpoint, unsigned flags, char **ret_directory, GError **error)
+bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError **error)
 {
     g_auto (Mounted) mounted = {0};
-    if (!find (mountpoint, &mounted, error))
-        return false;
+    g_autoptr (GError) nothing = NULL;
+    if (!find (path, &mounted, &nothing)) {
+        bool is_archive = ecfs_archive_is_one (path);
+        if (is_archive && !find_archive (path, &mounted, error))
+            return false;
+        if (!is_archive) {
+            g_propagate_error (error, g_steal_pointer (&nothing));
+            return false;
+        }
+    }
     *ret_directory = g_strdup (mounted.directory);
     if ((flags & (ECFS_UMOUNT_FORCE | ECFS_UMOUNT_LAZY)) != 0)
         return ecfs_fs_detach (

@@ -1,6 +1,7 @@
 """The mount over six directories: what programs do with a file system, and what they see of it."""
 import errno
 import hashlib
+import json
 import mmap
 import os
 import random
@@ -529,3 +530,48 @@ def test_status_of_a_mounted_archive_tells_the_backlog(mount, archive):
         status = archive.json("status")
         assert {endpoint["name"] for endpoint in status["endpoints"]} == set(lab.NAMES)
         assert "staging" in status
+
+
+def test_verbs_take_paths_in_the_mount(place, mount, archive):
+    (mount.path / "dir").mkdir()
+    for name in ["a", "b"]:
+        (mount.path / "dir" / name).write_bytes(name.encode() * 70_000)
+    archive.await_stored()
+    directory, out = mount.path / "dir", place.path / "out"
+    link = place.path / "link"
+    link.symlink_to(directory)
+    assert lab.ecfs("ls", directory).stdout == lab.ecfs("ls", link).stdout == lab.ecfs("ls", archive.path, "/dir").stdout == "a\nb\n"
+    assert lab.ecfs("ls", mount.path).stdout == lab.ecfs("ls", mount.path, "/").stdout == "dir\n"
+    assert lab.ecfs("ls", "-R", "dir/a", "dir/b", cwd=mount.path).stdout == "/dir/a\n/dir/b\n"
+    assert lab.ecfs("ls", mount.path, "/dir", directory / "a").stdout == "a\nb\na\n"
+    infos = json.loads(lab.ecfs("info", "--json", directory / "a", directory / "b").stdout)
+    assert [info["path"] for info in infos] == ["/dir/a", "/dir/b"]
+    assert lab.ecfs("cat", directory / "a", directory / "b").stdout == "a" * 70_000 + "b" * 70_000
+    lab.ecfs("get", directory / "b", out)
+    assert out.read_bytes() == b"b" * 70_000
+    assert lab.ecfs("export", directory / "a").stdout == lab.ecfs("export", archive.path, "/dir/a").stdout
+    assert "/dir/a" in lab.ecfs("info", "dir/a", cwd=mount.path).stdout
+    lab.ecfs("wait", directory / "a")
+    assert json.loads(lab.ecfs("status", "--json", mount.path).stdout)["directory"] == str(archive.path)
+    for words in [["ls", directory, place.path], ["info", mount.path / "dir", "/dir"]]:
+        refused = lab.ecfs(*words, check=False)
+        assert refused.returncode == 2 and "not in one archive" in refused.stderr
+    missing = lab.ecfs("ls", directory / "none", check=False)
+    assert missing.returncode == 1 and "/dir/none" in missing.stderr
+    assert lab.ecfs("ls", place.path, check=False).returncode == 1, "there is neither an archive nor a mount"
+
+
+def test_umount_takes_the_archive_as_well(place, mount, archive):
+    (mount.path / "file").write_bytes(b"x" * 1000)
+    second = place.mount(archive, "-o", "ro")
+    failed = lab.ecfs("umount", archive.path, check=False)
+    assert failed.returncode == 1 and str(mount.path) in failed.stderr and str(second.path) in failed.stderr
+    second.umount()
+    lab.ecfs("umount", archive.path)
+    assert mount.process.wait(60) == 0
+    mount.process = None
+    assert not mount.mounted() and archive.json("status")["staging"]["files"] == 0
+    failed = lab.ecfs("umount", archive.path, check=False)
+    assert failed.returncode == 1 and f"{archive.path} is not mounted" in failed.stderr
+    failed = lab.ecfs("umount", place.path, check=False)
+    assert failed.returncode == 1 and "no archive is mounted there" in failed.stderr
