@@ -425,6 +425,15 @@ void ecfs_keeper_hurry (EcfsKeeper *self)
     ecfs_mutex_unlock (&self->lock);
 }
 
+bool ecfs_keeper_has_stored (EcfsKeeper *self, uint64_t sequence)
+{
+    unsigned n_trying, n_copies = ecfs_archive_journal_copies (self->archive);
+    ecfs_mutex_lock (&self->lock);
+    bool stored = count_locked (self, sequence, &n_trying) >= n_copies;
+    ecfs_mutex_unlock (&self->lock);
+    return stored;
+}
+
 /* Ending: the thread is gone, and its work is done here. */
 
 static void cancel_uploads (EcfsKeeper *self)

@@ -25,4 +25,7 @@ bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *us
 /** Has the journal stored without waiting for the minute to be over. */
 void ecfs_keeper_hurry (EcfsKeeper *self);
 
+/** Whether the journal up to @sequence is at as many endpoints as may vanish and one more. */
+bool ecfs_keeper_has_stored (EcfsKeeper *self, uint64_t sequence);
+
 #endif

@@ -572,7 +572,7 @@ static void reset_sums (EcfsRecovering *self)
     EcfsRecovered *sums = self->sums;
     g_clear_pointer (&sums->doubted, g_ptr_array_unref);
     sums->n_unfinished = sums->n_hinted = sums->n_set_apart = sums->n_lost = 0;
-    sums->n_lost_strays = sums->n_foreign = self->n_given_up = 0;
+    sums->n_lost_strays = sums->n_foreign = self->n_given_up = self->n_exchanged = 0;
 }
 
 static bool fill_directory (EcfsRecovering *self, GError **error)

@@ -1,91 +1,9 @@
 /* Stripes, as endpoints have them: whether there are enough of every object, and what no journal tells of. */
 #include "archive/recover_priv.h"
-#include "object/format.h"
 
 #include <inttypes.h>
 
 #define OBJECTS_AT_ONCE 1000
-#define STRIPES_MOST    1024 /* of one object that are looked at: none has more in earnest */
-#define READERS         4    /* for each endpoint */
-#define HEAD_BYTES      4096 /* read at once from the begin and the end of a stripe */
-
-/* A stripe that is there. */
-typedef struct Piece {
-    EcfsUuid object;
-    uint64_t instance;
-    uint64_t size;
-    uint16_t index;
-    uint16_t position;
-} Piece;
-
-/* What a stripe tells of its object. */
-typedef struct Told {
-    const Piece *piece;
-    EcfsRecovering *recovering;
-    EcfsStripeHeader header;
-    EcfsStripeFooter footer;
-    uint64_t footer_offset;
-    bool good;
-} Told;
-
-typedef struct Pieces {
-    EcfsRecovering *recovering;
-    GArray *all; /* of Piece */
-    size_t position;
-} Pieces;
-
-static int compare_pieces (const void *a, const void *b)
-{
-    const Piece *left = a, *right = b;
-    int order = memcmp (&left->object, &right->object, sizeof left->object);
-    if (order == 0)
-        order = (left->index > right->index) - (left->index < right->index);
-    return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
-}
-
-static void on_listed (void *user, const EcfsListed *listed)
-{
-    Pieces *self = user;
-    Piece piece = {.size = listed->size, .position = (uint16_t) self->position};
-    if (!ecfs_stripe_name_parse (listed->name, &piece.object, &piece.index, &piece.instance) || piece.index > 255)
-        return;
-    g_array_append_val (self->all, piece);
-}
-
-static GArray *list_pieces (EcfsRecovering *self, GError **error)
-{
-    g_autoptr (GArray) all = g_array_new (FALSE, FALSE, sizeof (Piece));
-    Pieces pieces = {.recovering = self, .all = all};
-    for (; pieces.position < self->n_places; pieces.position++)
-        if (!ecfs_recover_tick (self, "listing stripes", pieces.position, self->n_places, error) ||
-            !ecfs_endpoint_list_wait (self->places[pieces.position].endpoint, "stripes", on_listed, &pieces, error))
-            return NULL;
-    g_array_sort (all, compare_pieces);
-    return g_steal_pointer (&all);
-}
-
-/* The first piece of an object, or where it would be. */
-static guint find_pieces (const GArray *all, const EcfsUuid *object)
-{
-    guint low = 0, high = all->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (memcmp (&g_array_index (all, Piece, middle).object, object, sizeof *object) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static guint end_of_object (const GArray *all, guint at)
-{
-    guint end = at;
-    while (end < all->len &&
-           ecfs_uuid_equal (&g_array_index (all, Piece, end).object, &g_array_index (all, Piece, at).object))
-        end++;
-    return end;
-}
 
 /* Objects of the catalog */
 
@@ -104,30 +22,17 @@ static EcfsCodec *codec_of (EcfsRecovering *self, const char *code, GError **err
     return bytes == NULL ? NULL : ecfs_codec_new_with (code, bytes, size, error);
 }
 
-static bool has_piece (EcfsRecovering *self, const GArray *all, guint from, const EcfsStripeRow *stripe)
-{
-    for (guint i = from, end = end_of_object (all, from); i < end; i++) {
-        const Piece *piece = &g_array_index (all, Piece, i);
-        if (piece->index == stripe->index && piece->instance == stripe->instance && piece->size == stripe->size &&
-            self->places[piece->position].id == stripe->endpoint)
-            return true;
-    }
-    return false;
-}
-
 /* Whether enough of its stripes are there. */
 static bool is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object)
 {
     bool present[ECFS_CODEC_MAX_N] = {false};
-    guint from = find_pieces (all, &object->uuid);
     g_autoptr (EcfsCodec) codec = codec_of (self, object->code, NULL);
     if (codec == NULL)
         return false;
-    bool known = from < all->len && ecfs_uuid_equal (&g_array_index (all, Piece, from).object, &object->uuid);
-    for (guint i = 0; known && i < object->stripes->len; i++) {
+    for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->index < ecfs_codec_n (codec))
-            present[stripe->index] = has_piece (self, all, from, stripe);
+            present[stripe->index] = ecfs_recover_named (self, all, &object->uuid, stripe) != NULL;
     }
     return ecfs_codec_decodable (codec, present);
 }
@@ -159,6 +64,8 @@ static bool check_objects (EcfsRecovering *self, const GArray *all, GError **err
         g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->catalog, after, OBJECTS_AT_ONCE, error);
         if (objects == NULL || objects->len == 0)
             return objects != NULL;
+        if (!ecfs_recover_instances (self, all, objects, error))
+            return false;
         for (guint i = 0; i < objects->len; i++) {
             const EcfsObjectRow *object = g_ptr_array_index (objects, i);
             after = object->id;
@@ -171,106 +78,11 @@ static bool check_objects (EcfsRecovering *self, const GArray *all, GError **err
     }
 }
 
-/* Reading headers and footers */
-
-static bool parse_head (Told *self, const uint8_t *head, size_t size, GError **error)
-{
-    const Piece *piece = self->piece;
-    EcfsStripeHeader *header = &self->header;
-    if (!ecfs_stripe_header_parse (head, size, header, error))
-        return false;
-    if (!ecfs_uuid_equal (&header->archive, &self->recovering->archive))
-        return ecfs_fail (error, EBADMSG, "it is of another archive");
-    return (ecfs_uuid_equal (&header->object, &piece->object) && header->index == piece->index &&
-            header->instance == piece->instance) ||
-           ecfs_fail (error, EBADMSG, "it is another stripe, renamed");
-}
-
-static bool read_range (Told *self, uint64_t offset, size_t size, uint8_t **ret_bytes, GError **error)
-{
-    char name[ECFS_STRIPE_NAME_SIZE];
-    const Piece *piece = self->piece;
-    g_autofree uint8_t *bytes = g_malloc (size);
-    const EcfsRange range = {.offset = offset, .size = size, .to = bytes};
-    ecfs_stripe_name (&piece->object, piece->index, piece->instance, name);
-    if (!ecfs_endpoint_read_wait (self->recovering->places[piece->position].endpoint, name, &range, 1, error))
-        return false;
-    *ret_bytes = g_steal_pointer (&bytes);
-    return true;
-}
-
-static bool read_head (Told *self, GError **error)
-{
-    g_autoptr (GError) reason = NULL;
-    g_autofree uint8_t *head = NULL, *more = NULL;
-    size_t size = MIN (HEAD_BYTES, self->piece->size);
-    if (!read_range (self, 0, size, &head, error))
-        return false;
-    bool fits = parse_head (self, head, size, &reason);
-    if (!fits && reason->code == EAGAIN && self->header.header_bytes <= self->piece->size) {
-        g_clear_error (&reason);
-        size = self->header.header_bytes;
-        if (!read_range (self, 0, size, &more, error))
-            return false;
-        fits = parse_head (self, more, size, &reason);
-    }
-    if (!fits)
-        g_propagate_error (error, g_steal_pointer (&reason));
-    /* They point into what goes now. */
-    self->header.parameters = fits ? g_memdup2 (self->header.parameters, self->header.parameters_bytes) : NULL;
-    return fits;
-}
-
-static bool read_foot (Told *self, GError **error)
-{
-    uint64_t offset, hash, file_size = self->piece->size;
-    uint32_t size;
-    g_autofree uint8_t *end = NULL, *more = NULL;
-    size_t end_bytes = MIN (HEAD_BYTES, file_size);
-    if (!read_range (self, file_size - end_bytes, end_bytes, &end, error) ||
-        !ecfs_stripe_tail_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES, file_size, &offset, &size, &hash, error))
-        return false;
-    self->footer_offset = offset;
-    if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
-        return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->footer,
-                                         error);
-    return read_range (self, offset, size, &more, error) &&
-           ecfs_stripe_footer_parse (more, size, hash, &self->footer, error);
-}
-
-/* Whether the stripe is as long as the sizes that it tells make it. */
-static bool check_sizes (const Told *self, GError **error)
-{
-    EcfsLayout layout;
-    return ecfs_stripe_layout (&self->header, self->footer.size, &layout, error) &&
-           ((self->footer.area_bytes == ecfs_layout_area_bytes (&layout) &&
-             self->footer_offset == layout.header_bytes + self->footer.area_bytes) ||
-            ecfs_fail (error, EBADMSG, "its packets have not the size that its content makes them"));
-}
-
-static void read_told (void *data)
-{
-    Told *self = data;
-    g_autoptr (GError) error = NULL;
-    self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
-                 read_foot (self, &error) && check_sizes (self, &error);
-    if (!self->good && error != NULL)
-        g_info ("endpoint %s: a stripe is left alone: %s", self->recovering->places[self->piece->position].name,
-                error->message);
-}
-
-static void told_clear (gpointer data)
-{
-    Told *self = data;
-    g_free ((uint8_t *) self->header.parameters);
-    ecfs_stripe_footer_clear (&self->footer);
-}
-
 static void read_all (EcfsRecovering *self, GArray *told)
 {
-    EcfsWorkers *workers = ecfs_workers_new ("ecfs-recover", READERS * (unsigned) MIN (self->n_places, 16));
+    EcfsWorkers *workers = ecfs_workers_new ("ecfs-recover", ecfs_recover_n_readers (self));
     for (guint i = 0; i < told->len; i++)
-        ecfs_workers_push (workers, read_told, &g_array_index (told, Told, i));
+        ecfs_workers_push (workers, ecfs_recover_told_read, &g_array_index (told, EcfsRecoverTold, i));
     ecfs_workers_free (workers);
 }
 
@@ -305,15 +117,15 @@ static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *r
 /* The pieces that a journal does not account for; where none was found, all. */
 static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **error)
 {
-    g_autoptr (GArray) told = g_array_new (FALSE, TRUE, sizeof (Told));
-    g_array_set_clear_func (told, told_clear);
+    g_autoptr (GArray) told = g_array_new (FALSE, TRUE, sizeof (EcfsRecoverTold));
+    g_array_set_clear_func (told, ecfs_recover_told_clear);
     for (guint at = 0, end; at < all->len; at = end) {
         bool there;
-        end = end_of_object (all, at);
-        if (!is_in_catalog (self, &g_array_index (all, Piece, at).object, &there, error))
+        end = ecfs_recover_end_of_object (all, at);
+        if (!is_in_catalog (self, &g_array_index (all, EcfsRecoverPiece, at).object, &there, error))
             return NULL;
         for (guint i = at; i < end && !there; i++) {
-            Told one = {.piece = &g_array_index (all, Piece, i), .recovering = self};
+            EcfsRecoverTold one = {.piece = &g_array_index (all, EcfsRecoverPiece, i), .recovering = self};
             g_array_append_val (told, one);
         }
     }
@@ -341,7 +153,7 @@ static void stray_free (gpointer data)
     g_free (self);
 }
 
-static bool same_object (const Told *a, const Told *b)
+static bool same_object (const EcfsRecoverTold *a, const EcfsRecoverTold *b)
 {
     return a->header.epoch == b->header.epoch && a->header.sequence == b->header.sequence &&
            a->header.family == b->header.family && a->header.k == b->header.k &&
@@ -350,7 +162,7 @@ static bool same_object (const Told *a, const Told *b)
            memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
 }
 
-static EcfsStray *stray_new (EcfsRecovering *self, const Told *told)
+static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
 {
     g_autoptr (GError) error = NULL;
     const EcfsStripeHeader *header = &told->header;
@@ -376,7 +188,7 @@ static EcfsStray *stray_new (EcfsRecovering *self, const Told *told)
 }
 
 /* Each content that some stripe tells of is a way to have the file. */
-static void add_record (EcfsStray *stray, const Told *told)
+static void add_record (EcfsStray *stray, const EcfsRecoverTold *told)
 {
     EcfsFileRecord *record = told->footer.records->len == 0 ? NULL : told->footer.records->pdata[0];
     for (guint i = 0; record != NULL && i < stray->records->len; i++) {
@@ -388,17 +200,25 @@ static void add_record (EcfsStray *stray, const Told *told)
         g_ptr_array_add (stray->records, record);
 }
 
-static void add_stripe (EcfsRecovering *self, EcfsStray *stray, const Told *told)
+/* Of several instances of a stripe the first whose packets are what its footer says. *last: what was added last. */
+static void add_stripe (EcfsRecovering *self, EcfsStray *stray, const EcfsRecoverTold *told,
+                        const EcfsRecoverTold **last)
 {
     EcfsStripeRow stripe = {.index = told->piece->index,
                             .instance = told->piece->instance,
                             .endpoint = self->places[told->piece->position].id,
                             .size = told->piece->size};
     memcpy (stripe.digest, told->footer.area_digest, sizeof stripe.digest);
-    const GArray *stripes = stray->row->stripes;
-    bool first = stripes->len == 0 || g_array_index (stripes, EcfsStripeRow, stripes->len - 1).index < stripe.index;
-    if (first && stripe.index < ecfs_codec_n (stray->codec) && stripe.instance > 0 && stripe.instance <= INT64_MAX)
-        g_array_append_val (stray->row->stripes, stripe);
+    GArray *stripes = stray->row->stripes;
+    if (stripe.index >= ecfs_codec_n (stray->codec) || stripe.instance == 0 || stripe.instance > INT64_MAX)
+        return;
+    if (*last != NULL && (*last)->piece->index == stripe.index) {
+        if (ecfs_recover_told_fits (*last, (*last)->footer.area_digest))
+            return;
+        g_array_set_size (stripes, stripes->len - 1);
+    }
+    g_array_append_val (stripes, stripe);
+    *last = told;
 }
 
 static bool is_decodable (const EcfsStray *stray)
@@ -412,13 +232,14 @@ static bool is_decodable (const EcfsStray *stray)
 /* What the stripes from @at to @end that agree with the first of them make; NULL: nothing. */
 static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint at, guint end)
 {
-    const Told *first = &g_array_index (told, Told, at);
+    const EcfsRecoverTold *first = &g_array_index (told, EcfsRecoverTold, at);
+    const EcfsRecoverTold *last = NULL;
     EcfsStray *stray = stray_new (self, first);
     for (guint i = at; stray != NULL && i < end; i++) {
-        const Told *one = &g_array_index (told, Told, i);
+        const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
         if (!one->good || !same_object (first, one))
             continue;
-        add_stripe (self, stray, one);
+        add_stripe (self, stray, one, &last);
         add_record (stray, one);
     }
     if (stray != NULL && !is_decodable (stray))
@@ -434,11 +255,12 @@ static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint 
     g_autoptr (GError) reason = NULL;
     EcfsStray *best = NULL;
     for (guint i = at; i < end; i++) {
-        const Told *one = &g_array_index (told, Told, i);
+        const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
         bool may = false, seen = false;
         self->sums->n_foreign += !one->good;
         for (guint j = at; j < i && !seen; j++)
-            seen = g_array_index (told, Told, j).good && same_object (&g_array_index (told, Told, j), one);
+            seen = g_array_index (told, EcfsRecoverTold, j).good &&
+                   same_object (&g_array_index (told, EcfsRecoverTold, j), one);
         if (!one->good || seen)
             continue;
         if (!may_be_content (self, &one->header, &may, &reason)) {
@@ -462,11 +284,12 @@ static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GErro
 {
     g_autoptr (GPtrArray) strays = g_ptr_array_new_with_free_func (stray_free);
     for (guint at = 0, end; at < told->len; at = end) {
-        const EcfsUuid *object = &g_array_index (told, Told, at).piece->object;
-        for (end = at; end < told->len && ecfs_uuid_equal (&g_array_index (told, Told, end).piece->object, object);)
+        const EcfsUuid *object = &g_array_index (told, EcfsRecoverTold, at).piece->object;
+        for (end = at;
+             end < told->len && ecfs_uuid_equal (&g_array_index (told, EcfsRecoverTold, end).piece->object, object);)
             end++;
         GError *reason = NULL;
-        EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + STRIPES_MOST), &reason);
+        EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + ECFS_RECOVER_STRIPES_MOST), &reason);
         if (reason != NULL) {
             g_propagate_error (error, reason);
             return NULL;
@@ -488,6 +311,12 @@ static void tell_rest (EcfsRecovering *self)
         ecfs_recover_tell (self, "of %" PRIu64 " files in all only a part of the content is there", sums->n_partial);
     if (sums->n_lost > ECFS_RECOVER_TOLD_MOST)
         ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
+    if (self->n_exchanged > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64
+                           " stripes that the journal names are gone or damaged, and others that were stored "
+                           "of the same content take their places",
+                           self->n_exchanged);
     if (self->n_given_up > 0)
         ecfs_recover_tell (self,
                            "%" PRIu64 " objects were stored by a copy of the archive directory that was given up when "
@@ -505,7 +334,7 @@ static void tell_rest (EcfsRecovering *self)
 
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
 {
-    g_autoptr (GArray) all = list_pieces (self, error);
+    g_autoptr (GArray) all = ecfs_recover_pieces (self, error);
     if (all == NULL || !check_objects (self, all, error))
         return false;
     self->pieces = all;

@@ -7,7 +7,8 @@
 #include "catalog/restore.h"
 #include "object/format.h"
 
-#define ECFS_RECOVER_TOLD_MOST 20 /* messages of one kind */
+#define ECFS_RECOVER_TOLD_MOST    20   /* messages of one kind */
+#define ECFS_RECOVER_STRIPES_MOST 1024 /* of one object that are looked at: none has more in earnest */
 
 typedef struct EcfsRecoverPlace {
     const char *name;
@@ -43,6 +44,7 @@ typedef struct EcfsRecovering {
     EcfsUuid archive;
     uint32_t epoch;         /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;    /* … and that has given names to anything */
+    uint64_t n_exchanged;   /* stripes that others took the places of */
     uint64_t n_given_up;    /* objects of a copy of the archive directory that was given up */
     uint64_t sequence;      /* the highest sequence that enough endpoints tell of */
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
@@ -58,6 +60,26 @@ typedef struct EcfsStray {
     GPtrArray *records; /* of const EcfsFileRecord, borrowed: one for each content that its stripes tell of */
     bool used;          /* by a file */
 } EcfsStray;
+
+/* A stripe that is there. */
+typedef struct EcfsRecoverPiece {
+    EcfsUuid object;
+    uint64_t instance;
+    uint64_t size;
+    int64_t mtime_s; /* 0: its endpoint tells none */
+    uint16_t index;
+    uint16_t position;
+} EcfsRecoverPiece;
+
+/* What a stripe tells of its object. */
+typedef struct EcfsRecoverTold {
+    const EcfsRecoverPiece *piece;
+    EcfsRecovering *recovering;
+    EcfsStripeHeader header;
+    EcfsStripeFooter footer;
+    uint64_t footer_offset;
+    bool good;
+} EcfsRecoverTold;
 
 /** Tells the user. */
 void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
@@ -94,6 +116,27 @@ void ecfs_recover_claim_give_up (EcfsRecovering *self);
 /** The session that the new catalog begins with. */
 EcfsUuid ecfs_recover_claim_session (const EcfsRecovering *self);
 void ecfs_recover_claim_free (EcfsRecovering *self);
+
+/** All stripes that are there (EcfsRecoverPiece), by object, then index, then instance; NULL. */
+GArray *ecfs_recover_pieces (EcfsRecovering *self, GError **error);
+/** The first of an object, or where it would be. */
+guint ecfs_recover_find_pieces (const GArray *all, const EcfsUuid *object);
+/** Behind the last of the object that the piece at @at is of. */
+guint ecfs_recover_end_of_object (const GArray *all, guint at);
+/** How many stripes are read at once. */
+unsigned ecfs_recover_n_readers (const EcfsRecovering *self);
+/** Reads header and footer of the EcfsRecoverTold @data; a job for workers. */
+void ecfs_recover_told_read (void *data);
+void ecfs_recover_told_clear (gpointer data);
+/** Whether it is good, and its packets, which are read, have this digest. */
+bool ecfs_recover_told_fits (const EcfsRecoverTold *self, const uint8_t *digest);
+
+/** The piece that is this stripe of an object; NULL: it is not there. */
+const EcfsRecoverPiece *ecfs_recover_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
+                                            const EcfsStripeRow *stripe);
+/** Puts stripes that are what was stored in the places of those that are gone or damaged, in the catalog and in
+ * @objects (of EcfsObjectRow); reads only where there are several of one. */
+bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error);
 
 /** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error);

@@ -1,11 +1,15 @@
 #include "archive/repairer.h"
 
 #include "archive/fsck_priv.h"
+#include "archive/keeper.h"
 #include "archive/sightings.h"
 #include "object/placement.h"
 #include "util/lock.h"
 
 #define LOOK_US        (1 * G_USEC_PER_SEC)
+#define UNSTORED_US    (250 * 1000)           /* … while the journal does not name what was rebuilt */
+#define HURRY_US       (2 * G_USEC_PER_SEC)   /* between two times that it is to be stored for that, … */
+#define HURRY_BUSY_US  (30 * G_USEC_PER_SEC)  /* … while more is being repaired */
 #define QUIET_US       (1 * G_USEC_PER_SEC)   /* nobody has read for so long */
 #define WALK_US        (600 * G_USEC_PER_SEC) /* between two looks at all objects for stripes that they lack, … */
 #define WALK_LEAST_US  (5 * G_USEC_PER_SEC)   /* … at least, and … */
@@ -57,7 +61,10 @@ struct EcfsRepairer {
     int64_t hand_over_us;    /* not before */
     GPtrArray *jobs;         /* of Job, the most endangered first: what this round is about */
     guint next_job;
-    GHashTable *listed; /* set of int64_t: objects that jobs are about */
+    GHashTable *listed;        /* set of int64_t: objects that jobs are about */
+    GArray *unstored;          /* of Rebuilt, which the journal does not name yet */
+    uint64_t hurried_sequence; /* up to which it was to be stored at the last time, … */
+    int64_t hurried_us;        /* … which was then */
 };
 
 /* An object that is to be repaired. */
@@ -70,6 +77,19 @@ typedef struct Job {
     int64_t began_us;
     char *path;
 } Job;
+
+/* What is told of an object when the journal names it. */
+typedef struct Rebuilt {
+    uint64_t sequence; /* that the journal has to reach */
+    unsigned n_stored;
+    bool is_whole;
+    char *path; /* owned */
+} Rebuilt;
+
+static void rebuilt_clear (gpointer data)
+{
+    g_free (((Rebuilt *) data)->path);
+}
 
 static void job_free (gpointer data)
 {
@@ -358,15 +378,66 @@ static void task_done (void *user, EcfsRepairTask *task)
     } else if (code != ECANCELED) {
         note_failure (self, job);
     }
-    if (task->order.n_stored > 0)
-        g_message ("%s: repaired, %u stripes are stored once more", job->path, task->order.n_stored);
+    if (code == 0 || task->order.n_stored > 0) {
+        const Rebuilt rebuilt = {.sequence = ecfs_catalog_sequence (self->archive->catalog),
+                                 .n_stored = task->order.n_stored,
+                                 .is_whole = code == 0,
+                                 .path = g_strdup (job->path)};
+        g_array_append_val (self->unstored, rebuilt);
+    }
     ecfs_mutex_lock (&self->lock);
-    self->facts.n_repaired += code == 0;
-    self->facts.n_rebuilt += task->order.n_stored;
+    self->facts.n_unstored += task->order.n_stored;
     self->facts.read_bytes += task->order.read_bytes;
     self->facts.written_bytes += task->order.written_bytes;
     ecfs_mutex_unlock (&self->lock);
     count_failing (self);
+}
+
+/* Has the journal stored up to what was rebuilt last. */
+static void store_rebuilt (EcfsRepairer *self, bool busy)
+{
+    int64_t now_us = ecfs_now_us ();
+    uint64_t sequence = g_array_index (self->unstored, Rebuilt, self->unstored->len - 1).sequence;
+    bool early = self->hurried_us != 0 && now_us - self->hurried_us < (busy ? HURRY_BUSY_US : HURRY_US);
+    if (sequence <= self->hurried_sequence || early)
+        return;
+    self->hurried_sequence = sequence;
+    self->hurried_us = now_us;
+    ecfs_keeper_hurry (self->archive->keeper);
+}
+
+/* Counts and tells what the journal names by now. @busy: more is being repaired. */
+static void settle_rebuilt (EcfsRepairer *self, bool busy)
+{
+    guint n = 0;
+    for (; n < self->unstored->len; n++) {
+        const Rebuilt *rebuilt = &g_array_index (self->unstored, Rebuilt, n);
+        if (!ecfs_keeper_has_stored (self->archive->keeper, rebuilt->sequence))
+            break;
+        if (rebuilt->n_stored > 0)
+            g_message ("%s: repaired, %u stripes are stored once more", rebuilt->path, rebuilt->n_stored);
+        ecfs_mutex_lock (&self->lock);
+        self->facts.n_repaired += rebuilt->is_whole;
+        self->facts.n_rebuilt += rebuilt->n_stored;
+        self->facts.n_unstored -= rebuilt->n_stored;
+        ecfs_mutex_unlock (&self->lock);
+    }
+    if (n > 0)
+        g_array_remove_range (self->unstored, 0, n);
+    if (self->unstored->len > 0)
+        store_rebuilt (self, busy);
+}
+
+/* Of what the keeper stores when it ends. */
+static void tell_unstored (EcfsRepairer *self)
+{
+    settle_rebuilt (self, true);
+    for (guint i = 0; i < self->unstored->len; i++) {
+        const Rebuilt *rebuilt = &g_array_index (self->unstored, Rebuilt, i);
+        if (rebuilt->n_stored > 0)
+            g_message ("%s: %u stripes are stored once more, and the journal does not name them yet", rebuilt->path,
+                       rebuilt->n_stored);
+    }
 }
 
 /* What readers met and is proven; at the end endpoints are not waited for: what is gone without a proof is met again.
@@ -436,6 +507,7 @@ static bool tick (void *user)
 {
     EcfsRepairer *self = user;
     bool news = queue_sightings (self);
+    settle_rebuilt (self, true);
     ecfs_mutex_lock (&self->lock);
     news = news || self->hurried;
     self->hurried = false;
@@ -493,6 +565,7 @@ static void look (EcfsRepairer *self)
     (void) queue_sightings (self); /* the round looks at the whole queue */
     if (!self->archive->config->repair_off && !is_stopping (self))
         repair_round (self);
+    settle_rebuilt (self, false);
 }
 
 static void *run (void *data)
@@ -505,10 +578,12 @@ static void *run (void *data)
         look (self);
         ecfs_mutex_lock (&self->lock);
         if (!self->stopping && !self->hurried)
-            (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + LOOK_US);
+            (void) ecfs_cond_wait_until (&self->wake, &self->lock,
+                                         ecfs_now_us () + (self->unstored->len > 0 ? UNSTORED_US : LOOK_US));
     }
     ecfs_mutex_unlock (&self->lock);
     look (self); /* for the next mount */
+    tell_unstored (self);
     return NULL;
 }
 
@@ -518,6 +593,8 @@ EcfsRepairer *ecfs_repairer_start (EcfsArchive *archive)
     self->archive = archive;
     self->any.filled_us = self->trickle.filled_us = ecfs_now_us ();
     self->reachable = g_byte_array_new ();
+    self->unstored = g_array_new (FALSE, FALSE, sizeof (Rebuilt));
+    g_array_set_clear_func (self->unstored, rebuilt_clear);
     self->retries = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
     self->queued = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
     self->lacking = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
@@ -541,6 +618,7 @@ void ecfs_repairer_stop (EcfsRepairer *self)
     if (self->met != NULL)
         g_array_unref (self->met);
     g_byte_array_unref (self->reachable);
+    g_array_unref (self->unstored);
     g_hash_table_unref (self->retries);
     g_hash_table_unref (self->queued);
     g_hash_table_unref (self->lacking);

@@ -18,6 +18,8 @@
  * while repairs are under way takes its place among those that wait. What an endpoint must do has its deadlines and
  * breakers: repairs are ordinary readers and writers.
  *
+ * What was rebuilt counts as repaired when the journal at the endpoints names it, which is not waited for.
+ *
  * Where the archive is open for reading only nothing is repaired: what readers meet is handed over to who may write,
  * within a minute or at the end; and where nobody here may, told once.
  *
@@ -33,8 +35,9 @@ typedef struct EcfsRepairer EcfsRepairer;
 
 /* What it did since it was started. */
 typedef struct EcfsRepairerFacts {
-    uint64_t n_repaired; /* objects */
-    uint64_t n_rebuilt;  /* stripes */
+    uint64_t n_repaired; /* objects, and … */
+    uint64_t n_rebuilt;  /* … stripes, which the journal at the endpoints names */
+    uint64_t n_unstored; /* stripes that it does not name yet: without this machine they would be missed */
     uint64_t read_bytes;
     uint64_t written_bytes;
     uint64_t n_failing; /* objects that wait to be tried again */

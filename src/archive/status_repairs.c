@@ -51,6 +51,7 @@ void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GA
     ecfs_repairer_facts (archive->repairer, &facts);
     json_object_set_int_member (repairs, "repaired", (int64_t) facts.n_repaired);
     json_object_set_int_member (repairs, "rebuilt", (int64_t) facts.n_rebuilt);
+    json_object_set_int_member (repairs, "unstored", (int64_t) facts.n_unstored);
     json_object_set_int_member (repairs, "read_bytes", (int64_t) facts.read_bytes);
     json_object_set_int_member (repairs, "written_bytes", (int64_t) facts.written_bytes);
     json_object_set_int_member (repairs, "failing", (int64_t) facts.n_failing);

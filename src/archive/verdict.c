@@ -334,6 +334,23 @@ static void judge_damage (Verdict *self)
     add (self, &problem);
 }
 
+/* What was rebuilt and only this machine knows of. */
+static void judge_rebuilt (Verdict *self)
+{
+    JsonObject *repairs = part_of (self->status, "repairs");
+    int64_t n_unstored = repairs == NULL ? 0 : number_of (repairs, "unstored");
+    if (n_unstored == 0)
+        return;
+    add (self, &(Problem){.verdict = "degraded",
+                          .check = 1,
+                          .reason = g_strdup_printf ("the journal at the endpoints does not name %" PRIi64
+                                                     " stripes yet that were rebuilt",
+                                                     n_unstored),
+                          .meaning = g_strdup ("If this machine is lost now, these may be missed."),
+                          .advice = g_strdup ("The mount stores it by itself. To wait for that:"),
+                          .action = g_strdup_printf ("ecfs wait %s", self->directory)});
+}
+
 /* Whether what is staged is on endpoints all the same, with fewer stripes than it is to have. */
 static bool is_all_committed (JsonObject *staging)
 {
@@ -418,6 +435,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_away (&self);
     judge_unreadable (&self);
     judge_damage (&self);
+    judge_rebuilt (&self);
     judge_staging (&self);
     judge_full (&self);
     judge_disagreeing (&self);

@@ -622,3 +622,22 @@ bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **
     (void) g_hash_table_remove (self->fresh, &file->unfinished);
     return true;
 }
+
+/* Stripes that were stored behind the journal's end */
+
+static bool exchange_stripe (EcfsCatalog *catalog, const EcfsUuid *uuid, const EcfsStripeRow *stripe, GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, uuid, &found, error);
+    const EcfsStripeRow *old = object == NULL ? NULL : ecfs_stripe_at (object, stripe->index);
+    if (found < 0)
+        return false;
+    return old == NULL ? ecfs_fail (error, ENOENT, "the catalog does not have stripe %u of the object", stripe->index)
+                       : ecfs_stripe_swap (catalog, object, stripe, old, error);
+}
+
+bool ecfs_restore_stripe (EcfsRestore *self, const EcfsUuid *object, const EcfsStripeRow *stripe, GError **error)
+{
+    return ecfs_stripe_check (stripe, error) &&
+           CHANGE (self->catalog, error, exchange_stripe (self->catalog, object, stripe, error));
+}

@@ -43,6 +43,9 @@ typedef struct EcfsFoundFile {
 /** After finish (): as an operation like others, with its record. EEXIST when the name is taken. */
 bool ecfs_restore_found (EcfsRestore *self, const EcfsFoundFile *file, GError **error);
 
+/** After finish (): another instance of a stripe that an object of the catalog has, with its record. */
+bool ecfs_restore_stripe (EcfsRestore *self, const EcfsUuid *object, const EcfsStripeRow *stripe, GError **error);
+
 /** Ends the records: the catalog begins epoch @epoch behind the record @sequence. */
 bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, GError **error);
 

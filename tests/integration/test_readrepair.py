@@ -48,7 +48,7 @@ def read(mount, name):
 
 def rebuilt_or_queued(archive):
     repairs = archive.json("status")["repairs"]
-    return repairs["rebuilt"] + repairs["queued"]
+    return repairs["rebuilt"] + repairs["unstored"] + repairs["queued"]
 
 
 def meet_all(archive, mount, expected, n_met):
