@@ -53,6 +53,24 @@ static JsonArray *array_member (JsonObject *object, const char *name)
     return node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
 }
 
+/* Likewise: index, instance, endpoint, size. NULL: there are none that make sense. */
+static GArray *parse_spares (JsonArray *spares)
+{
+    if (!holds_numbers (spares))
+        return NULL;
+    GArray *parsed = g_array_new (FALSE, FALSE, sizeof (EcfsStripeRow));
+    for (guint i = 0; i + 3 < json_array_get_length (spares); i += 4) {
+        int64_t index = json_array_get_int_element (spares, i);
+        const EcfsStripeRow row = {.index = (uint16_t) index,
+                                   .instance = (uint64_t) json_array_get_int_element (spares, i + 1),
+                                   .endpoint = json_array_get_int_element (spares, i + 2),
+                                   .size = (uint64_t) json_array_get_int_element (spares, i + 3)};
+        if (index >= 0 && index < ECFS_CODEC_MAX_N)
+            g_array_append_val (parsed, row);
+    }
+    return parsed;
+}
+
 static EcfsRepairTask *next_asked (void *user)
 {
     Serving *self = user;
@@ -68,6 +86,7 @@ static EcfsRepairTask *next_asked (void *user)
         return NULL;
     }
     task->object = ecfs_control_number (asked, "object");
+    task->spares = parse_spares (array_member (asked, "spares"));
     task->order.is_crowded = ecfs_control_flag (asked, "crowded");
     return task;
 }
@@ -82,7 +101,7 @@ static void tell_task (void *user, EcfsRepairTask *task)
     if (task->error != NULL)
         ecfs_control_put_error (line, task->error);
     send_line (user, line);
-    g_clear_error (&task->error);
+    ecfs_repair_task_clear (task);
     g_free (task);
 }
 
@@ -116,6 +135,19 @@ typedef struct Asking {
     bool ended;
 } Asking;
 
+static JsonArray *describe_spares (const GArray *spares)
+{
+    JsonArray *array = json_array_new ();
+    for (guint i = 0; i < spares->len; i++) {
+        const EcfsStripeRow *spare = &g_array_index (spares, EcfsStripeRow, i);
+        json_array_add_int_element (array, spare->index);
+        json_array_add_int_element (array, (int64_t) spare->instance);
+        json_array_add_int_element (array, spare->endpoint);
+        json_array_add_int_element (array, (int64_t) spare->size);
+    }
+    return array;
+}
+
 static JsonObject *describe (const EcfsRepairTask *task)
 {
     JsonObject *object = json_object_new ();
@@ -129,6 +161,8 @@ static JsonObject *describe (const EcfsRepairTask *task)
     }
     json_object_set_int_member (object, "object", task->object);
     json_object_set_array_member (object, "stripes", stripes);
+    if (task->spares != NULL)
+        json_object_set_array_member (object, "spares", describe_spares (task->spares));
     if (task->order.is_crowded)
         json_object_set_boolean_member (object, "crowded", TRUE);
     return object;

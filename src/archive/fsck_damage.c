@@ -4,6 +4,7 @@
 #include "object/placement.h"
 
 #define PATIENCE_US 5000000
+#define SPARES_MOST 256 /* that are read for one object */
 
 typedef struct Repairing {
     EcfsFsckRun *run;
@@ -184,7 +185,7 @@ typedef struct Attempt {
 static void attempt_free (Attempt *attempt)
 {
     damage_clear (&attempt->damage);
-    g_clear_error (&attempt->task.error);
+    ecfs_repair_task_clear (&attempt->task);
     g_free (attempt);
 }
 
@@ -200,6 +201,33 @@ static void order (Attempt *attempt)
         attempt->task.order.gone[stripe->index] =
             stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
     }
+}
+
+/* What else there is of its stripes, at any endpoint. */
+static bool find_spares (Repairing *self, Attempt *attempt)
+{
+    EcfsFsckRun *run = self->run;
+    EcfsRepairTask *task = &attempt->task;
+    for (size_t i = 0; i < run->n_endpoints; i++) {
+        EcfsSpoolOrphan spare = {
+            .kind = ECFS_SPOOL_SPARE, .endpoint = run->archive->endpoints[i].id, .uuid = attempt->spooled.uuid};
+        int64_t endpoint = spare.endpoint;
+        int found;
+        while ((found = ecfs_spool_next_orphan (run->spool, &spare, &self->error)) == 1 && spare.endpoint == endpoint &&
+               ecfs_uuid_equal (&spare.uuid, &attempt->spooled.uuid)) {
+            const EcfsStripeRow row = {
+                .index = (uint16_t) spare.index, .instance = spare.instance, .endpoint = endpoint, .size = spare.size};
+            if (spare.index >= ECFS_CODEC_MAX_N || task->order.instance[spare.index] == 0)
+                continue;
+            if (task->spares == NULL)
+                task->spares = g_array_new (FALSE, FALSE, sizeof (EcfsStripeRow));
+            if (task->spares->len < SPARES_MOST)
+                g_array_append_val (task->spares, row);
+        }
+        if (found < 0)
+            return false;
+    }
+    return true;
 }
 
 /* The next that is still so, NULL: there is none, or an error. */
@@ -229,7 +257,10 @@ static EcfsRepairTask *next_task (void *user)
     if (attempt == NULL)
         return NULL;
     order (attempt);
-    return &attempt->task;
+    if (find_spares (self, attempt))
+        return &attempt->task;
+    attempt_free (attempt);
+    return NULL;
 }
 
 static void task_done (void *user, EcfsRepairTask *task)

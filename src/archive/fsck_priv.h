@@ -4,8 +4,8 @@
  * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_remote.c asks endpoints what
  * changed, fsck_prune.c removes what nothing knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what
  * is wrong and has it repaired: by repair.c in the archive that this process has opened for writing, by
- * control_repair.c in the mount that has; fsck_crowded.c then has those moved apart whose stripes share more than they
- * need to (crowding.h).
+ * control_repair.c in the mount that has; adopt.c takes a good stripe that nothing knows; fsck_crowded.c then has those
+ * moved apart whose stripes share more than they need to (crowding.h).
  *
  * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints, and
  * what is wrong is spooled; so memory does not grow with the archive. The catalog is asked before the endpoints, and
@@ -131,6 +131,7 @@ void ecfs_remote_hash_ask_again (EcfsRemoteHash *self, EcfsCheckBatch *batch);
 typedef struct EcfsRepairTask {
     int64_t object;
     EcfsRepairOrder order;
+    GArray *spares;             /* of EcfsStripeRow without digests: others that nothing knows; NULL: none; owned */
     const EcfsRepairPace *pace; /* lent until done; NULL: as fast as it goes. Not told to a mount */
     GError *error;              /* why not all of it is whole; owned */
     void *data;                 /* the caller's */
@@ -146,6 +147,11 @@ typedef struct EcfsRepairs {
     void *user;
 } EcfsRepairs;
 
+/** Ends what a task owns. */
+void ecfs_repair_task_clear (EcfsRepairTask *task);
+/** Gives the object those of its spares that are what it lost, and takes the stripes that they replace out of the
+ * order. True: nothing of the order is left. */
+bool ecfs_repair_adopt (EcfsArchive *archive, EcfsRepairTask *task, const EcfsRepairs *repairs);
 void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs);
 /** The same through the control socket. False: the mount does not answer; what has not been told is left. */
 bool ecfs_repair_mounted (const char *archive_dir, const EcfsRepairs *repairs, GError **error);

@@ -32,6 +32,16 @@ static int64_t age_of (EcfsFsckRun *self, const EcfsStranger *orphan)
     return (self->begun_ns - first_ns) / NS_PER_S;
 }
 
+/* It may be good where that of its object is damaged. */
+static bool note_spare (EcfsFsckRun *self, EcfsSpoolOrphan orphan, GError **error)
+{
+    bool known;
+    orphan.kind = ECFS_SPOOL_SPARE;
+    return (self->what->flags & ECFS_FSCK_REPAIR) == 0 ||
+           (ecfs_catalog_object_known (self->archive->catalog, &orphan.uuid, &known, error) &&
+            (!known || ecfs_spool_add_orphan (self->spool, &orphan, error)));
+}
+
 bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **error)
 {
     for (guint i = 0; i < orphans->len; i++) {
@@ -52,7 +62,7 @@ bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **
                                          .index = orphan->index,
                                          .instance = orphan->instance,
                                          .size = orphan->size};
-        if (is_old && !ecfs_spool_add_orphan (self->spool, &spooled, error))
+        if ((is_old && !ecfs_spool_add_orphan (self->spool, &spooled, error)) || !note_spare (self, spooled, error))
             return false;
     }
     return true;

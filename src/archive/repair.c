@@ -82,6 +82,10 @@ static void run (Runner *self)
             reap (self);
             continue;
         }
+        if (ecfs_repair_adopt (self->archive, task, self->repairs)) {
+            self->repairs->done (self->repairs->user, task);
+            continue;
+        }
         if (!submit (self, task, &task->error)) {
             if (task->error->code == ENOENT) /* deleted since */
                 task->error->code = ESTALE;
@@ -90,6 +94,12 @@ static void run (Runner *self)
         while (self->n_in_flight >= most_in_flight (self))
             reap (self);
     }
+}
+
+void ecfs_repair_task_clear (EcfsRepairTask *task)
+{
+    g_clear_error (&task->error);
+    g_clear_pointer (&task->spares, g_array_unref);
 }
 
 void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs)

@@ -429,6 +429,14 @@ bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const E
                               uint64_t old_instance, unsigned max_per_endpoint, int64_t intent, GError **error);
 
 /**
+ * Durable compare-and-set for a stripe that is at its endpoint, and that nothing knows: the object has at this index
+ * the instance @old_instance, with the same digest → @stripe takes its place. ESTALE otherwise, or where something
+ * knows it.
+ */
+bool ecfs_catalog_stripe_adopt (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                uint64_t old_instance, GError **error);
+
+/**
  * Durable compare-and-set for another code: one transaction puts @object, which has the same bytes, in the place of the
  * object @old in every file that names it, and queues the stripes of @old for deletion; @intent ends as by
  * ecfs_catalog_publish (). Nothing of the files changes but where their bytes are. ESTALE when @old or the intent is

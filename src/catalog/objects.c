@@ -480,6 +480,32 @@ bool ecfs_catalog_stripe_set (EcfsCatalog *self, const EcfsUuid *object, const E
            ecfs_fail (error, ESTALE, "stripe %u: the object or its stripe has changed meanwhile", stripe->index);
 }
 
+static bool adopt_stripe (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsStripeRow *stripe, uint64_t old_instance,
+                          GError **error)
+{
+    int found;
+    int64_t known = 0, queued = 0;
+    g_autoptr (EcfsObjectRow) object = ecfs_object_find (self, uuid, &found, error);
+    if (found < 0 ||
+        QUERY_NUMBER (self, STRIPE_KNOWN, &known, error, UUID (uuid), INT (stripe->index), INT (stripe->instance)) <
+            0 ||
+        QUERY_NUMBER (self, DELETION_QUEUED, &queued, error, UUID (uuid), INT (stripe->index), INT (stripe->instance),
+                      INT (stripe->endpoint)) < 0)
+        return false;
+    const EcfsStripeRow *old = object == NULL ? NULL : ecfs_stripe_at (object, stripe->index);
+    if (old == NULL || old->instance != old_instance || known != 0 || queued != 0 ||
+        memcmp (old->digest, stripe->digest, sizeof old->digest) != 0)
+        return ecfs_fail (error, ESTALE, "stripe %u: the object or its stripe has changed meanwhile", stripe->index);
+    return ecfs_stripe_swap (self, object, stripe, old, error);
+}
+
+bool ecfs_catalog_stripe_adopt (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe,
+                                uint64_t old_instance, GError **error)
+{
+    return ecfs_stripe_check (stripe, error) &&
+           CHANGE_DURABLE (self, error, adopt_stripe (self, object, stripe, old_instance, error));
+}
+
 /* Another code for an object */
 
 static GArray *inodes_of (EcfsCatalog *self, int64_t object, GError **error)

@@ -50,6 +50,7 @@ typedef enum EcfsSpoolKind {
     ECFS_SPOOL_STRANGER,    /* of a batch, until the catalog was asked about it */
     ECFS_SPOOL_ORPHAN,      /* that is old enough to go, … */
     ECFS_SPOOL_UNRECOVERED, /* … and stayed for having been stored before a recovery */
+    ECFS_SPOOL_SPARE,       /* of an object that the catalog has: it may be good where that one's is damaged */
 } EcfsSpoolKind;
 
 /* A stripe that nothing knows, perhaps. */

@@ -2,6 +2,7 @@
 import json
 import shutil
 
+import forge
 import lab
 import pytest
 
@@ -28,7 +29,7 @@ def filled(place):
 
 def damage(endpoint):
     """One bit in the packets of each stripe."""
-    paths = [path for path in lab.stripe_files(endpoint) if "incoming" not in path.parts]
+    paths = lab.stripe_files(endpoint)
     for path in paths:
         lab.flip(path, int.from_bytes(path.read_bytes()[12:16], "little"))  # behind the header
     return len(paths)
@@ -119,3 +120,27 @@ def test_a_mount_stores_the_journal_before_it_says_repaired(place):
     assert told["lost"] == 0 and "that the journal names" not in text, text
     again.get("/file", place.path / "got")
     assert lab.digest(place.path / "got") == lab.digest(content)
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_fsck_takes_good_stripes_that_nothing_knows_for_damaged_ones(place, mounted):
+    """As after a recovery that took the damaged ones: nothing else is left to rebuild them from."""
+    archive, source = filled(place)
+    damaged, *others = archive.endpoints
+    good = {}
+    for path in lab.stripe_files(damaged):
+        uuid, index, instance = path.name.split("-")
+        other = int(instance, 16) ^ 1
+        good[path.with_name(f"{uuid}-{index}-{other:016x}")] = forge.renamed(path.read_bytes(), other)
+    damage(damaged)
+    for path, data in good.items():
+        path.write_bytes(data)
+    for endpoint in others[:2]:
+        shutil.rmtree(endpoint.root / "stripes")
+    mount = place.mount(archive) if mounted else None
+    status, text = fsck(archive, "--deep", "-y")
+    assert status == REPAIRED, text
+    assert place.fetched(archive, "/source") == lab.describe_tree(source)
+    if mount is not None:
+        mount.umount()
+    assert fsck(archive, "--deep", "-n")[0] == 0

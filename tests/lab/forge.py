@@ -44,3 +44,12 @@ def forge(path):
     data[header_bytes:header_bytes + block_bytes + 8] = block + struct.pack("<Q", xxh3_64(block, seed))
     path.write_bytes(data)
     return xxh3_128(data[header_bytes:footer_at]), was
+
+
+def renamed(data, instance):
+    """The stripe as another instance would be that was stored of the same bytes."""
+    data = bytearray(data)
+    length, = struct.unpack_from("<I", data, 16 + 4)
+    struct.pack_into("<Q", data, 16 + 8 + 32, instance)
+    struct.pack_into("<Q", data, 16 + 8 + length, xxh3_64(data[16:16 + 8 + length]))
+    return data
