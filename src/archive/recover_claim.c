@@ -14,9 +14,9 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#define RENEW_US    (20 * G_USEC_PER_SEC)
-#define PATIENCE_US (45 * G_USEC_PER_SEC) /* a claim that does not move for so long is dead */
-#define LOOK_US     (2 * G_USEC_PER_SEC)
+_Atomic int64_t ecfs_recover_renew_us = 20 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_recover_patience_us = 45 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_recover_look_us = 2 * G_USEC_PER_SEC;
 
 /* One endpoint's marker. */
 typedef struct Stake {
@@ -85,18 +85,19 @@ static bool has_moved (EcfsRecovering *self)
 static bool await_others (EcfsRecovering *self, GError **error)
 {
     size_t n_claimed;
+    int64_t patience_us = ecfs_recover_patience_us;
     const EcfsRecoverPlace *claimed = find_claimed (self, &n_claimed);
     if (claimed == NULL)
         return true;
     ecfs_recover_tell (self, "endpoint %s tells of another recovery, on %s: it is watched for %d s", claimed->name,
                        *claimed->marker.claim.host == '\0' ? "a machine unknown" : claimed->marker.claim.host,
-                       (int) (PATIENCE_US / G_USEC_PER_SEC));
-    for (int64_t begun_us = ecfs_now_us (), now_us = begun_us; now_us - begun_us < PATIENCE_US;
+                       (int) (patience_us / G_USEC_PER_SEC));
+    for (int64_t begun_us = ecfs_now_us (), now_us = begun_us; now_us - begun_us < patience_us;
          now_us = ecfs_now_us ()) {
         if (!ecfs_recover_tick (self, "watching another recovery", (uint64_t) ((now_us - begun_us) / G_USEC_PER_SEC),
-                                PATIENCE_US / G_USEC_PER_SEC, error))
+                                (uint64_t) (patience_us / G_USEC_PER_SEC), error))
             return false;
-        g_usleep (LOOK_US);
+        g_usleep ((gulong) ecfs_recover_look_us);
         bool moved = has_moved (self);
         claimed = find_claimed (self, &n_claimed);
         if (claimed == NULL)
@@ -136,7 +137,7 @@ static void *run (void *data)
     EcfsRecoverClaim *self = data;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
-        int64_t until_us = ecfs_now_us () + RENEW_US;
+        int64_t until_us = ecfs_now_us () + ecfs_recover_renew_us;
         while (!self->stopping && ecfs_now_us () < until_us)
             (void) ecfs_cond_wait_until (&self->changed, &self->lock, until_us); /* the loop looks */
         self->text.count++;

@@ -103,6 +103,10 @@ size_t ecfs_recover_least_words (const EcfsRecovering *self);
  * not said; it is sorted. */
 uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said);
 
+/* How often a claim is renewed, how long one stands that does not move, and how often others' are looked at; for tests
+ * to change. */
+extern _Atomic int64_t ecfs_recover_renew_us, ecfs_recover_patience_us, ecfs_recover_look_us;
+
 /** Writes a claim to the archive into all markers and keeps it alive. EBUSY: another recovery is under way. */
 bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error);
 /** Reads the markers: EPERM where the claim is not on so many endpoints that no mount can say "stored" without it. */

@@ -16,6 +16,12 @@ def flawed(monkeypatch):
     monkeypatch.setattr(lab, "PROGRAM", lab.BUILD / "tests/lab/ecfs-flawed")
 
 
+@pytest.fixture
+def hasty(flawed, monkeypatch):
+    """A mount takes a claim for dead after 6 seconds instead of 120, a recovery after 2."""
+    monkeypatch.setenv("ECFS_LAB_HASTE", "20")
+
+
 def words_of(place, endpoints, rules):
     """The endpoints for recover alone, with these rules of what goes wrong, by name."""
     words = []
@@ -89,7 +95,7 @@ def test_one_that_fails_leaves_nothing_behind(place, flawed, rules):
     {NAMES[1]: ["write 1 hang"]},  # half a snapshot
     {NAMES[0]: ["mark 2 hang"]},  # all of it, and no marker
 ], ids=["claiming", "reading", "snapshot", "markers"])
-def test_one_that_is_killed_makes_no_old_copy_of_the_living_archive(place, flawed, rules):
+def test_one_that_is_killed_makes_no_old_copy_of_the_living_archive(place, hasty, rules):
     endpoints, archive, mount = written(place)
     first = markers(endpoints)
     process = subprocess.Popen([lab.PROGRAM, "recover", place.path / "new", "--force",
@@ -124,7 +130,7 @@ def test_one_that_is_killed_makes_no_old_copy_of_the_living_archive(place, flawe
 def test_one_that_is_interrupted_takes_everything_back(place, flawed):
     endpoints, archive, mount = written(place)
     before = files(endpoints)
-    words = words_of(place, endpoints, {"*": ["list 1+ delay 1500"]})
+    words = words_of(place, endpoints, {"*": ["list 1+ delay 500"]})
     process = subprocess.Popen([lab.PROGRAM, "recover", place.path / "new", "--force", *words])
     lab.until(lambda: has_claim(endpoints), 30, "it is in the middle")
     process.send_signal(signal.SIGTERM)
@@ -133,7 +139,8 @@ def test_one_that_is_interrupted_takes_everything_back(place, flawed):
     goes_on(place, archive, mount)
 
 
-def test_two_at_once_do_not_both_win(place, flawed):
+def test_two_at_once_do_not_both_win(place, flawed, monkeypatch):
+    monkeypatch.setenv("ECFS_LAB_HASTE", "10")  # who lives has 4.5 seconds to show it
     endpoints, archive, mount = written(place)
     mount.umount()
     process = subprocess.Popen([lab.PROGRAM, "recover", place.path / "new", "--force",
@@ -154,7 +161,7 @@ def test_two_at_once_do_not_both_win(place, flawed):
 def test_what_is_stored_meanwhile_is_not_lost(place, flawed):
     """The old machine stores a segment when recover has read the journal already."""
     endpoints, archive, mount = written(place)
-    words = words_of(place, endpoints, {"*": ["write 1+ delay 1500"]})
+    words = words_of(place, endpoints, {"*": ["write 1+ delay 500"]})
     process = subprocess.Popen([lab.PROGRAM, "recover", place.path / "new", "--force", *words], stderr=subprocess.PIPE,
                                text=True)
     lab.until(lambda: has_claim(endpoints), 30, "it is under way")
