@@ -391,7 +391,8 @@ static void *run (void *data)
         step (self);
         ecfs_mutex_lock (&self->lock);
         bool idle = self->pending_us == 0 && self->wanted <= self->durable;
-        int64_t pause_us = any_is_asked_locked (self) ? ASKED_US : idle ? TICK_US : TICK_US / 5;
+        int64_t tick_us = MIN (TICK_US, ecfs_lineage_again_us);
+        int64_t pause_us = any_is_asked_locked (self) ? ASKED_US : idle ? tick_us : tick_us / 5;
         int64_t until_us = ecfs_now_us () + pause_us;
         while (!self->stopping && !self->hurried && !self->was_awaited && self->wanted == MAX (wanted, self->durable) &&
                self->round == round && !any_ended_locked (self) && ecfs_now_us () < until_us)
