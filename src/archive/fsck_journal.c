@@ -43,6 +43,7 @@ static bool may_repair (const EcfsFsckRun *self)
 static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
 {
     unsigned n_whole = 0, n_lacking = 0, n_seen = 0;
+    bool is_deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
     g_autofree bool *lacks = g_new0 (bool, self->n_endpoints + 1);
     for (size_t i = 0; i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
         const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
@@ -51,7 +52,7 @@ static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))
             continue; /* that it is down is told where its stripes are */
         n_seen++;
-        if (!ecfs_journal_look (self->archive, i, &sight, &why)) {
+        if (!ecfs_journal_look (self->archive, i, is_deep, &sight, &why)) {
             ret_missing[i] = g_strdup (why->message);
             continue;
         }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #define FILES_MAX 1000000 /* that an endpoint lists: many times what two snapshots leave */
+#define SIZE_MOST ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
 
 unsigned ecfs_snapshot_copies (EcfsArchive *archive)
 {
@@ -14,12 +15,17 @@ unsigned ecfs_snapshot_copies (EcfsArchive *archive)
     return MAX (ecfs_archive_journal_copies (archive), MIN (n_active, ECFS_SNAPSHOT_COPIES));
 }
 
+/* A file that counts. */
+typedef struct Seen {
+    EcfsJournalFile file;
+    uint64_t size;
+} Seen;
+
 typedef struct Listing {
     uint32_t epoch;
     EcfsSnapshotRow newest; /* sequence 0: the catalog has none */
-    GArray *segments;       /* of EcfsJournalFile */
-    GHashTable *parts;      /* of the newest snapshot: numbers */
-    uint32_t n_parts;       /* 0: its last part is not there */
+    GArray *segments;       /* of Seen */
+    GArray *parts;          /* … of the newest snapshot */
     size_t n_listed;
 } Listing;
 
@@ -30,17 +36,62 @@ static void on_listed (void *user, const EcfsListed *listed)
     if (++self->n_listed > FILES_MAX || !ecfs_journal_file_name_parse (listed->name, &file) ||
         listed->size < ECFS_JOURNAL_HEADER_BYTES || file.epoch != self->epoch)
         return;
-    if (file.kind == ECFS_JOURNAL_SEGMENT)
-        g_array_append_val (self->segments, file);
-    else if (file.epoch == self->newest.epoch && file.last == self->newest.sequence) {
-        (void) g_hash_table_add (self->parts, GUINT_TO_POINTER (file.part));
-        self->n_parts = file.is_last ? file.part + 1 : self->n_parts;
+    const Seen seen = {.file = file, .size = listed->size};
+    if (file.kind == ECFS_JOURNAL_SEGMENT && file.last > self->newest.sequence)
+        g_array_append_val (self->segments, seen);
+    else if (file.kind == ECFS_JOURNAL_SNAPSHOT && file.epoch == self->newest.epoch &&
+             file.last == self->newest.sequence)
+        g_array_append_val (self->parts, seen);
+}
+
+/* Whether a file is there as it was stored. */
+static bool is_whole (EcfsArchive *archive, size_t position, const Seen *seen)
+{
+    EcfsJournalFile file;
+    char name[ECFS_JOURNAL_NAME_SIZE], own_name[ECFS_JOURNAL_NAME_SIZE];
+    EcfsEndpoint *endpoint = archive->endpoints[position].endpoint;
+    if (seen->size > SIZE_MOST)
+        return false;
+    g_autofree uint8_t *bytes = g_malloc (seen->size);
+    const EcfsRange range = {.size = seen->size, .to = bytes};
+    ecfs_journal_file_name (&seen->file, name);
+    if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, NULL)) /* the caller says that it is not there */
+        return false;
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, seen->size, &file, NULL);
+    if (rows == NULL)
+        return false;
+    ecfs_journal_file_name (&file, own_name);
+    return g_str_equal (name, own_name) && ecfs_uuid_equal (&file.archive, ecfs_catalog_archive (archive->catalog));
+}
+
+static void drop_damaged (EcfsArchive *archive, size_t position, GArray *files)
+{
+    for (guint i = files->len; i-- > 0;)
+        if (!is_whole (archive, position, &g_array_index (files, Seen, i)))
+            g_array_remove_index (files, i);
+}
+
+static int by_part (const void *a, const void *b)
+{
+    const EcfsJournalFile *left = &((const Seen *) a)->file, *right = &((const Seen *) b)->file;
+    return (left->part > right->part) - (left->part < right->part);
+}
+
+/* Whether all parts of the newest snapshot are there. */
+static bool has_parts (const Listing *self)
+{
+    bool whole = self->parts->len > 0;
+    g_array_sort (self->parts, by_part);
+    for (guint i = 0; i < self->parts->len; i++) {
+        const EcfsJournalFile *file = &g_array_index (self->parts, Seen, i).file;
+        whole = whole && file->part == i && file->is_last == (i + 1 == self->parts->len);
     }
+    return whole;
 }
 
 static int by_first (const void *a, const void *b)
 {
-    const EcfsJournalFile *left = a, *right = b;
+    const EcfsJournalFile *left = &((const Seen *) a)->file, *right = &((const Seen *) b)->file;
     return (left->first > right->first) - (left->first < right->first);
 }
 
@@ -50,7 +101,7 @@ static uint64_t first_gap (const Listing *self, uint64_t after, uint64_t last)
     uint64_t next = after + 1;
     g_array_sort (self->segments, by_first);
     for (guint i = 0; i < self->segments->len; i++) {
-        const EcfsJournalFile *file = &g_array_index (self->segments, EcfsJournalFile, i);
+        const EcfsJournalFile *file = &g_array_index (self->segments, Seen, i).file;
         if (file->first <= next)
             next = MAX (next, file->last + 1);
     }
@@ -78,7 +129,7 @@ static bool read_newest (EcfsArchive *archive, EcfsSnapshotRow *ret_newest, GErr
     return rows != NULL;
 }
 
-bool ecfs_journal_look (EcfsArchive *archive, size_t position, EcfsJournalSight *ret_sight, GError **error)
+bool ecfs_journal_look (EcfsArchive *archive, size_t position, bool deep, EcfsJournalSight *ret_sight, GError **error)
 {
     EcfsArchiveEndpoint *endpoint = &archive->endpoints[position];
     Listing self = {.epoch = ecfs_catalog_epoch (archive->catalog)};
@@ -86,8 +137,8 @@ bool ecfs_journal_look (EcfsArchive *archive, size_t position, EcfsJournalSight 
     /* What the catalog believes comes first: more may be stored meanwhile, and nothing of it goes. */
     if (!read_place (archive, endpoint->id, &last, error) || !read_newest (archive, &self.newest, error))
         return false;
-    g_autoptr (GArray) segments = g_array_new (FALSE, FALSE, sizeof (EcfsJournalFile));
-    g_autoptr (GHashTable) parts = g_hash_table_new (NULL, NULL);
+    g_autoptr (GArray) segments = g_array_new (FALSE, FALSE, sizeof (Seen));
+    g_autoptr (GArray) parts = g_array_new (FALSE, FALSE, sizeof (Seen));
     self.segments = segments;
     self.parts = parts;
     if (!ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &self, error) ||
@@ -96,9 +147,12 @@ bool ecfs_journal_look (EcfsArchive *archive, size_t position, EcfsJournalSight 
     if (self.n_listed > FILES_MAX)
         return ecfs_fail (error, EPROTO, "endpoint %s: it lists more than %d files of the journal",
                           ecfs_endpoint_name (endpoint->endpoint), FILES_MAX);
+    if (deep) {
+        drop_damaged (archive, position, segments);
+        drop_damaged (archive, position, parts);
+    }
     uint64_t gap = last > self.newest.sequence ? first_gap (&self, self.newest.sequence, last) : 0;
-    bool is_whole = self.n_parts > 0 && g_hash_table_size (parts) == self.n_parts;
-    *ret_sight = (EcfsJournalSight){.has_snapshot = self.newest.sequence == 0 || is_whole};
+    *ret_sight = (EcfsJournalSight){.has_snapshot = self.newest.sequence == 0 || has_parts (&self)};
     if (gap != 0)
         ret_sight->missing =
             g_strdup_printf ("its journal has a gap at change %" PRIu64 ", and it had all up to %" PRIu64, gap, last);

@@ -1,6 +1,6 @@
 /*
  * Whether endpoints have the files of the journal that the catalog believes to be there: the parts of its newest
- * snapshot, and segments without a gap behind it. By listing two directories; bytes are not read.
+ * snapshot, and segments without a gap behind it. By listing two directories; a deep look also reads these files.
  */
 #ifndef ECFS_ARCHIVE_JOURNAL_WATCH_H
 #define ECFS_ARCHIVE_JOURNAL_WATCH_H
@@ -20,8 +20,9 @@ typedef struct EcfsJournalSight {
     char *missing;     /* what it should have and has not, as a sentence; NULL: nothing; g_free () */
 } EcfsJournalSight;
 
-/** Lists what an active endpoint has. Blocks; false: it could not be listed, or lists more than can be. */
-bool ecfs_journal_look (EcfsArchive *archive, size_t position, EcfsJournalSight *ret_sight, GError **error);
+/** Lists what an active endpoint has; @deep: files that are damaged, or cannot be read, are not there. Blocks; false:
+ * it could not be listed, or lists more than can be. */
+bool ecfs_journal_look (EcfsArchive *archive, size_t position, bool deep, EcfsJournalSight *ret_sight, GError **error);
 
 /**
  * Stores a new snapshot of the catalog at all endpoints that take it: what was lost of older ones and of segments is

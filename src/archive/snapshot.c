@@ -150,7 +150,7 @@ static bool is_damaged (EcfsSnapshots *self)
         const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         EcfsJournalSight sight;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
-            !ecfs_lineage_may_write (self->lineage, i) || !ecfs_journal_look (archive, i, &sight, NULL))
+            !ecfs_lineage_may_write (self->lineage, i) || !ecfs_journal_look (archive, i, false, &sight, NULL))
             continue;
         n_seen++;
         n_whole += sight.has_snapshot;

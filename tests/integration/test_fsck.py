@@ -11,6 +11,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+from pathlib import Path
 
 import lab
 import pytest
@@ -582,9 +583,14 @@ def journal_of(endpoint):
     return [path for kind in ("journal", "snapshots") for path in (endpoint.root / kind).glob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("is_mounted", [False, True])
-def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted):
+def flip(path):
+    lab.flip(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("is_mounted, damage", [(False, Path.unlink), (True, Path.unlink), (False, flip)])
+def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted, damage):
     """Endpoints lose journal and snapshots one at a time, and are repaired in between; then the machine is lost."""
+    depth = ["--deep"] if damage == flip else []
     names = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
     archive = place.archive(place.directories(names), code="rs:4+2")
     source = place.path / "source"
@@ -598,14 +604,14 @@ def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted):
     for name in names:
         assert journal_of(archive[name]), name
         for path in journal_of(archive[name]):
-            path.unlink()
-        status, findings, summary = facts(archive, "-n")
+            damage(path)
+        status, findings, summary = facts(archive, "-n", *depth)
         assert status == LEFT and summary["journals_left"] == 1, (name, findings)
         assert [(found["about"], found["name"], found["result"]) for found in findings] == [("journal", name, "left")]
-        status, findings, summary = facts(archive, "-y")
+        status, findings, summary = facts(archive, "-y", *depth)
         assert status == REPAIRED and summary["journals_repaired"] == 1, (name, findings)
         assert journal_of(archive[name]), name
-        assert fsck(archive, "-n")[0] == CLEAN, name
+        assert fsck(archive, "-n", *depth)[0] == CLEAN, name
     if mount is not None:
         mount.umount()
     for name in names[:2]:
