@@ -1,5 +1,6 @@
 #include "actor.h"
 
+#include "elsewhere.h"
 #include "model.h"
 #include "util/io.h"
 #include "verbs.h"
@@ -23,26 +24,56 @@ static EcfsCatalog *catalog_of (Actor *self)
 
 /* Life cycle */
 
+/* An archive that was recovered elsewhere is an old copy, and may be one while endpoints are in trouble. */
+static bool is_fenced (Actor *self)
+{
+    g_autoptr (GError) error = NULL;
+    self->fixture.archive = ecfs_archive_open (self->fixture.directory, 0, &error);
+    g_assert_no_error (error);
+    if (ecfs_archive_start (self->fixture.archive, &error))
+        return false;
+    g_assert_error (error, ECFS_ERROR, ESTALE);
+    ecfs_archive_free (g_steal_pointer (&self->fixture.archive));
+    return true;
+}
+
 void actor_resume (Actor *self)
 {
-    reopen (&self->fixture);
+    if (self->may_be_fenced && is_fenced (self))
+        return;
+    if (self->may_be_fenced)
+        ecfs_archive_await_session (self->fixture.archive);
+    else
+        reopen (&self->fixture);
     start (&self->fixture);
 }
 
-void actor_open (Actor *self, const char *base)
+static void open_it_all (Actor *self, const char *base, bool may_be_fenced)
 {
     *self = (Actor){.fixture = {.base = g_strdup (base), .directory = g_build_filename (base, "archive", NULL)},
                     .handles = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free),
                     .answers = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
-                    .patience_us = PATIENCE_US};
+                    .patience_us = PATIENCE_US,
+                    .may_be_fenced = may_be_fenced};
     actor_resume (self);
+}
+
+void actor_open (Actor *self, const char *base)
+{
+    open_it_all (self, base, false);
+}
+
+void actor_open_beside (Actor *self, const char *base)
+{
+    open_it_all (self, base, true);
 }
 
 /* What stays is for the next to find. */
 static void stop_patiently (Actor *self)
 {
     unsigned n_left;
-    ecfs_staged_stop (self->fixture.archive, ecfs_now_us () + self->patience_us, &n_left);
+    if (self->fixture.archive != NULL)
+        ecfs_staged_stop (self->fixture.archive, ecfs_now_us () + self->patience_us, &n_left);
 }
 
 void actor_suspend (Actor *self)
@@ -390,8 +421,16 @@ int actor_wait (Actor *self)
     return code;
 }
 
+/* What is done from outside, and by other machines. */
+static bool needs_archive (const Op *op)
+{
+    return op->kind < OP_BLOT && op->kind != OP_HIDE && op->kind != OP_SHOW;
+}
+
 int actor_do (Actor *self, const Op *op)
 {
+    if (self->fixture.archive == NULL && needs_archive (op))
+        return ESTALE;
     switch (op->kind) {
     case OP_CREATE:
         return create_it (self, op);
@@ -432,7 +471,17 @@ int actor_do (Actor *self, const Op *op)
     case OP_DAMAGE:
     case OP_LOSE:
     case OP_HEAL:
+    case OP_BLOT:
         return verbs_do (self, op);
+    case OP_ELSEWHERE:
+    case OP_RESUME:
+    case OP_OUTCOME:
+    case OP_FREEZE:
+    case OP_KILL:
+    case OP_CANCEL:
+    case OP_WITHOUT:
+    case OP_SPOIL:
+        return elsewhere_do (self->fixture.base, op);
     case OP_END:
         actor_close (self);
         return 0;

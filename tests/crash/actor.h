@@ -14,10 +14,13 @@ typedef struct Actor {
     uint64_t hash;       /* of what was read last, as script_hash () has it */
     int64_t patience_us; /* with what is not stored when a mount ends */
     uint64_t backed_up;  /* changes that were made until the archive directory was copied; 0: it was not */
+    bool may_be_fenced;  /* the archive is recovered elsewhere: it may come to be an old copy, which takes no changes */
 } Actor;
 
 /** The archive in BASE/archive, over BASE/e0 and so on: opened and recovered. */
 void actor_open (Actor *self, const char *base);
+/** The same where others recover it, elsewhere. */
+void actor_open_beside (Actor *self, const char *base);
 /** Drains and closes it. */
 void actor_close (Actor *self);
 

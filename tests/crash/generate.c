@@ -38,6 +38,9 @@ typedef struct Maker {
     bool replaced, backed_up, recoded, damaged;
     bool is_troubled;
     unsigned tolerance;
+    unsigned weak[N_ENDPOINTS]; /* endpoints that may lose what they have of the journal: as many as may be lost */
+    unsigned n_weak;
+    bool beside, is_recovering; /* elsewhere */
 } Maker;
 
 /* Choices */
@@ -340,11 +343,99 @@ static void damage_some (Maker *self)
     self->damaged = true;
 }
 
+static void blot_some (Maker *self)
+{
+    for (unsigned i = 0; i < self->n_weak; i++)
+        if (chance (self, 70))
+            say (self, "blot %u", self->weak[i]);
+}
+
+/* Other machines */
+
+static void spoil_some (Maker *self)
+{
+    static const int errors[] = {EIO, ENOSPC, ENOTCONN, 0};
+    int error = errors[below (self, G_N_ELEMENTS (errors))];
+    unsigned share = chance (self, 70) ? 20 : 60;
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        if (chance (self, share))
+            say (self, "spoil %u %d", i, error);
+}
+
+static void begin_elsewhere (Maker *self)
+{
+    static const char *const phases[] = {"nowhere", "watching", "snapshot", "journal", "journal", "listing",
+                                         "stripes", "strays",   "storing",  "storing", "markers", "markers"};
+    if (chance (self, 20))
+        spoil_some (self);
+    if (self->n_weak > 0 && chance (self, 30))
+        say (self, "without %u", self->weak[below (self, self->n_weak)]);
+    say (self, "elsewhere %s %u %u", phases[below (self, G_N_ELEMENTS (phases))], 1 + below (self, 3),
+         chance (self, 25) ? 1 + below (self, 120) : 0);
+    self->is_recovering = true;
+}
+
+static void work_elsewhere (Maker *self)
+{
+    unsigned what = below (self, 10);
+    if (!self->is_recovering) {
+        begin_elsewhere (self);
+        return;
+    }
+    if (what == 0)
+        say (self, "freeze %u", 100 + below (self, 1500));
+    else if (what == 1)
+        say (self, "resume");
+    else if (what == 2)
+        spoil_some (self);
+    else if (what == 3)
+        say (self, "cancel");
+    else
+        say (self, "%s", what < 7 ? "kill" : "outcome");
+    self->is_recovering = what < 3;
+}
+
+/* The machine is lost in the middle of a file of several objects. */
+static void stop_halfway (Maker *self)
+{
+    Handle *handle = free_handle (self);
+    unsigned name = pick (self, chance (self, 50) ? ENTRY_NONE : ENTRY_FILE);
+    bool is_new = name != N_NAMES && self->entries[name].kind == ENTRY_NONE;
+    if (handle == NULL || name == N_NAMES || is_open (self, name, is_new ? UINT_MAX : self->entries[name].file))
+        return;
+    if (is_new)
+        self->entries[name] = (Entry){.kind = ENTRY_FILE, .file = self->n_files++};
+    say (self, "%s %s", is_new ? "create" : "truncate", names[name]);
+    *handle = (Handle){.name = name, .file = self->entries[name].file, .size = 300000};
+    say (self, "write %s 0 300000", names[name]);
+    if (chance (self, 30))
+        say (self, "fsync %s", names[name]);
+    if (!self->is_recovering)
+        say (self, "elsewhere nowhere 1 0");
+    say (self, "outcome");
+    self->is_recovering = false;
+}
+
+static void wait_now (Maker *self)
+{
+    close_all (self);
+    say (self, "wait");
+}
+
+static void work_beside (Maker *self)
+{
+    static void (*const kinds[]) (Maker *) = {work_elsewhere, work_elsewhere, work_elsewhere, work_elsewhere,
+                                              work_elsewhere, wait_now,       wait_now,       wait_now,
+                                              wait_or_sync,   put_one,        recode_one,     reopen_or_check,
+                                              hide_or_show,   blot_some,      stop_halfway};
+    kinds[below (self, G_N_ELEMENTS (kinds))](self);
+}
+
 static void work_on_all (Maker *self)
 {
     static void (*const kinds[]) (Maker *) = {
-        wait_or_sync, wait_or_sync, reopen_or_check, put_one,        recode_one, hide_or_show, hide_or_show,
-        empty_one,    replace_one,  pause_or_resume, lose_directory, use_backup, use_backup,   damage_some};
+        wait_or_sync, wait_or_sync,    reopen_or_check, put_one,    recode_one, hide_or_show, hide_or_show, empty_one,
+        replace_one,  pause_or_resume, lose_directory,  use_backup, use_backup, damage_some,  blot_some};
     kinds[below (self, G_N_ELEMENTS (kinds))](self);
 }
 
@@ -360,7 +451,11 @@ static void add_operation (Maker *self)
     static void (*const kinds[]) (Maker *) = {use_handle, use_handle,  use_handle,       use_handle,
                                               use_handle, use_handle,  change_attribute, make_name,
                                               rename_one, remove_name, read_one,         work_on_all};
-    kinds[below (self, G_N_ELEMENTS (kinds))](self);
+    unsigned n_kinds = G_N_ELEMENTS (kinds) - self->beside; /* which has its own */
+    if (self->beside && chance (self, 25))
+        work_beside (self);
+    else
+        kinds[below (self, n_kinds)](self);
 }
 
 static void set_up_entries (Maker *self)
@@ -437,6 +532,8 @@ static void make_trouble (Maker *self, Round *round)
     for (unsigned i = 0; i < n_flawed; i++)
         round->flaws[positions[i]] = make_rules (self, !too_many, round->seed + i);
     round->n_troubled = n_flawed;
+    for (unsigned i = 0; i < tolerance && !too_many; i++)
+        self->weak[self->n_weak++] = positions[i];
     if (n_flawed < tolerance && chance (self, 50)) {
         self->hideable[self->n_hideable++] = positions[n_flawed];
         round->n_troubled++;
@@ -465,7 +562,9 @@ Round *round_new (unsigned seed, const unsigned *tolerances, unsigned n_codes)
     round->seed = seed;
     round->code = below (&maker, n_codes);
     round->async = chance (&maker, 30);
-    round->recover = chance (&maker, 25);
+    round->beside = maker.beside = seed % 2 == 1;
+    round->small_objects = seed % 4 < 2;
+    round->recover = chance (&maker, round->beside ? 50 : 25);
     round->n_zones = chance (&maker, 30) ? 2 + below (&maker, 3) : 0;
     maker.paused = N_ENDPOINTS;
     maker.tolerance = tolerances[round->code];

@@ -19,6 +19,8 @@ typedef struct Round {
     unsigned seed;
     unsigned code;            /* index */
     bool async;               /* commit = async */
+    bool small_objects;       /* files are several */
+    bool beside;              /* the archive is recovered elsewhere meanwhile; a crash is of this machine alone */
     unsigned n_zones;         /* that endpoints share; 0: each has its own */
     char *script;             /* behind what is there before */
     char *flaws[N_ENDPOINTS]; /* rules of tests/lab/flaws.h; NULL: the endpoint is fine */

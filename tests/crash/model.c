@@ -393,6 +393,15 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_RECOVER:
     case OP_BACKUP:
     case OP_STALE:
+    case OP_BLOT:
+    case OP_ELSEWHERE:
+    case OP_RESUME:
+    case OP_OUTCOME:
+    case OP_FREEZE:
+    case OP_KILL:
+    case OP_CANCEL:
+    case OP_WITHOUT:
+    case OP_SPOIL:
         break;
     case OP_END:
         end_all (self);
@@ -563,6 +572,79 @@ static const File *in_later (const Model *self, const Model *later, const File *
     bool found = g_ptr_array_find (self->files, file, &index);
     g_assert (found && index < later->files->len);
     return later->files->pdata[index];
+}
+
+/* The file of that number in a model; NULL: it was made later. */
+static const File *numbered (const Model *self, guint index)
+{
+    return index < self->files->len ? self->files->pdata[index] : NULL;
+}
+
+/* Whether a file held this in one of @models, or may have. */
+static bool held_once (const GPtrArray *models, guint index, const Found *found)
+{
+    const Model *last = models->pdata[models->len - 1];
+    for (guint i = 0; i < models->len; i++) {
+        const File *file = numbered (models->pdata[i], index);
+        if (file != NULL && file->type == S_IFREG && may_hold (file, numbered (last, index), found))
+            return true;
+    }
+    return false;
+}
+
+static guint index_of (const Model *self, const File *file)
+{
+    guint index;
+    bool found = g_ptr_array_find (self->files, file, &index);
+    g_assert (found);
+    return index;
+}
+
+/* What the journal tells of a name. */
+static char *match_recovered (const GPtrArray *models, guint index, const File *file, const char *path,
+                              const Found *found)
+{
+    if (found != NULL && file->type == S_IFREG && (found->mode & S_IFMT) == S_IFREG)
+        return held_once (models, index, found) ? NULL : g_strdup_printf ("%s holds what it never held", path);
+    const File *first = numbered (models->pdata[0], index);
+    bool optional = file->type == S_IFREG && (first == NULL || first->durable == NULL);
+    if (found == NULL)
+        return optional ? NULL : g_strdup_printf ("%s is missing", path);
+    return match_file (file, file, path, found);
+}
+
+/* What a stripe's footer tells of: whole files that were stored behind the journal, where they stood. */
+static char *match_hinted (const GPtrArray *models, const char *path, const Found *found)
+{
+    bool apart = g_str_has_prefix (path, "recovered");
+    if (S_ISDIR (found->mode) || (apart && g_str_has_suffix (path, ".partial")))
+        return NULL;
+    for (guint i = 0; i < models->len && S_ISREG (found->mode); i++) {
+        const Model *model = models->pdata[i];
+        const File *file = named (model, path);
+        for (guint j = 0; apart && j < model->files->len; j++)
+            if (held_once (models, j, found))
+                return NULL;
+        if (file != NULL && held_once (models, index_of (model, file), found))
+            return NULL;
+    }
+    return g_strdup_printf ("%s is there", path);
+}
+
+char *model_match_recovered (const GPtrArray *models, guint at, GHashTable *tree)
+{
+    const Model *self = models->pdata[at];
+    GHashTableIter iter;
+    gpointer key, value;
+    char *wrong = NULL;
+    g_hash_table_iter_init (&iter, self->names);
+    while (wrong == NULL && g_hash_table_iter_next (&iter, &key, &value))
+        wrong = match_recovered (models, index_of (self, value), value, key, g_hash_table_lookup (tree, key));
+    g_hash_table_iter_init (&iter, tree);
+    while (wrong == NULL && g_hash_table_iter_next (&iter, &key, &value))
+        if (named (self, key) == NULL)
+            wrong = match_hinted (models, key, value);
+    return wrong;
 }
 
 char *model_match (Model *self, const Model *later, GHashTable *tree)

@@ -46,6 +46,13 @@ void found_free (Found *found);
 char *model_match (Model *self, const Model *later, GHashTable *tree);
 
 /**
+ * The same for what was recovered from endpoints: @models (of Model) are those after the operation that was answered
+ * last with "stored", and after each of the later ones. The names are those of the model @at; what is behind that may
+ * be there whole where it stood, or below /recovered, and parts of files only there.
+ */
+char *model_match_recovered (const GPtrArray *models, guint at, GHashTable *tree);
+
+/**
  * Whether a file with these bytes may lie in interrupted/: as far as @self knows they were written and not flushed.
  * @next (may be NULL) is the model with the write that was under way.
  */

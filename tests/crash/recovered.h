@@ -12,6 +12,7 @@ typedef struct Recovered {
     unsigned n_away; /* endpoints that are not there, … */
     unsigned seed;   /* … by this */
     bool recover;    /* else it is only checked */
+    unsigned n_blot; /* endpoints that lose journal and snapshots between two checks, until all have; 0: none */
 } Recovered;
 
 /** The archive is closed, and stays so; the verdict goes to @progress. In a process of its own. */

@@ -21,6 +21,14 @@
  *   heal              the repairs behind a mount, until there is nothing left to repair
  *   recover           the archive directory is lost and made from the endpoints, after all is stored
  *   backup            of the archive directory               stale        it is put back, tried, and taken away again
+ *   blot I            files of journal and snapshots at endpoint I are removed, cut off or changed
+ *
+ * On another machine, beside the archive that goes on (elsewhere.h):
+ *
+ *   elsewhere P N S   a recovery begins, stops at the Nth tick of phase P (or nowhere), and dies at its step S (0:
+ * none) resume            it goes on                             outcome      … until it ends, which is awaited freeze
+ * N          it stands still for N milliseconds     kill, cancel without I         recoveries are not given endpoint I
+ * spoil I E    all that they write there fails with E
  */
 #ifndef ECFS_TESTS_CRASH_SCRIPT_H
 #define ECFS_TESTS_CRASH_SCRIPT_H
@@ -69,6 +77,15 @@ typedef enum OpKind {
     OP_RECOVER,
     OP_BACKUP,
     OP_STALE,
+    OP_BLOT,
+    OP_ELSEWHERE,
+    OP_RESUME,
+    OP_OUTCOME,
+    OP_FREEZE,
+    OP_KILL,
+    OP_CANCEL,
+    OP_WITHOUT,
+    OP_SPOIL,
     OP_END,
 } OpKind;
 

@@ -8,9 +8,17 @@
  * After a round the archive is opened as the next mount would, with its endpoints well again: nothing that was promised
  * may be missing, nothing else be there (verdict.h). Then ecfs-fsck -y must bring everything to full redundancy, a
  * second run find nothing, and the tree be the same; in a quarter of the rounds the archive directory is thrown away,
- * and ecfs recover must bring the same tree back while as many endpoints are away as the code tolerates.
+ * and ecfs recover must bring the same tree back while as many endpoints are away as the code tolerates. Before that
+ * all endpoints lose journal and snapshots now and then, a few between two checks.
+ *
+ * In every second round the archive is recovered elsewhere meanwhile, by recoveries that stop, are killed, fail and
+ * freeze at each of their phases (elsewhere.h). Where none took it over, the above holds; where one did, the old
+ * archive directory must be refused, and the new one have all that was answered with "stored", other files whole or
+ * not, and nothing in part but below /recovered as .partial. ECFS_CRASH_TALK=1 has checks and recoveries say what they
+ * find.
  */
 #include "actor.h"
+#include "elsewhere.h"
 #include "generate.h"
 #include "recovered.h"
 #include "trees.h"
@@ -43,12 +51,15 @@ static const char *const codes[] = {"rs:4+2", "rs:3+2", "ldpc:3+3", "basic:4+4",
 typedef struct Shared {
     Progress progress;
     CrashBoard board;
+    bool moved; /* the archive is one that was recovered elsewhere */
 } Shared;
 
 /* What came of the rounds of one process. */
 typedef struct Sums {
     unsigned n_rounds, n_crashes, n_recovery_crashes, n_power, n_troubled, n_recovered, n_failed;
+    unsigned n_moved, n_blots;        /* rounds that another machine's archive survives, endpoints that lost journal */
     uint64_t n_operations, n_refused; /* answered with an error */
+    ElsewhereSums elsewhere;
 } Sums;
 
 /* What the processes that do rounds share. */
@@ -65,12 +76,13 @@ typedef struct Soak {
     char *base;
     char *templates[N_CODES][2]; /* by code, and commit = async */
     char *grave;
-    char *roots;
+    char *roots, *own_roots;      /* without the endpoints */
     unsigned tolerances[N_CODES]; /* in endpoints */
     Shared *shared;
     const Round *round; /* the one under way */
     Script *script;     /* with what is done before */
     unsigned n_before;
+    ElsewhereSums elsewhere;
     Sums *sums;
 } Soak;
 
@@ -84,7 +96,8 @@ static char *flaws_path (const Soak *self, unsigned i)
 static int in_child (Soak *self, void (*work) (Soak *self), uint32_t at)
 {
     const Round *round = self->round;
-    const CrashPlan plan = {.roots = self->roots,
+    bool alone = round->beside && round->loss != CRASH_LOSES_NOTHING;
+    const CrashPlan plan = {.roots = alone ? self->own_roots : self->roots,
                             .grave = self->grave,
                             .at = at,
                             .moment = round->moment,
@@ -94,6 +107,8 @@ static int in_child (Soak *self, void (*work) (Soak *self), uint32_t at)
     pid_t child = begin_child (&plan);
     if (child == 0) {
         (void) alarm (CHILD_S);
+        if (round->beside)
+            elsewhere_hurry (round->seed % 8 < 4);
         work (self);
         _exit (0);
     }
@@ -116,8 +131,6 @@ static EcfsConfig *make_flawed_config (const Soak *self)
     config->allow_double = true; /* of them, one code has more stripes than there are endpoints */
     config->segment_size = SEGMENT_BYTES;
     config->commit_async = self->round->async;
-    if (self->round->seed % 3 == 0) /* files are several objects */
-        config->object_max = 3 * SEGMENT_BYTES / 2;
     return config;
 }
 
@@ -137,7 +150,13 @@ static void make_template (Soak *self)
 static void run_script (Soak *self)
 {
     Actor actor;
-    actor_open (&actor, self->base);
+    if (self->round->beside) {
+        g_log_set_always_fatal (G_LOG_FATAL_MASK); /* that it is an old copy is critical */
+        ecfs_log_init (false, G_LOG_LEVEL_ERROR);
+        actor_open_beside (&actor, self->base);
+    } else {
+        actor_open (&actor, self->base);
+    }
     actor.patience_us = MOUNT_ENDS_US;
     do_script (&actor, self->script, self->n_before, self->script->len, &self->shared->progress);
 }
@@ -158,45 +177,78 @@ static void settle (Soak *self)
         g_strlcpy (self->shared->progress.verdict, wrong, sizeof self->shared->progress.verdict);
 }
 
+static void settle_elsewhere (Soak *self)
+{
+    actor_show_endpoints (self->base);
+    g_autofree char *wrong = elsewhere_settle (self->base, &self->elsewhere, &self->shared->moved);
+    if (wrong != NULL)
+        g_strlcpy (self->shared->progress.verdict, wrong, sizeof self->shared->progress.verdict);
+}
+
 static void judge (Soak *self)
 {
     const Round *round = self->round;
     const Case fact = {.base = self->base,
                        .script = self->script,
+                       .n_before = self->n_before,
                        .power = round->loss != CRASH_LOSES_NOTHING && self->shared->board.died != 0,
                        .may_lack_stripes = true, /* what fills them up may have been replaced */
                        .may_not_read = round->n_troubled > self->tolerances[round->code]};
-    verdict_find (&fact, &self->shared->progress);
+    if (self->shared->moved)
+        verdict_find_recovered (&fact, &self->shared->progress);
+    else
+        verdict_find (&fact, &self->shared->progress);
+}
+
+static bool has_operation (const Soak *self, OpKind kind)
+{
+    for (guint i = self->n_before; i < self->script->len; i++)
+        if (((const Op *) self->script->pdata[i])->kind == kind)
+            return true;
+    return false;
 }
 
 static void check_and_recover (Soak *self)
 {
     const Round *round = self->round;
-    unsigned n_away = self->tolerances[round->code];
+    unsigned tolerance = self->tolerances[round->code], n_away = tolerance;
     for (guint i = self->n_before; i < self->script->len; i++) {
         OpKind kind = ((const Op *) self->script->pdata[i])->kind;
         if (kind == OP_RECODE)
             n_away = MIN (n_away, 1); /* the least that codes of scripts tolerate */
-        else if (kind == OP_EMPTY || kind == OP_READONLY)
+        else if (kind == OP_EMPTY || kind == OP_READONLY || (kind == OP_WITHOUT && self->shared->moved))
             n_away = 0; /* others may have two stripes of an object */
     }
-    const Recovered what = {.base = self->base, .n_away = n_away, .seed = round->seed, .recover = round->recover};
+    bool is_whole = !has_operation (self, OP_WITHOUT) && !has_operation (self, OP_TAKE_OUT);
+    const Recovered what = {.base = self->base,
+                            .n_away = n_away,
+                            .seed = round->seed,
+                            .recover = round->recover,
+                            .n_blot = round->recover && is_whole && round->seed % 3 == 0 ? tolerance : 0};
     recovered_judge (&what, &self->shared->progress);
 }
 
 /* Rounds */
 
-static void share_zones (const Soak *self)
+static void change_config (const Soak *self, const char *section, const char *key, const char *value)
 {
     g_autoptr (GError) error = NULL;
     g_autofree char *directory = g_build_filename (self->base, "archive", NULL);
+    const EcfsConfigChange change = {.section = (char *) section, .key = (char *) key, .value = (char *) value};
+    (void) ecfs_config_rewrite (directory, &change, 1, &error);
+    g_assert_no_error (error);
+}
+
+static void adjust_config (const Soak *self)
+{
     for (unsigned i = 0; i < N_ENDPOINTS && self->round->n_zones > 0; i++) {
         g_autofree char *section = g_strdup_printf ("endpoint e%u", i);
         g_autofree char *zone = g_strdup_printf ("z%u", i % self->round->n_zones);
-        const EcfsConfigChange change = {.section = section, .key = (char *) "zone", .value = zone};
-        (void) ecfs_config_rewrite (directory, &change, 1, &error);
-        g_assert_no_error (error);
+        change_config (self, section, "zone", zone);
     }
+    g_autofree char *object_max = g_strdup_printf ("%u", 3 * SEGMENT_BYTES / 2);
+    if (self->round->small_objects)
+        change_config (self, "archive", "object_max", object_max);
 }
 
 static void put_back (Soak *self)
@@ -204,7 +256,7 @@ static void put_back (Soak *self)
     remove_tree (self->base);
     remove_tree (self->grave);
     copy_tree (self->templates[self->round->code][self->round->async], self->base);
-    share_zones (self);
+    adjust_config (self);
     g_assert_cmpint (g_mkdir_with_parents (self->grave, 0700), ==, 0);
     *self->shared = (Shared){.board = {.died = 0}};
     self->shared->progress.n_begun = self->shared->progress.n_done = self->n_before;
@@ -265,13 +317,34 @@ static bool is_good (Soak *self, const char *what, void (*work) (Soak *self))
     return false;
 }
 
+static void add_elsewhere (ElsewhereSums *sum, const ElsewhereSums *one)
+{
+    sum->n_begun += one->n_begun;
+    sum->n_recovered += one->n_recovered;
+    sum->n_failed += one->n_failed;
+    sum->n_killed += one->n_killed;
+}
+
+static void count_elsewhere (Soak *self)
+{
+    if (self->round->beside)
+        add_elsewhere (&self->sums->elsewhere, &self->elsewhere);
+    for (unsigned i = self->n_before; i < self->shared->progress.n_done; i++)
+        self->sums->n_blots += ((const Op *) self->script->pdata[i])->kind == OP_BLOT;
+}
+
 static void run_round (Soak *self)
 {
     const Round *round = self->round;
     put_back (self);
     set_flaws (self, true);
+    if (round->beside)
+        elsewhere_begin (self->base, self->roots);
     int status = in_child (self, run_script, round->at);
+    if (round->beside)
+        elsewhere_end (round->seed % 4 < 2, &self->elsewhere);
     set_flaws (self, false);
+    count_elsewhere (self);
     bool died = self->shared->board.died != 0;
     self->sums->n_operations += self->shared->progress.n_begun - self->n_before;
     for (unsigned i = self->n_before; i < self->shared->progress.n_done; i++)
@@ -283,8 +356,10 @@ static void run_round (Soak *self)
         tell (self, "the script", status);
         return;
     }
-    if (!is_good (self, "a directory that was being moved", settle))
+    if (!is_good (self, "a directory that was being moved", settle) ||
+        (round->beside && !is_good (self, "what is recovered elsewhere", settle_elsewhere)))
         return;
+    self->sums->n_moved += self->shared->moved;
     be_patient (self);
     if (died && round->recovery_at > 0) {
         self->shared->board.died = 0;
@@ -296,6 +371,7 @@ static void run_round (Soak *self)
         return;
     if (is_good (self, "ecfs-fsck and ecfs recover", check_and_recover))
         self->sums->n_recovered += round->recover;
+    self->sums->n_blots += self->shared->progress.n_blots;
 }
 
 static void run_seed (Soak *self, unsigned seed, bool show)
@@ -339,6 +415,7 @@ static void set_up_soak (Soak *self)
     self->base = g_build_filename (self->place, "run", NULL);
     self->grave = g_build_filename (self->place, "grave", NULL);
     self->roots = watched_roots (self->base);
+    self->own_roots = g_build_filename (self->base, "archive", NULL);
     self->shared = mmap (NULL, sizeof *self->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     g_assert_true (self->shared != MAP_FAILED);
     for (unsigned i = 0; i < N_CODES; i++) {
@@ -348,6 +425,7 @@ static void set_up_soak (Soak *self)
         unsigned each = (ecfs_codec_n (codec) + N_ENDPOINTS - 1) / N_ENDPOINTS; /* stripes at most */
         self->tolerances[i] = ecfs_codec_tolerance (codec) / each;
     }
+    elsewhere_set_up ();
     make_templates (self);
 }
 
@@ -361,6 +439,7 @@ static void tear_down_soak (Soak *self)
     g_free (self->base);
     g_free (self->grave);
     g_free (self->roots);
+    g_free (self->own_roots);
 }
 
 /* Jobs: processes that do rounds beside each other, each in a place of its own */
@@ -414,6 +493,9 @@ static Sums add_sums (const Work *work)
         all.n_failed += one->n_failed;
         all.n_operations += one->n_operations;
         all.n_refused += one->n_refused;
+        all.n_moved += one->n_moved;
+        all.n_blots += one->n_blots;
+        add_elsewhere (&all.elsewhere, &one->elsewhere);
     }
     return all;
 }
@@ -426,6 +508,10 @@ static void tell_sums (const Work *work, const Sums *sums)
              "in the recovery, %u rounds with endpoints in trouble, %u recovered from the endpoints alone; %u failed\n",
              sums->n_rounds, seconds, sums->n_operations, sums->n_refused, sums->n_crashes, sums->n_power,
              sums->n_recovery_crashes, sums->n_troubled, sums->n_recovered, sums->n_failed);
+    g_print ("# %u recoveries begun elsewhere beside the archive (%u succeeded, %u failed, %u killed), the archive of "
+             "%u rounds taken over; journal and snapshots of %u endpoints damaged\n",
+             sums->elsewhere.n_begun, sums->elsewhere.n_recovered, sums->elsewhere.n_failed, sums->elsewhere.n_killed,
+             sums->n_moved, sums->n_blots);
 }
 
 static bool run_all (int n_rounds, int seconds, int seed, int n_jobs, bool show)

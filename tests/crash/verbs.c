@@ -133,13 +133,20 @@ static int64_t member (const char *summary, const char *name)
     return found == NULL ? 0 : g_ascii_strtoll (found + strlen (key), NULL, 10);
 }
 
+static void talk (void *user, const char *json)
+{
+    (void) user;
+    if (g_getenv ("ECFS_CRASH_TALK") != NULL)
+        g_printerr ("# %s\n", json);
+}
+
 char *verbs_check (const char *base, unsigned flags)
 {
     static const char *const bad[] = {"objects_left", "objects_found", "stripes_unknown", "catalog_problems"};
     g_autofree char *directory = place (base, "archive");
     g_autoptr (GError) error = NULL;
     Ecfs *ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, &error);
-    const EcfsFsck what = {.flags = flags};
+    const EcfsFsck what = {.flags = flags, .found = talk};
     g_autofree char *summary = ecfs == NULL ? NULL : ecfs_fsck (ecfs, &what, &error);
     ecfs_close (ecfs);
     if (summary == NULL)
@@ -368,16 +375,20 @@ static bool parse_path (const char *path, EcfsUuid *ret_object, EcfsRepairRow *r
     return name != NULL && ecfs_stripe_name_parse (name, ret_object, &ret_row->index, &ret_row->instance);
 }
 
+static void flip_at (int fd, off_t offset)
+{
+    uint8_t byte;
+    g_assert_cmpint (pread (fd, &byte, 1, offset), ==, 1);
+    byte ^= 0x10;
+    g_assert_cmpint (syscall (SYS_pwrite64, fd, &byte, 1, offset), ==, 1);
+}
+
 /* Bytes of each part of a stripe, and none that only pads. */
 static void flip (const char *path)
 {
     int fd = (int) syscall (SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-    off_t size = lseek (fd, 0, SEEK_END);
-    uint8_t byte;
     g_assert_cmpint (fd, >=, 0);
-    g_assert_cmpint (pread (fd, &byte, 1, size / 2), ==, 1);
-    byte ^= 0x10;
-    g_assert_cmpint (syscall (SYS_pwrite64, fd, &byte, 1, size / 2), ==, 1);
+    flip_at (fd, lseek (fd, 0, SEEK_END) / 2);
     g_assert_cmpint (close (fd), ==, 0);
 }
 
@@ -405,6 +416,40 @@ static int damage (Actor *self, const Op *op)
     Damaged damaged = {.actor = self, .gone = op->kind == OP_LOSE};
     list_below (path, damage_one, &damaged);
     return 0;
+}
+
+/* What happens to files of the journal. */
+typedef struct Blot {
+    GRand *random;
+    enum { BLOT_REMOVE, BLOT_CUT, BLOT_FLIP, N_BLOTS } kind;
+} Blot;
+
+static void blot_one (void *user, const char *path)
+{
+    const Blot *self = user;
+    int fd = (int) syscall (SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+    off_t size = fd < 0 ? 0 : lseek (fd, 0, SEEK_END);
+    bool spared = g_rand_int_range (self->random, 0, 4) == 0;
+    if (fd < 0) /* a newer one has taken its place */
+        return;
+    if (!spared && self->kind == BLOT_REMOVE)
+        (void) syscall (SYS_unlinkat, AT_FDCWD, path, 0); /* it may be gone just now */
+    else if (!spared && size > 0 && self->kind == BLOT_CUT)
+        g_assert_cmpint (syscall (SYS_ftruncate, fd, (off_t) g_rand_int_range (self->random, 0, (gint32) size)), ==, 0);
+    else if (!spared && size > 0)
+        flip_at (fd, g_rand_int_range (self->random, 0, (gint32) size));
+    g_assert_cmpint (close (fd), ==, 0);
+}
+
+void verbs_blot (const char *base, unsigned endpoint, unsigned seed)
+{
+    static const char *const directories[] = {"journal", "snapshots"};
+    Blot blot = {.random = g_rand_new_with_seed (seed), .kind = seed / N_ENDPOINTS % N_BLOTS};
+    for (size_t i = 0; i < G_N_ELEMENTS (directories); i++) {
+        g_autofree char *path = g_strdup_printf ("%s/e%u/%s", base, endpoint, directories[i]);
+        list_below (path, blot_one, &blot);
+    }
+    g_rand_free (blot.random);
 }
 
 /* What is queued and what is lacking. */
@@ -452,6 +497,9 @@ int verbs_do (Actor *self, const Op *op)
         return restore_old (self);
     case OP_HEAL:
         return heal (self);
+    case OP_BLOT:
+        verbs_blot (self->fixture.base, (unsigned) op->a, op->seed);
+        return 0;
     default: /* damage, lose */
         return damage (self, op);
     }

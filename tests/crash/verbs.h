@@ -31,6 +31,10 @@ char *verbs_recover (const char *base, unsigned n_away, unsigned seed);
  * it could not; g_free (). */
 char *verbs_check (const char *base, unsigned flags);
 
+/** Most files of journal and snapshots at an endpoint are removed, cut off or changed, all alike, by @seed; near ones
+ * do the same. */
+void verbs_blot (const char *base, unsigned endpoint, unsigned seed);
+
 /** Calls @each with the path of every file at BASE's endpoints, hidden ones too. */
 void verbs_stored (const char *base, void (*each) (void *user, const char *path), void *user);
 

@@ -366,3 +366,49 @@ void verdict_find (const Case *fact, Progress *progress)
     (void) (judge_same (&self, tree, again) && judge_drained (&self)); /* the verdict says it */
     actor_close (&self.actor);
 }
+
+/* Another machine's */
+
+/* The model after each number of operations, from the last on that was answered with "stored". */
+static GPtrArray *models_since_stored (const Judge *self)
+{
+    unsigned n = self->progress->n_begun, n_stored = self->fact->n_before;
+    for (unsigned i = 0; i < self->progress->n_done; i++)
+        if (((const Op *) self->fact->script->pdata[i])->kind == OP_WAIT && !has_failed (self, i))
+            n_stored = MAX (n_stored, i + 1);
+    GPtrArray *models = g_ptr_array_new_with_free_func ((GDestroyNotify) model_free);
+    for (unsigned i = n_stored; i <= n; i++) {
+        Model *model = model_after (self, i);
+        if (i < n)
+            model_begin (model, self->fact->script->pdata[i]);
+        g_ptr_array_add (models, model);
+    }
+    return models;
+}
+
+static void judge_recovered (Judge *self, GHashTable *tree)
+{
+    g_autoptr (GPtrArray) models = models_since_stored (self);
+    g_autofree char *first = NULL;
+    for (guint i = models->len; i-- > 0;) {
+        g_autofree char *difference = model_match_recovered (models, i, tree);
+        if (difference == NULL)
+            return;
+        if (i == 0)
+            (void) wrong (self, "recovered elsewhere: none of the trees since what was stored; after all: %s; then: %s",
+                          first == NULL ? difference : first, difference);
+        if (first == NULL)
+            first = g_steal_pointer (&difference);
+    }
+}
+
+void verdict_find_recovered (const Case *fact, Progress *progress)
+{
+    Judge self = {.fact = fact, .progress = progress};
+    actor_open (&self.actor, fact->base);
+    g_autoptr (GHashTable) tree = actor_tree (&self.actor);
+    judge_recovered (&self, tree);
+    actor_close (&self.actor);
+    if (progress->verdict[0] == '\0')
+        (void) judge_catalog (&self); /* the verdict says it */
+}
