@@ -99,6 +99,15 @@ static char *ssh_banner (const char *url)
     return g_str_has_prefix (text, "SSH-") ? g_strdup (text) : NULL;
 }
 
+static bool fail_spooler (const EcfsEndpoint *endpoint, GError **error)
+{
+    return ecfs_fail (error, EPROTO,
+                      "endpoint %s: rclone serves it, which answers that a file is stored before it is, and keeps what "
+                      "an upload that was cut off has left: data can be lost. Use the storage behind it over a "
+                      "protocol of its own",
+                      ecfs_endpoint_name (endpoint));
+}
+
 static bool test_honesty (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
 {
     g_autofree char *banner = ssh_banner (ecfs_endpoint_url (endpoint));
@@ -106,13 +115,7 @@ static bool test_honesty (EcfsEndpoint *endpoint, JsonObject *result, GError **e
         return true;
     g_autofree char *text = g_utf8_make_valid (banner, -1);
     json_object_set_string_member (result, "server", text);
-    return !is_spooler (banner) ||
-           ecfs_fail (
-               error, EPROTO,
-               "endpoint %s: rclone serves it, which answers that a file is stored before it is, and keeps what "
-               "an upload that was cut off has left: data can be lost. Use the storage behind it over a protocol "
-               "of its own",
-               ecfs_endpoint_name (endpoint));
+    return !is_spooler (banner) || fail_spooler (endpoint, error);
 }
 
 /* What the marker says; false when it is not the one that is expected (nil: none in particular). */
@@ -225,15 +228,31 @@ static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **err
     return false;
 }
 
+/* By the name that an HTTP server gives itself, which is known once it was connected to. */
+static bool test_http_honesty (EcfsEndpoint *endpoint, GError **error)
+{
+    g_autofree char *description = ecfs_endpoint_description (endpoint);
+    return description == NULL || !is_spooler (description) || fail_spooler (endpoint, error);
+}
+
 static bool test_all (EcfsEndpoint *endpoint, const EcfsMarker *expected, JsonObject *result, GError **error)
 {
     if (!test_honesty (endpoint, result, error) || !test_marker (endpoint, expected, result, error) ||
-        !test_cycle (endpoint, result, error))
+        !test_http_honesty (endpoint, error) || !test_cycle (endpoint, result, error))
         return false;
     uint64_t free_bytes;
     if (ecfs_endpoint_space_wait (endpoint, &free_bytes, NULL)) /* not every server tells */
         json_object_set_int_member (result, "free_bytes", (int64_t) free_bytes);
     return true;
+}
+
+/* A place without a marker is nobody's, so nothing is on its way to it. */
+static void tidy (EcfsEndpoint *endpoint)
+{
+    EcfsMarker marker;
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_endpoint_examine_wait (endpoint, &marker, &error) && ecfs_errno (error) == ENOENT)
+        (void) !ecfs_endpoint_remove_directory_wait (endpoint, "incoming", NULL); /* what is in use stays */
 }
 
 static void test_endpoint (EcfsEndpoint *endpoint, const EcfsMarker *expected, JsonArray *results)
@@ -244,6 +263,7 @@ static void test_endpoint (EcfsEndpoint *endpoint, const EcfsMarker *expected, J
     json_object_set_string_member (result, "url", ecfs_endpoint_url (endpoint));
     GError *error = NULL;
     bool works = test_all (endpoint, expected, result, &error);
+    tidy (endpoint);
     add_capabilities (result, ecfs_endpoint_capabilities (endpoint));
     if (works)
         add_lacks (result, ecfs_endpoint_capabilities (endpoint));

@@ -336,6 +336,8 @@ static globus_result_t begin (Helper *self, const EcfsGridftpMessage *message)
         return globus_ftp_client_delete (&self->ftp, url, &self->attr, on_complete, self);
     case ECFS_GRIDFTP_MAKE:
         return globus_ftp_client_mkdir (&self->ftp, url, &self->attr, on_complete, self);
+    case ECFS_GRIDFTP_UNMAKE:
+        return globus_ftp_client_rmdir (&self->ftp, url, &self->attr, on_complete, self);
     default:
         return globus_ftp_client_move (&self->ftp, url, url + strlen (url) + 1, &self->attr, on_complete, self);
     }

@@ -5,6 +5,7 @@
 #include "endpoint/endpoint.h"
 
 #define MEASURE_MAX_FILES 8
+#define MEASURE_DIRECTORY "scratch"
 
 /* Files of one size with the same content, moved all at once. */
 typedef struct MeasureFiles {
@@ -29,7 +30,8 @@ bool measure_read (EcfsEndpoint *endpoint, const MeasureFiles *files, int64_t pa
                    GError **error);
 /** Seconds that the shortest of some questions for the size of the first file takes. EIO when that is another. */
 bool measure_round_trip (EcfsEndpoint *endpoint, const MeasureFiles *files, double *ret_seconds, GError **error);
-/** Removes all of them that there are. False: some may be left, whose directory the error names. */
+/** Removes all of them that there are, and their directory if nothing else is in it. False: some may be left, whose
+ * directory the error names. */
 bool measure_remove (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error);
 
 #endif

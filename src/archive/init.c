@@ -47,6 +47,7 @@ void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint)
 {
     for (size_t i = 0; i < G_N_ELEMENTS (salvage_names); i++)
         (void) ecfs_endpoint_remove_wait (endpoint, salvage_names[i], NULL); /* what stays does no harm */
+    (void) !ecfs_endpoint_remove_directory_wait (endpoint, "salvage", NULL); /* likewise */
 }
 
 static bool is_same_endpoint (const EcfsMarker *there, const EcfsMarker *marker)
@@ -75,8 +76,20 @@ static void unmark_endpoint (const EcfsEndpointSpec *spec)
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, NULL);
     if (!ecfs_archive_remove_marker (spec, NULL, &error) && error->code != ENOENT)
         g_warning ("%s; remove the file %s there by hand before it is used again", error->message, ECFS_MARKER_NAME);
-    if (endpoint != NULL)
-        ecfs_archive_remove_salvage (endpoint);
+    if (endpoint == NULL)
+        return;
+    ecfs_archive_remove_salvage (endpoint);
+    (void) !ecfs_endpoint_remove_directory_wait (endpoint, "incoming", NULL); /* what is in use stays */
+}
+
+/* What one that was not marked got all the same. */
+static void tidy_unmarked (const EcfsEndpointSpec *spec)
+{
+    EcfsMarker there;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, NULL);
+    if (endpoint != NULL && !ecfs_endpoint_examine_wait (endpoint, &there, &error) && error->code == ENOENT)
+        (void) !ecfs_endpoint_remove_directory_wait (endpoint, "incoming", NULL); /* what is in use stays */
 }
 
 /* The row with this name or this identity, of which one may be NULL. @ret_row gets no name. */
@@ -464,6 +477,8 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError 
         return false;
     for (guint i = 0; i < n_marked; i++)
         unmark_endpoint (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->spec);
+    if (n_marked < config->endpoints->len)
+        tidy_unmarked (((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, n_marked))->spec);
     ecfs_archive_empty_directory (directory, made);
     return false;
 }

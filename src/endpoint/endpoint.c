@@ -504,6 +504,11 @@ void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDon
     submit_simple (self, ECFS_REQUEST_REMOVE, name, done, user);
 }
 
+void ecfs_endpoint_remove_directory (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_RMDIR, name, done, user);
+}
+
 void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
 {
     submit_simple (self, ECFS_REQUEST_SIZE, name, done, user);

@@ -326,6 +326,12 @@ void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDon
 void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
 void ecfs_endpoint_space (EcfsEndpoint *self, EcfsEndpointDone done, void *user);
 
+/**
+ * Removes a directory that has nothing in it; one that has fails. Nobody may store anything there meanwhile: a server
+ * of WebDAV is asked what is in it, and told to remove it then. ENOENT when absent.
+ */
+void ecfs_endpoint_remove_directory (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user);
+
 typedef struct EcfsListed {
     const char *name; /* relative to the root; borrowed for the call */
     uint64_t size;
@@ -360,6 +366,7 @@ bool ecfs_endpoint_read_wait (EcfsEndpoint *self, const char *name, const EcfsRa
 bool ecfs_endpoint_read_pieces_wait (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces, GError **error);
 bool ecfs_endpoint_write_wait (EcfsEndpoint *self, const char *name, const void *bytes, size_t size, GError **error);
 bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **error);
+bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error);
 /** Removes what uploads of @names have left in "incoming/" whose process or connection died; none may be under way. */
 bool ecfs_endpoint_remove_unfinished_wait (EcfsEndpoint *self, const char *const *names, size_t n_names,
                                            GError **error);

@@ -163,6 +163,7 @@ typedef enum EcfsRequestKind {
     ECFS_REQUEST_SPACE,   /* ecfs_request_finish_space (); ENOTSUP: it cannot tell */
     ECFS_REQUEST_LIST,    /* ecfs_request_listed (); a directory that is absent is an empty list */
     ECFS_REQUEST_MARK,    /* store text as ECFS_MARKER_NAME in the root: replacing, or with create EEXIST */
+    ECFS_REQUEST_RMDIR,   /* a directory that is empty; ENOENT when absent, and any other error when it is not empty */
     ECFS_REQUEST_EXAMINE, /* read ECFS_MARKER_NAME, at most ECFS_MARKER_MAX_SIZE → ecfs_request_finish_marker () */
 } EcfsRequestKind;
 

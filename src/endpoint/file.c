@@ -499,6 +499,17 @@ static void serve_remove (FileConnection *self, EcfsStream *request)
         fail_named (request, code);
 }
 
+static void serve_rmdir (FileConnection *self, EcfsStream *request)
+{
+    const char *leaf;
+    ecfs_autofd fd = open_parent (self, request->name, false, &leaf);
+    int code = fd < 0 ? -fd : unlinkat (fd, leaf, AT_REMOVEDIR) != 0 ? errno : 0;
+    if (code == 0)
+        ecfs_request_finish (request, 0, NULL);
+    else
+        fail_named (request, code);
+}
+
 static void serve_size (FileConnection *self, EcfsStream *request)
 {
     ecfs_autofd fd = open_stored (self, request->name);
@@ -641,6 +652,7 @@ static void begin (FileConnection *self, EcfsStream *request)
         [ECFS_REQUEST_REMOVE] = serve_remove,   [ECFS_REQUEST_SIZE] = serve_size,
         [ECFS_REQUEST_SPACE] = serve_space,     [ECFS_REQUEST_LIST] = serve_list,
         [ECFS_REQUEST_EXAMINE] = serve_examine, [ECFS_REQUEST_MARK] = serve_mark,
+        [ECFS_REQUEST_RMDIR] = serve_rmdir,
     };
     if (ecfs_request_cancelled (request))
         ecfs_request_fail (request, ECANCELED, "%s: cancelled", request->name);

@@ -208,6 +208,17 @@ static bool do_by (EcfsGridftp *self, EcfsGridftpType type, int64_t deadline_us,
     return ecfs_gridftp_await (self, "", deadline_us, error);
 }
 
+/* Servers say it in many words; the code alone is also that of other errors. */
+static bool knows_no_mlst (const GError *problem)
+{
+    static const char *const phrases[] = {"unknown command", "not understood", "not implemented", "not recognized",
+                                          "unrecognized"};
+    for (size_t i = 0; i < G_N_ELEMENTS (phrases); i++)
+        if (strcasestr (problem->message, phrases[i]) != NULL)
+            return true;
+    return false;
+}
+
 static bool look_around (EcfsGridftp *self, bool make_root, GError **error)
 {
     int64_t deadline_us = ecfs_now_us () + ecfs_slot_connect_timeout_us (self->slot);
@@ -226,6 +237,13 @@ static bool look_around (EcfsGridftp *self, bool make_root, GError **error)
         else if (absent)
             (void) !ecfs_fail (error, ENOENT, "%s: no such directory on the server; make it, or correct the URL",
                                self->config->base);
+        else if (self->broken == NULL && knows_no_mlst (problem))
+            (void) !ecfs_fail (
+                error, ENOTSUP,
+                "%s: the server lacks MLST, and so it cannot be an endpoint: ecfs learns names and sizes "
+                "by MLST and MLSD (RFC 3659), which ProFTPD and GridFTP servers have, and vsftpd has "
+                "not (%s)",
+                self->config->base, problem->message);
         else
             g_propagate_error (error, g_steal_pointer (&problem));
         g_clear_error (&problem);
@@ -262,13 +280,10 @@ static void serve_space (EcfsGridftp *self, EcfsStream *request)
 static void begin (EcfsGridftp *self, EcfsStream *request)
 {
     static void (*const begin_kind[]) (EcfsGridftp *, EcfsStream *) = {
-        [ECFS_REQUEST_READ] = ecfs_gridftp_read,
-        [ECFS_REQUEST_WRITE] = ecfs_gridftp_write_begin,
-        [ECFS_REQUEST_REMOVE] = ecfs_gridftp_remove,
-        [ECFS_REQUEST_SIZE] = ecfs_gridftp_size,
-        [ECFS_REQUEST_SPACE] = serve_space,
-        [ECFS_REQUEST_LIST] = ecfs_gridftp_list,
-        [ECFS_REQUEST_EXAMINE] = ecfs_gridftp_examine,
+        [ECFS_REQUEST_READ] = ecfs_gridftp_read,     [ECFS_REQUEST_WRITE] = ecfs_gridftp_write_begin,
+        [ECFS_REQUEST_REMOVE] = ecfs_gridftp_remove, [ECFS_REQUEST_RMDIR] = ecfs_gridftp_rmdir,
+        [ECFS_REQUEST_SIZE] = ecfs_gridftp_size,     [ECFS_REQUEST_SPACE] = serve_space,
+        [ECFS_REQUEST_LIST] = ecfs_gridftp_list,     [ECFS_REQUEST_EXAMINE] = ecfs_gridftp_examine,
         [ECFS_REQUEST_MARK] = ecfs_gridftp_mark,
     };
     if (ecfs_request_cancelled (request)) {

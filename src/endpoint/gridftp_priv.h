@@ -153,6 +153,7 @@ bool ecfs_gridftp_write_gives_way (const EcfsGridftp *self);
 /** Forgets all writes; the core fails them. */
 void ecfs_gridftp_write_abandon (EcfsGridftp *self);
 void ecfs_gridftp_remove (EcfsGridftp *self, EcfsStream *request);
+void ecfs_gridftp_rmdir (EcfsGridftp *self, EcfsStream *request);
 void ecfs_gridftp_mark (EcfsGridftp *self, EcfsStream *request);
 
 #endif

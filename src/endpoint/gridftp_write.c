@@ -441,6 +441,13 @@ void ecfs_gridftp_remove (EcfsGridftp *self, EcfsStream *request)
     ecfs_gridftp_finish (self, request, 0, error);
 }
 
+void ecfs_gridftp_rmdir (EcfsGridftp *self, EcfsStream *request)
+{
+    GError *error = NULL;
+    (void) !ecfs_gridftp_do (self, ECFS_GRIDFTP_UNMAKE, request->name, NULL, &error);
+    ecfs_gridftp_finish (self, request, 0, error);
+}
+
 /* Markers */
 
 static bool store_text (EcfsGridftp *self, const char *name, const char *text, GError **error)

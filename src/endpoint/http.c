@@ -8,10 +8,11 @@
 static void begin (EcfsHttp *self, EcfsStream *request)
 {
     static void (*const begin_kind[]) (EcfsHttp *, EcfsStream *) = {
-        [ECFS_REQUEST_READ] = ecfs_http_read_begin,       [ECFS_REQUEST_WRITE] = ecfs_http_write_begin,
-        [ECFS_REQUEST_REMOVE] = ecfs_http_remove_begin,   [ECFS_REQUEST_SIZE] = ecfs_http_size_begin,
-        [ECFS_REQUEST_SPACE] = ecfs_http_space_begin,     [ECFS_REQUEST_LIST] = ecfs_http_list_begin,
-        [ECFS_REQUEST_EXAMINE] = ecfs_http_examine_begin, [ECFS_REQUEST_MARK] = ecfs_http_mark_begin,
+        [ECFS_REQUEST_READ] = ecfs_http_read_begin,   [ECFS_REQUEST_WRITE] = ecfs_http_write_begin,
+        [ECFS_REQUEST_RMDIR] = ecfs_http_rmdir_begin, [ECFS_REQUEST_REMOVE] = ecfs_http_remove_begin,
+        [ECFS_REQUEST_SIZE] = ecfs_http_size_begin,   [ECFS_REQUEST_SPACE] = ecfs_http_space_begin,
+        [ECFS_REQUEST_LIST] = ecfs_http_list_begin,   [ECFS_REQUEST_EXAMINE] = ecfs_http_examine_begin,
+        [ECFS_REQUEST_MARK] = ecfs_http_mark_begin,
     };
     begin_kind[request->kind](self, request);
 }

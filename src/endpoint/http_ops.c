@@ -1,4 +1,4 @@
-/* Requests of one or two calls: remove, size, space, examine. */
+/* Requests of one or two calls: remove, rmdir, size, space, examine. */
 #include "endpoint/http_priv.h"
 
 typedef struct SmallOp {
@@ -49,6 +49,80 @@ void ecfs_http_remove_begin (EcfsHttp *self, EcfsStream *request)
     SmallOp *small = new_op (self, request);
     EcfsHttpAsk ask = {.method = "DELETE", .name = request->name, .done = removed};
     ecfs_http_ask (&small->op, &ask);
+}
+
+/* DELETE of a collection takes all that is in it along, so it is looked into before. */
+
+typedef struct RmdirOp {
+    EcfsHttpOp op;
+    EcfsDavParser *parser;
+    char *path; /* of the server, decoded */
+    bool known; /* the answer is of this directory */
+    bool empty; /* … and names nothing else */
+    GError *error;
+} RmdirOp;
+
+static void rmdir_clear (EcfsHttpOp *op)
+{
+    RmdirOp *rmdir = (RmdirOp *) op;
+    ecfs_dav_parser_free (rmdir->parser);
+    g_free (rmdir->path);
+    g_clear_error (&rmdir->error);
+}
+
+static void on_member (void *user, const EcfsDavEntry *entry)
+{
+    RmdirOp *rmdir = user;
+    bool itself = ecfs_dav_is_itself (entry->href, rmdir->path) && entry->is_collection;
+    rmdir->known |= itself;
+    rmdir->empty &= itself;
+}
+
+static bool take_members (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
+{
+    RmdirOp *rmdir = (RmdirOp *) op;
+    return op->call.status != 207 || ecfs_dav_parser_feed (rmdir->parser, bytes, size, &rmdir->error);
+}
+
+static void members_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    RmdirOp *rmdir = (RmdirOp *) op;
+    const char *name = op->request->name;
+    (void) self;
+    if (rmdir->error == NULL && op->call.status == 207)
+        (void) !ecfs_dav_parser_end (rmdir->parser, &rmdir->error);
+    if (rmdir->error == NULL && op->call.status != 207)
+        rmdir->error = ecfs_http_refusal (op, name);
+    if (rmdir->error == NULL && !(rmdir->known && rmdir->empty))
+        rmdir->error = g_error_new (ECFS_ERROR, ENOTEMPTY, "%s: is not an empty directory", name);
+    if (rmdir->error != NULL) {
+        ecfs_http_op_end (op, 0, g_steal_pointer (&rmdir->error));
+        return;
+    }
+    EcfsHttpAsk ask = {.method = "DELETE", .name = name, .directory = true, .done = removed};
+    ecfs_http_ask (op, &ask);
+}
+
+void ecfs_http_rmdir_begin (EcfsHttp *self, EcfsStream *request)
+{
+    if (!self->dav) {
+        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and is only read", request->name);
+        return;
+    }
+    RmdirOp *rmdir = (RmdirOp *) ecfs_http_op_new (self, request, sizeof *rmdir);
+    rmdir->op.clear = rmdir_clear;
+    rmdir->op.cancel = cancel;
+    rmdir->empty = true;
+    rmdir->path = g_strconcat (self->config->plain, "/", request->name, NULL);
+    rmdir->parser = ecfs_dav_parser_new (on_member, rmdir);
+    EcfsHttpAsk ask = {.method = "PROPFIND",
+                       .name = request->name,
+                       .directory = true,
+                       .depth = "1",
+                       .body = ecfs_http_ask_properties,
+                       .take = take_members,
+                       .done = members_told};
+    ecfs_http_ask (&rmdir->op, &ask);
 }
 
 /* PROPFIND of one thing: servers of Apache's kind tell no size of empty files in answers to HEAD. */

@@ -178,6 +178,7 @@ void ecfs_http_write_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_http_mark_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_http_list_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_http_remove_begin (EcfsHttp *self, EcfsStream *request);
+void ecfs_http_rmdir_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_http_size_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_http_space_begin (EcfsHttp *self, EcfsStream *request);
 void ecfs_http_examine_begin (EcfsHttp *self, EcfsStream *request);

@@ -330,6 +330,7 @@ void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *er
         request->examined (request->user, &request->marker, error);
         break;
     case ECFS_REQUEST_REMOVE:
+    case ECFS_REQUEST_RMDIR:
     case ECFS_REQUEST_SIZE:
     case ECFS_REQUEST_SPACE:
     case ECFS_REQUEST_LIST:

@@ -140,10 +140,11 @@ static void *new_config (const EcfsEndpointSpec *spec, GError **error)
 static void begin (EcfsSftp *self, EcfsStream *request)
 {
     static void (*const begin_kind[]) (EcfsSftp *, EcfsStream *) = {
-        [ECFS_REQUEST_READ] = ecfs_sftp_read_begin,       [ECFS_REQUEST_WRITE] = ecfs_sftp_write_begin,
-        [ECFS_REQUEST_REMOVE] = ecfs_sftp_remove_begin,   [ECFS_REQUEST_SIZE] = ecfs_sftp_size_begin,
-        [ECFS_REQUEST_SPACE] = ecfs_sftp_space_begin,     [ECFS_REQUEST_LIST] = ecfs_sftp_list_begin,
-        [ECFS_REQUEST_EXAMINE] = ecfs_sftp_examine_begin, [ECFS_REQUEST_MARK] = ecfs_sftp_write_begin,
+        [ECFS_REQUEST_READ] = ecfs_sftp_read_begin,   [ECFS_REQUEST_WRITE] = ecfs_sftp_write_begin,
+        [ECFS_REQUEST_RMDIR] = ecfs_sftp_rmdir_begin, [ECFS_REQUEST_REMOVE] = ecfs_sftp_remove_begin,
+        [ECFS_REQUEST_SIZE] = ecfs_sftp_size_begin,   [ECFS_REQUEST_SPACE] = ecfs_sftp_space_begin,
+        [ECFS_REQUEST_LIST] = ecfs_sftp_list_begin,   [ECFS_REQUEST_EXAMINE] = ecfs_sftp_examine_begin,
+        [ECFS_REQUEST_MARK] = ecfs_sftp_write_begin,
     };
     begin_kind[request->kind](self, request);
 }

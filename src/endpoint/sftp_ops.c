@@ -1,4 +1,4 @@
-/* The operations over SFTP that move no stripes: remove, size, space, list, examine. */
+/* The operations over SFTP that move no stripes: remove, rmdir, size, space, list, examine. */
 #include "endpoint/sftp_priv.h"
 
 #include <inttypes.h>
@@ -46,6 +46,21 @@ void ecfs_sftp_remove_begin (EcfsSftp *self, EcfsStream *request)
     EcfsSftpOp *op = simple_begin (self, request);
     g_autofree char *path = ecfs_sftp_path (self, request->name);
     ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_REMOVE, ecfs_sftp_expect (self, op, on_remove, op), path);
+}
+
+static void on_rmdir (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
+{
+    EcfsSftpOp *op = data;
+    bool ok = ecfs_sftp_status (self, reply) == ECFS_SFTP_OK;
+    const char *name = op->request != NULL ? op->request->name : "";
+    ecfs_sftp_op_finish (self, op, 0, ok ? NULL : ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, name));
+}
+
+void ecfs_sftp_rmdir_begin (EcfsSftp *self, EcfsStream *request)
+{
+    EcfsSftpOp *op = simple_begin (self, request);
+    g_autofree char *path = ecfs_sftp_path (self, request->name);
+    ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_RMDIR, ecfs_sftp_expect (self, op, on_rmdir, op), path);
 }
 
 static void on_size (EcfsSftp *self, void *data, const EcfsSftpReply *reply)

@@ -275,6 +275,7 @@ EcfsHasher *ecfs_sftp_hasher (const void *config, const EcfsHasherTerms *terms, 
 
 /* sftp_ops.c */
 void ecfs_sftp_remove_begin (EcfsSftp *self, EcfsStream *request);
+void ecfs_sftp_rmdir_begin (EcfsSftp *self, EcfsStream *request);
 void ecfs_sftp_size_begin (EcfsSftp *self, EcfsStream *request);
 void ecfs_sftp_space_begin (EcfsSftp *self, EcfsStream *request);
 void ecfs_sftp_list_begin (EcfsSftp *self, EcfsStream *request);

@@ -28,6 +28,7 @@ typedef enum EcfsSftpType {
     ECFS_SFTP_READDIR = 12,
     ECFS_SFTP_REMOVE = 13,
     ECFS_SFTP_MKDIR = 14,
+    ECFS_SFTP_RMDIR = 15,
     ECFS_SFTP_REALPATH = 16,
     ECFS_SFTP_STAT = 17,
     ECFS_SFTP_RENAME = 18,

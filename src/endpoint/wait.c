@@ -130,6 +130,14 @@ bool ecfs_endpoint_remove_wait (EcfsEndpoint *self, const char *name, GError **e
     return waiter_finish (&waiter, error);
 }
 
+bool ecfs_endpoint_remove_directory_wait (EcfsEndpoint *self, const char *name, GError **error)
+{
+    Waiter waiter;
+    waiter_init (&waiter);
+    ecfs_endpoint_remove_directory (self, name, waiter_done, &waiter);
+    return waiter_finish (&waiter, error);
+}
+
 typedef struct Listing {
     Waiter waiter;
     void (*each) (void *user, const EcfsListed *listed);

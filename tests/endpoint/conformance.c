@@ -300,6 +300,31 @@ static void test_remove (Fixture *self, gconstpointer row)
     conformance_holds (self, "a/b/gone", &byte, 1);
 }
 
+static void test_remove_directory (Fixture *self, gconstpointer row)
+{
+    uint8_t byte = 7;
+    g_autoptr (GError) error = NULL;
+    store (self, "a/b/file", &byte, 1);
+    g_assert_false (ecfs_endpoint_remove_directory_wait (self->endpoint, "a/b", &error));
+    g_clear_error (&error);
+    g_assert_false (ecfs_endpoint_remove_directory_wait (self->endpoint, "a", &error));
+    g_clear_error (&error);
+    conformance_holds (self, "a/b/file", &byte, 1);
+    ecfs_endpoint_remove_wait (self->endpoint, "a/b/file", &error);
+    g_assert_no_error (error);
+    ecfs_endpoint_remove_directory_wait (self->endpoint, "a/b", &error);
+    g_assert_no_error (error);
+    g_assert_false (ecfs_endpoint_remove_directory_wait (self->endpoint, "a/b", &error));
+    g_assert_error (error, ECFS_ERROR, ENOENT);
+    g_clear_error (&error);
+    ecfs_endpoint_remove_directory_wait (self->endpoint, "a", &error);
+    g_assert_no_error (error);
+    store (self, "a/b/file", &byte, 1);
+    conformance_holds (self, "a/b/file", &byte, 1);
+    g_assert_false (ecfs_endpoint_remove_directory_wait (self->endpoint, "a/b/file", &error));
+    conformance_holds (self, "a/b/file", &byte, 1);
+}
+
 static void test_never_replaces (Fixture *self, gconstpointer row)
 {
     g_autofree uint8_t *old = test_bytes (70000, 3), *new = test_bytes (90000, 4);
@@ -891,6 +916,7 @@ void conformance_add (const ConformanceRow *row)
     add (row, "lends-pieces-in-order", conformance_set_up, test_pieces);
     add (row, "says-that-a-file-ends-too-early", conformance_set_up, test_beyond_the_end);
     add (row, "removes", conformance_set_up, test_remove);
+    add (row, "removes-directories-that-are-empty", conformance_set_up, test_remove_directory);
     add (row, "takes-bytes-from-slow-sources", conformance_set_up, test_slow_source);
     add (row, "serves-others-while-sources-wait", conformance_set_up, test_waiting_sources_block_nobody);
     add (row, "leaves-nothing-of-an-aborted-write", conformance_set_up, test_abort);

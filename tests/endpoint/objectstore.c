@@ -202,6 +202,9 @@ static void begin (Store *self, EcfsStream *request)
     case ECFS_REQUEST_REMOVE:
         finish (request, 0, unlink (path) == 0 ? 0 : errno);
         break;
+    case ECFS_REQUEST_RMDIR:
+        finish (request, 0, rmdir (path) == 0 ? 0 : errno);
+        break;
     case ECFS_REQUEST_SIZE:
         if (stat (path, &status) == 0)
             finish (request, (uint64_t) status.st_size, 0);

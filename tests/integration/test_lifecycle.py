@@ -349,3 +349,30 @@ def test_a_removed_endpoint_is_none_for_recover(place):
     assert "e3" in done.stdout + done.stderr and "e3" not in states(archive)
     lab.assert_same_tree(lab.describe_tree(top), place.fetched(archive, "/tree"))
     assert lab.run(FSCK, archive.path, "-n", check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["directory", "sshd"])
+def test_what_a_test_of_a_place_made_there_goes_again(place, kind):
+    endpoint = place.sshd("gorse") if kind == "sshd" else place.directories(["gorse"])[0]
+    endpoint.root.mkdir(exist_ok=True)
+    lab.ecfs("endpoint", "test", endpoint.endpoint())
+    assert not list(endpoint.root.iterdir())
+    (endpoint.root / "scratch").mkdir()
+    (endpoint.root / "scratch/mine").write_bytes(b"mine")
+    lab.ecfs("endpoint", "test", endpoint.endpoint())
+    assert [path.name for path in endpoint.root.rglob("*")] == ["scratch", "mine"]
+
+
+def test_an_init_that_fails_leaves_no_directories(place):
+    endpoints = place.directories()
+    for endpoint in endpoints[:4]:
+        endpoint.root.mkdir()
+    used = place.path / "used"
+    used.mkdir()
+    (used / "ecfs-endpoint").write_text("somebody's")
+    (used / "incoming").mkdir()
+    words = [word for endpoint in endpoints[:5] for word in ("-e", endpoint.endpoint())]
+    failed = lab.ecfs("init", place.path / "archive", "--code", "rs:4+2", *words, "-e", f"fjord=file://{used}", check=False)
+    assert failed.returncode == 1 and "fjord" in failed.stderr
+    assert [list(endpoint.root.rglob("*")) for endpoint in endpoints[:5]] == [[]] * 5
+    assert sorted(path.name for path in used.iterdir()) == ["ecfs-endpoint", "incoming"], "it is somebody else's"

@@ -3,12 +3,14 @@ import contextlib
 import json
 import os
 import shutil
+import socketserver
 import subprocess
+import threading
 
 import lab
 import pytest
 from forge import forge
-from liar import FAILED, Liar
+from liar import FAILED, Handler, Liar
 from web import Web
 
 SIZE = 3_000_000
@@ -180,6 +182,64 @@ def test_a_server_that_publishes_later_is_refused(place):
     (told,) = json.loads(done.stdout)
     assert done.returncode == 1 and not told["works"] and "rclone" in told["server"]
     assert "before it is" in told["error"]
+
+
+def test_rclone_is_refused_by_its_name_over_webdav_too(liar, monkeypatch):
+    """It says who it is, or answers MOVE right behind PUT with 403."""
+    monkeypatch.setattr(Handler, "version_string", lambda _: "rclone/v1.68.0")
+    done = probe(liar)
+    assert done.returncode == 1 and "rclone serves it" in done.stderr and "before it is" in done.stderr, done.stderr
+    assert not [path for path in liar.files if path], "nothing was stored there"
+
+
+def test_a_server_that_refuses_names_to_what_it_took_is_explained(liar):
+    liar.lies = {"MOVE": lambda handler, _: handler.answer(403) or True}
+    done = probe(liar)
+    assert done.returncode == 1 and "MOVE is answered by 403" in done.stderr and "allow MOVE" in done.stderr
+    assert "rclone serve webdav" in done.stderr
+    assert not [path for path in liar.files if path], "what was uploaded is removed, and its directories"
+
+
+def test_rclone_itself_is_refused_over_webdav(place):
+    if not shutil.which("rclone"):
+        pytest.skip("there is no rclone: install rclone")
+    directory = place.path / "rclone"
+    directory.mkdir()
+    port = lab.free_port()
+    server = subprocess.Popen([lab.REPOSITORY / "tests/lab/other-server", "rclone-webdav", directory, str(port)])
+    try:
+        lab.until(lambda: Web._answers(port), 60, "rclone answers")
+        done = lab.ecfs("endpoint", "test", f"x=dav://127.0.0.1:{port}/", check=False)
+    finally:
+        server.kill()
+        server.wait()
+    assert done.returncode == 1 and "rclone serve" in done.stderr, done.stdout + done.stderr
+
+
+class PlainFtp(socketserver.StreamRequestHandler):
+    """As much of vsftpd as is asked of it before its lack is found."""
+
+    def handle(self):
+        self.wfile.write(b"220 (vsFTPd 3.0.3)\r\n")
+        answers = {b"USER": b"331 Please specify the password.", b"PASS": b"230 Login successful.",
+                   b"TYPE": b"200 Switching to Binary mode.", b"FEAT": b"211-Features:\r\n EPSV\r\n SIZE\r\n211 End",
+                   b"QUIT": b"221 Goodbye."}
+        for line in self.rfile:
+            self.wfile.write(answers.get(line.split()[0], b"500 Unknown command.") + b"\r\n")
+
+
+def test_an_ftp_server_without_mlst_is_told_what_it_lacks():
+    helper = lab.BUILD / "tools/ecfs-gridftp-helper"
+    if not helper.exists():
+        pytest.skip("ecfs was built without GridFTP: install libglobus-ftp-client-dev, and set the build up again")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), PlainFtp) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        url = f"x=ftp://127.0.0.1:{server.server_address[1]}/x"
+        done = lab.ecfs("endpoint", "test", url, check=False, timeout=60,
+                        env=os.environ | {"ECFS_GRIDFTP_HELPER": str(helper)})
+        server.shutdown()
+    assert done.returncode == 1 and "lacks MLST" in done.stderr and "RFC 3659" in done.stderr, done.stderr
 
 
 def elsewhere(handler, path):

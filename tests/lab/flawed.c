@@ -147,7 +147,7 @@ static const char *operation_of (EcfsRequestKind kind)
     static const char *const words[] = {
         [ECFS_REQUEST_READ] = "read", [ECFS_REQUEST_WRITE] = "write",     [ECFS_REQUEST_REMOVE] = "remove",
         [ECFS_REQUEST_SIZE] = "size", [ECFS_REQUEST_SPACE] = "space",     [ECFS_REQUEST_LIST] = "list",
-        [ECFS_REQUEST_MARK] = "mark", [ECFS_REQUEST_EXAMINE] = "examine",
+        [ECFS_REQUEST_MARK] = "mark", [ECFS_REQUEST_EXAMINE] = "examine", [ECFS_REQUEST_RMDIR] = "rmdir",
     };
     return words[kind];
 }
@@ -191,6 +191,9 @@ static void begin_inner (Job *job)
         break;
     case ECFS_REQUEST_REMOVE:
         ecfs_endpoint_remove (inner, request->name, on_value, job);
+        break;
+    case ECFS_REQUEST_RMDIR:
+        ecfs_endpoint_remove_directory (inner, request->name, on_value, job);
         break;
     case ECFS_REQUEST_SIZE:
         ecfs_endpoint_size (inner, request->name, on_value, job);
