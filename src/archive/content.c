@@ -275,7 +275,8 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
                                  .stripe_index = index,
                                  .instance = stripe->instance,
                                  .error = error,
-                                 .damage = true};
+                                 .damage = true,
+                                 .lies = true};
     (void) ecfs_sightings_note (archive->sightings, &trouble); /* this is told each time */
     g_warning ("%s; stripe %u of a %s object is read around", error->message, index, ecfs_codec_code (params->codec));
 }

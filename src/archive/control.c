@@ -244,6 +244,12 @@ static bool handle_damaged (Client *client, JsonObject *request, JsonObject *rep
     return ecfs_control_damaged (client->server->archive, request, error);
 }
 
+static bool handle_sha256 (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) reply; /* nothing to tell */
+    return ecfs_control_sha256 (client->server->archive, request, error);
+}
+
 static bool handle_prune (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     return ecfs_control_prune (client->server->archive, request, reply, error);
@@ -327,6 +333,7 @@ static const struct {
              {"journal", handle_journal},
              {"umount", handle_umount},
              {"damaged", handle_damaged},
+             {"sha256", handle_sha256},
              {"endpoint-add", handle_endpoint_add},
              {"prune", handle_prune},
              {"rm", handle_names},

@@ -17,7 +17,9 @@
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (control_priv.h)
  *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}
- *       what a reader beside the mount met; it is queued for repair
+ *       what a reader beside the mount met; it is queued for repair. With "lies":true its checksums fit
+ *   {"verb":"sha256","objects":[{"object":"UUID","sha256":"BASE64"},...]}  {"ok":true}
+ *       of objects that have no SHA-256, as a deep check beside the mount found it
  *   {"verb":"rm","path":"/a","recursive":false}                {"ok":true}
  *   {"verb":"mv","path":"/a","to":"/b","keep":false}           {"ok":true}
  *   {"verb":"mkdir","path":"/a","mode":493,"parents":false}    {"ok":true}

@@ -13,6 +13,7 @@ static bool parse_sighting (JsonObject *object, EcfsSighting *ret_sighting)
     *ret_sighting = (EcfsSighting){.index = (uint16_t) index,
                                    .instance = (uint64_t) instance,
                                    .gone = ecfs_control_flag (object, "gone"),
+                                   .lies = ecfs_control_flag (object, "lies"),
                                    .reason = (char *) reason};
     return uuid != NULL && reason != NULL && index >= 0 && index <= 255 && instance > 0 &&
            ecfs_uuid_parse (uuid, &ret_sighting->object);
@@ -47,6 +48,7 @@ static JsonObject *describe (const EcfsSighting *sighting)
     json_object_set_int_member (object, "index", sighting->index);
     json_object_set_int_member (object, "instance", (int64_t) sighting->instance);
     json_object_set_boolean_member (object, "gone", sighting->gone);
+    json_object_set_boolean_member (object, "lies", sighting->lies);
     json_object_set_string_member (object, "reason", reason);
     return object;
 }

@@ -101,6 +101,8 @@ void ecfs_control_put (const EcfsControlPut *self, EcfsLines *lines, JsonObject 
 void ecfs_control_recode (const EcfsControlPut *self, EcfsLines *lines, JsonObject *request);
 /** Queues what a request of `damaged` tells. */
 bool ecfs_control_damaged (EcfsArchive *archive, JsonObject *request, GError **error);
+/** Keeps what a request of `sha256` tells, of objects that have none. */
+bool ecfs_control_sha256 (EcfsArchive *archive, JsonObject *request, GError **error);
 /** Removes what a request of `prune` names, as far as nothing knows it; the reply tells which. */
 bool ecfs_control_prune (EcfsArchive *archive, JsonObject *request, JsonObject *reply, GError **error);
 /** Serves rm, mv and mkdir. */

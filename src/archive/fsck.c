@@ -250,7 +250,7 @@ static void note_known (EcfsCheckedStripe *checked, const GArray *known)
         if (checked->fault != ECFS_STRIPE_FINE || row->index != checked->stripe->index ||
             row->instance != checked->stripe->instance)
             continue;
-        checked->fault = ECFS_STRIPE_DAMAGED;
+        checked->fault = row->gone ? ECFS_STRIPE_FORGED : ECFS_STRIPE_DAMAGED; /* what is there and is not to be used */
         checked->text = g_strdup (row->reason);
     }
 }

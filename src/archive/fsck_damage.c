@@ -117,7 +117,8 @@ static void count (EcfsFsckRun *self, const EcfsDamage *damage)
         const EcfsFaultyStripe *stripe = &damage->stripes[i];
         EcfsFsckEndpoint *at = &self->endpoints[MIN (stripe->position, self->n_endpoints)];
         bool gone = stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
-        bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED;
+        bool damaged = stripe->fault == ECFS_STRIPE_SIZE || stripe->fault == ECFS_STRIPE_DAMAGED ||
+                       stripe->fault == ECFS_STRIPE_FORGED;
         bool unknown = stripe->fault == ECFS_STRIPE_UNKNOWN;
         self->sums.n_absent += stripe->fault == ECFS_STRIPE_ABSENT;
         self->sums.n_gone += gone;
@@ -198,8 +199,9 @@ static void order (Attempt *attempt)
         if (stripe->fault == ECFS_STRIPE_UNKNOWN)
             continue;
         attempt->task.order.instance[stripe->index] = stripe->instance;
-        attempt->task.order.gone[stripe->index] =
-            stripe->fault == ECFS_STRIPE_GONE || stripe->fault == ECFS_STRIPE_GIVEN_UP;
+        attempt->task.order.gone[stripe->index] = stripe->fault == ECFS_STRIPE_GONE ||
+                                                  stripe->fault == ECFS_STRIPE_GIVEN_UP ||
+                                                  stripe->fault == ECFS_STRIPE_FORGED;
     }
 }
 

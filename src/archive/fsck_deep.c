@@ -121,7 +121,8 @@ static bool note_damages (const Deep *self, size_t position, guint n, GError **e
         const EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
         const EcfsScrubDamage damage = {
             .object = checked->object->id, .index = checked->stripe->index, .instance = checked->stripe->instance};
-        bool damaged = checked->fault == ECFS_STRIPE_DAMAGED || checked->fault == ECFS_STRIPE_SIZE;
+        bool damaged = checked->fault == ECFS_STRIPE_DAMAGED || checked->fault == ECFS_STRIPE_SIZE ||
+                       checked->fault == ECFS_STRIPE_FORGED;
         if (checked->position == position && !checked->is_left_out && damaged &&
             !ecfs_scrub_set_damage (self->notes, &damage, true, error))
             return false;
@@ -246,6 +247,49 @@ static void ask_after (Deep *self, EcfsCheckBatch *batch)
     }
 }
 
+/* Contents */
+
+static void content_clear (gpointer data)
+{
+    EcfsCheckedContent *content = data;
+    g_free (content->problem);
+    g_free (content->lies);
+}
+
+/* Stripes that lie and were read before, in this pass or by a run that did not compare them. */
+static void blame (EcfsCheckBatch *batch, const EcfsCheckedContent *content)
+{
+    for (guint i = 0; content->lies != NULL && i < batch->stripes->len; i++) {
+        EcfsCheckedStripe *checked = &g_array_index (batch->stripes, EcfsCheckedStripe, i);
+        if (checked->object != content->object || !content->lies[checked->stripe->index] ||
+            checked->fault != ECFS_STRIPE_FINE || checked->position == SIZE_MAX)
+            continue;
+        ecfs_checked_forged (checked);
+        checked->is_left_out = false;
+        atomic_store (&checked->is_settled, true);
+    }
+}
+
+static void tell_content (EcfsFsckRun *run, const EcfsCheckedContent *content)
+{
+    uint64_t ino;
+    if (content->problem == NULL)
+        return;
+    g_autofree char *text = g_strdup_printf ("object %" G_GINT64_FORMAT ": %s", content->object->id, content->problem);
+    ecfs_fsck_tell_problem (
+        run, ecfs_catalog_object_file (run->archive->catalog, content->object->id, &ino, NULL) ? ino : 0, text);
+}
+
+static bool note_contents (Deep *self, EcfsCheckBatch *batch, GError **error)
+{
+    for (guint i = 0; i < batch->contents->len; i++) {
+        const EcfsCheckedContent *content = &g_array_index (batch->contents, EcfsCheckedContent, i);
+        blame (batch, content);
+        tell_content (self->run, content);
+    }
+    return ecfs_fsck_keep_sha256 (self->run, batch->contents, error);
+}
+
 /* Reads what is not left out; what it ends early leaves unsettled is as if not looked at. */
 static bool read_batch (Deep *self, GPtrArray *objects, GArray *stripes, EcfsUuid after, EcfsUuid last, GError **error)
 {
@@ -257,10 +301,16 @@ static bool read_batch (Deep *self, GPtrArray *objects, GArray *stripes, EcfsUui
                             .last = last,
                             .tick = tick,
                             .user = self,
-                            .is_late = &run->is_late};
+                            .is_late = &run->is_late,
+                            .by_content = self->limit == 0,
+                            .by_parts = self->remote == NULL};
+    g_autoptr (GArray) contents = g_array_new (FALSE, FALSE, sizeof (EcfsCheckedContent));
+    g_array_set_clear_func (contents, content_clear);
+    batch.contents = contents;
     self->batch = &batch;
     ask_before (self, &batch);
     bool whole = ecfs_check_packets (&batch, &run->pace) && ecfs_check_gone (&batch);
+    bool noted = note_contents (self, &batch, error);
     ask_after (self, &batch);
     for (guint i = 0; i < stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, i);
@@ -273,7 +323,7 @@ static bool read_batch (Deep *self, GPtrArray *objects, GArray *stripes, EcfsUui
     }
     count (self, stripes);
     run->progress.n_done += objects->len;
-    bool good = ecfs_fsck_spool (run, stripes, error);
+    bool good = noted && ecfs_fsck_spool (run, stripes, error);
     if (good)
         keep (self);
     self->batch = NULL;

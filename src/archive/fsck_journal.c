@@ -33,7 +33,7 @@ static bool store (EcfsFsckRun *self, bool renew, GError **error)
            (!renew || ecfs_journal_renew (archive, error));
 }
 
-static bool may_repair (const EcfsFsckRun *self)
+bool ecfs_fsck_may_repair (const EcfsFsckRun *self)
 {
     return (self->what->flags & ECFS_FSCK_REPAIR) != 0 && (self->what->flags & ECFS_FSCK_DRY) == 0 && self->is_sound &&
            self->what->confirm == NULL;
@@ -81,7 +81,7 @@ static bool check_endpoints (EcfsFsckRun *self, GError **error)
     g_autofree char **missing = g_new0 (char *, self->n_endpoints + 1);
     g_autoptr (GError) why = NULL;
     ecfs_fsck_enter (self, "journal", 0);
-    bool repaired = look_at_all (self, missing) > 0 && may_repair (self) && store (self, true, &why);
+    bool repaired = look_at_all (self, missing) > 0 && ecfs_fsck_may_repair (self) && store (self, true, &why);
     g_autofree char **left = g_new0 (char *, self->n_endpoints + 1);
     if (repaired) /* it says which endpoints could not take it */
         (void) look_at_all (self, left);

@@ -1,5 +1,6 @@
 /*
- * Reading stripes whole: header, every check block against its tag, footer and tail.
+ * Reading stripes whole: header, every check block against its tag, footer and tail. Those of one object are read side
+ * by side, so that what they are together can be compared as it comes (fsck_content.c).
  *
  * What cannot be read (EIO) is read once more when the others of the batch have been, together with the header of one
  * that was fine: it is damaged where its endpoint reads something then, and unknown where all that is asked for fails.
@@ -10,11 +11,13 @@
 #include "util/bytes.h"
 #include "util/xxh3.h"
 
-#define THREADS     4                 /* of each endpoint */
+#define THREADS     4                 /* of each endpoint; as many as stripes of one object, where it has more */
 #define PIECE_BYTES (128 * 1024 + 64) /* less than a second-level cache holds; some whole check blocks */
 #define MAX_PIECES  32                /* that are asked for at a time, where nothing keeps them, … */
 #define KEPT_PIECES 8                 /* … and where the endpoint does, or they may not come fast */
 #define TICK_US     200000
+
+#define MOST_BYTES (128u << 20) /* that comparing objects takes, at a time; one is always compared */
 
 typedef struct Check Check;
 
@@ -24,7 +27,9 @@ struct Check {
     EcfsMutex lock;
     EcfsCond ended;
     unsigned n_pending;    /* stripes; guarded by lock */
+    uint64_t held_bytes;   /* by objects that are compared; guarded by lock */
     GPtrArray *unreadable; /* of EcfsCheckedStripe; guarded by lock; those of the second round are DAMAGED */
+    unsigned *n_threads;   /* n_endpoints */
     bool *reads;           /* n_endpoints: read something in the second round; guarded by lock */
     atomic_bool cancelled;
     atomic_bool is_late; /* no further stripe is begun */
@@ -37,10 +42,19 @@ typedef enum Round {
     ROUND_HEADER, /* the same time, of a stripe that was fine */
 } Round;
 
+/* The stripes of one object that are compared with each other. */
+typedef struct Object {
+    EcfsContentCheckup *checkup;
+    guint first, n;  /* of the batch's stripes */
+    unsigned n_left; /* that are not read yet; guarded by the check's lock */
+    uint64_t bytes;
+} Object;
+
 typedef struct Job {
     Check *check;
     EcfsCheckedStripe *checked;
     Round round;
+    Object *object; /* NULL: it is not compared */
 } Job;
 
 /* A part of a stripe that is verified as a whole: its header, a check block with its tag, or what is behind them. */
@@ -63,7 +77,7 @@ typedef struct Stripe {
 } Stripe;
 
 /* When these bytes may be read: as if all read before them had taken the time that they may. */
-static int64_t turn_us (EcfsPace *pace, size_t bytes)
+static int64_t turn_us (EcfsPace *pace, uint64_t bytes)
 {
     int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&pace->lock);
@@ -73,6 +87,14 @@ static int64_t turn_us (EcfsPace *pace, size_t bytes)
         pace->next_us = at_us + (int64_t) ((double) bytes / (double) pace->bytes_per_s * 1e6);
     ecfs_mutex_unlock (&pace->lock);
     return at_us;
+}
+
+bool ecfs_pace_wait (EcfsPace *self, uint64_t bytes, const atomic_bool *cancelled)
+{
+    int64_t at_us = turn_us (self, bytes), left_us;
+    while (!atomic_load (cancelled) && (left_us = at_us - ecfs_now_us ()) > 0)
+        g_usleep ((gulong) MIN (left_us, TICK_US));
+    return !atomic_load (cancelled);
 }
 
 /* False: cancelled. */
@@ -120,13 +142,15 @@ static void step (const Stripe *self, Place *at)
     }
 }
 
-/* Bytes of the piece that begins there with whole parts, which it steps over; 0: none fits into the file. */
-static uint32_t next_piece (const Stripe *self, Place *at)
+/* Bytes of the piece that begins there with whole parts, which it steps over; 0: none fits into the file, or there is
+ * none before segment @limit. */
+static uint32_t next_piece (const Stripe *self, uint64_t limit, Place *at)
 {
     uint64_t file_size = self->job->checked->stripe->size, bytes = 0;
     for (;;) {
         uint64_t part = part_bytes (self, at);
-        bool fits = at->offset <= file_size && part <= file_size - at->offset && part <= ECFS_PIECE_MAX_BYTES;
+        bool fits = at->offset <= file_size && part <= file_size - at->offset && part <= ECFS_PIECE_MAX_BYTES &&
+                    (at->segment < limit || limit == ecfs_layout_n_segments (&self->layout));
         if (part == 0 || !fits || (bytes > 0 && bytes + part > PIECE_BYTES))
             return (uint32_t) bytes;
         step (self, at);
@@ -208,6 +232,15 @@ static bool check_part (const Stripe *self, const uint8_t *bytes, uint64_t size,
     return check_area (self, error) && check_footer (self, bytes, size, error);
 }
 
+static void take_block (const Stripe *self, const uint8_t *bytes, uint64_t size)
+{
+    const Object *object = self->job->object;
+    ecfs_xxh3_128_update (self->area, bytes, size);
+    if (object != NULL)
+        ecfs_checkup_take (object->checkup, self->job->checked, self->at.segment, self->at.block, bytes,
+                           (uint32_t) size);
+}
+
 static void check_piece (void *user, size_t index, const uint8_t *bytes)
 {
     Stripe *self = user;
@@ -216,7 +249,7 @@ static void check_piece (void *user, size_t index, const uint8_t *bytes)
         if (!check_part (self, bytes + done, size, &self->error))
             return;
         if (self->area != NULL && self->at.offset > 0 && self->at.segment < ecfs_layout_n_segments (&self->layout))
-            ecfs_xxh3_128_update (self->area, bytes + done, size);
+            take_block (self, bytes + done, size);
         step (self, &self->at);
         done += size;
     }
@@ -228,7 +261,13 @@ static bool read_some (Stripe *self, GError **error)
     EcfsPieces pieces = {.offset = self->at.offset, .sizes = self->sizes, .piece = check_piece, .user = self};
     Place ahead = self->at;
     bool many = ecfs_endpoint_lends (self->endpoint) && self->job->check->pace->bytes_per_s == 0;
-    while (pieces.n < (many ? MAX_PIECES : KEPT_PIECES) && (self->sizes[pieces.n] = next_piece (self, &ahead)) > 0)
+    const Object *object = self->job->object;
+    uint64_t limit = object == NULL ? ecfs_layout_n_segments (&self->layout)
+                                    : ecfs_checkup_await (object->checkup, self->job->checked, self->at.segment);
+    if (atomic_load (&self->job->check->cancelled))
+        return ecfs_fail (error, ECANCELED, "cancelled");
+    while (pieces.n < (many ? MAX_PIECES : KEPT_PIECES) &&
+           (self->sizes[pieces.n] = next_piece (self, limit, &ahead)) > 0)
         pieces.n++;
     if (pieces.n == 0)
         return ecfs_fail (error, EBADMSG, "its parts do not fit into its size");
@@ -281,12 +320,47 @@ static void conclude (const Job *job, const GError *error)
     checked->fault = error == NULL ? ECFS_STRIPE_FINE : fault_of (error);
     checked->text = error == NULL ? NULL : g_strdup (error->message);
     if (error == NULL || error->code != EIO) {
-        atomic_store (&checked->is_settled, checked->fault != ECFS_STRIPE_GONE); /* that is asked for once more */
+        checked->is_concluded = checked->fault != ECFS_STRIPE_GONE; /* that is asked for once more */
+        if (job->object == NULL)
+            atomic_store (&checked->is_settled, checked->is_concluded);
         return;
     }
     ecfs_mutex_lock (&self->lock);
     g_ptr_array_add (self->unreadable, checked);
     ecfs_mutex_unlock (&self->lock);
+}
+
+/* The last of an object's stripes was read: what they are together is known. */
+static void end_object (Check *self, Object *object)
+{
+    EcfsCheckedContent content;
+    ecfs_checkup_end (object->checkup, &content);
+    for (guint i = object->first; i < object->first + object->n; i++) {
+        EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
+        if (checked->is_concluded)
+            atomic_store (&checked->is_settled, true);
+    }
+    ecfs_mutex_lock (&self->lock);
+    self->held_bytes -= object->bytes;
+    if (content.is_new || content.problem != NULL || content.lies != NULL)
+        g_array_append_val (self->batch->contents, content);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_checkup_free (object->checkup);
+    g_free (object);
+}
+
+static void leave_object (const Job *job)
+{
+    Object *object = job->object;
+    const EcfsCheckedStripe *checked = job->checked;
+    if (object == NULL)
+        return;
+    ecfs_checkup_leave (object->checkup, checked, checked->is_concluded && checked->fault == ECFS_STRIPE_FINE);
+    ecfs_mutex_lock (&job->check->lock);
+    bool is_last = --object->n_left == 0;
+    ecfs_mutex_unlock (&job->check->lock);
+    if (is_last)
+        end_object (job->check, object);
 }
 
 static void run_job (void *data)
@@ -307,6 +381,7 @@ static void run_job (void *data)
         conclude (job, error);
     g_clear_error (&stripe.error);
     XXH3_freeState (stripe.area);
+    leave_object (job);
     g_free (job);
     ecfs_mutex_lock (&self->lock);
     self->n_pending--;
@@ -314,33 +389,26 @@ static void run_job (void *data)
     ecfs_mutex_unlock (&self->lock);
 }
 
-static void push (Check *self, EcfsWorkers **workers, EcfsCheckedStripe *checked, Round round)
+static void push (Check *self, EcfsWorkers **workers, EcfsCheckedStripe *checked, Round round, Object *object)
 {
     Job *job = g_new (Job, 1);
-    *job = (Job){.check = self, .checked = checked, .round = round};
+    *job = (Job){.check = self, .checked = checked, .round = round, .object = object};
     if (workers[checked->position] == NULL)
-        workers[checked->position] = ecfs_workers_new ("ecfs-check", THREADS);
+        workers[checked->position] = ecfs_workers_new ("ecfs-check", self->n_threads[checked->position]);
     ecfs_mutex_lock (&self->lock);
     self->n_pending++;
     ecfs_mutex_unlock (&self->lock);
     ecfs_workers_push (workers[checked->position], run_job, job);
 }
 
-static void begin (Check *self, EcfsWorkers **workers)
-{
-    for (guint i = 0; i < self->batch->stripes->len; i++) {
-        EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
-        if (checked->fault == ECFS_STRIPE_FINE && !checked->is_left_out && !checked->is_unchanged)
-            push (self, workers, checked, ROUND_FIRST);
-    }
-}
-
-static void await (Check *self)
+/* Until there is room for one more object, and with UINT64_MAX until nothing is being read. */
+static void await (Check *self, uint64_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
-    while (self->n_pending > 0) {
+    while (self->n_pending > 0 && bytes > MOST_BYTES - MIN (self->held_bytes, MOST_BYTES)) {
         int64_t tick_us = ecfs_now_us () + TICK_US;
-        while (self->n_pending > 0 && ecfs_cond_wait_until (&self->ended, &self->lock, tick_us))
+        while (self->n_pending > 0 && bytes > MOST_BYTES - MIN (self->held_bytes, MOST_BYTES) &&
+               ecfs_cond_wait_until (&self->ended, &self->lock, tick_us))
             ;
         ecfs_mutex_unlock (&self->lock);
         if (!self->batch->tick (self->batch->user))
@@ -350,6 +418,71 @@ static void await (Check *self)
         ecfs_mutex_lock (&self->lock);
     }
     ecfs_mutex_unlock (&self->lock);
+}
+
+static bool is_read (const EcfsCheckedStripe *checked)
+{
+    return checked->fault == ECFS_STRIPE_FINE && !checked->is_left_out && !checked->is_unchanged;
+}
+
+/* Of one object, whose stripes are these. All endpoints have the objects in the same order; so who waits for the other
+ * stripes of one waits for threads that have begun it, or are at one before it. */
+static void begin_object (Check *self, EcfsWorkers **workers, guint first, guint n)
+{
+    Object *object = NULL;
+    EcfsContentCheckup *checkup = ecfs_checkup_new (self->batch, first, n, self->pace, &self->cancelled);
+    if (checkup != NULL) {
+        object = g_new (Object, 1);
+        *object = (Object){.checkup = checkup, .first = first, .n = n, .bytes = ecfs_checkup_bytes (checkup)};
+        for (guint i = first; i < first + n; i++)
+            object->n_left += is_read (&g_array_index (self->batch->stripes, EcfsCheckedStripe, i));
+        await (self, object->bytes);
+        ecfs_mutex_lock (&self->lock);
+        self->held_bytes += object->bytes;
+        ecfs_mutex_unlock (&self->lock);
+    }
+    /* Only what was to be read when they were counted: the first of them may be read by now. */
+    g_autofree bool *wanted = g_new0 (bool, n);
+    for (guint i = 0; i < n; i++)
+        wanted[i] = is_read (&g_array_index (self->batch->stripes, EcfsCheckedStripe, first + i));
+    for (guint i = 0; i < n; i++)
+        if (wanted[i])
+            push (self, workers, &g_array_index (self->batch->stripes, EcfsCheckedStripe, first + i), ROUND_FIRST,
+                  object);
+}
+
+/* Those that are read side by side wait for each other. */
+static void count_threads (Check *self)
+{
+    const EcfsObjectRow *object = NULL;
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->batch->archive);
+    g_autofree unsigned *n_stripes = g_new0 (unsigned, n_endpoints + 1);
+    for (size_t i = 0; i < n_endpoints; i++)
+        self->n_threads[i] = THREADS;
+    for (guint i = 0; i < self->batch->stripes->len; i++) {
+        const EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
+        if (checked->object != object)
+            memset (n_stripes, 0, n_endpoints * sizeof *n_stripes);
+        object = checked->object;
+        if (checked->position == SIZE_MAX)
+            continue;
+        n_stripes[checked->position]++;
+        self->n_threads[checked->position] = MAX (self->n_threads[checked->position], n_stripes[checked->position]);
+    }
+}
+
+static void begin (Check *self, EcfsWorkers **workers)
+{
+    const GArray *stripes = self->batch->stripes;
+    for (guint first = 0, n; first < stripes->len; first += n) {
+        const EcfsObjectRow *object = g_array_index (stripes, EcfsCheckedStripe, first).object;
+        for (n = 1; first + n < stripes->len;)
+            if (g_array_index (stripes, EcfsCheckedStripe, first + n).object == object)
+                n++;
+            else
+                break;
+        begin_object (self, workers, first, n);
+    }
 }
 
 /* A stripe that was fine, of each endpoint that had some that could not be read. */
@@ -363,7 +496,7 @@ static void push_witnesses (Check *self, EcfsWorkers **workers, const GPtrArray 
         if (checked->fault != ECFS_STRIPE_FINE || checked->is_left_out || !wanted[checked->position])
             continue;
         wanted[checked->position] = false;
-        push (self, workers, checked, ROUND_HEADER);
+        push (self, workers, checked, ROUND_HEADER, NULL);
     }
 }
 
@@ -373,8 +506,8 @@ static void read_again (Check *self, EcfsWorkers **workers)
     self->unreadable = g_ptr_array_new ();
     push_witnesses (self, workers, unreadable);
     for (guint i = 0; i < unreadable->len; i++)
-        push (self, workers, g_ptr_array_index (unreadable, i), ROUND_AGAIN);
-    await (self);
+        push (self, workers, g_ptr_array_index (unreadable, i), ROUND_AGAIN, NULL);
+    await (self, UINT64_MAX);
     for (guint i = 0; i < self->unreadable->len; i++) {
         EcfsCheckedStripe *checked = g_ptr_array_index (self->unreadable, i);
         if (!self->reads[checked->position])
@@ -388,11 +521,14 @@ bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace)
     size_t n_endpoints = ecfs_archive_n_endpoints (batch->archive);
     g_autofree EcfsWorkers **workers = g_new0 (EcfsWorkers *, n_endpoints + 1);
     g_autofree bool *reads = g_new0 (bool, n_endpoints + 1);
-    Check self = {.batch = batch, .pace = pace, .unreadable = g_ptr_array_new (), .reads = reads};
+    g_autofree unsigned *n_threads = g_new0 (unsigned, n_endpoints + 1);
+    Check self = {
+        .batch = batch, .pace = pace, .unreadable = g_ptr_array_new (), .reads = reads, .n_threads = n_threads};
     ecfs_mutex_init (&self.lock);
     ecfs_cond_init (&self.ended);
+    count_threads (&self);
     begin (&self, workers);
-    await (&self);
+    await (&self, UINT64_MAX);
     read_again (&self, workers);
     for (size_t i = 0; i < n_endpoints; i++)
         ecfs_workers_free (workers[i]);

@@ -188,6 +188,14 @@ void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size)
             : g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT, size, expected);
 }
 
+void ecfs_checked_forged (EcfsCheckedStripe *checked)
+{
+    checked->fault = ECFS_STRIPE_FORGED;
+    g_free (checked->text);
+    checked->text = g_strdup ("its checksums fit, and the SHA-256 of the content shows that these are not the bytes "
+                              "that were stored there: this is no accident of a disk, ask who runs the endpoint");
+}
+
 void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why)
 {
     checked->fault = ECFS_STRIPE_UNKNOWN;

@@ -29,6 +29,7 @@ typedef enum EcfsStripeFault {
     ECFS_STRIPE_SIZE,     /* it has another size */
     ECFS_STRIPE_DAMAGED,  /* it has other bytes */
     ECFS_STRIPE_UNKNOWN,  /* its endpoint does not answer */
+    ECFS_STRIPE_FORGED,   /* it has other bytes, with checksums that fit them: nothing of it is to be used */
 } EcfsStripeFault;
 
 /* A stripe at an endpoint that is not one of a batch; there may be any number, so they are in the spool but for some.
@@ -52,6 +53,7 @@ typedef struct EcfsCheckedStripe {
     bool is_left_out;       /* it is not to be read */
     char *digest;           /* what its endpoint said of it before it was read; NULL: nothing; owned */
     bool is_unchanged;      /* that was said before, when its packets were verified: they are not read */
+    bool is_concluded;      /* it was read; its object is compared before it is settled; its reader's until then */
     atomic_bool is_settled; /* it was read, and what it was found to be stays; fault and text are those of its reader's
                              * until then */
 } EcfsCheckedStripe;
@@ -72,7 +74,21 @@ typedef struct EcfsCheckBatch {
     bool (*tick) (void *user);
     void *user;
     const bool *is_late; /* set by a tick: no further stripe is to be read, but those that were begun to their end */
+    /* Stripes that are read are compared with what coding the content gives, and this with its SHA-256. */
+    bool by_content;
+    bool by_parts;    /* also where those that are read do not determine it: then it is read besides */
+    GArray *contents; /* of EcfsCheckedContent: what came of it; NULL: the caller does not want to know; owned */
 } EcfsCheckBatch;
+
+/* What is to be done about an object whose stripes were compared. */
+typedef struct EcfsCheckedContent {
+    const EcfsObjectRow *object;
+    bool is_new; /* it had no SHA-256, and all of its stripes agree that this is it */
+    uint8_t sha256[ECFS_SHA256_SIZE];
+    char *problem; /* something is wrong, and no stripe is to blame for certain; NULL: nothing; owned */
+    bool *lies;    /* ECFS_CODEC_MAX_N: stripes that are not what was stored, and are not of those that were read; NULL:
+                    * there are none; owned */
+} EcfsCheckedContent;
 
 /* Requests of a batch that are under way. Each answer is noted with what it says, under the lock. */
 typedef struct EcfsAnswers {
@@ -91,6 +107,8 @@ bool ecfs_answers_await (EcfsAnswers *self, const EcfsCheckBatch *batch);
 
 /** A stripe is there, with so many bytes: as many as it should have? */
 void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size);
+/** All of it was read and fits its checksums, and it is not what was stored. */
+void ecfs_checked_forged (EcfsCheckedStripe *checked);
 /** Whether it is there cannot be told. */
 void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why);
 
@@ -115,6 +133,27 @@ typedef struct EcfsPace {
 
 /** Reads the stripes that are there and not left out. False: cancelled or late, and not all are settled. */
 bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace);
+/** As if these bytes were read: waits until they may be. False: *cancelled was set. */
+bool ecfs_pace_wait (EcfsPace *self, uint64_t bytes, const atomic_bool *cancelled);
+
+/* The content of one object, whose stripes are read side by side (fsck_content.c). */
+typedef struct EcfsContentCheckup EcfsContentCheckup;
+
+/** For the stripes batch->stripes[first] on, which are all of one object; NULL: nothing is compared. */
+EcfsContentCheckup *ecfs_checkup_new (EcfsCheckBatch *batch, guint first, guint n, EcfsPace *pace,
+                                      const atomic_bool *cancelled);
+void ecfs_checkup_free (EcfsContentCheckup *self);
+size_t ecfs_checkup_bytes (const EcfsContentCheckup *self);
+/** Before parts of a stripe of @segment are read: before which segment it has to end, see codeword.h. */
+uint64_t ecfs_checkup_await (EcfsContentCheckup *self, const EcfsCheckedStripe *checked, uint64_t segment);
+/** A check block, with its tag behind it. */
+void ecfs_checkup_take (EcfsContentCheckup *self, const EcfsCheckedStripe *checked, uint64_t segment, uint32_t block,
+                        const uint8_t *bytes, uint32_t size);
+/** A stripe is read no further; @fine: all of it was, and it was fine. */
+void ecfs_checkup_leave (EcfsContentCheckup *self, const EcfsCheckedStripe *checked, bool fine);
+/** When all are left: those that are not what was stored become FORGED. May read the object. On error nothing is known.
+ */
+void ecfs_checkup_end (EcfsContentCheckup *self, EcfsCheckedContent *ret_content);
 
 typedef struct EcfsRemoteHash EcfsRemoteHash;
 
@@ -204,6 +243,7 @@ typedef struct EcfsFsckSums {
     uint64_t n_objects, n_stripes, n_absent, n_gone, n_damaged, n_unknown;
     bool is_cut;           /* time was over before all objects were looked at */
     uint64_t n_problems;   /* of the catalog */
+    uint64_t n_sha256;     /* objects that had no SHA-256, and have one now */
     uint64_t n_damages;    /* objects that are told, and … */
     uint64_t n_repairable; /* … of these, that something of is to be stored once more */
     uint64_t n_orphans, orphan_bytes;
@@ -279,10 +319,14 @@ GArray *ecfs_fsck_stripes (const EcfsFsckRun *self, const GPtrArray *objects);
 /** Spools those that are not fine. */
 bool ecfs_fsck_spool (EcfsFsckRun *self, const GArray *stripes, GError **error);
 
+/** Gives those of @contents (of EcfsCheckedContent) that are new their SHA-256, where repairs are wanted. */
+bool ecfs_fsck_keep_sha256 (EcfsFsckRun *self, const GArray *contents, GError **error);
 /** Reads stripes, all or some: what is wrong is spooled. */
 bool ecfs_fsck_deep (EcfsFsckRun *self, GError **error);
 /** Tells what is spooled, and has it repaired where that is wanted. */
 bool ecfs_fsck_repair (EcfsFsckRun *self, GError **error);
+/** Whether all that is found may be repaired at once, without asking. */
+bool ecfs_fsck_may_repair (const EcfsFsckRun *self);
 /** Opens what changes the archive, once. */
 bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error);
 

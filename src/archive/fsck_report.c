@@ -22,7 +22,7 @@ static const char *fault_word (EcfsStripeFault fault)
     static const char *const words[] = {
         [ECFS_STRIPE_FINE] = "fine",         [ECFS_STRIPE_ABSENT] = "never stored", [ECFS_STRIPE_GONE] = "gone",
         [ECFS_STRIPE_GIVEN_UP] = "given up", [ECFS_STRIPE_SIZE] = "wrong size",     [ECFS_STRIPE_DAMAGED] = "damaged",
-        [ECFS_STRIPE_UNKNOWN] = "unknown",
+        [ECFS_STRIPE_UNKNOWN] = "unknown",   [ECFS_STRIPE_FORGED] = "damaged",
     };
     return words[fault];
 }
@@ -270,6 +270,7 @@ char *ecfs_fsck_tell_summary (const EcfsFsckRun *run)
         {"stripes_damaged", sums->n_damaged},
         {"stripes_unknown", sums->n_unknown},
         {"stripes_rebuilt", sums->n_rebuilt},
+        {"sha256_kept", sums->n_sha256},
         {"orphans", sums->n_orphans},
         {"orphan_bytes", sums->orphan_bytes},
         {"orphans_old", sums->n_old_orphans},

@@ -65,6 +65,7 @@ bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble)
                                  .instance = trouble->instance,
                                  .endpoint = trouble->endpoint,
                                  .gone = trouble->error->code == ENOENT,
+                                 .lies = trouble->lies,
                                  .reason = g_strdup (trouble->error->message)};
         g_array_append_val (self->noted, sighting);
     }
@@ -165,7 +166,7 @@ bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsign
         const EcfsSighting *sighting = &g_array_index (sightings, EcfsSighting, i);
         const EcfsRepairRow row = {.index = sighting->index,
                                    .instance = sighting->instance,
-                                   .gone = sighting->gone,
+                                   .gone = sighting->gone || sighting->lies, /* nothing of it is used */
                                    .reason = sighting->reason};
         bool queued;
         if (!ecfs_catalog_repair_add (catalog, &sighting->object, &row, &queued, error))

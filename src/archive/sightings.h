@@ -21,6 +21,7 @@ typedef struct EcfsSighting {
     uint64_t instance;
     const EcfsEndpoint *endpoint;
     bool gone;    /* there is no such file */
+    bool lies;    /* its checksums fit, and it is not what was stored */
     char *reason; /* owned */
 } EcfsSighting;
 

@@ -35,6 +35,7 @@ typedef struct EcfsTrouble {
     /* The stripe itself is to blame: its bytes are wrong or end early (EBADMSG), or there is no such file (ENOENT).
      * Otherwise its endpoint is, and may be better later. */
     bool damage;
+    bool lies; /* its checksums fit, and it is not what was stored: nothing of it is to be used; not told by readers */
 } EcfsTrouble;
 
 typedef struct EcfsReaderParams {

@@ -1,19 +1,23 @@
 """WebDAV servers that say what is not so: never wrong bytes, never a commit that is none, never "empty" for "elsewhere"."""
 import contextlib
+import hashlib
 import json
 import os
+import re
 import shutil
 import socketserver
+import sqlite3
 import subprocess
 import threading
 
 import lab
 import pytest
-from forge import forge
+from forge import area, block_bytes, forge, refoot, xxh3_128
 from liar import FAILED, Handler, Liar
 from web import Web
 
 SIZE = 3_000_000
+NAMES = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
 
 
 @pytest.fixture
@@ -410,6 +414,168 @@ def test_forged_stripes_make_no_wrong_bytes(place):
         n_named += name in got.stderr and name in fetched.stderr
         stripe.write_bytes(truth)
     assert n_named >= 1  # of those that were read
+
+
+FSCK = lab.BUILD / "tools/ecfs-fsck"
+
+
+def make_fit(archive, stripe):
+    """Forges a stripe, and has the catalog's digest of it fit, as who computes a second preimage of XXH3 has. Returns what
+    it was."""
+    truth = stripe.read_bytes()
+    digest, was = forge(stripe)
+    stripe.write_bytes(refoot(stripe.read_bytes(), was, digest))
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog, catalog:
+        done = catalog.execute("UPDATE stripes SET digest = ? WHERE digest = ?", (digest, was))
+        assert done.rowcount == 1
+    return truth, digest, was
+
+
+def restore(archive, stripe, truth, digest, was):
+    stripe.write_bytes(truth)
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE stripes SET digest = ? WHERE digest = ?", (was, digest))
+
+
+def fsck(archive, *options):
+    return lab.run(FSCK, archive.path, *options, check=False)
+
+
+@pytest.fixture
+def six(place):
+    archive = place.archive(place.directories(NAMES), code="rs:4+2")
+    source = place.path / "source"
+    lab.write_pattern(source, SIZE)
+    archive.wanted = hashlib.sha256(source.read_bytes()).digest()
+    archive.put_in_full(source, "/file")
+    return archive
+
+
+def test_a_deep_check_compares_the_sha256(place, six):
+    """Each checksum of a stripe fits, that of the catalog included: content and parity alike."""
+    assert fsck(six, "--deep", "-n").returncode == 0
+    for name in NAMES:
+        stripe, = stripes_of(six[name])
+        fitted = make_fit(six, stripe)
+        found = fsck(six, "--deep", "-n")
+        assert found.returncode == 4 and f" at {name}: damaged" in found.stdout, (name, found.stdout)
+        assert "SHA-256" in found.stdout and len(re.findall(" at [a-z]+: damaged", found.stdout)) == 1, found.stdout
+        named = fsck(six, "--deep", "-n", "/file")
+        assert named.returncode == 4 and f" at {name}: damaged" in named.stdout, (name, named.stdout)
+        restore(six, stripe, *fitted)
+    assert fsck(six, "--deep", "-n").returncode == 0
+
+
+def test_a_repair_uses_nothing_of_what_was_forged(place, six):
+    """The right bytes have another digest than the catalog was made to say: so they are not stored here, nor are the
+    wrong ones."""
+    stripe, = stripes_of(six["birch"])
+    fitted = make_fit(six, stripe)
+    done = fsck(six, "--deep", "-y")
+    assert done.returncode == 4 and "left as it was" in done.stdout, (done.stdout, done.stderr)
+    rebuilt, = set(stripes_of(six["birch"])) - {stripe}  # nothing has it, and it waits for its deletion
+    assert area(rebuilt.read_bytes()) == area(fitted[0]) != area(stripe.read_bytes())
+    restore(six, stripe, *fitted)
+    assert fsck(six, "--deep", "-y").returncode == 0
+
+
+def test_what_was_forged_is_found_by_the_next_pass_too(place, six):
+    """A pass notes what it found: the next run reads just this stripe, whose checksums fit."""
+    stripe, = stripes_of(six["cedar"])
+    make_fit(six, stripe)
+    for _ in range(2):
+        found = fsck(six, "--deep")
+        assert found.returncode == 4 and " at cedar: damaged" in found.stdout, found.stdout
+
+
+def test_without_one_endpoint_a_deep_check_still_compares(place, six):
+    stripe, = stripes_of(six["elm"])
+    make_fit(six, stripe)
+    six["amber"].kill()
+    found = fsck(six, "--deep", "-n")
+    assert found.returncode == 4 and " at elm: damaged" in found.stdout, found.stdout
+
+
+def set_sha256(archive, value):
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE objects SET sha256 = ?", (value,))
+
+
+def sha256_of(archive):
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog:
+        return catalog.execute("SELECT sha256 FROM objects").fetchall()
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["here", "mounted"])
+def test_content_of_earlier_versions_gets_its_sha256(place, six, mounted):
+    wanted = sha256_of(six)
+    assert wanted[0][0] == six.wanted
+    set_sha256(six, None)
+    assert fsck(six, "--deep", "-n").returncode == 0 and sha256_of(six) == [(None,)]
+    stripe, = stripes_of(six["fir"])
+    fitted = make_fit(six, stripe)
+    found = fsck(six, "--deep", "-y")
+    assert found.returncode == 4 and "do not agree" in found.stdout, found.stdout
+    assert sha256_of(six) == [(None,)]
+    restore(six, stripe, *fitted)
+    with contextlib.ExitStack() as ends:
+        if mounted:
+            mount = lab.Mount(six, place.path / "mnt")
+            ends.callback(lambda: lab.detach(mount.path))
+            mount.start()
+        done = fsck(six, "--deep", "-y")
+        if mounted:
+            mount.umount()
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert sha256_of(six) == wanted
+    fsck(six, "--deep", "-y")
+    assert sha256_of(six) == wanted
+
+
+def two_forged(archive):
+    """Two data stripes, so that reading meets one of them at least."""
+    data = [stripe for name in NAMES for stripe in stripes_of(archive[name]) if stripe.name.split("-")[1] in ("00", "01")]
+    for stripe in data:
+        make_fit(archive, stripe)
+
+
+def test_what_is_changed_is_made_from_what_was_stored(place, six):
+    two_forged(six)
+    mount = lab.Mount(six, place.path / "mnt")
+    mount.start()
+    try:
+        with open(mount.path / "file", "ab") as file:
+            file.write(b"more")
+        mount.umount()
+    finally:
+        lab.detach(mount.path)
+    six.get("/file", place.path / "back")
+    assert (place.path / "back").read_bytes() == (place.path / "source").read_bytes() + b"more"
+
+
+def test_recode_reads_around_what_was_forged(place, six):
+    two_forged(six)
+    done = lab.ecfs("recode", six.path, "/file", "--code", "rs:3+3", check=False)
+    assert done.returncode == 0, done.stderr
+    six.get("/file", place.path / "back")
+    assert (place.path / "back").read_bytes() == (place.path / "source").read_bytes()
+
+
+def test_a_drill_is_no_proof_with_what_was_forged(place):
+    """The XXH3 of the whole object fits, too; and all copies are forged alike, so that it does not matter which is read."""
+    archive = place.archive(place.directories(NAMES[:3]), code="copies:3")
+    lab.write_pattern(place.path / "source", SIZE)
+    archive.put_in_full(place.path / "source", "/file")
+    for name in NAMES[:3]:
+        stripe, = stripes_of(archive[name])
+        make_fit(archive, stripe)
+    wrong = bytearray((place.path / "source").read_bytes())
+    wrong[0] ^= 1
+    wrong[block_bytes(stripe.read_bytes()) - 1] ^= 0x80
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE objects SET digest = ?", (xxh3_128(wrong),))
+    done = lab.ecfs("drill", archive.path, "--without", "cedar", "--sample", "100%", check=False)
+    assert done.returncode == 1 and "SHA-256" in done.stdout + done.stderr, (done.stdout, done.stderr)
 
 
 def test_the_words_of_a_failure_have_an_end(place, liar):

@@ -25,6 +25,16 @@ def xxh3_128(data):
     return found.high.to_bytes(8, "big") + found.low.to_bytes(8, "big")
 
 
+def block_bytes(data):
+    """Of a check block of a stripe."""
+    return struct.unpack_from("<16s16sQQIHHHHIII", data, 16 + 8)[10]
+
+
+def area(data):
+    """The packet area of a stripe."""
+    return data[struct.unpack_from("<I", data, 12)[0]:struct.unpack_from("<Q", data, len(data) - 48)[0]]
+
+
 def forge(path):
     """Changes the first check block of a stripe, which is a full one, with its tag. What its footer claims stays, as who
     knows how to find bytes with a given XXH3 need not change it. Returns the digest of the packet area and of what it
@@ -52,4 +62,17 @@ def renamed(data, instance):
     length, = struct.unpack_from("<I", data, 16 + 4)
     struct.pack_into("<Q", data, 16 + 8 + 32, instance)
     struct.pack_into("<Q", data, 16 + 8 + length, xxh3_64(data[16:16 + 8 + length]))
+    return data
+
+
+def refoot(data, was, digest):
+    """The footer claims another digest of the packet area, with checksums that fit."""
+    data = bytearray(data)
+    footer_at, size = struct.unpack_from("<QI", data, len(data) - 48)
+    footer = bytearray(bytes(data[footer_at:footer_at + size]).replace(was, digest))
+    end, = struct.unpack_from("<I", footer, 4)  # of the payload of its first section, which has the digests
+    struct.pack_into("<Q", footer, 8 + end, xxh3_64(footer[:8 + end]))
+    data[footer_at:footer_at + size] = footer
+    struct.pack_into("<Q", data, len(data) - 32, xxh3_64(footer))
+    struct.pack_into("<Q", data, len(data) - 16, xxh3_64(data[-48:-16]))
     return data
