@@ -220,7 +220,8 @@ void ecfs_attempt_describe (Attempt *self)
                                     .elsewhere = self->part->elsewhere};
 }
 
-static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t *expected_digest,
+/* @expected: whose content it is to be; NULL: new. */
+static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
                         EcfsWriterResult *result, GError **error)
 {
     ecfs_attempt_describe (self);
@@ -238,7 +239,8 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const uint8_t 
                          .most = self->archive->config->object_max,
                          .ended = ecfs_attempt_content_ended,
                          .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
-                         .expected_digest = expected_digest,
+                         .expected_digest = expected == NULL ? NULL : expected->digest,
+                         .expected_sha256 = expected != NULL && expected->has_sha256 ? expected->sha256 : NULL,
                          .targets = targets,
                          .replace = replace,
                          .possible = possible,
@@ -529,7 +531,7 @@ GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *
     EcfsWriterResult result;
     if (!ecfs_catalog_intent_more (self->archive->catalog, part->row, (const EcfsStripeRow *) (void *) stripes->data,
                                    stripes->len, &part->intent, error) ||
-        !run_writer (self, targets, part->row->digest, &result, error))
+        !run_writer (self, targets, part->row, &result, error))
         return NULL;
     return stored_stripes (self, targets, &result);
 }

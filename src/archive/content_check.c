@@ -1,5 +1,6 @@
 #include "archive/content_check.h"
 
+#include "archive/archive_priv.h"
 #include "util/sha256.h"
 
 #include <string.h>
@@ -103,4 +104,20 @@ bool ecfs_content_check_end (EcfsContentCheck *self, GError **error)
 const EcfsObjectRow *ecfs_content_check_bad (const EcfsContentCheck *self)
 {
     return self->bad;
+}
+
+bool ecfs_content_leave_out_liars (EcfsArchive *archive, const EcfsObjectRow *object, bool *without, GError **error)
+{
+    bool lies[ECFS_CODEC_MAX_N];
+    bool any = false;
+    if (!ecfs_archive_find_liars (archive, object, NULL, NULL, lies, error))
+        return false;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
+        if (endpoint == NULL || !lies[stripe->index] || without[endpoint - archive->endpoints])
+            continue;
+        any = without[endpoint - archive->endpoints] = true;
+    }
+    return any || ecfs_fail (error, EIO, "an endpoint returns other bytes each time");
 }

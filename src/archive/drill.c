@@ -64,7 +64,7 @@ static void item_free (gpointer data)
 
 /* Reading, on a worker */
 
-static bool read_all (const Drill *self, EcfsContent *content, XXH3_state_t *state, GError **error)
+static bool read_all (const Drill *self, EcfsContent *content, XXH3_state_t *state, EcfsSha256 *sha256, GError **error)
 {
     g_autofree void *piece = g_malloc (PIECE_BYTES);
     uint64_t size = ecfs_content_size (content);
@@ -77,6 +77,7 @@ static bool read_all (const Drill *self, EcfsContent *content, XXH3_state_t *sta
         if (got == 0)
             return ecfs_fail (error, EIO, "it ends before its size");
         ecfs_xxh3_128_update (state, piece, got);
+        ecfs_sha256_update (sha256, piece, got);
         offset += got;
     }
     return true;
@@ -85,14 +86,23 @@ static bool read_all (const Drill *self, EcfsContent *content, XXH3_state_t *sta
 static bool read_object (const Drill *self, EcfsContent *content, GError **error)
 {
     XXH128_canonical_t digest;
+    uint8_t found[ECFS_SHA256_SIZE];
     XXH3_state_t *state = XXH3_createState ();
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
     (void) XXH3_128bits_reset (state); /* fails for invalid arguments only */
-    bool good = read_all (self, content, state, error);
+    bool good = read_all (self, content, state, sha256, error);
+    ecfs_sha256_end (sha256, found);
     XXH128_canonicalFromHash (&digest, XXH3_128bits_digest (state));
     (void) XXH3_freeState (state); /* likewise */
     const EcfsObjectRow *object = ecfs_content_object (content, 0);
-    return good && (memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) == 0 ||
-                    ecfs_fail (error, EBADMSG, "what was read is not what was stored: its digest is another"));
+    if (!good)
+        return false;
+    if (memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) != 0)
+        return ecfs_fail (error, EBADMSG, "what was read is not what was stored: its digest is another");
+    return !object->has_sha256 || memcmp (found, object->sha256, sizeof found) == 0 ||
+           ecfs_fail (error, EBADMSG,
+                      "its checksums fit, and its SHA-256 is not that of what was stored: an endpoint returns other "
+                      "bytes than it got: ecfs-fsck --deep tells which");
 }
 
 /* Whether the object is gone or has got other stripes since the content was opened, here or by somebody else. */

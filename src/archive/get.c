@@ -198,23 +198,6 @@ static bool copy_content (Item *item, EcfsContent *content, EcfsContentCheck *ch
     return ecfs_content_check_end (check, error);
 }
 
-/* Flags the endpoints of an object's stripes that lie, beside those flagged already. False: that leads no further. */
-static bool leave_out_liars (Get *get, const EcfsObjectRow *object, bool *without, GError **error)
-{
-    bool lies[ECFS_CODEC_MAX_N];
-    bool any = false;
-    if (!ecfs_archive_find_liars (get->archive, object, NULL, NULL, lies, error))
-        return false;
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (get->archive, stripe->endpoint);
-        if (endpoint == NULL || !lies[stripe->index] || without[endpoint - get->archive->endpoints])
-            continue;
-        any = without[endpoint - get->archive->endpoints] = true;
-    }
-    return any || ecfs_fail (error, EIO, "an endpoint returns other bytes each time");
-}
-
 /* The content with the attributes of the same moment: those of the listing may be older. */
 static EcfsContent *open_current (Item *item, GError **error)
 {
@@ -246,7 +229,7 @@ static bool fill_once (Item *item, bool *without, bool is_again, int fd, bool *r
     g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     bool good = copy_content (item, content, check, fd, &why);
     const EcfsObjectRow *bad = ecfs_content_check_bad (check);
-    *ret_again = bad != NULL && leave_out_liars (item->get, bad, without, NULL);
+    *ret_again = bad != NULL && ecfs_content_leave_out_liars (item->get->archive, bad, without, NULL);
     if (*ret_again)
         g_clear_error (&why);
     ecfs_content_unref (content);

@@ -4,6 +4,7 @@
  * codes share stripes it only gets those that it lacks. Each object is one step: whatever ends this leaves every file
  * readable, and what is left to do is what the next run finds.
  */
+#include "archive/content_check.h"
 #include "archive/recode_priv.h"
 
 #include "archive/archive_priv.h"
@@ -21,6 +22,7 @@
 #define MAX_SPOOLED   (4ull << 30) /* bytes in the staging area, unless one object is larger */
 #define PIECE_BYTES   (4u << 20)
 #define TICK_US       200000
+#define ATTEMPTS      5 /* at content of which endpoints return other bytes than they got */
 
 typedef struct Recode {
     EcfsArchive *archive;
@@ -54,7 +56,7 @@ typedef struct Job {
 
 /* The spool, on the thread of the attempt */
 
-static bool copy_content (Job *job, EcfsContent *content, int fd, GError **error)
+static bool copy_content (Job *job, EcfsContent *content, EcfsContentCheck *check, int fd, GError **error)
 {
     for (uint64_t at = 0; at < job->size;) {
         EcfsBorrowed piece;
@@ -62,13 +64,16 @@ static bool copy_content (Job *job, EcfsContent *content, int fd, GError **error
             return ecfs_fail (error, ECANCELED, "cancelled");
         if (!ecfs_content_borrow (content, at, PIECE_BYTES, &piece, error))
             return false;
-        int result = ecfs_pwritev_all (fd, piece.iov, piece.n_iov, at);
+        bool right = ecfs_content_check_take (check, at, piece.iov, piece.n_iov, error);
+        int result = right ? ecfs_pwritev_all (fd, piece.iov, piece.n_iov, at) : 0;
         at += piece.size;
         ecfs_content_give_back (&piece);
+        if (!right)
+            return false;
         if (result != 0)
             return ecfs_fail_errno (error, -result, "the staging area");
     }
-    return true;
+    return ecfs_content_check_end (check, error);
 }
 
 static bool is_gone (const GError *error)
@@ -92,6 +97,31 @@ static bool check_room (const Job *job, int fd, GError **error)
                       job->size, job->recode->archive->directory, free_bytes, reserve);
 }
 
+/* *ret_again: it came from endpoints that lie, which are in @without from now on. */
+static bool fill_once (Job *job, bool *without, bool is_again, int fd, bool *ret_again, GError **error)
+{
+    GError *why = NULL;
+    EcfsContent *content = ecfs_content_open_object (job->recode->archive, job->object, &why);
+    *ret_again = false;
+    if (content == NULL) {
+        why->code = is_gone (why) ? ESTALE : why->code;
+        g_propagate_error (error, why);
+        return false;
+    }
+    if (is_again)
+        ecfs_content_leave_out (content, without);
+    g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
+    bool good = copy_content (job, content, check, fd, &why);
+    const EcfsObjectRow *bad = ecfs_content_check_bad (check);
+    *ret_again = bad != NULL && ecfs_content_leave_out_liars (job->recode->archive, bad, without, NULL);
+    if (*ret_again)
+        g_clear_error (&why);
+    ecfs_content_unref (content);
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return good;
+}
+
 static bool fill_spool (Job *job, int fd, GError **error)
 {
     int result = posix_fallocate (fd, 0, (off_t) job->size); /* else it is full only when most was read */
@@ -99,12 +129,11 @@ static bool fill_spool (Job *job, int fd, GError **error)
         return ecfs_fail_errno (error, result, "%" PRIu64 " bytes in the staging area", job->size);
     if (!check_room (job, fd, error))
         return false;
-    EcfsContent *content = ecfs_content_open_object (job->recode->archive, job->object, error);
-    bool good = content != NULL && copy_content (job, content, fd, error);
-    if (content == NULL && is_gone (*error))
-        (*error)->code = ESTALE;
-    ecfs_content_unref (content);
-    return good;
+    bool again = true, good = false;
+    g_autofree bool *without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* more may come meanwhile */
+    for (unsigned attempt = 0; again && attempt < ATTEMPTS; attempt++)
+        good = fill_once (job, without, attempt > 0, fd, &again, error);
+    return again ? ecfs_fail (error, EIO, "endpoints return other bytes than they got, each time another") : good;
 }
 
 static int open_spool (void *user, GError **error)

@@ -1,4 +1,5 @@
 #include "archive/archive_priv.h"
+#include "archive/content_check.h"
 #include "archive/staged_priv.h"
 #include "util/io.h"
 
@@ -9,6 +10,7 @@
 
 #define COPY_BYTES  (1u << 20) /* read at a time */
 #define BLOCK_BYTES 65536u     /* of zeros that are not written, so that holes stay holes */
+#define ATTEMPTS    5          /* at content of which endpoints return other bytes than they got */
 
 /* Copying up */
 
@@ -32,8 +34,8 @@ static bool write_sparse (EcfsStaged *self, int fd, const uint8_t *bytes, size_t
     return true;
 }
 
-static bool copy_extent (EcfsStaged *self, int fd, EcfsContent *content, const EcfsExtent *extent, uint8_t *buffer,
-                         uint64_t *written, GError **error)
+static bool copy_extent (EcfsStaged *self, int fd, EcfsContent *content, EcfsContentCheck *check,
+                         const EcfsExtent *extent, uint8_t *buffer, uint64_t *written, GError **error)
 {
     uint64_t end = MIN (extent->offset + extent->length, ecfs_content_size (content));
     for (uint64_t at = extent->offset; at < end;) {
@@ -42,30 +44,59 @@ static bool copy_extent (EcfsStaged *self, int fd, EcfsContent *content, const E
             return false;
         if (got == 0)
             return ecfs_fail (error, EIO, "inode %" PRIu64 ": its content ends at %" PRIu64 " bytes", self->ino, at);
-        if (!write_sparse (self, fd, buffer, got, at, written, error))
+        const struct iovec iov = {.iov_base = buffer, .iov_len = got};
+        if (!ecfs_content_check_take (check, at, &iov, 1, error) ||
+            !write_sparse (self, fd, buffer, got, at, written, error))
             return false;
         at += got;
     }
     return true;
 }
 
-static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t *ret_written, GError **error)
+/* *ret_again: what came is not what was stored, and the endpoints that it came from are in @without from now on. */
+static bool copy_once (EcfsStaged *self, int fd, EcfsContent *content, bool *without, uint64_t *ret_written,
+                       bool *ret_again, GError **error)
 {
-    EcfsContent *content = ecfs_content_open (self->table->archive, self->ino, error);
-    if (content == NULL)
-        return false;
-    ecfs_content_expect_all (content);
     g_autofree uint8_t *buffer = g_malloc (COPY_BYTES);
+    g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
     const GArray *extents = ecfs_content_extents (content);
+    GError *why = NULL;
     bool ok = true;
     *ret_written = 0;
     for (guint i = 0; ok && i < extents->len; i++)
-        ok = copy_extent (self, fd, content, &g_array_index (extents, EcfsExtent, i), buffer, ret_written, error);
-    *ret_size = ecfs_content_size (content);
-    ecfs_content_unref (content);
-    if (ok && ftruncate (fd, (off_t) *ret_size) != 0)
-        ok = ecfs_fail_errno (error, errno, "staging/%s", self->name);
+        ok = copy_extent (self, fd, content, check, &g_array_index (extents, EcfsExtent, i), buffer, ret_written, &why);
+    ok = ok && ecfs_content_check_end (check, &why);
+    const EcfsObjectRow *bad = ecfs_content_check_bad (check);
+    *ret_again = bad != NULL && ecfs_content_leave_out_liars (self->table->archive, bad, without, NULL);
+    if (*ret_again)
+        g_clear_error (&why);
+    if (why != NULL)
+        g_propagate_error (error, why);
     return ok;
+}
+
+/* What is changed is stored as a whole, with a new SHA-256: so what it is made from has to be what was stored. */
+static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t *ret_written, GError **error)
+{
+    bool again = true, ok = true;
+    g_autofree bool *without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* more may come meanwhile */
+    for (unsigned attempt = 0; ok && again && attempt < ATTEMPTS; attempt++) {
+        EcfsContent *content = ecfs_content_open (self->table->archive, self->ino, error);
+        if (content == NULL)
+            return false;
+        if (attempt > 0)
+            ecfs_content_leave_out (content, without);
+        ecfs_content_expect_all (content);
+        /* Zeros are not written, also where others were. */
+        ok = (ftruncate (fd, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name)) &&
+             (copy_once (self, fd, content, without, ret_written, &again, error) || again);
+        *ret_size = ecfs_content_size (content);
+        ecfs_content_unref (content);
+    }
+    if (ok && again)
+        return ecfs_fail (
+            error, EIO, "inode %" PRIu64 ": endpoints return other bytes than they got, each time another", self->ino);
+    return ok && (ftruncate (fd, (off_t) *ret_size) == 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name));
 }
 
 /* Opening */

@@ -89,7 +89,8 @@ typedef struct EcfsWriterJob {
     const EcfsPacketSource *packets; /* of the wanted stripes, in place of fd and ranges; NULL: they are encoded */
     /* Of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet. With packets it is believed, and must be given. */
     const uint8_t *expected_digest;
-    EcfsWriterTarget *targets; /* n; replaced ones are updated */
+    const uint8_t *expected_sha256; /* likewise, ECFS_SHA256_SIZE; NULL: not known. Not asked for with packets */
+    EcfsWriterTarget *targets;      /* n; replaced ones are updated */
 
     /* A stripe failed with @error, or is only late (NULL): puts another endpoint and a fresh instance into *target and
      * returns true, or returns false: there is none. Called by the caller's own thread; may block. */

@@ -190,7 +190,9 @@ static void finish_content_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     ecfs_writer_finish_digest (self->digest, self->object_digest);
     ecfs_sha256_end (self->sha256, self->object_sha256);
     const uint8_t *expected = self->job->expected_digest;
-    if (expected != NULL && memcmp (expected, self->object_digest, sizeof self->object_digest) != 0)
+    const uint8_t *sha256 = self->job->expected_sha256;
+    if ((expected != NULL && memcmp (expected, self->object_digest, sizeof self->object_digest) != 0) ||
+        (sha256 != NULL && memcmp (sha256, self->object_sha256, sizeof self->object_sha256) != 0))
         ecfs_writer_abort_locked (self,
                                   g_error_new (ECFS_ERROR, ESTALE, "the content has changed since it was committed"));
 }
