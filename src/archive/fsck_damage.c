@@ -205,7 +205,15 @@ static void order (Attempt *attempt)
     }
 }
 
-/* What else there is of its stripes, at any endpoint. */
+static bool is_forged (const EcfsDamage *damage, unsigned index)
+{
+    for (unsigned i = 0; i < damage->n_stripes; i++)
+        if (damage->stripes[i].index == index && damage->stripes[i].fault == ECFS_STRIPE_FORGED)
+            return true;
+    return false;
+}
+
+/* What else there is of its stripes, at any endpoint; but for forged ones, which had the right digests, too. */
 static bool find_spares (Repairing *self, Attempt *attempt)
 {
     EcfsFsckRun *run = self->run;
@@ -219,7 +227,8 @@ static bool find_spares (Repairing *self, Attempt *attempt)
                ecfs_uuid_equal (&spare.uuid, &attempt->spooled.uuid)) {
             const EcfsStripeRow row = {
                 .index = (uint16_t) spare.index, .instance = spare.instance, .endpoint = endpoint, .size = spare.size};
-            if (spare.index >= ECFS_CODEC_MAX_N || task->order.instance[spare.index] == 0)
+            if (spare.index >= ECFS_CODEC_MAX_N || task->order.instance[spare.index] == 0 ||
+                is_forged (&attempt->damage, spare.index))
                 continue;
             if (task->spares == NULL)
                 task->spares = g_array_new (FALSE, FALSE, sizeof (EcfsStripeRow));
