@@ -604,14 +604,13 @@ static bool fill_up (Attempt *self, GError **error)
 /* The object that the attempt is about. */
 Part *ecfs_attempt_named_part (Attempt *self, GError **error)
 {
-    g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
-    if (extents == NULL)
-        return NULL;
-    guint next = 0;
-    while (next < extents->len && g_array_index (extents, EcfsExtent, next).object != self->commit.object)
-        next++;
     GError *why = NULL;
-    if (next == extents->len)
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, &why);
+    guint next = 0;
+    while (extents != NULL && next < extents->len &&
+           g_array_index (extents, EcfsExtent, next).object != self->commit.object)
+        next++;
+    if (extents != NULL && next == extents->len)
         why = g_error_new_literal (ECFS_ERROR, ESTALE, "it was replaced meanwhile");
     Part *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
     if (part == NULL) {

@@ -172,6 +172,14 @@ static EcfsRepairTask *next_task (void *user)
     }
 }
 
+/* Whatever was met first: of what was deleted meanwhile nothing is to be moved. */
+static bool is_gone (const Drain *self, const EcfsRepairTask *task)
+{
+    uint64_t ino;
+    g_autoptr (GError) why = NULL;
+    return !ecfs_catalog_object_file (self->archive->catalog, task->object, &ino, &why) && why->code == ENOENT;
+}
+
 static void note_failed (Drain *self, EcfsRepairTask *task)
 {
     g_hash_table_add (self->failed, g_memdup2 (&task->object, sizeof task->object));
@@ -184,7 +192,7 @@ static void note_failed (Drain *self, EcfsRepairTask *task)
 static void task_done (void *user, EcfsRepairTask *task)
 {
     Drain *self = user;
-    bool changed = task->error != NULL && task->error->code == ESTALE; /* the next round looks again */
+    bool changed = task->error != NULL && (task->error->code == ESTALE || is_gone (self, task)); /* looked at again */
     if (task->error == NULL) {
         self->tally.progress.n_done++;
         self->n_moved++;

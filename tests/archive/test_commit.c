@@ -46,22 +46,17 @@ static bool outrun_by_others (void *user)
     return true;
 }
 
-/* Commits and waits; the error is the caller's. */
-static bool commit_and_ask (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill,
-                            bool (*unchanged) (void *user), GError **error)
+/* Has it done, and waits; the error is the caller's. */
+static bool run_and_ask (Fixture *fixture, EcfsCommit commit, void (*run) (EcfsArchive *, const EcfsCommit *),
+                         GError **error)
 {
     Outcome outcome = {0};
     ecfs_mutex_init (&outcome.lock);
     ecfs_cond_init (&outcome.cond);
-    EcfsCommit commit = {.ino = ino,
-                         .fd = fd,
-                         .size = size,
-                         .mtime_ns = 1234567890123456789,
-                         .done = committed,
-                         .patient = true, /* on a busy machine an endpoint is soon thought late */
-                         .unchanged = unchanged,
-                         .user = &outcome};
-    (backfill ? ecfs_archive_backfill : ecfs_archive_commit) (fixture->archive, &commit);
+    commit.done = committed;
+    commit.patient = true; /* on a busy machine an endpoint is soon thought late */
+    commit.user = &outcome;
+    run (fixture->archive, &commit);
     ecfs_mutex_lock (&outcome.lock);
     int64_t deadline = ecfs_now_us () + 60 * G_USEC_PER_SEC;
     while (!outcome.done)
@@ -72,6 +67,14 @@ static bool commit_and_ask (Fixture *fixture, uint64_t ino, int fd, uint64_t siz
     if (outcome.error != NULL)
         g_propagate_error (error, outcome.error);
     return outcome.full;
+}
+
+static bool commit_and_ask (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill,
+                            bool (*unchanged) (void *user), GError **error)
+{
+    const EcfsCommit commit = {
+        .ino = ino, .fd = fd, .size = size, .mtime_ns = 1234567890123456789, .unchanged = unchanged};
+    return run_and_ask (fixture, commit, backfill ? ecfs_archive_backfill : ecfs_archive_commit, error);
 }
 
 static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill, bool changed,
@@ -359,6 +362,40 @@ static void test_holes (Fixture *fixture, gconstpointer code)
     ecfs_content_unref (content);
 }
 
+static EcfsCatalog *deleting; /* where "file" is deleted in the middle */
+
+/* Called between the first look at the file and the next. */
+static int delete_file (void *user, GError **error)
+{
+    (void) user;
+    (void) error;
+    EcfsAttr attr;
+    g_assert_true (ecfs_catalog_unlink (deleting, ECFS_ROOT_INO, "file", &attr, NULL));
+    g_assert_true (ecfs_catalog_drop (deleting, attr.ino, NULL));
+    return -1; /* a repair needs no content */
+}
+
+/* Nothing is left to repair or to move, which is no failure. */
+static void test_repair_of_what_is_deleted (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    g_autoptr (GError) error = NULL;
+    EcfsRepairOrder order = {.only_named = true};
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    uint64_t ino = make_file (fixture, "file");
+    ecfs_autofd fd = file_of (fixture, bytes, 100000);
+    g_assert_true (commit_fd (fixture, ino, fd, 100000, false, false, &error));
+    deleting = ecfs_archive_catalog (fixture->archive);
+    g_autoptr (GArray) extents = ecfs_catalog_extents (deleting, ino, &error);
+    const EcfsCommit repair = {.ino = ino,
+                               .fd = -1,
+                               .open = delete_file,
+                               .object = g_array_index (extents, EcfsExtent, 0).object,
+                               .order = &order};
+    g_assert_false (run_and_ask (fixture, repair, ecfs_archive_repair, &error));
+    g_assert_error (error, ECFS_ERROR, ESTALE);
+}
+
 static void test_failed_init_leaves_nothing (void)
 {
     g_autoptr (GError) error = NULL;
@@ -401,6 +438,8 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/commit/content-opens-while-it-is-replaced", Fixture, "copies:2", set_up, test_open_while_replaced,
                 tear_down);
+    g_test_add ("/commit/a-repair-of-what-is-deleted-is-stale", Fixture, "rs:4+2", set_up,
+                test_repair_of_what_is_deleted, tear_down);
     g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);
     g_test_add_func ("/commit/a-failed-init-leaves-nothing-behind", test_failed_init_leaves_nothing);
     return g_test_run ();
