@@ -23,6 +23,16 @@ static char *path_in (const char *directory, const char *name)
     return g_build_filename (directory, name, NULL);
 }
 
+static EcfsEndpoint *make_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const EcfsConfigEndpoint *config,
+                                    GError **error)
+{
+    EcfsMarker expected = {.archive = *ecfs_catalog_archive (self->catalog),
+                           .endpoint = row->uuid,
+                           .epoch = ecfs_catalog_epoch (self->catalog),
+                           .sequence = ecfs_catalog_sequence (self->catalog)};
+    return ecfs_endpoint_new (config->spec, &expected, error);
+}
+
 /* The next endpoint; @config NULL: it is in the catalog only. It counts when it is complete. */
 static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const char *name,
                            const EcfsConfigEndpoint *config, GError **error)
@@ -31,15 +41,8 @@ static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const 
     EcfsEndpoint *endpoint = NULL;
     if (position == ECFS_ENDPOINTS_MAX)
         return ecfs_fail (error, ENOSPC, "%s: it has %d endpoints already", self->directory, ECFS_ENDPOINTS_MAX);
-    if (config != NULL) {
-        EcfsMarker expected = {.archive = *ecfs_catalog_archive (self->catalog),
-                               .endpoint = row->uuid,
-                               .epoch = ecfs_catalog_epoch (self->catalog),
-                               .sequence = ecfs_catalog_sequence (self->catalog)};
-        endpoint = ecfs_endpoint_new (config->spec, &expected, error);
-        if (endpoint == NULL)
-            return false;
-    }
+    if (config != NULL && (endpoint = make_endpoint (self, row, config, error)) == NULL)
+        return false;
     self->endpoints[position] = (EcfsArchiveEndpoint){.id = row->id,
                                                       .uuid = row->uuid,
                                                       .name = g_strdup (name),
@@ -303,6 +306,7 @@ void ecfs_archive_free (EcfsArchive *self)
         g_free ((char *) self->endpoints[i].name);
         g_free (self->endpoints[i].first_name);
         g_free ((char *) self->endpoints[i].zone);
+        g_free (self->endpoints[i].first_zone);
     }
     g_free (self->endpoints);
     ecfs_transfer_free (self->transfer);
@@ -396,6 +400,23 @@ static char *extended_config (const char *path, const EcfsConfigEndpoint *endpoi
     return then == NULL ? NULL : g_steal_pointer (&extended);
 }
 
+/* One that was in the catalog alone. Whoever looks at it meanwhile sees it with all that it has, or not at all. */
+static bool find_again (EcfsArchive *self, const EcfsArchiveEndpoint *known, const EcfsEndpointRow *row,
+                        const EcfsConfigEndpoint *config, GError **error)
+{
+    EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, known);
+    EcfsEndpoint *endpoint = make_endpoint (self, row, config, error);
+    if (endpoint == NULL)
+        return ecfs_prefix (error, "endpoint %s is used from the next mount on", known->name);
+    if (strcmp (known->zone, config->zone) != 0) {
+        own->first_zone = (char *) own->zone;
+        own->zone = g_strdup (config->zone);
+    }
+    ecfs_endpoint_start (endpoint);
+    own->endpoint = endpoint;
+    return true;
+}
+
 static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint, GError **error)
 {
     EcfsEndpointRow row;
@@ -407,11 +428,8 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
         return ecfs_prefix (error, "the catalog has endpoint %s now, add its section to the file by hand", name);
     const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row.id);
-    if (known != NULL) {
-        if (known->endpoint == NULL)
-            g_message ("endpoint %s, whose adding had not ended, is used from the next mount on", name);
-        return true;
-    }
+    if (known != NULL)
+        return known->endpoint != NULL || find_again (self, known, &row, endpoint, error);
     if (!open_endpoint (self, &row, name, endpoint, error))
         return ecfs_prefix (error, "endpoint %s is used from the next mount on", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);

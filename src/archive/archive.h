@@ -97,9 +97,10 @@ typedef struct EcfsArchiveEndpoint {
     EcfsUuid uuid;
     const char *_Atomic name; /* changes once at most, when another takes its place; what it was stays valid */
     char *first_name;         /* NULL: it is still that; owned */
-    const char *zone;
+    const char *_Atomic zone; /* likewise, when it is found again */
+    char *first_zone;
     _Atomic EcfsEndpointState state; /* REMOVED: only what had it open before knows it still */
-    EcfsEndpoint *endpoint;          /* NULL: in the catalog, but not in the configuration any more */
+    EcfsEndpoint *_Atomic endpoint;  /* NULL: in the catalog, but not in the configuration, until it is found again */
 } EcfsArchiveEndpoint;
 
 /** Endpoints by position, 0 to n - 1; n grows when one is added, and what is there stays. */

@@ -396,6 +396,52 @@ static void test_repair_of_what_is_deleted (Fixture *fixture, gconstpointer code
     g_assert_error (error, ECFS_ERROR, ESTALE);
 }
 
+typedef struct Looking {
+    EcfsArchive *archive;
+    atomic_bool stop;
+} Looking;
+
+/* As those do who place, read and tell. */
+static void *look_at_endpoints (void *data)
+{
+    Looking *self = data;
+    size_t n_zones = 0;
+    while (!atomic_load (&self->stop))
+        for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
+            (void) ecfs_archive_reaches (ecfs_archive_endpoint (self->archive, i));
+            n_zones += ecfs_archive_zone_number (self->archive, i);
+        }
+    return GSIZE_TO_POINTER (n_zones);
+}
+
+static void test_found_again (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    g_autoptr (GError) error = NULL;
+    pthread_t thread;
+    g_autofree char *path = g_build_filename (fixture->directory, "ecfs.conf", NULL), *text = NULL;
+    g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, &error);
+    g_assert_true (ecfs_config_remove (fixture->directory, "endpoint e3", &error));
+    reopen (fixture);
+    Looking looking = {.archive = fixture->archive};
+    atomic_init (&looking.stop, false);
+    g_assert_cmpint (pthread_create (&thread, NULL, look_at_endpoints, &looking), ==, 0);
+    EcfsConfigEndpoint *endpoint = (EcfsConfigEndpoint *) ecfs_config_endpoint (config, "e3");
+    g_free (endpoint->zone);
+    endpoint->zone = g_strdup ("elsewhere");
+    g_assert_true (ecfs_archive_endpoint_add (fixture->archive, endpoint, &error));
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    uint64_t ino = make_file (fixture, "file");
+    ecfs_autofd fd = file_of (fixture, bytes, 100000);
+    g_assert_true (commit_fd (fixture, ino, fd, 100000, false, false, &error));
+    g_assert_cmpuint (count_stripes (fixture), ==, N_ENDPOINTS);
+    g_assert_cmpstr (ecfs_archive_endpoint (fixture->archive, 3)->zone, ==, "elsewhere");
+    atomic_store (&looking.stop, true);
+    g_assert_cmpint (pthread_join (thread, NULL), ==, 0);
+    assert_content (fixture, ino, bytes, 100000);
+}
+
 static void test_failed_init_leaves_nothing (void)
 {
     g_autoptr (GError) error = NULL;
@@ -440,6 +486,8 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/commit/a-repair-of-what-is-deleted-is-stale", Fixture, "rs:4+2", set_up,
                 test_repair_of_what_is_deleted, tear_down);
+    g_test_add ("/commit/an-endpoint-that-is-found-again-takes-stripes-at-once", Fixture, "rs:4+2", set_up,
+                test_found_again, tear_down);
     g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);
     g_test_add_func ("/commit/a-failed-init-leaves-nothing-behind", test_failed_init_leaves_nothing);
     return g_test_run ();

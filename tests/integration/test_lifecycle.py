@@ -228,6 +228,28 @@ def test_replacing_in_the_same_place_goes_on_after_a_kill(place):
     assert lab.run(FSCK, "-n", archive.path, check=False).returncode == 0
 
 
+def test_what_is_found_again_under_a_mount_is_used_at_once(place):
+    """Sections were lost from ecfs.conf: the catalog knows the endpoints, and the mount that runs has no way to them."""
+    archive = place.archive(place.directories())
+    config = archive.path / "ecfs.conf"
+    whole = config.read_text()
+    sections = whole.split("\n[endpoint ")
+    config.write_text("\n[endpoint ".join(part for part in sections if not part.startswith(("birch]", "fjord]"))))
+    mount = place.mount(archive)
+    with pytest.raises(OSError):
+        lab.write_pattern(mount.path / "early", 100_000, 1)
+    for name in ["birch", "fjord"]:
+        endpoint(archive, "add", archive[name].endpoint())
+    assert states(archive) == dict.fromkeys(lab.NAMES, "active")
+    lab.write_pattern(mount.path / "file", 300_000, 2)
+    lab.until(lambda: os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"full 6/6"), 60, "all six are used")
+    archive.await_stored()
+    assert all(lab.stripe_files(archive[name]) for name in ["birch", "fjord"])
+    mount.umount()
+    assert "next mount" not in mount.text()
+    assert lab.run(FSCK, archive.path, "-n", "--deep", check=False).returncode == 0
+
+
 def test_what_has_no_other_place_is_told_and_stays(place):
     archive = place.archive(place.directories())
     lab.write_pattern(place.path / "wide", 300_000, 1)
