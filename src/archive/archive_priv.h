@@ -73,6 +73,7 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 #define ECFS_LOCK_NAME       "lock"
 #define ECFS_CONFIG_NAME     "ecfs.conf"
 #define ECFS_CATALOG_NAME    "catalog.sqlite"
+#define ECFS_STAGED_ID_NAME  "staging-id" /* what its staging directory is to say that it is */
 #define ECFS_DOWN_SINCE_NAME "down-since" /* since when endpoints are down */
 
 /* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */

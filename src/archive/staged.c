@@ -95,7 +95,7 @@ static void step_all_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
 bool ecfs_staged_start (EcfsArchive *archive, GError **error)
 {
     ecfs_autofd dir_fd = ecfs_staged_open_dir (archive, "staging", error);
-    if (dir_fd < 0)
+    if (dir_fd < 0 || !ecfs_staged_check_identity (archive, dir_fd, error))
         return false;
     EcfsStagedTable *table = table_new (archive, ecfs_steal_fd (&dir_fd));
     if (!ecfs_staged_recover (table, error)) {

@@ -33,8 +33,9 @@
 
 #define ECFS_STAGED_COPY_PREFIX  "copy."
 #define ECFS_STAGED_ASIDE_PREFIX "aside."
-#define ECFS_STAGED_PATIENCE     16   /* failures in a row until a common reason is assumed */
-#define ECFS_ROW_NONE            (-1) /* beside EcfsStagingState */
+#define ECFS_STAGED_ID_FILE      ".ecfs-staging" /* in the staging directory: that it is this archive's */
+#define ECFS_STAGED_PATIENCE     16              /* failures in a row until a common reason is assumed */
+#define ECFS_ROW_NONE            (-1)            /* beside EcfsStagingState */
 
 typedef enum EcfsAttempt {
     ECFS_ATTEMPT_NONE,
@@ -238,6 +239,10 @@ char *ecfs_staged_row_name (int64_t row, uint64_t ino);
 char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino);
 /** The name under which a file that has the name @name of its row is set aside. */
 char *ecfs_staged_aside_name (const char *name);
+
+/** Whether the staging directory is the one that the archive had before; ENOTCONN. Where it never had one, it is from
+ * now on. */
+bool ecfs_staged_check_identity (EcfsArchive *archive, int dir_fd, GError **error);
 /** The inode in the name of a file that has or had a row; false: it is no such name. */
 bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino);
 /** Renames the file; the caller stores the new name, which is taken. */

@@ -253,9 +253,11 @@ static bool recover_stray (Recovery *self, GHashTable *known, const char *name, 
 {
     uint64_t ino;
     bool had_row = ecfs_staged_parse_name (name, &ino);
-    if (strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || g_hash_table_contains (known, name))
+    if (strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || strcmp (name, ECFS_STAGED_ID_FILE) == 0 ||
+        g_hash_table_contains (known, name))
         return true;
     if (g_str_has_prefix (name, ECFS_STAGED_COPY_PREFIX)     /* equal to committed content */
+        || g_str_has_prefix (name, ECFS_STAGED_ID_FILE)      /* half written when a machine failed */
         || g_str_has_prefix (name, ECFS_STAGED_ASIDE_PREFIX) /* without its row: something newer was flushed */
         || (had_row && is_stored (self, name, ino)))
         return unlinkat (self->table->dir_fd, name, 0) == 0 || ecfs_fail_errno (error, errno, "staging/%s", name);

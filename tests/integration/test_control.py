@@ -471,12 +471,47 @@ def test_what_a_rename_replaces_stays_until_the_new_content_is_stored(place, arc
     lab.until(lambda: all(len(lab.stripe_files(endpoint)) == 1 for endpoint in archive.endpoints[3:]), 60,
               "what can be deleted is")
     mount.kill()
-    for path in (archive.path / "staging").iterdir():  # it is gone with its disk
+    staging = archive.path / "staging"
+    for path in staging.iterdir():  # it is gone with its disk
         path.unlink()
     show(archive)
+    with pytest.raises(AssertionError, match="not the staging directory of this archive"):
+        mount.start()
+    (staging / ".ecfs-staging").touch()  # as the message says for what is lost for good
     mount.start()
     assert lab.digest(mount.path / "file") == expected
     assert "its former content stays" in mount.text()
+
+
+def test_a_staging_directory_that_is_another_is_not_taken_for_an_empty_one(place, archive):
+    """As where it is a file system of its own that is not mounted today."""
+    archive.configure("archive", commit="async")
+    staging, away = archive.path / "staging", archive.path / "away"
+    mount = place.mount(archive)
+    hide(archive, 3)
+    expected = lab.write_pattern(mount.path / "file", MIB, 1)
+    mount.kill()
+    show(archive)
+
+    def refused():
+        with pytest.raises(AssertionError, match="not the staging directory of this archive"):
+            mount.start()
+        assert "mount it there" in mount.text()
+    staging.rename(away)
+    refused()
+    (staging / ".ecfs-staging").write_text("01234567-89ab-4cde-8f01-23456789abcd\n")  # another archive's
+    refused()
+    (archive.path / "staging-id").unlink()  # an archive from before there was any, and what is staged is not there
+    (staging / ".ecfs-staging").unlink()
+    refused()
+    staging.rmdir()
+    away.rename(staging)
+    (staging / ".ecfs-staging").unlink()  # now it is there
+    mount.start()
+    assert lab.digest(mount.path / "file") == expected
+    archive.await_stored()
+    assert (staging / ".ecfs-staging").read_bytes() == (archive.path / "staging-id").read_bytes()
+    mount.umount()
 
 
 def test_writers_wait_for_room_and_go_on(place, archive):
