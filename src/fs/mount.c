@@ -363,14 +363,16 @@ static bool serve_archive (const EcfsMountOptions *options, bool readonly, char 
     return ok;
 }
 
-/* An old copy of an archive directory is there to be read. */
+/* An old copy of an archive directory is there to be read, and so is one without room for a change. */
 static bool serve (const EcfsMountOptions *options, char *mountpoint, int *live_fd, GError **error)
 {
     g_autoptr (GError) reason = NULL;
     if (serve_archive (options, options->readonly, mountpoint, live_fd, &reason))
         return true;
-    if (!options->readonly && g_error_matches (reason, ECFS_ERROR, ESTALE)) {
-        g_critical ("%s; it is mounted for reading only", reason->message);
+    const bool is_full = g_error_matches (reason, ECFS_ERROR, ENOSPC) || g_error_matches (reason, ECFS_ERROR, EDQUOT);
+    if (!options->readonly && (is_full || g_error_matches (reason, ECFS_ERROR, ESTALE))) {
+        g_critical ("%s; it is mounted for reading only%s", reason->message,
+                    is_full ? ": make room, unmount it, and mount it again" : "");
         return serve_archive (options, true, mountpoint, live_fd, error);
     }
     g_propagate_error (error, g_steal_pointer (&reason));

@@ -225,3 +225,30 @@ def test_all_endpoints_full_is_enospc_and_what_waits_is_stored_later(place):
     lab.drop_caches()
     assert (mount.path / "first").read_bytes() == content(1, 4 * MIB)
     assert (mount.path / "second").read_bytes() == content(2, 4 * MIB)
+
+
+@pytest.mark.parametrize("ended", ["killed", "unmounted"])
+def test_an_archive_on_a_disk_that_is_full_to_the_last_byte_can_be_read(place, ended):
+    """Without a reserve nothing is left for the catalog: the mount says what to do, and serves what is stored."""
+    disk = place.disk(place.path / "small", 8 * MIB)
+    archive = lab.Archive(disk.path / "archive", place.directories())
+    archive.init()
+    archive.configure("archive", staging_reserve="0")
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", 300_000, 1)
+    archive.await_stored()
+    mount.kill() if ended == "killed" else mount.umount()
+    disk.fill()
+    mount.start()
+    assert "make room, unmount it, and mount it again" in mount.text()
+    assert lab.digest(mount.path / "file") == expected
+    with pytest.raises(OSError) as refused:
+        (mount.path / "more").write_bytes(b"more")
+    assert refused.value.errno == errno.EROFS
+    mount.umount()
+    disk.empty()
+    mount.start()
+    lab.write_pattern(mount.path / "later", 60_000, 2)
+    archive.await_stored()
+    assert lab.digest(mount.path / "file") == expected
+    mount.umount()
