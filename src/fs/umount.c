@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -236,15 +236,25 @@ bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError
     return true;
 }
 
+/* What the kernel has cached of a mount outlives its process; how full it is, is always asked. */
+static bool is_dead (const char *mountpoint)
+{
+    struct statvfs room;
+    return statvfs (mountpoint, &room) != 0 && errno == ENOTCONN;
+}
+
+/* There may be several: each hides those before it. */
 void ecfs_fs_clear_dead (const char *directory, const char *mountpoint)
 {
-    g_auto (Mounted) mounted = {0};
-    struct stat status;
-    if (stat (mountpoint, &status) == 0 || errno != ENOTCONN || !find (mountpoint, &mounted, NULL))
-        return;
     char *real = realpath (directory, NULL);
-    if (g_strcmp0 (real, mounted.directory) == 0 && ecfs_fs_detach (mounted.mountpoint, MNT_DETACH, NULL))
-        g_message ("%s: cleared what an earlier mount left when its process died", mounted.mountpoint);
+    bool cleared = real != NULL;
+    while (cleared && is_dead (mountpoint)) {
+        g_auto (Mounted) mounted = {0};
+        cleared = find (mountpoint, &mounted, NULL) && g_str_equal (real, mounted.directory) &&
+                  ecfs_fs_detach (mounted.mountpoint, MNT_DETACH, NULL);
+        if (cleared)
+            g_message ("%s: cleared what an earlier mount left when its process died", mounted.mountpoint);
+    }
     free (real);
 }
 

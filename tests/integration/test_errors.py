@@ -5,6 +5,8 @@ import pty
 import re
 import shutil
 import socket
+import subprocess
+from pathlib import Path
 
 import lab
 import pytest
@@ -373,6 +375,22 @@ def test_a_lost_configuration_is_no_reason_to_begin_anew(place, local):
                             ("mount", [place.path, "-f"])]:
         done = lab.ecfs(verb, local.path, *arguments, check=False)
         assert done.returncode == 1 and "recover" in done.stderr and "ecfs init" not in done.stderr
+
+
+def test_dead_mounts_are_cleared_away_although_the_kernel_remembers_them(place, local):
+    mount = place.mount(local)
+    for _ in range(2):
+        (mount.path / "file").write_text("known")
+        os.stat(mount.path)  # the kernel answers this from its cache when the process is gone
+        process, mount.process = mount.process, None
+        process.kill()
+        process.wait()
+        process = subprocess.Popen([lab.PROGRAM, "mount", local.path, mount.path, "-f"])
+        lab.until(lambda: local.json("status")["mounted"], 60, "the next mount serves")
+        mount.process = process
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        assert len([line for line in lines if line.split()[4] == str(mount.path)]) == 1
+    mount.umount()
 
 
 def test_the_socket_of_a_dead_mount_goes_with_the_next_change(place, local):
