@@ -67,23 +67,40 @@ static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, 
     return true;
 }
 
-/* Who an endpoint is. *ret_foreign: of an archive that is not meant. */
-static bool examine_place (EcfsRecovering *self, EcfsRecoverPlace *place, bool *ret_foreign, GError **error)
+static size_t count_of (const EcfsRecovering *self, const EcfsUuid *archive)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < self->n_places; i++)
+        n += ecfs_uuid_equal (&self->places[i].marker.archive, archive);
+    return n;
+}
+
+/* The archive that is meant: the one that the user named, or that most of the endpoints are of. A single one must not
+ * be able to keep the others from being recovered. */
+static bool choose_archive (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places && ecfs_uuid_is_nil (&self->archive); i++)
+        if (2 * count_of (self, &self->places[i].marker.archive) > self->n_places)
+            self->archive = self->places[i].marker.archive;
+    if (!ecfs_uuid_is_nil (&self->archive))
+        return true;
+    g_autoptr (GString) text = g_string_new (NULL);
+    for (size_t i = 0; i < self->n_places; i++) {
+        char uuid[ECFS_UUID_TEXT_SIZE];
+        ecfs_uuid_text (&self->places[i].marker.archive, uuid);
+        g_string_append_printf (text, "%s%s of %s", i > 0 ? ", " : "", self->places[i].name, uuid);
+    }
+    return ecfs_fail (error, EINVAL,
+                      "the endpoints are of several archives (%s): say with --archive which one is meant", text->str);
+}
+
+static bool is_foreign (EcfsRecovering *self, const EcfsRecoverPlace *place)
 {
     char text[ECFS_UUID_TEXT_SIZE];
-    if (!ecfs_endpoint_examine_wait (place->endpoint, &place->marker, error))
-        return ecfs_prefix (error, "what cannot be asked now is left out, or mended first");
-    if (ecfs_uuid_is_nil (&self->archive))
-        self->archive = place->marker.archive;
-    *ret_foreign = !ecfs_uuid_equal (&place->marker.archive, &self->archive);
+    if (ecfs_uuid_equal (&place->marker.archive, &self->archive))
+        return false;
     ecfs_uuid_text (&place->marker.archive, text);
-    if (*ret_foreign && self->what->archive == NULL)
-        return ecfs_fail (error, EINVAL,
-                          "endpoint %s is of archive %s, and others are of another: say with --archive which one is "
-                          "meant",
-                          place->name, text);
-    if (*ret_foreign)
-        ecfs_recover_tell (self, "endpoint %s is of archive %s: it is left alone", place->name, text);
+    ecfs_recover_tell (self, "endpoint %s is of archive %s: it is left alone", place->name, text);
     return true;
 }
 
@@ -130,14 +147,14 @@ static bool open_places (EcfsRecovering *self, GError **error)
     for (guint i = 0; i < endpoints->len; i++)
         if (!open_place (self, g_ptr_array_index (endpoints, i), error))
             return false;
-    for (size_t i = self->n_places; i-- > 0;) {
-        bool foreign = false;
-        EcfsRecoverPlace *place = &self->places[i];
-        if (!examine_place (self, place, &foreign, error))
-            return false;
-        if (foreign)
+    for (size_t i = 0; i < self->n_places; i++)
+        if (!ecfs_endpoint_examine_wait (self->places[i].endpoint, &self->places[i].marker, error))
+            return ecfs_prefix (error, "what cannot be asked now is left out, or mended first");
+    if (!choose_archive (self, error))
+        return false;
+    for (size_t i = self->n_places; i-- > 0;)
+        if (is_foreign (self, &self->places[i]))
             drop_place (self, i);
-    }
     if (self->n_places == 0)
         return ecfs_fail (error, EINVAL, "none of the endpoints is of the archive that is meant");
     return check_twins (self, error) && mark_words (self, self->what->believe, true, error) &&
