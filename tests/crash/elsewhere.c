@@ -113,6 +113,8 @@ static bool tick (void *user, const char *phase, uint64_t n_done, uint64_t n_all
             g_usleep (LOOK_US);
         shared->state = STATE_RUNNING;
     }
+    if (!shared->cancel && g_str_equal (phase, "markers"))
+        shared->sums.has_marked = true;
     return !shared->cancel;
 }
 
@@ -353,7 +355,7 @@ char *elsewhere_settle (const char *base, const ElsewhereSums *sums, bool *ret_m
         return g_strdup_printf ("the archive was recovered elsewhere, and opens for writing still: %s", why);
     g_clear_pointer (&why, g_free);
     code = newest == NULL ? code : try_open (newest, &why);
-    if (code != 0 && (code != ESTALE || sums->n_killed == 0))
+    if (code != 0 && (code != ESTALE || sums->n_killed == 0 || !sums->has_marked))
         return g_strdup_printf ("no recovery made it an old copy, and it does not go on: %s", why);
     if (code != 0) { /* one was killed when it had taken over */
         g_autofree char *anew = other_place (base, sums->n_begun + 1);

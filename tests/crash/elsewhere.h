@@ -17,7 +17,8 @@
 /* What became of the recoveries of a round. */
 typedef struct ElsewhereSums {
     unsigned n_begun, n_recovered, n_failed, n_killed;
-    unsigned last; /* the number of the last that succeeded; 0: none did */
+    unsigned last;   /* the number of the last that succeeded; 0: none did */
+    bool has_marked; /* one has begun to write markers: the archive directory may be an old copy whatever came of it */
 } ElsewhereSums;
 
 void elsewhere_set_up (void);

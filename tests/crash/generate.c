@@ -362,6 +362,12 @@ static void spoil_some (Maker *self)
             say (self, "spoil %u %d", i, error);
 }
 
+static void wait_now (Maker *self)
+{
+    close_all (self);
+    say (self, "wait");
+}
+
 static void begin_elsewhere (Maker *self)
 {
     static const char *const phases[] = {"nowhere", "watching", "snapshot", "journal", "journal", "listing",
@@ -370,9 +376,15 @@ static void begin_elsewhere (Maker *self)
         spoil_some (self);
     if (self->n_weak > 0 && chance (self, 30))
         say (self, "without %u", self->weak[below (self, self->n_weak)]);
-    say (self, "elsewhere %s %u %u", phases[below (self, G_N_ELEMENTS (phases))], 1 + below (self, 3),
-         chance (self, 25) ? 1 + below (self, 120) : 0);
+    say (self, "elsewhere %s %u %u", phases[below (self, G_N_ELEMENTS (phases))],
+         chance (self, 70) ? 1 : 1 + below (self, 3), chance (self, 25) ? 1 + below (self, 120) : 0);
     self->is_recovering = true;
+    if (chance (self, 50))
+        return;
+    make_name (self); /* of what the recovery may have read already */
+    rename_one (self);
+    change_attribute (self);
+    wait_now (self);
 }
 
 static void work_elsewhere (Maker *self)
@@ -414,12 +426,6 @@ static void stop_halfway (Maker *self)
         say (self, "elsewhere nowhere 1 0");
     say (self, "outcome");
     self->is_recovering = false;
-}
-
-static void wait_now (Maker *self)
-{
-    close_all (self);
-    say (self, "wait");
 }
 
 static void work_beside (Maker *self)

@@ -613,12 +613,38 @@ static char *match_recovered (const GPtrArray *models, guint index, const File *
     return match_file (file, file, path, found);
 }
 
+/* Whether all that is not a hole was at its place in a version. */
+static bool is_part (GBytes *content, const Version *version)
+{
+    gsize size, whole_size;
+    const uint8_t *bytes = g_bytes_get_data (content, &size), *whole = g_bytes_get_data (version->bytes, &whole_size);
+    for (gsize i = 0; i < size; i++)
+        if (bytes[i] != 0 && (i >= whole_size || bytes[i] != whole[i]))
+            return false;
+    return true;
+}
+
+/* Of what a file ever was. */
+static bool is_part_of_any (const Model *self, const Found *found)
+{
+    for (guint i = 0; i < self->files->len; i++) {
+        const File *file = self->files->pdata[i];
+        for (guint v = 0; v < file->ever->len; v++)
+            if (is_part (found->content, file->ever->pdata[v]))
+                return true;
+    }
+    return false;
+}
+
 /* What a stripe's footer tells of: whole files that were stored behind the journal, where they stood. */
 static char *match_hinted (const GPtrArray *models, const char *path, const Found *found)
 {
     bool apart = g_str_has_prefix (path, "recovered");
-    if (S_ISDIR (found->mode) || (apart && g_str_has_suffix (path, ".partial")))
+    if (S_ISDIR (found->mode))
         return NULL;
+    if (apart && g_str_has_suffix (path, ".partial"))
+        return is_part_of_any (models->pdata[models->len - 1], found) ? NULL
+                                                                      : g_strdup_printf ("%s holds other bytes", path);
     for (guint i = 0; i < models->len && S_ISREG (found->mode); i++) {
         const Model *model = models->pdata[i];
         const File *file = named (model, path);
