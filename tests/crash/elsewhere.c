@@ -170,8 +170,10 @@ static void see_to_end (pid_t *recovery)
     shared->sums.n_recovered += !killed && shared->succeeded;
     shared->sums.n_failed += !killed && !shared->succeeded;
     shared->sums.n_killed += killed;
-    if (!killed && shared->succeeded)
+    if (!killed && shared->succeeded) {
         shared->sums.last = shared->sums.n_begun;
+        shared->sums.has_marked = false;
+    }
     *recovery = 0;
     shared->state = STATE_IDLE;
 }
@@ -353,8 +355,10 @@ char *elsewhere_settle (const char *base, const ElsewhereSums *sums, bool *ret_m
     *ret_moved = false;
     if (newest != NULL && code != ESTALE)
         return g_strdup_printf ("the archive was recovered elsewhere, and opens for writing still: %s", why);
-    g_clear_pointer (&why, g_free);
-    code = newest == NULL ? code : try_open (newest, &why);
+    if (newest != NULL) {
+        g_clear_pointer (&why, g_free);
+        code = try_open (newest, &why);
+    }
     if (code != 0 && (code != ESTALE || sums->n_killed == 0 || !sums->has_marked))
         return g_strdup_printf ("no recovery made it an old copy, and it does not go on: %s", why);
     if (code != 0) { /* one was killed when it had taken over */

@@ -18,7 +18,7 @@
 typedef struct ElsewhereSums {
     unsigned n_begun, n_recovered, n_failed, n_killed;
     unsigned last;   /* the number of the last that succeeded; 0: none did */
-    bool has_marked; /* one has begun to write markers: the archive directory may be an old copy whatever came of it */
+    bool has_marked; /* since then one has begun to write markers, and may have made it an old copy, or not */
 } ElsewhereSums;
 
 void elsewhere_set_up (void);

@@ -370,8 +370,8 @@ static void wait_now (Maker *self)
 
 static void begin_elsewhere (Maker *self)
 {
-    static const char *const phases[] = {"nowhere", "watching", "snapshot", "journal", "journal", "listing",
-                                         "stripes", "strays",   "storing",  "storing", "markers", "markers"};
+    static const char *const phases[] = {"nowhere", "watching", "snapshot", "journal", "listing", "stripes",
+                                         "strays",  "storing",  "markers",  "markers", "markers"};
     if (chance (self, 20))
         spoil_some (self);
     if (self->n_weak > 0 && chance (self, 30))
