@@ -569,7 +569,7 @@ Round *round_new (unsigned seed, const unsigned *tolerances, unsigned n_codes)
     round->code = below (&maker, n_codes);
     round->async = chance (&maker, 30);
     round->beside = maker.beside = seed % 2 == 1;
-    round->small_objects = seed % 4 < 2;
+    round->small_objects = seed / 2 % 2 == 0;
     round->recover = chance (&maker, round->beside ? 50 : 25);
     round->n_zones = chance (&maker, 30) ? 2 + below (&maker, 3) : 0;
     maker.paused = N_ENDPOINTS;

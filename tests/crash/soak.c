@@ -108,7 +108,7 @@ static int in_child (Soak *self, void (*work) (Soak *self), uint32_t at)
     if (child == 0) {
         (void) alarm (CHILD_S);
         if (round->beside)
-            elsewhere_hurry (round->seed % 8 < 4);
+            elsewhere_hurry (round->seed / 8 % 2 == 0);
         work (self);
         _exit (0);
     }
@@ -224,7 +224,7 @@ static void check_and_recover (Soak *self)
                             .n_away = n_away,
                             .seed = round->seed,
                             .recover = round->recover,
-                            .n_blot = round->recover && is_whole && round->seed % 3 == 0 ? tolerance : 0};
+                            .n_blot = round->recover && is_whole && round->seed / 16 % 2 == 0 ? tolerance : 0};
     recovered_judge (&what, &self->shared->progress);
 }
 
@@ -342,7 +342,7 @@ static void run_round (Soak *self)
         elsewhere_begin (self->base, self->roots);
     int status = in_child (self, run_script, round->at);
     if (round->beside)
-        elsewhere_end (round->seed % 4 < 2, &self->elsewhere);
+        elsewhere_end (round->seed / 4 % 2 == 0, &self->elsewhere);
     set_flaws (self, false);
     count_elsewhere (self);
     bool died = self->shared->board.died != 0;

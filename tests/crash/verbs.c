@@ -429,7 +429,7 @@ static void blot_one (void *user, const char *path)
     const Blot *self = user;
     int fd = (int) syscall (SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
     off_t size = fd < 0 ? 0 : lseek (fd, 0, SEEK_END);
-    bool spared = g_rand_int_range (self->random, 0, 4) == 0;
+    bool spared = g_rand_int_range (self->random, 0, 8) == 0;
     if (fd < 0) /* a newer one has taken its place */
         return;
     if (!spared && self->kind == BLOT_REMOVE)
