@@ -132,7 +132,8 @@ int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **
 char *tool_archive (const char *path)
 {
     char *directory = NULL;
-    g_autofree char *inside = ecfs_archive_is_one (path) ? NULL : ecfs_mounted_path (path, &directory);
+    if (!ecfs_archive_is_one (path))
+        g_free (ecfs_mounted_path (path, &directory));
     return directory != NULL ? directory : g_strdup (path);
 }
 
