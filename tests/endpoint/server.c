@@ -92,31 +92,39 @@ void server_fail_start (const char *program, const char *log)
     g_error ("%s does not start: %s", program, words);
 }
 
-static GPid parent_of (const char *pid)
+/* 0: there is no such process, or it has ended and nobody asked for it. */
+static GPid parent_of (GPid pid)
 {
-    g_autofree char *path = g_build_filename ("/proc", pid, "stat", NULL);
+    g_autofree char *path = g_strdup_printf ("/proc/%d/stat", (int) pid);
     g_autofree char *text = NULL;
     if (!g_file_get_contents (path, &text, NULL, NULL))
         return 0;
     const char *behind = strrchr (text, ')'); /* the name may hold anything */
+    char state = 'Z';
     int parent = 0;
-    return behind != NULL && sscanf (behind, ") %*c %d", &parent) == 1 ? parent : 0;
+    return behind != NULL && sscanf (behind, ") %c %d", &state, &parent) == 2 && state != 'Z' ? parent : 0;
 }
 
-/* Sessions leave sshd's process group, so they are found by parent. */
-static void kill_tree (GPid pid)
+/* Sessions leave sshd's process group, so they are found by parent. What is killed is appended to @pids. */
+static void kill_tree (GPid pid, GArray *pids)
 {
     (void) kill (pid, SIGSTOP); /* no new children while we look */
     g_autoptr (GDir) proc = g_dir_open ("/proc", 0, NULL);
     const char *name;
     while (proc != NULL && (name = g_dir_read_name (proc)) != NULL)
-        if (g_ascii_isdigit (name[0]) && parent_of (name) == pid)
-            kill_tree (atoi (name));
+        if (g_ascii_isdigit (name[0]) && parent_of (atoi (name)) == pid)
+            kill_tree (atoi (name), pids);
     (void) kill (pid, SIGKILL);
+    g_array_append_val (pids, pid);
 }
 
 void server_kill (GPid pid)
 {
-    kill_tree (pid);
+    g_autoptr (GArray) pids = g_array_new (FALSE, FALSE, sizeof (GPid));
+    kill_tree (pid, pids);
     (void) waitpid (pid, NULL, 0);
+    int64_t deadline_us = ecfs_now_us () + START_US;
+    for (guint i = 0; i < pids->len; i++)
+        while (parent_of (g_array_index (pids, GPid, i)) != 0 && ecfs_now_us () < deadline_us)
+            g_usleep (1000); /* until then it may have the port */
 }

@@ -1,5 +1,7 @@
 #include "web_fixture.h"
 
+#include "server.h"
+
 #include "util/lock.h"
 
 #include <arpa/inet.h>
@@ -128,8 +130,7 @@ void web_kill (Web *self)
 {
     if (self->pid == 0)
         return;
-    (void) kill (-self->pid, SIGKILL);
-    (void) waitpid (self->pid, NULL, 0);
+    server_kill (self->pid);
     self->pid = 0;
 }
 

@@ -85,6 +85,6 @@ class Server:
         if self.process is None:
             return
         os.kill(self.process.pid, signal.SIGSTOP)  # no new session while we look for the old ones
-        lab.signal_all([self.process.pid, *lab.descendants(self.process.pid)], signal.SIGKILL)
+        lab.end_all([self.process.pid, *lab.descendants(self.process.pid)])
         self.process.wait()
         self.process = None

@@ -92,6 +92,19 @@ def signal_all(pids, number):
             os.kill(pid, number)
 
 
+def lives(pid):
+    """A process that has ended and whose parent does not ask for it has nothing open any more."""
+    with contextlib.suppress(OSError):
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(errors="replace")
+    return False
+
+
+def end_all(pids):
+    """Kills these processes and waits for their ends: until then they may have a port that answers."""
+    signal_all(pids, signal.SIGKILL)
+    until(lambda: not any(map(lives, pids)), 60, "killed processes end", pause=0.005)
+
+
 class Keys:
     """A key pair for the user and a known_hosts file that servers add themselves to."""
 
@@ -200,7 +213,7 @@ class Sshd:
         if self.process is None:
             return
         os.kill(self.process.pid, signal.SIGSTOP)  # no new session while we look for the old ones
-        signal_all(self._all(), signal.SIGKILL)
+        end_all(self._all())
         self.process.wait()
         self.process = None
 

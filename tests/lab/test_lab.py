@@ -313,3 +313,27 @@ def test_certificates_are_good_unless_ordered_otherwise(tmp_path):
     authority.revoke(host)
     revoked = next(authority.certificates.glob("*.r0"))
     assert "revoked" in verify(authority, host.certificate, "-crl_check", "-CRLfile", revoked)
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache"])
+def test_a_web_server_that_comes_back_is_the_new_one(place, kind):
+    """Nothing of the old one answers when it is killed, and the new one does when it has begun."""
+    server = place.web("amber", kind)
+    port = server.port
+    for _ in range(3):
+        old = [server.process.pid, *lab.descendants(server.process.pid)]
+        server.kill()
+        assert not any(map(lab.lives, old)) and not server._answers(port)
+        server.start()
+        assert server.port == port and (server.directory / "pid").read_text().strip() == str(server.process.pid)
+
+
+def test_a_web_server_is_not_taken_for_another_on_its_port(place):
+    server = place.web("amber", "nginx")
+    other = place.web("birch", "nginx")
+    other.kill()
+    other.port = server.port
+    assert other._start_on(server.port) is None and server.process.poll() is None
+    other.port = 0
+    other.start()
+    assert other.port not in (0, server.port)

@@ -1,4 +1,5 @@
 """nginx and Apache httpd with WebDAV, each with a port and a root of its own; tests/lab/web-server writes what they read."""
+import contextlib
 import os
 import shutil
 import signal
@@ -53,13 +54,20 @@ class Web:
 
     def _start_on(self, port):
         """The port, or None: somebody else has it."""
+        (self.directory / "pid").unlink(missing_ok=True)
         self.process = subprocess.Popen([SERVER, self.kind, self.directory, str(port), *self.features],
                                         stdin=subprocess.DEVNULL, start_new_session=True)
-        lab.until(lambda: self.process.poll() is not None or self._answers(port), 60, f"{self.kind} {self.name} answers")
+        lab.until(lambda: self.process.poll() is not None or self._listens() and self._answers(port), 60, f"{self.kind} {self.name} answers")
         if self.process.poll() is None:
             return port
         self.process = None
         return None
+
+    def _listens(self):
+        """Whether it says so: both write their number when they have the port; else it may be another one that answers."""
+        with contextlib.suppress(OSError):
+            return (self.directory / "pid").read_text().strip() == str(self.process.pid)
+        return False
 
     @staticmethod
     def _answers(port):
@@ -72,7 +80,8 @@ class Web:
     def kill(self):
         if self.process is None:
             return
-        os.killpg(self.process.pid, signal.SIGKILL)
+        os.kill(self.process.pid, signal.SIGSTOP)  # Apache begins no new workers while we look for the old ones
+        lab.end_all([self.process.pid, *lab.descendants(self.process.pid)])
         self.process.wait()
         self.process = None
 
