@@ -149,7 +149,7 @@ static void stray_free (gpointer data)
     EcfsStray *self = data;
     ecfs_object_row_free (self->row);
     ecfs_codec_free (self->codec);
-    g_ptr_array_unref (self->records);
+    g_array_unref (self->words);
     g_free (self);
 }
 
@@ -172,7 +172,8 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
     if (codec == NULL)
         return NULL;
     EcfsStray *stray = g_new0 (EcfsStray, 1);
-    *stray = (EcfsStray){.row = ecfs_object_row_new (), .codec = codec, .records = g_ptr_array_new ()};
+    *stray = (EcfsStray){
+        .row = ecfs_object_row_new (), .codec = codec, .words = g_array_new (FALSE, FALSE, sizeof (EcfsStrayWord))};
     EcfsObjectRow *row = stray->row;
     row->uuid = header->object;
     row->epoch = header->epoch;
@@ -188,16 +189,14 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
 }
 
 /* Each content that some stripe tells of is a way to have the file. */
-static void add_record (EcfsStray *stray, const EcfsRecoverTold *told)
+static void add_word (EcfsStray *stray, const EcfsRecoverTold *told)
 {
-    EcfsFileRecord *record = told->footer.records->len == 0 ? NULL : told->footer.records->pdata[0];
-    for (guint i = 0; record != NULL && i < stray->records->len; i++) {
-        const EcfsFileRecord *other = g_ptr_array_index (stray->records, i);
-        if (other->ino == record->ino && ecfs_uuid_equal (&other->content, &record->content))
-            return;
-    }
-    if (record != NULL)
-        g_ptr_array_add (stray->records, record);
+    const EcfsStrayWord word = {
+        .record = told->footer.records->len == 0 ? NULL : told->footer.records->pdata[0],
+        .position = told->piece->position,
+    };
+    if (word.record != NULL)
+        g_array_append_val (stray->words, word);
 }
 
 /* Of several instances of a stripe the first whose packets are what its footer says. *last: what was added last. */
@@ -240,7 +239,7 @@ static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint 
         if (!one->good || !same_object (first, one))
             continue;
         add_stripe (self, stray, one, &last);
-        add_record (stray, one);
+        add_word (stray, one);
     }
     if (stray != NULL && !is_decodable (stray))
         g_clear_pointer (&stray, stray_free);
@@ -296,6 +295,8 @@ static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GErro
         }
         if (stray != NULL)
             g_ptr_array_add (strays, stray);
+        if (stray != NULL && !ecfs_recover_judge_words (self, stray, error))
+            return NULL;
     }
     return g_steal_pointer (&strays);
 }

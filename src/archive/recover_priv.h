@@ -53,12 +53,19 @@ typedef struct EcfsRecovering {
     const GArray *pieces; /* the stripes that are there, while strays are put */
 } EcfsRecovering;
 
+/* What stripes of an object tell of a file. */
+typedef struct EcfsStrayWord {
+    const EcfsFileRecord *record; /* borrowed */
+    uint16_t position;            /* whose stripe it is from */
+    bool believed;                /* so many endpoints say the same of the file as have to */
+} EcfsStrayWord;
+
 /* An object that only its stripes tell of. */
 typedef struct EcfsStray {
     EcfsObjectRow *row;
     EcfsCodec *codec;
-    GPtrArray *records; /* of const EcfsFileRecord, borrowed: one for each content that its stripes tell of */
-    bool used;          /* by a file */
+    GArray *words; /* of EcfsStrayWord: of each stripe */
+    bool used;     /* by a file */
 } EcfsStray;
 
 /* A stripe that is there. */
@@ -150,6 +157,12 @@ EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object
 /** Whether enough stripes of such an object are there. */
 bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object);
 
+/** Judges what the stripes of a stray tell of files. */
+bool ecfs_recover_judge_words (EcfsRecovering *self, EcfsStray *stray, GError **error);
+/** Of the words on the content that the word @at is about, the one that counts most; NULL: @at is not their first. */
+const EcfsStrayWord *ecfs_recover_best_word (const EcfsStray *stray, guint at);
+/** The names of the endpoints that tell of the file as the record does, "a, b"; g_free (). */
+char *ecfs_recover_tellers (const EcfsRecovering *self, const EcfsStray *stray, const EcfsFileRecord *record);
 /** Makes files of strays (of EcfsStray): under their names where all of their content is there, else apart. */
 bool ecfs_recover_strays (EcfsRecovering *self, GPtrArray *strays, GError **error);
 

@@ -15,6 +15,7 @@
 typedef struct Claim {
     EcfsStray *stray;
     const EcfsFileRecord *record;
+    bool believed; /* enough endpoints say that of the file */
 } Claim;
 
 /* One content of a file, and what there is of it. */
@@ -27,6 +28,7 @@ typedef struct Content {
     uint32_t epoch;               /* of the newest object, as the next */
     uint64_t sequence;
     bool whole;
+    bool believed; /* what all of its objects tell of the file */
 } Content;
 
 typedef struct Strays {
@@ -62,12 +64,14 @@ static int compare_contents (const EcfsFileRecord *left, const EcfsFileRecord *r
     return order != 0 ? order : (left->mtime_ns > right->mtime_ns) - (left->mtime_ns < right->mtime_ns);
 }
 
-/* In a content by number, and what more stripes tell of first; the newest first where no content is told. */
+/* In a content by number, what is believed first, and what more stripes tell of; the newest first where no content is
+ * told. */
 static int compare_claims (const void *a, const void *b)
 {
     const Claim *left = a, *right = b;
     int order = compare_contents (left->record, right->record);
     order = order != 0 ? order : compare_u64 (left->record->number, right->record->number);
+    order = order != 0 ? order : right->believed - left->believed;
     if (order == 0 && !ecfs_uuid_is_nil (&left->record->content))
         order = compare_u64 (right->stray->row->stripes->len, left->stray->row->stripes->len);
     order = order != 0 ? order : compare_u64 (right->stray->row->epoch, left->stray->row->epoch);
@@ -197,6 +201,7 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
                       .objects = g_ptr_array_new (),
                       .known = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free)};
     bool fits = true;
+    self->believed = true;
     for (guint i = at; i < end; i++) {
         const Claim *claim = &g_array_index (claims, Claim, i);
         const EcfsObjectRow *row = claim->stray->row;
@@ -207,6 +212,7 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
             continue;
         }
         g_array_append_val (self->claims, *claim);
+        self->believed = self->believed && claim->believed;
         if (row->epoch > self->epoch || (row->epoch == self->epoch && row->sequence > self->sequence)) {
             self->epoch = row->epoch;
             self->sequence = row->sequence;
@@ -218,14 +224,38 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
     return self;
 }
 
+/* What is believed of one content, where that is whole; what is not believed cannot spoil it then, and is apart. */
+static void add_contents (const Strays *strays, const GArray *claims, guint at, guint end, GPtrArray *contents)
+{
+    g_autoptr (GArray) believed = g_array_new (FALSE, FALSE, sizeof (Claim));
+    g_autoptr (GArray) others = g_array_new (FALSE, FALSE, sizeof (Claim));
+    for (guint i = at; i < end; i++) {
+        const Claim *claim = &g_array_index (claims, Claim, i);
+        g_array_append_val (claim->believed ? believed : others, *claim);
+    }
+    bool split = believed->len > 0 && others->len > 0;
+    Content *content = split ? content_new (strays, believed, 0, believed->len) : NULL;
+    if (content == NULL || !content->whole) {
+        g_clear_pointer (&content, content_free);
+        g_ptr_array_add (contents, content_new (strays, claims, at, end));
+        return;
+    }
+    g_ptr_array_add (contents, content);
+    for (guint i = 0; i < others->len; i++)
+        g_ptr_array_add (contents, content_new (strays, others, i, i + 1));
+}
+
 static GPtrArray *gather_contents (const Strays *strays, const GPtrArray *all)
 {
     GPtrArray *contents = g_ptr_array_new_with_free_func (content_free);
     g_autoptr (GArray) claims = g_array_new (FALSE, FALSE, sizeof (Claim));
     for (guint i = 0; i < all->len; i++) {
         EcfsStray *stray = g_ptr_array_index (all, i);
-        for (guint j = 0; j < stray->records->len; j++) {
-            Claim claim = {.stray = stray, .record = g_ptr_array_index (stray->records, j)};
+        for (guint j = 0; j < stray->words->len; j++) {
+            const EcfsStrayWord *word = ecfs_recover_best_word (stray, j);
+            if (word == NULL)
+                continue;
+            const Claim claim = {.stray = stray, .record = word->record, .believed = word->believed};
             g_array_append_val (claims, claim);
         }
     }
@@ -235,7 +265,7 @@ static GPtrArray *gather_contents (const Strays *strays, const GPtrArray *all)
         for (end = at + 1; end < claims->len; end++)
             if (compare_contents (first, g_array_index (claims, Claim, end).record) != 0)
                 break;
-        g_ptr_array_add (contents, content_new (strays, claims, at, end));
+        add_contents (strays, claims, at, end, contents);
     }
     g_ptr_array_sort (contents, by_inode_newest_first);
     return contents;
@@ -310,11 +340,28 @@ static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Content 
     return true;
 }
 
+static void tell_apart (EcfsRecovering *self, const Content *content, const char *shown, const char *apart)
+{
+    if (content->believed) {
+        ecfs_recover_tell (self, "%s: no journal tells of this content; it is %s", shown, apart);
+        return;
+    }
+    const Claim *claim = &g_array_index (content->claims, Claim, 0);
+    for (guint i = 0; i < content->claims->len && claim->believed; i++)
+        claim = &g_array_index (content->claims, Claim, i);
+    g_autofree char *tellers = ecfs_recover_tellers (self, claim->stray, claim->record);
+    ecfs_recover_tell (
+        self,
+        "%s: no journal tells of this content, and too few endpoints say that it has this name and these "
+        "attributes (%s); it is %s",
+        shown, tellers, apart);
+}
+
 static bool put_whole (EcfsRecovering *self, EcfsFoundFile *file, const Content *content, GError **error)
 {
     const char *path = content->record->path;
     g_autofree char *shown = g_utf8_make_valid (path, -1), *apart = NULL;
-    if (put_at_hint (self, file, path, NULL)) {
+    if (content->believed && put_at_hint (self, file, path, NULL)) {
         if (++self->sums->n_hinted <= ECFS_RECOVER_TOLD_MOST)
             ecfs_recover_tell (self, "%s: no journal tells of it; its name and attributes are hints of its stripes",
                                shown);
@@ -323,7 +370,7 @@ static bool put_whole (EcfsRecovering *self, EcfsFoundFile *file, const Content 
     if (!put_apart (self, file, content, &apart, error))
         return ecfs_prefix (error, "%s", shown);
     if (++self->sums->n_set_apart <= ECFS_RECOVER_TOLD_MOST)
-        ecfs_recover_tell (self, "%s: no journal tells of this content; it is %s", shown, apart);
+        tell_apart (self, content, shown, apart);
     return true;
 }
 
@@ -386,7 +433,8 @@ static bool is_there_already (EcfsRecovering *self, const Content *content)
 static bool put_content (EcfsRecovering *self, const Content *content, GError **error)
 {
     const EcfsFileRecord *record = content->record;
-    const bool is_awaited = content->whole && ecfs_restore_is_unfinished (self->restore, record->ino);
+    const bool is_awaited =
+        content->whole && content->believed && ecfs_restore_is_unfinished (self->restore, record->ino);
     for (guint i = 0; i < content->claims->len; i++)
         if (!keep_code (self, g_array_index (content->claims, Claim, i).stray->codec, error))
             return false;
@@ -417,24 +465,46 @@ static bool uses_others (const Content *content)
     return false;
 }
 
-/* Of one inode, from @at to @end: the newest content that is whole, and apart the newest part of one that is newer. */
+/* What uses the same objects is told by this one. */
+static void note_used (const GPtrArray *contents, guint at, guint end, const Content *content)
+{
+    for (guint i = 0; i < content->objects->len; i++)
+        for (guint j = at; j < end; j++) {
+            const Content *other = g_ptr_array_index (contents, j);
+            for (guint k = 0; k < other->claims->len; k++) {
+                EcfsStray *stray = g_array_index (other->claims, Claim, k).stray;
+                stray->used = stray->used || stray->row == g_ptr_array_index (content->objects, i);
+            }
+        }
+}
+
+static guint next_whole (const GPtrArray *contents, guint at, guint end, bool believed)
+{
+    for (; at < end; at++) {
+        const Content *content = g_ptr_array_index (contents, at);
+        if (content->whole && content->believed == believed)
+            break;
+    }
+    return at;
+}
+
+/* Of one inode, from @at to @end: the newest content that is whole and believed; apart what is not believed, which may
+ * be as good, and the newest part of one that is newer. */
 static bool put_file (EcfsRecovering *self, const GPtrArray *contents, guint at, guint end, GError **error)
 {
-    guint whole = at;
-    while (whole < end && !((const Content *) g_ptr_array_index (contents, whole))->whole)
-        whole++;
+    guint whole = next_whole (contents, at, end, true);
     if (whole < end) {
         const Content *content = g_ptr_array_index (contents, whole);
         if (!is_there_already (self, content) && !put_content (self, content, error))
             return false;
-        for (guint i = 0; i < content->objects->len; i++)
-            for (guint j = at; j < end; j++) {
-                const Content *other = g_ptr_array_index (contents, j);
-                for (guint k = 0; k < other->claims->len; k++) {
-                    EcfsStray *stray = g_array_index (other->claims, Claim, k).stray;
-                    stray->used = stray->used || stray->row == g_ptr_array_index (content->objects, i);
-                }
-            }
+        note_used (contents, at, end, content);
+    }
+    for (guint i = at; (i = next_whole (contents, i, end, false)) < end; i++) {
+        const Content *content = g_ptr_array_index (contents, i);
+        if (uses_others (content) && !is_there_already (self, content) && !put_content (self, content, error))
+            return false;
+        note_used (contents, at, end, content);
+        whole = MIN (whole, i);
     }
     for (guint i = at; i < whole; i++) {
         const Content *content = g_ptr_array_index (contents, i);

@@ -1,9 +1,11 @@
 """ecfs recover believes what enough endpoints tell alike, and changes nothing where it only looks."""
 import json
+import os
 import re
 import shutil
 import subprocess
 
+import forge
 import lab
 import pytest
 
@@ -248,3 +250,65 @@ def test_what_makes_no_sense_is_refused_without_force(place):
     assert done.returncode == 1 and (again.path / "ecfs.conf").exists()  # it is made, and a file is lost
     again, done = recover(place, endpoints[:3], "--allow-lost")
     assert "every other copy of this archive directory" in done.stdout
+
+
+def closed_and_not_in_the_journal(place, name, size):
+    """An archive whose machine is lost right behind a close, and where the stripes of that file are."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "before", 50_000, 1)
+    archive.await_stored()
+    there = stripes(endpoints)
+    digest = lab.write_pattern(mount.path / name, size, 2)
+    lab.until(lambda: os.getxattr(mount.path / name, "user.ecfs.state").startswith(b"full"), 60, "it is stored in full")
+    mount.kill()
+    shutil.rmtree(archive.path)
+    return endpoints, digest, sorted(stripes(endpoints) - there)
+
+
+@pytest.mark.parametrize("size", [300_000, 900], ids=["rs:4+2", "copies:3"])
+def test_one_endpoint_gives_no_file_another_name(place, size):
+    endpoints, digest, paths = closed_and_not_in_the_journal(place, "honest-name", size)
+    first = min(paths, key=lambda path: path.split("-")[-2])
+    with open(first, "rb") as file:
+        lie = forge.retold(file.read(), b"/honest-name", b"/forged-name")
+    with open(first, "wb") as file:
+        file.write(lie)
+    again, told = facts(place, endpoints)
+    found = tree_of(place, again)
+    assert "forged-name" not in found and "before" in found and told["lost"] == 0
+    if size > 10_000:
+        assert found["honest-name"]["digest"] == digest
+    else:  # three endpoints have to agree, and only three have it
+        assert [fact["digest"] for name, fact in found.items() if name.startswith("recovered/")] == [digest]
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["beside what it is made of", "alone"])
+def test_one_endpoint_puts_no_file_of_its_making_under_a_name(place, alone):
+    endpoints, digest, paths = closed_and_not_in_the_journal(place, "honest-name", 300_000)
+    uuid = os.urandom(16)
+    liar = endpoints[2]
+    (liar.root / "stripes" / uuid.hex()[:3]).mkdir(exist_ok=True)
+    for path in paths:
+        _, index, instance = path.split("/")[-1].split("-")
+        with open(path, "rb") as file:
+            lie = forge.retold(file.read(), b"/honest-name", b"/forged-name", uuid)
+        (liar.root / "stripes" / uuid.hex()[:3] / f"{uuid.hex()}-{index}-{instance}").write_bytes(lie)
+        if alone:
+            os.unlink(path)
+    again, done = recover(place, endpoints)
+    names = tree_of_names(place, again)
+    assert "forged-name" not in names and "before" in names and ("honest-name" in names) == (not alone)
+    if alone:
+        assert re.search(rf"/forged-name: .*too few endpoints say .* \({liar.name}\); it is /recovered/forged-name",
+                         done.stderr), done.stderr
+        assert [name for name in names if name.startswith("recovered/forged-name.")]
+
+
+def tree_of_names(place, archive):
+    """Without reading what was made up."""
+    mount = place.mount(archive)
+    found = {str(path.relative_to(mount.path)) for path in mount.path.rglob("*")}
+    mount.umount()
+    return found

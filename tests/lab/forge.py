@@ -76,3 +76,24 @@ def refoot(data, was, digest):
     struct.pack_into("<Q", data, len(data) - 32, xxh3_64(footer))
     struct.pack_into("<Q", data, len(data) - 16, xxh3_64(data[-48:-16]))
     return data
+
+
+def retold(data, old, new, uuid=None):
+    """The stripe with these bytes (as many) in its footer in place of others, of the object @uuid."""
+    data = bytearray(data)
+    footer_at, = struct.unpack_from("<Q", data, len(data) - 48)
+    end = len(data) - 48
+    if uuid is not None:
+        length, = struct.unpack_from("<I", data, 16 + 4)
+        data[16 + 8 + 16:16 + 8 + 32] = uuid
+        struct.pack_into("<Q", data, 16 + 8 + length, xxh3_64(data[16:16 + 8 + length]))
+    at = footer_at
+    while at < end:
+        length, = struct.unpack_from("<I", data, at + 4)
+        told = data[at:at + 8 + length].replace(old, new)
+        data[at:at + 8 + length + 8] = told + struct.pack("<Q", xxh3_64(told))
+        at += 8 + length + 8
+    assert at == end and new in data[footer_at:end]
+    struct.pack_into("<Q", data, end + 16, xxh3_64(data[footer_at:end]))
+    struct.pack_into("<Q", data, end + 32, xxh3_64(data[end:end + 32]))
+    return data
