@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "archive/archive.h"
+#include "util/ticker.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,11 +11,10 @@
 #define LOOK_US G_USEC_PER_SEC
 
 struct ToolLeft {
-    char *directory; /* immutable */
-    GMutex lock;
-    GCond wake;
-    bool ended; /* guarded by lock */
-    GThread *thread;
+    char *directory; /* immutable, as the next */
+    EcfsTicker *ticker;
+    bool due; /* the ticker's, as the next: what takes no second shows nothing */
+    bool shown;
 };
 
 /* Beside the mount, which is busy; false: it cannot be told. */
@@ -24,28 +24,16 @@ static bool count_left (const char *directory, EcfsTotals *ret_totals)
     return archive != NULL && ecfs_catalog_totals (ecfs_archive_catalog (archive), ret_totals, NULL);
 }
 
-static void *show (void *data)
+static void show (void *user)
 {
-    ToolLeft *self = data;
-    bool shown = false;
-    g_mutex_lock (&self->lock);
-    while (!self->ended) {
-        EcfsTotals totals = {0};
-        (void) g_cond_wait_until (&self->wake, &self->lock, g_get_monotonic_time () + LOOK_US); /* the loop looks */
-        if (self->ended)
-            break;
-        g_mutex_unlock (&self->lock);
-        if (count_left (self->directory, &totals)) {
-            fprintf (stderr, "\r\033[K%" PRIu64 " %s left to store", totals.n_staged,
-                     totals.n_staged == 1 ? "file is" : "files are");
-            shown = true;
-        }
-        g_mutex_lock (&self->lock);
+    ToolLeft *self = user;
+    EcfsTotals totals = {0};
+    if (self->due && count_left (self->directory, &totals)) {
+        fprintf (stderr, "\r\033[K%" PRIu64 " %s left to store", totals.n_staged,
+                 totals.n_staged == 1 ? "file is" : "files are");
+        self->shown = true;
     }
-    g_mutex_unlock (&self->lock);
-    if (shown)
-        fputs ("\r\033[K", stderr);
-    return NULL;
+    self->due = true;
 }
 
 ToolLeft *tool_left_begin (const char *directory)
@@ -54,9 +42,7 @@ ToolLeft *tool_left_begin (const char *directory)
         return NULL;
     ToolLeft *self = g_new0 (ToolLeft, 1);
     self->directory = g_strdup (directory);
-    g_mutex_init (&self->lock);
-    g_cond_init (&self->wake);
-    self->thread = g_thread_new ("ecfs-left", show, self);
+    self->ticker = ecfs_ticker_start (LOOK_US, show, self);
     return self;
 }
 
@@ -64,13 +50,9 @@ void tool_left_end (ToolLeft *self)
 {
     if (self == NULL)
         return;
-    g_mutex_lock (&self->lock);
-    self->ended = true;
-    g_cond_signal (&self->wake);
-    g_mutex_unlock (&self->lock);
-    g_thread_join (self->thread);
-    g_mutex_clear (&self->lock);
-    g_cond_clear (&self->wake);
+    ecfs_ticker_stop (self->ticker);
+    if (self->shown)
+        fputs ("\r\033[K", stderr);
     g_free (self->directory);
     g_free (self);
 }

@@ -2,6 +2,7 @@
 
 #include "archive/archive_priv.h"
 #include "util/io.h"
+#include "util/ticker.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -20,12 +21,9 @@ typedef struct Seen {
 } Seen;
 
 struct EcfsWatch {
-    EcfsArchive *archive; /* immutable */
-    EcfsMutex lock;
-    EcfsCond wake;
-    bool ended; /* guarded by lock */
-    pthread_t thread;
-    /* The thread's. */
+    EcfsArchive *archive; /* immutable, as the next */
+    EcfsTicker *ticker;
+    /* The ticker's. */
     Seen seen[ECFS_ENDPOINTS_MAX];
     Seen damage;
     GKeyFile *notes;
@@ -181,8 +179,9 @@ static void look_for_damage (EcfsWatch *self)
     told (&self->damage);
 }
 
-static void look (EcfsWatch *self)
+static void look (void *user)
 {
+    EcfsWatch *self = user;
     bool changes = false;
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     for (size_t i = 0; i < n_endpoints; i++) {
@@ -195,21 +194,6 @@ static void look (EcfsWatch *self)
     look_for_damage (self);
 }
 
-static void *watch (void *data)
-{
-    EcfsWatch *self = data;
-    ecfs_mutex_lock (&self->lock);
-    while (!self->ended) {
-        ecfs_mutex_unlock (&self->lock);
-        look (self);
-        ecfs_mutex_lock (&self->lock);
-        if (!self->ended)
-            (void) ecfs_cond_wait_until (&self->wake, &self->lock, ecfs_now_us () + LOOK_US);
-    }
-    ecfs_mutex_unlock (&self->lock);
-    return NULL;
-}
-
 EcfsWatch *ecfs_watch_start (EcfsArchive *archive)
 {
     EcfsWatch *self = g_new0 (EcfsWatch, 1);
@@ -217,11 +201,7 @@ EcfsWatch *ecfs_watch_start (EcfsArchive *archive)
     self->notes = load_notes (archive);
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) /* an earlier mount has told these */
         self->seen[i].down = self->seen[i].told = noted (self->notes, &archive->endpoints[i].uuid) > 0;
-    ecfs_mutex_init (&self->lock);
-    ecfs_cond_init (&self->wake);
-    int result = pthread_create (&self->thread, NULL, watch, self);
-    if (result != 0)
-        g_error ("cannot start the thread that watches endpoints: %s", g_strerror (result));
+    self->ticker = ecfs_ticker_start (LOOK_US, look, self);
     return self;
 }
 
@@ -229,13 +209,7 @@ void ecfs_watch_stop (EcfsWatch *self)
 {
     if (self == NULL)
         return;
-    ecfs_mutex_lock (&self->lock);
-    self->ended = true;
-    ecfs_cond_broadcast (&self->wake);
-    ecfs_mutex_unlock (&self->lock);
-    (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
-    ecfs_cond_clear (&self->wake);
-    ecfs_mutex_clear (&self->lock);
+    ecfs_ticker_stop (self->ticker);
     g_key_file_unref (self->notes);
     g_free (self);
 }
