@@ -162,7 +162,7 @@ static void print_end (const Arguments *arguments)
               "of it are as they were");
     else
         puts ("every other copy of this archive directory can only be read from now on\n"
-              "ecfs-fsck -y stores anew what endpoints that are gone had");
+              "where endpoints are gone, ecfs fsck -y rebuilds on others what they had");
 }
 
 static void print_recovered (const char *directory, const EcfsRecovered *recovered, const Arguments *arguments)

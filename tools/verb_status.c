@@ -47,6 +47,7 @@ static void print_endpoints (JsonObject *status)
 {
     JsonArray *endpoints = json_object_get_array_member (status, "endpoints");
     unsigned n = json_array_get_length (endpoints);
+    bool believed = json_object_has_member (status, "old_copy") || json_object_has_member (status, "held");
     g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
     add_header (cells);
     for (unsigned i = 0; i < n; i++) {
@@ -68,8 +69,8 @@ static void print_endpoints (JsonObject *status)
         if (json_object_has_member (endpoint, "reason"))
             printf ("  %s\n", tool_text (endpoint, "reason"));
         if (json_object_has_member (endpoint, "disagrees"))
-            printf ("  %s, and too few others say so: if it lies, ecfs endpoint distrust\n",
-                    tool_text (endpoint, "disagrees"));
+            printf ("  %s%s\n", tool_text (endpoint, "disagrees"),
+                    believed ? "" : ", and too few others say so: if it lies, ecfs endpoint distrust");
     }
 }
 
@@ -88,8 +89,8 @@ static void print_objects (JsonObject *status)
         return;
     int64_t guarantee = tool_number (objects, "guarantee");
     if (guarantee > 0)
-        printf ("guarantee  any %" PRIi64 " more endpoints may vanish now, and every stored file stays readable\n",
-                guarantee);
+        printf ("guarantee  any %" PRIi64 " more endpoint%s may vanish now, and every stored file stays readable\n",
+                guarantee, guarantee == 1 ? "" : "s");
     else if (guarantee == 0)
         puts ("guarantee  every stored file is readable now, but no further endpoint may vanish");
     else
@@ -118,8 +119,8 @@ static void print_staging (JsonObject *status)
         return;
     }
     g_autofree char *bytes = tool_bytes ((double) tool_number (staging, "bytes"));
-    printf ("staging    %" PRIi64 " files with %s wait, %" PRIi64 " had failures\n", n_files, bytes,
-            tool_number (staging, "failed"));
+    printf ("staging    %" PRIi64 " %s to be stored, with %s in staging; %" PRIi64 " had failures\n", n_files,
+            n_files == 1 ? "file waits" : "files wait", bytes, tool_number (staging, "failed"));
     JsonArray *oldest = json_object_get_array_member (staging, "oldest");
     for (unsigned i = 0; i < json_array_get_length (oldest); i++)
         print_row (json_array_get_object_element (oldest, i));
@@ -199,11 +200,11 @@ static void print_recovery_point (JsonObject *status)
     else if (n_pending == 0)
         puts ("recovery   every name and attribute is safe without this machine");
     else if (tool_number (point, "sequence") == 0)
-        printf ("recovery   no name is safe without this machine yet: %" PRIi64 " changes are only here\n", n_pending);
+        printf ("recovery   no name is safe without this machine yet: %" PRIi64 " %s only here\n", n_pending,
+                n_pending == 1 ? "change is" : "changes are");
     else
-        printf ("recovery   every name and attribute up to %s is safe without this machine, %" PRIi64
-                " changes since are not\n",
-                time, n_pending);
+        printf ("recovery   every name and attribute up to %s is safe without this machine, %" PRIi64 " %s not\n", time,
+                n_pending, n_pending == 1 ? "change since is" : "changes since are");
     print_snapshot (point);
 }
 
@@ -235,8 +236,9 @@ static void print_verdict (JsonObject *status)
     int64_t since = tool_number (status, "since");
     if (since > 0) {
         g_autofree char *when = clock_time ((double) since);
-        g_autofree char *age = tool_seconds (MAX ((double) g_get_real_time () / 1e6 - (double) since, 0));
-        printf ("state      %s since %s (%s)\n", verdict, when, age);
+        double seconds = (double) g_get_real_time () / 1e6 - (double) since;
+        g_autofree char *age = seconds < 2 ? g_strdup ("just now") : tool_seconds (seconds);
+        printf ("state      %s since %s (%s%s)\n", verdict, when, age, seconds < 2 ? "" : " ago");
     } else {
         printf ("state      %s\n", verdict);
     }

@@ -110,8 +110,9 @@ static bool open_config (EcfsArchive *self, GError **error)
                               has_catalog (self) ? "%s has lost its " ECFS_CONFIG_NAME
                                                    ": restore that file from a backup, or make the "
                                                    "archive directory again with 'ecfs recover' in another place"
-                                                 : "%s is no archive directory: it has no " ECFS_CONFIG_NAME
-                                                   "; ecfs init makes one",
+                                                 : "%s is neither an archive directory (it has no " ECFS_CONFIG_NAME
+                                                   ") nor a mounted archive: ecfs init makes a new archive, ecfs "
+                                                   "recover brings a lost one back from its endpoints",
                               self->directory);
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
@@ -127,8 +128,7 @@ static void find_read_only (void *user, const char *key, const char *value)
     *found = *found || strcmp (key, ECFS_READ_ONLY_KEY) == 0;
 }
 
-/* `ecfs recover --read-only` left the archive to who has it: its catalog has no epoch of its own. */
-static bool check_writable (EcfsArchive *self, GError **error)
+bool ecfs_archive_check_writable (EcfsArchive *self, GError **error)
 {
     bool found = false;
     return ecfs_catalog_settings (self->catalog, find_read_only, &found, error) &&
@@ -145,7 +145,8 @@ static bool open_parts (EcfsArchive *self, GError **error)
     if (!open_config (self, error) || (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
-    if (self->catalog == NULL || (!self->readonly && !check_writable (self, error)) || !open_endpoints (self, error))
+    if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
+        !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
@@ -337,6 +338,8 @@ void ecfs_archive_ask_lineage (EcfsArchive *self, int64_t deadline_us)
     g_autoptr (GError) stale = NULL;
     if (self->lineage != NULL || ecfs_archive_is_held (self->directory))
         return; /* whoever changes it may be ahead of what was read here */
+    if (!ecfs_archive_check_writable (self, &stale))
+        return; /* it is one of several copies by intention */
     self->lineage = ecfs_lineage_new (self);
     ecfs_lineage_ask (self->lineage);
     (void) !ecfs_lineage_await (self->lineage, deadline_us, deadline_us, &stale); /* it keeps the reason */

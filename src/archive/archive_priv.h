@@ -79,6 +79,9 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 /* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */
 #define ECFS_READ_ONLY_KEY "recovered_for_reading"
 
+/** `ecfs recover --read-only` leaves the archive to who has it: its catalog has no epoch of its own. EROFS. */
+bool ecfs_archive_check_writable (EcfsArchive *self, GError **error);
+
 /** How many of the endpoints were not removed since the archive was opened. */
 size_t ecfs_archive_n_left (const EcfsArchive *self);
 /** Whether so many endpoints can hold a code's stripes. */

@@ -186,8 +186,8 @@ static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
         return NULL;
     if (!cleared)
         return g_strdup_printf (
-            "%s; its marker and what else is there stay: it is known as one that was taken out, and "
-            "is not used should it come back",
+            "it cannot be cleared (%s), so its marker and stripes stay there: ecfs does not use it again if it comes "
+            "back",
             error->message);
     return n_stripes == 0
                ? NULL

@@ -387,12 +387,15 @@ static bool check_objects (EcfsFsckRun *self, GError **error)
 /* What an old copy lacks is not lost, and what it has too much may be in use: nothing can be repaired from there. */
 static bool check_lineage (EcfsFsckRun *self, GError **error)
 {
+    bool changes =
+        (self->what->flags & (ECFS_FSCK_REPAIR | ECFS_FSCK_PRUNE)) != 0 && (self->what->flags & ECFS_FSCK_DRY) == 0;
+    if (changes && !ecfs_archive_check_writable (self->archive, error))
+        return false;
     ecfs_archive_ask_lineage (self->archive, ecfs_now_us () + PATIENCE_US);
     if (self->archive->lineage == NULL || !ecfs_lineage_is_stale (self->archive->lineage))
         return true;
     g_autofree char *trouble = ecfs_archive_trouble (self->archive);
-    bool changes = (self->what->flags & (ECFS_FSCK_REPAIR | ECFS_FSCK_PRUNE)) != 0;
-    if (changes && (self->what->flags & ECFS_FSCK_DRY) == 0)
+    if (changes)
         return ecfs_fail (error, ESTALE, "%s", trouble);
     g_warning ("%s", trouble);
     return true;

@@ -497,8 +497,9 @@ static bool check_quiet (EcfsRecovering *self, GError **error)
     if (self->sums->sequence == 0 || ago_s >= RECENT_S || self->what->read_only || self->what->dry_run)
         return true;
     g_autofree char *text =
-        g_strdup_printf ("a machine with this archive stored changes %" PRId64 " s ago: if it is still there, all that "
-                         "its mount stores from now on is lost, and it can only read the archive",
+        g_strdup_printf ("a machine with this archive stored changes %" PRId64 " s ago, and may still have it mounted: "
+                         "from a recovery on its mount can only read, and what it stores meanwhile is lost. Make "
+                         "sure that it is unmounted or gone",
                          MAX (ago_s, 0));
     if (!self->what->force && self->what->ask != NULL && self->what->ask (self->what->user, text))
         return true;
@@ -509,8 +510,8 @@ static bool check_sense (EcfsRecovering *self, GError **error)
 {
     g_autofree char *missing = name_missing (self);
     if (self->n_places * 2 < self->n_known &&
-        !refuse (self, error, "the archive has %zu endpoints, and only %zu of them are given: give the others too%s",
-                 self->n_known, self->n_places, missing))
+        !refuse (self, error, "the archive has %zu endpoints, and only %zu of them %s given: give the others too%s",
+                 self->n_known, self->n_places, self->n_places == 1 ? "is" : "are", missing))
         return false;
     if (self->sums->n_lost > 0 && *missing != '\0' &&
         !refuse (self, error, "%" PRIu64 " objects cannot be read with these endpoints alone: give the others too%s",

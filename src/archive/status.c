@@ -259,6 +259,18 @@ static void add_found (JsonObject *facts, EcfsArchive *archive, const EcfsArchiv
         json_object_set_int_member (facts, "down_since", noted > 0 ? noted : g_get_real_time () / G_USEC_PER_SEC);
 }
 
+/* As `--endpoint` takes it, for commands that are told to be typed. What was added under this mount is not in there. */
+static void add_spec (JsonObject *facts, EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
+{
+    const EcfsConfigEndpoint *config = ecfs_config_endpoint (archive->config, endpoint->name);
+    if (config == NULL)
+        return;
+    g_autofree char *text = ecfs_endpoint_spec_text (config->spec);
+    bool own_zone = strcmp (config->zone, endpoint->name) == 0;
+    g_autofree char *whole = g_strconcat (text, own_zone ? "" : ",zone=", own_zone ? "" : config->zone, NULL);
+    json_object_set_string_member (facts, "endpoint", whole);
+}
+
 /* @said: what it tells that too few others do; may be NULL. */
 static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const char *said,
                                    const Found *found)
@@ -272,6 +284,7 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
         json_object_set_string_member (facts, "url", ecfs_endpoint_url (endpoint->endpoint));
         ecfs_endpoint_health (endpoint->endpoint, &health);
     }
+    add_spec (facts, archive, endpoint);
     json_object_set_string_member (facts, "state", state_word (endpoint, &health));
     add_health (facts, &health);
     int64_t since = health.down ? down_since (archive, endpoint, &health) : 0;
@@ -563,6 +576,9 @@ static JsonObject *other_facts (const EcfsLineageOther *other)
 static void add_lineage (JsonObject *status, EcfsArchive *archive)
 {
     EcfsLineageOther other;
+    g_autoptr (GError) read_only = NULL;
+    if (!ecfs_archive_check_writable (archive, &read_only))
+        ecfs_status_add_text (status, "read_only", read_only->message);
     if (archive->lineage == NULL)
         return;
     g_autofree char *trouble = ecfs_archive_trouble (archive);

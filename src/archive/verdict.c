@@ -99,13 +99,9 @@ static char *on_host (JsonObject *other)
     return *host == '\0' ? g_strdup ("") : g_strdup_printf (" on %s", host);
 }
 
-static void judge_old_copy (Verdict *self)
+/* That makes the archive anew beside this copy; g_free () */
+static char *recover_command (Verdict *self)
 {
-    if (!json_object_has_member (self->status, "old_copy"))
-        return;
-    JsonObject *successor = part_of (self->status, "successor");
-    g_autofree char *host = on_host (successor);
-    bool recovered = successor != NULL && number_of (successor, "epoch") > number_of (self->status, "epoch");
     g_autoptr (GString) command = g_string_new (NULL);
     JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
     g_autofree char *fresh = g_strconcat (text_of (self->status, "directory"), ".new", NULL);
@@ -113,11 +109,31 @@ static void judge_old_copy (Verdict *self)
     g_string_append_printf (command, "ecfs recover %s", quoted);
     for (guint i = 0; i < json_array_get_length (endpoints); i++) {
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
-        g_autofree char *named = g_strdup_printf ("%s=%s", text_of (endpoint, "name"), text_of (endpoint, "url"));
-        g_autofree char *word = ecfs_shell_word (named);
-        if (*text_of (endpoint, "url") != '\0')
+        g_autofree char *word = ecfs_shell_word (text_of (endpoint, "endpoint"));
+        if (json_object_has_member (endpoint, "endpoint"))
             g_string_append_printf (command, " -e %s", word);
     }
+    return g_string_free (g_steal_pointer (&command), FALSE);
+}
+
+static void judge_read_only (Verdict *self)
+{
+    if (json_object_has_member (self->status, "read_only"))
+        add (self, &(Problem){.verdict = "read only",
+                              .check = 0,
+                              .reason = g_strdup (text_of (self->status, "read_only")),
+                              .meaning = safety (self),
+                              .advice = g_strdup ("To take the archive over from who has it:"),
+                              .action = recover_command (self)});
+}
+
+static void judge_old_copy (Verdict *self)
+{
+    if (!json_object_has_member (self->status, "old_copy"))
+        return;
+    JsonObject *successor = part_of (self->status, "successor");
+    g_autofree char *host = on_host (successor);
+    bool recovered = successor != NULL && number_of (successor, "epoch") > number_of (self->status, "epoch");
     add (self,
          &(Problem){
              .verdict = "old copy",
@@ -127,7 +143,7 @@ static void judge_old_copy (Verdict *self)
                                         host, text_of (self->status, "old_copy")),
              .meaning = g_strdup ("What is stored can be read, but nothing more is stored from here."),
              .advice = g_strdup_printf ("Use the newer archive directory%s. If it is lost, make a new one:", host),
-             .action = g_string_free (g_steal_pointer (&command), FALSE)});
+             .action = recover_command (self)});
 }
 
 /* A recovery is under way, or too few endpoints answer to tell whether this is the newest copy. */
@@ -278,8 +294,8 @@ static void judge_away (Verdict *self)
                                           name);
         problem.action = g_strdup_printf ("ecfs endpoint replace %s %s NEW=URL", self->directory, name);
     } else {
-        problem.advice = g_strdup_printf ("Bring it back; nothing else is to be done then. ecfs fsck does nothing for "
-                                          "an endpoint that is down. If it is lost: ecfs endpoint replace %s %s "
+        problem.advice = g_strdup_printf ("Bring it back; then you need to do nothing else. ecfs fsck does nothing for "
+                                          "an endpoint that is down. If it is lost, run: ecfs endpoint replace %s %s "
                                           "NEW=URL. To try it now:",
                                           self->directory, name);
         problem.action = g_strdup_printf ("ecfs endpoint test %s %s", self->directory, name);
@@ -420,7 +436,7 @@ static void praise (Verdict *self)
     json_object_set_int_member (self->status, "check", 0);
     json_object_set_string_member (self->status, "reason", reason);
     json_object_set_string_member (self->status, "meaning", meaning);
-    json_object_set_string_member (self->status, "advice", "Nothing is to be done.");
+    json_object_set_string_member (self->status, "advice", "Nothing to do.");
 }
 
 void ecfs_status_judge (JsonObject *status)
@@ -429,6 +445,7 @@ void ecfs_status_judge (JsonObject *status)
                     .problems = json_array_new (),
                     .directory = ecfs_shell_word (text_of (status, "directory")),
                     .mounted = json_object_get_boolean_member_with_default (status, "mounted", FALSE)};
+    judge_read_only (&self);
     judge_old_copy (&self);
     judge_held (&self);
     judge_catalog (&self);

@@ -63,6 +63,8 @@ typedef struct EcfsEndpointSpec {
 } EcfsEndpointSpec;
 
 EcfsEndpointSpec *ecfs_endpoint_spec_new (const char *name, const char *url);
+/** The text that spec_parse () makes it from, but for options with a comma in their value; g_free (). */
+char *ecfs_endpoint_spec_text (const EcfsEndpointSpec *spec);
 /** Parses "[NAME=]URL[,KEY=VALUE...]"; without NAME, one is made from host or last path part. NULL and EINVAL. */
 EcfsEndpointSpec *ecfs_endpoint_spec_parse (const char *text, GError **error);
 EcfsEndpointSpec *ecfs_endpoint_spec_copy (const EcfsEndpointSpec *spec);

@@ -144,6 +144,20 @@ EcfsEndpointSpec *ecfs_endpoint_spec_parse (const char *text, GError **error)
     return g_steal_pointer (&spec);
 }
 
+char *ecfs_endpoint_spec_text (const EcfsEndpointSpec *spec)
+{
+    GString *text = g_string_new (NULL);
+    g_autoptr (GList) keys = spec->options == NULL ? NULL : g_hash_table_get_keys (spec->options);
+    keys = g_list_sort (keys, (GCompareFunc) strcmp);
+    g_string_append_printf (text, "%s=%s", spec->name, spec->url);
+    for (const GList *key = keys; key != NULL; key = key->next) {
+        const char *value = g_hash_table_lookup (spec->options, key->data);
+        if (strchr (value, ',') == NULL) /* it could not be told from another option */
+            g_string_append_printf (text, ",%s=%s", (const char *) key->data, value);
+    }
+    return g_string_free (text, FALSE);
+}
+
 bool ecfs_stored_name_valid (const char *name)
 {
     size_t part = 0, size = 0;

@@ -457,7 +457,9 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
                                 "%s has lost its ecfs.conf: restore that file from a backup, or make the archive "
                                 "directory again with 'ecfs recover' in another place",
                                 options->directory)
-                   : ecfs_fail (error, ENOENT, "%s is no archive directory: it has no ecfs.conf; ecfs init makes one",
+                   : ecfs_fail (error, ENOENT,
+                                "%s is no archive directory (it has no ecfs.conf): ecfs init makes a new archive, ecfs "
+                                "recover brings a lost one back from its endpoints",
                                 options->directory);
     }
     if (stat (options->mountpoint, &status) != 0)

@@ -227,6 +227,7 @@ def recover(place, archive, *options):
 
 def test_a_fenced_copy_tells_who_took_over_and_when(place, filled):
     began = int(time.time())
+    filled.configure("endpoint amber", zone="attic", stall_timeout="9s")
     recover(place, filled)
     code, facts, text = check(filled)
     host = os.uname().nodename
@@ -235,7 +236,17 @@ def test_a_fenced_copy_tells_who_took_over_and_when(place, filled):
     successor = facts["successor"]
     assert (successor["epoch"], successor["host"], successor["since"]) == (facts["epoch"] + 1, host, facts["since"])
     assert text.startswith("state      OLD COPY since ") and f"Use the newer archive directory on {host}" in text
-    assert facts["action"].startswith(f"ecfs recover {filled.path}.new -e amber=") and facts["action"] in text
+    amber = f"-e amber=file://{filled['amber'].root},stall_timeout=9s,zone=attic -e birch=file://{filled['birch'].root} "
+    assert facts["action"].startswith(f"ecfs recover {filled.path}.new {amber}") and facts["action"] in text
+    assert "if it lies" not in text, "all say so"
+
+
+def test_a_copy_for_reading_is_no_fault(place, filled):
+    recover(place, filled, "--read-only")
+    code, facts, text = check(lab.Archive(place.path / "new", filled.endpoints))
+    assert (code, facts["verdict"]) == (0, "read only") and "recovered for reading only" in facts["reason"]
+    assert facts["action"].startswith(f"ecfs recover {place.path}/new.new -e amber=") and facts["action"] in text
+    assert check(filled)[:1] == (0,)
 
 
 @pytest.mark.parametrize("n_claimed", [6, 1])
