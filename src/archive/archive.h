@@ -20,6 +20,8 @@
 #include "archive/config.h"
 #include "catalog/catalog.h"
 
+#include <stdatomic.h>
+
 #include <sys/types.h>
 
 typedef struct EcfsArchive EcfsArchive;
@@ -101,6 +103,8 @@ typedef struct EcfsArchiveEndpoint {
     char *first_zone;
     _Atomic EcfsEndpointState state; /* REMOVED: only what had it open before knows it still */
     EcfsEndpoint *_Atomic endpoint;  /* NULL: in the catalog, but not in the configuration, until it is found again */
+    /* It has not what it had of the journal: so it was seen last, and no snapshot was stored there since. */
+    atomic_bool lacks_journal;
 } EcfsArchiveEndpoint;
 
 /** Endpoints by position, 0 to n - 1; n grows when one is added, and what is there stays. */

@@ -44,8 +44,26 @@ static void on_listed (void *user, const EcfsListed *listed)
         g_array_append_val (self->parts, seen);
 }
 
-/* Whether a file is there as it was stored. */
-static bool is_whole (EcfsArchive *archive, size_t position, const Seen *seen)
+/* Whether the records are those that the catalog has still; of those that it has no more, nothing is said. */
+static bool are_ours (EcfsArchive *archive, const EcfsJournalFile *file, const GPtrArray *rows)
+{
+    g_autoptr (GPtrArray) ours =
+        rows->len == 0 ? NULL : ecfs_catalog_journal (archive->catalog, file->first - 1, rows->len, NULL);
+    for (guint i = 0, j = 0; ours != NULL && i < rows->len && j < ours->len; i++) {
+        const EcfsJournalRow *theirs = g_ptr_array_index (rows, i), *own = g_ptr_array_index (ours, j);
+        if (theirs->sequence < own->sequence)
+            continue;
+        j++;
+        if (theirs->sequence != own->sequence || theirs->time_ns != own->time_ns ||
+            theirs->record->len != own->record->len ||
+            memcmp (theirs->record->data, own->record->data, own->record->len) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a file is there as it was stored; a part of a snapshot of another taking is none of this. */
+static bool is_whole (EcfsArchive *archive, size_t position, const EcfsSnapshotRow *newest, const Seen *seen)
 {
     EcfsJournalFile file;
     char name[ECFS_JOURNAL_NAME_SIZE], own_name[ECFS_JOURNAL_NAME_SIZE];
@@ -61,13 +79,14 @@ static bool is_whole (EcfsArchive *archive, size_t position, const Seen *seen)
     if (rows == NULL)
         return false;
     ecfs_journal_file_name (&file, own_name);
-    return g_str_equal (name, own_name) && ecfs_uuid_equal (&file.archive, ecfs_catalog_archive (archive->catalog));
+    return g_str_equal (name, own_name) && ecfs_uuid_equal (&file.archive, ecfs_catalog_archive (archive->catalog)) &&
+           (file.kind == ECFS_JOURNAL_SEGMENT ? are_ours (archive, &file, rows) : file.time_ns == newest->time_ns);
 }
 
-static void drop_damaged (EcfsArchive *archive, size_t position, GArray *files)
+static void drop_damaged (EcfsArchive *archive, size_t position, const EcfsSnapshotRow *newest, GArray *files)
 {
     for (guint i = files->len; i-- > 0;)
-        if (!is_whole (archive, position, &g_array_index (files, Seen, i)))
+        if (!is_whole (archive, position, newest, &g_array_index (files, Seen, i)))
             g_array_remove_index (files, i);
 }
 
@@ -148,8 +167,8 @@ bool ecfs_journal_look (EcfsArchive *archive, size_t position, bool deep, EcfsJo
         return ecfs_fail (error, EPROTO, "endpoint %s: it lists more than %d files of the journal",
                           ecfs_endpoint_name (endpoint->endpoint), FILES_MAX);
     if (deep) {
-        drop_damaged (archive, position, segments);
-        drop_damaged (archive, position, parts);
+        drop_damaged (archive, position, &self.newest, segments);
+        drop_damaged (archive, position, &self.newest, parts);
     }
     uint64_t gap = last > self.newest.sequence ? first_gap (&self, self.newest.sequence, last) : 0;
     *ret_sight = (EcfsJournalSight){.has_snapshot = self.newest.sequence == 0 || has_parts (&self)};

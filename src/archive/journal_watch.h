@@ -20,7 +20,8 @@ typedef struct EcfsJournalSight {
     char *missing;     /* what it should have and has not, as a sentence; NULL: nothing; g_free () */
 } EcfsJournalSight;
 
-/** Lists what an active endpoint has; @deep: files that are damaged, or cannot be read, are not there. Blocks; false:
+/** Lists what an active endpoint has; @deep: files that are damaged, cannot be read, or say something else than the
+ * catalog are not there. Blocks; false:
  * it could not be listed, or lists more than can be. */
 bool ecfs_journal_look (EcfsArchive *archive, size_t position, bool deep, EcfsJournalSight *ret_sight, GError **error);
 

@@ -55,7 +55,8 @@ bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error)
         const EcfsJournalPlace *place = &g_array_index (places, EcfsJournalPlace, i);
         for (size_t j = 0; j < n_endpoints; j++)
             if (self->endpoints[j].id == place->endpoint && place->sequence >= sequence)
-                stored[j] = ecfs_archive_has_journal (&self->endpoints[j]);
+                stored[j] =
+                    ecfs_archive_has_journal (&self->endpoints[j]) && !atomic_load (&self->endpoints[j].lacks_journal);
     }
     if (self->lineage == NULL)
         self->lineage = ecfs_lineage_new (self);
@@ -79,7 +80,7 @@ bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_poin
     for (guint i = places->len; i-- > 0;) {
         const EcfsArchiveEndpoint *endpoint =
             ecfs_archive_endpoint_by_id (self, g_array_index (places, EcfsJournalPlace, i).endpoint);
-        if (endpoint == NULL || !ecfs_archive_has_journal (endpoint))
+        if (endpoint == NULL || !ecfs_archive_has_journal (endpoint) || atomic_load (&endpoint->lacks_journal))
             g_array_remove_index_fast (places, i);
     }
     EcfsRecoveryPoint point = {.sequence = sequence, .n_copies = ecfs_archive_journal_copies (self)};

@@ -12,12 +12,13 @@
 #define SEGMENT_BYTES  (256u << 10) /* … in which it would read so much of a snapshot */
 #define RECORD_BYTES   1024         /* few are longer: where so many are not enough they are not added up */
 #define RETRY_US       (10 * 60 * G_USEC_PER_SEC)
-#define LOOK_US        (60 * G_USEC_PER_SEC)
 #define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
 #define N_GENERATIONS  2
-#define WATCH_US       (INT64_C (3600) * G_USEC_PER_SEC) /* between two looks at what endpoints have of the journal */
+
+_Atomic int64_t ecfs_snapshot_look_us = 60 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_snapshot_watch_us = INT64_C (3600) * G_USEC_PER_SEC;
 
 /* When, and what it takes the place of */
 
@@ -97,8 +98,11 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
         order.n_endpoints = choose (archive, failed, endpoints, positions);
         if (order.n_endpoints == 0)
             return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
-        if (ecfs_snapshot_store (&order, &row, &bad, &why))
+        if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
+            for (size_t i = 0; i < order.n_endpoints; i++)
+                atomic_store (&archive->endpoints[positions[i]].lacks_journal, false);
             return ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error);
+        }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             g_propagate_error (error, why);
             return false;
@@ -146,8 +150,10 @@ static bool is_damaged (EcfsSnapshots *self)
 {
     EcfsArchive *archive = self->archive;
     unsigned n_whole = 0, n_seen = 0, n_lost = 0;
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive) && !atomic_load (&self->stop); i++) {
-        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+    size_t n_endpoints = ecfs_archive_n_endpoints (archive);
+    g_autofree bool *lacks = g_new0 (bool, n_endpoints + 1);
+    for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
+        EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
         EcfsJournalSight sight;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
             !ecfs_lineage_may_write (self->lineage, i) || !ecfs_journal_look (archive, i, false, &sight, NULL))
@@ -155,11 +161,17 @@ static bool is_damaged (EcfsSnapshots *self)
         n_seen++;
         n_whole += sight.has_snapshot;
         n_lost += sight.missing != NULL;
+        atomic_store (&endpoint->lacks_journal, sight.missing != NULL);
+        lacks[i] = !sight.has_snapshot;
         if (sight.missing != NULL)
             g_warning ("endpoint %s: %s: a snapshot of the catalog is stored there anew",
                        ecfs_endpoint_name (endpoint->endpoint), sight.missing);
         g_free (sight.missing);
     }
+    /* One that was away when it was stored has older ones, and what came since; but it must be somewhere. */
+    for (size_t i = 0; i < n_endpoints && n_whole < ecfs_archive_journal_copies (archive); i++)
+        if (lacks[i])
+            atomic_store (&archive->endpoints[i].lacks_journal, true);
     return n_lost > 0 || n_whole < MIN (n_seen, ecfs_snapshot_copies (archive));
 }
 
@@ -267,7 +279,7 @@ static void *run (void *data)
     g_autoptr (GError) error = NULL;
     ecfs_mutex_lock (&self->archive->snapshotting);
     if (!self->take && ecfs_now_us () >= self->watch_us) {
-        self->watch_us = ecfs_now_us () + WATCH_US;
+        self->watch_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_watch_us);
         self->take = is_damaged (self) && mark_moment (self->archive, &error);
     }
     bool done = error == NULL && (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) &&
@@ -275,7 +287,7 @@ static void *run (void *data)
     ecfs_mutex_unlock (&self->archive->snapshotting);
     if (!done)
         tell_failure (self, error);
-    self->look_us = ecfs_now_us () + (done ? LOOK_US : RETRY_US);
+    self->look_us = ecfs_now_us () + (done ? atomic_load (&ecfs_snapshot_look_us) : RETRY_US);
     self->counted = done ? self->counted : 0;
     self->failed = !done;
     ecfs_mutex_lock (&self->lock);
@@ -324,7 +336,7 @@ EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage)
     EcfsSnapshots *self = g_new0 (EcfsSnapshots, 1);
     self->archive = archive;
     self->lineage = lineage;
-    self->look_us = ecfs_now_us () + LOOK_US;
+    self->look_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_look_us);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->over);
     return self;
@@ -360,7 +372,7 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
     if (self->running || ecfs_now_us () < self->look_us)
         return;
     uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
-    self->look_us = ecfs_now_us () + LOOK_US;
+    self->look_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_look_us);
     if (sequence == self->counted && ecfs_now_us () < self->watch_us)
         return;
     self->counted = sequence;

@@ -1,5 +1,6 @@
 /* When a snapshot of the catalog is due, and that nobody waits while it is stored. */
 #include "archive/archive_priv.h"
+#include "archive/journal_watch.h"
 #include "archive/lineage.h"
 #include "archive/snapshot.h"
 #include "catalog/journal_file.h"
@@ -7,6 +8,7 @@
 
 #include "../endpoint/script.h"
 
+#include <glib/gstdio.h>
 #include <sqlite3.h>
 
 #define N_FILES     60
@@ -14,6 +16,7 @@
 #define N_DUE       1000
 #define PATIENCE_US (60 * G_USEC_PER_SEC)
 #define LOOK_US     5000
+#define OFTEN_US    50000
 
 static void make_files (Fixture *fixture)
 {
@@ -177,9 +180,138 @@ static void test_disk_is_left (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (count_files (fixture->directory), ==, before);
 }
 
+/* What an endpoint has lost */
+
+static char *kind_path (const Fixture *fixture, unsigned endpoint, const char *kind)
+{
+    g_autofree char *root = endpoint_path (fixture, endpoint);
+    return g_build_filename (root, kind, NULL);
+}
+
+static unsigned count_journal (const Fixture *fixture, unsigned endpoint)
+{
+    g_autofree char *segments = kind_path (fixture, endpoint, ECFS_JOURNAL_DIRECTORY);
+    g_autofree char *parts = kind_path (fixture, endpoint, ECFS_SNAPSHOT_DIRECTORY);
+    return count_files (segments) + count_files (parts);
+}
+
+/* Removes it; where nothing is to come back, a file takes the place of the directory in which all begins. */
+static void lose_journal (const Fixture *fixture, unsigned endpoint, bool for_good)
+{
+    static const char *const kinds[] = {"incoming", ECFS_JOURNAL_DIRECTORY, ECFS_SNAPSHOT_DIRECTORY};
+    for (size_t i = for_good ? 0 : 1; i < G_N_ELEMENTS (kinds); i++) {
+        g_autofree char *path = kind_path (fixture, endpoint, kinds[i]);
+        remove_tree (path);
+        g_assert_true (i == 0 ? g_file_set_contents (path, "", 0, NULL) : g_mkdir_with_parents (path, 0700) == 0);
+    }
+}
+
+static void store_journal (Fixture *fixture)
+{
+    g_autoptr (GError) error = NULL;
+    make_files (fixture);
+    g_assert_true (ecfs_archive_store_journal (fixture->archive, NULL, NULL, &error));
+    g_assert_no_error (error);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        while (count_journal (fixture, i) == 0) /* some are later than as many as are needed */
+            g_usleep (LOOK_US);
+}
+
+/* Often, or as it is. */
+static void look_often (bool often)
+{
+    static int64_t look_us, watch_us, again_us;
+    if (often) {
+        look_us = atomic_load (&ecfs_snapshot_look_us);
+        watch_us = atomic_load (&ecfs_snapshot_watch_us);
+        again_us = atomic_load (&ecfs_lineage_again_us); /* for what the keeper sleeps at most */
+    }
+    atomic_store (&ecfs_snapshot_look_us, often ? OFTEN_US : look_us);
+    atomic_store (&ecfs_snapshot_watch_us, often ? OFTEN_US : watch_us);
+    atomic_store (&ecfs_lineage_again_us, often ? OFTEN_US : again_us);
+}
+
+static void test_lost_is_stored_anew (Fixture *fixture, gconstpointer data)
+{
+    look_often (true);
+    reopen (fixture); /* what looks takes its times when it begins */
+    store_journal (fixture);
+    for (unsigned i = 0; i < 3; i++) {
+        int64_t end_us = ecfs_now_us () + PATIENCE_US;
+        lose_journal (fixture, i, false);
+        while (count_journal (fixture, i) == 0 && ecfs_now_us () < end_us)
+            g_usleep (LOOK_US);
+        g_assert_cmpuint (count_journal (fixture, i), >, 0);
+    }
+    look_often (false);
+}
+
+/* What was seen to be gone is not claimed any more. */
+static void test_lost_is_not_claimed (Fixture *fixture, gconstpointer data)
+{
+    EcfsRecoveryPoint point;
+    g_autoptr (GError) error = NULL;
+    int64_t end_us = ecfs_now_us () + PATIENCE_US;
+    look_often (true);
+    reopen (fixture);
+    store_journal (fixture);
+    g_assert_true (ecfs_archive_recovery_point (fixture->archive, &point, &error));
+    g_assert_cmpuint (point.stored, >=, N_FILES);
+    for (unsigned i = 0; i < 4; i++)
+        lose_journal (fixture, i, true);
+    do {
+        g_usleep (LOOK_US);
+        g_assert_true (ecfs_archive_recovery_point (fixture->archive, &point, &error));
+    } while (point.stored > 0 && ecfs_now_us () < end_us);
+    g_assert_cmpuint (point.stored, ==, 0);
+    for (unsigned i = 0; i < 4; i++) { /* so that the archive is closed at once */
+        g_autofree char *path = kind_path (fixture, i, "incoming");
+        g_assert_cmpint (g_remove (path), ==, 0);
+    }
+    look_often (false);
+}
+
+/* A segment at an endpoint, whose last record is changed, with checksums that fit. */
+static void forge_segment (const Fixture *fixture, unsigned endpoint)
+{
+    EcfsJournalFile file;
+    g_autoptr (GError) error = NULL;
+    g_autofree char *directory = kind_path (fixture, endpoint, ECFS_JOURNAL_DIRECTORY), *bytes = NULL;
+    g_autoptr (GDir) dir = g_dir_open (directory, 0, NULL);
+    g_autofree char *path = g_build_filename (directory, g_dir_read_name (dir), NULL);
+    size_t size;
+    g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse ((const uint8_t *) bytes, size, &file, &error);
+    g_assert_no_error (error);
+    g_autoptr (GByteArray) raw = g_byte_array_new ();
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        if (i + 1 == rows->len)
+            row->record->data[row->record->len - 1] ^= 1;
+        ecfs_journal_file_put (raw, row->sequence, row->time_ns, row->record->data, row->record->len);
+    }
+    g_autoptr (GByteArray) forged = ecfs_journal_file_format (&file, raw);
+    g_assert_true (g_file_set_contents (path, (const char *) forged->data, (gssize) forged->len, NULL));
+}
+
+static void test_forged_is_missing (Fixture *fixture, gconstpointer data)
+{
+    store_journal (fixture);
+    forge_segment (fixture, 2);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        for (unsigned deep = 0; deep < 2; deep++) {
+            EcfsJournalSight sight;
+            g_autoptr (GError) error = NULL;
+            g_assert_true (ecfs_journal_look (fixture->archive, i, deep, &sight, &error));
+            g_assert_true ((sight.missing != NULL) == (i == 2 && deep));
+            g_free (sight.missing);
+        }
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL); /* what was lost is warned of */
     script_register ();
     g_test_add ("/snapshot/segments-behind-the-last-are-counted", Fixture, "rs:4+2", set_up, test_segments_are_counted,
                 tear_down);
@@ -190,6 +322,12 @@ int main (int argc, char **argv)
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-the-archive-is-closed", Fixture, "rs:4+2", set_up,
                 test_last_look, tear_down);
     g_test_add ("/snapshot/one-that-is-due-is-taken-when-somebody-waits", Fixture, "rs:4+2", set_up, test_waiting_looks,
+                tear_down);
+    g_test_add ("/snapshot/what-an-endpoint-lost-is-stored-anew", Fixture, "rs:4+2", set_up, test_lost_is_stored_anew,
+                tear_down);
+    g_test_add ("/snapshot/what-endpoints-lost-is-not-claimed", Fixture, "rs:4+2", set_up, test_lost_is_not_claimed,
+                tear_down);
+    g_test_add ("/snapshot/records-that-are-not-ours-are-missing", Fixture, "rs:4+2", set_up, test_forged_is_missing,
                 tear_down);
     return g_test_run ();
 }
