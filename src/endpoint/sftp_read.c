@@ -8,6 +8,8 @@
 
 #define MAX_OPEN_FILES 16
 #define FILE_IDLE_US   (10 * G_USEC_PER_SEC)
+#define CRAWL_BYTES    512         /* an answer has at least, on the average, … */
+#define CRAWL_ANSWERS  16          /* … but for so many: less would keep who waits busy for ever */
 #define SHORT_BYTES    (64 * 1024) /* of a READ in a short range, so that the server reads while it sends */
 
 /* A file that is open for reading, or being opened. */
@@ -35,6 +37,7 @@ typedef struct SftpPart {
     SftpRead *read;
     size_t range_index, offset_in_range;
     bool done;
+    unsigned n_answers;
     GList link;
 } SftpPart;
 
@@ -228,7 +231,9 @@ static void on_read (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     SftpRead *read = part->read;
     size_t missing = part->base.size - part->base.got;
     bool detached = read->op.request == NULL;
-    if (reply->type == ECFS_SFTP_DATA && missing > 0 && !detached) {
+    bool is_short = reply->type == ECFS_SFTP_DATA && missing > 0;
+    bool crawls = is_short && ++part->n_answers > CRAWL_ANSWERS + part->base.size / CRAWL_BYTES;
+    if (is_short && !crawls && !detached) {
         ask_part (self, read, part); /* servers may give less than was asked for */
         return;
     }
@@ -240,7 +245,11 @@ static void on_read (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
         return;
     }
     if (!detached) {
-        GError *error = ecfs_sftp_error (reply, ECFS_SFTP_ON_READ, read->op.request->name);
+        GError *error = crawls
+                            ? g_error_new (ECFS_ERROR, ETIMEDOUT,
+                                           "%s: the server sends a few bytes at a time, of many that it is asked for",
+                                           read->op.request->name)
+                            : ecfs_sftp_error (reply, ECFS_SFTP_ON_READ, read->op.request->name);
         if (error->code != EBADMSG)
             file_drop (self, read->file);
         read_finish (self, read, error);

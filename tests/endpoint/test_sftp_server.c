@@ -137,6 +137,35 @@ static void fails_to_tell_its_space (void)
     tear_down (&f);
 }
 
+static void try_read (Fixture *f, const char *name, size_t size, int code)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree uint8_t *bytes = g_malloc0 (size);
+    const EcfsRange range = {.size = size, .to = bytes};
+    (void) !ecfs_endpoint_read_wait (f->endpoint, name, &range, 1, &error); /* error says it */
+    g_test_message ("%s", error != NULL ? error->message : "no error");
+    g_assert_cmpint (ecfs_errno (error), ==, code);
+    g_assert_true (code != 0 || (bytes[0] == 'x' && bytes[size - 1] == 'x'));
+}
+
+/* Each answer comes at once, so that no silence ends it; but it would be for ever. */
+static void sends_a_byte_at_a_time (void)
+{
+    Fixture f;
+    const char *name = "stripes/abc/crawls";
+    if (!set_up (&f))
+        return;
+    try_write (&f, sizes[1], name, 0);
+    fail (&f, "crawl", 2000); /* servers may give less than was asked for */
+    try_read (&f, name, sizes[1], 0);
+    fail (&f, "crawl", 1);
+    try_read (&f, name, sizes[1], ETIMEDOUT);
+    try_read (&f, name, 10, 0); /* nor is it broken for who asks for little */
+    fail (&f, "", 0);
+    try_read (&f, name, sizes[1], 0);
+    tear_down (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -145,5 +174,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/sftp-server/tells-the-size-too-early", tells_the_size_too_early);
     g_test_add_func ("/sftp-server/keeps-less-than-it-acknowledges", keeps_less_than_it_acknowledges);
     g_test_add_func ("/sftp-server/fails-to-tell-its-space", fails_to_tell_its_space);
+    g_test_add_func ("/sftp-server/sends-a-byte-at-a-time", sends_a_byte_at_a_time);
     return g_test_run ();
 }
