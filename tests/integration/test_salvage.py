@@ -403,3 +403,22 @@ def test_a_forged_stripe_does_not_end_the_run(place, changes):
     done = salvage("--to", place.path / "salvaged", *roots)
     assert "Traceback" not in done.stderr
     assert_restored(place.path / "salvaged", files)
+
+
+def test_content_that_has_another_sha256_is_never_silently_right(place):
+    """Every checksum of the stripes fits; only what the journal says of the content does not."""
+    files = {"small": os.urandom(5000), "large": os.urandom(1_000_000)}
+    archive, roots = make(place, "rs:4+2", files)
+    with contextlib.closing(sqlite3.connect(archive.path / "catalog.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE objects SET sha256 = ? WHERE size = 1000000", (bytes(32),))
+    for root in roots:
+        for kind in ("journal", "snapshots"):
+            shutil.rmtree(root / kind, ignore_errors=True)
+    lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", archive.path, check=False)  # which stores a snapshot anew
+    done = salvage("--to", place.path / "salvaged", *roots, check=False)
+    assert done.returncode == 1 and "/large" in done.stderr, (done.stdout, done.stderr)
+    assert sorted(path.name for path in (place.path / "salvaged/tree").iterdir()) == ["large.partial", "small"]
+
+
+def test_it_tells_its_version():
+    assert salvage("--version").stdout.split() == ["ecfs-salvage", lab.ecfs("--version").stdout.split()[1]]
