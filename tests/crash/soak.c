@@ -41,7 +41,7 @@
 #define MOUNT_ENDS_US 300000 /* with files that cannot be stored now */
 #define CHILD_S       300    /* a round that takes longer hangs */
 #define MAX_JOBS      64
-#define TELL_EACH     1000   /* rounds */
+#define TELL_EACH     100    /* rounds */
 #define STALL_TIMEOUT "2s"   /* while operations hang on command, … */
 #define PATIENT       "120s" /* … and afterwards, when none may fail for the machine's sake */
 
