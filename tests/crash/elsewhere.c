@@ -41,7 +41,7 @@ typedef struct Shared {
     _Atomic bool resume, cancel;              /* for the recovery, where it stands */
     _Atomic State state;
     _Atomic bool succeeded;         /* the recovery, and only its end is to come */
-    char phase[PHASE_SIZE];         /* of the recovery to begin: where it stops; empty: nowhere, … */
+    char phase[PHASE_SIZE];         /* of the recovery to begin: where it stops; "nowhere": nowhere, … */
     unsigned nth, at;               /* … at which tick of that, and the step at which it dies; 0: none */
     _Atomic bool without[N_PLACES]; /* endpoints that it is not given */
     ElsewhereSums sums;             /* the manager's until it has ended */

@@ -376,8 +376,9 @@ static void begin_elsewhere (Maker *self)
         spoil_some (self);
     if (self->n_weak > 0 && chance (self, 30))
         say (self, "without %u", self->weak[below (self, self->n_weak)]);
-    say (self, "elsewhere %s %u %u", phases[below (self, G_N_ELEMENTS (phases))],
-         chance (self, 70) ? 1 : 1 + below (self, 3), chance (self, 25) ? 1 + below (self, 120) : 0);
+    const char *phase = phases[below (self, G_N_ELEMENTS (phases))];
+    unsigned nth = chance (self, 70) ? 1 : 1 + below (self, 3), at = chance (self, 25) ? 1 + below (self, 120) : 0;
+    say (self, "elsewhere %s %u %u", phase, nth, at);
     self->is_recovering = true;
     if (chance (self, 50))
         return;
