@@ -274,9 +274,9 @@ static void set_flaws (Soak *self, bool on)
 }
 
 /* Whoever judges waits for endpoints however busy the machine is. */
-static void be_patient (const Soak *self)
+static void be_patient (const Soak *self, const char *archive)
 {
-    g_autofree char *path = g_build_filename (self->base, "archive", "ecfs.conf", NULL);
+    g_autofree char *path = g_build_filename (self->base, archive, "ecfs.conf", NULL);
     g_autofree char *text = NULL;
     g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
     g_auto (GStrv) parts = g_strsplit (text, "stall_timeout = " STALL_TIMEOUT "\n", -1);
@@ -356,11 +356,15 @@ static void run_round (Soak *self)
         tell (self, "the script", status);
         return;
     }
-    if (!is_good (self, "a directory that was being moved", settle) ||
-        (round->beside && !is_good (self, "what is recovered elsewhere", settle_elsewhere)))
+    if (!is_good (self, "a directory that was being moved", settle))
+        return;
+    be_patient (self, "archive");
+    g_autofree char *other = g_strdup_printf ("other-%u", self->elsewhere.last);
+    if (round->beside && self->elsewhere.last > 0)
+        be_patient (self, other);
+    if (round->beside && !is_good (self, "what is recovered elsewhere", settle_elsewhere))
         return;
     self->sums->n_moved += self->shared->moved;
-    be_patient (self);
     if (died && round->recovery_at > 0) {
         self->shared->board.died = 0;
         (void) in_child (self, recover, round->recovery_at); /* what it leaves is judged */
