@@ -18,12 +18,13 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define N_WORKERS     8
-#define MAX_IN_FLIGHT 24
-#define PIECE_BYTES   (1 << 20)
-#define DIR_BATCH     256
-#define TICK_US       200000
-#define MAX_ATTEMPTS  10 /* at a file that changes between two looks */
+#define N_WORKERS      8
+#define MAX_IN_FLIGHT  24
+#define PIECE_BYTES    (1 << 20)
+#define DIR_BATCH      256
+#define CAT_KEPT_BYTES (64u << 20) /* of a file that is compared as a whole before anything of it is written */
+#define TICK_US        200000
+#define MAX_ATTEMPTS   10 /* at a file that changes between two looks */
 
 /* A local directory being filled. When the last that holds it lets go, it gets its attributes and is closed. The
  * caller's thread only. */
@@ -595,27 +596,111 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
     return good;
 }
 
-static bool cat_range (EcfsContent *content, int fd, GError **error)
+/* A file that goes to a descriptor, which takes nothing back. */
+typedef struct Cat {
+    EcfsArchive *archive;
+    uint64_t ino;
+    int fd;
+    bool *lies;       /* endpoints that were found to lie, by position; … */
+    bool *left_out;   /* … all those of which nothing is read */
+    GByteArray *kept; /* what is not written before its SHA-256 was compared; NULL: there is too much of it */
+    uint64_t written;
+} Cat;
+
+static bool cat_piece (Cat *self, const EcfsBorrowed *piece, GError **error)
 {
-    g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
+    for (int i = 0; self->kept != NULL && i < piece->n_iov; i++)
+        g_byte_array_append (self->kept, piece->iov[i].iov_base, (guint) piece->iov[i].iov_len);
+    int result = self->kept != NULL ? 0 : ecfs_writev_all (self->fd, piece->iov, piece->n_iov);
+    self->written += self->kept != NULL ? 0 : piece->size;
+    return result == 0 || ecfs_fail_errno (error, -result, "output");
+}
+
+static bool cat_content (Cat *self, EcfsContent *content, EcfsContentCheck *check, GError **error)
+{
     uint64_t size = ecfs_content_size (content);
     for (uint64_t offset = 0; offset < size;) {
         EcfsBorrowed piece;
         if (!ecfs_content_borrow (content, offset, (size_t) MIN (size - offset, PIECE_BYTES), &piece, error))
             return false;
         size_t got = piece.size;
-        bool right = ecfs_content_check_take (check, offset, piece.iov, piece.n_iov, error);
-        int result = right ? ecfs_writev_all (fd, piece.iov, piece.n_iov) : 0;
+        bool good = (got > 0 || ecfs_fail (error, EIO, "it ends before its size")) &&
+                    ecfs_content_check_take (check, offset, piece.iov, piece.n_iov, error) &&
+                    cat_piece (self, &piece, error);
         ecfs_content_give_back (&piece);
-        if (!right)
+        if (!good)
             return false;
-        if (got == 0)
-            return ecfs_fail (error, EIO, "it ends before its size");
-        if (result != 0)
-            return ecfs_fail_errno (error, -result, "output");
         offset += got;
     }
     return ecfs_content_check_end (check, error);
+}
+
+/* Flags the endpoints of an object's stripes that are known to be damaged. *ret_tolerance: of its code, at most. */
+static bool flag_damage (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_known, unsigned *ret_tolerance,
+                         GError **error)
+{
+    bool damaged[ECFS_CODEC_MAX_N] = {false};
+    const EcfsCodec *codec = ecfs_archive_codec (archive, object->code, error);
+    if (codec == NULL || !ecfs_archive_known_damage (archive, object->id, damaged, error))
+        return false;
+    *ret_tolerance = MIN (*ret_tolerance, ecfs_codec_tolerance (codec));
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
+        if (endpoint != NULL && stripe->index < ECFS_CODEC_MAX_N && damaged[stripe->index])
+            ret_known[endpoint - archive->endpoints] = true;
+    }
+    return true;
+}
+
+/* Nothing is read from endpoints that are known to have damaged stripes of it, where the others are enough. */
+static bool choose_left_out (Cat *self, EcfsContent *content, GError **error)
+{
+    unsigned tolerance = UINT_MAX, n_left_out = 0;
+    memcpy (self->left_out, self->lies, ECFS_ENDPOINTS_MAX * sizeof *self->lies);
+    for (guint i = 0; i < ecfs_content_extents (content)->len; i++) {
+        size_t object = (size_t) g_array_index (ecfs_content_extents (content), EcfsExtent, i).object;
+        if (!flag_damage (self->archive, ecfs_content_object (content, object), self->left_out, &tolerance, error))
+            return false;
+    }
+    for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
+        n_left_out += self->left_out[i];
+    if (n_left_out > tolerance)
+        memcpy (self->left_out, self->lies, ECFS_ENDPOINTS_MAX * sizeof *self->lies);
+    return true;
+}
+
+/* *ret_again: it came from endpoints that lie, which are in `lies` from now on. */
+static bool cat_once (Cat *self, bool *ret_again, GError **error)
+{
+    GError *why = NULL;
+    *ret_again = false;
+    EcfsContent *content = ecfs_content_open (self->archive, self->ino, error);
+    if (content == NULL)
+        return false;
+    if (!choose_left_out (self, content, error)) {
+        ecfs_content_unref (content);
+        return false;
+    }
+    g_autoptr (EcfsContentCheck) check = ecfs_content_check_new (content);
+    self->kept = ecfs_content_size (content) <= CAT_KEPT_BYTES ? g_byte_array_new () : NULL;
+    ecfs_content_leave_out (content, self->left_out);
+    ecfs_content_expect_all (content);
+    bool good = cat_content (self, content, check, &why);
+    const EcfsObjectRow *bad = ecfs_content_check_bad (check);
+    bool found = bad != NULL && ecfs_content_leave_out_liars (self->archive, bad, self->lies, NULL);
+    *ret_again = found && self->written == 0;
+    int result = good && self->kept != NULL ? ecfs_write_all (self->fd, self->kept->data, self->kept->len) : 0;
+    good = good && (result == 0 || ecfs_fail_errno (&why, -result, "output"));
+    if (found && self->written > 0)
+        g_prefix_error (&why, "what was written of it is wrong, run this again, which reads around that endpoint: ");
+    g_clear_pointer (&self->kept, g_byte_array_unref);
+    ecfs_content_unref (content);
+    if (*ret_again)
+        g_clear_error (&why);
+    if (why != NULL)
+        g_propagate_error (error, why);
+    return good;
 }
 
 bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
@@ -632,11 +717,13 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
     Get get = {.archive = self->archive, .catalog = catalog, .staged = staged};
     if (!check_staged (&get, &attr, path, error))
         return false;
-    EcfsContent *content = ecfs_content_open (self->archive, attr.ino, error);
-    if (content == NULL)
-        return false;
-    ecfs_content_expect_all (content);
-    bool good = cat_range (content, fd, error) || ecfs_prefix (error, "%s", path);
-    ecfs_content_unref (content);
-    return good;
+    g_autofree bool *lies = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* more may come meanwhile */
+    g_autofree bool *left_out = g_new0 (bool, ECFS_ENDPOINTS_MAX);
+    Cat cat = {.archive = self->archive, .ino = attr.ino, .fd = fd, .lies = lies, .left_out = left_out};
+    bool again = true, good = false;
+    for (unsigned attempt = 0; again && attempt < MAX_ATTEMPTS; attempt++)
+        good = cat_once (&cat, &again, error);
+    if (again)
+        return ecfs_fail (error, EIO, "%s: endpoints return other bytes than they got, each time another", path);
+    return good || ecfs_prefix (error, "%s", path);
 }

@@ -561,6 +561,67 @@ def test_recode_reads_around_what_was_forged(place, six):
     assert (place.path / "back").read_bytes() == (place.path / "source").read_bytes()
 
 
+def cat(archive):
+    return subprocess.run([lab.PROGRAM, "cat", archive.path, "/file"], capture_output=True, timeout=120)
+
+
+def test_cat_writes_nothing_that_was_forged(place, six):
+    for name in NAMES:  # one after the other: some are read, some are not
+        stripe, = stripes_of(six[name])
+        truth = stripe.read_bytes()
+        forge(stripe)
+        done = cat(six)
+        assert hashlib.sha256(done.stdout).digest() == six.wanted and done.returncode == 0, (name, done.stderr)
+        stripe.write_bytes(truth)
+
+
+def test_cat_of_much_is_right_the_second_time(place):
+    """What was written cannot be taken back; it is told, and the next run leaves out who lies."""
+    archive = place.archive(place.directories(NAMES), code="rs:4+2")
+    source = place.path / "source"
+    lab.write_pattern(source, 65 << 20)
+    archive.put_in_full(source, "/file")
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    for name in NAMES:  # until it is one that is read
+        stripe, = stripes_of(archive[name])
+        truth = stripe.read_bytes()
+        forge(stripe)
+        first = cat(archive)
+        if first.returncode != 0:
+            break
+        assert hashlib.sha256(first.stdout).hexdigest() == digest
+        stripe.write_bytes(truth)
+    assert first.returncode == 1 and b"run this again" in first.stderr and name.encode() in first.stderr, first.stderr
+    again = cat(archive)
+    assert again.returncode == 0 and hashlib.sha256(again.stdout).hexdigest() == digest, again.stderr
+
+
+def test_a_lost_stripe_is_rebuilt_beside_a_forged_one(place, six):
+    """As long as both together are no more than the code can lose; and a forged one that was read is rebuilt, too."""
+    n_named = 0
+    for name in NAMES:
+        if name == "cedar":
+            continue
+        forge(*stripes_of(six[name]))
+        for lost in stripes_of(six["cedar"]):
+            lost.unlink()
+        done = fsck(six, "-y")
+        assert done.returncode == 1, (name, done.stdout, done.stderr)
+        n_named += f"endpoint {name}" in done.stderr
+        deep = fsck(six, "--deep", "-y")
+        assert deep.returncode in (0, 1) and fsck(six, "--deep", "-n").returncode == 0, (name, deep.stdout, deep.stderr)
+    assert n_named >= 1  # of those that were read
+
+
+def test_the_account_that_lies_can_be_replaced(place, six):
+    forged, = stripes_of(six["amber"])
+    forge(forged)
+    successor, = place.directories(["fresh"])
+    done = lab.ecfs("endpoint", "replace", six.path, "amber", successor.endpoint(), check=False)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert fsck(six, "--deep", "-n").returncode == 0
+
+
 def test_a_drill_is_no_proof_with_what_was_forged(place):
     """The XXH3 of the whole object fits, too; and all copies are forged alike, so that it does not matter which is read."""
     archive = place.archive(place.directories(NAMES[:3]), code="copies:3")
