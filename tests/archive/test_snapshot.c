@@ -167,10 +167,9 @@ static void test_disk_is_left (Fixture *fixture, gconstpointer data)
 {
     g_autoptr (GError) error = NULL;
     g_autofree char *path = g_build_filename (fixture->directory, ECFS_CATALOG_NAME, NULL);
-    const EcfsSnapshotOrder order = {.catalog = path,
-                                     .reserve_bytes = UINT64_MAX / 2,
-                                     .endpoints = &fixture->archive->endpoints[0].endpoint,
-                                     .n_endpoints = 1};
+    EcfsEndpoint *endpoint = fixture->archive->endpoints[0].endpoint;
+    const EcfsSnapshotOrder order = {
+        .catalog = path, .reserve_bytes = UINT64_MAX / 2, .endpoints = &endpoint, .n_endpoints = 1};
     EcfsSnapshotRow row;
     size_t failed;
     unsigned before = count_files (fixture->directory);
