@@ -8,8 +8,10 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import tracemalloc
 import types
 import zlib
+from pathlib import Path
 
 import lab
 import pytest
@@ -151,15 +153,39 @@ def load():
     return module
 
 
-def part_of_snapshot(salvage_module, like, part, is_last, time_ns, records):
-    """The bytes of a part with these records, else like a JournalFile."""
-    raw = b"".join(struct.pack("<QqI", like.last, time_ns, len(record)) + record for _, record in records)
-    stored = zlib.compress(raw)
-    found = salvage_module.Xxh3()
+def journal_file(module, like, raw, **changes):
+    """The bytes of a file with these records, and a header like that of a JournalFile but for what is changed."""
+    head = types.SimpleNamespace(**{"part": 0, "is_last": 0, **vars(like), **changes})
+    stored = zlib.compress(raw, 1)
+    found = module.Xxh3()
     found.update(stored)
-    head = struct.pack("<8sHHHH16sIIIIQQqQQ16s32x", salvage_module.JOURNAL_MAGIC, 1, 2, 1, 0, like.archive, like.epoch,
-                       part, is_last, len(records), 0, like.last, time_ns, len(raw), len(stored), found.digest())
-    return head + struct.pack("<Q", salvage_module.xxh3_64(head)) + stored
+    head = struct.pack("<8sHHHH16sIIIIQQqQQ16s32x", module.JOURNAL_MAGIC, 1, head.kind, 1, 0, head.archive, head.epoch,
+                       head.part, head.is_last, head.n_records, head.first, head.last, head.time, len(raw), len(stored),
+                       found.digest())
+    return head + struct.pack("<Q", module.xxh3_64(head)) + stored
+
+
+def part_of_snapshot(module, like, part, is_last, time_ns, records):
+    raw = b"".join(struct.pack("<QqI", like.last, time_ns, len(record)) + record for _, record in records)
+    return journal_file(module, like, raw, kind=2, part=part, is_last=is_last, n_records=len(records), first=0,
+                        time=time_ns)
+
+
+def put_segment(module, root, like, records):
+    """... of its own, with what comes next."""
+    first, last = like.last + 1, like.last + len(records)
+    raw = b"".join(struct.pack("<QqI", number, 0, len(record)) + record for number, record in enumerate(records, first))
+    (root / "journal" / f"{like.epoch:08x}-{first:016x}-{last:016x}").write_bytes(
+        journal_file(module, like, raw, kind=1, n_records=len(records), first=first, last=last, time=0))
+
+
+def item(kind, payload):
+    """A record of this item."""
+    return b"\1" + struct.pack("<BI", kind, len(payload)) + payload
+
+
+def newest_segment(module, root):
+    return module.JournalFile(max((root / "journal").iterdir()))
 
 
 def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
@@ -177,17 +203,18 @@ def test_parts_of_two_snapshots_of_one_moment_are_not_mixed(place):
     module = load()
     (name,) = {path.name for endpoint in endpoints for path in (endpoint.root / "snapshots").glob("*")}
     (like, *_) = [module.JournalFile(path) for endpoint in endpoints for path in endpoint.root.glob(f"snapshots/{name}")]
+    records, first = list(like.records()), name.removesuffix("-end")
+    half = len(records) // 2
     for endpoint in endpoints:
         for directory in ("journal", "snapshots"):
             shutil.rmtree(endpoint.root / directory, ignore_errors=True)
             (endpoint.root / directory).mkdir()
-    half, first = len(like.records) // 2, name.removesuffix("-end")
     (endpoints[0].root / "snapshots" / first).write_bytes(
-        part_of_snapshot(module, like, 0, 0, 1, like.records[:half // 2]))
-    for endpoint in endpoints[1:3]:
+        part_of_snapshot(module, like, 0, 0, 1, records[:half // 2]))
+    for endpoint in endpoints[1:4]:
         target = endpoint.root / "snapshots"
-        (target / first).write_bytes(part_of_snapshot(module, like, 0, 0, 2, like.records[:half]))
-        (target / f"{first[:-1]}1-end").write_bytes(part_of_snapshot(module, like, 1, 1, 2, like.records[half:]))
+        (target / first).write_bytes(part_of_snapshot(module, like, 0, 0, 2, records[:half]))
+        (target / f"{first[:-1]}1-end").write_bytes(part_of_snapshot(module, like, 1, 1, 2, records[half:]))
     lab.ecfs("recover", place.path / "second", "--force", *words)
     assert sorted(lab.ecfs("ls", place.path / "second", "/").stdout.splitlines()) == expected
     for endpoint in endpoints:  # what that recovery stored
@@ -232,7 +259,7 @@ def test_a_journal_file_of_more_than_64_mib_is_damaged(place):
     for size, good in ((64 << 20, True), ((64 << 20) + 1, False)):
         path.write_bytes(part_of_snapshot(module, like, 0, 1, 1, [(1, bytes(size - 20))]))
         if good:
-            assert len(module.JournalFile(path).records) == 1
+            assert len(list(module.JournalFile(path).records())) == 1
         else:
             with pytest.raises(module.Bad):
                 module.JournalFile(path)
@@ -422,3 +449,135 @@ def test_content_that_has_another_sha256_is_never_silently_right(place):
 
 def test_it_tells_its_version():
     assert salvage("--version").stdout.split() == ["ecfs-salvage", lab.ecfs("--version").stdout.split()[1]]
+
+
+def flood(module, roots, n):
+    """Stripes of objects that nobody else knows, more than the archive has, at the last endpoint."""
+    like = module.Stripe(stripe_paths(roots)[0])
+    for _ in range(40):
+        other = types.SimpleNamespace(**{**vars(like), "object": os.urandom(16)})
+        path = roots[-1] / f"stripes/{other.object.hex()[:3]}/{other.object.hex()}-00-{77:016x}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(forge(module, other, b"flood" * 20, 0, n=n))
+        module.Stripe(path)
+
+
+def change_markers(roots, keep, **changes):
+    """Without them the stripes are all that tells; with them the last one tells something else."""
+    for root in roots if not keep else []:
+        (root / "ecfs-endpoint").unlink()
+    if keep:
+        marker = roots[-1] / "ecfs-endpoint"
+        kept = [line for line in marker.read_text().splitlines() if line.split("=")[0] not in changes]
+        marker.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in changes.items())]) + "\n")
+
+
+@pytest.mark.parametrize("markers", [True, False])
+def test_one_endpoint_does_not_lower_how_many_must_agree(place, markers):
+    """However many objects it alone has, none of which has to be at a second endpoint."""
+    files = {"small": os.urandom(3000)}
+    _, roots = make(place, "rs:4+2", files)
+    module = load()
+    flood(module, roots, 1)
+    change_markers(roots, markers, copies=1, endpoints=1)
+    newest = newest_segment(module, roots[-1])
+    put_segment(module, roots[-1], newest, [item(5, struct.pack("<Q", 1) + b"tree")])
+    raw = b"".join(newest.pieces()).replace(b"tree", b"evil")
+    Path(newest.path).write_bytes(journal_file(module, newest, raw))
+    done = salvage("--to", place.path / "salvaged", *roots)
+    assert_restored(place.path / "salvaged", files)
+    assert "1 of 3: it does not count" in done.stderr and "hint" not in done.stdout
+    assert f"{newest.path}: most directories have other bytes of it" in done.stderr
+
+
+@pytest.mark.parametrize("markers", [True, False])
+def test_one_endpoint_does_not_raise_how_many_must_agree(place, markers):
+    files = {"small": os.urandom(3000)}
+    _, roots = make(place, "rs:4+2", files)
+    flood(load(), roots, 200)
+    change_markers(roots, markers, copies=200, endpoints=200)
+    lose_journal(roots[-1:])
+    done = salvage("--to", place.path / "salvaged", *roots)
+    assert_restored(place.path / "salvaged", files)
+    assert "does not count" not in done.stderr and "hint" not in done.stdout
+
+
+def test_names_from_outside_do_not_reach_the_terminal(place):
+    _, roots = make(place, "rs:4+2", {"small": os.urandom(3000)})
+    name = b"\x1b]0;title\x07\x1b[2J\xc2\x9b2J\n\xff\xe2\x80\xaeline"
+    for directory in ("stripes", "journal", "snapshots"):
+        (roots[0] / directory).mkdir(exist_ok=True)
+        with open(os.path.join(os.fsencode(roots[0] / directory), name), "wb") as file:
+            file.write(b"junk")
+    done = subprocess.run([sys.executable, SALVAGE, "--list", *roots], capture_output=True, check=True)
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 3 and all(line.startswith("ecfs-salvage: ") and line.isprintable() for line in lines)
+
+
+def test_of_one_directory_only_so_much_is_told(place):
+    _, roots = make(place, "rs:4+2", {"small": os.urandom(3000)})
+    for number in range(100):
+        (roots[3] / f"journal/{9:08x}-{1:016x}-{number + 1:016x}").touch()
+    done = salvage("--list", *roots)
+    assert len(done.stderr.splitlines()) == 21 and f"{roots[3]}: there are 80 more messages" in done.stderr
+
+
+def test_the_journal_is_not_kept_in_memory(place):
+    """Neither what one directory alone has, however much comes of a small file, nor what counts."""
+    files = {"small": os.urandom(3000)}
+    _, roots = make(place, "rs:4+2", files)
+    module = load()
+    like = newest_segment(module, roots[0])
+    n_records = (16 << 20) // 20
+    bomb = journal_file(module, like, struct.pack("<QqI", 1 << 40, 0, 0) * n_records, kind=2, is_last=1, first=0,
+                        last=1 << 40, n_records=n_records, time=0)
+    (roots[0] / "snapshots").mkdir(exist_ok=True)
+    for number in range(2):
+        (roots[0] / f"snapshots/{like.epoch:08x}-{(1 << 40) + number:016x}-{0:08x}-end").write_bytes(bomb)
+    limited = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (120 << 20,) * 2); " \
+              "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = subprocess.run([sys.executable, "-I", "-c", limited, SALVAGE, "--to", place.path / "salvaged", *roots],
+                          check=True, capture_output=True, text=True)
+    assert_restored(place.path / "salvaged", files)
+    assert done.stderr.count("1 of 3: it does not count") == 2
+    record = struct.pack("<QqI", 1 << 40, 0, 5000) + bytes(5000)
+    path = place.path / "counts"
+    path.write_bytes(journal_file(module, like, record * 6000, kind=2, first=0, last=1 << 40, n_records=6000))
+    tracemalloc.start()
+    assert sum(1 for _ in module.JournalFile(path).records()) == 6000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("changes", [{"n_records": 2}, {"n_records": 4}, {"raw_bytes": -1}, {"raw_bytes": 1},
+                                     {"last": 11}, {"first": 7}, {"last": 9}])
+def test_a_segment_has_what_its_header_says(place, changes):
+    module, path = load(), place.path / "file"
+    raw = b"".join(struct.pack("<QqI", number, 0, 5) + b"12345" for number in (8, 9, 10))
+    like = types.SimpleNamespace(archive=bytes(16), epoch=1, kind=1, first=8, last=10, n_records=3, time=0)
+    path.write_bytes(journal_file(module, like, raw))
+    assert list(module.JournalFile(path).records()) == [(number, b"12345") for number in (8, 9, 10)]
+    wrong = bytearray(journal_file(module, like, raw, **changes))
+    if "raw_bytes" in changes:
+        struct.pack_into("<Q", wrong, 72, len(raw) + changes["raw_bytes"])
+        struct.pack_into("<Q", wrong, 136, module.xxh3_64(bytes(wrong[:136])))
+    path.write_bytes(wrong)
+    with pytest.raises(module.Bad):
+        module.JournalFile(path).check()
+
+
+def test_hints_that_no_file_system_would_take(place):
+    module = load()
+    for path, name in ((b"/d" * 2047, b"/".join([b"d"] * 2047)), (b"/d" * 2048, b"ino-5"), (b"/d" * 20000, b"ino-5"),
+                       (b"/" + b"n" * 255, b"n" * 255), (b"/" + b"n" * 256, b"ino-5"), (b"/a/../b", b"ino-5")):
+        assert module.hinted_name(types.SimpleNamespace(path=path, ino=5)) == name
+    root = os.fsencode(place.path / "deep")
+    os.mkdir(root)
+    with pytest.raises(module.Bad):
+        module.make_directories(root, b"/".join([b"d"] * 3000))
+    assert not os.listdir(root)
+    for depth in (1900, 1901, 1900, 2):
+        module.make_directories(root, b"/".join([b"d"] * depth))
+    assert os.path.isdir(root + b"/d" * 1901)
+    lab.run("rm", "-r", place.path / "deep")  # too deep for what removes the rest
