@@ -581,3 +581,50 @@ def test_hints_that_no_file_system_would_take(place):
         module.make_directories(root, b"/".join([b"d"] * depth))
     assert os.path.isdir(root + b"/d" * 1901)
     lab.run("rm", "-r", place.path / "deep")  # too deep for what removes the rest
+
+
+def by_index(module, roots):
+    """The directories in the order of the stripes of the largest object: its data first."""
+    return sorted(roots, key=lambda root: max((stripe.size, stripe.index)
+                                              for stripe in map(module.Stripe, stripe_paths([root]))))
+
+
+def forge_blocks(module, root):
+    """The first block of each stripe becomes another one, and its tag fits."""
+    for path in stripe_paths([root]):
+        stripe, data = module.Stripe(path), bytearray(path.read_bytes())
+        size = min(stripe.block_bytes, stripe.packet_of(min(stripe.size, stripe.segment_bytes)))
+        data[stripe.header_bytes] ^= 1
+        seed = module.xxh3_64(stripe.object + stripe.index.to_bytes(8, "little") + bytes(8))
+        block = bytes(data[stripe.header_bytes:stripe.header_bytes + size])
+        struct.pack_into("<Q", data, stripe.header_bytes + size, module.xxh3_64(block, seed))
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("liars", [1, 2])
+@pytest.mark.parametrize("journal", [True, False])
+def test_forged_blocks_are_read_around(place, liars, journal):
+    """By the SHA-256 that the journal has, and without one by the digest that all stripes have."""
+    files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
+    _, roots = make(place, "rs:4+2", files)
+    if not journal:
+        lose_journal(roots)
+    module = load()
+    liars = by_index(module, roots)[:liars]
+    for root in liars:
+        forge_blocks(module, root)
+    done = salvage("--to", place.path / "salvaged", *roots)
+    assert_restored(place.path / "salvaged", files)
+    assert f"only without the stripes in {' and '.join(str(root) for root in sorted(liars))}," in done.stderr
+
+
+def test_what_is_not_what_was_stored_does_not_get_its_name(place):
+    files = {"large": os.urandom(300_000)}
+    _, roots = make(place, "rs:4+2", files)
+    module = load()
+    for root in by_index(module, roots)[:3]:
+        forge_blocks(module, root)
+    done = salvage("--to", place.path / "salvaged", *roots, check=False)
+    assert done.returncode == 1 and "tree/large: these bytes are not what was stored: 0-299999" in done.stderr
+    assert sorted(path.name for path in (place.path / "salvaged/tree").iterdir()) == ["large.partial"]
+    assert (place.path / "salvaged/tree/large.partial").read_bytes()[1000:2000] == files["large"][1000:2000]
