@@ -539,7 +539,8 @@ static bool begin_session (EcfsRecovering *self, uint64_t *ret_number, GError **
     const EcfsUuid session = ecfs_recover_claim_session (self);
     for (size_t i = 0; i < self->n_places; i++)
         said[i] = UINT64_MAX - 1 - MIN (self->places[i].marker.session_number, INT64_MAX / 2);
-    *ret_number = UINT64_MAX - MIN (ecfs_recover_least_said (self, said), UINT64_MAX - 1);
+    uint64_t least = ecfs_recover_least_said (self, said);
+    *ret_number = UINT64_MAX - MIN (least, UINT64_MAX - 1);
     return ecfs_catalog_session_begin (self->catalog, *ret_number, &session, error);
 }
 

@@ -206,7 +206,7 @@ bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error)
     g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
     for (size_t i = 0; i < self->n_places; i++)
         said[i] = UINT64_MAX - 1 - self->places[i].marker.epoch;
-    uint64_t epoch = UINT64_MAX - 1 - MIN (ecfs_recover_least_said (self, said), UINT64_MAX - 1);
+    uint64_t least = ecfs_recover_least_said (self, said), epoch = UINT64_MAX - 1 - MIN (least, UINT64_MAX - 1);
     claim->text = (EcfsMarkerClaim){.epoch = (uint32_t) MIN (epoch + 1, UINT32_MAX),
                                     .session = ecfs_uuid_new (),
                                     .count = 1,
