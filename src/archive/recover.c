@@ -506,6 +506,14 @@ static bool check_quiet (EcfsRecovering *self, GError **error)
     return refuse (self, error, "%s", text);
 }
 
+static bool names_words (const EcfsRecovering *self)
+{
+    bool any = self->has_believed;
+    for (size_t i = 0; i < self->n_places; i++)
+        any = any || self->places[i].distrusted;
+    return any;
+}
+
 static bool check_sense (EcfsRecovering *self, GError **error)
 {
     g_autofree char *missing = name_missing (self);
@@ -519,6 +527,14 @@ static bool check_sense (EcfsRecovering *self, GError **error)
         return false;
     if (self->has_doubted && !self->sums->has_snapshot && self->sums->n_records == 0 &&
         !refuse (self, error, "nothing that the endpoints tell is believed: --believe says whose word counts"))
+        return false;
+    if (self->unsettled != NULL && !names_words (self) &&
+        !refuse (
+            self, error,
+            "endpoints tell of later changes, and too few for it to be certain or ruled out (%s): names may be lost "
+            "for good. Say whose word counts, with --believe NAME or --distrust NAME, or leave an endpoint out that "
+            "has lost files",
+            self->unsettled))
         return false;
     return check_quiet (self, error);
 }
@@ -635,6 +651,7 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     }
     ecfs_recover_claim_free (self);
     g_clear_pointer (&self->seen, g_hash_table_unref);
+    g_clear_pointer (&self->unsettled, g_free);
     ecfs_restore_free (self->restore);
     close_places (self);
     g_clear_pointer (&self->pending, g_ptr_array_unref);

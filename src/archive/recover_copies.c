@@ -31,6 +31,55 @@ size_t ecfs_recover_least_words (const EcfsRecovering *self)
     return MAX (self->n_copies, ecfs_recover_n_silent (self) + 1) - ecfs_recover_n_silent (self);
 }
 
+/* Endpoints whose word counts, by what they say. */
+typedef struct Tally {
+    size_t n_same;
+    size_t n_broken;
+    size_t n_gapped;
+    size_t n_short;  /* their journals end before it, … */
+    size_t n_marked; /* … and the markers of these tell that they went on */
+    size_t n_against;
+} Tally;
+
+static void tally_place (Tally *tally, const EcfsRecoverPlace *place, const EcfsJournalFile *file, EcfsRecoverSaid said)
+{
+    if (place->distrusted || place->silent)
+        return;
+    tally->n_same += said == ECFS_RECOVER_SAME;
+    tally->n_broken += said == ECFS_RECOVER_BROKEN;
+    tally->n_against += said == ECFS_RECOVER_OTHER;
+    if (said != ECFS_RECOVER_NOTHING)
+        return;
+    bool is_short = file->kind == ECFS_JOURNAL_SEGMENT && place->last < file->first;
+    tally->n_gapped += place->gapped;
+    tally->n_short += !place->gapped && is_short;
+    tally->n_marked +=
+        !place->gapped && is_short && place->marker.epoch >= file->epoch && place->marker.sequence >= file->first;
+    tally->n_against += !place->gapped && !is_short;
+}
+
+/*
+ * As many as `ecfs wait` asks for, where those count as well that cannot be asked. Of few endpoints a single one that
+ * has lost it would then outvote all others. So one that shows that it has lost something counts as one that cannot be
+ * asked, and more endpoints count more than fewer; but not where so many have the whole and not this that it cannot
+ * have been safe.
+ */
+bool ecfs_recover_is_enough (const EcfsRecovering *self, const EcfsJournalFile *file, const EcfsRecoverSaid *said)
+{
+    Tally tally = {.n_same = 0};
+    for (size_t i = 0; i < self->n_places; i++)
+        tally_place (&tally, &self->places[i], file, said[i]);
+    size_t n_without = tally.n_short + tally.n_against;
+    if (tally.n_same == 0)
+        return false;
+    if (tally.n_same + tally.n_broken >= ecfs_recover_least_words (self))
+        return true;
+    if (n_without >= self->n_copies || tally.n_against >= tally.n_same)
+        return false;
+    return tally.n_same + tally.n_broken + tally.n_gapped + tally.n_marked >= ecfs_recover_least_words (self) ||
+           tally.n_same > n_without || (tally.n_same > 1 && tally.n_same >= n_without && tally.n_against == 0);
+}
+
 void ecfs_recover_doubt (EcfsRecovering *self, size_t position, const char *what)
 {
     EcfsRecoverPlace *place = &self->places[position];
@@ -159,10 +208,21 @@ static Version best_version (EcfsRecovering *self, const EcfsRecoverFound *found
     return best;
 }
 
-static bool version_counts (const EcfsRecovering *self, const Version *version)
+static bool version_counts (const EcfsRecovering *self, const EcfsRecoverFound *found, const Version *version)
 {
-    return version->copy != NULL &&
-           (version->is_believed || version->n_copies + version->n_broken >= ecfs_recover_least_words (self));
+    if (version->copy == NULL || version->is_believed)
+        return version->copy != NULL;
+    g_autofree EcfsRecoverSaid *said = g_new0 (EcfsRecoverSaid, self->n_places + 1);
+    for (guint i = 0; i < found->copies->len; i++) {
+        const EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, i);
+        if (copy->tried)
+            said[copy->position] = copy->digest == NULL                                   ? ECFS_RECOVER_BROKEN
+                                   : g_strcmp0 (copy->digest, version->copy->digest) == 0 ? ECFS_RECOVER_SAME
+                                                                                          : ECFS_RECOVER_OTHER;
+        else
+            said[copy->position] = ECFS_RECOVER_OTHER; /* as far as is known */
+    }
+    return ecfs_recover_is_enough (self, &found->file, said);
 }
 
 /* The copy of a file that is believed, with its rows, of @made_ns unless that is NULL. NULL: there is none. */
@@ -170,13 +230,13 @@ const EcfsRecoverCopy *ecfs_recover_choose_copy (EcfsRecovering *self, EcfsRecov
 {
     Version best = best_version (self, found, made_ns);
     for (size_t n_wanted = ecfs_recover_least_words (self); best.n_left > 0; n_wanted = 1) {
-        if (!self->has_believed && version_counts (self, &best) &&
+        if (!self->has_believed && version_counts (self, found, &best) &&
             (best.n_copies >= self->n_copies || best.n_copies > best.n_second + best.n_left))
             break;
         ecfs_recover_read_copies (self, found, n_wanted);
         best = best_version (self, found, made_ns);
     }
-    return version_counts (self, &best) ? best.copy : NULL;
+    return version_counts (self, found, &best) ? best.copy : NULL;
 }
 
 /* They are read again when they are asked for. */

@@ -24,9 +24,20 @@ typedef struct EcfsRecoverFound {
     bool useless;   /* no copy of it can be read, or is believed */
 } EcfsRecoverFound;
 
+/* What an endpoint says where another has a record or a file. */
+typedef enum EcfsRecoverSaid {
+    ECFS_RECOVER_NOTHING,
+    ECFS_RECOVER_SAME,
+    ECFS_RECOVER_OTHER,
+    ECFS_RECOVER_BROKEN, /* it cannot be read, and may have been the same */
+} EcfsRecoverSaid;
+
 void ecfs_recover_copy_clear (gpointer data);
 void ecfs_recover_found_free (gpointer data);
 
+/** Whether it counts what the endpoints have that say the same, of a file or of a segment from its first record on;
+ * @said by place. */
+bool ecfs_recover_is_enough (const EcfsRecovering *self, const EcfsJournalFile *file, const EcfsRecoverSaid *said);
 /** Notes, and tells while they are few, that what an endpoint tells of is not believed. */
 void ecfs_recover_doubt (EcfsRecovering *self, size_t position, const char *what);
 /** The same of all that have a file, but for those with the digest @besides; NULL: of all. */
@@ -42,6 +53,8 @@ void ecfs_recover_forget_copies (EcfsRecoverFound *found);
 void ecfs_recover_end_epochs (EcfsRecovering *self, const GPtrArray *segments);
 /** Applies what segments tell behind where the catalog stands, of *epoch, which moves on. */
 bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t *epoch, GError **error);
+/** Whether too few have a file, by its name, for it to count. */
+bool ecfs_recover_is_rare (const EcfsRecovering *self, const EcfsRecoverFound *found);
 /** Tells of segments that could not be used since others are missing before them. */
 void ecfs_recover_tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch);
 

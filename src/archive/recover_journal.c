@@ -241,6 +241,41 @@ bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **e
     return true;
 }
 
+static int by_first (const void *a, const void *b)
+{
+    const EcfsJournalFile *left = *(const EcfsJournalFile *const *) a, *right = *(const EcfsJournalFile *const *) b;
+    return (left->first > right->first) - (left->first < right->first);
+}
+
+/* Whether it has files behind which something of its own is missing: up to its newest snapshot, or the beginning. */
+static bool has_gap (EcfsRecovering *self, GHashTable *by_name, size_t position)
+{
+    uint64_t covered = 0;
+    GHashTableIter iter;
+    gpointer value;
+    g_autoptr (GPtrArray) segments = g_ptr_array_new ();
+    g_hash_table_iter_init (&iter, by_name);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        const EcfsRecoverFound *found = value;
+        for (guint i = 0; i < found->copies->len; i++) {
+            if (g_array_index (found->copies, EcfsRecoverCopy, i).position != position)
+                continue;
+            if (found->file.kind == ECFS_JOURNAL_SEGMENT)
+                g_ptr_array_add (segments, (gpointer) &found->file);
+            else if (found->file.epoch <= self->epoch)
+                covered = MAX (covered, found->file.last);
+        }
+    }
+    g_ptr_array_sort (segments, by_first);
+    for (guint i = 0; i < segments->len; i++) {
+        const EcfsJournalFile *file = g_ptr_array_index (segments, i);
+        if (file->first > covered && file->first - covered > 1)
+            return true;
+        covered = MAX (covered, file->last);
+    }
+    return false;
+}
+
 /* What each endpoint says, by its marker and the names of its files, of the last epoch and the last change. */
 static void hear_places (EcfsRecovering *self, GHashTable *by_name)
 {
@@ -251,6 +286,8 @@ static void hear_places (EcfsRecovering *self, GHashTable *by_name)
         place->epoch = place->marker.epoch;
         place->sequence = place->marker.sequence;
         place->silent = true;
+        place->gapped = false;
+        place->last = 0;
     }
     g_hash_table_iter_init (&iter, by_name);
     while (g_hash_table_iter_next (&iter, NULL, &value)) {
@@ -259,6 +296,7 @@ static void hear_places (EcfsRecovering *self, GHashTable *by_name)
             EcfsRecoverPlace *place = &self->places[g_array_index (found->copies, EcfsRecoverCopy, i).position];
             place->epoch = MAX (place->epoch, found->file.epoch);
             place->sequence = MAX (place->sequence, found->file.last);
+            place->last = MAX (place->last, found->file.last);
             place->silent = false;
         }
     }
@@ -288,6 +326,41 @@ static void find_end (EcfsRecovering *self)
     }
 }
 
+/* Whether it tells of something later than what was taken, or of a later epoch, that is not believed. */
+static void note_later (EcfsRecovering *self, const GPtrArray *files, bool *later)
+{
+    for (guint i = 0; i < files->len; i++) {
+        const EcfsRecoverFound *found = g_ptr_array_index (files, i);
+        bool is_cut = found->file.kind == ECFS_JOURNAL_SEGMENT && found->end < found->file.last;
+        uint64_t last = is_cut ? found->end : found->file.last;
+        for (guint j = 0; j < found->copies->len; j++)
+            if (found->file.epoch <= self->epoch && last > self->sums->sequence && ecfs_recover_is_rare (self, found))
+                later[g_array_index (found->copies, EcfsRecoverCopy, j).position] = true;
+    }
+    for (size_t i = 0; i < self->n_places; i++)
+        later[i] = !self->places[i].distrusted && (later[i] || self->places[i].marker.epoch > self->epoch);
+}
+
+/* What is not believed, and may be what `ecfs wait` has waited for all the same: a forger, and endpoints that have lost
+ * it, look alike where there are few. Whoever says nothing of it has to say whose word counts. */
+static void note_unsettled (EcfsRecovering *self, const GPtrArray *parts, const GPtrArray *segments)
+{
+    size_t n_without = 0;
+    g_autofree bool *later = g_new0 (bool, self->n_places + 1);
+    g_autoptr (GString) names = g_string_new (NULL);
+    note_later (self, parts, later);
+    note_later (self, segments, later);
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsRecoverPlace *place = &self->places[i];
+        n_without += !later[i] && !place->distrusted && !place->silent && !place->gapped;
+        if (later[i])
+            g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "", place->name);
+    }
+    g_clear_pointer (&self->unsettled, g_free);
+    if (names->len > 0 && n_without < self->n_copies)
+        self->unsettled = g_strdup (names->str);
+}
+
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error)
 {
     uint32_t *epoch = &self->journal_epoch;
@@ -297,11 +370,14 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
     note_seen (self, by_name);
     hear_places (self, by_name);
     find_end (self);
+    for (size_t i = 0; i < self->n_places; i++)
+        self->places[i].gapped = has_gap (self, by_name, i);
     g_autoptr (GPtrArray) parts = of_kind (by_name, ECFS_JOURNAL_SNAPSHOT);
     g_autoptr (GPtrArray) segments = of_kind (by_name, ECFS_JOURNAL_SEGMENT);
     ecfs_recover_end_epochs (self, segments);
     if (!begin_catalog (self, parts, path, epoch, error) || !ecfs_recover_segments (self, segments, epoch, error))
         return false;
     ecfs_recover_tell_gap (self, segments, *epoch);
+    note_unsettled (self, parts, segments);
     return true;
 }

@@ -18,6 +18,8 @@ typedef struct EcfsRecoverPlace {
     bool believed;     /* the user said that its word counts alone, … */
     bool distrusted;   /* … or that it counts not at all */
     bool silent;       /* it has neither journal nor snapshots, and may have lost any */
+    bool gapped;       /* something is missing before what it has, and it may have lost any of that */
+    uint64_t last;     /* the last change that its files tell of */
     uint32_t epoch;    /* the last that its marker and its files tell of, … */
     uint64_t sequence; /* … and the last change */
     unsigned n_doubts; /* things of its that are not believed */
@@ -34,6 +36,7 @@ typedef struct EcfsRecovering {
     size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
     bool has_doubted;        /* a snapshot is there that is not believed */
+    char *unsettled;         /* names of those that tell of later changes, which nobody can rule out; NULL: none do */
     EcfsRecoverClaim *claim; /* to the archive; NULL: none yet, or nothing is to change */
     bool has_warned;         /* that it stands on few endpoints */
     bool has_stored;         /* something of the new epoch may be on endpoints */

@@ -44,6 +44,25 @@ uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said)
     return MIN (believed, least <= self->n_places ? said[least - 1] : UINT64_MAX);
 }
 
+bool ecfs_recover_is_rare (const EcfsRecovering *self, const EcfsRecoverFound *found)
+{
+    bool believed;
+    return count_words (self, found, &believed) < ecfs_recover_least_words (self) && !believed;
+}
+
+/* Whether so many have segments from @first on as have to. */
+static bool has_begun (const EcfsRecovering *self, uint32_t epoch, uint64_t first, const uint64_t *said)
+{
+    const EcfsJournalFile from = {.kind = ECFS_JOURNAL_SEGMENT, .epoch = epoch, .first = first};
+    g_autofree EcfsRecoverSaid *same = g_new0 (EcfsRecoverSaid, self->n_places + 1);
+    for (size_t i = 0; i < self->n_places; i++) {
+        if (said[i] <= first && self->places[i].believed)
+            return true;
+        same[i] = said[i] <= first ? ECFS_RECOVER_SAME : ECFS_RECOVER_NOTHING;
+    }
+    return ecfs_recover_is_enough (self, &from, same);
+}
+
 /* With which record the segments of an epoch begin, from @at to @end. UINT64_MAX: too few endpoints have any. */
 static uint64_t begin_of_epoch (const EcfsRecovering *self, const GPtrArray *segments, guint at, guint end)
 {
@@ -57,7 +76,11 @@ static uint64_t begin_of_epoch (const EcfsRecovering *self, const GPtrArray *seg
             *first = MIN (*first, found->file.first);
         }
     }
-    return ecfs_recover_least_said (self, said);
+    uint64_t begin = UINT64_MAX;
+    for (size_t i = 0; i < self->n_places; i++)
+        if (said[i] < begin && has_begun (self, segment_at (segments, at)->file.epoch, said[i], said))
+            begin = said[i];
+    return begin;
 }
 
 /* Sets the ends of all: where a later epoch begins, what an older copy wrote from there on was written in vain. */
@@ -131,6 +154,18 @@ static bool same_row (const EcfsJournalRow *a, const EcfsJournalRow *b)
            memcmp (a->record->data, b->record->data, a->record->len) == 0;
 }
 
+/* Whether the record that @best says is what so many do as have to. */
+static bool row_counts (const EcfsRecovering *self, const EcfsRecoverFound *found, uint64_t sequence,
+                        const EcfsJournalRow *best, const EcfsJournalRow *const *said)
+{
+    const EcfsJournalFile from = {.kind = ECFS_JOURNAL_SEGMENT, .epoch = found->file.epoch, .first = sequence};
+    g_autofree EcfsRecoverSaid *same = g_new0 (EcfsRecoverSaid, self->n_places + 1);
+    for (size_t i = 0; i < self->n_places; i++)
+        if (said[i] != NULL)
+            same[i] = same_row (said[i], best) ? ECFS_RECOVER_SAME : ECFS_RECOVER_OTHER;
+    return ecfs_recover_is_enough (self, &from, same);
+}
+
 /* The record that so many endpoints have alike as have to, whatever segments they have it in. */
 static const EcfsJournalRow *believed_row (EcfsRecovering *self, const GPtrArray *candidates, uint64_t sequence,
                                            const EcfsJournalRow **said)
@@ -161,7 +196,9 @@ static const EcfsJournalRow *believed_row (EcfsRecovering *self, const GPtrArray
             best_believed = believed;
         }
     }
-    return best_believed || n_best >= ecfs_recover_least_words (self) ? best : NULL;
+    return best_believed || (best != NULL && row_counts (self, segment_at (candidates, 0), sequence, best, said))
+               ? best
+               : NULL;
 }
 
 static EcfsJournalRow *row_copy (const EcfsJournalRow *row)
@@ -264,11 +301,10 @@ bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uin
 void ecfs_recover_tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch)
 {
     uint64_t first = UINT64_MAX, last = 0;
-    bool believed;
     for (guint i = 0; i < segments->len; i++) {
         const EcfsJournalFile *file = &segment_at (segments, i)->file;
         if (file->epoch < epoch || file->last <= self->sums->sequence || file->first > segment_at (segments, i)->end ||
-            (count_words (self, segment_at (segments, i), &believed) < ecfs_recover_least_words (self) && !believed))
+            ecfs_recover_is_rare (self, segment_at (segments, i)))
             continue;
         first = MIN (first, file->first);
         last = MAX (last, file->last);
