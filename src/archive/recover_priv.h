@@ -164,6 +164,9 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object);
 bool ecfs_recover_judge_words (EcfsRecovering *self, EcfsStray *stray, GError **error);
 /** Of the words on the content that the word @at is about, the one that counts most; NULL: @at is not their first. */
 const EcfsStrayWord *ecfs_recover_best_word (const EcfsStray *stray, guint at);
+/** Reads the content of a stray, around endpoints that return other bytes than were stored: their stripes go out of its
+ * row, which gets a SHA-256. EBADMSG: it is not what the stripes say, whoever is left out. */
+bool ecfs_recover_check_content (EcfsRecovering *self, const char *path, EcfsStray *stray, GError **error);
 /** The names of the endpoints that tell of the file as the record does, "a, b"; g_free (). */
 char *ecfs_recover_tellers (const EcfsRecovering *self, const EcfsStray *stray, const EcfsFileRecord *record);
 /** Makes files of strays (of EcfsStray): under their names where all of their content is there, else apart. */

@@ -29,6 +29,7 @@ typedef struct Content {
     uint64_t sequence;
     bool whole;
     bool believed; /* what all of its objects tell of the file */
+    bool forged;   /* its bytes are not what its stripes say */
 } Content;
 
 typedef struct Strays {
@@ -342,6 +343,14 @@ static bool put_apart (EcfsRecovering *self, EcfsFoundFile *file, const Content 
 
 static void tell_apart (EcfsRecovering *self, const Content *content, const char *shown, const char *apart)
 {
+    if (content->forged) {
+        ecfs_recover_tell (
+            self,
+            "%s: no journal tells of this content, and its bytes are not what its stripes say, whichever "
+            "endpoint is left out; it is %s",
+            shown, apart);
+        return;
+    }
     if (content->believed) {
         ecfs_recover_tell (self, "%s: no journal tells of this content; it is %s", shown, apart);
         return;
@@ -361,7 +370,7 @@ static bool put_whole (EcfsRecovering *self, EcfsFoundFile *file, const Content 
 {
     const char *path = content->record->path;
     g_autofree char *shown = g_utf8_make_valid (path, -1), *apart = NULL;
-    if (content->believed && put_at_hint (self, file, path, NULL)) {
+    if (content->believed && !content->forged && put_at_hint (self, file, path, NULL)) {
         if (++self->sums->n_hinted <= ECFS_RECOVER_TOLD_MOST)
             ecfs_recover_tell (self, "%s: no journal tells of it; its name and attributes are hints of its stripes",
                                shown);
@@ -430,16 +439,41 @@ static bool is_there_already (EcfsRecovering *self, const Content *content)
     return true;
 }
 
-static bool put_content (EcfsRecovering *self, const Content *content, GError **error)
+/* What was stored in the last minute, behind the end of the journal, is little; without a journal it is everything, and
+ * that is not read. */
+static bool check_content (EcfsRecovering *self, Content *content, GError **error)
 {
+    if (!content->whole || !content->believed || (!self->sums->has_snapshot && self->sums->n_records == 0))
+        return true;
+    for (guint i = 0; i < content->claims->len; i++) {
+        EcfsStray *stray = g_array_index (content->claims, Claim, i).stray;
+        g_autoptr (GError) why = NULL;
+        if (stray->row->has_sha256 || ecfs_recover_check_content (self, content->record->path, stray, &why))
+            continue;
+        if (why->code == ECANCELED) {
+            g_propagate_error (error, g_steal_pointer (&why));
+            return false;
+        }
+        g_autofree char *shown = g_utf8_make_valid (content->record->path, -1);
+        content->forged = content->forged || why->code == EBADMSG;
+        if (why->code != EBADMSG)
+            ecfs_recover_tell (self, "%s: its bytes are not verified: %s", shown, why->message);
+    }
+    return true;
+}
+
+static bool put_content (EcfsRecovering *self, Content *content, GError **error)
+{
+    if (!check_content (self, content, error))
+        return false;
     const EcfsFileRecord *record = content->record;
-    const bool is_awaited =
-        content->whole && content->believed && ecfs_restore_is_unfinished (self->restore, record->ino);
+    const bool is_awaited = content->whole && content->believed && !content->forged &&
+                            ecfs_restore_is_unfinished (self->restore, record->ino);
     for (guint i = 0; i < content->claims->len; i++)
         if (!keep_code (self, g_array_index (content->claims, Claim, i).stray->codec, error))
             return false;
     EcfsFoundFile file = {.unfinished = is_awaited ? record->ino : 0,
-                          .attr = {.mode = record->mode,
+                          .attr = {.mode = record->mode & ~(uint32_t) (S_ISUID | S_ISGID), /* it is a hint */
                                    .uid = record->uid,
                                    .gid = record->gid,
                                    .size = MIN (record->file_size, INT64_MAX),
@@ -494,20 +528,20 @@ static bool put_file (EcfsRecovering *self, const GPtrArray *contents, guint at,
 {
     guint whole = next_whole (contents, at, end, true);
     if (whole < end) {
-        const Content *content = g_ptr_array_index (contents, whole);
+        Content *content = g_ptr_array_index (contents, whole);
         if (!is_there_already (self, content) && !put_content (self, content, error))
             return false;
         note_used (contents, at, end, content);
     }
     for (guint i = at; (i = next_whole (contents, i, end, false)) < end; i++) {
-        const Content *content = g_ptr_array_index (contents, i);
+        Content *content = g_ptr_array_index (contents, i);
         if (uses_others (content) && !is_there_already (self, content) && !put_content (self, content, error))
             return false;
         note_used (contents, at, end, content);
         whole = MIN (whole, i);
     }
     for (guint i = at; i < whole; i++) {
-        const Content *content = g_ptr_array_index (contents, i);
+        Content *content = g_ptr_array_index (contents, i);
         if (content->extents->len > 0 && uses_others (content))
             return put_content (self, content, error);
     }

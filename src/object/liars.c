@@ -3,6 +3,7 @@
 #include "object/format.h"
 #include "util/bytes.h"
 #include "util/lock.h"
+#include "util/xxh3.h"
 
 #include <string.h>
 
@@ -63,6 +64,7 @@ typedef struct Coding {
     const EcfsReaderParams *params;
     uint8_t *packets; /* n in a row, without tags */
     EcfsSha256 *content;
+    XXH3_state_t *digest;
     EcfsSha256 *stripes[ECFS_CODEC_MAX_N]; /* NULL: they are not asked for */
 } Coding;
 
@@ -89,6 +91,7 @@ static void take_segment (Coding *self, uint64_t segment)
     uint32_t content_bytes = ecfs_layout_content_bytes (layout, segment);
     uint8_t *at[ECFS_CODEC_MAX_N];
     ecfs_sha256_update (self->content, self->packets, content_bytes);
+    ecfs_xxh3_128_update (self->digest, self->packets, content_bytes);
     if (self->stripes[0] == NULL)
         return;
     memset (self->packets + content_bytes, 0, layout->k * packet_bytes - content_bytes);
@@ -112,31 +115,46 @@ static bool take_all (const EcfsLiars *self, Coding *coding, EcfsReader *reader,
     return true;
 }
 
+/* Ends the sums of the content; whether it is what is asked for. */
+static bool is_true (const EcfsLiars *self, Coding *coding)
+{
+    uint8_t found[ECFS_SHA256_SIZE];
+    XXH128_canonical_t digest;
+    ecfs_sha256_end (coding->content, found);
+    ecfs_sha256_free (coding->content);
+    XXH128_canonicalFromHash (&digest, XXH3_128bits_digest (coding->digest));
+    XXH3_freeState (coding->digest);
+    bool same = self->sha256 != NULL ? memcmp (found, self->sha256, sizeof found) == 0
+                                     : memcmp (digest.digest, self->digest, sizeof digest.digest) == 0;
+    if (same && self->ret_sha256 != NULL)
+        memcpy (self->ret_sha256, found, sizeof found);
+    return same;
+}
+
 bool ecfs_true_stripes (const EcfsLiars *self, const bool *without, EcfsTrueStripes *ret_stripes, GError **error)
 {
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     EcfsReaderParams params = *self->params;
     unsigned n = ecfs_codec_n (params.codec);
-    uint8_t found[ECFS_SHA256_SIZE];
     for (unsigned i = 0; i < n; i++)
         stripes[i] = without != NULL && without[i] ? (EcfsReaderStripe){.endpoint = NULL} : self->params->stripes[i];
     params.stripes = stripes;
     g_autofree uint8_t *packets = g_malloc ((size_t) n * ecfs_layout_packet_bytes (&params.layout, 0));
-    Coding coding = {.params = &params, .packets = packets, .content = ecfs_sha256_new ()};
+    Coding coding = {
+        .params = &params, .packets = packets, .content = ecfs_sha256_new (), .digest = XXH3_createState ()};
+    XXH3_128bits_reset (coding.digest);
     for (unsigned i = 0; i < n && ret_stripes != NULL; i++)
         coding.stripes[i] = ecfs_sha256_new ();
     EcfsReader *reader = ecfs_reader_new (&params);
     ecfs_reader_expect_all (reader);
     bool good = take_all (self, &coding, reader, error);
     ecfs_reader_close (reader);
-    ecfs_sha256_end (coding.content, found);
-    ecfs_sha256_free (coding.content);
+    bool same = is_true (self, &coding);
     for (unsigned i = 0; i < n && ret_stripes != NULL; i++) {
         ecfs_sha256_end (coding.stripes[i], ret_stripes->sha256[i]);
         ecfs_sha256_free (coding.stripes[i]);
     }
-    return good && (memcmp (found, self->sha256, sizeof found) == 0 ||
-                    ecfs_fail (error, EBADMSG, "the SHA-256 of the content is not that of what was stored"));
+    return good && (same || ecfs_fail (error, EBADMSG, "the SHA-256 of the content is not that of what was stored"));
 }
 
 /* Who it is */

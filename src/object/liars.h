@@ -17,14 +17,16 @@ typedef struct EcfsTrueStripes {
 
 typedef struct EcfsLiars {
     const EcfsReaderParams *params;            /* borrowed, as all */
-    const uint8_t *sha256;                     /* ECFS_SHA256_SIZE, of the content */
+    const uint8_t *sha256;                     /* ECFS_SHA256_SIZE, of the content; NULL: it is not known, … */
+    const uint8_t *digest;                     /* … and the XXH3-128 (canonical) counts in its place */
+    uint8_t *ret_sha256;                       /* of content that has what is asked for; may be NULL */
     bool (*tick) (void *user, uint64_t bytes); /* so many were read; false: it is to end. May be NULL */
     void *user;
 } EcfsLiars;
 
 /**
  * Reads the content without the stripes flagged in @without (n flags; NULL: with all) and codes it. EBADMSG: its
- * SHA-256 is another; EIO: it cannot be read; ECANCELED. @ret_stripes may be NULL. Blocks.
+ * SHA-256, or its digest, is another; EIO: it cannot be read; ECANCELED. @ret_stripes may be NULL. Blocks.
  */
 bool ecfs_true_stripes (const EcfsLiars *self, const bool *without, EcfsTrueStripes *ret_stripes, GError **error);
 

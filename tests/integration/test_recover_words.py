@@ -1,8 +1,10 @@
 """ecfs recover believes what enough endpoints tell alike, and changes nothing where it only looks."""
 import json
 import os
+import pathlib
 import re
 import shutil
+import struct
 import subprocess
 
 import forge
@@ -282,6 +284,30 @@ def test_one_endpoint_gives_no_file_another_name(place, size):
         assert found["honest-name"]["digest"] == digest
     else:  # three endpoints have to agree, and only three have it
         assert [fact["digest"] for name, fact in found.items() if name.startswith("recovered/")] == [digest]
+
+
+def test_bytes_that_one_endpoint_made_up_get_into_no_file(place):
+    endpoints, digest, paths = closed_and_not_in_the_journal(place, "honest-name", 300_000)
+    first = pathlib.Path(min(paths, key=lambda path: path.split("-")[-2]))
+    forge.forge(first)
+    mode = struct.pack("<I", 0o100644)
+    for path in paths:  # and all say that it is set-ID, which nobody can tell for certain
+        with open(path, "rb") as file:
+            lie = forge.retold(file.read(), mode, struct.pack("<I", 0o106755))
+        with open(path, "wb") as file:
+            file.write(lie)
+    liar, = (endpoint for endpoint in endpoints if endpoint.root in first.parents)
+    again, done = recover(place, endpoints)
+    assert f"endpoint {liar.name} returns other bytes than were stored" in done.stderr, done.stderr
+    found = tree_of(place, again)["honest-name"]
+    assert found["digest"] == digest and found["mode"] == "0o755"
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", again.path, "-y", "--deep", check=False).returncode in (0, 1)
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", again.path, "-n", "--deep", check=False).returncode == 0
+    second = sorted(paths, key=lambda path: path.split("-")[-2])[1]
+    forge.forge(pathlib.Path(second))  # which the content's SHA-256 tells now
+    (place.path / "got").mkdir()
+    lab.ecfs("get", again.path, "/honest-name", place.path / "got")
+    assert lab.digest(place.path / "got/honest-name") == digest
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["beside what it is made of", "alone"])
