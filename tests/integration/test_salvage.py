@@ -136,6 +136,33 @@ def test_garbage_among_stripes_is_told_and_passed_by(place):
     assert_restored(place.path / "salvaged", files)
 
 
+@pytest.mark.parametrize("code, n_emptied", [("copies:3", 1), ("rs:2+2", 2)])
+def test_segments_of_other_bounds_at_endpoints_that_were_filled_anew(place, code, n_emptied):
+    """Such an endpoint gets the same records in other files, as many in one as go there."""
+    endpoints = place.directories(["e0", "e1", "e2", "e3"][:3 if code == "copies:3" else 4])
+    archive = place.archive(endpoints, code)
+    mount = place.mount(archive)
+    for endpoint in [None, *endpoints[:n_emptied]]:
+        for number in range(3):
+            (mount.path / f"{endpoint} {number}").mkdir(mode=0o700)
+            (mount.path / "old").write_bytes(os.urandom(3000))
+            (mount.path / "old").rename(mount.path / f"{endpoint} {number}/moved")
+            archive.await_stored()
+        if endpoint:
+            shutil.rmtree(endpoint.root)
+            endpoint.root.mkdir()
+            lab.ecfs("endpoint", "replace", archive.path, endpoint.name)
+    (mount.path / "None 0/moved").unlink()
+    archive.await_stored()
+    expected = lab.describe_tree(mount.path)
+    mount.umount()
+    assert len({tuple(sorted(path.name for path in (endpoint.root / "journal").iterdir()))
+                for endpoint in endpoints}) > 1
+    done = salvage("--to", place.path / "salvaged", *(endpoint.root for endpoint in endpoints))
+    lab.assert_same_tree(expected, lab.describe_tree(place.path / "salvaged"))
+    assert done.stderr == ""
+
+
 def test_each_endpoint_has_the_means(place):
     files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
     _, roots = make(place, "rs:4+2", files)
@@ -628,3 +655,82 @@ def test_what_is_not_what_was_stored_does_not_get_its_name(place):
     assert done.returncode == 1 and "tree/large: these bytes are not what was stored: 0-299999" in done.stderr
     assert sorted(path.name for path in (place.path / "salvaged/tree").iterdir()) == ["large.partial"]
     assert (place.path / "salvaged/tree/large.partial").read_bytes()[1000:2000] == files["large"][1000:2000]
+
+
+def put_segments(module, root, segments, archive=bytes(16)):
+    """{(first, last): {number: what its record holds, where that is not what all have}} with an own name each."""
+    (root / "journal").mkdir(parents=True, exist_ok=True)
+    for (first, last), other in segments.items():
+        records = [item(200, other.get(number, b"%d" % number)) for number in range(first, last + 1)]
+        raw = b"".join(struct.pack("<QqI", number, 0, len(record)) + record
+                       for number, record in enumerate(records, first))
+        like = types.SimpleNamespace(archive=archive, epoch=1, kind=1, first=first, last=last, n_records=len(records),
+                                     time=0)
+        (root / f"journal/{1:08x}-{first:016x}-{last:016x}").write_bytes(journal_file(module, like, raw))
+
+
+def records_that_count(module, roots, needed, told):
+    """Their numbers, of the directories' only archive."""
+    def complain(text, *_):
+        told.append(text)
+
+    applied, roots = [], [str(root) for root in roots]
+    scattered = module.Scattered(needed, roots, complain)
+    journal = module.read_journal(roots, [], scattered, complain)
+    module.Tree.apply = lambda _, epoch, number, record: applied.append((number, record[6:]))
+    module.make_trees(journal, scattered, complain)
+    scattered.finish()
+    assert [number for number, _ in applied] == list(range(1, len(applied) + 1))
+    return [(number, what) for number, what in applied if what != b"%d" % number], len(applied)
+
+
+SCATTERED = [{(1, 3): {}, (4, 9): {}, (10, 12): {}}, {(1, 12): {}}, {(1, 5): {}, (5, 7): {}, (7, 12): {}},
+             {(1, 1): {}, (2, 8): {}, (8, 12): {}}]
+
+
+@pytest.mark.parametrize("change, n_counts", [
+    ({}, 12),
+    ({0: {(1, 12): {6: b"another"}}}, 12),  # three others agree
+    ({0: {(1, 3): {}, (4, 12): {6: b"another"}}, 1: {(1, 12): {6: b"another"}}}, 5),  # two have this, and two that
+    ({0: {(1, 3): {}}, 1: {(1, 12): {9: b"another"}}}, 8),  # what is not there says nothing
+    ({0: {}}, 12), ({0: {}, 1: {}}, 0), ({3: {(1, 40): {}}}, 12),
+])
+def test_it_is_voted_about_each_record(place, change, n_counts):
+    """... where the directories have none of the segments alike; three of four have to agree."""
+    module, told, roots = load(), [], [place.path / f"root{number}" for number in range(4)]
+    for number, root in enumerate(roots):
+        put_segments(module, root, change.get(number, SCATTERED[number]))
+    assert records_that_count(module, roots, 3, told) == ([], n_counts)
+    assert bool(told) == (n_counts < 12 or 0 in change and (1, 12) in change[0] or 3 in change)
+
+
+def test_a_damaged_segment_may_have_had_any_record(place):
+    module, told, roots = load(), [], [place.path / f"root{number}" for number in range(4)]
+    for number, root in enumerate(roots):
+        put_segments(module, root, SCATTERED[number])
+    for number, name in ((1, (1, 12)), (2, (5, 7))):
+        path = roots[number] / f"journal/{1:08x}-{name[0]:016x}-{name[1]:016x}"
+        path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    assert records_that_count(module, roots, 3, told) == ([], 12)
+    assert sum("it is damaged" in text for text in told) == 2
+
+
+def test_what_one_directory_tells_costs_little(place):
+    """Segments beyond what others have are not read, nor many that are not what they say; no record is kept."""
+    module, told, roots = load(), [], [place.path / f"root{number}" for number in range(4)]
+    for number, root in enumerate(roots[:3]):
+        put_segments(module, root, SCATTERED[number])
+    bomb = bytes(12 << 20)
+    put_segments(module, roots[3], {(number, 60 + number): {} for number in range(1, 6)})
+    module.TORN_MAX = 2
+    for path in (roots[3] / "journal").iterdir():
+        like = module.JournalFile(path)
+        path.write_bytes(journal_file(module, like, struct.pack("<QqI", like.first, 0, len(bomb)) + bomb))
+    read = []
+    opened = module.JournalFile.pieces
+    module.JournalFile.pieces = lambda file: read.append(file.path) or opened(file)
+    tracemalloc.start()
+    assert records_that_count(module, roots, 3, told) == ([], 12)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20 and sum(str(roots[3]) in path for path in read) <= module.TORN_MAX
