@@ -414,7 +414,10 @@ static bool make_namespace (EcfsRecovering *self, const char *path, GError **err
         n_places = self->n_places;
         if (!leave_removed (self, error) || !measure (self, &n_known, &n_copies, error))
             return false;
-        if (n_places == self->n_places && n_known == self->n_known && n_copies == self->n_copies)
+        /* A catalog of which nothing is believed says nothing of the archive, least of all that less is enough. */
+        bool is_empty = !self->sums->has_snapshot && self->sums->n_records == 0;
+        if (n_places == self->n_places &&
+            ((n_known == self->n_known && n_copies == self->n_copies) || (is_empty && self->n_copies > n_copies)))
             break;
         if (!build (self, path, n_known, n_copies, error))
             return false;

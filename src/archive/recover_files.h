@@ -22,6 +22,7 @@ typedef struct EcfsRecoverFound {
     uint64_t end;   /* of a segment: its last record that counts, see ecfs_recover_end_epochs () */
     GArray *copies; /* of EcfsRecoverCopy */
     bool useless;   /* no copy of it can be read, or is believed */
+    bool disputed;  /* some can be read, and they say different things */
 } EcfsRecoverFound;
 
 /* What an endpoint says where another has a record or a file. */

@@ -174,6 +174,7 @@ static bool try_snapshot (EcfsRecovering *self, const GPtrArray *parts, EcfsReco
     if (!*ret_made)
         ecfs_recover_doubt_all (self, last, NULL);
     self->has_doubted = self->has_doubted || !*ret_made;
+    last->disputed = !*ret_made;
     ecfs_recover_forget_copies (last);
     return true;
 }
@@ -334,7 +335,8 @@ static void note_later (EcfsRecovering *self, const GPtrArray *files, bool *late
         bool is_cut = found->file.kind == ECFS_JOURNAL_SEGMENT && found->end < found->file.last;
         uint64_t last = is_cut ? found->end : found->file.last;
         for (guint j = 0; j < found->copies->len; j++)
-            if (found->file.epoch <= self->epoch && last > self->sums->sequence && ecfs_recover_is_rare (self, found))
+            if (found->file.epoch <= self->epoch && last > self->sums->sequence &&
+                (found->disputed || ecfs_recover_is_rare (self, found)))
                 later[g_array_index (found->copies, EcfsRecoverCopy, j).position] = true;
     }
     for (size_t i = 0; i < self->n_places; i++)

@@ -253,6 +253,9 @@ static void choose_next (EcfsRecovering *self, GPtrArray *candidates, Next *next
     for (guint i = 0; i < candidates->len; i++) {
         EcfsRecoverFound *found = g_ptr_array_index (candidates, i);
         found->useless = next->rows == NULL;
+        for (guint j = 0; j < found->copies->len; j++)
+            found->disputed = found->disputed ||
+                              (next->rows == NULL && g_array_index (found->copies, EcfsRecoverCopy, j).digest != NULL);
         if (next->rows == NULL)
             ecfs_recover_doubt_all (self, found, NULL);
         if (next->rows == NULL || found->end <= next->last)

@@ -91,3 +91,55 @@ def test_an_archive_of_few_endpoints_is_recovered_with_one_distrusted(place):
     few = Few(place, "copies:3", 3)
     again, done = few.recover("--force", "--distrust", few.endpoints[0].name)
     assert again.json("status")["files"] == 4
+
+
+def test_two_that_say_nothing_alike_are_not_believed_one_by_one(place):
+    """Of two histories from the beginning on none is the truth because it is there."""
+    endpoints = place.directories(lab.NAMES[:2])
+    archive = place.archive(endpoints, "copies:2")
+    roots = [archive.path, *(endpoint.root for endpoint in endpoints)]
+    begun, first = place.path / "begun", place.path / "first"
+    for root in roots:
+        shutil.copytree(root, begun / root.name)
+    for name in ("one", "other"):
+        mount = place.mount(archive)
+        lab.write_pattern(mount.path / name, 3000, 1)
+        archive.await_stored()
+        mount.umount()
+        if name == "one":
+            shutil.copytree(endpoints[0].root, first)
+            for root in roots:
+                shutil.rmtree(root)
+                shutil.copytree(begun / root.name, root)
+    shutil.rmtree(endpoints[0].root)
+    shutil.copytree(first, endpoints[0].root)
+    words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
+    done = lab.ecfs("recover", place.path / "again", *words, check=False)
+    assert done.returncode == 1 and "--believe" in done.stderr and "for good" in done.stderr, done.stderr
+    done = lab.ecfs("recover", place.path / "again", *words, "--read-only", "--believe", endpoints[1].name)
+    assert lab.ecfs("ls", place.path / "again", "/").stdout.split()[:1] == ["other"], done.stderr
+
+
+def test_snapshots_of_which_none_is_believed_make_no_catalog(place):
+    """That nothing is believed is no reason to believe more: what it would be measured by is empty."""
+    endpoints = place.directories(lab.NAMES[:2])
+    archive = place.archive(endpoints, "copies:2")
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 3000, 1)
+    archive.await_stored()
+    mount.umount()
+    words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
+    for endpoint in endpoints:
+        shutil.copytree(endpoint.root, place.path / "begun" / endpoint.name)
+    for number, keeper in enumerate(endpoints):
+        for endpoint in endpoints:
+            shutil.rmtree(endpoint.root)
+            shutil.copytree(place.path / "begun" / endpoint.name, endpoint.root)
+        lab.ecfs("recover", place.path / f"again-{number}", *words, "--force")
+        shutil.copytree(keeper.root, place.path / "kept" / keeper.name)
+    for endpoint in endpoints:
+        shutil.rmtree(endpoint.root)
+        shutil.copytree(place.path / "kept" / endpoint.name, endpoint.root)
+        shutil.rmtree(endpoint.root / "journal")
+    done = lab.ecfs("recover", place.path / "last", *words, check=False)
+    assert done.returncode == 1 and "nothing that the endpoints tell is believed" in done.stderr, done.stderr
