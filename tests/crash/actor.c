@@ -178,8 +178,9 @@ static bool link_it (Actor *self, const Op *op, GError **error)
     uint64_t new_parent;
     const char *new_name;
     EcfsAttr attr;
-    return parent_of (self, op->other, &new_parent, &new_name) &&
-           ecfs_catalog_link (catalog_of (self), ino_of (self, op->path), new_parent, new_name, &attr, error);
+    if (!parent_of (self, op->other, &new_parent, &new_name))
+        return ecfs_fail (error, ENOENT, "%s", op->other);
+    return ecfs_catalog_link (catalog_of (self), ino_of (self, op->path), new_parent, new_name, &attr, error);
 }
 
 static bool set_mtime (Actor *self, const Op *op, GError **error)
