@@ -75,10 +75,11 @@ struct EcfsLineage {
     EcfsMarker own;     /* what markers are to say, but for the endpoint; session_number 0: not yet */
     unsigned n_due;
     bool is_stale;
-    bool is_held; /* something may be newer, and what would say so does not answer; or a recovery is under way */
-    char *reason; /* of is_stale; stays as it is until reconsidered, … */
-    char *hold;   /* … and of is_held */
-    bool awaited; /* from here on nobody but the log is told */
+    bool is_held;      /* something may be newer, and what would say so does not answer; or a recovery is under way */
+    char *reason;      /* of is_stale; stays as it is until reconsidered, … */
+    char *hold;        /* … and of is_held */
+    bool awaited;      /* from here on nobody but the log is told */
+    EcfsUuid claimant; /* the session of the recovery whose claim was heard last */
     bool stopping;
 };
 
@@ -335,7 +336,7 @@ static void settle (Witness *self, const GError *error)
     ecfs_mutex_unlock (&lineage->lock);
 }
 
-static void watch_claim_locked (const EcfsLineage *lineage, Witness *self, const EcfsMarkerClaim *was)
+static void watch_claim_locked (EcfsLineage *lineage, Witness *self, const EcfsMarkerClaim *was)
     ECFS_REQUIRES (lineage->lock)
 {
     const EcfsMarkerClaim *claim = &self->marker.claim;
@@ -344,6 +345,7 @@ static void watch_claim_locked (const EcfsLineage *lineage, Witness *self, const
         self->claim_heard_us = 0;
         return;
     }
+    lineage->claimant = claim->session;
     bool moved = self->claim_heard_us == 0 || claim->count != was->count || claim->epoch != was->epoch ||
                  !ecfs_uuid_equal (&claim->session, &was->session);
     if (moved || now_us - self->claim_heard_us > FRESH_US) /* what it did meanwhile nobody saw */
@@ -522,11 +524,24 @@ static void send_round (EcfsLineage *self, Witness *witness, Round round, const 
     ecfs_endpoint_examine (endpoint, on_marker, witness);
 }
 
-/* Whether what its marker says is not what it should. A claim that is dead is taken back so. */
+/* Whether its marker is of a recovery that ended while it wrote markers, and came to nothing: what it claimed is dead,
+ * and what it wrote does not count. */
+static bool is_abandoned_locked (EcfsLineage *self, const Witness *witness) ECFS_REQUIRES (self->lock)
+{
+    const EcfsMarker *marker = &witness->marker;
+    if (!witness->answered || !witness->is_newer || marker->epoch <= self->own.epoch ||
+        ecfs_uuid_is_nil (&self->claimant) || !ecfs_uuid_equal (&marker->session, &self->claimant))
+        return false;
+    Weights sum = weigh_locked (self, clock_us () - FRESH_US);
+    return sum.n_claimed == 0 && !self->is_stale && !self->is_held && is_sure_locked (self, 0);
+}
+
+/* Whether what its marker says is not what it should. What a recovery left that is dead is taken back so. */
 static bool needs_mark_locked (EcfsLineage *self, const Witness *witness) ECFS_REQUIRES (self->lock)
 {
     const EcfsMarker *marker = &witness->marker;
-    if (self->own.session_number == 0 || !is_trusted_locked (self, witness->position))
+    if (self->own.session_number == 0 ||
+        (!is_trusted_locked (self, witness->position) && !is_abandoned_locked (self, witness)))
         return false;
     if (witness->checked && clock_us () - witness->marked_us < MIN (MARK_AGAIN_US, ecfs_lineage_claim_us))
         return false;

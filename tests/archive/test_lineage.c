@@ -332,6 +332,40 @@ static void test_claim (Fixture *fixture, gconstpointer user)
     ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
 }
 
+/* A recovery was killed when it had written two markers of its own: they are taken back with its claim. */
+static void test_half_marked (Fixture *fixture, gconstpointer user)
+{
+    EcfsUuid session = ecfs_uuid_new ();
+    (void) user;
+    g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
+    assert_stores (fixture, "before");
+    close_archive (fixture);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        claim (fixture, i, &session, 1);
+    for (unsigned i = 0; i < N_COPIES - 1; i++) {
+        EcfsMarker marker = read_marker (fixture, i);
+        marker.epoch = marker.claim.epoch;
+        marker.session = session;
+        marker.session_number++;
+        marker.claim.epoch = 0;
+        write_marker (fixture, i, &marker);
+    }
+    ecfs_lineage_again_us = G_USEC_PER_SEC / 5;
+    ecfs_lineage_claim_us = G_USEC_PER_SEC;
+    open_archive (fixture);
+    bool good = false;
+    for (int64_t end_us = ecfs_now_us () + PATIENCE_US; !good && ecfs_now_us () < end_us; g_usleep (20000)) {
+        good = store_journal (fixture->archive, NULL);
+        for (unsigned i = 0; i < N_ENDPOINTS; i++)
+            good = good && ecfs_lineage_confirm (fixture->archive->lineage, i);
+    }
+    g_assert_true (good);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        g_assert_cmpuint (read_marker (fixture, i).epoch, ==, 1);
+    ecfs_lineage_again_us = 20 * G_USEC_PER_SEC;
+    ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
+}
+
 /* A place that says what is not so can be taken out. */
 static void test_remove (Fixture *fixture, gconstpointer user)
 {
@@ -369,6 +403,8 @@ int main (int argc, char **argv)
     g_test_add ("/lineage/nothing-is-promised-when-recovered-elsewhere", Fixture, code, set_up,
                 test_recovered_elsewhere, tear_down);
     g_test_add ("/lineage/a-claim-holds-while-it-lives", Fixture, code, set_up, test_claim, tear_down);
+    g_test_add ("/lineage/markers-of-a-dead-recovery-are-taken-back", Fixture, code, set_up, test_half_marked,
+                tear_down);
     g_test_add ("/lineage/who-lies-can-be-removed", Fixture, code, set_up, test_remove, tear_down);
     return g_test_run ();
 }
