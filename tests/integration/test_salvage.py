@@ -163,6 +163,27 @@ def test_segments_of_other_bounds_at_endpoints_that_were_filled_anew(place, code
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("n_losing", [1, 3])
+def test_a_gap_of_the_journal_is_told_and_fails(place, n_losing):
+    """All three have to agree: what one has lost does not count, nor does what comes behind it."""
+    endpoints = place.directories(["e0", "e1", "e2"])
+    archive = place.archive(endpoints, "copies:3")
+    mount = place.mount(archive)
+    for number in range(4):
+        (mount.path / f"d{number}").mkdir()
+        archive.await_stored()
+    mount.umount()
+    roots = [endpoint.root for endpoint in endpoints]
+    assert salvage("--to", place.path / "whole", *roots).stderr == ""
+    for root in roots[:n_losing]:
+        sorted((root / "journal").iterdir())[2].unlink()
+    done = salvage("--to", place.path / "salvaged", *roots, check=False)
+    assert done.returncode == 1 and "the journal ends at change" in done.stderr
+    assert not (place.path / "salvaged/d3").exists()
+    salvage("--to", place.path / "without", *roots[n_losing % 3:], check=n_losing == 1)
+    assert (place.path / "without/d3").exists() == (n_losing == 1)
+
+
 def test_each_endpoint_has_the_means(place):
     files = {"small": os.urandom(3000), "large": os.urandom(3 << 20)}
     _, roots = make(place, "rs:4+2", files)
@@ -677,9 +698,13 @@ def records_that_count(module, roots, needed, told):
     applied, roots = [], [str(root) for root in roots]
     scattered = module.Scattered(needed, roots, complain)
     journal = module.read_journal(roots, [], scattered, complain)
-    module.Tree.apply = lambda _, epoch, number, record: applied.append((number, record[6:]))
-    module.make_trees(journal, scattered, complain)
-    scattered.finish()
+
+    def apply(tree, epoch, number, record):
+        tree.epoch, tree.number = epoch, number
+        applied.append((number, record[6:]))
+
+    module.Tree.apply = apply
+    scattered.finish(module.make_trees(journal, scattered, complain).values())
     assert [number for number, _ in applied] == list(range(1, len(applied) + 1))
     return [(number, what) for number, what in applied if what != b"%d" % number], len(applied)
 
