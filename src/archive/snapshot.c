@@ -6,18 +6,18 @@
 
 #include <inttypes.h>
 
-#define LEAST_BYTES    (4u << 20)   /* of records behind a snapshot, before there is another */
-#define FILES_SHARE    2            /* and at least the last one's size divided by this */
-#define LEAST_SEGMENTS 1000         /* behind one: each costs a recovery a round trip or two … */
-#define SEGMENT_BYTES  (256u << 10) /* … in which it would read so much of a snapshot */
-#define RECORD_BYTES   1024         /* few are longer: where so many are not enough they are not added up */
-#define RETRY_US       (10 * 60 * G_USEC_PER_SEC)
+#define LEAST_BYTES    (4u << 20)            /* of records behind a snapshot, before there is another */
+#define FILES_SHARE    2                     /* and at least the last one's size divided by this */
+#define LEAST_SEGMENTS 1000                  /* behind one: each costs a recovery a round trip or two … */
+#define SEGMENT_BYTES  (256u << 10)          /* … in which it would read so much of a snapshot */
+#define RECORD_BYTES   1024                  /* few are longer: where so many are not enough they are not added up */
 #define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
 #define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
 #define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
 #define N_GENERATIONS  2
 
 _Atomic int64_t ecfs_snapshot_look_us = 60 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_snapshot_retry_us = INT64_C (600) * G_USEC_PER_SEC;
 _Atomic int64_t ecfs_snapshot_watch_us = INT64_C (3600) * G_USEC_PER_SEC;
 
 /* When, and what it takes the place of */
@@ -287,7 +287,7 @@ static void *run (void *data)
     ecfs_mutex_unlock (&self->archive->snapshotting);
     if (!done)
         tell_failure (self, error);
-    self->look_us = ecfs_now_us () + (done ? atomic_load (&ecfs_snapshot_look_us) : RETRY_US);
+    self->look_us = ecfs_now_us () + atomic_load (done ? &ecfs_snapshot_look_us : &ecfs_snapshot_retry_us);
     self->counted = done ? self->counted : 0;
     self->failed = !done;
     ecfs_mutex_lock (&self->lock);

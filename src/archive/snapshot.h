@@ -17,7 +17,7 @@
 typedef struct EcfsSnapshots EcfsSnapshots;
 
 /* How often it is looked whether one is due, and what endpoints have of the journal; for tests to change. */
-extern _Atomic int64_t ecfs_snapshot_look_us, ecfs_snapshot_watch_us;
+extern _Atomic int64_t ecfs_snapshot_look_us, ecfs_snapshot_retry_us, ecfs_snapshot_watch_us;
 
 EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage);
 /** Gives up one that is under way. NULL is accepted. */

@@ -219,13 +219,15 @@ static void store_journal (Fixture *fixture)
 /* Often, or as it is. */
 static void look_often (bool often)
 {
-    static int64_t look_us, watch_us, again_us;
+    static int64_t look_us, retry_us, watch_us, again_us;
     if (often) {
         look_us = atomic_load (&ecfs_snapshot_look_us);
         watch_us = atomic_load (&ecfs_snapshot_watch_us);
-        again_us = atomic_load (&ecfs_lineage_again_us); /* for what the keeper sleeps at most */
+        retry_us = atomic_load (&ecfs_snapshot_retry_us); /* one may be under way when the journal is lost */
+        again_us = atomic_load (&ecfs_lineage_again_us);  /* for what the keeper sleeps at most */
     }
     atomic_store (&ecfs_snapshot_look_us, often ? OFTEN_US : look_us);
+    atomic_store (&ecfs_snapshot_retry_us, often ? OFTEN_US : retry_us);
     atomic_store (&ecfs_snapshot_watch_us, often ? OFTEN_US : watch_us);
     atomic_store (&ecfs_lineage_again_us, often ? OFTEN_US : again_us);
 }
