@@ -132,8 +132,7 @@ int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **
 char *tool_archive (const char *path)
 {
     char *directory = NULL;
-    if (!ecfs_archive_is_one (path))
-        g_free (ecfs_mounted_path (path, &directory));
+    g_free (ecfs_mounted_path (path, &directory));
     return directory != NULL ? directory : g_strdup (path);
 }
 
@@ -141,7 +140,8 @@ char **tool_in_archive (const Verb *verb, int *argc, char **argv, int min, int n
 {
     g_autoptr (GPtrArray) words = g_ptr_array_new ();
     g_autofree char *directory = NULL;
-    char *first = ecfs_archive_is_one (argv[1]) ? NULL : ecfs_mounted_path (argv[1], &directory);
+    /* Asked of the table of mounts first: nothing on a mount that hangs is touched. */
+    char *first = ecfs_mounted_path (argv[1], &directory);
     bool whole = g_strcmp0 (first, "/") == 0;
     int n_paths = *argc - n_others;
     g_ptr_array_add (words, g_strdup (argv[0]));

@@ -88,11 +88,25 @@ static bool find (const char *mountpoint, Mounted *ret_mounted, GError **error)
     return found || ecfs_fail (error, EINVAL, "%s: no archive is mounted there", name);
 }
 
+/* The mount that holds @path, a name of the kernel. Nothing is touched there, for it may hang. */
+static struct libmnt_fs *mount_above (struct libmnt_table *table, const char *path)
+{
+    struct libmnt_fs *fs = NULL;
+    g_autofree char *at = g_strdup (path);
+    while (table != NULL && (fs = mnt_table_find_target (table, at, MNT_ITER_BACKWARD)) == NULL &&
+           !g_str_equal (at, "/")) {
+        char *parent = g_path_get_dirname (at);
+        g_free (at);
+        at = parent;
+    }
+    return fs;
+}
+
 /* The path in the archive of the mount that holds @path, a name of the kernel; *ret_directory gets the archive. */
 static char *look_inside (const char *path, char **ret_directory)
 {
     struct libmnt_table *table = mnt_new_table_from_file ("/proc/self/mountinfo");
-    struct libmnt_fs *fs = table == NULL ? NULL : mnt_table_find_mountpoint (table, path, MNT_ITER_BACKWARD);
+    struct libmnt_fs *fs = mount_above (table, path);
     char *inside = NULL;
     if (fs != NULL && g_strcmp0 (mnt_fs_get_fstype (fs), FSTYPE) == 0) {
         /* "/", or the directory of the mount that is bound there; the target "/" is one of its own, too. */
