@@ -170,6 +170,9 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
                               bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error);
 
+/** The same where it is not known whether anybody lies: maybe no stripe is flagged. */
+bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error);
+
 /** What reads an object: parameters but for `trouble`, with the @stripes of a row (ECFS_CODEC_MAX_N), which they then
  * name, without those flagged in @left_out (may be NULL). */
 bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,

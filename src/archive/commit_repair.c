@@ -132,7 +132,7 @@ static bool order_lies (Attempt *self, const EcfsObjectRow *row)
 {
     bool lies[ECFS_CODEC_MAX_N] = {false}, any = false;
     EcfsRepairOrder *order = self->commit.order;
-    if (!row->has_sha256 || !ecfs_archive_find_liars (self->archive, row, NULL, NULL, lies, NULL))
+    if (!row->has_sha256 || !ecfs_archive_find_forged (self->archive, row, lies, NULL))
         return false;
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);

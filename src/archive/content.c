@@ -281,6 +281,23 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
     g_warning ("%s; stripe %u of a %s object is read around", error->message, index, ecfs_codec_code (params->codec));
 }
 
+bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error)
+{
+    EcfsReaderParams params;
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
+        return false;
+    const EcfsLiars liars = {.params = &params, .sha256 = object->sha256};
+    params.trouble = note_trouble;
+    if (!ecfs_liars_compare (&liars, ret_lies, &why))
+        return ecfs_archive_find_liars (archive, object, NULL, NULL, ret_lies, error);
+    for (unsigned i = 0; i < ecfs_codec_n (params.codec); i++)
+        if (ret_lies[i])
+            tell_liar (archive, &params, i);
+    return true;
+}
+
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
                               bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error)
 {

@@ -181,17 +181,31 @@ static bool differs (const EcfsLiars *self, unsigned index, const uint8_t *expec
     return memcmp (found, expected, sizeof found) != 0;
 }
 
-/* An endpoint that says one thing now and another then is told by what reading without it gave. */
-static void flag_liars (const EcfsLiars *self, const bool *without, const EcfsTrueStripes *truth, bool *ret_lies)
+/* Whether any stripe is not what coding the content gives. */
+static bool flag_different (const EcfsLiars *self, const EcfsTrueStripes *truth, bool *ret_lies)
 {
     bool any = false;
-    unsigned n = ecfs_codec_n (self->params->codec);
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < ecfs_codec_n (self->params->codec); i++) {
         ret_lies[i] = self->params->stripes[i].endpoint != NULL && differs (self, i, truth->sha256[i]);
         any = any || ret_lies[i];
     }
-    for (unsigned i = 0; i < n && !any; i++)
-        ret_lies[i] = without[i];
+    return any;
+}
+
+/* An endpoint that says one thing now and another then is told by what reading without it gave. */
+static void flag_liars (const EcfsLiars *self, const bool *without, const EcfsTrueStripes *truth, bool *ret_lies)
+{
+    if (!flag_different (self, truth, ret_lies))
+        memcpy (ret_lies, without, ecfs_codec_n (self->params->codec) * sizeof *ret_lies);
+}
+
+bool ecfs_liars_compare (const EcfsLiars *self, bool *ret_lies, GError **error)
+{
+    EcfsTrueStripes truth;
+    if (!ecfs_true_stripes (self, NULL, &truth, error))
+        return false;
+    (void) flag_different (self, &truth, ret_lies); /* the flags say it */
+    return true;
 }
 
 /* The next set of @size of @n suspects in order; false: that was the last. */

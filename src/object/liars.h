@@ -36,4 +36,10 @@ bool ecfs_true_stripes (const EcfsLiars *self, const bool *without, EcfsTrueStri
  */
 bool ecfs_liars_find (const EcfsLiars *self, unsigned most, bool *ret_lies, GError **error);
 
+/**
+ * Where it is not known whether any is: compares all stripes with what coding the content gives, as it is read now, and
+ * flags those that are not what was stored; maybe none. EBADMSG: the content has another SHA-256. Blocks.
+ */
+bool ecfs_liars_compare (const EcfsLiars *self, bool *ret_lies, GError **error);
+
 #endif
