@@ -9,7 +9,7 @@
  * What is said to servers of sshftp:// goes through ssh, which Globus has a script of its own start. That script takes
  * neither keys nor known hosts, so execv () is ours: where the library runs the script, ssh runs as the driver wants.
  */
-#include "endpoint/gridftp_wire.h"
+#include "endpoint/gridftp/gridftp_wire.h"
 
 #include <globus_common.h>
 #include <globus_error_gssapi.h>

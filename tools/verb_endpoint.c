@@ -1,7 +1,7 @@
 /* endpoint list, add, test; the others are in verb_lifecycle.c */
 #include "tool.h"
 
-#include "archive/control.h"
+#include "control/control.h"
 #include "endpoint_test.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "tool.h"
 #include "tool_config.h"
 
-#include "archive/recover.h"
+#include "journal/recover.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 #include "tool.h"
 
-#include "archive/status.h"
+#include "verbs/status.h"
 
 #include <inttypes.h>
 #include <stdio.h>

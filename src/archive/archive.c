@@ -1,9 +1,9 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
-#include "archive/repairer.h"
+#include "upkeep/repairer.h"
 #include "archive/sightings.h"
-#include "archive/staged.h"
+#include "staging/staged.h"
 #include "object/placement.h"
 #include "util/io.h"
 

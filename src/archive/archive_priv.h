@@ -3,7 +3,7 @@
 #define ECFS_ARCHIVE_ARCHIVE_PRIV_H
 
 #include "archive/archive.h"
-#include "archive/keeper.h"
+#include "journal/keeper.h"
 #include "codec/codec.h"
 #include "object/layout.h"
 #include "object/reader.h"

@@ -1,6 +1,6 @@
 #include "archive/sightings.h"
 
-#include "archive/fsck_priv.h"
+#include "fsck/fsck_priv.h"
 #include "util/lock.h"
 
 struct EcfsSightings {

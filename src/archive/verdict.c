@@ -2,7 +2,7 @@
  * What the facts of a status amount to: what is wrong and since when, what that means, and the command to type. Facts
  * in, facts out, so a mount of another version can be judged too.
  */
-#include "archive/status.h"
+#include "verbs/status.h"
 
 #include <inttypes.h>
 #include <string.h>

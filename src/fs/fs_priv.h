@@ -11,7 +11,7 @@
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION (3, 12)
 
-#include "archive/staged.h"
+#include "staging/staged.h"
 #include "fs/mount.h"
 #include "util/lock.h"
 

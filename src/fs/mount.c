@@ -1,6 +1,6 @@
 #include "fs/mount.h"
 
-#include "archive/control.h"
+#include "control/control.h"
 #include "archive/watch.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"

@@ -1,5 +1,5 @@
 /* From outside of a mount: finding it in the kernel's table, changing it, ending it. */
-#include "archive/control.h"
+#include "control/control.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"
 

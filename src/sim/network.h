@@ -8,7 +8,7 @@
 #ifndef ECFS_SIM_NETWORK_H
 #define ECFS_SIM_NETWORK_H
 
-#include "endpoint/estimate.h"
+#include "endpoint/core/estimate.h"
 #include "object/lane.h"
 #include "sim/sim.h"
 

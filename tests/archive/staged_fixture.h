@@ -2,7 +2,7 @@
 #ifndef ECFS_TESTS_ARCHIVE_STAGED_FIXTURE_H
 #define ECFS_TESTS_ARCHIVE_STAGED_FIXTURE_H
 
-#include "archive/staged.h"
+#include "staging/staged.h"
 #include "fixture.h"
 #include "util/lock.h"
 

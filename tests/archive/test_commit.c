@@ -1,5 +1,5 @@
 #include "archive/archive_priv.h"
-#include "archive/commit.h"
+#include "commit/commit.h"
 #include "archive/content.h"
 #include "fixture.h"
 #include "util/io.h"

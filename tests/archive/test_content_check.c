@@ -1,6 +1,6 @@
 /* What is read of a file against the SHA-256 of its objects. */
 #include "archive/archive_priv.h"
-#include "archive/commit.h"
+#include "commit/commit.h"
 #include "archive/content_check.h"
 #include "fixture.h"
 #include "util/io.h"

@@ -1,5 +1,5 @@
-#include "archive/control.h"
-#include "archive/staged.h"
+#include "control/control.h"
+#include "staging/staged.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
 #include "util/io.h"

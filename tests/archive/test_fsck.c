@@ -1,5 +1,5 @@
 /* Checking and repairing an archive through the library: what is told, in which order, and what is left alone. */
-#include "archive/api_priv.h"
+#include "verbs/api_priv.h"
 #include "archive/archive_priv.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"

@@ -1,8 +1,8 @@
 /* When a snapshot of the catalog is due, and that nobody waits while it is stored. */
 #include "archive/archive_priv.h"
-#include "archive/journal_watch.h"
+#include "journal/journal_watch.h"
 #include "archive/lineage.h"
-#include "archive/snapshot.h"
+#include "journal/snapshot.h"
 #include "catalog/journal_file.h"
 #include "fixture.h"
 

@@ -1,6 +1,6 @@
 /* Storing files while they are being written. */
 #include "archive/archive_priv.h"
-#include "archive/staged_priv.h"
+#include "staging/staged_priv.h"
 #include "staged_fixture.h"
 #include "util/io.h"
 #include "util/log.h"

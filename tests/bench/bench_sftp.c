@@ -7,7 +7,7 @@
  * uses nothing else). Wall clock and CPU seconds of this process. For a far server put lab-proxy with a delay between.
  */
 #include "endpoint/endpoint.h"
-#include "endpoint/ssh_config.h"
+#include "endpoint/ssh/ssh_config.h"
 #include "util/lock.h"
 
 #include <arpa/inet.h>

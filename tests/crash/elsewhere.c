@@ -1,8 +1,8 @@
 #include "elsewhere.h"
 
 #include "actor.h"
-#include "archive/recover.h"
-#include "archive/recover_priv.h"
+#include "journal/recover.h"
+#include "journal/recover_priv.h"
 #include "steps.h"
 #include "trees.h"
 

@@ -1,8 +1,8 @@
 #include "verbs.h"
 
-#include "archive/drain.h"
-#include "archive/recode_priv.h"
-#include "archive/recover.h"
+#include "verbs/drain.h"
+#include "verbs/recode_priv.h"
+#include "journal/recover.h"
 #include "ecfs/ecfs.h"
 #include "object/layout.h"
 #include "trees.h"

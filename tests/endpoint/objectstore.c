@@ -5,7 +5,7 @@
  */
 #include "objectstore.h"
 
-#include "endpoint/endpoint_priv.h"
+#include "endpoint/core/endpoint_priv.h"
 #include "util/io.h"
 
 #include <fcntl.h>

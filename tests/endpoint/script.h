@@ -3,7 +3,7 @@
 #ifndef ECFS_TESTS_SCRIPT_H
 #define ECFS_TESTS_SCRIPT_H
 
-#include "endpoint/core.h"
+#include "endpoint/core/core.h"
 
 typedef struct Script {
     EcfsMutex lock;

@@ -1,5 +1,5 @@
 /* Who is down, on trial and up again, on a clock of the test's. */
-#include "endpoint/core.h"
+#include "endpoint/core/core.h"
 
 #define SECOND INT64_C (1000000)
 

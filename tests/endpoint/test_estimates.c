@@ -1,5 +1,5 @@
 /* How long and how fast an endpoint usually is: distributions and meters, on a clock of the test's. */
-#include "endpoint/core.h"
+#include "endpoint/core/core.h"
 
 #include <math.h>
 

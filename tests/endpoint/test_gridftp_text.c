@@ -1,6 +1,6 @@
 /* What GridFTP servers say, understood: facts of files, failures, and what users are told. */
-#include "endpoint/gridftp_text.h"
-#include "endpoint/gridftp_wire.h"
+#include "endpoint/gridftp/gridftp_text.h"
+#include "endpoint/gridftp/gridftp_wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Multistatus documents and ranges, good and hostile. */
-#include "endpoint/http_priv.h"
-#include "endpoint/http_protocol.h"
+#include "endpoint/http/http_priv.h"
+#include "endpoint/http/http_protocol.h"
 
 #include <string.h>
 

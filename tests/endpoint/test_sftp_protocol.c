@@ -1,4 +1,4 @@
-#include "endpoint/sftp_protocol.h"
+#include "endpoint/sftp/sftp_protocol.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* How much a connection has outstanding, from what it moved. */
-#include "endpoint/sftp_priv.h"
+#include "endpoint/sftp/sftp_priv.h"
 
 #define KIB    1024
 #define MIB    (1024 * 1024)

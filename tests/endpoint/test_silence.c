@@ -1,5 +1,5 @@
 /* How long is too long: experience of silences, and the stall clock, on a clock of the test's. */
-#include "endpoint/core.h"
+#include "endpoint/core/core.h"
 
 #define MS      INT64_C (1000)
 #define SECOND  G_USEC_PER_SEC

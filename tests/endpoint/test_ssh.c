@@ -1,6 +1,6 @@
 /* The SSH transport and the life of sftp:// endpoints, against a real sshd. */
 #include "endpoint/endpoint.h"
-#include "endpoint/ssh_transport.h"
+#include "endpoint/ssh/ssh_transport.h"
 #include "sshd_fixture.h"
 #include "transfer.h"
 #include "util/lock.h"

@@ -1,5 +1,5 @@
-#include "endpoint/ssh_config.h"
-#include "endpoint/ssh_known_hosts.h"
+#include "endpoint/ssh/ssh_config.h"
+#include "endpoint/ssh/ssh_known_hosts.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Descriptor files of either form: refused, or whatever is taken makes sense. */
-#include "archive/descriptor.h"
+#include "verbs/descriptor.h"
 
 #include <string.h>
 

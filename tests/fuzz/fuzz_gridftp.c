@@ -1,5 +1,5 @@
 /* What a hostile GridFTP server can send: listings, replies. */
-#include "endpoint/gridftp_text.h"
+#include "endpoint/gridftp/gridftp_text.h"
 
 #include <stdlib.h>
 #include <string.h>

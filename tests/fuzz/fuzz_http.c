@@ -1,5 +1,5 @@
 /* What web servers say: multistatus documents in pieces of any size, names in them, Content-Range. */
-#include "endpoint/http_protocol.h"
+#include "endpoint/http/http_protocol.h"
 
 #include <string.h>
 

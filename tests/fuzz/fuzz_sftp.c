@@ -1,8 +1,8 @@
 /* What a hostile SFTP server can send: every parser of sftp_protocol.h on the same bytes. */
-#include "endpoint/hash_text.h"
-#include "endpoint/sftp_protocol.h"
-#include "endpoint/ssh_config.h"
-#include "endpoint/ssh_known_hosts.h"
+#include "endpoint/core/hash_text.h"
+#include "endpoint/sftp/sftp_protocol.h"
+#include "endpoint/ssh/ssh_config.h"
+#include "endpoint/ssh/ssh_known_hosts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * are made, looked at and given up N times as fast.
  */
 #include "archive/lineage.h"
-#include "archive/recover_priv.h"
+#include "journal/recover_priv.h"
 #include "flawed.h"
 
 static void hurry (void)

@@ -15,8 +15,8 @@
  * packets out of those stored are enough. Wall clock and CPU are for the caller to measure: connecting is part of both.
  */
 #include "endpoint/endpoint.h"
-#include "endpoint/sftp_protocol.h"
-#include "endpoint/ssh_transport.h"
+#include "endpoint/sftp/sftp_protocol.h"
+#include "endpoint/ssh/ssh_transport.h"
 #include "util/io.h"
 #include "util/lock.h"
 

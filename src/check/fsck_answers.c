@@ -1,0 +1,45 @@
+/* Waiting for what endpoints answer about a batch. */
+#include "fsck/fsck_priv.h"
+
+#define TICK_US 200000
+
+void ecfs_answers_init (EcfsAnswers *self)
+{
+    *self = (EcfsAnswers){.n_pending = 0};
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->answered);
+}
+
+void ecfs_answers_clear (EcfsAnswers *self)
+{
+    ecfs_cond_clear (&self->answered);
+    ecfs_mutex_clear (&self->lock);
+}
+
+void ecfs_answers_expect (EcfsAnswers *self, unsigned n)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->n_pending += n;
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_answers_note_locked (EcfsAnswers *self)
+{
+    self->n_pending--;
+    ecfs_cond_signal (&self->answered);
+}
+
+bool ecfs_answers_await (EcfsAnswers *self, const EcfsCheckBatch *batch)
+{
+    bool go_on = true;
+    ecfs_mutex_lock (&self->lock);
+    while (self->n_pending > 0) {
+        if (ecfs_cond_wait_until (&self->answered, &self->lock, ecfs_now_us () + TICK_US))
+            continue;
+        ecfs_mutex_unlock (&self->lock);
+        go_on = batch->tick (batch->user) && go_on;
+        ecfs_mutex_lock (&self->lock);
+    }
+    ecfs_mutex_unlock (&self->lock);
+    return go_on;
+}

@@ -1,0 +1,112 @@
+/* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
+#include "archive/ended.h"
+#include "fsck/fsck_priv.h"
+
+#define MAX_IN_FLIGHT 8
+#define TICK_US       200000
+
+typedef struct Runner {
+    EcfsArchive *archive;
+    const EcfsRepairs *repairs;
+    unsigned n_in_flight;
+    atomic_bool cancelled;
+    EcfsEnded ended; /* of Attempt */
+} Runner;
+
+typedef struct Attempt {
+    Runner *runner;
+    EcfsRepairTask *task;
+} Attempt;
+
+static void on_done (void *user, const EcfsOutcome *outcome)
+{
+    Attempt *attempt = user;
+    Runner *self = attempt->runner;
+    attempt->task->error = outcome->error == NULL ? NULL : g_error_copy (outcome->error);
+    ecfs_ended_push (&self->ended, attempt);
+}
+
+/* Takes what has ended, waiting for something at most one tick. */
+static void reap (Runner *self)
+{
+    GQueue ended = ecfs_ended_take (&self->ended, TICK_US);
+    Attempt *attempt;
+    while ((attempt = g_queue_pop_head (&ended)) != NULL) {
+        self->n_in_flight--;
+        self->repairs->done (self->repairs->user, attempt->task);
+        g_free (attempt);
+    }
+    if (!self->repairs->tick (self->repairs->user))
+        atomic_store (&self->cancelled, true);
+}
+
+static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
+{
+    uint64_t ino;
+    EcfsAttr attr;
+    EcfsCatalog *catalog = self->archive->catalog;
+    if (!ecfs_catalog_object_file (catalog, task->object, &ino, error) ||
+        !ecfs_catalog_getattr (catalog, ino, &attr, error))
+        return false;
+    Attempt *attempt = g_new (Attempt, 1);
+    *attempt = (Attempt){.runner = self, .task = task};
+    EcfsCommit commit = {.ino = ino,
+                         .fd = -1,
+                         .size = attr.size,
+                         .mtime_ns = attr.mtime_ns,
+                         .object = task->object,
+                         .order = &task->order,
+                         .pace = task->pace,
+                         .patient = true,
+                         .is_foreign = true,
+                         .cancelled = &self->cancelled,
+                         .done = on_done,
+                         .user = attempt};
+    self->n_in_flight++;
+    ecfs_archive_repair (self->archive, &commit);
+    return true;
+}
+
+static unsigned most_in_flight (const Runner *self)
+{
+    return self->repairs->most == NULL ? MAX_IN_FLIGHT : self->repairs->most (self->repairs->user);
+}
+
+static void run (Runner *self)
+{
+    for (;;) {
+        EcfsRepairTask *task = atomic_load (&self->cancelled) ? NULL : self->repairs->next (self->repairs->user);
+        if (task == NULL && self->n_in_flight == 0)
+            return;
+        if (task == NULL) {
+            reap (self);
+            continue;
+        }
+        if (ecfs_repair_adopt (self->archive, task, self->repairs)) {
+            self->repairs->done (self->repairs->user, task);
+            continue;
+        }
+        if (!submit (self, task, &task->error)) {
+            if (task->error->code == ENOENT) /* deleted since */
+                task->error->code = ESTALE;
+            self->repairs->done (self->repairs->user, task);
+        }
+        while (self->n_in_flight >= most_in_flight (self))
+            reap (self);
+    }
+}
+
+void ecfs_repair_task_clear (EcfsRepairTask *task)
+{
+    g_clear_error (&task->error);
+    g_clear_pointer (&task->spares, g_array_unref);
+}
+
+void ecfs_repair_here (EcfsArchive *archive, const EcfsRepairs *repairs)
+{
+    Runner self = {.archive = archive, .repairs = repairs};
+    atomic_init (&self.cancelled, false);
+    ecfs_ended_init (&self.ended);
+    run (&self);
+    ecfs_ended_clear (&self.ended);
+}

@@ -1,0 +1,77 @@
+/* One object to another code. */
+#include "commit/commit_priv.h"
+
+#include "archive/archive_priv.h"
+
+static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe, GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    uint64_t size;
+    size_t position = self->places.position[stripe->index];
+    ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
+    const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : &self->archive->endpoints[position];
+    if (endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
+        return ecfs_fail (error, EIO, "%s is on an endpoint that is given up", name);
+    return ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error) &&
+           (size == stripe->size || ecfs_fail (error, EIO, "endpoint %s: %s has not its size", endpoint->name, name));
+}
+
+/* What would go may be all that is left: whether what stays is really there. */
+static bool check_kept (const Attempt *self, const EcfsObjectRow *row, unsigned n, GError **error)
+{
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        if (stripe->index < n && !check_stripe (self, row, stripe, error))
+            return ecfs_prefix (error, "no stripe is dropped, for one that would stay is not there");
+    }
+    return true;
+}
+
+/* The stripes that both codes have stay; those behind the last of the new one go. */
+static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *before, const EcfsCodec *codec, GError **error)
+{
+    self->backfill = true;
+    g_autoptr (GArray) stripes = ecfs_attempt_store_missing (self, part, codec, error);
+    if (stripes == NULL || (self->missing != NULL && !ecfs_attempt_fail_missing (self, error)))
+        return false;
+    unsigned n = ecfs_codec_n (codec);
+    if (n < ecfs_codec_n (before) && !check_kept (self, part->row, n, error))
+        return false;
+    return ecfs_catalog_set_object_code (self->archive->catalog, &part->row->uuid, part->row->code,
+                                         ecfs_codec_identity (codec), stripes, part->intent, error);
+}
+
+static bool recode_anew (Attempt *self, const Part *old, GError **error)
+{
+    Part *part = ecfs_attempt_part (self);
+    part->row->size = old->row->size;
+    part->whole = g_array_ref (old->whole);
+    g_array_unref (part->ranges);
+    part->ranges = g_array_ref (old->ranges);
+    part->is_apart = true;
+    part->n_objects = old->n_objects;
+    part->elsewhere = old->elsewhere == NULL ? NULL : g_array_ref (old->elsewhere);
+    if (!ecfs_attempt_store_object (self, part, error))
+        return false;
+    bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0 &&
+                (!old->row->has_sha256 || memcmp (part->row->sha256, old->row->sha256, ECFS_SHA256_SIZE) == 0);
+    return (same || ecfs_fail (error, EBADMSG, "what was read of it is not what its digest says: repair it first")) &&
+           ecfs_catalog_exchange (self->archive->catalog, &old->row->uuid, part->row, part->intent, error);
+}
+
+bool ecfs_attempt_recode (Attempt *self, GError **error)
+{
+    Part *part = ecfs_attempt_named_part (self, error);
+    if (part == NULL)
+        return false;
+    EcfsFileRange all = {.length = part->row->size};
+    part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
+    const EcfsCodec *before = ecfs_archive_codec (self->archive, part->row->code, error);
+    const EcfsCodec *codec = before == NULL ? NULL : ecfs_attempt_codec (self, part->row->size, error);
+    if (codec == NULL)
+        return false;
+    bool fine = ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
+                                                          : recode_anew (self, part, error);
+    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+    return fine;
+}

@@ -1,0 +1,173 @@
+/* One object whole again, from its own stripes. */
+#include "commit/commit_priv.h"
+
+#include "archive/archive_priv.h"
+#include "archive/crowding.h"
+
+#define REPAIR_ATTEMPTS 5 /* at an object whose stripes others change meanwhile */
+
+/* What is rebuilt must be what was stored, whatever the check blocks of the others said. */
+static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stripe, GError **error)
+{
+    return replaced->instance == 0 || memcmp (replaced->digest, stripe->digest, sizeof stripe->digest) == 0 ||
+           ecfs_fail (error, EBADMSG,
+                      "stripe %u was rebuilt to other bytes than the catalog's digest of it says: left as it was",
+                      stripe->index);
+}
+
+static bool set_stripe (Attempt *self, const Part *part, const EcfsStripeRow *stripe, GError **error)
+{
+    const EcfsStripeRow *replaced = &self->replaced[stripe->index];
+    unsigned most =
+        ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, ecfs_codec_n (self->places.codec));
+    if (!check_same (replaced, stripe, error) ||
+        !ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance, most,
+                                  part->intent, error))
+        return false;
+    if (self->commit.order != NULL) {
+        self->commit.order->n_stored++;
+        self->commit.order->written_bytes += stripe->size;
+    }
+    return true;
+}
+
+bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *stripes, GError **error)
+{
+    GError *first = NULL; /* but ESTALE, after which one tries again, only where there is no other */
+    for (guint i = 0; i < stripes->len; i++) {
+        GError *why = NULL;
+        bool fine = set_stripe (self, part, &g_array_index (stripes, EcfsStripeRow, i), &why);
+        if (!fine && (first == NULL || first->code == ESTALE)) {
+            g_clear_error (&first);
+            first = g_steal_pointer (&why);
+        }
+        g_clear_error (&why);
+    }
+    if (first != NULL)
+        g_propagate_error (error, first);
+    return first == NULL;
+}
+
+/* Which stripes are to be stored: those that are missing, and those of the order that the object still has. */
+static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, bool *ret_wanted, bool *ret_left_out)
+{
+    const EcfsRepairOrder *order = self->commit.order;
+    memset (self->replaced, 0, sizeof self->replaced);
+    for (unsigned i = 0; i < n; i++)
+        ret_wanted[i] = !order->only_named;
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        bool named = order->instance[stripe->index] == stripe->instance;
+        ret_wanted[stripe->index] = named;
+        ret_left_out[stripe->index] = named && order->gone[stripe->index];
+        if (named)
+            self->replaced[stripe->index] = *stripe;
+    }
+}
+
+/* Orders what makes a crowded object safer by moves; false: nothing does now, or not any more. */
+static bool order_moves (Attempt *self, const EcfsObjectRow *row, unsigned n)
+{
+    EcfsRoomy roomy;
+    EcfsCrowding crowding;
+    uint64_t lot;
+    EcfsRepairOrder *order = self->commit.order;
+    ecfs_random (&lot, sizeof lot);
+    ecfs_roomy_init (&roomy, self->archive);
+    bool any = ecfs_object_is_crowded (&roomy, row, lot, &crowding) && crowding.n_moves > 0;
+    ecfs_roomy_clear (&roomy);
+    if (!any)
+        return false;
+    order->only_named = true;
+    memcpy (self->to, crowding.to, n * sizeof self->to[0]);
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        if (stripe->index >= n)
+            continue;
+        order->moved[stripe->index] = crowding.to[stripe->index] != SIZE_MAX;
+        order->instance[stripe->index] = order->moved[stripe->index] ? stripe->instance : 0;
+    }
+    return true;
+}
+
+static bool repair_part (Attempt *self, Part *part, GError **error)
+{
+    bool wanted[ECFS_CODEC_MAX_N] = {0}, left_out[ECFS_CODEC_MAX_N] = {0};
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
+    if (codec == NULL)
+        return false;
+    if (self->commit.order->is_crowded && !order_moves (self, part->row, ecfs_codec_n (codec)))
+        return true;
+    note_replaced (self, part->row, ecfs_codec_n (codec), wanted, left_out);
+    EcfsReader *reader = ecfs_archive_reader (self->archive, part->row, left_out, error);
+    if (reader == NULL)
+        return false;
+    ecfs_archive_pin (self->archive, &part->row->uuid);
+    self->repair = ecfs_repair_new (reader, wanted, self->commit.pace);
+    bool fine = ecfs_attempt_fill_object (self, part, error);
+    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+    self->commit.order->read_bytes += ecfs_repair_read_bytes (self->repair);
+    ecfs_repair_free (self->repair);
+    ecfs_archive_unpin (self->archive, &part->row->uuid);
+    self->outcome.full = fine && self->missing == NULL;
+    return fine && (self->missing == NULL || ecfs_attempt_fail_missing (self, error));
+}
+
+/* What of damaged stripes fits its checksums may be other than what was stored all the same: then nothing of them is
+ * read. False: nothing of them was. */
+static bool leave_out_damaged (EcfsRepairOrder *order)
+{
+    bool any = false;
+    for (unsigned i = 0; i < ECFS_CODEC_MAX_N; i++) {
+        bool damaged = order->instance[i] != 0 && !order->moved[i] && !order->gone[i];
+        order->gone[i] = order->gone[i] || damaged;
+        any = any || damaged;
+    }
+    return any;
+}
+
+/* What was rebuilt is not what was stored, although all checksums fit: stripes of endpoints that return other bytes
+ * than they got are damaged stripes. False: nobody is found, or all that were are known already. */
+static bool order_lies (Attempt *self, const EcfsObjectRow *row)
+{
+    bool lies[ECFS_CODEC_MAX_N] = {false}, any = false;
+    EcfsRepairOrder *order = self->commit.order;
+    if (!row->has_sha256 || !ecfs_archive_find_forged (self->archive, row, lies, NULL))
+        return false;
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        unsigned index = stripe->index;
+        if (index >= ECFS_CODEC_MAX_N || !lies[index] || (order->gone[index] && order->instance[index] != 0))
+            continue;
+        order->instance[index] = stripe->instance;
+        any = order->gone[index] = true;
+        order->moved[index] = false;
+    }
+    return any;
+}
+
+/* Whoever else changes some of its stripes meanwhile: it needs the others as before. */
+bool ecfs_attempt_repair (Attempt *self, GError **error)
+{
+    for (unsigned attempt = 1;; attempt++) {
+        GError *why = NULL;
+        Part *part = ecfs_attempt_named_part (self, error);
+        if (part == NULL)
+            return false;
+        if (self->missing != NULL)
+            g_string_free (g_steal_pointer (&self->missing), TRUE);
+        if (repair_part (self, part, &why))
+            return true;
+        if (why->code == EBADMSG && (leave_out_damaged (self->commit.order) || order_lies (self, part->row))) {
+            g_error_free (why);
+            continue;
+        }
+        /* EAGAIN: an endpoint that it was placed at takes none any more. */
+        if ((why->code != ESTALE && why->code != EAGAIN) || attempt == REPAIR_ATTEMPTS) {
+            why->code = why->code == ESTALE ? EAGAIN : why->code; /* it is there still */
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_error_free (why);
+    }
+}

@@ -1,0 +1,560 @@
+/* The server behind control.sock, and the verbs that are one request and one answer. */
+#include "control/control.h"
+
+#include "control/control_priv.h"
+#include "journal/journal_watch.h"
+#include "staging/staged.h"
+#include "verbs/status.h"
+#include "util/io.h"
+#include "util/lock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N_CLIENTS_MAX      32
+#define REQUEST_TIMEOUT_MS 10000
+#define SEND_TIMEOUT_S     30     /* who does not listen for so long is hung up on */
+#define LOOK_AGAIN_US      500000 /* whether the client is still there */
+#define STATUS_PATIENCE_US 3000000
+
+struct EcfsControl {
+    EcfsMutex lock;
+    EcfsCond idle;
+    EcfsArchive *archive; /* immutable, as all up to the next comment */
+    EcfsControlOps ops;
+    int dir_fd;
+    int listen_fd;
+    int stop_pipe[2];
+    pthread_t thread;
+    /* Guarded by lock. */
+    bool stopping;
+    unsigned n_clients;
+};
+
+typedef struct Client {
+    EcfsControl *server;
+    EcfsLines lines;
+    struct ucred peer;
+} Client;
+
+/* The verb wait */
+
+/* Held by the handler and the callback. */
+typedef struct Waiting {
+    EcfsMutex lock;
+    EcfsCond changed;
+    unsigned n_refs; /* guarded by lock, as the rest */
+    unsigned n_pending;
+    GError *error; /* a line for each */
+    GArray *inos;  /* of uint64_t: what is waited for; the handler's */
+} Waiting;
+
+static void waiting_unref (Waiting *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool last = --self->n_refs == 0;
+    ecfs_mutex_unlock (&self->lock);
+    if (!last)
+        return;
+    ecfs_mutex_clear (&self->lock);
+    ecfs_cond_clear (&self->changed);
+    g_clear_error (&self->error);
+    g_array_unref (self->inos);
+    g_free (self);
+}
+
+static void stored (void *user, const GError *error)
+{
+    Waiting *self = user;
+    ecfs_mutex_lock (&self->lock);
+    self->n_pending--;
+    if (self->error == NULL && error != NULL)
+        self->error = g_error_copy (error);
+    else if (error != NULL)
+        g_prefix_error (&self->error, "%s\n", error->message);
+    ecfs_cond_signal (&self->changed);
+    ecfs_mutex_unlock (&self->lock);
+    waiting_unref (self);
+}
+
+static void wait_for (Waiting *self, EcfsArchive *archive, uint64_t ino, bool full)
+{
+    g_array_append_val (self->inos, ino);
+    ecfs_mutex_lock (&self->lock);
+    self->n_refs++;
+    self->n_pending++;
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_staged_wait (archive, ino, full, stored, self);
+}
+
+static bool is_stopping (EcfsControl *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool stopping = self->stopping;
+    ecfs_mutex_unlock (&self->lock);
+    return stopping;
+}
+
+static bool has_hung_up (int fd)
+{
+    struct pollfd peer = {.fd = fd, .events = POLLRDHUP};
+    return poll (&peer, 1, 0) > 0;
+}
+
+static bool wait_until_stored (Client *client, Waiting *self, GError **error)
+{
+    bool here = true;
+    ecfs_mutex_lock (&self->lock);
+    while (self->n_pending > 0 && here) {
+        if (ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + LOOK_AGAIN_US))
+            continue;
+        ecfs_mutex_unlock (&self->lock);
+        here = !is_stopping (client->server) && !has_hung_up (client->lines.fd);
+        ecfs_mutex_lock (&self->lock);
+    }
+    GError *failure = self->error == NULL ? NULL : g_error_copy (self->error);
+    ecfs_mutex_unlock (&self->lock);
+    if (failure != NULL) {
+        g_propagate_error (error, failure);
+        return false;
+    }
+    return here || ecfs_fail (error, ECANCELED, "the mount ends");
+}
+
+/* Asks for each path; 0 stands for everything. */
+static bool wait_for_paths (Waiting *waiting, EcfsArchive *archive, JsonArray *paths, bool full, GError **error)
+{
+    guint n_paths = paths == NULL ? 0 : json_array_get_length (paths);
+    for (guint i = 0; i < n_paths; i++) {
+        JsonNode *node = json_array_get_element (paths, i);
+        const char *text = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_string (node) : NULL;
+        g_autofree char *path = text == NULL ? NULL : ecfs_control_unescape (text);
+        EcfsAttr attr;
+        if (path == NULL)
+            return ecfs_fail (error, EINVAL, "control socket: a path is no text");
+        if (!ecfs_catalog_resolve (ecfs_archive_catalog (archive), path, &attr, error))
+            return false;
+        if (S_ISREG (attr.mode) && ecfs_staged_is_unflushed (archive, attr.ino))
+            return ecfs_fail (error, EBUSY, "%s: it is being written, and nothing of it has been closed yet", path);
+        wait_for (waiting, archive, S_ISREG (attr.mode) ? attr.ino : 0, full);
+    }
+    if (n_paths == 0)
+        wait_for (waiting, archive, 0, full);
+    return true;
+}
+
+/* What was never staged here, or lost its staged bytes, has nothing to be filled up from. */
+static bool check_full (const Waiting *self, EcfsArchive *archive, GError **error)
+{
+    for (guint i = 0; i < self->inos->len; i++) {
+        g_autoptr (GError) why = NULL;
+        if (ecfs_archive_check_full (archive, g_array_index (self->inos, uint64_t, i), &why) ||
+            g_error_matches (why, ECFS_ERROR, ENOENT)) /* deleted meanwhile */
+            continue;
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    return true;
+}
+
+static bool is_wanted (void *user)
+{
+    Client *client = user;
+    return !is_stopping (client->server) && !has_hung_up (client->lines.fd);
+}
+
+static bool drain (Client *client, JsonArray *paths, bool full, GError **error)
+{
+    EcfsArchive *archive = client->server->archive;
+    Waiting *waiting = g_new0 (Waiting, 1);
+    ecfs_mutex_init (&waiting->lock);
+    ecfs_cond_init (&waiting->changed);
+    waiting->n_refs = 1;
+    waiting->inos = g_array_new (FALSE, FALSE, sizeof (uint64_t));
+    bool ok = wait_for_paths (waiting, archive, paths, full, error) && wait_until_stored (client, waiting, error) &&
+              (!full || check_full (waiting, archive, error)) &&
+              ecfs_catalog_barrier (ecfs_archive_catalog (archive), error);
+    waiting_unref (waiting);
+    return ok;
+}
+
+/* Requests */
+
+static bool handle_status (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsControl *self = client->server;
+    (void) request; /* it asks for nothing in particular */
+    JsonObject *status = ecfs_archive_status (self->archive, STATUS_PATIENCE_US, error);
+    if (status == NULL)
+        return false;
+    json_object_set_int_member (reply, "pid", getpid ());
+    json_object_set_string_member (reply, "mountpoint", self->ops.mountpoint);
+    json_object_set_object_member (reply, "status", status);
+    return true;
+}
+
+/* The archive may be mounted a second time, for reading only; such mounts have no door of their own. */
+static bool handle_umount (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsControl *self = client->server;
+    const char *meant = ecfs_control_text (request, "mountpoint");
+    (void) reply; /* nothing to tell */
+    if (meant != NULL && strcmp (meant, self->ops.mountpoint) != 0)
+        return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
+    if (!drain (client, NULL, false, error))
+        return ecfs_prefix (
+            error, "not unmounted, for not everything could be stored (umount(8) leaves it to the next mount)");
+    ecfs_staged_await_full (self->archive, is_wanted, client);
+    if (!is_wanted (client))
+        return ecfs_fail (error, ECANCELED, "not unmounted: who asked for it is gone, or it ends already");
+    return self->ops.umount (self->ops.user, error);
+}
+
+static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    JsonNode *node = json_object_get_member (request, "paths");
+    JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+    (void) reply; /* nothing to tell */
+    return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
+           ecfs_archive_store_journal (client->server->archive, is_wanted, client, error);
+}
+
+/* What the mount has done is to be seen by who reads the catalog itself. */
+static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) request; /* it asks for nothing in particular */
+    (void) reply;   /* nothing to tell */
+    return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
+}
+
+static bool handle_journal (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsArchive *archive = client->server->archive;
+    (void) reply; /* nothing to tell */
+    return ecfs_archive_store_journal (archive, NULL, NULL, error) &&
+           (!ecfs_control_flag (request, "renew") || ecfs_journal_renew (archive, error));
+}
+
+static bool handle_damaged (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) reply; /* nothing to tell */
+    return ecfs_control_damaged (client->server->archive, request, error);
+}
+
+static bool handle_sha256 (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    (void) reply; /* nothing to tell */
+    return ecfs_control_sha256 (client->server->archive, request, error);
+}
+
+static bool handle_prune (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    return ecfs_control_prune (client->server->archive, request, reply, error);
+}
+
+static bool is_ending (void *user)
+{
+    return is_stopping (user);
+}
+
+static EcfsControlPut asking (Client *client)
+{
+    EcfsControl *server = client->server;
+    return (EcfsControlPut){.archive = server->archive,
+                            .ops = &server->ops,
+                            .peer = client->peer,
+                            .is_stopping = is_ending,
+                            .user = server};
+}
+
+static bool handle_names (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const EcfsControlPut who = asking (client);
+    (void) reply; /* nothing to tell */
+    return ecfs_control_names (&who, request, error);
+}
+
+static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *text = ecfs_control_text (request, "endpoint");
+    g_autofree char *plain = text == NULL ? NULL : ecfs_control_unescape (text);
+    (void) reply; /* nothing to tell */
+    if (plain == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (plain, error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    return endpoint != NULL && ecfs_archive_endpoint_add (client->server->archive, endpoint, error);
+}
+
+static bool handle_endpoint_state (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    EcfsEndpointState state;
+    const char *name = ecfs_control_text (request, "endpoint");
+    (void) reply; /* nothing to tell */
+    return (name != NULL || ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong")) &&
+           ecfs_control_state_parse (ecfs_control_text (request, "state"), &state, error) &&
+           ecfs_archive_set_endpoint_state (client->server->archive, name, state, error);
+}
+
+static bool handle_endpoint_renew (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *name = ecfs_control_text (request, "endpoint");
+    g_autofree char *old = NULL;
+    if (name == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
+    if (!ecfs_archive_renew_endpoint (client->server->archive, name, &old, error))
+        return false;
+    json_object_set_string_member (reply, "old", old);
+    return true;
+}
+
+static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *name = ecfs_control_text (request, "endpoint");
+    g_autofree char *left = NULL;
+    if (name == NULL)
+        return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
+    if (!ecfs_archive_remove_endpoint (client->server->archive, name, &left, error))
+        return false;
+    if (left != NULL)
+        json_object_set_string_member (reply, "left", left);
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
+} verbs[] = {{"wait", handle_wait},
+             {"status", handle_status},
+             {"sync", handle_sync},
+             {"journal", handle_journal},
+             {"umount", handle_umount},
+             {"damaged", handle_damaged},
+             {"sha256", handle_sha256},
+             {"endpoint-add", handle_endpoint_add},
+             {"prune", handle_prune},
+             {"rm", handle_names},
+             {"mv", handle_names},
+             {"mkdir", handle_names},
+             {"endpoint-state", handle_endpoint_state},
+             {"endpoint-renew", handle_endpoint_renew},
+             {"endpoint-remove", handle_endpoint_remove}};
+
+static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *verb = ecfs_control_text (request, "verb");
+    for (size_t i = 0; i < G_N_ELEMENTS (verbs); i++)
+        if (g_strcmp0 (verb, verbs[i].name) == 0)
+            return verbs[i].handle (client, request, reply, error);
+    return ecfs_fail (error, EINVAL, "control socket: unknown verb %s", verb != NULL ? verb : "(none)");
+}
+
+/* Clients */
+
+/* Verbs that are more than one request and one answer. */
+static bool converse (Client *client, JsonObject *request)
+{
+    static const struct {
+        const char *verb;
+        void (*serve) (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request);
+    } conversations[] = {{"put", ecfs_control_put},
+                         {"recode", ecfs_control_recode},
+                         {"drain", ecfs_control_drain},
+                         {"repair", ecfs_control_repair}};
+    const EcfsControlPut who = asking (client);
+    for (size_t i = 0; i < G_N_ELEMENTS (conversations); i++) {
+        if (g_strcmp0 (ecfs_control_text (request, "verb"), conversations[i].verb) != 0)
+            continue;
+        conversations[i].serve (&who, &client->lines, request);
+        return true;
+    }
+    return false;
+}
+
+static void serve_line (Client *client, const char *line)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (JsonObject) reply = json_object_new ();
+    g_autoptr (JsonNode) node = ecfs_control_parse (line, &error);
+    JsonObject *request = node == NULL ? NULL : json_node_get_object (node);
+    if (request != NULL && converse (client, request))
+        return;
+    (void) (request != NULL && handle (client, request, reply, &error)); /* told by the error */
+    ecfs_control_put_end (reply, error);
+    (void) !ecfs_lines_send_object (&client->lines, reply, -1, NULL); /* who hung up does not want it */
+}
+
+static bool is_allowed (int fd, struct ucred *ret_peer)
+{
+    socklen_t size = sizeof *ret_peer;
+    return getsockopt (fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &size) == 0 &&
+           (ret_peer->uid == 0 || ret_peer->uid == geteuid ());
+}
+
+static void *serve_client (void *data)
+{
+    Client *client = data;
+    EcfsControl *server = client->server;
+    g_autofree char *line = ecfs_lines_wait (&client->lines, ECFS_CONTROL_MAX_SIZE, REQUEST_TIMEOUT_MS, NULL);
+    if (line != NULL)
+        serve_line (client, line);
+    ecfs_lines_clear (&client->lines);
+    g_free (client);
+    ecfs_mutex_lock (&server->lock);
+    server->n_clients--;
+    ecfs_cond_broadcast (&server->idle);
+    ecfs_mutex_unlock (&server->lock);
+    return NULL;
+}
+
+static void take_client (EcfsControl *self, int fd)
+{
+    struct ucred peer;
+    ecfs_mutex_lock (&self->lock);
+    bool room = self->n_clients < N_CLIENTS_MAX && is_allowed (fd, &peer);
+    self->n_clients += room;
+    ecfs_mutex_unlock (&self->lock);
+    if (!room) {
+        (void) close (fd); /* refused */
+        return;
+    }
+    const struct timeval patience = {.tv_sec = SEND_TIMEOUT_S};
+    (void) setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience); /* at worst it is more patient */
+    Client *client = g_new (Client, 1);
+    *client = (Client){.server = self, .peer = peer};
+    ecfs_lines_init (&client->lines, fd);
+    pthread_t thread;
+    if (pthread_create (&thread, NULL, serve_client, client) == 0)
+        (void) pthread_detach (thread); /* stop waits for n_clients */
+    else
+        (void) serve_client (client); /* one after the other, then */
+}
+
+static void *serve (void *data)
+{
+    EcfsControl *self = data;
+    while (!is_stopping (self)) {
+        struct pollfd wait[2] = {{.fd = self->listen_fd, .events = POLLIN},
+                                 {.fd = self->stop_pipe[0], .events = POLLIN}};
+        if (poll (wait, 2, -1) <= 0 || !(wait[0].revents & POLLIN))
+            continue;
+        int fd = accept4 (self->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0)
+            take_client (self, fd);
+    }
+    return NULL;
+}
+
+static bool listen_in (EcfsControl *self, GError **error)
+{
+    const char *directory = ecfs_archive_directory (self->archive);
+    self->dir_fd = open (directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self->dir_fd < 0)
+        return ecfs_fail_errno (error, errno, "%s", directory);
+    self->listen_fd = ecfs_control_listen (self->dir_fd, N_CLIENTS_MAX, error);
+    if (self->listen_fd < 0)
+        return ecfs_prefix (error, "%s", directory);
+    if (pipe2 (self->stop_pipe, O_CLOEXEC) != 0 || pthread_create (&self->thread, NULL, serve, self) != 0)
+        return ecfs_fail (error, EAGAIN, "%s/" ECFS_CONTROL_SOCKET ": no pipe or thread left", directory);
+    return true;
+}
+
+static void control_free (EcfsControl *self)
+{
+    const int fds[] = {self->dir_fd, self->listen_fd, self->stop_pipe[0], self->stop_pipe[1]};
+    for (size_t i = 0; i < G_N_ELEMENTS (fds); i++) {
+        if (fds[i] >= 0)
+            (void) close (fds[i]); /* nothing is written through them */
+    }
+    ecfs_mutex_clear (&self->lock);
+    ecfs_cond_clear (&self->idle);
+    g_free (self);
+}
+
+EcfsControl *ecfs_control_start (EcfsArchive *archive, const EcfsControlOps *ops, GError **error)
+{
+    EcfsControl *self = g_new0 (EcfsControl, 1);
+    *self = (EcfsControl){.archive = archive, .ops = *ops, .dir_fd = -1, .listen_fd = -1, .stop_pipe = {-1, -1}};
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->idle);
+    if (listen_in (self, error))
+        return self;
+    control_free (self);
+    return NULL;
+}
+
+void ecfs_control_stop (EcfsControl *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_mutex_lock (&self->lock);
+    self->stopping = true;
+    ecfs_mutex_unlock (&self->lock);
+    (void) !ecfs_write_all (self->stop_pipe[1], "x", 1); /* an empty pipe of our own takes it */
+    if (pthread_join (self->thread, NULL) != 0)
+        g_error ("cannot join the control thread");
+    (void) unlinkat (self->dir_fd, ECFS_CONTROL_SOCKET, 0); /* the next mount replaces it otherwise */
+    ecfs_mutex_lock (&self->lock);
+    while (self->n_clients > 0)
+        (void) ecfs_cond_wait_until (&self->idle, &self->lock, ecfs_now_us () + LOOK_AGAIN_US);
+    ecfs_mutex_unlock (&self->lock);
+    control_free (self);
+}
+
+/* The other side */
+
+JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error)
+{
+    return ecfs_control_ask (archive_dir, request, -1, error);
+}
+
+JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error)
+{
+    EcfsLines lines;
+    int fd = ecfs_control_connect (archive_dir, error);
+    if (fd < 0)
+        return NULL;
+    ecfs_lines_init (&lines, fd);
+    g_autofree char *text = json_to_string (request, FALSE);
+    g_autofree char *line =
+        ecfs_lines_send (&lines, text, -1, error) ? ecfs_lines_wait (&lines, SIZE_MAX, timeout_ms, error) : NULL;
+    ecfs_lines_clear (&lines);
+    g_autoptr (JsonNode) reply = line == NULL ? NULL : ecfs_control_parse (line, error);
+    if (reply == NULL || !ecfs_control_check (json_node_get_object (reply), error))
+        return NULL;
+    bool good =
+        json_object_has_member (json_node_get_object (reply), "ok") ||
+        ecfs_fail (error, EPROTO, "control socket: the answer makes no sense: is the mount of another version?");
+    return good ? g_steal_pointer (&reply) : NULL;
+}
+
+/* Without a mount this process is the one that may. */
+static bool add_here (const char *archive_dir, const char *text, GError **error)
+{
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    g_autoptr (EcfsArchive) archive = endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
+    return archive != NULL && ecfs_archive_start (archive, error) &&
+           ecfs_archive_endpoint_add (archive, endpoint, error);
+}
+
+bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error)
+{
+    JsonObject *object = json_object_new ();
+    g_autofree char *text = ecfs_control_escape (endpoint);
+    json_object_set_string_member (object, "verb", "endpoint-add");
+    json_object_set_string_member (object, "endpoint", text);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    GError *reason = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, request, &reason);
+    if (answer == NULL && ecfs_errno (reason) != ENOTCONN) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_clear_error (&reason);
+    return answer != NULL || add_here (archive_dir, endpoint, error);
+}

@@ -1,0 +1,33 @@
+/* `recode` on the control socket. */
+#include "control/control_priv.h"
+#include "verbs/recode_priv.h"
+
+static bool serve (const EcfsControlPut *client, JsonObject *request, const EcfsTransfer *transfer, GError **error)
+{
+    const char *text = ecfs_control_text (request, "path");
+    g_autofree char *path = text == NULL ? NULL : ecfs_control_unescape (text);
+    const EcfsRecodeHere what = {.path = path,
+                                 .code = ecfs_control_text (request, "code"),
+                                 .transfer = transfer,
+                                 .changed = client->ops->changed,
+                                 .user = client->ops->user};
+    return ((path != NULL && what.code != NULL) ||
+            ecfs_fail (error, EINVAL, "control socket: \"path\" or \"code\" is missing or wrong")) &&
+           ecfs_recode_here (client->archive, &what, error);
+}
+
+void ecfs_control_recode (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request)
+{
+    ecfs_control_serve_transfer (client, lines, request, serve);
+}
+
+bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code, const EcfsTransfer *transfer,
+                          GError **error)
+{
+    JsonObject *request = json_object_new ();
+    g_autofree char *escaped = ecfs_control_escape (path);
+    json_object_set_string_member (request, "verb", "recode");
+    json_object_set_string_member (request, "path", escaped);
+    json_object_set_string_member (request, "code", code);
+    return ecfs_control_ask_transfer (archive_dir, request, transfer, "were not recoded", error);
+}

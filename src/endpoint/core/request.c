@@ -1,0 +1,451 @@
+/* Requests: from the face into the queue, what drivers tell about them, and their callbacks. */
+#include "endpoint/core/core.h"
+
+#include "util/xxh3.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* Bytes lent by a source. */
+typedef struct Chunk {
+    const uint8_t *bytes;
+    size_t size;
+    uint64_t end; /* offset in the file behind it */
+} Chunk;
+
+EcfsStream *ecfs_request_new (EcfsEndpoint *self, EcfsRequestKind kind, const char *name)
+{
+    EcfsStream *request = g_new0 (EcfsStream, 1);
+    request->kind = kind;
+    request->name = g_strdup (name);
+    request->endpoint = ecfs_endpoint_ref (self);
+    request->link.data = request;
+    g_queue_init (&request->lent);
+    atomic_init (&request->n_refs, 1);
+    atomic_init (&request->cancelled, false);
+    atomic_init (&request->woken, false);
+    return request;
+}
+
+EcfsStream *ecfs_stream_ref (EcfsStream *stream)
+{
+    atomic_fetch_add (&stream->n_refs, 1);
+    return stream;
+}
+
+void ecfs_stream_unref (EcfsStream *stream)
+{
+    if (stream == NULL || atomic_fetch_sub (&stream->n_refs, 1) != 1)
+        return;
+    g_assert (g_queue_is_empty (&stream->lent));
+    g_free (stream->name);
+    g_free (stream->ranges);
+    g_free (stream->piece_sizes);
+    g_free (stream->memory);
+    g_free (stream->text);
+    g_clear_error (&stream->error);
+    ecfs_endpoint_unref (stream->endpoint);
+    g_free (stream);
+}
+
+uint64_t ecfs_request_range_bytes (const EcfsStream *request)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < request->n_ranges; i++)
+        bytes += request->ranges[i].size;
+    return bytes;
+}
+
+/* Something may be owed no longer without having come. */
+static void note_dropped_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock)
+{
+    if (self->queued_bytes == 0)
+        ecfs_meter_dry (&self->read_meter, self->latency.quantiles.p5);
+    if (self->n_feeding == 0 && self->lent_bytes == 0)
+        ecfs_meter_dry (&self->write_meter, self->latency.quantiles.p5);
+}
+
+void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *error)
+{
+    if (request->holder != NULL) {
+        g_queue_unlink (request->holder, &request->link);
+        self->queued_bytes -= ecfs_request_range_bytes (request);
+        note_dropped_locked (self);
+    }
+    request->error = error;
+    request->holder = &self->ended;
+    g_queue_push_tail_link (&self->ended, &request->link);
+    ecfs_cond_signal (&self->keeper_cond);
+}
+
+/* Only a read may be urgent by flag; looking at markers is how one finds out what is wrong with an endpoint. */
+static bool admit_down_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock)
+{
+    if (self->retired)
+        return false;
+    if (request->kind == ECFS_REQUEST_EXAMINE || request->kind == ECFS_REQUEST_MARK) {
+        /* A mark is rare, and may be what makes the endpoint: it need not wait for the second to pass. */
+        int64_t pause_us = request->kind == ECFS_REQUEST_MARK ? 0 : URGENT_INTERVAL_US;
+        self->breaker.next_probe_us = MIN (self->breaker.next_probe_us, self->last_attempt_us + pause_us);
+        ecfs_cond_signal (&self->keeper_cond);
+        return true;
+    }
+    return request->kind == ECFS_REQUEST_READ && (request->flags & ECFS_READ_URGENT) != 0 &&
+           ecfs_core_attempt_locked (self);
+}
+
+/* Why @request cannot be queued now, or NULL. */
+static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock)
+{
+    bool checked = request->name == NULL || (request->kind == ECFS_REQUEST_LIST && request->name[0] == '\0');
+    bool changes = request->kind == ECFS_REQUEST_WRITE ||
+                   (request->kind == ECFS_REQUEST_REMOVE && !ecfs_uuid_is_nil (&self->expected.archive));
+    if (!checked &&
+        (!ecfs_stored_name_valid (request->name) || (changes && g_str_equal (request->name, ECFS_MARKER_NAME))))
+        return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: \"%s\" cannot be the name of a stored file", self->name,
+                            request->name);
+    if (request->kind == ECFS_REQUEST_READ && request->n_ranges == 0)
+        return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: %s: a read needs a range", self->name, request->name);
+    if (self->stopping)
+        return g_error_new (ECFS_ERROR, ECANCELED, "endpoint %s: is being closed", self->name);
+    if (ecfs_core_down (self) && !admit_down_locked (self, request))
+        return g_error_new_literal (ECFS_ERROR, ENOTCONN, self->reason);
+    return NULL;
+}
+
+static void enqueue_locked (EcfsEndpoint *self, EcfsStream *request) ECFS_REQUIRES (self->lock)
+{
+    request->holder = &self->queue;
+    g_queue_push_tail_link (&self->queue, &request->link);
+    ecfs_core_kick_locked (self);
+}
+
+void ecfs_request_submit (EcfsStream *request)
+{
+    EcfsEndpoint *self = request->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    g_assert (self->started && !self->slots_joined);
+    GError *error = refusal_locked (self, request);
+    if (error != NULL) {
+        ecfs_request_end_locked (self, request, error);
+        ecfs_mutex_unlock (&self->lock);
+        return;
+    }
+    request->written_before = self->write_meter.total;
+    self->queued_bytes += ecfs_request_range_bytes (request);
+    EcfsSlot *slot = ecfs_core_idle_slot_locked (self, request);
+    if (slot == NULL || !ecfs_mutex_try_lock (&slot->turn)) {
+        enqueue_locked (self, request);
+        ecfs_mutex_unlock (&self->lock);
+        return;
+    }
+    ecfs_core_give_locked (self, slot, request);
+    ecfs_mutex_unlock (&self->lock);
+    if (!self->driver->begin_read (slot->connection, request))
+        ecfs_slot_notify (slot);
+    ecfs_mutex_unlock (&slot->turn);
+}
+
+void ecfs_stream_cancel (EcfsStream *stream)
+{
+    EcfsEndpoint *self = stream->endpoint;
+    atomic_store (&stream->cancelled, true);
+    ecfs_mutex_lock (&self->lock);
+    if (stream->holder == &self->queue)
+        ecfs_request_end_locked (
+            self, stream, g_error_new (ECFS_ERROR, ECANCELED, "endpoint %s: %s: cancelled", self->name, stream->name));
+    else if (stream->slot != NULL)
+        ecfs_slot_notify (stream->slot);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_stream_wake (EcfsStream *stream)
+{
+    EcfsEndpoint *self = stream->endpoint;
+    atomic_store (&stream->woken, true);
+    ecfs_mutex_lock (&self->lock);
+    if (stream->slot != NULL)
+        ecfs_slot_notify (stream->slot);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void note_round_trip_locked (EcfsEndpoint *self, EcfsStream *request, int64_t now_us) ECFS_REQUIRES (self->lock)
+{
+    if (!request->alone)
+        return;
+    request->alone = false;
+    ecfs_distribution_note (&self->latency, (double) (now_us - request->taken_us), 1, now_us);
+}
+
+static void note_delivered (EcfsStream *request, uint64_t delivered)
+{
+    EcfsEndpoint *self = request->endpoint;
+    uint64_t added = delivered - request->delivered;
+    request->delivered = delivered;
+    int64_t now_us = ecfs_now_us ();
+    ecfs_clock_restart (&request->slot->clock, now_us);
+    ecfs_mutex_lock (&self->lock);
+    note_round_trip_locked (self, request, now_us);
+    self->queued_bytes -= added;
+    Progress progress = {.owed = (double) self->queued_bytes,
+                         .delay_us = self->latency.quantiles.p5,
+                         .shared = self->write_meter.n_busy > 0,
+                         .now_us = now_us};
+    ecfs_meter_add (&self->read_meter, added, &progress);
+    ecfs_core_prove_locked (self, ECFS_CREDIT_MOVED, now_us);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static void lend (EcfsStream *request, const uint8_t *bytes)
+{
+    size_t index = request->next_piece++;
+    request->lent_pieces += request->piece_sizes[index];
+    if (!ecfs_request_cancelled (request))
+        request->piece (request->sink.user, index, bytes);
+}
+
+void ecfs_request_piece (EcfsStream *request, const uint8_t *bytes)
+{
+    note_delivered (request, request->delivered + request->piece_sizes[request->next_piece]);
+    lend (request, bytes);
+}
+
+void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled)
+{
+    uint64_t delivered = filled;
+    for (size_t i = 0; i < range_index; i++)
+        delivered += request->ranges[i].size;
+    note_delivered (request, delivered);
+    while (request->next_piece < request->n_pieces &&
+           request->lent_pieces + request->piece_sizes[request->next_piece] <= delivered)
+        lend (request, request->memory + request->lent_pieces);
+    if (request->sink.data != NULL && !ecfs_request_cancelled (request))
+        request->sink.data (request->sink.user, range_index, filled);
+}
+
+/* What the source answered. Time in which it has nothing is not time in which the endpoint is slow. */
+static void note_pull (EcfsStream *request, EcfsPull answer, size_t size)
+{
+    EcfsEndpoint *self = request->endpoint;
+    bool parked = answer == ECFS_PULL_LATER, feeding = answer == ECFS_PULL_BYTES;
+    int64_t now_us = ecfs_now_us ();
+    ecfs_mutex_lock (&self->lock);
+    self->lent_bytes += size;
+    self->n_feeding += (unsigned) feeding - (unsigned) request->feeding;
+    if (parked && !request->parked)
+        ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
+    else if (request->parked && !parked)
+        ecfs_meter_begin (&self->write_meter, now_us);
+    request->parked = parked;
+    request->feeding = feeding;
+    if (parked && self->breaker.state == BREAKER_TRIAL)
+        ecfs_core_kick_locked (self); /* it is another's turn */
+    ecfs_mutex_unlock (&self->lock);
+}
+
+EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    if (ecfs_request_cancelled (request))
+        return ECFS_PULL_ABORT;
+    /* The flag is reset before the source is asked, so a wake in between is not lost. */
+    if (!atomic_exchange (&request->woken, false) && request->parked)
+        return ECFS_PULL_LATER;
+    const uint8_t *bytes = NULL;
+    size_t size = 0;
+    EcfsPull answer = request->source.pull (request->source.user, &bytes, &size);
+    note_pull (request, answer, answer == ECFS_PULL_BYTES ? size : 0);
+    if (answer != ECFS_PULL_BYTES)
+        return answer;
+    request->pulled += size;
+    Chunk *chunk = g_new (Chunk, 1);
+    *chunk = (Chunk){.bytes = bytes, .size = size, .end = request->pulled};
+    g_queue_push_tail (&request->lent, chunk);
+    *ret_bytes = bytes;
+    *ret_size = size;
+    return ECFS_PULL_BYTES;
+}
+
+static void release_up_to (EcfsStream *request, uint64_t end)
+{
+    for (;;) {
+        Chunk *chunk = g_queue_peek_head (&request->lent);
+        if (chunk == NULL || chunk->end > end)
+            return;
+        (void) g_queue_pop_head (&request->lent);
+        request->source.release (request->source.user, chunk->bytes, chunk->size);
+        g_free (chunk);
+    }
+}
+
+void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
+{
+    EcfsEndpoint *self = request->endpoint;
+    g_assert (acknowledged <= request->pulled && acknowledged >= request->acknowledged);
+    uint64_t added = acknowledged - request->acknowledged;
+    request->acknowledged = acknowledged;
+    int64_t now_us = ecfs_now_us ();
+    ecfs_clock_restart (&request->slot->clock, now_us);
+    ecfs_mutex_lock (&self->lock);
+    self->lent_bytes -= added;
+    Progress progress = {.owed = self->n_feeding > 0 ? ECFS_OWED_PLENTY : (double) self->lent_bytes,
+                         .delay_us = self->latency.quantiles.p5,
+                         .shared = self->read_meter.n_busy > 0,
+                         .now_us = now_us};
+    ecfs_meter_add (&self->write_meter, added, &progress);
+    ecfs_core_prove_locked (self, ECFS_CREDIT_MOVED, now_us);
+    ecfs_mutex_unlock (&self->lock);
+    release_up_to (request, acknowledged);
+    if (request->source.progress != NULL)
+        request->source.progress (request->source.user, acknowledged);
+}
+
+/* Whether @name is the file or directory @parent or below it; "" is all. */
+static bool is_below (const char *name, const char *parent)
+{
+    size_t size = strlen (parent);
+    return size == 0 || (strncmp (name, parent, size) == 0 && (name[size] == '/' || name[size] == '\0'));
+}
+
+void ecfs_request_listed (EcfsStream *request, const char *name, uint64_t size, int64_t mtime_s)
+{
+    if (!ecfs_stored_name_valid (name) || !is_below (name, request->name) || g_str_equal (name, ECFS_MARKER_NAME))
+        return;
+    ecfs_clock_restart (&request->slot->clock, ecfs_now_us ());
+    EcfsListed listed = {.name = name, .size = size, .mtime_s = mtime_s};
+    if (request->each != NULL)
+        request->each (request->user, &listed);
+}
+
+void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *error)
+{
+    switch (request->kind) {
+    case ECFS_REQUEST_READ:
+        request->sink.done (request->sink.user, error);
+        break;
+    case ECFS_REQUEST_WRITE:
+        request->source.done (request->source.user, error);
+        break;
+    case ECFS_REQUEST_EXAMINE:
+        request->examined (request->user, &request->marker, error);
+        break;
+    case ECFS_REQUEST_REMOVE:
+    case ECFS_REQUEST_RMDIR:
+    case ECFS_REQUEST_SIZE:
+    case ECFS_REQUEST_SPACE:
+    case ECFS_REQUEST_LIST:
+    case ECFS_REQUEST_MARK:
+        if (request->finished != NULL)
+            request->finished (request->user, value, error);
+        break;
+    }
+    ecfs_stream_unref (request);
+}
+
+/* A new marker is what is expected from now on, and makes a connection good that had met a wrong one. */
+static void adopt_locked (EcfsEndpoint *self, EcfsSlot *slot, const EcfsMarker *marker) ECFS_REQUIRES (self->lock)
+{
+    self->expected = *marker;
+    if (slot->trust != TRUST_MARKERS)
+        return;
+    slot->trust = TRUST_FULL;
+    g_clear_error (&slot->broken);
+    ecfs_core_up_locked (self);
+}
+
+static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success) ECFS_REQUIRES (self->lock)
+{
+    EcfsSlot *slot = request->slot;
+    int64_t now_us = ecfs_now_us ();
+    g_queue_unlink (&slot->active, &request->link);
+    request->holder = NULL;
+    request->slot = NULL;
+    if (success && (request->kind == ECFS_REQUEST_SIZE || request->kind == ECFS_REQUEST_SPACE ||
+                    request->kind == ECFS_REQUEST_EXAMINE))
+        note_round_trip_locked (self, request, now_us);
+    self->queued_bytes -= ecfs_request_range_bytes (request) - request->delivered;
+    self->lent_bytes -= request->pulled - request->acknowledged;
+    self->n_feeding -= (unsigned) request->feeding;
+    request->feeding = false;
+    note_dropped_locked (self);
+    if (request->kind == ECFS_REQUEST_READ)
+        ecfs_meter_end (&self->read_meter, self->latency.quantiles.p5, now_us);
+    if (request->kind == ECFS_REQUEST_WRITE && !request->parked)
+        ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
+    if (request->kind == ECFS_REQUEST_MARK && success)
+        adopt_locked (self, slot, &request->marker);
+    bool trial = self->breaker.state == BREAKER_TRIAL;
+    if (success && request->kind != ECFS_REQUEST_EXAMINE)
+        ecfs_core_prove_locked (self, ECFS_CREDIT_SERVED, now_us);
+    if (trial)
+        ecfs_core_kick_locked (self);
+}
+
+void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
+{
+    EcfsEndpoint *self = request->endpoint;
+    g_assert (request->driver_data == NULL);
+    ecfs_text_clean_error (error, ECFS_PROBLEM_MAX);
+    if (error != NULL)
+        g_prefix_error (&error, "endpoint %s: ", self->name);
+    release_up_to (request, UINT64_MAX);
+    ecfs_mutex_lock (&self->lock);
+    if (request->kind == ECFS_REQUEST_WRITE)
+        ecfs_core_note_write_locked (self, request, error);
+    if (request->kind == ECFS_REQUEST_SPACE || (request->kind == ECFS_REQUEST_WRITE && ecfs_errno (error) == ENOENT))
+        ecfs_core_doubt_locked (self, request->slot);
+    detach_locked (self, request, error == NULL);
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_request_deliver (request, value, error);
+    g_clear_error (&error);
+}
+
+static void note_space (EcfsStream *request, const EcfsEndpointSpace *space)
+{
+    EcfsEndpoint *self = request->endpoint;
+    ecfs_mutex_lock (&self->lock);
+    ecfs_core_note_space_locked (self, request, space);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+void ecfs_request_finish_space (EcfsStream *request, uint64_t free_bytes, const char *device)
+{
+    EcfsEndpointSpace space = {.asked = true, .told = true, .free_bytes = free_bytes};
+    if (device != NULL)
+        space.device = MAX (ecfs_xxh3_64 (device, strlen (device)), 1); /* 0 means none */
+    note_space (request, &space);
+    ecfs_request_finish (request, free_bytes, NULL);
+}
+
+void ecfs_request_finish_marker (EcfsStream *request, const char *text, size_t size)
+{
+    GError *error = NULL;
+    (void) ecfs_marker_parse (text, size, &request->marker, &error);
+    ecfs_request_finish (request, 0, error);
+}
+
+void ecfs_request_fail_marked (EcfsStream *request, const char *text, size_t size)
+{
+    EcfsMarker marker;
+    if (!ecfs_marker_parse (text, size, &marker, NULL)) {
+        ecfs_request_fail (request, EEXIST, "has a file %s already, which is none of this version of ecfs",
+                           ECFS_MARKER_NAME);
+        return;
+    }
+    char archive[ECFS_UUID_TEXT_SIZE], endpoint[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&marker.archive, archive);
+    ecfs_uuid_text (&marker.endpoint, endpoint);
+    ecfs_request_fail (request, EEXIST, "already belongs to archive %s as endpoint %s (epoch %" PRIu32 ")", archive,
+                       endpoint, marker.epoch);
+}
+
+void ecfs_request_fail (EcfsStream *request, int code, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    GError *error = g_error_new_valist (ECFS_ERROR, code, format, args);
+    va_end (args);
+    if (request->kind == ECFS_REQUEST_SPACE && code == ENOTSUP) /* what cannot be had now stays as it was */
+        note_space (request, &(EcfsEndpointSpace){.asked = true});
+    ecfs_request_finish (request, 0, error);
+}

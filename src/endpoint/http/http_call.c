@@ -1,0 +1,380 @@
+/* One request to the server and its answer, by libcurl; and the ops that are made of them. */
+#include "endpoint/http/http_priv.h"
+#include "util/text.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define BUFFER_BYTES  (128 * 1024L)
+#define UNSENT_BYTES  (128 * 1024) /* in the socket: what is not taken by the line is seen soon */
+#define USELESS_BYTES (256 * 1024)
+#define USELESS_US    (30 * G_USEC_PER_SEC)
+#define MAX_IDLE      8 /* handles that are kept; they hold buffers, and what digest authentication has learnt */
+
+void ecfs_http_break (EcfsHttp *self, GError *error)
+{
+    if (self->broken == NULL)
+        self->broken = error;
+    else
+        g_error_free (error);
+}
+
+static void note_moved (EcfsHttpOp *op)
+{
+    op->call.moved_us = ecfs_now_us ();
+    op->http->arrived = true;
+}
+
+/* The words of a failure, and what comes with a success that has nothing to say: read so that the connection can be
+ * kept, but not for ever. */
+static bool is_useless (const EcfsHttpOp *op)
+{
+    return op->take == NULL || op->call.status < 200 || op->call.status >= 300;
+}
+
+static size_t on_body (char *bytes, size_t one, size_t size, void *user)
+{
+    EcfsHttpOp *op = user;
+    (void) one;
+    note_moved (op);
+    if (op->call.status == 0)
+        (void) curl_easy_getinfo (op->call.easy, CURLINFO_RESPONSE_CODE, &op->call.status);
+    if (is_useless (op)) {
+        op->call.useless_bytes += size;
+        op->call.cut = op->call.useless_bytes > USELESS_BYTES || ecfs_now_us () - op->call.began_us > USELESS_US;
+        return op->call.cut ? 0 : size;
+    }
+    return op->take == NULL || op->take (op, (const uint8_t *) bytes, size) ? size : 0;
+}
+
+static size_t on_supply (char *to, size_t one, size_t size, void *user)
+{
+    EcfsHttpOp *op = user;
+    size_t n = op->supply (op, to, one * size);
+    if (n == CURL_READFUNC_PAUSE && !op->call.paused) {
+        op->call.paused = true;
+        op->http->n_calls--;
+    } else if (n != CURL_READFUNC_PAUSE) {
+        op->call.sent |= n == 0;
+        note_moved (op);
+    }
+    return n;
+}
+
+/* Asked for when an authentication round trip comes between: nothing was sent yet, or it cannot be done. */
+static int on_rewind (void *user, curl_off_t offset, int origin)
+{
+    (void) user, (void) offset, (void) origin;
+    return CURL_SEEKFUNC_FAIL;
+}
+
+/* The value of the header @name in @line, cleaned, for it may be printed; g_free (). NULL: it is another one. */
+static char *value_of (const char *line, size_t size, const char *name)
+{
+    size_t length = strlen (name);
+    if (size <= length || g_ascii_strncasecmp (line, name, length) != 0 || line[length] != ':')
+        return NULL;
+    g_autofree char *value = g_strstrip (g_strndup (line + length + 1, size - length - 1));
+    return ecfs_text_clean (value, ECFS_WORDS_MAX);
+}
+
+static void take_value (char **to, const char *line, size_t size, const char *name)
+{
+    char *value = value_of (line, size, name);
+    if (value == NULL)
+        return;
+    g_free (*to);
+    *to = value;
+}
+
+static void forget_answer (EcfsHttpCall *call)
+{
+    g_clear_pointer (&call->content_range, g_free);
+    g_clear_pointer (&call->location, g_free);
+    g_clear_pointer (&call->dav, g_free);
+    g_clear_pointer (&call->server, g_free);
+    call->encoded = false;
+    call->status = 0;
+}
+
+static size_t on_header (char *line, size_t one, size_t size, void *user)
+{
+    EcfsHttpOp *op = user;
+    EcfsHttpCall *call = &op->call;
+    (void) one;
+    note_moved (op);
+    if (size > 5 && strncmp (line, "HTTP/", 5) == 0) { /* of an interim answer, or the one after it */
+        forget_answer (call);
+        return size;
+    }
+    g_autofree char *encoding = value_of (line, size, "content-encoding");
+    if (encoding != NULL && g_ascii_strcasecmp (encoding, "identity") != 0)
+        call->encoded = true;
+    take_value (&call->content_range, line, size, "content-range");
+    take_value (&call->location, line, size, "location");
+    take_value (&call->dav, line, size, "dav");
+    take_value (&call->server, line, size, "server");
+    return size;
+}
+
+static int on_socket (void *user, curl_socket_t socket, curlsocktype purpose)
+{
+    int unsent = UNSENT_BYTES;
+    (void) user, (void) purpose;
+    /* Without it a slow line looks like one that stands still for longer. */
+    (void) setsockopt (socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    return CURL_SOCKOPT_OK;
+}
+
+static CURL *make_easy (EcfsHttp *self)
+{
+    CURL *easy = curl_easy_init ();
+    if (easy == NULL)
+        g_error ("out of memory");
+    (void) curl_easy_setopt (easy, CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+    (void) curl_easy_setopt (easy, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    (void) curl_easy_setopt (easy, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+#if LIBCURL_VERSION_NUM >= 0x075700
+    (void) curl_easy_setopt (easy, CURLOPT_QUICK_EXIT, 1L); /* a name server that hangs would hold us */
+#endif
+    (void) curl_easy_setopt (easy, CURLOPT_FOLLOWLOCATION, 0L);
+    (void) curl_easy_setopt (easy, CURLOPT_SSL_VERIFYPEER, 1L);
+    (void) curl_easy_setopt (easy, CURLOPT_SSL_VERIFYHOST, 2L);
+    (void) curl_easy_setopt (easy, CURLOPT_PATH_AS_IS, 1L);
+    (void) curl_easy_setopt (easy, CURLOPT_USERAGENT, "ecfs");
+    (void) curl_easy_setopt (easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    (void) curl_easy_setopt (easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
+    (void) curl_easy_setopt (easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void) curl_easy_setopt (easy, CURLOPT_CONNECTTIMEOUT_MS,
+                             (long) (ecfs_slot_connect_timeout_us (self->slot) / 1000));
+    (void) curl_easy_setopt (easy, CURLOPT_HTTP_VERSION,
+                             self->config->http2 ? (long) CURL_HTTP_VERSION_2TLS : (long) CURL_HTTP_VERSION_1_1);
+    (void) curl_easy_setopt (easy, CURLOPT_PIPEWAIT, self->config->http2 ? 1L : 0L);
+    (void) curl_easy_setopt (easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    (void) curl_easy_setopt (easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void) curl_easy_setopt (easy, CURLOPT_HEADERFUNCTION, on_header);
+    (void) curl_easy_setopt (easy, CURLOPT_READFUNCTION, on_supply);
+    (void) curl_easy_setopt (easy, CURLOPT_SEEKFUNCTION, on_rewind);
+    return easy;
+}
+
+static CURL *take_easy (EcfsHttp *self)
+{
+    if (self->easies->len > 0)
+        return g_ptr_array_steal_index (self->easies, self->easies->len - 1);
+    return make_easy (self);
+}
+
+static char *make_url (const EcfsHttp *self, const char *name, bool directory)
+{
+    const EcfsHttpConfig *config = self->config;
+    return g_strconcat (config->base, config->root, "/", name, directory && *name != '\0' ? "/" : "", NULL);
+}
+
+static struct curl_slist *add_header (struct curl_slist *list, const char *format, ...) G_GNUC_PRINTF (2, 3);
+static struct curl_slist *add_header (struct curl_slist *list, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    g_autofree char *line = g_strdup_vprintf (format, args);
+    va_end (args);
+    return curl_slist_append (list, line);
+}
+
+static struct curl_slist *make_headers (const EcfsHttp *self, const EcfsHttpAsk *ask)
+{
+    /* A cache on the way asks the server whether what it has is still so. */
+    struct curl_slist *list = add_header (NULL, "Cache-Control: no-cache");
+    if (ask->depth != NULL)
+        list = add_header (list, "Depth: %s", ask->depth);
+    if (ask->body != NULL)
+        list = add_header (list, "Content-Type: application/xml; charset=utf-8");
+    if (ask->destination != NULL) {
+        g_autofree char *url = make_url (self, ask->destination, false);
+        list = add_header (list, "Destination: %s", url);
+        list = add_header (list, "Overwrite: %s", ask->replace ? "T" : "F");
+    }
+    if (ask->upload) {
+        list = add_header (list, "Content-Type: application/octet-stream");
+        /* Only digest has a reason to wait until the server says that it will take the body: the round trip before. */
+        list = add_header (list, "Expect:%s", self->auth == CURLAUTH_DIGEST ? " 100-continue" : "");
+        if (ask->upload_bytes < 0)
+            list = add_header (list, "Transfer-Encoding: chunked");
+    }
+    return list;
+}
+
+/* Options of one call; each is set again, as the handle is used for all kinds. */
+static void set_kind (CURL *easy, const EcfsHttpAsk *ask)
+{
+    (void) curl_easy_setopt (easy, CURLOPT_NOBODY, 0L);
+    (void) curl_easy_setopt (easy, CURLOPT_POSTFIELDS, NULL);
+    (void) curl_easy_setopt (easy, CURLOPT_HTTPGET, 1L);
+    (void) curl_easy_setopt (easy, CURLOPT_UPLOAD, ask->upload ? 1L : 0L);
+    (void) curl_easy_setopt (easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t) (ask->upload ? ask->upload_bytes : -1));
+    if (ask->body != NULL) {
+        (void) curl_easy_setopt (easy, CURLOPT_POSTFIELDSIZE, (long) strlen (ask->body));
+        (void) curl_easy_setopt (easy, CURLOPT_POSTFIELDS, ask->body);
+    }
+    bool head = strcmp (ask->method, "HEAD") == 0;
+    if (head)
+        (void) curl_easy_setopt (easy, CURLOPT_NOBODY, 1L);
+    (void) curl_easy_setopt (easy, CURLOPT_CUSTOMREQUEST,
+                             head || ask->upload || strcmp (ask->method, "GET") == 0 ? NULL : ask->method);
+    (void) curl_easy_setopt (easy, CURLOPT_RANGE, ask->range);
+}
+
+void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
+{
+    EcfsHttp *self = op->http;
+    EcfsHttpCall *call = &op->call;
+    g_assert (call->easy == NULL);
+    CURL *easy = take_easy (self);
+    g_autofree char *url = make_url (self, ask->name, ask->directory);
+    forget_answer (call);
+    call->easy = easy;
+    call->method = ask->method;
+    call->problem[0] = '\0';
+    call->paused = call->sent = false;
+    call->cut = false;
+    call->useless_bytes = 0;
+    call->moved_us = call->began_us = ecfs_now_us ();
+    call->headers = make_headers (self, ask);
+    op->take = ask->take;
+    op->supply = ask->supply;
+    op->done = ask->done;
+    set_kind (easy, ask);
+    (void) curl_easy_setopt (easy, CURLOPT_URL, url);
+    (void) curl_easy_setopt (easy, CURLOPT_HTTPHEADER, call->headers);
+    (void) curl_easy_setopt (easy, CURLOPT_ERRORBUFFER, call->problem);
+    (void) curl_easy_setopt (easy, CURLOPT_PRIVATE, op);
+    (void) curl_easy_setopt (easy, CURLOPT_WRITEDATA, op);
+    (void) curl_easy_setopt (easy, CURLOPT_HEADERDATA, op);
+    (void) curl_easy_setopt (easy, CURLOPT_READDATA, op);
+    GError *error = NULL;
+    if (!ecfs_http_auth_apply (self, easy, &error))
+        ecfs_http_break (self, error);
+    self->n_calls++;
+    (void) curl_multi_add_handle (self->multi, easy);
+}
+
+void ecfs_http_hang_up (EcfsHttpOp *op)
+{
+    EcfsHttp *self = op->http;
+    EcfsHttpCall *call = &op->call;
+    if (call->easy == NULL)
+        return;
+    CURL *easy = g_steal_pointer (&call->easy);
+    (void) curl_multi_remove_handle (self->multi, easy);
+    (void) curl_easy_setopt (easy, CURLOPT_HTTPHEADER, NULL);
+    (void) curl_easy_setopt (easy, CURLOPT_POSTFIELDS, NULL);
+    (void) curl_easy_setopt (easy, CURLOPT_ERRORBUFFER, NULL);
+    curl_slist_free_all (g_steal_pointer (&call->headers));
+    if (!call->paused)
+        self->n_calls--;
+    call->paused = false;
+    if (self->easies->len < MAX_IDLE)
+        g_ptr_array_add (self->easies, easy);
+    else
+        curl_easy_cleanup (easy);
+}
+
+void ecfs_http_resume (EcfsHttpOp *op)
+{
+    EcfsHttpCall *call = &op->call;
+    if (call->easy == NULL || !call->paused)
+        return;
+    call->paused = false;
+    call->moved_us = ecfs_now_us ();
+    op->http->n_calls++;
+    (void) curl_easy_pause (call->easy, CURLPAUSE_CONT);
+}
+
+EcfsHttpOp *ecfs_http_op_new (EcfsHttp *self, EcfsStream *request, size_t size)
+{
+    EcfsHttpOp *op = g_malloc0 (size);
+    op->http = self;
+    op->request = request;
+    op->link.data = op;
+    if (request != NULL)
+        request->driver_data = op;
+    g_queue_push_tail_link (&self->ops, &op->link);
+    return op;
+}
+
+void ecfs_http_op_drop (EcfsHttpOp *op)
+{
+    ecfs_http_hang_up (op);
+    forget_answer (&op->call);
+    if (op->request != NULL)
+        op->request->driver_data = NULL;
+    if (op->clear != NULL)
+        op->clear (op);
+    g_queue_unlink (&op->http->ops, &op->link);
+    g_free (op);
+}
+
+void ecfs_http_op_end (EcfsHttpOp *op, uint64_t value, GError *error)
+{
+    EcfsStream *request = op->request;
+    ecfs_http_op_drop (op);
+    if (request != NULL)
+        ecfs_request_finish (request, value, error);
+    else
+        g_clear_error (&error);
+}
+
+static void note_answer (EcfsHttpCall *call, CURLcode result)
+{
+    curl_off_t length = -1, uploaded = 0;
+    long offered = 0;
+    call->result = call->cut ? CURLE_OK : result; /* all that counts has come */
+    (void) curl_easy_getinfo (call->easy, CURLINFO_RESPONSE_CODE, &call->status);
+    (void) curl_easy_getinfo (call->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    (void) curl_easy_getinfo (call->easy, CURLINFO_SIZE_UPLOAD_T, &uploaded);
+    (void) curl_easy_getinfo (call->easy, CURLINFO_HTTPAUTH_AVAIL, &offered);
+    (void) curl_easy_getinfo (call->easy, CURLINFO_HTTP_VERSION, &call->version);
+    (void) curl_easy_getinfo (call->easy, CURLINFO_SSL_VERIFYRESULT, &call->verified);
+    call->length = length;
+    call->uploaded = uploaded;
+    call->offered = (unsigned long) offered;
+}
+
+/* Whether a failure is of one call, and says nothing about the connection: our own callbacks end calls, and know why;
+ * what was sent cannot be sent again; and a server had no patience with a write that waits for its source. */
+static bool is_of_one_call (const EcfsHttpCall *call)
+{
+    return call->result == CURLE_WRITE_ERROR || call->result == CURLE_ABORTED_BY_CALLBACK ||
+           call->result == CURLE_SEND_FAIL_REWIND || call->paused;
+}
+
+/* An answer, or what took its place. */
+static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
+{
+    EcfsHttpOp *op = NULL;
+    (void) curl_easy_getinfo (easy, CURLINFO_PRIVATE, (char **) &op);
+    note_answer (&op->call, result);
+    if (op->call.result != CURLE_OK && !is_of_one_call (&op->call))
+        ecfs_http_break (self, ecfs_http_problem (self, &op->call));
+    void (*done) (EcfsHttp *, EcfsHttpOp *) = op->done;
+    ecfs_http_hang_up (op);
+    if (self->broken == NULL)
+        done (self, op);
+}
+
+void ecfs_http_move (EcfsHttp *self)
+{
+    int n_running, n_left;
+    CURLMcode result = curl_multi_perform (self->multi, &n_running);
+    if (result != CURLM_OK)
+        ecfs_http_break (self, g_error_new (ECFS_ERROR, EIO, "libcurl: %s", curl_multi_strerror (result)));
+    CURLMsg *message;
+    while (self->broken == NULL && (message = curl_multi_info_read (self->multi, &n_left)) != NULL)
+        if (message->msg == CURLMSG_DONE)
+            finish_call (self, message->easy_handle, message->data.result);
+}

@@ -1,0 +1,145 @@
+/* URL and options of HTTP endpoints. */
+#include "endpoint/http/http_priv.h"
+
+#include <string.h>
+
+void ecfs_http_free_config (void *data)
+{
+    EcfsHttpConfig *config = data;
+    g_free (config->base);
+    g_free (config->root);
+    g_free (config->plain);
+    g_free (config->user);
+    g_free (config->password_file);
+    g_free (config->token_file);
+    g_free (config->ca_file);
+    g_free (config->client_cert);
+    g_free (config->client_key);
+    ecfs_claims_free (config->committing);
+    g_free (config);
+}
+
+/* The parts of a URL as it was written. GUri would resolve "." and ".." in the path unseen. */
+typedef struct Url {
+    char *scheme, *user, *password, *host, *path, *query, *fragment;
+    int port; /* -1: none */
+} Url;
+
+static void url_clear (Url *self)
+{
+    g_free (self->scheme);
+    g_free (self->user);
+    g_free (self->password);
+    g_free (self->host);
+    g_free (self->path);
+    g_free (self->query);
+    g_free (self->fragment);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Url, url_clear)
+
+static bool set_root (EcfsHttpConfig *config, const char *url, const char *path, GError **error)
+{
+    config->plain = g_uri_unescape_string (path, NULL);
+    if (config->plain == NULL || !g_utf8_validate (config->plain, -1, NULL))
+        return ecfs_fail (error, EINVAL, "the path has a %% that is not %%XX (write %%25), or is no UTF-8");
+    for (size_t size = strlen (config->plain); size > 0 && config->plain[size - 1] == '/';)
+        config->plain[--size] = '\0';
+    g_auto (GStrv) parts = g_strsplit (config->plain, "/", -1);
+    for (size_t i = 1; parts[0] != NULL && parts[i] != NULL; i++) {
+        if (parts[i][0] == '\0')
+            return ecfs_fail (error, EINVAL, "%s: the path has an empty part: write one / where there are several",
+                              url);
+        if (strcmp (parts[i], ".") == 0 || strcmp (parts[i], "..") == 0)
+            return ecfs_fail (error, EINVAL,
+                              "%s: the path has a part \"%s\", which servers resolve as they like: write the path that "
+                              "it leads to",
+                              url, parts[i]);
+    }
+    config->root = g_uri_escape_string (config->plain, G_URI_RESERVED_CHARS_ALLOWED_IN_PATH, FALSE);
+    return true;
+}
+
+static bool split_url (const char *url, Url *parts, GError **error)
+{
+    g_autoptr (GError) wrong = NULL;
+    bool split = g_uri_split_with_user (url, G_URI_FLAGS_HAS_PASSWORD | G_URI_FLAGS_ENCODED_PATH, &parts->scheme,
+                                        &parts->user, &parts->password, NULL, &parts->host, &parts->port, &parts->path,
+                                        &parts->query, &parts->fragment, &wrong);
+    if (!split || parts->host == NULL || *parts->host == '\0')
+        return ecfs_fail (error, EINVAL, "%s is no URL of a server: %s", url,
+                          wrong != NULL ? wrong->message : "no host");
+    if (parts->password != NULL)
+        return ecfs_fail (error, EINVAL, "a URL may hold no password: use the option password_file");
+    if (parts->query != NULL || parts->fragment != NULL)
+        return ecfs_fail (error, EINVAL, "%s: a URL of an endpoint ends with its path (write %%3F for ?, %%23 for #)",
+                          url);
+    return true;
+}
+
+static bool set_url (EcfsHttpConfig *config, const char *url, GError **error)
+{
+    g_auto (Url) parts = {.port = -1};
+    if (!split_url (url, &parts, error))
+        return false;
+    config->user = g_strdup (parts.user);
+    config->dav = g_str_has_prefix (parts.scheme, "dav");
+    config->tls = g_str_has_suffix (parts.scheme, "s");
+    bool literal = strchr (parts.host, ':') != NULL; /* an IPv6 address */
+    g_autofree char *port = parts.port > 0 ? g_strdup_printf (":%d", parts.port) : g_strdup ("");
+    config->base = g_strdup_printf ("%s://%s%s%s%s", config->tls ? "https" : "http", literal ? "[" : "", parts.host,
+                                    literal ? "]" : "", port);
+    return set_root (config, url, parts.path, error);
+}
+
+static bool parse_choice (const EcfsEndpointSpec *spec, const char *key, const char *no, const char *yes, bool *value,
+                          GError **error)
+{
+    const char *text = ecfs_spec_option (spec, key);
+    if (text != NULL && strcmp (text, no) != 0 && strcmp (text, yes) != 0)
+        return ecfs_fail (error, EINVAL, "%s is %s or %s, not \"%s\"", key, no, yes, text);
+    if (text != NULL)
+        *value = strcmp (text, yes) == 0;
+    return true;
+}
+
+static bool check_together (const EcfsHttpConfig *config, GError **error)
+{
+    if (config->password_file != NULL && config->user == NULL)
+        return ecfs_fail (error, EINVAL, "password_file needs a user: write SCHEME://USER@HOST/PATH");
+    if (config->user != NULL && config->password_file == NULL)
+        return ecfs_fail (error, EINVAL, "a user in the URL needs the option password_file");
+    if (config->password_file != NULL && config->token_file != NULL)
+        return ecfs_fail (error, EINVAL, "password_file and token_file exclude each other");
+    if (config->client_key != NULL && config->client_cert == NULL)
+        return ecfs_fail (error, EINVAL, "client_key needs client_cert");
+    if (!config->tls && (config->ca_file != NULL || config->client_cert != NULL))
+        return ecfs_fail (error, EINVAL, "certificates are for davs:// and https://");
+    if (!config->tls && config->token_file != NULL && !config->basic)
+        return ecfs_fail (error, EINVAL,
+                          "a token may be read on the way: use davs:// or https://, or say auth=clear where it may be");
+    return true;
+}
+
+static bool parse_spec (EcfsHttpConfig *config, const EcfsEndpointSpec *spec, GError **error)
+{
+    if (!set_url (config, spec->url, error) || !parse_choice (spec, "auth", "safe", "clear", &config->basic, error) ||
+        !parse_choice (spec, "http2", "no", "yes", &config->http2, error))
+        return false;
+    config->password_file = ecfs_spec_file (spec, "password_file");
+    config->token_file = ecfs_spec_file (spec, "token_file");
+    config->ca_file = ecfs_spec_file (spec, "ca_file");
+    config->client_cert = ecfs_spec_file (spec, "client_cert");
+    config->client_key = ecfs_spec_file (spec, "client_key");
+    return check_together (config, error);
+}
+
+void *ecfs_http_new_config (const EcfsEndpointSpec *spec, GError **error)
+{
+    EcfsHttpConfig *config = g_new0 (EcfsHttpConfig, 1);
+    config->committing = ecfs_claims_new ();
+    if (parse_spec (config, spec, error))
+        return config;
+    ecfs_http_free_config (config);
+    return NULL;
+}

@@ -1,0 +1,209 @@
+/* What goes wrong with HTTP, as an errno and a text that says what to do. */
+#include "endpoint/http/http_priv.h"
+
+#include <openssl/x509_vfy.h>
+#include <string.h>
+
+static GError *new_error (int code, const char *format, ...) G_GNUC_PRINTF (2, 3);
+static GError *new_error (int code, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    GError *error = g_error_new_valist (ECFS_ERROR, code, format, args);
+    va_end (args);
+    return error;
+}
+
+static GError *certificate_problem (const EcfsHttp *self, const EcfsHttpCall *call)
+{
+    const char *base = self->config->base;
+    switch (call->verified) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return new_error (EACCES, "the certificate of %s has expired: its operator has to renew it", base);
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return new_error (EACCES, "the certificate of %s is not valid yet: check the clocks", base);
+    case X509_V_ERR_CERT_REVOKED:
+        return new_error (EACCES, "the certificate of %s has been revoked", base);
+    case X509_V_ERR_UNSPECIFIED: /* it is good, and the name was not asked for */
+    case X509_V_OK:
+        return new_error (EACCES,
+                          "the certificate of %s is for another host: write the name that it has in the URL (%s)", base,
+                          call->problem);
+    default:
+        return new_error (EACCES,
+                          "the certificate of %s is signed by no authority that is trusted here: set ca_file to "
+                          "the certificate of the one that signed it (%s)",
+                          base, X509_verify_cert_error_string (call->verified));
+    }
+}
+
+static bool wants_certificate (const char *problem)
+{
+    return strstr (problem, "certificate required") != NULL || strstr (problem, "handshake failure") != NULL ||
+           strstr (problem, "alert bad certificate") != NULL;
+}
+
+static GError *want_certificate (const EcfsHttp *self)
+{
+    if (self->config->client_cert == NULL)
+        return new_error (EACCES, "%s wants a client certificate: set client_cert and client_key", self->config->base);
+    return new_error (EACCES, "%s does not accept the certificate in %s: renew it, or ask its operator",
+                      self->config->base, self->config->client_cert);
+}
+
+GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
+{
+    const EcfsHttpConfig *config = self->config;
+    const char *text = call->problem[0] != '\0' ? call->problem : curl_easy_strerror (call->result);
+    if (wants_certificate (text))
+        return want_certificate (self);
+    switch (call->result) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return certificate_problem (self, call);
+    case CURLE_SSL_CACERT_BADFILE:
+        if (config->ca_file == NULL)
+            return new_error (EACCES,
+                              "the certificates of this system's trusted authorities cannot be read: %s: install the "
+                              "package ca-certificates, or set ca_file to the certificate of the authority that signed "
+                              "the one of %s",
+                              text, config->base);
+        return new_error (EACCES, "ca_file %s cannot be used: %s", config->ca_file, text);
+    case CURLE_SSL_CERTPROBLEM:
+        return new_error (EACCES, "client_cert %s with its key cannot be used: %s", config->client_cert, text);
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return new_error (ENOTCONN, "the host of %s is not known: %s", config->base, text);
+    case CURLE_COULDNT_CONNECT:
+        return new_error (ENOTCONN, "cannot connect to %s: %s", config->base, text);
+    case CURLE_SSL_CONNECT_ERROR:
+        return new_error (ENOTCONN, "no TLS with %s: %s", config->base, text);
+    case CURLE_SEND_FAIL_REWIND:
+        if (call->status != 401)
+            return new_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
+        return new_error (ENOTCONN,
+                          "%s asks who we are in the middle of an upload, which ends it: make nonces of digest "
+                          "authentication last longer there (Apache: AuthDigestNonceLifetime)",
+                          config->base);
+    case CURLE_OPERATION_TIMEDOUT:
+        return new_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
+    default:
+        return new_error (ENOTCONN, "%s: %s", config->base, text);
+    }
+}
+
+/* Who we are is not, or not any more, what the server wants. */
+static GError *identity_problem (const EcfsHttp *self, long status)
+{
+    const EcfsHttpConfig *config = self->config;
+    const char *base = config->base;
+    if (config->token_file != NULL)
+        return new_error (EACCES,
+                          "%s refuses the token in %s (%ld): it has expired or was revoked, put a new one there", base,
+                          config->token_file, status);
+    if (config->password_file != NULL)
+        return new_error (EACCES, "%s refuses user %s with the password in %s (%ld)", base, config->user,
+                          config->password_file, status);
+    if (config->client_cert != NULL)
+        return new_error (EACCES, "%s refuses the certificate in %s (%ld): renew it, or ask its operator for access",
+                          base, config->client_cert, status);
+    if (status == 401)
+        return new_error (EACCES,
+                          "%s wants to know who you are (401): write USER@ before its host and set "
+                          "password_file, or set token_file or client_cert",
+                          base);
+    return new_error (EACCES, "%s refuses access (%ld): ask its operator", base, status);
+}
+
+static GError *status_error (const EcfsHttpCall *call, const char *name)
+{
+    const char *method = call->method;
+    long status = call->status;
+    switch (status) {
+    case 401:
+    case 403:
+        if (strcmp (method, "MOVE") == 0)
+            return new_error (EACCES,
+                              "%s: the server took the upload, but does not let it have its name (MOVE is answered by "
+                              "%ld): allow MOVE for this user; a server that keeps uploads to itself first, as rclone "
+                              "serve webdav does, answers so too and cannot be an endpoint",
+                              name, status);
+        return new_error (EACCES, "%s: %s is refused (%ld)", name, method, status);
+    case 404:
+    case 409: /* what is above is missing */
+    case 410:
+        return new_error (ENOENT, "%s: %s", name, g_strerror (ENOENT));
+    case 405:
+    case 501:
+        return new_error (ENOTSUP, "%s: the server does not do %s (%ld): switch WebDAV on for this directory", name,
+                          method, status);
+    case 411:
+        return new_error (EPROTO, "%s: the server takes no upload of a size that is not known before (411)", name);
+    case 412:
+        return new_error (EEXIST, "%s: %s", name, g_strerror (EEXIST));
+    case 413:
+        return new_error (EFBIG,
+                          "%s: the server takes no file of this size (413): raise its limit (nginx: "
+                          "client_max_body_size 0; Apache: LimitRequestBody 0)",
+                          name);
+    case 416:
+        return new_error (EBADMSG, "%s: ends before the range that was asked for", name);
+    case 423:
+        return new_error (EBUSY, "%s: is locked on the server (423)", name);
+    case 507:
+        return new_error (ENOSPC, "%s: the server has no space left (507)", name);
+    case 502:
+        if (strcmp (method, "MOVE") == 0)
+            return new_error (EPROTO,
+                              "%s: the server takes the new name for one of another server (502): its name and "
+                              "scheme must be those of the URL",
+                              name);
+        break;
+    default:
+        break;
+    }
+    if (status >= 300 && status < 400)
+        return new_error (EPROTO,
+                          "%s: the server sends us to %s (%ld), where we do not go: write that URL if it is right",
+                          name, call->location != NULL ? call->location : "another place", status);
+    return new_error (status >= 500 ? EIO : EPROTO, "%s: %s is answered by %ld%s", name, method, status,
+                      status >= 500 ? ": the server's log tells why, perhaps its disk is full" : "");
+}
+
+GError *ecfs_http_refusal (EcfsHttpOp *op, const char *name)
+{
+    const EcfsHttpCall *call = &op->call;
+    if (call->result != CURLE_OK)
+        return ecfs_http_problem (op->http, call);
+    if (call->status == 401)
+        ecfs_http_break (op->http, identity_problem (op->http, call->status));
+    else if (call->status == 403 || call->status >= 500) /* nginx: PUT to a directory that is gone */
+        ecfs_http_check (op->http);
+    return status_error (call, name);
+}
+
+GError *ecfs_http_root_refusal (const EcfsHttp *self, const EcfsHttpCall *call)
+{
+    const EcfsHttpConfig *config = self->config;
+    g_autofree char *url = g_strconcat (config->base, config->root, "/", NULL);
+    if (call->result != CURLE_OK)
+        return ecfs_http_problem (self, call);
+    switch (call->status) {
+    case 400:
+        /* nginx, where it wants a certificate */
+        return config->tls && config->client_cert == NULL
+                   ? want_certificate (self)
+                   : new_error (EPROTO, "%s: the server understands no PROPFIND (400)", url);
+    case 401:
+    case 403:
+        return identity_problem (self, call->status);
+    case 404:
+        return new_error (ENOENT, "%s does not exist", url);
+    case 405:
+    case 501:
+        return new_error (EPROTO,
+                          "%s: the server does not speak WebDAV there (PROPFIND is answered by %ld): switch it on, "
+                          "or use http:// or https:// for a place that is only read",
+                          url, call->status);
+    default:
+        return status_error (call, url);
+    }
+}

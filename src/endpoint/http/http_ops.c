@@ -1,0 +1,264 @@
+/* Requests of one or two calls: remove, rmdir, size, space, examine. */
+#include "endpoint/http/http_priv.h"
+
+typedef struct SmallOp {
+    EcfsHttpOp op;
+    EcfsDavParser *parser;
+    EcfsDavEntry entry; /* the last that was told; its href is not kept */
+    bool found;
+    GString *text; /* examine */
+    GError *error;
+} SmallOp;
+
+static void clear (EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    ecfs_dav_parser_free (small->parser);
+    if (small->text != NULL)
+        g_string_free (small->text, TRUE);
+    g_clear_error (&small->error);
+}
+
+static void cancel (EcfsHttp *self, EcfsHttpOp *op)
+{
+    (void) self;
+    ecfs_http_op_end (op, 0, g_error_new (ECFS_ERROR, ECANCELED, "cancelled"));
+}
+
+static SmallOp *new_op (EcfsHttp *self, EcfsStream *request)
+{
+    SmallOp *small = (SmallOp *) ecfs_http_op_new (self, request, sizeof *small);
+    small->op.clear = clear;
+    small->op.cancel = cancel;
+    return small;
+}
+
+static void removed (EcfsHttp *self, EcfsHttpOp *op)
+{
+    (void) self;
+    bool good = ecfs_http_did (op->call.status);
+    ecfs_http_op_end (op, 0, good ? NULL : ecfs_http_refusal (op, op->request->name));
+}
+
+void ecfs_http_remove_begin (EcfsHttp *self, EcfsStream *request)
+{
+    if (!self->dav) {
+        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and is only read", request->name);
+        return;
+    }
+    SmallOp *small = new_op (self, request);
+    EcfsHttpAsk ask = {.method = "DELETE", .name = request->name, .done = removed};
+    ecfs_http_ask (&small->op, &ask);
+}
+
+/* DELETE of a collection takes all that is in it along, so it is looked into before. */
+
+typedef struct RmdirOp {
+    EcfsHttpOp op;
+    EcfsDavParser *parser;
+    char *path; /* of the server, decoded */
+    bool known; /* the answer is of this directory */
+    bool empty; /* … and names nothing else */
+    GError *error;
+} RmdirOp;
+
+static void rmdir_clear (EcfsHttpOp *op)
+{
+    RmdirOp *rmdir = (RmdirOp *) op;
+    ecfs_dav_parser_free (rmdir->parser);
+    g_free (rmdir->path);
+    g_clear_error (&rmdir->error);
+}
+
+static void on_member (void *user, const EcfsDavEntry *entry)
+{
+    RmdirOp *rmdir = user;
+    bool itself = ecfs_dav_is_itself (entry->href, rmdir->path) && entry->is_collection;
+    rmdir->known |= itself;
+    rmdir->empty &= itself;
+}
+
+static bool take_members (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
+{
+    RmdirOp *rmdir = (RmdirOp *) op;
+    return op->call.status != 207 || ecfs_dav_parser_feed (rmdir->parser, bytes, size, &rmdir->error);
+}
+
+static void members_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    RmdirOp *rmdir = (RmdirOp *) op;
+    const char *name = op->request->name;
+    (void) self;
+    if (rmdir->error == NULL && op->call.status == 207)
+        (void) !ecfs_dav_parser_end (rmdir->parser, &rmdir->error);
+    if (rmdir->error == NULL && op->call.status != 207)
+        rmdir->error = ecfs_http_refusal (op, name);
+    if (rmdir->error == NULL && !(rmdir->known && rmdir->empty))
+        rmdir->error = g_error_new (ECFS_ERROR, ENOTEMPTY, "%s: is not an empty directory", name);
+    if (rmdir->error != NULL) {
+        ecfs_http_op_end (op, 0, g_steal_pointer (&rmdir->error));
+        return;
+    }
+    EcfsHttpAsk ask = {.method = "DELETE", .name = name, .directory = true, .done = removed};
+    ecfs_http_ask (op, &ask);
+}
+
+void ecfs_http_rmdir_begin (EcfsHttp *self, EcfsStream *request)
+{
+    if (!self->dav) {
+        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and is only read", request->name);
+        return;
+    }
+    RmdirOp *rmdir = (RmdirOp *) ecfs_http_op_new (self, request, sizeof *rmdir);
+    rmdir->op.clear = rmdir_clear;
+    rmdir->op.cancel = cancel;
+    rmdir->empty = true;
+    rmdir->path = g_strconcat (self->config->plain, "/", request->name, NULL);
+    rmdir->parser = ecfs_dav_parser_new (on_member, rmdir);
+    EcfsHttpAsk ask = {.method = "PROPFIND",
+                       .name = request->name,
+                       .directory = true,
+                       .depth = "1",
+                       .body = ecfs_http_ask_properties,
+                       .take = take_members,
+                       .done = members_told};
+    ecfs_http_ask (&rmdir->op, &ask);
+}
+
+/* PROPFIND of one thing: servers of Apache's kind tell no size of empty files in answers to HEAD. */
+
+static void on_entry (void *user, const EcfsDavEntry *entry)
+{
+    SmallOp *small = user;
+    small->found = true;
+    small->entry = *entry;
+    small->entry.href = NULL;
+}
+
+static bool take_properties (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
+{
+    SmallOp *small = (SmallOp *) op;
+    return op->call.status != 207 || ecfs_dav_parser_feed (small->parser, bytes, size, &small->error);
+}
+
+static void ask_properties (SmallOp *small, const char *name, bool directory, void (*done) (EcfsHttp *, EcfsHttpOp *))
+{
+    small->parser = ecfs_dav_parser_new (on_entry, small);
+    EcfsHttpAsk ask = {.method = "PROPFIND",
+                       .name = name,
+                       .directory = directory,
+                       .depth = "0",
+                       .body = ecfs_http_ask_properties,
+                       .take = take_properties,
+                       .done = done};
+    ecfs_http_ask (&small->op, &ask);
+}
+
+/* What is wrong with the answer, or NULL: small->entry holds. */
+static GError *properties_error (SmallOp *small, const char *name)
+{
+    if (small->error == NULL && small->op.call.status == 207 && ecfs_dav_parser_end (small->parser, &small->error) &&
+        !small->found)
+        return g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not say what it is", name);
+    if (small->error != NULL)
+        return g_steal_pointer (&small->error);
+    return small->op.call.status == 207 ? NULL : ecfs_http_refusal (&small->op, name);
+}
+
+static void size_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    const char *name = op->request->name;
+    (void) self;
+    GError *error = properties_error (small, name);
+    if (error == NULL && (small->entry.is_collection || !small->entry.has_size))
+        error =
+            g_error_new (ECFS_ERROR, EPROTO, "%s: %s", name,
+                         small->entry.is_collection ? "is not a regular file" : "the server does not tell its size");
+    ecfs_http_op_end (op, small->entry.size, error);
+}
+
+static void head_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    const char *name = op->request->name;
+    (void) self;
+    GError *error = NULL;
+    if (!ecfs_http_good (op->call.status))
+        error = ecfs_http_refusal (op, name);
+    else if (op->call.length < 0)
+        error = g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not tell its size", name);
+    ecfs_http_op_end (op, error != NULL ? 0 : (uint64_t) op->call.length, error);
+}
+
+void ecfs_http_size_begin (EcfsHttp *self, EcfsStream *request)
+{
+    SmallOp *small = new_op (self, request);
+    if (self->dav) {
+        ask_properties (small, request->name, false, size_told);
+        return;
+    }
+    EcfsHttpAsk ask = {.method = "HEAD", .name = request->name, .done = head_told};
+    ecfs_http_ask (&small->op, &ask);
+}
+
+static void space_told (EcfsHttp *self, EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    (void) self;
+    GError *error = properties_error (small, "the root");
+    if (error == NULL && !small->entry.has_available)
+        error = g_error_new (ECFS_ERROR, ENOTSUP, "the server tells no quota");
+    if (error != NULL) {
+        ecfs_http_op_end (op, 0, error);
+        return;
+    }
+    EcfsStream *request = op->request;
+    uint64_t available_bytes = small->entry.available_bytes;
+    ecfs_http_op_drop (op);
+    ecfs_request_finish_space (request, available_bytes, NULL);
+}
+
+void ecfs_http_space_begin (EcfsHttp *self, EcfsStream *request)
+{
+    if (!self->tells_space)
+        ecfs_request_fail (request, ENOTSUP, "the server tells no quota");
+    else
+        ask_properties (new_op (self, request), "", true, space_told);
+}
+
+/* One byte more than a marker may have shows that it is none. */
+static bool take_marker (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
+{
+    SmallOp *small = (SmallOp *) op;
+    if (ecfs_http_good (op->call.status))
+        g_string_append_len (small->text, (const char *) bytes,
+                             (gssize) MIN (size, ECFS_MARKER_MAX_SIZE + 1 - small->text->len));
+    return small->text->len <= ECFS_MARKER_MAX_SIZE;
+}
+
+static void examined (EcfsHttp *self, EcfsHttpOp *op)
+{
+    SmallOp *small = (SmallOp *) op;
+    if (!ecfs_http_good (op->call.status)) {
+        g_autofree char *name = g_strconcat (self->config->base, self->config->plain, "/" ECFS_MARKER_NAME, NULL);
+        ecfs_http_op_end (op, 0, ecfs_http_refusal (op, name));
+        return;
+    }
+    EcfsStream *request = op->request;
+    g_autofree char *text = NULL;
+    size_t size = small->text->len;
+    text = g_string_free (g_steal_pointer (&small->text), FALSE);
+    ecfs_http_op_drop (op);
+    if (request->kind == ECFS_REQUEST_MARK)
+        ecfs_request_fail_marked (request, text, size);
+    else
+        ecfs_request_finish_marker (request, text, size);
+}
+
+void ecfs_http_examine_begin (EcfsHttp *self, EcfsStream *request)
+{
+    SmallOp *small = new_op (self, request);
+    small->text = g_string_new (NULL);
+    EcfsHttpAsk ask = {.method = "GET", .name = ECFS_MARKER_NAME, .take = take_marker, .done = examined};
+    ecfs_http_ask (&small->op, &ask);
+}

@@ -1,0 +1,455 @@
+/* Checking an archive: its catalog, then its objects batch by batch. */
+#include "fsck/fsck_priv.h"
+#include "archive/lineage.h"
+#include "verbs/recode_priv.h"
+#include "archive/sightings.h"
+#include "verbs/status.h"
+
+#define BATCH       8192 /* objects */
+#define STRANGERS   8192 /* of them at a time */
+#define PATIENCE_US 5000000
+#define TICK_US     250000
+
+bool ecfs_fsck_tick (void *user)
+{
+    EcfsFsckRun *self = user;
+    int64_t now_us = ecfs_now_us ();
+    self->is_late = self->is_late || (self->deadline_us > 0 && now_us >= self->deadline_us);
+    if (!self->cancelled && self->what->progress != NULL && now_us >= self->next_us) {
+        self->next_us = now_us + TICK_US;
+        self->progress.bytes = ecfs_archive_wire_bytes (self->archive);
+        if (self->writer != NULL && self->writer != self->ecfs)
+            self->progress.bytes += ecfs_archive_wire_bytes (self->writer->archive);
+        self->cancelled = !self->what->progress (self->what->user, &self->progress);
+    }
+    return !self->cancelled && !(self->is_late && self->deadline_us > 0);
+}
+
+bool ecfs_fsck_goes_on (EcfsFsckRun *self, GError **error)
+{
+    (void) ecfs_fsck_tick (self); /* remembers */
+    return !self->cancelled || ecfs_fail (error, ECANCELED, "cancelled");
+}
+
+void ecfs_fsck_enter (EcfsFsckRun *self, const char *phase, uint64_t n_all)
+{
+    self->progress = (EcfsFsckProgress){.phase = phase, .n_all = n_all};
+    self->next_us = 0;
+    (void) ecfs_fsck_tick (self); /* remembers */
+}
+
+void ecfs_fsck_tell (const EcfsFsckRun *self, char *json)
+{
+    if (self->what->found != NULL)
+        self->what->found (self->what->user, json);
+    g_free (json);
+}
+
+/* The catalog */
+
+void ecfs_fsck_tell_problem (void *user, uint64_t ino, const char *text)
+{
+    EcfsFsckRun *self = user;
+    g_autofree char *path = ino == 0 ? NULL : ecfs_catalog_path (self->archive->catalog, ino);
+    self->sums.n_problems++;
+    ecfs_fsck_tell (self, ecfs_fsck_tell_catalog (path, text));
+}
+
+/* By a connection of its own: the check may take a while, and others work with the archive's. */
+static bool check_catalog (EcfsFsckRun *self, GError **error)
+{
+    ecfs_fsck_enter (self, "catalog", 0);
+    g_autofree char *path = g_build_filename (self->archive->directory, ECFS_CATALOG_NAME, NULL);
+    EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
+    bool good = catalog != NULL && ecfs_catalog_check (catalog, ecfs_fsck_tell_problem, self, &self->is_sound, error);
+    return ecfs_catalog_close (catalog, good ? error : NULL) && good;
+}
+
+/* Objects are gone over more than once. */
+static void problem_of_walk (void *user, uint64_t ino, const char *text)
+{
+    if (!((EcfsFsckRun *) user)->is_walked)
+        ecfs_fsck_tell_problem (user, ino, text);
+}
+
+/* What damaged pages hide is told; the rest is checked. */
+static bool survives (EcfsFsckRun *self, GError *why, GError **error)
+{
+    if (why->code != EBADMSG) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    problem_of_walk (self, 0, why->message);
+    self->is_sound = false;
+    g_error_free (why);
+    return true;
+}
+
+/* Objects */
+
+typedef struct Collecting {
+    EcfsFsckRun *run;
+    GError *error;
+} Collecting;
+
+static void collect (void *user, const EcfsEntry *entry)
+{
+    Collecting *self = user;
+    g_autoptr (GPtrArray) objects =
+        self->error != NULL ? NULL : ecfs_recode_objects (self->run->archive, entry->inode, &self->error);
+    for (guint i = 0; objects != NULL && i < objects->len && self->error == NULL; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+        (void) ecfs_spool_name (self->run->spool, &object->uuid, object->id, &self->error); /* the error tells */
+    }
+    if (g_error_matches (self->error, ECFS_ERROR, ENOENT)) /* deleted meanwhile */
+        g_clear_error (&self->error);
+    if (g_error_matches (self->error, ECFS_ERROR, EBADMSG)) {
+        ecfs_fsck_tell_problem (self->run, entry->inode, self->error->message);
+        g_clear_error (&self->error);
+    }
+}
+
+static bool collect_named (EcfsFsckRun *self, GError **error)
+{
+    Collecting collecting = {.run = self};
+    bool good = true;
+    self->is_named = true;
+    for (const char *const *path = self->what->paths; good && *path != NULL; path++)
+        good = ecfs_recode_walk (self->archive, *path, collect, &collecting, error);
+    if (collecting.error == NULL)
+        return good;
+    if (good)
+        g_propagate_error (error, collecting.error);
+    else
+        g_error_free (collecting.error);
+    return false;
+}
+
+static GPtrArray *named_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bool *ret_more, GError **error)
+{
+    g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
+    g_autoptr (GArray) named = ecfs_spool_named (self->spool, after, max, error);
+    for (guint i = 0; named != NULL && i < named->len; i++) {
+        GError *why = NULL;
+        EcfsObjectRow *object = ecfs_catalog_object (self->archive->catalog, g_array_index (named, int64_t, i), &why);
+        if (object != NULL)
+            g_ptr_array_add (objects, object);
+        else if (why->code == ENOENT)
+            g_error_free (why);
+        else if (!survives (self, why, error))
+            return NULL;
+    }
+    *ret_more = named != NULL && named->len == max;
+    return named == NULL ? NULL : g_steal_pointer (&objects);
+}
+
+GPtrArray *ecfs_fsck_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bool *ret_more, GError **error)
+{
+    if (self->is_named)
+        return named_objects (self, after, max, ret_more, error);
+    GError *why = NULL;
+    GPtrArray *objects =
+        ecfs_catalog_walk_objects (self->archive->catalog, after, max, ret_more, problem_of_walk, self, &why);
+    if (objects != NULL || !survives (self, why, error))
+        return objects;
+    *ret_more = false;
+    return g_ptr_array_new ();
+}
+
+size_t ecfs_fsck_position (const EcfsFsckRun *self, int64_t endpoint)
+{
+    for (size_t i = 0; i < self->n_endpoints; i++)
+        if (self->archive->endpoints[i].id == endpoint)
+            return i;
+    return SIZE_MAX;
+}
+
+static void checked_clear (gpointer data)
+{
+    g_free (((EcfsCheckedStripe *) data)->text);
+    g_free (((EcfsCheckedStripe *) data)->digest);
+}
+
+GArray *ecfs_fsck_stripes (const EcfsFsckRun *self, const GPtrArray *objects)
+{
+    GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsCheckedStripe));
+    g_array_set_clear_func (stripes, checked_clear);
+    for (guint i = 0; i < objects->len; i++) {
+        const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+        for (guint j = 0; j < object->stripes->len; j++) {
+            EcfsCheckedStripe checked = {.object = object,
+                                         .stripe = &g_array_index (object->stripes, EcfsStripeRow, j)};
+            checked.position = ecfs_fsck_position (self, checked.stripe->endpoint);
+            g_array_append_val (stripes, checked);
+        }
+    }
+    return stripes;
+}
+
+/* What an endpoint says of all of its stripes is kept once. */
+static const char *text_of (EcfsFsckRun *self, const EcfsCheckedStripe *checked)
+{
+    char **silence = &self->silences[MIN (checked->position, self->n_endpoints)];
+    if (checked->fault != ECFS_STRIPE_UNKNOWN)
+        return checked->text;
+    if (*silence == NULL)
+        *silence = g_strdup (checked->text);
+    return g_strcmp0 (*silence, checked->text) == 0 ? NULL : checked->text;
+}
+
+bool ecfs_fsck_spool (EcfsFsckRun *self, const GArray *stripes, GError **error)
+{
+    for (guint i = 0; i < stripes->len; i++) {
+        const EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, i);
+        if (checked->fault == ECFS_STRIPE_FINE || checked->is_left_out)
+            continue;
+        const EcfsSpoolFault fault = {.index = checked->stripe->index,
+                                      .fault = (int) checked->fault,
+                                      .instance = checked->stripe->instance,
+                                      .endpoint = checked->stripe->endpoint,
+                                      .text = (char *) text_of (self, checked)};
+        if (!ecfs_spool_add_fault (self->spool, &checked->object->uuid, checked->object->id, &fault, error))
+            return false;
+    }
+    return true;
+}
+
+/* NULL: the catalog says nonsense about it, which is told. */
+static const EcfsCodec *codec_of (EcfsFsckRun *self, const EcfsObjectRow *object)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, &error);
+    uint64_t ino;
+    if (codec != NULL)
+        return codec;
+    g_autofree char *text = g_strdup_printf ("object %" G_GINT64_FORMAT ": %s", object->id, error->message);
+    ecfs_fsck_tell_problem (self, ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL) ? ino : 0,
+                            text);
+    return NULL;
+}
+
+/* Stripes that it should have and the catalog has none of. An object that makes no sense is told, and left as it is. */
+static bool spool_absent (EcfsFsckRun *self, const EcfsObjectRow *object, GError **error)
+{
+    bool named[ECFS_CODEC_MAX_N] = {0};
+    const EcfsCodec *codec = codec_of (self, object);
+    for (guint i = 0; i < object->stripes->len; i++)
+        named[g_array_index (object->stripes, EcfsStripeRow, i).index] = true;
+    for (unsigned i = 0; codec != NULL && i < ecfs_codec_n (codec); i++) {
+        const EcfsSpoolFault fault = {.index = i, .fault = ECFS_STRIPE_ABSENT};
+        if (!named[i] && !ecfs_spool_add_fault (self->spool, &object->uuid, object->id, &fault, error))
+            return false;
+    }
+    return true;
+}
+
+static void note_known (EcfsCheckedStripe *checked, const GArray *known)
+{
+    for (guint i = 0; i < known->len; i++) {
+        const EcfsRepairRow *row = &g_array_index (known, EcfsRepairRow, i);
+        if (checked->fault != ECFS_STRIPE_FINE || row->index != checked->stripe->index ||
+            row->instance != checked->stripe->instance)
+            continue;
+        checked->fault = row->gone ? ECFS_STRIPE_FORGED : ECFS_STRIPE_DAMAGED; /* what is there and is not to be used */
+        checked->text = g_strdup (row->reason);
+    }
+}
+
+/* What readers met and queued for repair: where all seems to be there, its bytes are wrong, and not read for that. */
+static bool note_queued (EcfsFsckRun *self, GArray *stripes, GError **error)
+{
+    const EcfsObjectRow *object = NULL;
+    g_autoptr (GArray) known = NULL;
+    for (guint i = 0; i < stripes->len; i++) {
+        GError *why = NULL;
+        EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, i);
+        if (object != checked->object) {
+            object = checked->object;
+            g_clear_pointer (&known, g_array_unref);
+            known = ecfs_catalog_repairs (self->archive->catalog, object->id, &why);
+        }
+        if (why != NULL && !survives (self, why, error))
+            return false;
+        if (known != NULL)
+            note_known (checked, known);
+    }
+    return true;
+}
+
+static bool note_batch (EcfsFsckRun *self, const EcfsCheckBatch *batch, GError **error)
+{
+    for (guint i = 0; i < batch->stripes->len; i++) {
+        size_t position = g_array_index (batch->stripes, EcfsCheckedStripe, i).position;
+        self->endpoints[MIN (position, self->n_endpoints)].n_stripes++;
+    }
+    for (guint i = 0; i < batch->objects->len; i++)
+        if (!spool_absent (self, g_ptr_array_index (batch->objects, i), error))
+            return false;
+    if (!ecfs_fsck_note_crowded (self, batch->objects, error))
+        return false;
+    self->sums.n_stripes += batch->stripes->len;
+    self->sums.n_objects += batch->objects->len;
+    self->progress.n_done += batch->objects->len;
+    return note_queued (self, batch->stripes, error) && ecfs_fsck_spool (self, batch->stripes, error);
+}
+
+/* The next strangers of a batch behind @after, which moves on. False: the spool. */
+static bool next_strangers (EcfsFsckRun *self, EcfsSpoolOrphan *after, GArray *strangers, GError **error)
+{
+    int found = 1;
+    g_array_set_size (strangers, 0);
+    while (strangers->len < STRANGERS && (found = ecfs_spool_next_orphan (self->spool, after, error)) == 1) {
+        const EcfsStranger stranger = {.position = (size_t) after->endpoint,
+                                       .object = after->uuid,
+                                       .index = (uint16_t) after->index,
+                                       .instance = after->instance,
+                                       .size = after->size,
+                                       .mtime_s = after->mtime_s};
+        g_array_append_val (strangers, stranger);
+    }
+    return found >= 0;
+}
+
+/* False without @error: as below. */
+static bool note_strangers (EcfsFsckRun *self, EcfsCheckBatch *batch, GError **error)
+{
+    EcfsSpoolOrphan after = {.kind = ECFS_SPOOL_STRANGER, .endpoint = -1};
+    g_autoptr (GArray) strangers = g_array_new (FALSE, FALSE, sizeof (EcfsStranger));
+    for (bool more = true; more;) {
+        if (!next_strangers (self, &after, strangers, error))
+            return false;
+        more = strangers->len == STRANGERS;
+        if (!ecfs_check_strangers (batch, strangers, error) || !ecfs_fsck_note_orphans (self, strangers, error))
+            return false;
+    }
+    return ecfs_spool_clear_orphans (self->spool, ECFS_SPOOL_STRANGER, error);
+}
+
+/* False without @error: it is to end, and this batch does not count. */
+static bool check_batch (EcfsFsckRun *self, EcfsCheckBatch *batch, GError **error)
+{
+    return ecfs_check_presence (batch, error) && ecfs_check_gone (batch) && note_batch (self, batch, error) &&
+           (batch->strangers == NULL || note_strangers (self, batch, error));
+}
+
+/* *after moves on; *ret_more: there may be others. */
+static bool check_next (EcfsFsckRun *self, EcfsUuid *after, bool *ret_more, GError **error)
+{
+    EcfsCheckBatch batch = {.archive = self->archive, .after = *after, .tick = ecfs_fsck_tick, .user = self};
+    g_autoptr (GPtrArray) objects = ecfs_fsck_objects (self, after, BATCH, ret_more, error);
+    if (objects == NULL)
+        return false;
+    g_autoptr (GArray) stripes = ecfs_fsck_stripes (self, objects);
+    batch.objects = objects;
+    batch.stripes = stripes;
+    /* Where the catalog cannot be read on, nothing is known to be unknown to it. */
+    batch.strangers = self->is_named || !self->is_sound ? NULL : self->spool;
+    batch.is_first = ecfs_uuid_is_nil (&batch.after);
+    batch.is_last = !*ret_more;
+    batch.last = *after;
+    return check_batch (self, &batch, error);
+}
+
+static bool count_objects (EcfsFsckRun *self, uint64_t *ret_n, GError **error)
+{
+    EcfsTotals totals = {0};
+    GError *why = NULL;
+    if (self->what->paths != NULL)
+        return collect_named (self, error) && ecfs_spool_count_named (self->spool, ret_n, error);
+    if (!ecfs_catalog_totals (self->archive->catalog, &totals, &why) && !survives (self, why, error))
+        return false;
+    *ret_n = totals.n_objects;
+    return true;
+}
+
+static bool check_objects (EcfsFsckRun *self, GError **error)
+{
+    uint64_t n_objects;
+    EcfsUuid after = {.bytes = {0}};
+    if (!count_objects (self, &n_objects, error))
+        return false;
+    ecfs_fsck_enter (self, "objects", n_objects);
+    ecfs_archive_probe (self->archive, PATIENCE_US);
+    for (bool more = true; more && !self->is_late;) {
+        GError *why = NULL;
+        if (!check_next (self, &after, &more, &why) && why != NULL) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        if (!ecfs_fsck_goes_on (self, error))
+            return false;
+    }
+    self->sums.is_cut = self->is_late;
+    self->is_walked = true;
+    return true;
+}
+
+/* What an old copy lacks is not lost, and what it has too much may be in use: nothing can be repaired from there. */
+static bool check_lineage (EcfsFsckRun *self, GError **error)
+{
+    bool changes =
+        (self->what->flags & (ECFS_FSCK_REPAIR | ECFS_FSCK_PRUNE)) != 0 && (self->what->flags & ECFS_FSCK_DRY) == 0;
+    if (changes && !ecfs_archive_check_writable (self->archive, error))
+        return false;
+    ecfs_archive_ask_lineage (self->archive, ecfs_now_us () + PATIENCE_US);
+    if (self->archive->lineage == NULL || !ecfs_lineage_is_stale (self->archive->lineage))
+        return true;
+    g_autofree char *trouble = ecfs_archive_trouble (self->archive);
+    if (changes)
+        return ecfs_fail (error, ESTALE, "%s", trouble);
+    g_warning ("%s", trouble);
+    return true;
+}
+
+static bool run (EcfsFsckRun *self, GError **error)
+{
+    bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
+    if (!check_catalog (self, error) || !check_lineage (self, error) || !ecfs_fsck_begin_orphans (self, error) ||
+        !check_objects (self, error))
+        return false;
+    ecfs_fsck_end_orphans (self);
+    if (deep && !ecfs_fsck_deep (self, error))
+        return false;
+    self->deadline_us = 0; /* what was found is told, and repaired */
+    if (!ecfs_fsck_repair (self, error) || !ecfs_fsck_move_apart (self, error) || !ecfs_fsck_journal (self, error))
+        return false;
+    ecfs_fsck_store_repairs (self);
+    return ecfs_fsck_export (self, error) && ecfs_fsck_prune (self, error);
+}
+
+static void run_clear (EcfsFsckRun *self)
+{
+    for (size_t i = 0; i <= self->n_endpoints; i++)
+        g_free (self->silences[i]);
+    g_free (self->silences);
+    g_free (self->endpoints);
+    ecfs_spool_free (self->spool);
+    ecfs_spool_free (self->crowded);
+    ecfs_scrub_close (self->seen);
+    ecfs_mutex_clear (&self->pace.lock);
+    if (self->writer != self->ecfs)
+        ecfs_close (self->writer);
+}
+
+char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
+{
+    EcfsFsckRun self = {.ecfs = ecfs, .archive = ecfs->archive, .what = what, .begun_ns = g_get_real_time () * 1000};
+    self.pace = (EcfsPace){.bytes_per_s = what->bytes_per_s};
+    if (what->max_time_us > 0)
+        self.deadline_us = ecfs_now_us () + what->max_time_us;
+    ecfs_mutex_init (&self.pace.lock);
+    self.n_endpoints = ecfs_archive_n_endpoints (self.archive);
+    self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
+    self.silences = g_new0 (char *, self.n_endpoints + 1);
+    self.spool = ecfs_spool_new (error);
+    self.crowded = self.spool == NULL ? NULL : ecfs_spool_new (error);
+    char *summary = NULL;
+    if (self.crowded != NULL && run (&self, error)) {
+        self.sums.checked_bytes = self.pace.bytes;
+        summary = ecfs_fsck_tell_summary (&self);
+    }
+    run_clear (&self);
+    if (!(what->flags & ECFS_FSCK_REPAIR)) /* nor does what an export met change anything */
+        g_array_unref (ecfs_sightings_take (self.archive->sightings));
+    return summary;
+}

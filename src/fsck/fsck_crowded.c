@@ -1,0 +1,172 @@
+/* Objects that would be safer with their stripes elsewhere: told, the least safe first, and moved apart. */
+#include "fsck/fsck_priv.h"
+#include "archive/places.h"
+
+#define ZONE_WEIGHT 1024 /* more than an object has endpoints */
+
+/* Finding them */
+
+bool ecfs_fsck_note_crowded (EcfsFsckRun *self, const GPtrArray *objects, GError **error)
+{
+    EcfsRoomy roomy;
+    bool good = true;
+    ecfs_roomy_init (&roomy, self->archive);
+    for (guint i = 0; i < objects->len && good; i++) {
+        EcfsCrowding crowding;
+        const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+        if (!ecfs_object_is_crowded (&roomy, object, 0, &crowding))
+            continue;
+        const EcfsSpoolDamage one = {.object = object->id,
+                                     .urgency = crowding.now.zones * ZONE_WEIGHT + crowding.now.endpoints,
+                                     .uuid = object->uuid};
+        self->sums.n_movable += crowding.n_moves > 0;
+        good = ecfs_spool_add_damage (self->crowded, &one, error);
+    }
+    ecfs_roomy_clear (&roomy);
+    return good;
+}
+
+/* Moving them */
+
+typedef struct Parting {
+    EcfsFsckRun *run;
+    EcfsRoomy roomy;      /* once what was to be repaired is */
+    EcfsSpoolDamage last; /* that was begun */
+    uint64_t *n_waiting;  /* by position: objects that need the endpoint, and it takes nothing now */
+    GError *error;        /* the spool's or the catalog's */
+} Parting;
+
+typedef struct Attempt {
+    EcfsRepairTask task; /* its first member */
+    EcfsCrowding crowding;
+} Attempt;
+
+/* 1: it is crowded as before; 0: not any more; -1. */
+static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
+{
+    g_autoptr (GError) why = NULL;
+    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->run->archive->catalog, object, &why);
+    if (now != NULL)
+        return ecfs_object_is_crowded (&self->roomy, now, 0, ret_crowding);
+    if (why->code == ENOENT || why->code == EBADMSG) /* deleted, or told */
+        return 0;
+    g_propagate_error (&self->error, g_steal_pointer (&why));
+    return -1;
+}
+
+static void conclude (Parting *self, const Attempt *attempt, EcfsCrowdedResult result)
+{
+    EcfsFsckSums *sums = &self->run->sums;
+    sums->crowded[result]++;
+    sums->n_moved_stripes += attempt->task.order.n_stored;
+    sums->moved_bytes += attempt->task.order.written_bytes;
+    ecfs_fsck_tell (self->run, ecfs_fsck_tell_crowded (self->run->archive, attempt->task.object, &attempt->crowding,
+                                                       result, &attempt->task));
+}
+
+/* The next that can be moved now; NULL: there is none, or an error. */
+static Attempt *next_attempt (Parting *self)
+{
+    Attempt *attempt = g_new0 (Attempt, 1);
+    while (self->error == NULL && ecfs_fsck_tick (self->run) &&
+           ecfs_spool_next_damage (self->run->crowded, &self->last, &self->error) == 1) {
+        self->run->progress.n_done++;
+        attempt->task.object = self->last.object;
+        attempt->task.order.is_crowded = true;
+        if (judge (self, self->last.object, &attempt->crowding) != 1)
+            continue;
+        if (attempt->crowding.n_moves > 0)
+            return attempt;
+        self->run->sums.crowded[ECFS_CROWDED_WAITS]++;
+        self->n_waiting[attempt->crowding.lacking]++;
+    }
+    g_free (attempt);
+    return NULL;
+}
+
+static EcfsRepairTask *next_task (void *user)
+{
+    Attempt *attempt = next_attempt (user);
+    return attempt == NULL ? NULL : &attempt->task;
+}
+
+static void task_done (void *user, EcfsRepairTask *task)
+{
+    Parting *self = user;
+    Attempt *attempt = (Attempt *) (void *) task;
+    bool any = task->order.n_stored > 0;
+    if (task->error == NULL && !any && judge (self, task->object, &attempt->crowding) == 1)
+        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "who has the archive open finds no better place now");
+    if (task->error != NULL && task->error->code != ESTALE)
+        conclude (self, attempt, ECFS_CROWDED_LEFT);
+    else if (any)
+        conclude (self, attempt, ECFS_CROWDED_MOVED);
+    g_clear_error (&task->error);
+    g_free (attempt);
+}
+
+static bool tick (void *user)
+{
+    return ecfs_fsck_tick (((Parting *) user)->run);
+}
+
+static bool is_wanted (const EcfsFsckRun *run)
+{
+    return (run->what->flags & ECFS_FSCK_REPAIR) && run->is_sound && run->sums.n_movable > 0 &&
+           (run->what->confirm_move == NULL || run->what->confirm_move (run->what->user, run->sums.n_movable));
+}
+
+static void leave_all (Parting *self)
+{
+    Attempt *attempt;
+    while ((attempt = next_attempt (self)) != NULL) {
+        conclude (self, attempt, ECFS_CROWDED_FOUND);
+        g_free (attempt);
+    }
+}
+
+static bool part_all (Parting *self, GError **error)
+{
+    EcfsFsckRun *run = self->run;
+    const EcfsRepairs moves = {.next = next_task, .done = task_done, .tick = tick, .user = self};
+    bool wanted = is_wanted (run);
+    if (!wanted || !ecfs_fsck_open_writer (run, error)) {
+        leave_all (self);
+        return !wanted;
+    }
+    if (run->writer->mounted)
+        return ecfs_repair_mounted (run->archive->directory, &moves, error);
+    ecfs_repair_here (run->writer->archive, &moves);
+    return ecfs_catalog_barrier (run->writer->archive->catalog, error);
+}
+
+static void tell_waiting (const Parting *self)
+{
+    const EcfsArchive *archive = self->run->archive;
+    for (size_t i = 0; i < self->roomy.n_places; i++) {
+        if (self->n_waiting[i] == 0)
+            continue;
+        g_autofree char *why = ecfs_unusable_endpoint (&archive->endpoints[i]);
+        ecfs_fsck_tell (self->run, ecfs_fsck_tell_waiting (archive, i, self->n_waiting[i],
+                                                           why == NULL ? "it has no room for them" : why));
+    }
+}
+
+bool ecfs_fsck_move_apart (EcfsFsckRun *self, GError **error)
+{
+    Parting parting = {.run = self, .last = {.urgency = INT_MIN}};
+    ecfs_fsck_enter (self, "move", 0);
+    ecfs_roomy_init (&parting.roomy, self->archive);
+    parting.n_waiting = g_new0 (uint64_t, parting.roomy.n_places + 1);
+    bool done = part_all (&parting, error);
+    tell_waiting (&parting);
+    ecfs_roomy_clear (&parting.roomy);
+    g_free (parting.n_waiting);
+    if (parting.error == NULL)
+        return done && ecfs_fsck_goes_on (self, error);
+    if (done)
+        g_propagate_error (error, parting.error);
+    else
+        g_error_free (parting.error);
+    return false;
+}

@@ -1,0 +1,115 @@
+/* What endpoints have of the journal, and that it names what was repaired. */
+#include "control/control.h"
+#include "fsck/fsck_priv.h"
+#include "journal/journal_watch.h"
+
+#define ANSWER_MS (15 * 60 * 1000) /* a snapshot of a large catalog takes minutes */
+
+/* By the mount: the journal up to now, and with @renew a snapshot, too. */
+static bool store_mounted (EcfsFsckRun *self, bool renew, GError **error)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "verb", "journal");
+    json_object_set_boolean_member (object, "renew", renew);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    g_autoptr (JsonNode) answer = ecfs_control_ask (self->archive->directory, request, ANSWER_MS, error);
+    return answer != NULL;
+}
+
+static bool goes_on (void *user)
+{
+    return ecfs_fsck_tick (user);
+}
+
+static bool store (EcfsFsckRun *self, bool renew, GError **error)
+{
+    if (!ecfs_fsck_open_writer (self, error))
+        return false;
+    if (self->writer->mounted)
+        return store_mounted (self, renew, error);
+    EcfsArchive *archive = self->writer->archive;
+    return ecfs_archive_store_journal (archive, goes_on, self, error) &&
+           (!renew || ecfs_journal_renew (archive, error));
+}
+
+bool ecfs_fsck_may_repair (const EcfsFsckRun *self)
+{
+    return (self->what->flags & ECFS_FSCK_REPAIR) != 0 && (self->what->flags & ECFS_FSCK_DRY) == 0 && self->is_sound &&
+           self->what->confirm == NULL;
+}
+
+/* What is missing at each endpoint, as sentences, NULL where nothing is. Returns how many endpoints lack something. */
+static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
+{
+    unsigned n_whole = 0, n_lacking = 0, n_seen = 0;
+    bool is_deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
+    g_autofree bool *lacks = g_new0 (bool, self->n_endpoints + 1);
+    for (size_t i = 0; i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
+        EcfsJournalSight sight = {.missing = NULL};
+        g_autoptr (GError) why = NULL;
+        if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))
+            continue; /* that it is down is told where its stripes are */
+        n_seen++;
+        if (!ecfs_journal_look (self->archive, i, is_deep, &sight, &why)) {
+            ret_missing[i] = g_strdup (why->message);
+            continue;
+        }
+        n_whole += sight.has_snapshot;
+        lacks[i] = !sight.has_snapshot;
+        ret_missing[i] = sight.missing;
+    }
+    bool too_few = n_whole < MIN (n_seen, ecfs_snapshot_copies (self->archive));
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        if (too_few && lacks[i] && ret_missing[i] == NULL)
+            ret_missing[i] = g_strdup ("it has not all of the newest snapshot of the catalog");
+        n_lacking += ret_missing[i] != NULL;
+    }
+    return n_lacking;
+}
+
+static void tell (EcfsFsckRun *self, size_t position, const char *text, bool repaired)
+{
+    self->sums.n_journals_repaired += repaired;
+    self->sums.n_journals_left += !repaired;
+    ecfs_fsck_tell (self, ecfs_fsck_tell_journal (self->archive, position, text, repaired));
+}
+
+static bool check_endpoints (EcfsFsckRun *self, GError **error)
+{
+    g_autofree char **missing = g_new0 (char *, self->n_endpoints + 1);
+    g_autoptr (GError) why = NULL;
+    ecfs_fsck_enter (self, "journal", 0);
+    bool repaired = look_at_all (self, missing) > 0 && ecfs_fsck_may_repair (self) && store (self, true, &why);
+    g_autofree char **left = g_new0 (char *, self->n_endpoints + 1);
+    if (repaired) /* it says which endpoints could not take it */
+        (void) look_at_all (self, left);
+    for (size_t i = 0; i < self->n_endpoints; i++) {
+        g_autofree char *text = why == NULL || missing[i] == NULL
+                                    ? g_strdup (missing[i])
+                                    : g_strdup_printf ("%s; storing it anew failed: %s", missing[i], why->message);
+        if (text != NULL)
+            tell (self, i, text, repaired && left[i] == NULL);
+        g_free (missing[i]);
+        g_free (left[i]);
+    }
+    return ecfs_fsck_goes_on (self, error);
+}
+
+bool ecfs_fsck_journal (EcfsFsckRun *self, GError **error)
+{
+    return self->is_named || check_endpoints (self, error);
+}
+
+void ecfs_fsck_store_repairs (EcfsFsckRun *self)
+{
+    g_autoptr (GError) why = NULL;
+    if (self->sums.n_rebuilt == 0 || store (self, false, &why))
+        return;
+    g_autofree char *text = g_strdup_printf (
+        "what was repaired is not in the journal yet: if this machine is lost now, ecfs recover finds the "
+        "damaged stripes: run ecfs wait: %s",
+        why->message);
+    tell (self, SIZE_MAX, text, false);
+}

@@ -1,0 +1,697 @@
+#include "journal/journal_watch.h"
+#include "journal/recover_priv.h"
+#include "journal/snapshot.h"
+#include "catalog/journal_file.h"
+#include "util/io.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ROUNDS   4   /* until the catalog and what it says of the archive agree */
+#define GROWTHS  3   /* times that it is made again since another machine has stored changes meanwhile */
+#define RECENT_S 120 /* what wrote within this time may still be there */
+#define FILE_MAX ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
+
+void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
+{
+    va_list arguments;
+    va_start (arguments, format);
+    char *text = g_strdup_vprintf (format, arguments);
+    va_end (arguments);
+    if (self->pending != NULL) {
+        g_ptr_array_add (self->pending, text);
+        return;
+    }
+    self->what->tell (self->what->user, text);
+    g_free (text);
+}
+
+static void tell_pending (EcfsRecovering *self)
+{
+    g_autoptr (GPtrArray) pending = g_steal_pointer (&self->pending);
+    for (guint i = 0; pending != NULL && i < pending->len; i++)
+        self->what->tell (self->what->user, g_ptr_array_index (pending, i));
+}
+
+bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error)
+{
+    return self->what->tick (self->what->user, phase, n_done, n_all) || ecfs_fail (error, ECANCELED, "cancelled");
+}
+
+/* Endpoints */
+
+GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error)
+{
+    if (size == 0 || size > FILE_MAX) {
+        (void) !ecfs_fail (error, EBADMSG, "it has %" PRIu64 " bytes", size);
+        return NULL;
+    }
+    g_autoptr (GByteArray) bytes = g_byte_array_sized_new ((guint) size);
+    g_byte_array_set_size (bytes, (guint) size);
+    const EcfsRange range = {.size = size, .to = bytes->data};
+    return ecfs_endpoint_read_wait (place->endpoint, name, &range, 1, error) ? g_steal_pointer (&bytes) : NULL;
+}
+
+static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error)
+{
+    static const EcfsMarker any; /* lets the connection be made whatever marker there is */
+    EcfsRecoverPlace *place = &self->places[self->n_places];
+    *place = (EcfsRecoverPlace){.name = config->spec->name, .endpoint = ecfs_endpoint_new (config->spec, &any, error)};
+    if (place->endpoint == NULL)
+        return false;
+    self->n_places++;
+    ecfs_endpoint_start (place->endpoint);
+    return true;
+}
+
+static size_t count_of (const EcfsRecovering *self, const EcfsUuid *archive)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < self->n_places; i++)
+        n += ecfs_uuid_equal (&self->places[i].marker.archive, archive);
+    return n;
+}
+
+/* The archive that is meant: the one that the user named, or that most of the endpoints are of. A single one must not
+ * be able to keep the others from being recovered. */
+static bool choose_archive (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places && ecfs_uuid_is_nil (&self->archive); i++)
+        if (2 * count_of (self, &self->places[i].marker.archive) > self->n_places)
+            self->archive = self->places[i].marker.archive;
+    if (!ecfs_uuid_is_nil (&self->archive))
+        return true;
+    g_autoptr (GString) text = g_string_new (NULL);
+    for (size_t i = 0; i < self->n_places; i++) {
+        char uuid[ECFS_UUID_TEXT_SIZE];
+        ecfs_uuid_text (&self->places[i].marker.archive, uuid);
+        g_string_append_printf (text, "%s%s of %s", i > 0 ? ", " : "", self->places[i].name, uuid);
+    }
+    return ecfs_fail (error, EINVAL,
+                      "the endpoints are of several archives (%s): say with --archive which one is meant", text->str);
+}
+
+static bool is_foreign (EcfsRecovering *self, const EcfsRecoverPlace *place)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    if (ecfs_uuid_equal (&place->marker.archive, &self->archive))
+        return false;
+    ecfs_uuid_text (&place->marker.archive, text);
+    ecfs_recover_tell (self, "endpoint %s is of archive %s: it is left alone", place->name, text);
+    return true;
+}
+
+static bool check_twins (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        for (size_t j = 0; j < i; j++)
+            if (ecfs_uuid_equal (&self->places[i].marker.endpoint, &self->places[j].marker.endpoint))
+                return ecfs_fail (error, EINVAL, "endpoints %s and %s are the same place: they have one marker",
+                                  self->places[j].name, self->places[i].name);
+    return true;
+}
+
+/* Whose word counts alone, and whose does not at all. */
+static bool mark_words (EcfsRecovering *self, const char *const *names, bool believed, GError **error)
+{
+    for (; names != NULL && *names != NULL; names++) {
+        EcfsRecoverPlace *named = NULL;
+        for (size_t i = 0; i < self->n_places; i++)
+            if (g_str_equal (self->places[i].name, *names))
+                named = &self->places[i];
+        if (named == NULL)
+            return ecfs_fail (error, EINVAL, "%s is none of the endpoints that are given", *names);
+        named->believed = believed && !named->distrusted;
+        named->distrusted = !believed;
+        self->has_believed = self->has_believed || named->believed;
+    }
+    return true;
+}
+
+static void drop_place (EcfsRecovering *self, size_t position)
+{
+    EcfsRecoverPlace *place = &self->places[position];
+    ecfs_recover_claim_forget (self, place->endpoint);
+    ecfs_endpoint_free (place->endpoint);
+    memmove (place, place + 1, (self->n_places - position - 1) * sizeof *place);
+    self->n_places--;
+}
+
+static bool open_places (EcfsRecovering *self, GError **error)
+{
+    const GPtrArray *endpoints = self->what->config->endpoints;
+    self->places = g_new0 (EcfsRecoverPlace, endpoints->len + 1);
+    for (guint i = 0; i < endpoints->len; i++)
+        if (!open_place (self, g_ptr_array_index (endpoints, i), error))
+            return false;
+    for (size_t i = 0; i < self->n_places; i++)
+        if (!ecfs_endpoint_examine_wait (self->places[i].endpoint, &self->places[i].marker, error))
+            return ecfs_prefix (error, "what cannot be asked now is left out, or mended first");
+    if (!choose_archive (self, error))
+        return false;
+    for (size_t i = self->n_places; i-- > 0;)
+        if (is_foreign (self, &self->places[i]))
+            drop_place (self, i);
+    if (self->n_places == 0)
+        return ecfs_fail (error, EINVAL, "none of the endpoints is of the archive that is meant");
+    return check_twins (self, error) && mark_words (self, self->what->believe, true, error) &&
+           mark_words (self, self->what->distrust, false, error);
+}
+
+static void close_places (EcfsRecovering *self)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        ecfs_endpoint_begin_stop (self->places[i].endpoint);
+    for (size_t i = 0; i < self->n_places; i++)
+        ecfs_endpoint_free (self->places[i].endpoint);
+    g_free (self->places);
+}
+
+/* Configuration */
+
+static bool is_given (const EcfsRecover *what, const char *key)
+{
+    for (const char *const *given = what->given; given != NULL && *given != NULL; given++)
+        if (g_str_equal (*given, key))
+            return true;
+    return false;
+}
+
+typedef struct Settings {
+    EcfsRecovering *recovering;
+    EcfsConfig *config;
+} Settings;
+
+static char *format_setting (const EcfsConfig *config, const char *key)
+{
+    const EcfsConfigOption *option = ecfs_config_options;
+    while (option->key != NULL && !g_str_equal (option->key, key))
+        option++;
+    return option->key == NULL ? NULL : ecfs_config_format_option (config, option);
+}
+
+static void take_setting (void *user, const char *key, const char *value)
+{
+    Settings *self = user;
+    g_autoptr (GError) error = NULL;
+    if (g_str_equal (key, "deletion_grace")) { /* nothing that endpoints tell makes a deletion sooner */
+        g_autofree char *now = format_setting (self->config, key);
+        if (!is_given (self->recovering->what, key) && g_strcmp0 (value, now) != 0)
+            ecfs_recover_tell (
+                self->recovering,
+                "deletion_grace was %s and is %s now; change it in " ECFS_CONFIG_NAME " if that is meant", value, now);
+        return;
+    }
+    if (!is_given (self->recovering->what, key) && ecfs_config_travels (key) &&
+        !ecfs_config_set (self->config, key, value, &error))
+        ecfs_recover_tell (self->recovering, "the setting %s = %s is left out: %s", key, value, error->message);
+}
+
+/* The endpoints as they are given, and the settings as the journal tells them; g_free (). */
+static char *make_config (EcfsRecovering *self, GError **error)
+{
+    const EcfsConfig *given = self->what->config;
+    g_autofree char *text = ecfs_config_format (given);
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, ECFS_CONFIG_NAME, error);
+    Settings settings = {.recovering = self, .config = config};
+    if (config == NULL || !ecfs_catalog_settings (self->catalog, take_setting, &settings, error))
+        return NULL;
+    for (guint i = config->endpoints->len; i-- > 0;) {
+        const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, i);
+        bool is_ours = false;
+        for (size_t j = 0; j < self->n_places; j++)
+            is_ours = is_ours || g_str_equal (self->places[j].name, endpoint->spec->name);
+        if (!is_ours)
+            g_ptr_array_remove_index (config->endpoints, i);
+    }
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
+    g_autoptr (EcfsCodec) codec = rows == NULL ? NULL : ecfs_codec_new (config->code, error);
+    if (codec == NULL)
+        return NULL;
+    if (!ecfs_archive_enough_endpoints (codec, rows->len, config->allow_double, NULL)) {
+        ecfs_recover_tell (self,
+                           "%s makes %u stripes and %u endpoints are known: allow_double = yes is set, until there are "
+                           "more",
+                           config->code, ecfs_codec_n (codec), rows->len);
+        config->allow_double = true;
+    }
+    return ecfs_config_format (config);
+}
+
+/* The new archive */
+
+static void take_code (void *user, const char *key, const char *value)
+{
+    if (g_str_equal (key, "code"))
+        g_ptr_array_add (user, g_strdup (value));
+}
+
+/* What the archive is by its catalog: its endpoints, and how many of them have what `ecfs wait` waited for: one more
+ * than the most tolerant code in use may lose, as far as there are so many. */
+static bool measure (EcfsRecovering *self, size_t *ret_n_known, size_t *ret_n_copies, GError **error)
+{
+    unsigned tolerance = 0;
+    size_t n_known = 0, n_active = 0;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
+    g_autoptr (GPtrArray) codes = rows == NULL ? NULL : ecfs_catalog_codes_in_use (self->catalog, error);
+    if (codes == NULL || !ecfs_catalog_settings (self->catalog, take_code, codes, error))
+        return false;
+    for (guint i = 0; i < codes->len; i++) {
+        g_autofree char *code = g_strdup (g_ptr_array_index (codes, i));
+        *strchrnul (code, '/') = '\0';
+        g_autoptr (EcfsCodec) codec = ecfs_codec_new (code, NULL);
+        tolerance = MAX (tolerance, codec == NULL ? 0 : ecfs_codec_tolerance (codec));
+    }
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        n_known += row->state != ECFS_ENDPOINT_FAILED;
+        n_active += row->state == ECFS_ENDPOINT_ACTIVE;
+    }
+    *ret_n_known = n_known;
+    *ret_n_copies = CLAMP ((size_t) tolerance + 1, 1, MAX (n_active, 1));
+    return true;
+}
+
+/* At how many endpoints the new catalog is stored. */
+static size_t count_copies (EcfsRecovering *self)
+{
+    return MIN (MAX (self->n_copies, 3), self->n_places);
+}
+
+/* … and at how many it is to be, as a mount would store it. */
+static size_t count_wanted (EcfsRecovering *self)
+{
+    return MIN (MAX (self->n_copies, ECFS_SNAPSHOT_COPIES), self->n_places);
+}
+
+/* Stores it at places that can take it; *places are their positions, *n_copies how many: those to begin with are as
+ * many as are wanted. */
+static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *places, size_t *n_copies,
+                             EcfsSnapshotRow *ret_row, GError **error)
+{
+    size_t n_least = count_copies (self);
+    g_autofree EcfsEndpoint **endpoints = g_new (EcfsEndpoint *, *n_copies);
+    for (size_t next = *n_copies;;) {
+        GError *reason = NULL;
+        size_t failed;
+        const EcfsSnapshotOrder order = {.catalog = path, .endpoints = endpoints, .n_endpoints = *n_copies};
+        for (size_t i = 0; i < *n_copies; i++)
+            endpoints[i] = self->places[places[i]].endpoint;
+        if (ecfs_snapshot_store (&order, ret_row, &failed, &reason))
+            return true;
+        if (failed == *n_copies || (next == self->n_places && *n_copies == n_least)) {
+            g_propagate_error (error, reason);
+            return ecfs_prefix (error, "the new catalog cannot be stored on %zu endpoints", n_least);
+        }
+        if (next < self->n_places) {
+            ecfs_recover_tell (self, "%s; the new catalog goes to endpoint %s instead", reason->message,
+                               self->places[next].name);
+            places[failed] = next++;
+        } else {
+            ecfs_recover_tell (self, "%s; the new catalog is stored without it", reason->message);
+            memmove (&places[failed], &places[failed + 1], (*n_copies - failed - 1) * sizeof *places);
+            (*n_copies)--;
+        }
+        g_error_free (reason);
+    }
+}
+
+/* From here on every older copy is an old one. */
+static bool store_snapshot (EcfsRecovering *self, const char *path, GError **error)
+{
+    EcfsSnapshotRow row;
+    size_t n_copies = count_wanted (self);
+    g_autofree size_t *places = g_new (size_t, n_copies);
+    for (size_t i = 0; i < n_copies; i++)
+        places[i] = i;
+    if (!ecfs_recover_tick (self, "snapshot of the new catalog", 0, 1, error) ||
+        !ecfs_catalog_barrier (self->catalog, error) || !store_somewhere (self, path, places, &n_copies, &row, error) ||
+        !ecfs_catalog_snapshot_add (self->catalog, &row, 2, error))
+        return false;
+    for (size_t i = 0; i < n_copies; i++) {
+        const EcfsJournalPlace place = {
+            .endpoint = self->places[places[i]].id, .sequence = row.sequence, .time_ns = row.time_ns};
+        if (!ecfs_catalog_journal_stored (self->catalog, &place, error))
+            return false;
+    }
+    return true;
+}
+
+/* The names that were given take the place of those that the journal tells. */
+static bool name_places (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        if (!ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
+                                    &self->places[i].id, error))
+            return false;
+    return true;
+}
+
+/* What `ecfs endpoint remove` took out is none of the archive's endpoints, whatever its marker says. */
+static bool leave_removed (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = self->n_places; i-- > 0;) {
+        g_autofree char *was = NULL;
+        if (!ecfs_catalog_endpoint_removed (self->catalog, &self->places[i].marker.endpoint, &was, error))
+            return false;
+        if (was == NULL)
+            continue;
+        g_autofree char *text = g_strdup_printf ("endpoint %s was taken out of the archive, as %s: it is left alone",
+                                                 self->places[i].name, was);
+        self->what->tell (self->what->user, text); /* not with what is pending: all is read again without it */
+        drop_place (self, i);
+    }
+    return self->n_places > 0 ||
+           ecfs_fail (error, EINVAL, "all of the endpoints were taken out of the archive: give those that it has now");
+}
+
+static bool count_files (EcfsRecovering *self, GError **error)
+{
+    EcfsTotals totals;
+    if (!ecfs_catalog_totals (self->catalog, &totals, error))
+        return false;
+    self->sums->n_files = totals.n_files;
+    return true;
+}
+
+/* Reads what counts for an archive of so many endpoints and copies. */
+static bool build (EcfsRecovering *self, const char *path, size_t n_known, size_t n_copies, GError **error)
+{
+    if (self->catalog != NULL)
+        ecfs_recover_forget (self, path);
+    g_clear_pointer (&self->pending, g_ptr_array_unref); /* it was about a catalog that is gone */
+    self->pending = g_ptr_array_new_with_free_func (g_free);
+    self->n_known = n_known;
+    self->n_copies = n_copies;
+    self->has_doubted = false;
+    for (size_t i = 0; i < self->n_places; i++)
+        self->places[i].n_doubts = 0;
+    return ecfs_recover_journal (self, path, error);
+}
+
+/* The first catalog that can be made, by what most endpoints have alike. */
+static bool guess (EcfsRecovering *self, const char *path, GError **error)
+{
+    for (size_t n_alike = self->n_places; n_alike > 0; n_alike--) {
+        if (!build (self, path, self->n_places, n_alike, error))
+            return false;
+        if (self->sums->has_snapshot || self->sums->n_records > 0)
+            break;
+    }
+    return true;
+}
+
+/* The catalog says how many endpoints and copies there are, and these say what counts for the catalog. */
+static bool make_namespace (EcfsRecovering *self, const char *path, GError **error)
+{
+    size_t n_known, n_copies, n_places = 0;
+    if (!guess (self, path, error))
+        return false;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        n_places = self->n_places;
+        if (!leave_removed (self, error) || !measure (self, &n_known, &n_copies, error))
+            return false;
+        /* A catalog of which nothing is believed says nothing of the archive, least of all that less is enough. */
+        bool is_empty = !self->sums->has_snapshot && self->sums->n_records == 0;
+        if (n_places == self->n_places &&
+            ((n_known == self->n_known && n_copies == self->n_copies) || (is_empty && self->n_copies > n_copies)))
+            break;
+        if (!build (self, path, n_known, n_copies, error))
+            return false;
+    }
+    tell_pending (self);
+    return true;
+}
+
+static void name_doubted (EcfsRecovering *self)
+{
+    for (size_t i = 0; i < self->n_places; i++) {
+        if (self->places[i].n_doubts == 0)
+            continue;
+        if (self->sums->doubted == NULL)
+            self->sums->doubted = g_ptr_array_new_with_free_func (g_free);
+        g_ptr_array_add (self->sums->doubted, g_strdup (self->places[i].name));
+    }
+}
+
+static bool make_catalog (EcfsRecovering *self, const char *path, GError **error)
+{
+    bool made = make_namespace (self, path, error);
+    tell_pending (self);
+    if (!made || !name_places (self, error))
+        return false;
+    name_doubted (self);
+    self->sums->n_known = self->n_known;
+    self->sums->n_given = self->n_places;
+    self->sequence = MAX (self->sequence, self->sums->sequence);
+    if (self->used_epoch == UINT32_MAX)
+        return ecfs_fail (error, EBADMSG, "the endpoints tell of an epoch that is impossible");
+    if (self->new_epoch == 0)
+        self->new_epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
+    return ecfs_restore_finish (self->restore, self->new_epoch, self->sequence, error) &&
+           ecfs_recover_objects (self, error) && ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) &&
+           count_files (self, error);
+}
+
+/* Whether it makes sense */
+
+/* The names of endpoints that the archive has and that are not given: " (a, b)"; g_free (). */
+static char *name_missing (EcfsRecovering *self)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, NULL); /* without them it is said shorter */
+    g_autoptr (GString) names = g_string_new (NULL);
+    for (guint i = 0; rows != NULL && i < rows->len; i++) {
+        const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
+        bool given = row->state == ECFS_ENDPOINT_FAILED;
+        for (size_t j = 0; j < self->n_places; j++)
+            given = given || self->places[j].id == row->id;
+        if (!given)
+            g_string_append_printf (names, "%s%s", names->len == 0 ? " (" : ", ", row->name);
+    }
+    if (names->len > 0)
+        g_string_append_c (names, ')');
+    return g_string_free (g_steal_pointer (&names), FALSE);
+}
+
+static bool refuse (EcfsRecovering *self, GError **error, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
+/* Says why it is refused; with force, and where nothing would change, only says so. */
+static bool refuse (EcfsRecovering *self, GError **error, const char *format, ...)
+{
+    va_list arguments;
+    va_start (arguments, format);
+    g_autofree char *text = g_strdup_vprintf (format, arguments);
+    va_end (arguments);
+    if (self->what->force || self->what->read_only || self->what->dry_run) {
+        ecfs_recover_tell (self, "%s", text);
+        return true;
+    }
+    return ecfs_fail (error, EPERM, "%s; --dry-run and --read-only change nothing, --force recovers all the same",
+                      text);
+}
+
+/* Another machine may be at work still: its copy of the archive becomes one for reading only. */
+static bool check_quiet (EcfsRecovering *self, GError **error)
+{
+    int64_t ago_s = (g_get_real_time () * 1000 - self->sums->time_ns) / 1000000000;
+    if (self->sums->sequence == 0 || ago_s >= RECENT_S || self->what->read_only || self->what->dry_run)
+        return true;
+    g_autofree char *text =
+        g_strdup_printf ("a machine with this archive stored changes %" PRId64 " s ago, and may still have it mounted: "
+                         "from a recovery on its mount can only read, and what it stores meanwhile is lost. Make "
+                         "sure that it is unmounted or gone",
+                         MAX (ago_s, 0));
+    if (!self->what->force && self->what->ask != NULL && self->what->ask (self->what->user, text))
+        return true;
+    return refuse (self, error, "%s", text);
+}
+
+static bool names_words (const EcfsRecovering *self)
+{
+    bool any = self->has_believed;
+    for (size_t i = 0; i < self->n_places; i++)
+        any = any || self->places[i].distrusted;
+    return any;
+}
+
+static bool check_sense (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *missing = name_missing (self);
+    if (self->n_places * 2 < self->n_known &&
+        !refuse (self, error, "the archive has %zu endpoints, and only %zu of them %s given: give the others too%s",
+                 self->n_known, self->n_places, self->n_places == 1 ? "is" : "are", missing))
+        return false;
+    if (self->sums->n_lost > 0 && *missing != '\0' &&
+        !refuse (self, error, "%" PRIu64 " objects cannot be read with these endpoints alone: give the others too%s",
+                 self->sums->n_lost, missing))
+        return false;
+    if (self->has_doubted && !self->sums->has_snapshot && self->sums->n_records == 0 &&
+        !refuse (self, error, "nothing that the endpoints tell is believed: --believe says whose word counts"))
+        return false;
+    if (self->unsettled != NULL && !names_words (self) &&
+        !refuse (
+            self, error,
+            "endpoints tell of later changes, and too few for it to be certain or ruled out (%s): names may be lost "
+            "for good. Say whose word counts, with --believe NAME or --distrust NAME, or leave an endpoint out that "
+            "has lost files",
+            self->unsettled))
+        return false;
+    return check_quiet (self, error);
+}
+
+/* The directory */
+
+static bool write_config (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *config = make_config (self, error);
+    return config != NULL && ecfs_replace_file (path, config, strlen (config), 0600, error);
+}
+
+/* The catalog begins the session that the markers will tell. */
+static bool begin_session (EcfsRecovering *self, uint64_t *ret_number, GError **error)
+{
+    g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
+    const EcfsUuid session = ecfs_recover_claim_session (self);
+    for (size_t i = 0; i < self->n_places; i++)
+        said[i] = UINT64_MAX - 1 - MIN (self->places[i].marker.session_number, INT64_MAX / 2);
+    uint64_t least = ecfs_recover_least_said (self, said);
+    *ret_number = UINT64_MAX - MIN (least, UINT64_MAX - 1);
+    return ecfs_catalog_session_begin (self->catalog, *ret_number, &session, error);
+}
+
+/* Makes the catalog what the archive is from now on. */
+static bool take_over (EcfsRecovering *self, const char *path, GError **error)
+{
+    uint64_t session_number;
+    if (!begin_session (self, &session_number, error) || !ecfs_recover_claim_stands (self, error))
+        return false;
+    self->has_stored = true;
+    return store_snapshot (self, path, error) && ecfs_recover_claim_stands (self, error) &&
+           ecfs_recover_tick (self, "markers", 0, 1, error) && ecfs_recover_claim_finish (self, session_number, error);
+}
+
+typedef struct Leftovers {
+    EcfsRecovering *recovering;
+    GPtrArray *names;
+} Leftovers;
+
+static void on_own_part (void *user, const EcfsListed *listed)
+{
+    Leftovers *self = user;
+    EcfsJournalFile file;
+    if (ecfs_journal_file_name_parse (listed->name, &file) && file.epoch == self->recovering->new_epoch)
+        g_ptr_array_add (self->names, g_strdup (listed->name));
+}
+
+/* Nobody else has used the new epoch. */
+static void remove_snapshot (EcfsRecovering *self)
+{
+    for (size_t i = 0; self->has_stored && i < self->n_places; i++) {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+        Leftovers own = {.recovering = self, .names = names};
+        EcfsEndpoint *endpoint = self->places[i].endpoint;
+        bool gone = ecfs_endpoint_list_wait (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_own_part, &own, &error);
+        for (guint j = 0; gone && j < names->len; j++)
+            gone = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, j), &error);
+        if (!gone)
+            ecfs_recover_tell (self, "%s; parts of a snapshot of epoch %" PRIu32 " stay there, and count for nothing",
+                               error->message, self->new_epoch);
+    }
+    self->has_stored = false;
+}
+
+static void reset_sums (EcfsRecovering *self)
+{
+    EcfsRecovered *sums = self->sums;
+    g_clear_pointer (&sums->doubted, g_ptr_array_unref);
+    sums->n_unfinished = sums->n_hinted = sums->n_set_apart = sums->n_lost = 0;
+    sums->n_lost_strays = sums->n_foreign = self->n_given_up = self->n_exchanged = 0;
+}
+
+static bool fill_directory (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
+    bool changes = !self->what->dry_run && !self->what->read_only, grew = true;
+    if (!ecfs_archive_make_directories (self->directory, error) ||
+        (changes && !ecfs_recover_claim_begin (self, error)) || !make_catalog (self, path, error) ||
+        !check_sense (self, error))
+        return false;
+    if (self->what->dry_run)
+        return true;
+    if (self->what->read_only)
+        return write_config (self, error) &&
+               ecfs_catalog_keep_setting (self->catalog, ECFS_READ_ONLY_KEY, "yes", error);
+    for (unsigned round = 0;; round++) {
+        if (!take_over (self, path, error) || !ecfs_recover_journal_grew (self, &grew, error))
+            return false;
+        if (!grew)
+            return write_config (self, error);
+        if (round == GROWTHS)
+            return ecfs_fail (error, EAGAIN, "another machine goes on storing changes: unmount the archive there");
+        ecfs_recover_tell (self, "another machine has stored changes meanwhile: the catalog is made again");
+        remove_snapshot (self);
+        reset_sums (self);
+        if (!make_catalog (self, path, error))
+            return false;
+    }
+}
+
+static bool recover_into (EcfsRecovering *self, GError **error)
+{
+    bool good = open_places (self, error) && fill_directory (self, error);
+    self->sums->archive = self->archive;
+    if (good)
+        self->sums->epoch = ecfs_catalog_epoch (self->catalog);
+    if (!good) {
+        tell_pending (self);
+        remove_snapshot (self);
+        ecfs_recover_claim_give_up (self);
+    }
+    ecfs_recover_claim_free (self);
+    g_clear_pointer (&self->seen, g_hash_table_unref);
+    g_clear_pointer (&self->unsettled, g_free);
+    ecfs_restore_free (self->restore);
+    close_places (self);
+    g_clear_pointer (&self->pending, g_ptr_array_unref);
+    return ecfs_catalog_close (self->catalog, good ? error : NULL) && good;
+}
+
+/* In a directory that is gone afterwards. */
+static bool rehearse (EcfsRecovering *self, GError **error)
+{
+    g_autofree char *directory = g_dir_make_tmp ("ecfs-recover-XXXXXX", error);
+    if (directory == NULL)
+        return false;
+    self->directory = directory;
+    bool good = recover_into (self, error);
+    ecfs_archive_empty_directory (directory, true);
+    return good;
+}
+
+bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error)
+{
+    *ret_recovered = (EcfsRecovered){.sequence = 0};
+    EcfsRecovering self = {.what = what, .sums = ret_recovered, .directory = (char *) what->directory};
+    if (what->archive != NULL)
+        self.archive = *what->archive;
+    if (what->dry_run)
+        return rehearse (&self, error);
+    bool made;
+    ecfs_autofd lock = -1;
+    if (!ecfs_archive_begin_directory (what->directory, &lock, &made, error))
+        return false;
+    if (recover_into (&self, error))
+        return true;
+    ecfs_archive_empty_directory (what->directory, made);
+    return false;
+}
+
+void ecfs_recovered_clear (EcfsRecovered *recovered)
+{
+    g_clear_pointer (&recovered->doubted, g_ptr_array_unref);
+}

@@ -1,0 +1,62 @@
+/* Journal files, as the parts of recover that read them share them. */
+#ifndef ECFS_ARCHIVE_RECOVER_FILES_H
+#define ECFS_ARCHIVE_RECOVER_FILES_H
+
+#include "journal/recover_priv.h"
+#include "catalog/journal_file.h"
+
+/* A copy of a journal file. */
+typedef struct EcfsRecoverCopy {
+    size_t position; /* of the place that has it */
+    uint64_t size;   /* there: one that was cut off says nothing about others */
+    bool tried;      /* it was read, or could not be */
+    char *digest;    /* SHA-256 of its bytes; NULL: it cannot be read, or is damaged */
+    int64_t time_ns; /* of its header */
+    GPtrArray *rows; /* until somebody has chosen */
+} EcfsRecoverCopy;
+
+/* A journal file, and who has it. */
+typedef struct EcfsRecoverFound {
+    char *name;
+    EcfsJournalFile file;
+    uint64_t end;   /* of a segment: its last record that counts, see ecfs_recover_end_epochs () */
+    GArray *copies; /* of EcfsRecoverCopy */
+    bool useless;   /* no copy of it can be read, or is believed */
+    bool disputed;  /* some can be read, and they say different things */
+} EcfsRecoverFound;
+
+/* What an endpoint says where another has a record or a file. */
+typedef enum EcfsRecoverSaid {
+    ECFS_RECOVER_NOTHING,
+    ECFS_RECOVER_SAME,
+    ECFS_RECOVER_OTHER,
+    ECFS_RECOVER_BROKEN, /* it cannot be read, and may have been the same */
+} EcfsRecoverSaid;
+
+void ecfs_recover_copy_clear (gpointer data);
+void ecfs_recover_found_free (gpointer data);
+
+/** Whether it counts what the endpoints have that say the same, of a file or of a segment from its first record on;
+ * @said by place. */
+bool ecfs_recover_is_enough (const EcfsRecovering *self, const EcfsJournalFile *file, const EcfsRecoverSaid *said);
+/** Notes, and tells while they are few, that what an endpoint tells of is not believed. */
+void ecfs_recover_doubt (EcfsRecovering *self, size_t position, const char *what);
+/** The same of all that have a file, but for those with the digest @besides; NULL: of all. */
+void ecfs_recover_doubt_all (EcfsRecovering *self, const EcfsRecoverFound *found, const char *besides);
+/** Reads @n_wanted more copies, side by side. */
+void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, size_t n_wanted);
+/** The copy of a file that is believed, with its rows, of @made_ns unless that is NULL. NULL: there is none. */
+const EcfsRecoverCopy *ecfs_recover_choose_copy (EcfsRecovering *self, EcfsRecoverFound *found, const int64_t *made_ns);
+/** They are read again when they are asked for. */
+void ecfs_recover_forget_copies (EcfsRecoverFound *found);
+
+/** Sets the ends of all segments: where a later epoch begins, what an older copy wrote from there on was in vain. */
+void ecfs_recover_end_epochs (EcfsRecovering *self, const GPtrArray *segments);
+/** Applies what segments tell behind where the catalog stands, of *epoch, which moves on. */
+bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t *epoch, GError **error);
+/** Whether too few have a file, by its name, for it to count. */
+bool ecfs_recover_is_rare (const EcfsRecovering *self, const EcfsRecoverFound *found);
+/** Tells of segments that could not be used since others are missing before them. */
+void ecfs_recover_tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch);
+
+#endif

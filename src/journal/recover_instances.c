@@ -1,0 +1,141 @@
+/*
+ * Which of several instances of a stripe is the object's. A repair stores a damaged stripe once more, and the damaged
+ * one stays for a while: where the journal ends before it tells of that, it still names the damaged one. So what it
+ * names is read where another lies beside it, and where it is not what was stored, one that is takes its place. What
+ * was stored after all others needs no look: it is what the last of these repairs or moves made.
+ */
+#include "journal/recover_priv.h"
+
+#define CLOCKS_S 3600 /* that clocks of endpoints may differ */
+
+/* A stripe of which there are several, or another than the catalog names. */
+typedef struct Doubt {
+    EcfsRecovering *recovering;
+    const EcfsObjectRow *object;
+    EcfsStripeRow *stripe;         /* as the catalog names it */
+    const EcfsRecoverPiece *named; /* NULL: it is not there */
+    const GArray *all;             /* of EcfsRecoverPiece, … */
+    guint from, end;               /* … of which these are of the object */
+    const EcfsRecoverPiece *found; /* what takes its place; NULL: nothing does */
+} Doubt;
+
+static bool is_named (const EcfsRecovering *self, const EcfsRecoverPiece *piece, const EcfsStripeRow *stripe)
+{
+    return piece->index == stripe->index && piece->instance == stripe->instance && piece->size == stripe->size &&
+           self->places[piece->position].id == stripe->endpoint;
+}
+
+const EcfsRecoverPiece *ecfs_recover_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
+                                            const EcfsStripeRow *stripe)
+{
+    guint from = ecfs_recover_find_pieces (all, object);
+    for (guint i = from; i < all->len; i++) {
+        const EcfsRecoverPiece *piece = &g_array_index (all, EcfsRecoverPiece, i);
+        if (!ecfs_uuid_equal (&piece->object, object))
+            break;
+        if (is_named (self, piece, stripe))
+            return piece;
+    }
+    return NULL;
+}
+
+/* Whether it was stored after the other, as far as clocks tell. */
+static bool is_newer (const EcfsRecoverPiece *piece, const EcfsRecoverPiece *other)
+{
+    int64_t apart_s = piece->position == other->position ? 0 : CLOCKS_S;
+    return piece->mtime_s != 0 && other->mtime_s != 0 && piece->mtime_s - apart_s > other->mtime_s;
+}
+
+static bool is_doubted (const Doubt *self)
+{
+    for (guint i = self->from; i < self->end; i++) {
+        const EcfsRecoverPiece *piece = &g_array_index (self->all, EcfsRecoverPiece, i);
+        if (piece->index == self->stripe->index && piece != self->named &&
+            (self->named == NULL || !is_newer (self->named, piece)))
+            return true;
+    }
+    return false;
+}
+
+/* Whether it is the stripe as it was stored, whatever endpoint it is at. */
+static bool is_intact (const Doubt *self, const EcfsRecoverPiece *piece)
+{
+    const EcfsObjectRow *object = self->object;
+    EcfsRecoverTold told = {.piece = piece, .recovering = self->recovering};
+    ecfs_recover_told_read (&told);
+    bool intact = told.good && told.header.header_bytes == object->header_bytes &&
+                  told.header.segment_bytes == object->segment_bytes &&
+                  told.header.block_bytes == object->block_bytes && told.footer.size == object->size &&
+                  memcmp (told.footer.object_digest, object->digest, ECFS_DIGEST_SIZE) == 0 &&
+                  ecfs_recover_told_fits (&told, self->stripe->digest);
+    ecfs_recover_told_clear (&told);
+    return intact;
+}
+
+static void settle (void *data)
+{
+    Doubt *self = data;
+    if (self->named != NULL && is_intact (self, self->named))
+        return;
+    for (guint i = self->from; i < self->end && self->found == NULL; i++) {
+        const EcfsRecoverPiece *piece = &g_array_index (self->all, EcfsRecoverPiece, i);
+        if (piece->index == self->stripe->index && piece != self->named && piece->instance > 0 &&
+            piece->instance <= INT64_MAX && is_intact (self, piece))
+            self->found = piece;
+    }
+}
+
+static void add_doubts (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object, GArray *doubts)
+{
+    guint from = ecfs_recover_find_pieces (all, &object->uuid);
+    if (from == all->len || !ecfs_uuid_equal (&g_array_index (all, EcfsRecoverPiece, from).object, &object->uuid))
+        return;
+    guint end = ecfs_recover_end_of_object (all, from);
+    if (end - from > ECFS_RECOVER_STRIPES_MOST)
+        return;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        const Doubt doubt = {.recovering = self,
+                             .object = object,
+                             .stripe = stripe,
+                             .named = ecfs_recover_named (self, all, &object->uuid, stripe),
+                             .all = all,
+                             .from = from,
+                             .end = end};
+        if (is_doubted (&doubt))
+            g_array_append_val (doubts, doubt);
+    }
+}
+
+static bool replace (EcfsRecovering *self, const Doubt *doubt, GError **error)
+{
+    EcfsStripeRow *stripe = doubt->stripe;
+    stripe->instance = doubt->found->instance;
+    stripe->endpoint = self->places[doubt->found->position].id;
+    stripe->size = doubt->found->size;
+    self->n_exchanged++;
+    return ecfs_restore_stripe (self->restore, &doubt->object->uuid, stripe, error);
+}
+
+bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error)
+{
+    g_autoptr (GArray) doubts = g_array_new (FALSE, FALSE, sizeof (Doubt));
+    for (guint i = 0; i < objects->len; i++)
+        add_doubts (self, all, g_ptr_array_index (objects, i), doubts);
+    const guint at_once = ecfs_recover_n_readers (self);
+    for (guint at = 0; at < doubts->len; at += at_once) {
+        guint end = MIN (doubts->len, at + at_once);
+        EcfsWorkers *workers = ecfs_workers_new ("ecfs-recover", at_once);
+        for (guint i = at; i < end; i++)
+            ecfs_workers_push (workers, settle, &g_array_index (doubts, Doubt, i));
+        ecfs_workers_free (workers);
+        for (guint i = at; i < end; i++) {
+            const Doubt *doubt = &g_array_index (doubts, Doubt, i);
+            if (doubt->found != NULL && !replace (self, doubt, error))
+                return false;
+        }
+        if (!ecfs_recover_tick (self, "reading stripes that are there twice", end, doubts->len, error))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,349 @@
+/* Stripes, as endpoints have them: whether there are enough of every object, and what no journal tells of. */
+#include "journal/recover_priv.h"
+
+#include <inttypes.h>
+
+#define OBJECTS_AT_ONCE 1000
+
+/* Objects of the catalog */
+
+static EcfsCodec *codec_of (EcfsRecovering *self, const char *code, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsCodec *codec = ecfs_codec_new (code, &reason);
+    if (codec != NULL || reason->code != ESTALE) {
+        if (codec == NULL)
+            g_propagate_error (error, g_steal_pointer (&reason));
+        return codec;
+    }
+    gsize size;
+    g_autoptr (GBytes) parameters = ecfs_catalog_code (self->catalog, code, error);
+    const uint8_t *bytes = parameters == NULL ? NULL : g_bytes_get_data (parameters, &size);
+    return bytes == NULL ? NULL : ecfs_codec_new_with (code, bytes, size, error);
+}
+
+/* Whether enough of its stripes are there. */
+static bool is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    g_autoptr (EcfsCodec) codec = codec_of (self, object->code, NULL);
+    if (codec == NULL)
+        return false;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < ecfs_codec_n (codec))
+            present[stripe->index] = ecfs_recover_named (self, all, &object->uuid, stripe) != NULL;
+    }
+    return ecfs_codec_decodable (codec, present);
+}
+
+bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object)
+{
+    return is_whole (self, self->pieces, object);
+}
+
+static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
+{
+    uint64_t ino;
+    if (++self->sums->n_lost > ECFS_RECOVER_TOLD_MOST)
+        return;
+    g_autofree char *path = ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL)
+                                ? ecfs_catalog_path (self->catalog, ino)
+                                : g_strdup ("an object of no file");
+    ecfs_recover_tell (self, "%s cannot be read: too few of its stripes are at these endpoints", path);
+}
+
+static bool check_objects (EcfsRecovering *self, const GArray *all, GError **error)
+{
+    EcfsTotals totals;
+    int64_t after = 0;
+    uint64_t n_checked = 0;
+    if (!ecfs_catalog_totals (self->catalog, &totals, error))
+        return false;
+    for (;;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->catalog, after, OBJECTS_AT_ONCE, error);
+        if (objects == NULL || objects->len == 0)
+            return objects != NULL;
+        if (!ecfs_recover_instances (self, all, objects, error))
+            return false;
+        for (guint i = 0; i < objects->len; i++) {
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            after = object->id;
+            if (!is_whole (self, all, object))
+                tell_lost (self, object);
+        }
+        n_checked += objects->len;
+        if (!ecfs_recover_tick (self, "looking for stripes", n_checked, totals.n_objects, error))
+            return false;
+    }
+}
+
+static void read_all (EcfsRecovering *self, GArray *told)
+{
+    EcfsWorkers *workers = ecfs_workers_new ("ecfs-recover", ecfs_recover_n_readers (self));
+    for (guint i = 0; i < told->len; i++)
+        ecfs_workers_push (workers, ecfs_recover_told_read, &g_array_index (told, EcfsRecoverTold, i));
+    ecfs_workers_free (workers);
+}
+
+/* Which pieces are of objects that a file may have, and no journal tells of */
+
+EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error)
+{
+    EcfsUuid before = *object;
+    for (size_t i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
+        ;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_objects_by_uuid (self->catalog, &before, 1, error);
+    if (rows == NULL)
+        return NULL;
+    if (rows->len == 0 || !ecfs_uuid_equal (&((const EcfsObjectRow *) rows->pdata[0])->uuid, object)) {
+        (void) !ecfs_fail (error, ENOENT, "the catalog does not have the object");
+        return NULL;
+    }
+    return ecfs_catalog_object (self->catalog, ((const EcfsObjectRow *) rows->pdata[0])->id, error);
+}
+
+static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *ret_there, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    g_autoptr (EcfsObjectRow) row = ecfs_recover_object (self, object, &why);
+    *ret_there = row != NULL;
+    if (row != NULL || why->code == ENOENT)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
+}
+
+/* The pieces that a journal does not account for; where none was found, all. */
+static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **error)
+{
+    g_autoptr (GArray) told = g_array_new (FALSE, TRUE, sizeof (EcfsRecoverTold));
+    g_array_set_clear_func (told, ecfs_recover_told_clear);
+    for (guint at = 0, end; at < all->len; at = end) {
+        bool there;
+        end = ecfs_recover_end_of_object (all, at);
+        if (!is_in_catalog (self, &g_array_index (all, EcfsRecoverPiece, at).object, &there, error))
+            return NULL;
+        for (guint i = at; i < end && !there; i++) {
+            EcfsRecoverTold one = {.piece = &g_array_index (all, EcfsRecoverPiece, i), .recovering = self};
+            g_array_append_val (told, one);
+        }
+    }
+    read_all (self, told);
+    return g_steal_pointer (&told);
+}
+
+/* Whether the object may be a file's: not when the journal has seen it come and go, nor when a copy of the archive
+ * directory wrote it that had been given up by then. */
+static bool may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header, bool *ret_may, GError **error)
+{
+    *ret_may = header->epoch > self->journal_epoch ||
+               (header->epoch == self->journal_epoch && header->sequence > self->sums->sequence);
+    if (header->epoch < self->journal_epoch && header->sequence > self->sums->sequence)
+        self->n_given_up++;
+    return *ret_may || ecfs_restore_was_open (self->restore, &header->object, ret_may, error);
+}
+
+static void stray_free (gpointer data)
+{
+    EcfsStray *self = data;
+    ecfs_object_row_free (self->row);
+    ecfs_codec_free (self->codec);
+    g_array_unref (self->words);
+    g_free (self);
+}
+
+static bool same_object (const EcfsRecoverTold *a, const EcfsRecoverTold *b)
+{
+    return a->header.epoch == b->header.epoch && a->header.sequence == b->header.sequence &&
+           a->header.family == b->header.family && a->header.k == b->header.k &&
+           a->header.segment_bytes == b->header.segment_bytes && a->header.block_bytes == b->header.block_bytes &&
+           a->header.header_bytes == b->header.header_bytes && a->footer.size == b->footer.size &&
+           memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
+}
+
+static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
+{
+    g_autoptr (GError) error = NULL;
+    const EcfsStripeHeader *header = &told->header;
+    if (told->footer.records->len == 0 || header->sequence > INT64_MAX)
+        return NULL;
+    EcfsCodec *codec = ecfs_stripe_codec (header, &error);
+    if (codec == NULL)
+        return NULL;
+    EcfsStray *stray = g_new0 (EcfsStray, 1);
+    *stray = (EcfsStray){
+        .row = ecfs_object_row_new (), .codec = codec, .words = g_array_new (FALSE, FALSE, sizeof (EcfsStrayWord))};
+    EcfsObjectRow *row = stray->row;
+    row->uuid = header->object;
+    row->epoch = header->epoch;
+    row->sequence = header->sequence;
+    row->code = g_strdup (ecfs_codec_identity (codec));
+    row->size = told->footer.size;
+    row->segment_bytes = header->segment_bytes;
+    row->block_bytes = header->block_bytes;
+    row->header_bytes = header->header_bytes;
+    memcpy (row->digest, told->footer.object_digest, sizeof row->digest);
+    self->sequence = MAX (self->sequence, header->sequence);
+    return stray;
+}
+
+/* Each content that some stripe tells of is a way to have the file. */
+static void add_word (EcfsStray *stray, const EcfsRecoverTold *told)
+{
+    const EcfsStrayWord word = {
+        .record = told->footer.records->len == 0 ? NULL : told->footer.records->pdata[0],
+        .position = told->piece->position,
+    };
+    if (word.record != NULL)
+        g_array_append_val (stray->words, word);
+}
+
+/* Of several instances of a stripe the first whose packets are what its footer says. *last: what was added last. */
+static void add_stripe (EcfsRecovering *self, EcfsStray *stray, const EcfsRecoverTold *told,
+                        const EcfsRecoverTold **last)
+{
+    EcfsStripeRow stripe = {.index = told->piece->index,
+                            .instance = told->piece->instance,
+                            .endpoint = self->places[told->piece->position].id,
+                            .size = told->piece->size};
+    memcpy (stripe.digest, told->footer.area_digest, sizeof stripe.digest);
+    GArray *stripes = stray->row->stripes;
+    if (stripe.index >= ecfs_codec_n (stray->codec) || stripe.instance == 0 || stripe.instance > INT64_MAX)
+        return;
+    if (*last != NULL && (*last)->piece->index == stripe.index) {
+        if (ecfs_recover_told_fits (*last, (*last)->footer.area_digest))
+            return;
+        g_array_set_size (stripes, stripes->len - 1);
+    }
+    g_array_append_val (stripes, stripe);
+    *last = told;
+}
+
+static bool is_decodable (const EcfsStray *stray)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    for (guint i = 0; i < stray->row->stripes->len; i++)
+        present[g_array_index (stray->row->stripes, EcfsStripeRow, i).index] = true;
+    return ecfs_codec_decodable (stray->codec, present);
+}
+
+/* What the stripes from @at to @end that agree with the first of them make; NULL: nothing. */
+static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint at, guint end)
+{
+    const EcfsRecoverTold *first = &g_array_index (told, EcfsRecoverTold, at);
+    const EcfsRecoverTold *last = NULL;
+    EcfsStray *stray = stray_new (self, first);
+    for (guint i = at; stray != NULL && i < end; i++) {
+        const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
+        if (!one->good || !same_object (first, one))
+            continue;
+        add_stripe (self, stray, one, &last);
+        add_word (stray, one);
+    }
+    if (stray != NULL && !is_decodable (stray))
+        g_clear_pointer (&stray, stray_free);
+    return stray;
+}
+
+/* One object of those that @told is about, from @at to @end: where its stripes do not agree, what most of them say.
+ * NULL: it cannot be content, or error. */
+static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint at, guint end, GError **error)
+{
+    bool any = false;
+    g_autoptr (GError) reason = NULL;
+    EcfsStray *best = NULL;
+    for (guint i = at; i < end; i++) {
+        const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
+        bool may = false, seen = false;
+        self->sums->n_foreign += !one->good;
+        for (guint j = at; j < i && !seen; j++)
+            seen = g_array_index (told, EcfsRecoverTold, j).good &&
+                   same_object (&g_array_index (told, EcfsRecoverTold, j), one);
+        if (!one->good || seen)
+            continue;
+        if (!may_be_content (self, &one->header, &may, &reason)) {
+            g_propagate_error (error, g_steal_pointer (&reason));
+            g_clear_pointer (&best, stray_free);
+            return NULL;
+        }
+        any = any || may;
+        EcfsStray *stray = may ? gather_alike (self, told, i, end) : NULL;
+        if (stray != NULL && (best == NULL || stray->row->stripes->len > best->row->stripes->len)) {
+            g_clear_pointer (&best, stray_free);
+            best = g_steal_pointer (&stray);
+        }
+        g_clear_pointer (&stray, stray_free);
+    }
+    self->sums->n_lost_strays += any && best == NULL;
+    return best;
+}
+
+static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GError **error)
+{
+    g_autoptr (GPtrArray) strays = g_ptr_array_new_with_free_func (stray_free);
+    for (guint at = 0, end; at < told->len; at = end) {
+        const EcfsUuid *object = &g_array_index (told, EcfsRecoverTold, at).piece->object;
+        for (end = at;
+             end < told->len && ecfs_uuid_equal (&g_array_index (told, EcfsRecoverTold, end).piece->object, object);)
+            end++;
+        GError *reason = NULL;
+        EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + ECFS_RECOVER_STRIPES_MOST), &reason);
+        if (reason != NULL) {
+            g_propagate_error (error, reason);
+            return NULL;
+        }
+        if (stray != NULL)
+            g_ptr_array_add (strays, stray);
+        if (stray != NULL && !ecfs_recover_judge_words (self, stray, error))
+            return NULL;
+    }
+    return g_steal_pointer (&strays);
+}
+
+static void tell_rest (EcfsRecovering *self)
+{
+    const EcfsRecovered *sums = self->sums;
+    if (sums->n_hinted > ECFS_RECOVER_TOLD_MOST)
+        ecfs_recover_tell (self, "the names of %" PRIu64 " files in all are hints of their stripes", sums->n_hinted);
+    if (sums->n_set_apart > ECFS_RECOVER_TOLD_MOST)
+        ecfs_recover_tell (self, "%" PRIu64 " files in all are set apart so", sums->n_set_apart);
+    if (sums->n_partial > ECFS_RECOVER_TOLD_MOST)
+        ecfs_recover_tell (self, "of %" PRIu64 " files in all only a part of the content is there", sums->n_partial);
+    if (sums->n_lost > ECFS_RECOVER_TOLD_MOST)
+        ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
+    if (self->n_exchanged > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64
+                           " stripes that the journal names are gone or damaged, and others that were stored "
+                           "of the same content take their places",
+                           self->n_exchanged);
+    if (self->n_given_up > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64 " objects were stored by a copy of the archive directory that was given up when "
+                           "another was recovered; they are left alone",
+                           self->n_given_up);
+    if (sums->n_lost_strays > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64 " objects that no journal tells of have too few stripes at these endpoints: they "
+                           "were not finished, or are lost",
+                           sums->n_lost_strays);
+    if (sums->n_foreign > 0)
+        ecfs_recover_tell (self, "%" PRIu64 " stripes are of another archive or damaged; they are left alone",
+                           sums->n_foreign);
+}
+
+bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
+{
+    g_autoptr (GArray) all = ecfs_recover_pieces (self, error);
+    if (all == NULL || !check_objects (self, all, error))
+        return false;
+    self->pieces = all;
+    g_autoptr (GArray) told = find_strays (self, all, error);
+    g_autoptr (GPtrArray) strays = told == NULL ? NULL : gather_strays (self, told, error);
+    bool put = strays != NULL && ecfs_recover_strays (self, strays, error);
+    self->pieces = NULL;
+    if (put)
+        tell_rest (self);
+    return put;
+}

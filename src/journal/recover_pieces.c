@@ -1,0 +1,194 @@
+/* Stripes, as endpoints have them: which there are, and what their headers, footers and packets tell. */
+#include "journal/recover_priv.h"
+
+#include "util/xxh3.h"
+
+#define READERS    4          /* for each endpoint */
+#define HEAD_BYTES 4096       /* read at once from the begin and the end of a stripe */
+#define AREA_BYTES (4u << 20) /* … and from between */
+
+typedef struct Pieces {
+    EcfsRecovering *recovering;
+    GArray *all; /* of EcfsRecoverPiece */
+    size_t position;
+} Pieces;
+
+static int compare_pieces (const void *a, const void *b)
+{
+    const EcfsRecoverPiece *left = a, *right = b;
+    int order = memcmp (&left->object, &right->object, sizeof left->object);
+    if (order == 0)
+        order = (left->index > right->index) - (left->index < right->index);
+    return order != 0 ? order : (left->instance > right->instance) - (left->instance < right->instance);
+}
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Pieces *self = user;
+    EcfsRecoverPiece piece = {.size = listed->size, .mtime_s = listed->mtime_s, .position = (uint16_t) self->position};
+    if (!ecfs_stripe_name_parse (listed->name, &piece.object, &piece.index, &piece.instance) || piece.index > 255)
+        return;
+    g_array_append_val (self->all, piece);
+}
+
+GArray *ecfs_recover_pieces (EcfsRecovering *self, GError **error)
+{
+    g_autoptr (GArray) all = g_array_new (FALSE, FALSE, sizeof (EcfsRecoverPiece));
+    Pieces pieces = {.recovering = self, .all = all};
+    for (; pieces.position < self->n_places; pieces.position++)
+        if (!ecfs_recover_tick (self, "listing stripes", pieces.position, self->n_places, error) ||
+            !ecfs_endpoint_list_wait (self->places[pieces.position].endpoint, "stripes", on_listed, &pieces, error))
+            return NULL;
+    g_array_sort (all, compare_pieces);
+    return g_steal_pointer (&all);
+}
+
+guint ecfs_recover_find_pieces (const GArray *all, const EcfsUuid *object)
+{
+    guint low = 0, high = all->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (memcmp (&g_array_index (all, EcfsRecoverPiece, middle).object, object, sizeof *object) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+guint ecfs_recover_end_of_object (const GArray *all, guint at)
+{
+    guint end = at;
+    while (end < all->len && ecfs_uuid_equal (&g_array_index (all, EcfsRecoverPiece, end).object,
+                                              &g_array_index (all, EcfsRecoverPiece, at).object))
+        end++;
+    return end;
+}
+
+unsigned ecfs_recover_n_readers (const EcfsRecovering *self)
+{
+    return READERS * (unsigned) MIN (self->n_places, 16);
+}
+
+/* Reading headers and footers */
+
+static bool parse_head (EcfsRecoverTold *self, const uint8_t *head, size_t size, GError **error)
+{
+    const EcfsRecoverPiece *piece = self->piece;
+    EcfsStripeHeader *header = &self->header;
+    if (!ecfs_stripe_header_parse (head, size, header, error))
+        return false;
+    if (!ecfs_uuid_equal (&header->archive, &self->recovering->archive))
+        return ecfs_fail (error, EBADMSG, "it is of another archive");
+    return (ecfs_uuid_equal (&header->object, &piece->object) && header->index == piece->index &&
+            header->instance == piece->instance) ||
+           ecfs_fail (error, EBADMSG, "it is another stripe, renamed");
+}
+
+static bool read_range (const EcfsRecoverTold *self, uint64_t offset, size_t size, uint8_t **ret_bytes, GError **error)
+{
+    char name[ECFS_STRIPE_NAME_SIZE];
+    const EcfsRecoverPiece *piece = self->piece;
+    g_autofree uint8_t *bytes = g_malloc (size);
+    const EcfsRange range = {.offset = offset, .size = size, .to = bytes};
+    ecfs_stripe_name (&piece->object, piece->index, piece->instance, name);
+    if (!ecfs_endpoint_read_wait (self->recovering->places[piece->position].endpoint, name, &range, 1, error))
+        return false;
+    *ret_bytes = g_steal_pointer (&bytes);
+    return true;
+}
+
+static bool read_head (EcfsRecoverTold *self, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    g_autofree uint8_t *head = NULL, *more = NULL;
+    size_t size = MIN (HEAD_BYTES, self->piece->size);
+    if (!read_range (self, 0, size, &head, error))
+        return false;
+    bool fits = parse_head (self, head, size, &reason);
+    if (!fits && reason->code == EAGAIN && self->header.header_bytes <= self->piece->size) {
+        g_clear_error (&reason);
+        size = self->header.header_bytes;
+        if (!read_range (self, 0, size, &more, error))
+            return false;
+        fits = parse_head (self, more, size, &reason);
+    }
+    if (!fits)
+        g_propagate_error (error, g_steal_pointer (&reason));
+    /* They point into what goes now. */
+    self->header.parameters = fits ? g_memdup2 (self->header.parameters, self->header.parameters_bytes) : NULL;
+    return fits;
+}
+
+static bool read_foot (EcfsRecoverTold *self, GError **error)
+{
+    uint64_t offset, hash, file_size = self->piece->size;
+    uint32_t size;
+    g_autofree uint8_t *end = NULL, *more = NULL;
+    size_t end_bytes = MIN (HEAD_BYTES, file_size);
+    if (!read_range (self, file_size - end_bytes, end_bytes, &end, error) ||
+        !ecfs_stripe_tail_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES, file_size, &offset, &size, &hash, error))
+        return false;
+    self->footer_offset = offset;
+    if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
+        return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->footer,
+                                         error);
+    return read_range (self, offset, size, &more, error) &&
+           ecfs_stripe_footer_parse (more, size, hash, &self->footer, error);
+}
+
+/* Whether the stripe is as long as the sizes that it tells make it. */
+static bool check_sizes (const EcfsRecoverTold *self, GError **error)
+{
+    EcfsLayout layout;
+    return ecfs_stripe_layout (&self->header, self->footer.size, &layout, error) &&
+           ((self->footer.area_bytes == ecfs_layout_area_bytes (&layout) &&
+             self->footer_offset == layout.header_bytes + self->footer.area_bytes) ||
+            ecfs_fail (error, EBADMSG, "its packets have not the size that its content makes them"));
+}
+
+void ecfs_recover_told_read (void *data)
+{
+    EcfsRecoverTold *self = data;
+    g_autoptr (GError) error = NULL;
+    self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
+                 read_foot (self, &error) && check_sizes (self, &error);
+    if (!self->good && error != NULL)
+        g_info ("endpoint %s: a stripe is left alone: %s", self->recovering->places[self->piece->position].name,
+                error->message);
+}
+
+void ecfs_recover_told_clear (gpointer data)
+{
+    EcfsRecoverTold *self = data;
+    g_free ((uint8_t *) self->header.parameters);
+    ecfs_stripe_footer_clear (&self->footer);
+}
+
+/* Packets */
+
+static bool hash_area (const EcfsRecoverTold *self, XXH3_state_t *state)
+{
+    uint64_t end = self->footer_offset;
+    for (uint64_t at = self->header.header_bytes, size; at < end; at += size) {
+        g_autofree uint8_t *bytes = NULL;
+        size = MIN (AREA_BYTES, end - at);
+        if (!read_range (self, at, (size_t) size, &bytes, NULL))
+            return false;
+        ecfs_xxh3_128_update (state, bytes, (size_t) size);
+    }
+    return true;
+}
+
+bool ecfs_recover_told_fits (const EcfsRecoverTold *self, const uint8_t *digest)
+{
+    XXH128_canonical_t found;
+    if (!self->good)
+        return false;
+    XXH3_state_t *state = XXH3_createState ();
+    XXH3_128bits_reset (state);
+    bool read = hash_area (self, state);
+    XXH128_canonicalFromHash (&found, XXH3_128bits_digest (state));
+    XXH3_freeState (state);
+    return read && memcmp (found.digest, digest, ECFS_DIGEST_SIZE) == 0;
+}

@@ -1,0 +1,175 @@
+/* What the parts of recover share. */
+#ifndef ECFS_ARCHIVE_RECOVER_PRIV_H
+#define ECFS_ARCHIVE_RECOVER_PRIV_H
+
+#include "archive/archive_priv.h"
+#include "journal/recover.h"
+#include "catalog/restore.h"
+#include "object/format.h"
+
+#define ECFS_RECOVER_TOLD_MOST    20   /* messages of one kind */
+#define ECFS_RECOVER_STRIPES_MOST 1024 /* of one object that are looked at: none has more in earnest */
+
+typedef struct EcfsRecoverPlace {
+    const char *name;
+    EcfsEndpoint *endpoint;
+    EcfsMarker marker;
+    int64_t id;        /* catalog row */
+    bool believed;     /* the user said that its word counts alone, … */
+    bool distrusted;   /* … or that it counts not at all */
+    bool silent;       /* it has neither journal nor snapshots, and may have lost any */
+    bool gapped;       /* something is missing before what it has, and it may have lost any of that */
+    uint64_t last;     /* the last change that its files tell of */
+    uint32_t epoch;    /* the last that its marker and its files tell of, … */
+    uint64_t sequence; /* … and the last change */
+    unsigned n_doubts; /* things of its that are not believed */
+} EcfsRecoverPlace;
+
+typedef struct EcfsRecoverClaim EcfsRecoverClaim;
+
+typedef struct EcfsRecovering {
+    const EcfsRecover *what;
+    EcfsRecovered *sums;
+    EcfsRecoverPlace *places;
+    size_t n_places;
+    bool has_believed;       /* one of them is believed whatever the others say */
+    size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
+    size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
+    bool has_doubted;        /* a snapshot is there that is not believed */
+    char *unsettled;         /* names of those that tell of later changes, which nobody can rule out; NULL: none do */
+    EcfsRecoverClaim *claim; /* to the archive; NULL: none yet, or nothing is to change */
+    bool has_warned;         /* that it stands on few endpoints */
+    bool has_stored;         /* something of the new epoch may be on endpoints */
+    uint32_t new_epoch;      /* 0: not chosen yet */
+    GHashTable *seen;        /* names of journal files that the catalog is made of, or that do not count */
+    GPtrArray *pending;      /* what the user is told when it is certain; NULL: at once */
+    char *directory;         /* where the catalog is made */
+    EcfsUuid archive;
+    uint32_t epoch;         /* the highest that enough endpoints tell of, … */
+    uint32_t used_epoch;    /* … and that has given names to anything */
+    uint64_t n_exchanged;   /* stripes that others took the places of */
+    uint64_t n_given_up;    /* objects of a copy of the archive directory that was given up */
+    uint64_t sequence;      /* the highest sequence that enough endpoints tell of */
+    uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
+    EcfsCatalog *catalog;
+    EcfsRestore *restore;
+    const GArray *pieces; /* the stripes that are there, while strays are put */
+} EcfsRecovering;
+
+/* What stripes of an object tell of a file. */
+typedef struct EcfsStrayWord {
+    const EcfsFileRecord *record; /* borrowed */
+    uint16_t position;            /* whose stripe it is from */
+    bool believed;                /* so many endpoints say the same of the file as have to */
+} EcfsStrayWord;
+
+/* An object that only its stripes tell of. */
+typedef struct EcfsStray {
+    EcfsObjectRow *row;
+    EcfsCodec *codec;
+    GArray *words; /* of EcfsStrayWord: of each stripe */
+    bool used;     /* by a file */
+} EcfsStray;
+
+/* A stripe that is there. */
+typedef struct EcfsRecoverPiece {
+    EcfsUuid object;
+    uint64_t instance;
+    uint64_t size;
+    int64_t mtime_s; /* 0: its endpoint tells none */
+    uint16_t index;
+    uint16_t position;
+} EcfsRecoverPiece;
+
+/* What a stripe tells of its object. */
+typedef struct EcfsRecoverTold {
+    const EcfsRecoverPiece *piece;
+    EcfsRecovering *recovering;
+    EcfsStripeHeader header;
+    EcfsStripeFooter footer;
+    uint64_t footer_offset;
+    bool good;
+} EcfsRecoverTold;
+
+/** Tells the user. */
+void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...) G_GNUC_PRINTF (2, 3);
+bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error);
+
+/** A file of an endpoint, whole; NULL. */
+GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error);
+
+/** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
+ * n_copies. */
+bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error);
+/** Whether there are segments that were not there when the catalog was made, of what it was made of. */
+bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **error);
+/** Throws that catalog away. */
+void ecfs_recover_forget (EcfsRecovering *self, const char *path);
+/** How many endpoints cannot be asked, and may have anything. */
+size_t ecfs_recover_n_silent (const EcfsRecovering *self);
+/** How many endpoints have to say the same, beside those that cannot be asked. */
+size_t ecfs_recover_least_words (const EcfsRecovering *self);
+/** The least of what so many endpoints say as have to; UINT64_MAX: too few do. @said, by place: UINT64_MAX for what is
+ * not said; it is sorted. */
+uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said);
+
+/* How often a claim is renewed, how long one stands that does not move, and how often others' are looked at; for tests
+ * to change. */
+extern _Atomic int64_t ecfs_recover_renew_us, ecfs_recover_patience_us, ecfs_recover_look_us;
+
+/** Writes a claim to the archive into all markers and keeps it alive. EBUSY: another recovery is under way. */
+bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error);
+/** Reads the markers: EPERM where the claim is not on so many endpoints that no mount can say "stored" without it. */
+bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error);
+/** Writes the new epoch and session into the markers, in place of the claim. */
+bool ecfs_recover_claim_finish (EcfsRecovering *self, uint64_t session_number, GError **error);
+/** Before an endpoint goes, which is none of the archive's. */
+void ecfs_recover_claim_forget (EcfsRecovering *self, const EcfsEndpoint *endpoint);
+/** Makes the markers what they were. */
+void ecfs_recover_claim_give_up (EcfsRecovering *self);
+/** The session that the new catalog begins with. */
+EcfsUuid ecfs_recover_claim_session (const EcfsRecovering *self);
+void ecfs_recover_claim_free (EcfsRecovering *self);
+
+/** All stripes that are there (EcfsRecoverPiece), by object, then index, then instance; NULL. */
+GArray *ecfs_recover_pieces (EcfsRecovering *self, GError **error);
+/** The first of an object, or where it would be. */
+guint ecfs_recover_find_pieces (const GArray *all, const EcfsUuid *object);
+/** Behind the last of the object that the piece at @at is of. */
+guint ecfs_recover_end_of_object (const GArray *all, guint at);
+/** How many stripes are read at once. */
+unsigned ecfs_recover_n_readers (const EcfsRecovering *self);
+/** Reads header and footer of the EcfsRecoverTold @data; a job for workers. */
+void ecfs_recover_told_read (void *data);
+void ecfs_recover_told_clear (gpointer data);
+/** Whether it is good, and its packets, which are read, have this digest. */
+bool ecfs_recover_told_fits (const EcfsRecoverTold *self, const uint8_t *digest);
+
+/** The piece that is this stripe of an object; NULL: it is not there. */
+const EcfsRecoverPiece *ecfs_recover_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
+                                            const EcfsStripeRow *stripe);
+/** Puts stripes that are what was stored in the places of those that are gone or damaged, in the catalog and in
+ * @objects (of EcfsObjectRow); reads only where there are several of one. */
+bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error);
+
+/** After the new epoch began: looks for the stripes of all objects, and for objects that the catalog does not have. */
+bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
+
+/** The catalog's row of an object; ENOENT. */
+EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error);
+/** Whether enough stripes of such an object are there. */
+bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object);
+
+/** Judges what the stripes of a stray tell of files. */
+bool ecfs_recover_judge_words (EcfsRecovering *self, EcfsStray *stray, GError **error);
+/** Of the words on the content that the word @at is about, the one that counts most; NULL: @at is not their first. */
+const EcfsStrayWord *ecfs_recover_best_word (const EcfsStray *stray, guint at);
+/** Reads the content of a stray, around endpoints that return other bytes than were stored: their stripes go out of its
+ * row, which gets a SHA-256. EBADMSG: it is not what the stripes say, whoever is left out. */
+bool ecfs_recover_check_content (EcfsRecovering *self, const char *path, EcfsStray *stray, GError **error);
+/** The names of the endpoints that tell of the file as the record does, "a, b"; g_free (). */
+char *ecfs_recover_tellers (const EcfsRecovering *self, const EcfsStray *stray, const EcfsFileRecord *record);
+/** Makes files of strays (of EcfsStray): under their names where all of their content is there, else apart. */
+bool ecfs_recover_strays (EcfsRecovering *self, GPtrArray *strays, GError **error);
+
+#endif

@@ -1,0 +1,437 @@
+#include "journal/snapshot.h"
+
+#include "archive/archive_priv.h"
+#include "journal/journal_watch.h"
+#include "catalog/journal_file.h"
+
+#include <inttypes.h>
+
+#define LEAST_BYTES    (4u << 20)            /* of records behind a snapshot, before there is another */
+#define FILES_SHARE    2                     /* and at least the last one's size divided by this */
+#define LEAST_SEGMENTS 1000                  /* behind one: each costs a recovery a round trip or two … */
+#define SEGMENT_BYTES  (256u << 10)          /* … in which it would read so much of a snapshot */
+#define RECORD_BYTES   1024                  /* few are longer: where so many are not enough they are not added up */
+#define END_US         (10 * G_USEC_PER_SEC) /* for one that is due when the archive is closed … */
+#define END_INODES     200000                /* which are read in about a second: with more it is left to a mount */
+#define END_SILENT_US  G_USEC_PER_SEC        /* … of which so much needs no word */
+#define N_GENERATIONS  2
+
+_Atomic int64_t ecfs_snapshot_look_us = 60 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_snapshot_retry_us = INT64_C (600) * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_snapshot_watch_us = INT64_C (3600) * G_USEC_PER_SEC;
+
+/* When, and what it takes the place of */
+
+struct EcfsSnapshots {
+    EcfsArchive *archive; /* immutable, as the next */
+    EcfsLineage *lineage;
+    int64_t look_us;  /* when it is looked at next whether it is time */
+    uint64_t counted; /* records when that was done last */
+    pthread_t thread; /* takes one, or tidies up */
+    bool running;     /* until it is joined */
+    atomic_bool stop;
+    bool tidied[ECFS_ENDPOINTS_MAX]; /* the thread's while it is running, as the next six */
+    bool take;
+    int64_t watch_us;     /* when to look next at what endpoints have; at once, at first */
+    int64_t end_us;       /* when it is to be over; 0: whenever */
+    bool failed;          /* when it ran last */
+    bool taken;           /* one, by this process */
+    uint64_t n_stored;    /* segments by this process, when it was looked at last, … */
+    uint64_t n_contained; /* … and those that a snapshot has taken the place of */
+    EcfsMutex lock;
+    EcfsCond over;
+    bool ended; /* guarded by lock */
+};
+
+/* The endpoints for a snapshot: those first that have most room. As many as it should have, at least as many as it
+ * must; 0: there are fewer. */
+static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **ret_endpoints, size_t *ret_positions)
+{
+    size_t n_chosen = 0, n_endpoints = ecfs_archive_n_endpoints (archive);
+    unsigned n_copies = ecfs_archive_journal_copies (archive), n_wanted = ecfs_snapshot_copies (archive);
+    g_autofree bool *taken = g_memdup2 (failed, n_endpoints * sizeof *failed + 1);
+    while (n_chosen < n_wanted) {
+        size_t best = SIZE_MAX;
+        uint64_t most = 0;
+        for (size_t i = 0; i < n_endpoints; i++) {
+            EcfsEndpointHealth health;
+            if (taken[i] || !ecfs_archive_has_journal (&archive->endpoints[i]) ||
+                !ecfs_lineage_may_write (archive->lineage, i))
+                continue;
+            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+            uint64_t room = health.space.told ? health.space.free_bytes : 1;
+            bool usable = !health.down && !health.refuses;
+            ecfs_endpoint_health_clear (&health);
+            if (usable && (best == SIZE_MAX || room > most)) {
+                best = i;
+                most = room;
+            }
+        }
+        if (best == SIZE_MAX)
+            break;
+        taken[best] = true;
+        ret_endpoints[n_chosen] = archive->endpoints[best].endpoint;
+        ret_positions[n_chosen++] = best;
+    }
+    return n_chosen < n_copies ? 0 : n_chosen;
+}
+
+/* Stores one, without the endpoints that fail as long as enough are left. */
+static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_bool *stop, GError **error)
+{
+    size_t n_endpoints = ecfs_archive_n_endpoints (archive);
+    g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, n_endpoints + 1);
+    g_autofree size_t *positions = g_new0 (size_t, n_endpoints + 1);
+    g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
+    g_autofree char *path = g_build_filename (archive->directory, ECFS_CATALOG_NAME, NULL);
+    EcfsSnapshotOrder order = {.catalog = path,
+                               .reserve_bytes = archive->config->staging_reserve / 2,
+                               .endpoints = endpoints,
+                               .end_us = end_us,
+                               .stop = stop};
+    if (!ecfs_catalog_barrier (archive->catalog, error))
+        return false;
+    for (;;) {
+        EcfsSnapshotRow row;
+        size_t bad;
+        GError *why = NULL;
+        order.n_endpoints = choose (archive, failed, endpoints, positions);
+        if (order.n_endpoints == 0)
+            return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
+        if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
+            for (size_t i = 0; i < order.n_endpoints; i++)
+                atomic_store (&archive->endpoints[positions[i]].lacks_journal, false);
+            return ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error);
+        }
+        if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_message ("%s: a snapshot of the catalog is stored without this endpoint: %s", archive->directory,
+                   why->message);
+        failed[positions[bad]] = true;
+        g_error_free (why);
+    }
+}
+
+static bool take_snapshot (EcfsSnapshots *self, GError **error)
+{
+    if (!store_snapshot (self->archive, self->end_us, &self->stop, error))
+        return false;
+    for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
+        self->tidied[i] = false;
+    self->taken = true;
+    self->n_contained = self->n_stored;
+    return true;
+}
+
+/* One that is stored anew under the name of another would take that away first. */
+static bool mark_moment (EcfsArchive *archive, GError **error)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    if (rows == NULL)
+        return false;
+    bool same = rows->len > 0 &&
+                g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (archive->catalog) &&
+                g_array_index (rows, EcfsSnapshotRow, 0).sequence >= ecfs_catalog_sequence (archive->catalog);
+    return !same || ecfs_catalog_mark (archive->catalog, error);
+}
+
+bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
+{
+    ecfs_mutex_lock (&archive->snapshotting);
+    bool renewed = mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error);
+    ecfs_mutex_unlock (&archive->snapshotting);
+    return renewed;
+}
+
+/* Whether endpoints lost what they had of the journal: then a new snapshot closes that. */
+static bool is_damaged (EcfsSnapshots *self)
+{
+    EcfsArchive *archive = self->archive;
+    unsigned n_whole = 0, n_seen = 0, n_lost = 0;
+    size_t n_endpoints = ecfs_archive_n_endpoints (archive);
+    g_autofree bool *lacks = g_new0 (bool, n_endpoints + 1);
+    for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
+        EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        EcfsJournalSight sight;
+        if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
+            !ecfs_lineage_may_write (self->lineage, i) || !ecfs_journal_look (archive, i, false, &sight, NULL))
+            continue;
+        n_seen++;
+        n_whole += sight.has_snapshot;
+        n_lost += sight.missing != NULL;
+        atomic_store (&endpoint->lacks_journal, sight.missing != NULL);
+        lacks[i] = !sight.has_snapshot;
+        if (sight.missing != NULL)
+            g_warning ("endpoint %s: %s: a snapshot of the catalog is stored there anew",
+                       ecfs_endpoint_name (endpoint->endpoint), sight.missing);
+        g_free (sight.missing);
+    }
+    /* One that was away when it was stored has older ones, and what came since; but it must be somewhere. */
+    for (size_t i = 0; i < n_endpoints && n_whole < ecfs_archive_journal_copies (archive); i++)
+        if (lacks[i])
+            atomic_store (&archive->endpoints[i].lacks_journal, true);
+    return n_lost > 0 || n_whole < MIN (n_seen, ecfs_snapshot_copies (archive));
+}
+
+/* Whether nothing that is older is needed: the snapshot is on as many endpoints as codes of today ask for. */
+static bool is_safe (EcfsSnapshots *self, const EcfsSnapshotRow *snapshot)
+{
+    return snapshot->n_copies >= ecfs_archive_journal_copies (self->archive);
+}
+
+/* Records that endpoints and a snapshot have. */
+static bool drop_records (EcfsSnapshots *self, GError **error)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsRecoveryPoint point;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, error);
+    if (rows == NULL || !ecfs_archive_recovery_point (self->archive, &point, error))
+        return false;
+    if (rows->len == 0 || g_array_index (rows, EcfsSnapshotRow, 0).epoch != ecfs_catalog_epoch (catalog) ||
+        !is_safe (self, &g_array_index (rows, EcfsSnapshotRow, 0)))
+        return true;
+    uint64_t sequence = MIN (g_array_index (rows, EcfsSnapshotRow, 0).sequence, point.stored);
+    for (bool more = true; more && !atomic_load (&self->stop);)
+        if (!ecfs_catalog_journal_drop (catalog, sequence, &more, error))
+            return false;
+    return true;
+}
+
+typedef struct Tidying {
+    const GArray *rows; /* of EcfsSnapshotRow: what stays, newest first */
+    GPtrArray *names;   /* of what goes */
+} Tidying;
+
+static int compare (uint32_t epoch, uint64_t sequence, const EcfsSnapshotRow *row)
+{
+    if (epoch != row->epoch)
+        return epoch < row->epoch ? -1 : 1;
+    return sequence < row->sequence ? -1 : sequence > row->sequence;
+}
+
+static bool is_superfluous (const GArray *rows, const EcfsJournalFile *file)
+{
+    const EcfsSnapshotRow *newest = &g_array_index (rows, EcfsSnapshotRow, 0);
+    if (file->kind == ECFS_JOURNAL_SEGMENT)
+        return compare (file->epoch, file->last, &g_array_index (rows, EcfsSnapshotRow, rows->len - 1)) <= 0;
+    bool stays = compare (file->epoch, file->last, newest) >= 0;
+    for (guint i = 0; i < rows->len; i++)
+        stays = stays || compare (file->epoch, file->last, &g_array_index (rows, EcfsSnapshotRow, i)) == 0;
+    return !stays;
+}
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Tidying *self = user;
+    EcfsJournalFile file;
+    if (!ecfs_journal_file_name_parse (listed->name, &file) || !is_superfluous (self->rows, &file))
+        return;
+    g_ptr_array_add (self->names, g_strdup (listed->name));
+}
+
+/* Removes what two newer snapshots have made superfluous at one endpoint. Returns whether that is done. */
+static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GArray *rows)
+{
+    g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+    Tidying tidying = {.rows = rows, .names = names};
+    bool tidied = ecfs_endpoint_list_wait (endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, &tidying, NULL) &&
+                  ecfs_endpoint_list_wait (endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, &tidying, NULL);
+    for (guint i = 0; i < names->len && tidied && !atomic_load (&self->stop); i++) {
+        g_autoptr (GError) error = NULL;
+        tidied = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, i), &error) || error->code == ENOENT;
+    }
+    return tidied; /* tried again later: what stays costs room only */
+}
+
+static bool tidy (EcfsSnapshots *self, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    if (rows == NULL)
+        return false;
+    bool enough = rows->len >= N_GENERATIONS && is_safe (self, &g_array_index (rows, EcfsSnapshotRow, rows->len - 1));
+    size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
+    for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
+        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        if (!self->tidied[i] && ecfs_archive_endpoint_counts (endpoint) &&
+            !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_confirm (self->lineage, i))
+            self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
+    }
+    return true;
+}
+
+static void tell_failure (EcfsSnapshots *self, const GError *error)
+{
+    const char *directory = self->archive->directory;
+    if (error->code == ETIME)
+        g_message ("%s: a snapshot of the catalog is due, and %s: leave the archive mounted for so long, or ecfs "
+                   "recover has more to read one day",
+                   directory, error->message);
+    else if (error->code != ECANCELED)
+        g_warning ("%s: no snapshot of the catalog for now: %s", directory, error->message);
+}
+
+static void *run (void *data)
+{
+    EcfsSnapshots *self = data;
+    g_autoptr (GError) error = NULL;
+    ecfs_mutex_lock (&self->archive->snapshotting);
+    if (!self->take && ecfs_now_us () >= self->watch_us) {
+        self->watch_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_watch_us);
+        self->take = is_damaged (self) && mark_moment (self->archive, &error);
+    }
+    bool done = error == NULL && (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) &&
+                tidy (self, &error);
+    ecfs_mutex_unlock (&self->archive->snapshotting);
+    if (!done)
+        tell_failure (self, error);
+    self->look_us = ecfs_now_us () + atomic_load (done ? &ecfs_snapshot_look_us : &ecfs_snapshot_retry_us);
+    self->counted = done ? self->counted : 0;
+    self->failed = !done;
+    ecfs_mutex_lock (&self->lock);
+    self->ended = true;
+    ecfs_cond_signal (&self->over);
+    ecfs_mutex_unlock (&self->lock);
+    return NULL;
+}
+
+bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes)
+{
+    return n_segments >= MAX (LEAST_SEGMENTS, snapshot_bytes / SEGMENT_BYTES);
+}
+
+static uint64_t count_segments (EcfsSnapshots *self)
+{
+    return self->n_stored - self->n_contained + (self->taken ? 0 : ecfs_lineage_n_segments (self->lineage));
+}
+
+/* Whether a recovery would read much that is no snapshot. */
+static bool is_time (EcfsSnapshots *self)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsSnapshotRow last = {.sequence = 0};
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, &error);
+    uint64_t bytes = 0;
+    if (rows != NULL && rows->len > 0)
+        last = g_array_index (rows, EcfsSnapshotRow, 0);
+    if (rows != NULL && rows->len > 0 && !is_safe (self, &last))
+        return true;
+    if (ecfs_snapshot_due (count_segments (self), last.bytes))
+        return true;
+    uint64_t least = MAX (LEAST_BYTES, last.bytes / FILES_SHARE);
+    if (rows != NULL && (self->counted - MIN (last.sequence, self->counted)) * RECORD_BYTES < least)
+        return false;
+    if (rows == NULL || !ecfs_catalog_journal_bytes (catalog, last.sequence, &bytes, &error)) {
+        g_warning ("%s", error->message);
+        return false;
+    }
+    return bytes >= least;
+}
+
+EcfsSnapshots *ecfs_snapshots_new (EcfsArchive *archive, EcfsLineage *lineage)
+{
+    EcfsSnapshots *self = g_new0 (EcfsSnapshots, 1);
+    self->archive = archive;
+    self->lineage = lineage;
+    self->look_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_look_us);
+    ecfs_mutex_init (&self->lock);
+    ecfs_cond_init (&self->over);
+    return self;
+}
+
+static void join (EcfsSnapshots *self)
+{
+    (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
+    self->running = false;
+}
+
+/* Waits until the thread is over, or @until_us; 0: just looks. */
+static bool is_over (EcfsSnapshots *self, int64_t until_us)
+{
+    ecfs_mutex_lock (&self->lock);
+    while (!self->ended && ecfs_now_us () < until_us)
+        (void) ecfs_cond_wait_until (&self->over, &self->lock, until_us); /* the loop looks */
+    bool ended = self->ended;
+    ecfs_mutex_unlock (&self->lock);
+    return ended;
+}
+
+static void begin (EcfsSnapshots *self)
+{
+    self->ended = false;                                                  /* there is no other thread */
+    self->running = pthread_create (&self->thread, NULL, run, self) == 0; /* else it is tried again */
+}
+
+void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
+{
+    if (self->running && is_over (self, 0))
+        join (self);
+    if (self->running || ecfs_now_us () < self->look_us)
+        return;
+    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    self->look_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_look_us);
+    if (sequence == self->counted && ecfs_now_us () < self->watch_us)
+        return;
+    self->counted = sequence;
+    self->n_stored = n_stored;
+    self->take = is_time (self);
+    begin (self);
+}
+
+void ecfs_snapshots_hurry (EcfsSnapshots *self)
+{
+    if (!self->running && !self->failed)
+        self->look_us = 0;
+}
+
+/* Whether one that is due can be taken while somebody waits for the archive to be closed. */
+static bool is_small (EcfsSnapshots *self)
+{
+    EcfsTotals totals;
+    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+        return false; /* the catalog says what is wrong with it */
+    if (totals.n_inodes > END_INODES)
+        g_message ("%s: a snapshot of the catalog is due, which takes a while: leave the archive mounted for some "
+                   "minutes, or ecfs recover has more to read one day",
+                   self->archive->directory);
+    return totals.n_inodes <= END_INODES;
+}
+
+void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
+{
+    if (self->running && is_over (self, 0))
+        join (self);
+    int64_t now_us = ecfs_now_us ();
+    g_autofree char *trouble = ecfs_lineage_trouble (self->lineage);
+    if (!self->running && !self->failed && trouble == NULL) {
+        self->counted = ecfs_catalog_sequence (self->archive->catalog);
+        self->n_stored = n_stored;
+        self->take = is_time (self) && is_small (self);
+        self->end_us = now_us + END_US;
+        if (self->take)
+            begin (self);
+    }
+    if (!self->running || is_over (self, now_us + END_SILENT_US))
+        return;
+    g_message ("%s: storing a snapshot of the catalog, for %d s at most", self->archive->directory,
+               (int) (END_US / G_USEC_PER_SEC));
+    if (!is_over (self, now_us + END_US))
+        g_message ("%s: it takes longer: leave the archive mounted for some minutes, or ecfs recover has more to read "
+                   "one day",
+                   self->archive->directory);
+}
+
+void ecfs_snapshots_free (EcfsSnapshots *self)
+{
+    if (self == NULL)
+        return;
+    atomic_store (&self->stop, true);
+    if (self->running)
+        join (self);
+    ecfs_cond_clear (&self->over);
+    ecfs_mutex_clear (&self->lock);
+    g_free (self);
+}

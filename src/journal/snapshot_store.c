@@ -1,0 +1,217 @@
+/* Taking a snapshot: the records go to a nameless file beside the catalog first, so that the catalog is read for as
+ * long as that takes, and not for as long as the endpoints do. */
+#include "archive/archive_priv.h"
+#include "journal/snapshot.h"
+#include "catalog/journal_file.h"
+#include "util/io.h"
+
+#include <inttypes.h>
+#include <sys/statvfs.h>
+
+#define PART_BYTES   (4u << 20) /* of records, about */
+#define STOP_LOOK_US 200000
+
+/* Storing one file */
+
+typedef struct Upload {
+    EcfsMutex lock;
+    EcfsCond ended;
+    bool done; /* guarded by lock, as the next */
+    GError *error;
+} Upload;
+
+static void on_stored (void *user, const GError *error)
+{
+    Upload *self = user;
+    ecfs_mutex_lock (&self->lock);
+    self->done = true;
+    self->error = error == NULL ? NULL : g_error_copy (error);
+    ecfs_cond_signal (&self->ended);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+static bool store_file (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, const atomic_bool *stop,
+                        GError **error)
+{
+    Upload upload = {.done = false};
+    ecfs_mutex_init (&upload.lock);
+    ecfs_cond_init (&upload.ended);
+    EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint, name, bytes->data, bytes->len, on_stored, &upload);
+    ecfs_mutex_lock (&upload.lock);
+    while (!upload.done) {
+        (void) ecfs_cond_wait_until (&upload.ended, &upload.lock, ecfs_now_us () + STOP_LOOK_US); /* the loop looks */
+        if (!upload.done && stop != NULL && atomic_load (stop))
+            ecfs_stream_cancel (stream);
+    }
+    ecfs_mutex_unlock (&upload.lock);
+    ecfs_stream_unref (stream);
+    ecfs_cond_clear (&upload.ended);
+    ecfs_mutex_clear (&upload.lock);
+    if (upload.error == NULL)
+        return true;
+    g_propagate_error (error, upload.error);
+    return false;
+}
+
+/* Writing the records down */
+
+typedef struct Part {
+    uint32_t n_records;
+    uint32_t size;
+} Part;
+
+typedef struct Taking {
+    const EcfsSnapshotOrder *order;
+    char *directory;      /* of the catalog */
+    int fd;               /* of the nameless file */
+    GArray *parts;        /* of Part, as they follow each other there */
+    uint64_t bytes;       /* of all of them */
+    GByteArray *raw;      /* the part that is being filled or sent */
+    EcfsJournalFile file; /* … and its header */
+    size_t failed;        /* the endpoint that could not store a part; n_endpoints: none */
+} Taking;
+
+static bool has_room (const Taking *self, GError **error)
+{
+    struct statvfs disk;
+    if (fstatvfs (self->fd, &disk) != 0)
+        return ecfs_fail_errno (error, errno, "%s", self->directory);
+    uint64_t free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
+    return free_bytes >= self->order->reserve_bytes + self->raw->len ||
+           ecfs_fail (error, ENOSPC,
+                      "%s: the disk has only %" PRIu64 " bytes left, of which a snapshot of the catalog leaves %" PRIu64
+                      ": make room there",
+                      self->directory, free_bytes, self->order->reserve_bytes);
+}
+
+static bool end_part (Taking *self, GError **error)
+{
+    const Part part = {.n_records = self->file.n_records, .size = self->raw->len};
+    if (!has_room (self, error))
+        return false;
+    int result = ecfs_pwrite_all (self->fd, self->raw->data, self->raw->len, self->bytes);
+    if (result != 0)
+        return ecfs_fail_errno (error, -result, "%s: a snapshot of the catalog", self->directory);
+    g_array_append_val (self->parts, part);
+    self->bytes += part.size;
+    self->file.n_records = 0;
+    g_byte_array_set_size (self->raw, 0);
+    return true;
+}
+
+static bool take_record (void *user, const GByteArray *record, GError **error)
+{
+    Taking *self = user;
+    if (self->order->stop != NULL && atomic_load (self->order->stop))
+        return ecfs_fail (error, ECANCELED, "the snapshot is given up");
+    if (self->raw->len > 0 && self->raw->len + record->len > PART_BYTES && !end_part (self, error))
+        return false;
+    ecfs_journal_file_put (self->raw, self->file.last, self->file.time_ns, record->data, record->len);
+    self->file.n_records++;
+    return true;
+}
+
+static bool write_down (Taking *self, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_catalog_open (self->order->catalog, ECFS_CATALOG_READONLY, error);
+    if (catalog == NULL)
+        return false;
+    self->file = (EcfsJournalFile){.archive = *ecfs_catalog_archive (catalog),
+                                   .kind = ECFS_JOURNAL_SNAPSHOT,
+                                   .epoch = ecfs_catalog_epoch (catalog),
+                                   .time_ns = g_get_real_time () * 1000};
+    bool written = ecfs_catalog_dump (catalog, take_record, self, &self->file.last, error) && end_part (self, error);
+    (void) ecfs_catalog_close (catalog, NULL); /* nothing was written there */
+    return written;
+}
+
+/* @done of @all have taken from @begun_us to now, and the rest takes as long in proportion. */
+static bool is_in_time (const Taking *self, int64_t begun_us, uint64_t done, uint64_t all, GError **error)
+{
+    double now_us = (double) ecfs_now_us (), taken_us = now_us - (double) begun_us;
+    double left_us = taken_us * (double) (all - done) / (double) MAX (done, 1);
+    if (self->order->end_us == 0 || now_us + left_us <= (double) self->order->end_us)
+        return true;
+    return ecfs_fail (error, ETIME, "takes about %.0f s", (taken_us + left_us) / G_USEC_PER_SEC);
+}
+
+/* Storing them */
+
+/* Another copy of a part is the same only where it was written by the same taking: an earlier one may have been of
+ * the same moment, and have ended elsewhere. */
+static bool store_part (Taking *self, GError **error)
+{
+    const EcfsSnapshotOrder *order = self->order;
+    char name[ECFS_JOURNAL_NAME_SIZE];
+    ecfs_journal_file_name (&self->file, name);
+    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw);
+    for (size_t i = 0; i < order->n_endpoints; i++) {
+        g_autoptr (GError) reason = NULL;
+        if (store_file (order->endpoints[i], name, bytes, order->stop, &reason))
+            continue;
+        if (reason->code != EEXIST || (!ecfs_endpoint_remove_wait (order->endpoints[i], name, error) ||
+                                       !store_file (order->endpoints[i], name, bytes, order->stop, error))) {
+            if (reason->code != EEXIST)
+                g_propagate_error (error, g_steal_pointer (&reason));
+            self->failed = i;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool load_part (Taking *self, const Part *part, uint64_t offset, GError **error)
+{
+    g_byte_array_set_size (self->raw, part->size);
+    ssize_t got = ecfs_pread_all (self->fd, self->raw->data, part->size, offset);
+    if (got == (ssize_t) part->size)
+        return true;
+    return ecfs_fail_errno (error, got < 0 ? (int) -got : EIO, "%s: a snapshot of the catalog", self->directory);
+}
+
+static bool store_parts (Taking *self, GError **error)
+{
+    uint64_t offset = 0;
+    int64_t begun_us = ecfs_now_us ();
+    for (guint i = 0; i < self->parts->len; i++) {
+        const Part *part = &g_array_index (self->parts, Part, i);
+        self->file.part = i;
+        self->file.n_records = part->n_records;
+        self->file.is_last = i + 1 == self->parts->len;
+        if (!load_part (self, part, offset, error) || !store_part (self, error))
+            return false;
+        offset += part->size;
+        if (!is_in_time (self, begun_us, offset, self->bytes, error))
+            return false;
+    }
+    return true;
+}
+
+static bool take (Taking *self, EcfsSnapshotRow *ret_row, GError **error)
+{
+    ecfs_autofd fd = ecfs_nameless_file (self->directory, error);
+    self->fd = fd;
+    if (fd < 0 || !write_down (self, error) || !store_parts (self, error))
+        return false;
+    *ret_row = (EcfsSnapshotRow){.epoch = self->file.epoch,
+                                 .sequence = self->file.last,
+                                 .time_ns = self->file.time_ns,
+                                 .bytes = self->bytes,
+                                 .n_copies = (uint32_t) self->order->n_endpoints};
+    return true;
+}
+
+bool ecfs_snapshot_store (const EcfsSnapshotOrder *order, EcfsSnapshotRow *ret_row, size_t *ret_failed, GError **error)
+{
+    Taking taking = {.order = order, .failed = order->n_endpoints};
+    taking.directory = g_path_get_dirname (order->catalog);
+    taking.parts = g_array_new (FALSE, FALSE, sizeof (Part));
+    taking.raw = g_byte_array_new ();
+    bool stored = take (&taking, ret_row, error);
+    if (ret_failed != NULL)
+        *ret_failed = taking.failed;
+    g_byte_array_unref (taking.raw);
+    g_array_unref (taking.parts);
+    g_free (taking.directory);
+    return stored;
+}

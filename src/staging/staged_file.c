@@ -1,0 +1,191 @@
+/*
+ * The file in the staging directory behind a staged file.
+ *
+ * It is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files wait to
+ * be stored, few are open.
+ */
+#include "archive/archive_priv.h"
+#include "staging/staged_priv.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define IDLE_MAX 64
+
+/* Names */
+
+char *ecfs_staged_row_name (int64_t row, uint64_t ino)
+{
+    return g_strdup_printf ("%" PRId64 ".%" PRIu64, row, ino);
+}
+
+char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino)
+{
+    return g_strdup_printf (ECFS_STAGED_COPY_PREFIX "%" PRIu64 ".%u", ino, atomic_fetch_add (&table->serial, 1));
+}
+
+char *ecfs_staged_aside_name (const char *name)
+{
+    return g_strconcat (ECFS_STAGED_ASIDE_PREFIX, name, NULL);
+}
+
+bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino)
+{
+    const char *dot = strchr (name, '.');
+    g_autofree char *row = dot == NULL ? NULL : g_strndup (name, (size_t) (dot - name));
+    guint64 ino;
+    if (row == NULL || !g_ascii_string_to_unsigned (row, 10, 1, INT64_MAX, NULL, NULL) ||
+        !g_ascii_string_to_unsigned (dot + 1, 10, 1, INT64_MAX, &ino, NULL))
+        return false;
+    *ret_ino = ino;
+    return true;
+}
+
+bool ecfs_staged_rename (EcfsStaged *self, char *name, GError **error)
+{
+    EcfsStagedTable *table = self->table;
+    if (renameat (table->dir_fd, self->name, table->dir_fd, name) != 0) {
+        int code = errno;
+        bool ok = ecfs_fail_errno (error, code, "staging/%s: cannot be renamed to %s", self->name, name);
+        g_free (name);
+        return ok;
+    }
+    ecfs_mutex_lock (&table->lock);
+    g_free (self->name);
+    self->name = name;
+    ecfs_mutex_unlock (&table->lock);
+    return true;
+}
+
+/* The descriptor */
+
+static void unlink_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    if (self->idle.data == NULL)
+        return;
+    g_queue_unlink (&table->idle, &self->idle);
+    self->idle.data = NULL;
+}
+
+void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    if (self->idle.data == NULL)
+        return;
+    unlink_idle_locked (table, self);
+    (void) close (self->fd); /* what had to be durable was synced before */
+    self->fd = -1;
+}
+
+static void put_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    self->idle.data = self;
+    g_queue_push_tail_link (&table->idle, &self->idle);
+    if (!self->in_table || table->idle.length > IDLE_MAX)
+        ecfs_staged_close_idle_locked (table, self->in_table ? g_queue_peek_head (&table->idle) : self);
+}
+
+void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int fd, unsigned n_uses)
+{
+    self->fd = fd;
+    self->n_fd_uses = n_uses;
+    if (n_uses == 0)
+        put_idle_locked (table, self);
+}
+
+/* One try at opening a file that is closed. False: not open, and no use in trying again. */
+static bool open_closed (EcfsStaged *self, GError **error)
+{
+    EcfsStagedTable *table = self->table;
+    ecfs_mutex_lock (&table->lock);
+    g_autofree char *name = g_strdup (self->name);
+    ecfs_mutex_unlock (&table->lock);
+    int fd = openat (table->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int code = errno;
+    ecfs_mutex_lock (&table->lock);
+    bool renamed = strcmp (name, self->name) != 0;
+    bool ours = fd >= 0 && self->fd < 0;
+    if (ours)
+        ecfs_staged_take_fd_locked (table, self, fd, 0);
+    ecfs_mutex_unlock (&table->lock);
+    if (fd >= 0 && !ours)
+        (void) close (fd); /* somebody else was faster */
+    return fd >= 0 || renamed || ecfs_fail_errno (error, code, "staging/%s", name);
+}
+
+int ecfs_staged_hold_fd (EcfsStaged *self, GError **error)
+{
+    EcfsStagedTable *table = self->table;
+    for (;;) {
+        ecfs_mutex_lock (&table->lock);
+        int fd = self->fd;
+        if (fd >= 0) {
+            self->n_fd_uses++;
+            unlink_idle_locked (table, self);
+        }
+        ecfs_mutex_unlock (&table->lock);
+        if (fd >= 0 || !open_closed (self, error))
+            return fd;
+    }
+}
+
+void ecfs_staged_release_fd (EcfsStaged *self)
+{
+    EcfsStagedTable *table = self->table;
+    ecfs_mutex_lock (&table->lock);
+    if (--self->n_fd_uses == 0)
+        put_idle_locked (table, self);
+    ecfs_mutex_unlock (&table->lock);
+}
+
+int ecfs_staged_fd (EcfsStaged *self)
+{
+    ecfs_mutex_lock (&self->table->lock);
+    int fd = self->fd;
+    ecfs_mutex_unlock (&self->table->lock);
+    return fd;
+}
+
+EcfsStaged *ecfs_staged_read_begin (EcfsArchive *archive, uint64_t ino, GError **error)
+{
+    EcfsStaged *self = ecfs_staged_find (archive, ino);
+    g_autoptr (GError) reason = NULL;
+    if (self == NULL || ecfs_staged_hold_fd (self, &reason) >= 0)
+        return self;
+    ecfs_staged_unref (self);
+    if (!g_error_matches (reason, ECFS_ERROR, ENOENT)) /* else it is stored and gone */
+        g_propagate_error (error, g_steal_pointer (&reason));
+    return NULL;
+}
+
+void ecfs_staged_read_end (EcfsStaged *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_staged_release_fd (self);
+    ecfs_staged_unref (self);
+}
+
+/* Size */
+
+void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes)
+{
+    EcfsStagedTable *table = self->table;
+    for (bool settled = false; !settled;) {
+        struct stat st;
+        ecfs_mutex_lock (&table->lock);
+        g_autofree char *name = g_strdup (self->name);
+        ecfs_mutex_unlock (&table->lock);
+        if (fstatat (table->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            bool inside = st.st_blocks == 0 && st.st_size > 0; /* of the inode, as some file systems keep a few bytes */
+            *bytes = inside ? 1 : (uint64_t) st.st_blocks * 512;
+            return;
+        }
+        ecfs_mutex_lock (&table->lock);
+        settled = strcmp (self->name, name) == 0;
+        ecfs_mutex_unlock (&table->lock);
+    }
+}

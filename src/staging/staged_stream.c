@@ -1,0 +1,144 @@
+/*
+ * Storing a file while it is being written.
+ *
+ * A file that is written from its beginning on, one byte after another, is read along behind its writer: an attempt of
+ * the kind STREAM encodes and sends whole segments, so that close(2) costs little more than the last one. It becomes
+ * the commit of whoever flushes or releases the file; until then nobody relies on it. Where bytes change that it was
+ * given already, or the file is not one piece when it is to be committed, or its writer has paused for long, it is
+ * abandoned, and the file is stored from staging like any other. So it is when an attempt that read along fails: that
+ * is nobody's failure, another attempt follows.
+ *
+ * Attempts that read along have threads of their own, few of them: slow writers keep nobody from being stored. One that
+ * is abandoned has sent bytes for nothing; the next one begins when there are twice as many.
+ */
+#include "archive/archive_priv.h"
+#include "staging/staged_priv.h"
+
+#define MIN_SEGMENTS 4 /* a file has, before it is worth an attempt of its own */
+#define PATIENCE_US  (30 * G_USEC_PER_SEC)
+
+static uint64_t least_bytes (const EcfsConfig *config)
+{
+    return MAX (MIN_SEGMENTS * config->segment_size, config->small_file + config->segment_size);
+}
+
+void ecfs_staged_stream_init (EcfsStagedTable *table)
+{
+    g_queue_init (&table->streaming);
+    table->stream_patience_us = PATIENCE_US;
+}
+
+static bool may_begin_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    bool idle = self->attempt == ECFS_ATTEMPT_NONE && !self->finishing && !self->kept && self->in_table &&
+                self->flushes.length == 0 && self->waits == NULL;
+    bool wanted = self->n_writers > 0 && !self->unlinked && !table->stopping && !table->stopped;
+    if (self->n_changing > 0) /* of bytes that it would be given, perhaps */
+        return false;
+    uint64_t least = MAX (least_bytes (ecfs_archive_config (table->archive)), self->stream_from_bytes);
+    return idle && wanted && self->run_bytes >= least && table->streaming.length < ECFS_N_STREAMS &&
+           ecfs_staged_is_worth_locked (table, self);
+}
+
+/* The commit that the attempt has become, where the feed is final. */
+static void ended (void *user, EcfsCommit *commit)
+{
+    EcfsStaged *self = user;
+    ecfs_mutex_lock (&self->table->lock);
+    commit->size = self->attempt_size;
+    commit->mtime_ns = self->attempt_mtime_ns;
+    commit->staging = self->row;
+    ecfs_mutex_unlock (&self->table->lock);
+}
+
+static void begin_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    self->feed = ecfs_feed_new ();
+    self->stream_link.data = self;
+    g_queue_push_tail_link (&table->streaming, &self->stream_link);
+    ecfs_feed_grow (self->feed, self->run_bytes);
+    self->moved_us = ecfs_now_us ();
+    self->attempt = ECFS_ATTEMPT_STREAM;
+    ecfs_staged_upload_begins_locked (table, self);
+    EcfsCommit commit = {.ended = ended, .feed = self->feed};
+    ecfs_staged_queue_commit_locked (table, self, &commit);
+    ecfs_staged_schedule_locked (table, self->moved_us + table->stream_patience_us);
+}
+
+void ecfs_staged_stream_hold_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t offset)
+{
+    if (self->n_changing == 0)
+        self->run_ceiling = UINT64_MAX;
+    self->run_ceiling = MIN (self->run_ceiling, offset);
+    if (self->feed != NULL)
+        (void) ecfs_feed_hold (self->feed, offset); /* an attempt that ends says what became of it */
+}
+
+void ecfs_staged_stream_moved_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t n_new_bytes, uint64_t end)
+{
+    uint64_t run_before = self->run_bytes;
+    if (n_new_bytes == 0)
+        self->run_bytes = MIN (self->run_bytes, self->run_ceiling);
+    else if (end - n_new_bytes <= self->run_bytes)
+        self->run_bytes = MAX (self->run_bytes, end);
+    if (self->run_bytes > run_before) /* who writes behind a gap keeps no place */
+        self->moved_us = ecfs_now_us ();
+    if (self->n_changing == 0)
+        self->run_ceiling = UINT64_MAX;
+    if (self->attempt == ECFS_ATTEMPT_STREAM)
+        ecfs_feed_grow (self->feed, MIN (self->run_bytes, self->run_ceiling));
+    else if (may_begin_locked (table, self))
+        begin_locked (table, self);
+}
+
+void ecfs_staged_stream_abandon_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    if (self->attempt == ECFS_ATTEMPT_STREAM)
+        ecfs_feed_abandon (self->feed);
+}
+
+void ecfs_staged_stream_finish_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    EcfsFeedState state;
+    ecfs_feed_look (self->feed, &state);
+    if (state.abandoned || self->run_bytes != self->size) {
+        ecfs_feed_abandon (self->feed); /* its end comes back here */
+        return;
+    }
+    self->attempt = ECFS_ATTEMPT_COMMIT;
+    self->attempt_generation = self->generation;
+    self->attempt_mtime_ns = self->mtime_ns;
+    self->attempt_size = self->size;
+    self->attempt_bytes = self->charged_bytes;
+    self->attempt_began_us = ecfs_now_us (); /* that its writer took long says nothing of uploads */
+    ecfs_feed_finish (self->feed, self->size);
+}
+
+bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, const EcfsOutcome *outcome)
+{
+    bool moved = self->generation != self->attempt_generation || self->n_changing > 0;
+    if (self->feed == NULL)
+        return false;
+    g_queue_unlink (&table->streaming, &self->stream_link);
+    ecfs_feed_unref (g_steal_pointer (&self->feed));
+    bool failed = self->attempt == ECFS_ATTEMPT_COMMIT && outcome->error != NULL && !outcome->kept && !moved;
+    if (self->attempt != ECFS_ATTEMPT_STREAM && !failed)
+        return false;
+    self->stream_from_bytes = 2 * self->run_bytes;
+    g_info ("%s; what was sent of it while it was written is of no use", outcome->error->message);
+    return true;
+}
+
+int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us)
+{
+    int64_t next_us = INT64_MAX;
+    for (const GList *l = table->streaming.head; l != NULL; l = l->next) {
+        EcfsStaged *self = l->data;
+        int64_t until_us = self->moved_us + table->stream_patience_us;
+        if (self->attempt == ECFS_ATTEMPT_STREAM && until_us <= now_us)
+            ecfs_feed_abandon (self->feed);
+        else if (self->attempt == ECFS_ATTEMPT_STREAM)
+            next_us = MIN (next_us, until_us);
+    }
+    return next_us;
+}

@@ -1,0 +1,448 @@
+#include "verbs/api_priv.h"
+#include "archive/archive_priv.h"
+#include "control/control_priv.h"
+#include "archive/sightings.h"
+#include "verbs/status.h"
+#include "util/lock.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define DIR_BATCH   1024
+#define PROGRESS_US 250000
+#define PATIENCE_US 5000000 /* with endpoints that do not answer */
+
+static JsonNode *to_node (JsonObject *object)
+{
+    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    return node;
+}
+
+/* Has the mount, if there is one, write down what it did, so that it is seen here. False: there is none to ask. */
+static bool sync_mount (const char *directory)
+{
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "sync");
+    g_autoptr (JsonNode) question = to_node (request);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_call (directory, question, &error);
+    if (answer == NULL && ecfs_errno (error) != ENOTCONN)
+        g_info ("%s", error->message); /* what it has written down is told all the same */
+    return answer != NULL || ecfs_errno (error) != ENOTCONN;
+}
+
+/* An archive that is mounted is written by its mount. */
+static EcfsArchive *open_archive (const char *directory, bool writable, bool *ret_mounted, GError **error)
+{
+    g_autoptr (GError) busy = NULL;
+    EcfsArchive *archive = writable ? ecfs_archive_open (directory, 0, &busy) : NULL;
+    *ret_mounted = false;
+    if (archive != NULL)
+        return archive;
+    *ret_mounted = (busy == NULL || ecfs_errno (busy) == EBUSY) && sync_mount (directory);
+    if (busy == NULL || *ret_mounted)
+        return ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
+    g_propagate_error (error, g_steal_pointer (&busy));
+    return NULL;
+}
+
+Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error)
+{
+    bool writable = (flags & ECFS_OPEN_WRITE) != 0, mounted;
+    g_autoptr (EcfsArchive) archive = open_archive (directory, writable, &mounted, error);
+    if (archive == NULL || !ecfs_archive_start (archive, error))
+        return NULL;
+    Ecfs *self = g_new0 (Ecfs, 1);
+    *self = (Ecfs){.archive = g_steal_pointer (&archive), .writable = writable, .mounted = mounted};
+    return self;
+}
+
+static bool always (void *user)
+{
+    (void) user;
+    return true;
+}
+
+/* What was read around is not forgotten with this process. */
+static void hand_over_damage (Ecfs *self)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) sightings = ecfs_sightings_take (self->archive->sightings);
+    if (sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) || sightings->len == 0)
+        return;
+    unsigned n_queued;
+    bool writable = self->writable && !self->mounted;
+    if (writable ? !ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error)
+                 : !ecfs_sightings_hand_over (self->archive, sightings, &error))
+        g_warning ("%u damaged stripes could not be queued for repair: %s; \"ecfs-fsck --deep -y\" finds and repairs "
+                   "them",
+                   sightings->len, error->message);
+}
+
+void ecfs_close (Ecfs *self)
+{
+    if (self == NULL)
+        return;
+    hand_over_damage (self);
+    ecfs_archive_stop (self->archive);
+    ecfs_archive_free (self->archive);
+    g_free (self);
+}
+
+/* Transfers */
+
+uint64_t ecfs_archive_wire_bytes (EcfsArchive *archive)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, i)->endpoint;
+        if (endpoint == NULL)
+            continue;
+        EcfsEndpointHealth health;
+        ecfs_endpoint_health (endpoint, &health);
+        bytes += health.read_bytes + health.written_bytes;
+        ecfs_endpoint_health_clear (&health);
+    }
+    return bytes;
+}
+
+bool ecfs_tally_tick (EcfsTally *self)
+{
+    if (self->cancelled)
+        return false;
+    int64_t now_us = ecfs_now_us ();
+    if (self->transfer == NULL || self->transfer->progress == NULL || now_us < self->next_us)
+        return true;
+    self->next_us = now_us + PROGRESS_US;
+    self->progress.wire_bytes = self->wire_bytes;
+    self->cancelled = !self->transfer->progress (self->transfer->user, &self->progress);
+    return !self->cancelled;
+}
+
+void ecfs_tally_failed (EcfsTally *self, GError *error)
+{
+    self->progress.n_failed++;
+    if (self->transfer != NULL && self->transfer->problem != NULL)
+        self->transfer->problem (self->transfer->user, error, false);
+    if (self->first == NULL)
+        self->first = error;
+    else
+        g_error_free (error);
+}
+
+void ecfs_tally_warn (EcfsTally *self, GError *error)
+{
+    if (self->transfer != NULL && self->transfer->problem != NULL)
+        self->transfer->problem (self->transfer->user, error, true);
+    g_error_free (error);
+}
+
+bool ecfs_tally_end (EcfsTally *self, const char *failed, GError **error)
+{
+    g_autoptr (GError) first = g_steal_pointer (&self->first);
+    if (self->transfer != NULL && self->transfer->progress != NULL) {
+        self->progress.wire_bytes = self->wire_bytes;
+        (void) self->transfer->progress (self->transfer->user, &self->progress); /* it is over anyway */
+    }
+    if (self->cancelled)
+        return ecfs_fail (error, ECANCELED, "cancelled");
+    if (first == NULL)
+        return true;
+    if (self->transfer == NULL || self->transfer->problem == NULL) {
+        g_propagate_error (error, g_steal_pointer (&first));
+        return false;
+    }
+    return ecfs_fail (error, first->code, "%" PRIu64 " of %" PRIu64 " files %s", self->progress.n_failed,
+                      MAX (self->progress.n_found, self->progress.n_failed), failed);
+}
+
+bool ecfs_xattr_travels (const char *name)
+{
+    return g_str_has_prefix (name, "user.") && !g_str_has_prefix (name, "user.ecfs.");
+}
+
+GHashTable *ecfs_staged_rows (EcfsCatalog *catalog, GError **error)
+{
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
+    if (rows == NULL)
+        return NULL;
+    GHashTable *staged =
+        g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, (GDestroyNotify) ecfs_staging_row_free);
+    for (unsigned i = 0; i < rows->len; i++) {
+        EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        if (row->state == ECFS_STAGING_STORED)
+            continue;
+        EcfsStagingRow *copy = g_new (EcfsStagingRow, 1);
+        *copy = *row;
+        copy->error = g_strdup (row->error);
+        int64_t ino = (int64_t) row->ino;
+        g_hash_table_replace (staged, g_memdup2 (&ino, sizeof ino), copy);
+    }
+    return staged;
+}
+
+/* Names */
+
+typedef struct Walk {
+    EcfsCatalog *catalog;
+    GHashTable *staged;
+    bool recursive;
+    void (*each) (void *user, const EcfsEntry *entry);
+    void *user;
+} Walk;
+
+static int by_name (const void *a, const void *b)
+{
+    const EcfsDirent *const *left = a, *const *right = b;
+    return strcmp ((*left)->name, (*right)->name);
+}
+
+static bool tell (Walk *walk, const char *path, const char *name, const EcfsAttr *attr, GError **error)
+{
+    g_autofree char *target = NULL;
+    if (S_ISLNK (attr->mode) && (target = ecfs_catalog_readlink (walk->catalog, attr->ino, error)) == NULL)
+        return false;
+    int64_t ino = (int64_t) attr->ino;
+    EcfsEntry entry = {.path = path,
+                       .name = name,
+                       .target = target,
+                       .inode = attr->ino,
+                       .mode = attr->mode,
+                       .nlink = attr->nlink,
+                       .uid = attr->uid,
+                       .gid = attr->gid,
+                       .size = attr->size,
+                       .mtime_ns = attr->mtime_ns,
+                       .staged = g_hash_table_contains (walk->staged, &ino)};
+    walk->each (walk->user, &entry);
+    return true;
+}
+
+/* All entries of a directory in order of names, borrowed from @batches. */
+static GPtrArray *sorted_entries (EcfsCatalog *catalog, uint64_t ino, GPtrArray *batches, GError **error)
+{
+    g_autoptr (GPtrArray) entries = g_ptr_array_new ();
+    int64_t after = 0;
+    for (;;) {
+        GPtrArray *batch = ecfs_catalog_readdir (catalog, ino, after, DIR_BATCH, error);
+        if (batch == NULL)
+            return NULL;
+        g_ptr_array_add (batches, batch);
+        if (batch->len == 0)
+            break;
+        after = ((const EcfsDirent *) g_ptr_array_index (batch, batch->len - 1))->offset;
+        g_ptr_array_extend (entries, batch, NULL, NULL);
+    }
+    g_ptr_array_sort (entries, by_name);
+    return g_steal_pointer (&entries);
+}
+
+static bool walk_directory (Walk *walk, const char *path, uint64_t ino, GError **error)
+{
+    g_autoptr (GPtrArray) batches = g_ptr_array_new_with_free_func ((GDestroyNotify) g_ptr_array_unref);
+    g_autoptr (GPtrArray) entries = sorted_entries (walk->catalog, ino, batches, error);
+    if (entries == NULL)
+        return ecfs_prefix (error, "%s", path);
+    for (unsigned i = 0; i < entries->len; i++) {
+        const EcfsDirent *entry = g_ptr_array_index (entries, i);
+        g_autofree char *below = g_build_filename (path, entry->name, NULL);
+        GError *why = NULL;
+        if (tell (walk, below, entry->name, &entry->attr, &why) &&
+            (!walk->recursive || !S_ISDIR (entry->attr.mode) || walk_directory (walk, below, entry->attr.ino, &why)))
+            continue;
+        if (why->code != ENOENT) {
+            g_propagate_error (error, why);
+            return false;
+        }
+        g_error_free (why); /* removed since it was listed */
+    }
+    return true;
+}
+
+bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void *user, const EcfsEntry *entry),
+                void *user, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (catalog, path, &attr, error))
+        return false;
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    if (staged == NULL)
+        return false;
+    g_autofree char *full = ecfs_catalog_path (catalog, attr.ino);
+    Walk walk = {.catalog = catalog, .staged = staged, .recursive = recursive, .each = each, .user = user};
+    if (S_ISDIR (attr.mode))
+        return walk_directory (&walk, full, attr.ino, error);
+    g_autofree char *name = g_path_get_basename (full);
+    return tell (&walk, full, name, &attr, error);
+}
+
+/* Facts */
+
+static char *to_text (JsonObject *object)
+{
+    JsonNode *node = to_node (object);
+    char *text = json_to_string (node, TRUE);
+    json_node_unref (node);
+    return text;
+}
+
+char *ecfs_info (Ecfs *self, const char *path, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (ecfs_archive_catalog (self->archive), path, &attr, error))
+        return NULL;
+    if (S_ISREG (attr.mode))
+        ecfs_archive_probe (self->archive, PATIENCE_US);
+    JsonObject *info = ecfs_archive_info (self->archive, path, error);
+    return info == NULL ? NULL : to_text (info);
+}
+
+/* Asks the mount of this archive; @request is taken. NULL without an error: it is not mounted. */
+static JsonNode *ask_mount (Ecfs *self, JsonObject *request, GError **error)
+{
+    g_autoptr (JsonNode) question = to_node (request);
+    GError *failure = NULL;
+    JsonNode *answer = ecfs_control_call (ecfs_archive_directory (self->archive), question, &failure);
+    if (answer != NULL)
+        return answer;
+    if (ecfs_errno (failure) == ENOTCONN)
+        g_error_free (failure);
+    else
+        g_propagate_error (error, failure);
+    return NULL;
+}
+
+static JsonObject *status_of_mount (JsonNode *answer, GError **error)
+{
+    JsonObject *object = JSON_NODE_HOLDS_OBJECT (answer) ? json_node_get_object (answer) : NULL;
+    JsonNode *status = object == NULL ? NULL : json_object_get_member (object, "status");
+    bool good = (status != NULL && JSON_NODE_HOLDS_OBJECT (status)) ||
+                ecfs_fail (error, EPROTO, "the mount's answer has no status: it may be of another version of ecfs");
+    if (!good)
+        return NULL;
+    JsonObject *facts = json_node_dup_object (status);
+    json_object_set_string_member (facts, "mountpoint",
+                                   json_object_get_string_member_with_default (object, "mountpoint", ""));
+    json_object_set_int_member (facts, "pid", json_object_get_int_member_with_default (object, "pid", 0));
+    return facts;
+}
+
+char *ecfs_status (Ecfs *self, GError **error)
+{
+    JsonObject *request = json_object_new ();
+    json_object_set_string_member (request, "verb", "status");
+    GError *failure = NULL;
+    g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
+    JsonObject *status = NULL;
+    if (answer != NULL)
+        status = status_of_mount (answer, &failure);
+    else if (failure == NULL) {
+        if (self->writable)
+            ecfs_archive_keep_space (self->archive, ecfs_now_us () + PATIENCE_US);
+        status = ecfs_archive_status (self->archive, PATIENCE_US, &failure);
+    }
+    if (status == NULL) {
+        g_propagate_error (error, failure);
+        return NULL;
+    }
+    json_object_set_boolean_member (status, "mounted", answer != NULL);
+    ecfs_status_judge (status);
+    return to_text (status);
+}
+
+/* The inode that a path given to wait stands for: 0 is everything. */
+static bool waited_for (EcfsCatalog *catalog, const char *path, uint64_t *ret_ino, GError **error)
+{
+    EcfsAttr attr;
+    if (!ecfs_catalog_resolve (catalog, path, &attr, error))
+        return false;
+    *ret_ino = S_ISREG (attr.mode) ? attr.ino : 0;
+    return true;
+}
+
+/* Without a mount nothing moves: all is stored, or it waits for one. @ino 0: everything. */
+static bool is_stored (Ecfs *self, const GPtrArray *rows, uint64_t ino, bool quorum, GError **error)
+{
+    unsigned n_staged = 0;
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsStagingRow *row = g_ptr_array_index (rows, i);
+        bool committed = row->state == ECFS_STAGING_STORED;
+        n_staged += (ino == 0 || row->ino == ino) && !(quorum && committed);
+    }
+    if (n_staged > 0)
+        return ecfs_fail (error, ENOTCONN,
+                          "%s has %u files in staging and is not mounted, or for reading only: mount it for writing to "
+                          "have them stored",
+                          ecfs_archive_directory (self->archive), n_staged);
+    return quorum || ecfs_archive_check_full (self->archive, ino, error);
+}
+
+static bool nothing_staged (Ecfs *self, const char *const *paths, bool quorum, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (catalog, error);
+    bool good = rows != NULL;
+    if (good && (paths == NULL || paths[0] == NULL))
+        return is_stored (self, rows, 0, quorum, error);
+    for (size_t i = 0; good && paths[i] != NULL; i++) {
+        uint64_t ino;
+        good = waited_for (catalog, paths[i], &ino, error) && is_stored (self, rows, ino, quorum, error);
+    }
+    return good;
+}
+
+/* What was never mounted has no names to lose. */
+static bool has_journal (Ecfs *self, GError **error)
+{
+    EcfsRecoveryPoint point;
+    uint64_t next_ino;
+    if (!ecfs_archive_recovery_point (self->archive, &point, error) ||
+        !ecfs_catalog_next_ino (ecfs_archive_catalog (self->archive), &next_ino, error))
+        return false;
+    if (next_ino == ECFS_ROOT_INO + 1)
+        return true;
+    if (point.stored < point.sequence)
+        return ecfs_fail (error, ENOTCONN,
+                          "%s has %" PRIu64
+                          " changes that are not in the journal on the endpoints, and is not mounted, or "
+                          "for reading only: mount it for writing to have them stored",
+                          ecfs_archive_directory (self->archive), point.sequence - point.stored);
+    return ecfs_archive_confirm_journal (self->archive, error);
+}
+
+static void add_path (JsonArray *array, const char *path)
+{
+    g_autofree char *text = ecfs_control_escape (path);
+    json_array_add_string_element (array, text);
+}
+
+/* Whoever waits has just written something: without a mount it went somewhere else. */
+static bool is_mounted_or_need_not (Ecfs *self, unsigned flags, GError **error)
+{
+    return (flags & ECFS_WAIT_UNMOUNTED) != 0 ||
+           ecfs_fail (
+               error, ENOTCONN,
+               "%s is not mounted for writing: what was written to its mountpoint is not in the archive; mount it "
+               "first, or use --unmounted to ask whether all that the archive has is stored",
+               ecfs_archive_directory (self->archive));
+}
+
+bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **error)
+{
+    bool quorum = (flags & ECFS_WAIT_QUORUM) != 0;
+    JsonObject *request = json_object_new ();
+    JsonArray *array = json_array_new ();
+    for (size_t i = 0; paths != NULL && paths[i] != NULL; i++)
+        add_path (array, paths[i]);
+    json_object_set_string_member (request, "verb", "wait");
+    json_object_set_boolean_member (request, "quorum", quorum);
+    json_object_set_array_member (request, "paths", array);
+    GError *failure = NULL;
+    g_autoptr (JsonNode) answer = ask_mount (self, request, &failure);
+    if (failure != NULL)
+        g_propagate_error (error, failure);
+    return answer != NULL || (failure == NULL && nothing_staged (self, paths, quorum, error) &&
+                              has_journal (self, error) && is_mounted_or_need_not (self, flags, error));
+}

@@ -1,0 +1,244 @@
+/* What draining an endpoint takes: counted before anything is moved, by the places that objects would get now. */
+#include "archive/archive_priv.h"
+#include "verbs/drain.h"
+#include "archive/places.h"
+#include "verbs/status.h"
+
+#include <inttypes.h>
+#include <json-glib/json-glib.h>
+
+#define PATIENCE_US 5000000
+#define PATHS_TOLD  20
+
+typedef struct Plan {
+    EcfsArchive *archive;
+    size_t position;   /* of the endpoint */
+    bool here;         /* it answers */
+    EcfsPlace *places; /* n_places; without what the object at hand has */
+    size_t n_places;
+    bool *towards; /* n_places: they take what they can, before others do; none: whichever */
+    unsigned n_takers;
+    uint64_t n_objects, n_stripes, bytes;
+    uint64_t n_endangered; /* objects that can lose less than if all was well */
+    uint64_t n_unplaced;   /* stripes that no endpoint takes, and … */
+    uint64_t n_stuck;      /* … objects that have such */
+    uint64_t rebuilt_bytes;
+    double read_bytes; /* from others, to rebuild what the endpoint does not give */
+    uint64_t *written; /* n_places: bytes that each would get */
+    JsonArray *paths;
+} Plan;
+
+/* One object */
+
+static void hold (Plan *self, EcfsPlace *places, const EcfsObjectRow *object, int64_t endpoint, bool *ret_wanted)
+{
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->endpoint == endpoint && stripe->index < ECFS_CODEC_MAX_N)
+            ret_wanted[stripe->index] = true;
+        for (size_t j = 0; stripe->endpoint != endpoint && j < self->n_places; j++)
+            places[j].n_held += self->archive->endpoints[j].id == stripe->endpoint;
+    }
+}
+
+static void tell_stuck (Plan *self, const EcfsObjectRow *object)
+{
+    uint64_t ino;
+    if (self->n_stuck++ >= PATHS_TOLD || !ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL))
+        return;
+    g_autofree char *path = ecfs_catalog_path (self->archive->catalog, ino);
+    g_autofree char *shown = g_utf8_make_valid (path, -1);
+    json_array_add_string_element (self->paths, shown);
+}
+
+static void count_stripe (Plan *self, const EcfsStripeRow *stripe, const EcfsCodec *codec, size_t found)
+{
+    self->n_stripes++;
+    self->bytes += stripe->size;
+    if (!self->here) {
+        self->rebuilt_bytes += stripe->size;
+        self->read_bytes += (double) stripe->size * ecfs_codec_k (codec);
+    }
+    if (found == SIZE_MAX)
+        self->n_unplaced++;
+    else
+        self->written[found] += stripe->size;
+}
+
+static bool is_endangered (const Plan *self, const EcfsObjectRow *object, const EcfsCodec *codec)
+{
+    bool all[ECFS_CODEC_MAX_N] = {0};
+    size_t holder[ECFS_CODEC_MAX_N] = {0};
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        holder[stripe->index] = (size_t) stripe->endpoint;
+        all[stripe->index] = true;
+    }
+    return object->stripes->len < ecfs_codec_n (codec) ||
+           ecfs_object_guarantee (self->archive, object) < ecfs_holders_guarantee (codec, all, holder);
+}
+
+static bool plan_object (Plan *self, const EcfsObjectRow *object, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
+    if (codec == NULL)
+        return false;
+    unsigned n = ecfs_codec_n (codec);
+    unsigned most =
+        self->archive->config->allow_double && self->n_takers > 0 ? (n + self->n_takers - 1) / self->n_takers : 1;
+    bool wanted[ECFS_CODEC_MAX_N] = {0};
+    size_t found[ECFS_CODEC_MAX_N];
+    uint64_t n_unplaced = self->n_unplaced;
+    int64_t endpoint = self->archive->endpoints[self->position].id;
+    g_autofree EcfsPlace *places = g_memdup2 (self->places, self->n_places * sizeof *places);
+    hold (self, places, object, endpoint, wanted);
+    (void) ecfs_place_towards (places, self->n_places, wanted, n, most, (uint64_t) object->id, self->towards, found);
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->endpoint == endpoint && stripe->index < n)
+            count_stripe (self, stripe, codec, found[stripe->index]);
+    }
+    self->n_objects++;
+    self->n_endangered += is_endangered (self, object, codec);
+    if (self->n_unplaced > n_unplaced)
+        tell_stuck (self, object);
+    return true;
+}
+
+static bool plan_objects (Plan *self, GError **error)
+{
+    EcfsHolding holding;
+    GError *why = NULL;
+    bool more = true;
+    ecfs_holding_init (&holding, self->archive->catalog, self->archive->endpoints[self->position].id);
+    while (more && why == NULL) {
+        g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&holding, &why);
+        more = object != NULL && plan_object (self, object, &why);
+    }
+    ecfs_holding_clear (&holding);
+    if (why == NULL)
+        return true;
+    g_propagate_error (error, why);
+    return false;
+}
+
+/* Time */
+
+/* Seconds for bytes at the rate that was measured; 0: none was. */
+static double seconds (double bytes, uint64_t bytes_per_s)
+{
+    return bytes_per_s == 0 ? 0 : bytes / (double) bytes_per_s;
+}
+
+/* Whatever takes longest: what the endpoint gives, what others give instead of it, what each of them takes. */
+static bool estimate (Plan *self, double *ret_seconds, size_t *ret_limit, GError **error)
+{
+    uint64_t others = 0;
+    *ret_seconds = 0;
+    *ret_limit = SIZE_MAX;
+    for (size_t i = 0; i < self->n_places; i++) {
+        EcfsEstimateRow row;
+        if (!ecfs_catalog_estimate (self->archive->catalog, self->archive->endpoints[i].id, &row, error))
+            return false;
+        bool source = i == self->position;
+        double takes_s = source ? seconds ((double) (self->bytes - self->rebuilt_bytes), row.read_bytes_per_s[1])
+                                : seconds ((double) self->written[i], row.write_bytes_per_s[1]);
+        if (takes_s > *ret_seconds) {
+            *ret_seconds = takes_s;
+            *ret_limit = i;
+        }
+        others += source ? 0 : row.read_bytes_per_s[1];
+    }
+    *ret_seconds = MAX (*ret_seconds, seconds (self->read_bytes, others));
+    return true;
+}
+
+/* The whole */
+
+static void find_places (Plan *self, const EcfsArchiveEndpoint *endpoint)
+{
+    EcfsArchive *archive = self->archive;
+    EcfsObjectPlaces none = {.codec = ecfs_archive_codec (archive, archive->config->code, NULL),
+                             .n_endpoints = ecfs_archive_n_endpoints (archive)};
+    for (size_t i = 0; i < G_N_ELEMENTS (none.position); i++)
+        none.position[i] = SIZE_MAX;
+    self->position = (size_t) (endpoint - archive->endpoints);
+    self->here = ecfs_archive_reaches (endpoint);
+    self->n_places = none.n_endpoints;
+    self->places = ecfs_object_places (archive, &none, ECFS_DOUBTS_ALL);
+    self->places[self->position].usable = false;
+    self->written = g_new0 (uint64_t, self->n_places);
+    for (size_t i = 0; i < self->n_places; i++)
+        self->n_takers += i != self->position && archive->endpoints[i].endpoint != NULL &&
+                          archive->endpoints[i].state == ECFS_ENDPOINT_ACTIVE;
+}
+
+static void put_number (JsonObject *object, const char *member, uint64_t number)
+{
+    json_object_set_int_member (object, member, (int64_t) number);
+}
+
+static JsonArray *describe_targets (const Plan *self)
+{
+    JsonArray *targets = json_array_new ();
+    for (size_t i = 0; i < self->n_places; i++) {
+        if (self->written[i] == 0)
+            continue;
+        JsonObject *target = json_object_new ();
+        json_object_set_string_member (target, "name", self->archive->endpoints[i].name);
+        put_number (target, "written_bytes", self->written[i]);
+        json_array_add_object_element (targets, target);
+    }
+    return targets;
+}
+
+static JsonObject *describe (Plan *self, GError **error)
+{
+    double takes_s;
+    size_t limit;
+    if (!estimate (self, &takes_s, &limit, error))
+        return NULL;
+    JsonObject *plan = json_object_new ();
+    json_object_set_string_member (plan, "endpoint", self->archive->endpoints[self->position].name);
+    json_object_set_boolean_member (plan, "reachable", self->here);
+    put_number (plan, "objects", self->n_objects);
+    put_number (plan, "stripes", self->n_stripes);
+    put_number (plan, "bytes", self->bytes);
+    put_number (plan, "rebuilt_bytes", self->rebuilt_bytes);
+    put_number (plan, "rebuild_read_bytes", (uint64_t) self->read_bytes);
+    put_number (plan, "endangered_objects", self->n_endangered);
+    put_number (plan, "unplaced_objects", self->n_stuck);
+    json_object_set_array_member (plan, "unplaced_paths", json_array_ref (self->paths));
+    json_object_set_array_member (plan, "targets", describe_targets (self));
+    if (takes_s > 0)
+        json_object_set_double_member (plan, "seconds", takes_s);
+    if (takes_s > 0 && limit != SIZE_MAX)
+        json_object_set_string_member (plan, "slowest", self->archive->endpoints[limit].name);
+    return plan;
+}
+
+char *ecfs_drain_plan (Ecfs *self, const char *name, const char *const *towards, GError **error)
+{
+    Plan plan = {.archive = self->archive};
+    JsonObject *object = NULL;
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self->archive, name, error);
+    if (endpoint == NULL)
+        return NULL;
+    ecfs_archive_probe (self->archive, PATIENCE_US);
+    find_places (&plan, endpoint);
+    plan.towards = ecfs_endpoint_flags (self->archive, towards, plan.n_places, error);
+    if (plan.towards == NULL)
+        goto out;
+    plan.paths = json_array_new ();
+    object = plan_objects (&plan, error) ? describe (&plan, error) : NULL;
+    json_array_unref (plan.paths);
+out:
+    g_free (plan.places);
+    g_free (plan.towards);
+    g_free (plan.written);
+    if (object == NULL)
+        return NULL;
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    return json_to_string (node, TRUE);
+}

@@ -1,0 +1,20 @@
+/* What the two kinds of drill share: drill.c reads a sample, drill_sets.c asks the catalog alone. */
+#ifndef ECFS_ARCHIVE_DRILL_PRIV_H
+#define ECFS_ARCHIVE_DRILL_PRIV_H
+
+#include "verbs/api_priv.h"
+#include "archive/archive_priv.h"
+
+#include <json-glib/json-glib.h>
+
+/**
+ * Adds to @report whether all objects stay readable without each set of endpoints that their codes promise to do
+ * without. *ret_good: all do.
+ */
+bool ecfs_drill_sets (EcfsArchive *archive, JsonObject *report, bool *ret_good, GError **error);
+
+/** Which stripes of an object (ECFS_CODEC_MAX_N) the catalog has, but for those on endpoints that failed or are flagged
+ * in @without (by position; may be NULL). */
+void ecfs_drill_present (EcfsArchive *archive, const EcfsObjectRow *object, const bool *without, bool *ret_present);
+
+#endif

@@ -1,0 +1,229 @@
+/*
+ * A drill by the catalog alone: for each set of endpoints that may vanish, is there an object that its code promises to
+ * survive that with and that would not be readable?
+ *
+ * Objects that ecfs_holders_guarantee () proves to survive all that their code promises are only counted. The others
+ * are looked at set by set, those together that have the same code and their stripes at the same endpoints. So where
+ * all is as it should be, this costs one walk over the objects.
+ */
+#include "verbs/drill_priv.h"
+#include "object/placement.h"
+
+#define WALK_BATCH   256
+#define MOST_SETS    200000 /* that are told apart, of all sizes together */
+#define MOST_TOLD    100    /* of each size that lose something */
+#define MOST_AT_ONCE 16     /* endpoints in a set */
+
+/* Sets of one size, in lexicographic order. */
+typedef struct Sets {
+    unsigned size;
+    uint64_t n;
+    uint64_t n_objects; /* whose code promises to survive so many */
+    uint64_t n_assured; /* of these, for which all sets are proven at once */
+    uint64_t *n_lost;   /* of the others for each set; NULL: there are too many sets */
+} Sets;
+
+/* Objects that are alike. */
+typedef struct Kind {
+    const EcfsCodec *codec;
+    int guarantee;
+    uint64_t n_objects;
+    bool present[ECFS_CODEC_MAX_N];
+    size_t holder[ECFS_CODEC_MAX_N]; /* position of the endpoint */
+} Kind;
+
+typedef struct Sorted {
+    GHashTable *kinds;                    /* char * → Kind */
+    uint64_t n_assured[MOST_AT_ONCE + 1]; /* objects that survive so many endpoints, as their code promises */
+    unsigned most;                        /* endpoints that a code promises to do without */
+} Sorted;
+
+static char *key_of (const EcfsObjectRow *object, const Kind *kind)
+{
+    GString *key = g_string_new (object->code);
+    for (unsigned i = 0; i < ecfs_codec_n (kind->codec); i++)
+        g_string_append_printf (key, " %zx", kind->present[i] ? kind->holder[i] : SIZE_MAX);
+    return g_string_free (key, FALSE);
+}
+
+static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Sorted *sorted, GError **error)
+{
+    Kind kind = {.codec = ecfs_archive_codec (archive, object->code, error), .n_objects = 1};
+    if (kind.codec == NULL)
+        return false;
+    ecfs_drill_present (archive, object, NULL, kind.present);
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < ECFS_CODEC_MAX_N && kind.present[stripe->index])
+            kind.holder[stripe->index] =
+                (size_t) (ecfs_archive_endpoint_by_id (archive, stripe->endpoint) - archive->endpoints);
+    }
+    kind.guarantee = ecfs_holders_guarantee (kind.codec, kind.present, kind.holder);
+    unsigned promised = MIN (ecfs_codec_tolerance (kind.codec), MOST_AT_ONCE);
+    sorted->most = MAX (sorted->most, promised);
+    if (kind.guarantee >= (int) promised) {
+        sorted->n_assured[promised]++;
+        return true;
+    }
+    g_autofree char *key = key_of (object, &kind);
+    Kind *known = g_hash_table_lookup (sorted->kinds, key);
+    if (known != NULL)
+        known->n_objects++;
+    else
+        g_hash_table_insert (sorted->kinds, g_steal_pointer (&key), g_memdup2 (&kind, sizeof kind));
+    return true;
+}
+
+static bool sort_objects (EcfsArchive *archive, Sorted *sorted, GError **error)
+{
+    int64_t after = 0;
+    for (bool more = true; more;) {
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (archive->catalog, after, WALK_BATCH, error);
+        if (objects == NULL)
+            return false;
+        for (guint i = 0; i < objects->len; i++) {
+            const EcfsObjectRow *object = g_ptr_array_index (objects, i);
+            if (!sort_object (archive, object, sorted, error))
+                return false;
+            after = object->id;
+        }
+        more = objects->len == WALK_BATCH;
+    }
+    return true;
+}
+
+/* Sets */
+
+static uint64_t choose (uint64_t n, uint64_t k)
+{
+    double found = 1;
+    for (uint64_t i = 0; i < k; i++)
+        found = found * (double) (n - i) / (double) (i + 1);
+    return found < (double) MOST_SETS * 1000 ? (uint64_t) (found + 0.5) : (uint64_t) MOST_SETS * 1000;
+}
+
+static void first_set (unsigned size, size_t *set)
+{
+    for (unsigned i = 0; i < size; i++)
+        set[i] = i;
+}
+
+/* The next set in lexicographic order; false: that was the last. */
+static bool next_set (unsigned size, size_t n_endpoints, size_t *set)
+{
+    for (unsigned i = size; i-- > 0;) {
+        if (set[i] >= n_endpoints - size + i)
+            continue;
+        set[i]++;
+        for (unsigned j = i + 1; j < size; j++)
+            set[j] = set[j - 1] + 1;
+        return true;
+    }
+    return false;
+}
+
+static bool survives (const Kind *kind, const size_t *set, unsigned size)
+{
+    bool present[ECFS_CODEC_MAX_N];
+    memcpy (present, kind->present, sizeof present);
+    for (unsigned i = 0; i < ecfs_codec_n (kind->codec); i++)
+        for (unsigned j = 0; j < size; j++)
+            present[i] = present[i] && kind->holder[i] != set[j];
+    return ecfs_codec_decodable (kind->codec, present);
+}
+
+static void try_sets (Sets *sets, const Kind *kind, size_t n_endpoints)
+{
+    sets->n_objects += kind->n_objects;
+    if (kind->guarantee >= (int) sets->size) {
+        sets->n_assured += kind->n_objects;
+        return;
+    }
+    size_t set[MOST_AT_ONCE];
+    first_set (sets->size, set);
+    for (uint64_t number = 0; number < sets->n && sets->n_lost != NULL; number++) {
+        if (!survives (kind, set, sets->size))
+            sets->n_lost[number] += kind->n_objects;
+        (void) next_set (sets->size, n_endpoints, set); /* the number says when it ends */
+    }
+}
+
+/* Reporting */
+
+static JsonObject *tell_set (const EcfsArchive *archive, const size_t *set, unsigned size, uint64_t n_lost)
+{
+    JsonObject *told = json_object_new ();
+    JsonArray *names = json_array_new ();
+    for (unsigned i = 0; i < size; i++)
+        json_array_add_string_element (names, archive->endpoints[set[i]].name);
+    json_object_set_array_member (told, "without", names);
+    json_object_set_int_member (told, "unreadable", (int64_t) n_lost);
+    return told;
+}
+
+static JsonObject *tell_sets (const EcfsArchive *archive, const Sets *sets, size_t n_endpoints, bool *good)
+{
+    uint64_t n_safe = 0;
+    size_t set[MOST_AT_ONCE];
+    JsonObject *told = json_object_new ();
+    JsonArray *unsafe = json_array_new ();
+    first_set (sets->size, set);
+    for (uint64_t number = 0; sets->n_lost != NULL && number < sets->n; number++) {
+        n_safe += sets->n_lost[number] == 0;
+        if (sets->n_lost[number] > 0 && json_array_get_length (unsafe) < MOST_TOLD)
+            json_array_add_object_element (unsafe, tell_set (archive, set, sets->size, sets->n_lost[number]));
+        (void) next_set (sets->size, n_endpoints, set); /* likewise */
+    }
+    bool all = sets->n_objects == sets->n_assured;
+    json_object_set_int_member (told, "endpoints", sets->size);
+    json_object_set_int_member (told, "objects", (int64_t) sets->n_objects);
+    json_object_set_int_member (told, "sets", (int64_t) sets->n);
+    if (sets->n_lost != NULL || all)
+        json_object_set_int_member (told, "safe", (int64_t) (all ? sets->n : n_safe));
+    json_object_set_array_member (told, "unsafe", unsafe);
+    *good = *good && (all || (sets->n_lost != NULL && n_safe == sets->n));
+    return told;
+}
+
+/* All objects with a code that promises to survive the loss of so many. */
+static void try_all (Sets *sets, const Sorted *sorted, size_t n_endpoints)
+{
+    GHashTableIter iter;
+    const Kind *kind;
+    for (unsigned promised = sets->size; promised <= MOST_AT_ONCE; promised++)
+        sets->n_assured += sorted->n_assured[promised];
+    sets->n_objects = sets->n_assured;
+    g_hash_table_iter_init (&iter, sorted->kinds);
+    while (g_hash_table_iter_next (&iter, NULL, (void **) &kind))
+        if (ecfs_codec_tolerance (kind->codec) >= sets->size)
+            try_sets (sets, kind, n_endpoints);
+}
+
+static bool try_sizes (EcfsArchive *archive, const Sorted *sorted, JsonObject *report)
+{
+    bool good = true;
+    uint64_t n_left = MOST_SETS;
+    JsonArray *sizes = json_array_new ();
+    size_t n_endpoints = ecfs_archive_n_endpoints (archive);
+    for (unsigned size = 0; size <= MIN (sorted->most, n_endpoints); size++) {
+        Sets sets = {.size = size, .n = choose (n_endpoints, size)};
+        if (sets.n <= n_left)
+            sets.n_lost = g_new0 (uint64_t, sets.n);
+        n_left -= sets.n_lost != NULL ? sets.n : 0;
+        try_all (&sets, sorted, n_endpoints);
+        json_array_add_object_element (sizes, tell_sets (archive, &sets, n_endpoints, &good));
+        g_free (sets.n_lost);
+    }
+    json_object_set_array_member (report, "losses", sizes);
+    return good;
+}
+
+bool ecfs_drill_sets (EcfsArchive *archive, JsonObject *report, bool *ret_good, GError **error)
+{
+    Sorted sorted = {.kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free)};
+    bool done = sort_objects (archive, &sorted, error);
+    if (done)
+        *ret_good = try_sizes (archive, &sorted, report);
+    g_hash_table_unref (sorted.kinds);
+    return done;
+}

@@ -1,0 +1,236 @@
+/*
+ * Taking an endpoint out of the archive. Each step leaves what the next call can go on from:
+ *
+ *   1 it is DRAINING, and empty         nothing comes there any more; else it is refused
+ *   2 journal and snapshot elsewhere    what it has of them is not needed any more
+ *   3 journal, snapshots, marker gone   from here on it is unavailable; where it does not answer this is left out
+ *   4 its section of ecfs.conf gone     it is unavailable after the next open, too
+ *   5 its row is REMOVED                its name is free, and its identity is known should it ever come back
+ */
+#include "archive/archive_priv.h"
+#include "archive/config.h"
+#include "verbs/drain.h"
+#include "archive/lineage.h"
+#include "journal/snapshot.h"
+#include "catalog/journal_file.h"
+
+#include <inttypes.h>
+
+#define N_GENERATIONS 2
+
+static bool count_objects (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, uint64_t *ret_n, GError **error)
+{
+    EcfsHolding holding;
+    GError *why = NULL;
+    *ret_n = 0;
+    ecfs_holding_init (&holding, self->catalog, endpoint->id);
+    for (;;) {
+        g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&holding, &why);
+        if (object == NULL)
+            break;
+        (*ret_n)++;
+    }
+    ecfs_holding_clear (&holding);
+    if (why == NULL)
+        return true;
+    g_propagate_error (error, why);
+    return false;
+}
+
+static bool check_empty (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    bool empty;
+    uint64_t n_objects;
+    if (!ecfs_endpoint_is_empty (self, endpoint, &empty, error) ||
+        (!empty && !count_objects (self, endpoint, &n_objects, error)))
+        return false;
+    return empty ||
+           ecfs_fail (error, EBUSY,
+                      "endpoint %s holds stripes of %" PRIu64 " objects, or gets some now: move them to others "
+                      "with 'ecfs endpoint drain %s %s' first",
+                      endpoint->name, n_objects, self->directory, endpoint->name);
+}
+
+static bool check_code (EcfsArchive *self, const char *code, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
+    size_t n_others = ecfs_archive_n_left (self) - 1;
+    return codec != NULL && ecfs_archive_enough_endpoints (codec, n_others, self->config->allow_double, error);
+}
+
+static bool check_directory (EcfsArchive *self, uint64_t ino, GError **error)
+{
+    g_autofree char *code = NULL;
+    if (!ecfs_catalog_get_code (self->catalog, ino, &code, error))
+        return false;
+    if (code == NULL || check_code (self, code, error)) /* NULL: it was taken back since it was listed */
+        return true;
+    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    return ecfs_prefix (error, "user.ecfs.code of the directory %s", path);
+}
+
+/* The archive is to open without it, too, and what comes into its directories is to find places. */
+static bool check_others (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    g_autoptr (GArray) directories = ecfs_catalog_directories_with_codes (self->catalog, error);
+    bool enough = directories != NULL && check_code (self, self->config->code, error);
+    for (guint i = 0; enough && i < directories->len; i++)
+        enough = check_directory (self, g_array_index (directories, uint64_t, i), error);
+    return enough || ecfs_prefix (error, "without endpoint %s", endpoint->name);
+}
+
+/* Where a snapshot may go: as many as are needed of those that are up. */
+static size_t choose (EcfsArchive *self, EcfsEndpoint **ret_endpoints)
+{
+    size_t n_chosen = 0, n_endpoints = ecfs_archive_n_endpoints (self), n_copies = ecfs_archive_journal_copies (self);
+    for (size_t i = 0; i < n_endpoints && n_chosen < n_copies; i++)
+        if (ecfs_archive_has_journal (&self->endpoints[i]) && ecfs_archive_reaches (&self->endpoints[i]) &&
+            ecfs_lineage_may_write (self->lineage, i))
+            ret_endpoints[n_chosen++] = self->endpoints[i].endpoint;
+    return n_chosen < n_copies ? 0 : n_chosen;
+}
+
+/* Those that there are may be there only. */
+static bool take_snapshot (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (self->catalog, error);
+    if (rows == NULL || rows->len == 0)
+        return rows != NULL;
+    EcfsSnapshotRow row;
+    g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, ecfs_archive_n_endpoints (self) + 1);
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
+    size_t n_chosen = choose (self, endpoints);
+    const EcfsSnapshotOrder order = {.catalog = path,
+                                     .reserve_bytes = self->config->staging_reserve / 2,
+                                     .endpoints = endpoints,
+                                     .n_endpoints = n_chosen,
+                                     .stop = &self->stopping};
+    if (n_chosen == 0)
+        return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
+    return ecfs_catalog_barrier (self->catalog, error) && ecfs_snapshot_store (&order, &row, NULL, error) &&
+           ecfs_catalog_snapshot_add (self->catalog, &row, N_GENERATIONS, error);
+}
+
+static bool store_snapshot (EcfsArchive *self, GError **error)
+{
+    ecfs_mutex_lock (&self->snapshotting);
+    bool stored = take_snapshot (self, error);
+    ecfs_mutex_unlock (&self->snapshotting);
+    return stored;
+}
+
+/* What is there beside stripes */
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    EcfsJournalFile file;
+    if (ecfs_journal_file_name_parse (listed->name, &file))
+        g_ptr_array_add (user, g_strdup (listed->name));
+}
+
+static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    EcfsMarker marker;
+    if (endpoint->endpoint == NULL)
+        return ecfs_fail (error, ENOTCONN, "endpoint %s is not in ecfs.conf any more", endpoint->name);
+    if (!ecfs_endpoint_examine_wait (endpoint->endpoint, &marker, error))
+        return false;
+    return (ecfs_uuid_equal (&marker.archive, ecfs_catalog_archive (self->catalog)) &&
+            ecfs_uuid_equal (&marker.endpoint, &endpoint->uuid)) ||
+           ecfs_fail (error, ENOTCONN, "endpoint %s is another by now", endpoint->name);
+}
+
+/* What it has of the journal may be newer than an old copy of the catalog. */
+static bool may_clear (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    return ecfs_lineage_confirm (self->lineage, (size_t) (endpoint - self->endpoints)) ||
+           ecfs_fail (error, EAGAIN, "endpoint %s: too few endpoints confirm that %s is the newest there is",
+                      endpoint->name, self->directory);
+}
+
+/* As ecfs.conf has it now: it may have been added since the archive was opened. */
+static bool remove_marker (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    g_autofree char *path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *text = NULL;
+    if (!g_file_get_contents (path, &text, NULL, error))
+        return false;
+    const EcfsMarker own = {.archive = *ecfs_catalog_archive (self->catalog), .endpoint = endpoint->uuid};
+    g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
+    const EcfsConfigEndpoint *section = config == NULL ? NULL : ecfs_config_endpoint (config, endpoint->name);
+    return config != NULL &&
+           (section != NULL || ecfs_fail (error, ENOTCONN, "endpoint %s is not in %s", endpoint->name, path)) &&
+           ecfs_archive_remove_marker (section->spec, &own, error);
+}
+
+static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+    (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, names, NULL);
+    (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, names, NULL);
+    for (guint i = 0; i < names->len; i++) /* without the marker nobody looks at what stays */
+        (void) ecfs_endpoint_remove_wait (endpoint->endpoint, g_ptr_array_index (names, i), NULL);
+    ecfs_archive_remove_salvage (endpoint->endpoint);
+    return remove_marker (self, endpoint, error);
+}
+
+/* What stays there, for the user; NULL: nothing. */
+static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint)
+{
+    g_autoptr (GError) error = NULL;
+    uint64_t n_stripes = 0;
+    (void) ecfs_catalog_deletions_at (self->catalog, endpoint->id, &n_stripes, NULL); /* removing the row meets it */
+    bool cleared = is_there (self, endpoint, &error) && may_clear (self, endpoint, &error) &&
+                   remove_files (self, endpoint, &error);
+    if (!cleared && ecfs_errno (error) == ENOENT) /* it was not it, or an earlier call came to its end */
+        return NULL;
+    if (!cleared)
+        return g_strdup_printf (
+            "it cannot be cleared (%s), so its marker and stripes stay there: ecfs does not use it again if it comes "
+            "back",
+            error->message);
+    return n_stripes == 0
+               ? NULL
+               : g_strdup_printf ("%" PRIu64 " old stripes that were to be deleted there stay: empty its directory by "
+                                  "hand",
+                                  n_stripes);
+}
+
+static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    g_autofree char *section = g_strconcat ("endpoint ", endpoint->name, NULL);
+    return ecfs_config_remove (self->directory, section, error);
+}
+
+static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
+    if (endpoint == NULL || !check_others (self, endpoint, error) || !check_empty (self, endpoint, error))
+        return false;
+    if (!ecfs_archive_put_state (self, endpoint, ECFS_ENDPOINT_DRAINING, error))
+        return false;
+    if (!check_empty (self, endpoint, error) || !ecfs_archive_store_journal (self, NULL, NULL, error) ||
+        !store_snapshot (self, error))
+        return ecfs_prefix (error, "endpoint %s stays, and is draining", name);
+    bool superseded = strchr (name, ' ') != NULL; /* what is at its place now is another, which has its section */
+    g_autofree char *left = superseded ? NULL : clear_endpoint (self, endpoint);
+    g_autofree char *trouble = ecfs_archive_trouble (self);
+    if (trouble != NULL)
+        return ecfs_fail (error, EROFS, "endpoint %s stays: %s", name, trouble);
+    if ((!superseded && !remove_from_config (self, endpoint, error)) ||
+        !ecfs_catalog_endpoint_remove (self->catalog, endpoint->id, error))
+        return ecfs_prefix (error, "endpoint %s is not taken out in full: run this again", name);
+    ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;
+    if (endpoint->endpoint != NULL)
+        ecfs_endpoint_retire (endpoint->endpoint, "was taken out of the archive");
+    *ret_left = g_steal_pointer (&left);
+    return true;
+}
+
+bool ecfs_archive_remove_endpoint (EcfsArchive *self, const char *name, char **ret_left, GError **error)
+{
+    ecfs_mutex_lock (&self->adding);
+    bool removed = take_out (self, name, ret_left, error);
+    ecfs_mutex_unlock (&self->adding);
+    return removed;
+}

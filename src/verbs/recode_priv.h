@@ -1,0 +1,47 @@
+/*
+ * Moving stored files to another code, object by object: recode.c does it in the archive that this process has opened
+ * for writing, recode_cost.c tells what it takes, control_recode.c lets the mount do it that has the archive open.
+ */
+#ifndef ECFS_ARCHIVE_RECODE_PRIV_H
+#define ECFS_ARCHIVE_RECODE_PRIV_H
+
+#include "verbs/api_priv.h"
+#include "codec/codec.h"
+
+/* What giving an object another code takes. */
+typedef struct EcfsRecodeStep {
+    const EcfsCodec *before;
+    const EcfsCodec *codec;
+    bool stays;                   /* it has the code, and all of its stripes */
+    bool keeps[ECFS_CODEC_MAX_N]; /* stripes that stay as they are */
+    unsigned n_stored;            /* stripes that are to be stored; where there are none, nothing is read */
+} EcfsRecodeStep;
+
+bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
+                       GError **error);
+
+/** The objects of a file, each once: GPtrArray of EcfsObjectRow with free function. ESTALE: they change right now. */
+GPtrArray *ecfs_recode_objects (EcfsArchive *archive, uint64_t ino, GError **error);
+
+/**
+ * Calls @each for every regular file at or below a path, once also where it has several names, and whether newer
+ * content of it is staged. EINVAL when the path is that of something without content.
+ */
+bool ecfs_recode_walk (EcfsArchive *archive, const char *path, void (*each) (void *user, const EcfsEntry *entry),
+                       void *user, GError **error);
+
+/* For whom recode.c works, and who is to know. */
+typedef struct EcfsRecodeHere {
+    const char *path;
+    const char *code;
+    const EcfsTransfer *transfer; /* may be NULL */
+    /* As in EcfsControlOps; NULL: nobody is to know. */
+    void (*changed) (void *user, uint64_t ino);
+    void *user;
+} EcfsRecodeHere;
+
+bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error);
+bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code, const EcfsTransfer *transfer,
+                          GError **error);
+
+#endif
