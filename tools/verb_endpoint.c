@@ -1,8 +1,8 @@
 /* endpoint list, add, test; the others are in verb_lifecycle.c */
 #include "tool.h"
 
-#include "control/control.h"
 #include "endpoint_test.h"
+#include "verbs/endpoints.h"
 
 #include <stdio.h>
 #include <string.h>

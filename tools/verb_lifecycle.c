@@ -1,7 +1,7 @@
 /* endpoint readonly, active, distrust, drain, replace, remove */
 #include "tool.h"
 
-#include "control/control.h"
+#include "verbs/endpoints.h"
 
 #include <inttypes.h>
 #include <stdio.h>

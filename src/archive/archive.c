@@ -1,9 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
-#include "upkeep/repairer.h"
 #include "archive/sightings.h"
-#include "staging/staged.h"
 #include "object/placement.h"
 #include "util/io.h"
 
@@ -168,7 +166,7 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b)
 
 EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **error)
 {
-    g_autoptr (EcfsArchive) self = g_new0 (EcfsArchive, 1);
+    EcfsArchive *self = g_new0 (EcfsArchive, 1);
     self->directory = g_canonicalize_filename (directory, NULL);
     self->readonly = (flags & ECFS_ARCHIVE_READONLY) != 0;
     self->lock_fd = -1;
@@ -186,7 +184,10 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);
-    return open_parts (self, error) ? g_steal_pointer (&self) : NULL;
+    if (open_parts (self, error))
+        return self;
+    ecfs_archive_close (self);
+    return NULL;
 }
 
 /* What a recovery needs beside the namespace. */
@@ -216,7 +217,7 @@ void ecfs_archive_await_session (EcfsArchive *self)
         ecfs_lineage_await_session (self->lineage, now_us + LINEAGE_US, now_us + LINEAGE_SURE_US);
 }
 
-bool ecfs_archive_start (EcfsArchive *self, GError **error)
+bool ecfs_archive_begin (EcfsArchive *self, GError **error)
 {
     ecfs_transfer_start (self->transfer);
     ecfs_archive_load_estimates (self);
@@ -235,59 +236,28 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     if (!self->readonly) {
         self->streams = ecfs_workers_new ("ecfs-stream", ECFS_N_STREAMS);
         self->puts = ecfs_workers_new ("ecfs-put", COMMIT_THREADS);
-        self->keeper = ecfs_keeper_start (self, self->lineage);
-        self->maintenance = ecfs_maintenance_start (self);
     }
     return true;
 }
 
-void ecfs_archive_repair_behind (EcfsArchive *self)
-{
-    self->repairer = ecfs_repairer_start (self);
-}
-
-void ecfs_archive_hurry_repairs (EcfsArchive *self)
-{
-    if (self->repairer != NULL)
-        ecfs_repairer_hurry (self->repairer);
-}
-
-void ecfs_archive_end_repairs (EcfsArchive *self)
-{
-    ecfs_repairer_stop (g_steal_pointer (&self->repairer));
-}
-
-void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
-{
-    if (self->maintenance == NULL)
-        self->maintenance = ecfs_maintenance_start (self);
-    ecfs_maintenance_await_space (self->maintenance, deadline_us);
-}
-
-static void begin_stop_endpoints (EcfsArchive *self)
+void ecfs_archive_begin_stop (EcfsArchive *self)
 {
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_begin_stop (self->endpoints[i].endpoint);
 }
 
-void ecfs_archive_stop (EcfsArchive *self)
+void ecfs_archive_end_workers (EcfsArchive *self)
 {
-    atomic_store (&self->stopping, true);
-    if (self->maintenance != NULL)
-        ecfs_archive_keep_estimates (self);
-    ecfs_archive_end_repairs (self);
-    if (self->readonly) /* nothing is to be finished, and an endpoint that hangs is not waited for */
-        begin_stop_endpoints (self);
-    ecfs_maintenance_stop (g_steal_pointer (&self->maintenance));
     ecfs_workers_free (g_steal_pointer (&self->commits));
     ecfs_workers_free (g_steal_pointer (&self->streams));
     ecfs_workers_free (g_steal_pointer (&self->puts));
-    if (self->keeper != NULL)
-        ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
-    ecfs_keeper_stop (g_steal_pointer (&self->keeper));
+}
+
+void ecfs_archive_end (EcfsArchive *self)
+{
     ecfs_lineage_end (self->lineage);
-    begin_stop_endpoints (self);
+    ecfs_archive_begin_stop (self);
     for (size_t i = 0; i < self->n_endpoints; i++)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_stop (self->endpoints[i].endpoint);
@@ -296,12 +266,13 @@ void ecfs_archive_stop (EcfsArchive *self)
         ecfs_transfer_stop (self->transfer);
 }
 
-void ecfs_archive_free (EcfsArchive *self)
+void ecfs_archive_close (EcfsArchive *self)
 {
     if (self == NULL)
         return;
-    ecfs_archive_stop (self);
-    ecfs_staged_table_free (self->staged);
+    ecfs_archive_set_stopping (self);
+    ecfs_archive_end_workers (self);
+    ecfs_archive_end (self);
     for (size_t i = 0; i < self->n_endpoints; i++) {
         ecfs_endpoint_free (self->endpoints[i].endpoint);
         g_free ((char *) self->endpoints[i].name);
@@ -328,11 +299,6 @@ void ecfs_archive_free (EcfsArchive *self)
     g_free (self);
 }
 
-bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
-{
-    return ecfs_keeper_store (self->keeper, goes_on, user, error);
-}
-
 void ecfs_archive_ask_lineage (EcfsArchive *self, int64_t deadline_us)
 {
     g_autoptr (GError) stale = NULL;
@@ -350,6 +316,104 @@ char *ecfs_archive_trouble (EcfsArchive *self)
     return self->lineage == NULL ? NULL : ecfs_lineage_trouble (self->lineage);
 }
 
+bool ecfs_archive_is_readonly (const EcfsArchive *self)
+{
+    return self->readonly;
+}
+
+size_t ecfs_archive_position (const EcfsArchive *self, const EcfsArchiveEndpoint *endpoint)
+{
+    return (size_t) (endpoint - self->endpoints);
+}
+
+EcfsMutex *ecfs_archive_adding_lock (EcfsArchive *self)
+{
+    return &self->adding;
+}
+
+const atomic_bool *ecfs_archive_stop_flag (const EcfsArchive *self)
+{
+    return &self->stopping;
+}
+
+void *ecfs_archive_service (const EcfsArchive *self, EcfsService service)
+{
+    return self->services[service];
+}
+
+void ecfs_archive_set_service (EcfsArchive *self, EcfsService service, void *running)
+{
+    self->services[service] = running;
+}
+
+void ecfs_archive_set_stopping (EcfsArchive *self)
+{
+    atomic_store (&self->stopping, true);
+}
+
+bool ecfs_archive_is_stopping (const EcfsArchive *self)
+{
+    return atomic_load (&self->stopping);
+}
+
+EcfsWorkers *ecfs_archive_workers (const EcfsArchive *self, EcfsStoring what)
+{
+    return what == ECFS_STORES_STAGED ? self->commits : what == ECFS_STORES_STREAMED ? self->streams : self->puts;
+}
+
+EcfsTransfer *ecfs_archive_transfer (const EcfsArchive *self)
+{
+    return self->transfer;
+}
+
+EcfsReadLog *ecfs_archive_read_log (const EcfsArchive *self)
+{
+    return self->read_log;
+}
+
+EcfsLineage *ecfs_archive_lineage (const EcfsArchive *self)
+{
+    return self->lineage;
+}
+
+EcfsSightings *ecfs_archive_sightings (const EcfsArchive *self)
+{
+    return self->sightings;
+}
+
+EcfsMutex *ecfs_archive_snapshot_lock (EcfsArchive *self)
+{
+    return &self->snapshotting;
+}
+
+EcfsUuid ecfs_archive_object_uuid (EcfsArchive *self)
+{
+    return ecfs_object_uuid (atomic_fetch_add (&self->n_objects, 1));
+}
+
+void ecfs_archive_note_journal (EcfsArchive *self, size_t position, bool lacks)
+{
+    atomic_store (&self->endpoints[position].lacks_journal, lacks);
+}
+
+void ecfs_archive_stripes_changed (EcfsArchive *self)
+{
+    atomic_fetch_add (&self->n_stripe_changes, 1);
+}
+
+void ecfs_archive_count_storing (EcfsArchive *self, bool begins)
+{
+    if (begins)
+        atomic_fetch_add (&self->n_storing, 1);
+    else
+        atomic_fetch_sub (&self->n_storing, 1);
+}
+
+bool ecfs_archive_is_quiet (const EcfsArchive *self, int64_t for_us)
+{
+    return atomic_load (&self->n_storing) == 0 && ecfs_now_us () - atomic_load (&self->read_us) > for_us;
+}
+
 const char *ecfs_archive_directory (const EcfsArchive *self)
 {
     return self->directory;
@@ -360,7 +424,7 @@ const EcfsConfig *ecfs_archive_config (const EcfsArchive *self)
     return self->config;
 }
 
-EcfsCatalog *ecfs_archive_catalog (EcfsArchive *self)
+EcfsCatalog *ecfs_archive_catalog (const EcfsArchive *self)
 {
     return self->catalog;
 }

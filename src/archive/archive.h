@@ -91,7 +91,7 @@ void ecfs_holder_clear (EcfsHolder *holder);
 
 const char *ecfs_archive_directory (const EcfsArchive *self); /* absolute */
 const EcfsConfig *ecfs_archive_config (const EcfsArchive *self);
-EcfsCatalog *ecfs_archive_catalog (EcfsArchive *self);
+EcfsCatalog *ecfs_archive_catalog (const EcfsArchive *self);
 
 /* An endpoint as the archive sees it: section of the configuration, row of the catalog, connection. */
 typedef struct EcfsArchiveEndpoint {

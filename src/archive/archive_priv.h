@@ -1,32 +1,11 @@
-/* What the parts of this folder share of an opened archive. */
+/* The fields of an opened archive; nothing outside this folder sees them. */
 #ifndef ECFS_ARCHIVE_ARCHIVE_PRIV_H
 #define ECFS_ARCHIVE_ARCHIVE_PRIV_H
 
-#include "archive/archive.h"
-#include "journal/keeper.h"
-#include "codec/codec.h"
-#include "object/layout.h"
-#include "object/reader.h"
-#include "object/transfer.h"
-#include "util/lock.h"
+#include "archive/common.h"
+#include "archive/lineage.h"
 
-#include <stdatomic.h>
-#include <sys/stat.h>
-
-/* At content that is replaced between two looks at the catalog: extents first, then their objects. */
-#define ECFS_CONTENT_ATTEMPTS 20
-
-#define ECFS_ENDPOINTS_MAX 1024
-
-typedef struct EcfsStagedTable EcfsStagedTable;
-typedef struct EcfsDeletions EcfsDeletions;
-typedef struct EcfsMaintenance EcfsMaintenance;
 typedef struct EcfsRevival EcfsRevival;
-typedef struct EcfsSightings EcfsSightings;
-typedef struct EcfsRepairer EcfsRepairer;
-
-#define ECFS_N_STREAMS 8 /* files that are stored while they are written, at once */
-
 struct EcfsArchive {
     char *directory;      /* absolute; immutable */
     EcfsConfig *config;   /* immutable */
@@ -37,23 +16,20 @@ struct EcfsArchive {
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;
     atomic_size_t n_endpoints;
-    EcfsTransfer *transfer;       /* immutable */
-    EcfsReadLog *read_log;        /* immutable */
-    EcfsWorkers *commits;         /* between start and stop */
-    EcfsWorkers *streams;         /* the same for content that is still being written; NULL when readonly */
-    EcfsWorkers *puts;            /* the same for content that is not staged; NULL when readonly */
-    EcfsStagedTable *staged;      /* belongs to staged.c */
-    EcfsLineage *lineage;         /* from start on; NULL when readonly, until it is wanted */
-    EcfsKeeper *keeper;           /* between start and stop; NULL when readonly */
-    EcfsMaintenance *maintenance; /* between start and stop; NULL when readonly and not wanted */
-    EcfsSightings *sightings;     /* immutable */
-    EcfsRepairer *repairer;       /* of a mount, between start and stop; NULL otherwise */
-    _Atomic int64_t read_us;      /* when content was read last */
-    atomic_uint n_storing;        /* attempts under way to store new content */
-    atomic_uint n_objects;        /* made, from any number on */
-    atomic_uint n_stripe_changes; /* times that an object got other stripes than it had; wraps around */
-    atomic_bool stopping;         /* attempts end with ECANCELED */
-    atomic_bool knows_codes;      /* those in use are in codes */
+    EcfsTransfer *transfer;          /* immutable */
+    EcfsReadLog *read_log;           /* immutable */
+    EcfsWorkers *commits;            /* between start and stop */
+    EcfsWorkers *streams;            /* the same for content that is still being written; NULL when readonly */
+    EcfsWorkers *puts;               /* the same for content that is not staged; NULL when readonly */
+    EcfsLineage *lineage;            /* from start on; NULL when readonly, until it is wanted */
+    EcfsSightings *sightings;        /* immutable */
+    void *services[ECFS_N_SERVICES]; /* of the rooms above, each set by its own */
+    _Atomic int64_t read_us;         /* when content was read last */
+    atomic_uint n_storing;           /* attempts under way to store new content */
+    atomic_uint n_objects;           /* made, from any number on */
+    atomic_uint n_stripe_changes;    /* times that an object got other stripes than it had; wraps around */
+    atomic_bool stopping;            /* attempts end with ECANCELED */
+    atomic_bool knows_codes;         /* those in use are in codes */
 
     EcfsMutex adding;       /* one endpoint at a time; outer to the next two */
     EcfsMutex snapshotting; /* one snapshot at a time: what another takes looks superfluous to who tidies up */
@@ -65,159 +41,5 @@ struct EcfsArchive {
     EcfsRevival *revival;      /* endpoints are being tried for an attempt; NULL: not now; guarded by lock */
     int64_t revived_us;        /* when that was done last; guarded by lock */
 };
-
-/* For tables whose keys are EcfsUuid. */
-guint ecfs_uuid_hash (gconstpointer key);
-gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
-
-#define ECFS_LOCK_NAME       "lock"
-#define ECFS_CONFIG_NAME     "ecfs.conf"
-#define ECFS_CATALOG_NAME    "catalog.sqlite"
-#define ECFS_STAGED_ID_NAME  "staging-id" /* what its staging directory is to say that it is */
-#define ECFS_DOWN_SINCE_NAME "down-since" /* since when endpoints are down */
-
-/* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */
-#define ECFS_READ_ONLY_KEY "recovered_for_reading"
-
-/** `ecfs recover --read-only` leaves the archive to who has it: its catalog has no epoch of its own. EROFS. */
-bool ecfs_archive_check_writable (EcfsArchive *self, GError **error);
-
-/** How many of the endpoints were not removed since the archive was opened. */
-size_t ecfs_archive_n_left (const EcfsArchive *self);
-/** Whether so many endpoints can hold a code's stripes. */
-bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error);
-/**
- * Marks an endpoint and writes its row, which *ret_row then holds but for its name; or ends what was begun and not
- * finished with the endpoint. @new: the archive never had content, so an endpoint without marker lost nothing.
- */
-bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
-                            GError **error);
-
-/** Marks the emptied place of @old as a new endpoint, whose row *ret_row then holds but for its name; see
- * ecfs_catalog_endpoint_supersede (). */
-bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
-                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error);
-
-/** Makes a place none of the archive's endpoints, where it has the marker @own (NULL: whichever); ENOENT: it has none.
- */
-bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error);
-/** Takes what is left of the salvage program away from an endpoint, as far as that goes. */
-void ecfs_archive_remove_salvage (EcfsEndpoint *endpoint);
-
-/** What an archive directory has beside catalog and configuration. */
-bool ecfs_archive_make_directories (const char *directory, GError **error);
-/** Makes an archive directory, or takes one that is empty; *ret_lock keeps others from doing so meanwhile. */
-bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *ret_made, GError **error);
-/** Takes out what was begun in it, and it, when it was @made. */
-void ecfs_archive_empty_directory (const char *directory, bool made);
-
-/** The same, to change it. */
-EcfsArchiveEndpoint *ecfs_archive_endpoint_own (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint);
-/** Gives it a state, in the catalog and here; with `adding` held. */
-bool ecfs_archive_put_state (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, EcfsEndpointState state,
-                             GError **error);
-/** Whether requests to it may succeed; NULL is accepted. */
-bool ecfs_archive_reaches (const EcfsArchiveEndpoint *endpoint);
-
-/** Whether what @path is (@status, of lstat ()) may be believed: it is the caller's or root's, and only theirs to
- * write. */
-bool ecfs_archive_check_owner (const char *path, const struct stat *status, GError **error);
-/** The same of an archive directory and what it begins with; what is absent is well. */
-bool ecfs_archive_check_directory (const char *directory, GError **error);
-
-/** Whether a process has the archive open for changes now; one that cannot be told counts as none. */
-bool ecfs_archive_is_held (const char *directory);
-/** Takes the archive's lock into lock_fd; EBUSY telling who holds it. */
-bool ecfs_archive_take_lock (EcfsArchive *self, GError **error);
-/** Writes into the lock who holds it, and with @mountpoint, where the archive is mounted. */
-void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint);
-
-/** The codec of a code's text or of an object's code, kept until the archive is freed. */
-EcfsCodec *ecfs_archive_codec (EcfsArchive *self, const char *code, GError **error);
-
-/** The codec for an object of @bytes bytes of a file with the code @code: small ones are copies with the same
- * tolerance.
- */
-const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code, uint64_t bytes, GError **error);
-
-/** The ranges of a file of @size bytes that hold data, as SEEK_DATA tells: GArray of EcfsFileRange without object
- * offsets; all of it where that is not supported. Short holes count as data. */
-GArray *ecfs_data_ranges (int fd, uint64_t size);
-
-/** While pinned, an object's stripes are not deleted by this process. */
-void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object);
-void ecfs_archive_unpin (EcfsArchive *self, const EcfsUuid *object);
-bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object);
-
-/** The layout of a catalog row's object, checked. */
-bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error);
-
-/**
- * Tries the endpoints that are down once more and waits for their answers for a while, together with whoever does so
- * already; not when that was done within the last second. Blocks for three seconds at most.
- */
-void ecfs_archive_revive_endpoints (EcfsArchive *self);
-
-/** A reader of an object, without the stripes flagged in @left_out (n flags, may be NULL). */
-EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
-                                 GError **error);
-
-/**
- * An object whose content does not have its SHA-256 although all checksums fit: finds the stripes that are not what was
- * stored, logs their endpoints and notes them for repair; flags them in @ret_lies (n flags). @tick as in EcfsLiars, may
- * be NULL. EBADMSG: leaving out as many endpoints as the code can lose does not help. Blocks.
- */
-bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
-                              bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error);
-
-/** The same where it is not known whether anybody lies: maybe no stripe is flagged. */
-bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error);
-
-/** What reads an object: parameters but for `trouble`, with the @stripes of a row (ECFS_CODEC_MAX_N), which they then
- * name, without those flagged in @left_out (may be NULL). */
-bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
-                                 EcfsReaderStripe *stripes, EcfsReaderParams *ret_params, GError **error);
-
-/** The objects that lack stripes and are to be filled up from staging: set of rows as int64_t. */
-GHashTable *ecfs_archive_coming_objects (EcfsArchive *self, GError **error);
-/** Flags those stripes of an object (ECFS_CODEC_MAX_N) that are known to be damaged. */
-bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_damaged, GError **error);
-
-/** Small numbers, equal for endpoints in one zone. */
-unsigned ecfs_archive_zone_number (const EcfsArchive *self, size_t position);
-/** Stripes of one object, of @n in all, that one of the first @n_endpoints endpoints may hold. */
-unsigned ecfs_archive_most_per_endpoint (const EcfsArchive *self, size_t n_endpoints, unsigned n);
-/** What each of the first @n_endpoints endpoints has free for itself, as placement wants it. */
-void ecfs_archive_rooms (const EcfsArchive *self, size_t n_endpoints, uint64_t *ret_rooms);
-/** A number that changes when other endpoints take stripes than before, or have other room. */
-uint64_t ecfs_archive_space_state (const EcfsArchive *self);
-/** Finds out from what endpoints told how much content fits. */
-void ecfs_archive_foretell (EcfsArchive *self);
-
-/** Whether segments of the journal go to an endpoint. */
-bool ecfs_archive_has_journal (const EcfsArchiveEndpoint *endpoint);
-/** Makes the codecs of all codes in use, not only of the default: what they may lose counts from then on. */
-bool ecfs_archive_load_codes (EcfsArchive *self, GError **error);
-/** At how many endpoints the journal has to be: one more than may vanish, as far as there are so many. */
-unsigned ecfs_archive_journal_copies (EcfsArchive *self);
-
-/** Deletes stripes that nothing needs any more. */
-EcfsDeletions *ecfs_deletions_new (EcfsArchive *archive);
-/** Begins what is due and not under way, at each endpoint that is up; never waits for one. By one thread. */
-void ecfs_deletions_begin (EcfsDeletions *self);
-/** Waits for the deletions that are under way. NULL is accepted. */
-void ecfs_deletions_free (EcfsDeletions *self);
-
-/* estimates.c: what endpoints usually are, in the catalog */
-/** Before the endpoints are started. */
-void ecfs_archive_load_estimates (EcfsArchive *self);
-/** Nothing when readonly. */
-void ecfs_archive_keep_estimates (EcfsArchive *self);
-
-/** Deletes what is due and keeps the figures of free space and of speed, behind. */
-EcfsMaintenance *ecfs_maintenance_start (EcfsArchive *archive);
-/* Returns when all endpoints have said once what room they have, or that they cannot, or at the deadline. */
-void ecfs_maintenance_await_space (EcfsMaintenance *self, int64_t deadline_us);
-void ecfs_maintenance_stop (EcfsMaintenance *self);
 
 #endif

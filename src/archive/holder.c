@@ -6,7 +6,7 @@
  * whoever runs a verb. So it counts only where it belongs to that user or to root, and nobody else may write there.
  */
 #include "archive/archive_priv.h"
-#include "control/control.h"
+#include "archive/common.h"
 #include "util/io.h"
 
 #include <fcntl.h>

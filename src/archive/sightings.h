@@ -35,20 +35,11 @@ bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble);
 /** All that was noted since the last call: GArray of EcfsSighting with clear function. */
 GArray *ecfs_sightings_take (EcfsSightings *self);
 
-/**
- * Asks the endpoints for those that are gone, and who they are, and takes out of @sightings what is not proven. @tick
- * is asked now and then whether to go on; false: it was not, and @sightings is as it was. Blocks.
- */
-bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tick) (void *user), void *user);
-
 /** Takes out of @sightings what only ecfs_sightings_confirm () would prove, where there is no time for that. */
 void ecfs_sightings_drop_gone (GArray *sightings);
 
 /** Queues them for repair in the catalog, which is open for writing, durably. *ret_queued: how many were not queued
  * yet. */
 bool ecfs_sightings_queue (EcfsCatalog *catalog, const GArray *sightings, unsigned *ret_queued, GError **error);
-
-/** The same for an archive that is open for reading: by its mount, or opening it for writing for a moment. */
-bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GError **error);
 
 #endif

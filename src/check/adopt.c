@@ -1,5 +1,5 @@
 /* Stripes that nothing knows take the places of damaged ones: what a repair stored and no journal told of. */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 
 /* Those of the spares that may be read, as stripes with the digests that they should have; the caller owns it. */
 static GArray *candidates (EcfsArchive *archive, const EcfsRepairTask *task, const EcfsObjectRow *object)
@@ -23,7 +23,7 @@ static GArray *candidates (EcfsArchive *archive, const EcfsRepairTask *task, con
 static size_t position_of (const EcfsArchive *archive, int64_t endpoint)
 {
     size_t i = 0;
-    while (i < ecfs_archive_n_endpoints (archive) && archive->endpoints[i].id != endpoint)
+    while (i < ecfs_archive_n_endpoints (archive) && ecfs_archive_endpoint (archive, i)->id != endpoint)
         i++;
     return i;
 }
@@ -67,14 +67,14 @@ static void take (EcfsArchive *archive, EcfsRepairTask *task, const EcfsCheckedS
     uint64_t *instance = &task->order.instance[stripe->index];
     if (*instance == 0)
         return;
-    if (!ecfs_catalog_stripe_adopt (archive->catalog, &checked->object->uuid, stripe, *instance, &why)) {
+    if (!ecfs_catalog_stripe_adopt (ecfs_archive_catalog (archive), &checked->object->uuid, stripe, *instance, &why)) {
         g_info ("a stripe that nothing knows is not taken: %s", why->message);
         return;
     }
     *instance = 0;
     task->order.gone[stripe->index] = false;
     task->order.n_stored++;
-    atomic_fetch_add (&archive->n_stripe_changes, 1);
+    ecfs_archive_stripes_changed (archive);
 }
 
 static bool has_order (const EcfsRepairOrder *order)
@@ -89,7 +89,7 @@ bool ecfs_repair_adopt (EcfsArchive *archive, EcfsRepairTask *task, const EcfsRe
 {
     if (task->spares == NULL || task->spares->len == 0)
         return false;
-    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (archive->catalog, task->object, NULL);
+    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (ecfs_archive_catalog (archive), task->object, NULL);
     const EcfsCodec *codec = object == NULL ? NULL : ecfs_archive_codec (archive, object->code, NULL);
     if (codec == NULL)
         return false; /* who rebuilds tells why */

@@ -1,5 +1,5 @@
 /* Waiting for what endpoints answer about a batch. */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 
 #define TICK_US 200000
 

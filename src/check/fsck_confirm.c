@@ -3,7 +3,7 @@
  * unmounted behind a connection that lives on. So what listings lack is asked for by its name, and where it is gone
  * indeed, the endpoint has to tell anew who it is.
  */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 
 typedef struct Confirmation {
     EcfsCheckBatch *batch;
@@ -36,7 +36,7 @@ static void on_size (void *user, uint64_t size, const GError *error)
 
 static char *doubt_of (const MarkerQuestion *question, const EcfsMarker *marker, const GError *error)
 {
-    const EcfsCatalog *catalog = question->confirmation->batch->archive->catalog;
+    const EcfsCatalog *catalog = ecfs_archive_catalog (question->confirmation->batch->archive);
     const EcfsArchiveEndpoint *endpoint = question->endpoint;
     if (error != NULL && error->code == ENOENT)
         return g_strdup_printf ("endpoint %s: has no " ECFS_MARKER_NAME " file any more: not mounted?", endpoint->name);
@@ -68,7 +68,8 @@ static bool ask_for_sizes (Confirmation *self, const GPtrArray *gone)
         EcfsCheckedStripe *checked = g_ptr_array_index (gone, i);
         questions[i] = (SizeQuestion){.confirmation = self, .checked = checked};
         ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, name);
-        ecfs_endpoint_size (self->batch->archive->endpoints[checked->position].endpoint, name, on_size, &questions[i]);
+        ecfs_endpoint_size (ecfs_archive_endpoint (self->batch->archive, checked->position)->endpoint, name, on_size,
+                            &questions[i]);
     }
     return ecfs_answers_await (&self->answers, self->batch);
 }
@@ -82,7 +83,7 @@ static bool ask_for_markers (Confirmation *self, const GPtrArray *gone, MarkerQu
         if (checked->fault != ECFS_STRIPE_GONE || question->endpoint != NULL)
             continue;
         question->confirmation = self;
-        question->endpoint = &self->batch->archive->endpoints[checked->position];
+        question->endpoint = ecfs_archive_endpoint (self->batch->archive, checked->position);
         ecfs_answers_expect (&self->answers, 1);
         ecfs_endpoint_examine (question->endpoint->endpoint, on_marker, question);
     }

@@ -6,7 +6,7 @@
  * that was fine: it is damaged where its endpoint reads something then, and unknown where all that is asked for fails.
  * That is no bad disk, but a server without descriptors, or a network file system whose server does not answer.
  */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 #include "object/format.h"
 #include "util/bytes.h"
 #include "util/xxh3.h"
@@ -163,7 +163,7 @@ static bool check_header (const Stripe *self, const uint8_t *bytes, GError **err
     EcfsStripeHeader header;
     const EcfsLayout *layout = &self->layout;
     const EcfsCheckedStripe *checked = self->job->checked;
-    const EcfsCatalog *catalog = self->job->check->batch->archive->catalog;
+    const EcfsCatalog *catalog = ecfs_archive_catalog (self->job->check->batch->archive);
     GError *reason = NULL;
     if (!ecfs_stripe_header_parse (bytes, layout->header_bytes, &header, &reason)) {
         reason->code = reason->code == EAGAIN ? EBADMSG : reason->code; /* it claims to be longer than it is */
@@ -369,7 +369,7 @@ static void run_job (void *data)
     Check *self = job->check;
     EcfsCheckedStripe *checked = job->checked;
     g_autoptr (GError) error = NULL;
-    Stripe stripe = {.job = job, .endpoint = self->batch->archive->endpoints[checked->position].endpoint};
+    Stripe stripe = {.job = job, .endpoint = ecfs_archive_endpoint (self->batch->archive, checked->position)->endpoint};
     ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, stripe.name);
     if (atomic_load (&self->cancelled) || atomic_load (&self->is_late))
         atomic_store (&self->is_cut, true);

@@ -1,5 +1,5 @@
 /* Which stripes endpoints have: by listing their directories, not by asking for each. */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 
 #define LAST_DIRECTORY 0xfff
 
@@ -168,7 +168,7 @@ static GPtrArray *directories (const EcfsCheckBatch *batch)
 static void ask (Presence *self, size_t position, const GPtrArray *names)
 {
     Listing *listing = &self->listings[position];
-    const EcfsArchiveEndpoint *endpoint = &self->batch->archive->endpoints[position];
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->batch->archive, position);
     *listing = (Listing){.presence = self, .position = position};
     if (!ecfs_archive_endpoint_counts (endpoint))
         return;
@@ -206,11 +206,11 @@ void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why)
 static bool read_again (Presence *self)
 {
     EcfsArchive *archive = self->batch->archive;
-    g_autofree char *path = g_build_filename (archive->directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), ECFS_CONFIG_NAME, NULL);
     g_autofree char *text = NULL;
     if (self->config != NULL || self->unread != NULL)
         return self->config != NULL;
-    self->rows = ecfs_catalog_endpoints (archive->catalog, &self->unread);
+    self->rows = ecfs_catalog_endpoints (ecfs_archive_catalog (archive), &self->unread);
     if (self->rows != NULL && g_file_get_contents (path, &text, NULL, &self->unread))
         self->config = ecfs_config_parse (text, path, &self->unread);
     return self->config != NULL;
@@ -237,7 +237,7 @@ static void judge (Presence *self, const Expected *expected)
 {
     EcfsCheckedStripe *checked = expected->checked;
     const EcfsArchiveEndpoint *endpoint =
-        checked->position == SIZE_MAX ? NULL : &self->batch->archive->endpoints[checked->position];
+        checked->position == SIZE_MAX ? NULL : ecfs_archive_endpoint (self->batch->archive, checked->position);
     if (endpoint != NULL && endpoint->state >= ECFS_ENDPOINT_FAILED)
         checked->fault = ECFS_STRIPE_GIVEN_UP;
     else if (endpoint == NULL || endpoint->endpoint == NULL)

@@ -2,7 +2,7 @@
  * Digests that endpoints make of their stripes. Each endpoint has a session of its own and a thread that waits for it;
  * one that has no hash tool, or whose session ended, is told once and not asked again.
  */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 #include "object/layout.h"
 
 #define TICK_US 200000
@@ -39,7 +39,8 @@ EcfsRemoteHash *ecfs_remote_hash_new (EcfsArchive *archive)
     self->n = ecfs_archive_n_endpoints (archive);
     self->sessions = g_new0 (Session, self->n);
     for (size_t i = 0; i < self->n; i++)
-        self->sessions[i] = (Session){.remote = self, .endpoint = archive->endpoints[i].endpoint, .position = i};
+        self->sessions[i] =
+            (Session){.remote = self, .endpoint = ecfs_archive_endpoint (archive, i)->endpoint, .position = i};
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->ended);
     return self;

@@ -1,5 +1,5 @@
 /* Stripes that are at endpoints and not in the objects that were looked at: which of them does the catalog not know? */
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 
 #define DELETIONS_AT_ONCE 1000
 #define ALL_NS            (-G_GINT64_CONSTANT (3600000000000)) /* whatever this process takes for now */
@@ -22,8 +22,8 @@ static gboolean stranger_same (gconstpointer a, gconstpointer b)
 static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHashTable *strangers, GError **error)
 {
     EcfsDeletion last;
-    EcfsCatalog *catalog = batch->archive->catalog;
-    int64_t endpoint = batch->archive->endpoints[position].id;
+    EcfsCatalog *catalog = ecfs_archive_catalog (batch->archive);
+    int64_t endpoint = ecfs_archive_endpoint (batch->archive, position)->id;
     for (const EcfsDeletion *after = NULL; batch->tick (batch->user); after = &last) {
         g_autoptr (GArray) some = ecfs_catalog_deletions (catalog, endpoint, ALL_NS, after, DELETIONS_AT_ONCE, error);
         if (some == NULL || some->len == 0)
@@ -42,9 +42,10 @@ static bool strike_deletions (const EcfsCheckBatch *batch, size_t position, GHas
 
 static bool is_known (const EcfsCheckBatch *batch, const EcfsStranger *stranger, bool *ret_known, GError **error)
 {
-    int64_t endpoint = batch->archive->endpoints[stranger->position].id;
+    int64_t endpoint = ecfs_archive_endpoint (batch->archive, stranger->position)->id;
     const EcfsStripeRow stripe = {.index = stranger->index, .instance = stranger->instance, .endpoint = endpoint};
-    return ecfs_catalog_stripe_known (batch->archive->catalog, &stranger->object, &stripe, ret_known, error);
+    return ecfs_catalog_stripe_known (ecfs_archive_catalog (batch->archive), &stranger->object, &stripe, ret_known,
+                                      error);
 }
 
 static bool is_there (const EcfsCheckBatch *batch, const EcfsStranger *stranger)
@@ -52,7 +53,8 @@ static bool is_there (const EcfsCheckBatch *batch, const EcfsStranger *stranger)
     char name[ECFS_STRIPE_NAME_SIZE];
     uint64_t size;
     ecfs_stripe_name (&stranger->object, stranger->index, stranger->instance, name);
-    return ecfs_endpoint_size_wait (batch->archive->endpoints[stranger->position].endpoint, name, &size, NULL);
+    return ecfs_endpoint_size_wait (ecfs_archive_endpoint (batch->archive, stranger->position)->endpoint, name, &size,
+                                    NULL);
 }
 
 /* A stripe is announced, then an object has it, then it waits for deletion, then it is gone: asked in this order. */

@@ -1,6 +1,6 @@
 /* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
 #include "archive/ended.h"
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 
 #define MAX_IN_FLIGHT 8
 #define TICK_US       200000
@@ -44,7 +44,7 @@ static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
 {
     uint64_t ino;
     EcfsAttr attr;
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     if (!ecfs_catalog_object_file (catalog, task->object, &ino, error) ||
         !ecfs_catalog_getattr (catalog, ino, &attr, error))
         return false;

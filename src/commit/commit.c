@@ -1,6 +1,6 @@
 #include "commit/commit_priv.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "object/writer.h"
 
 #define FILL_ATTEMPTS  3
@@ -24,7 +24,7 @@ Part *ecfs_attempt_part (Attempt *self)
 {
     Part *part = g_new0 (Part, 1);
     part->row = ecfs_object_row_new ();
-    part->row->uuid = ecfs_object_uuid (atomic_fetch_add (&self->archive->n_objects, 1));
+    part->row->uuid = ecfs_archive_object_uuid (self->archive);
     part->ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
     g_ptr_array_add (self->parts, part);
     return part;
@@ -34,9 +34,9 @@ const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **err
 {
     EcfsArchive *archive = self->archive;
     g_autofree char *code = g_strdup (self->commit.code);
-    if (code == NULL && !ecfs_catalog_get_code (archive->catalog, self->commit.ino, &code, error))
+    if (code == NULL && !ecfs_catalog_get_code (ecfs_archive_catalog (archive), self->commit.ino, &code, error))
         return NULL;
-    return ecfs_archive_object_codec (archive, code != NULL ? code : archive->config->code, bytes, error);
+    return ecfs_archive_object_codec (archive, code != NULL ? code : ecfs_archive_config (archive)->code, bytes, error);
 }
 
 static uint64_t random_u64 (void)
@@ -57,7 +57,7 @@ static bool found_suffices (const Attempt *self, const size_t *found, unsigned n
         holder[i] = found[i] != SIZE_MAX ? found[i] : self->places.position[i];
         stripes[i] = holder[i] != SIZE_MAX;
     }
-    return ecfs_quorum_reached (self->places.codec, stripes, holder, self->archive->config->write_quorum);
+    return ecfs_quorum_reached (self->places.codec, stripes, holder, ecfs_archive_config (self->archive)->write_quorum);
 }
 
 /* Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
@@ -88,15 +88,16 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
         if (!wanted[i] || found[i] == SIZE_MAX)
             continue;
         self->places.position[i] = found[i];
-        targets[i] =
-            (EcfsWriterTarget){.endpoint = self->archive->endpoints[found[i]].endpoint, .instance = random_u64 ()};
+        targets[i] = (EcfsWriterTarget){.endpoint = ecfs_archive_endpoint (self->archive, found[i])->endpoint,
+                                        .instance = random_u64 ()};
     }
 }
 
 static bool is_backed_by_quorum (Attempt *self, const bool *stripes)
 {
     const EcfsCodec *codec = self->places.codec;
-    unsigned wanted = self->commit.object == 0 ? self->archive->config->write_quorum : ecfs_codec_n (codec);
+    unsigned wanted =
+        self->commit.object == 0 ? ecfs_archive_config (self->archive)->write_quorum : ecfs_codec_n (codec);
     return ecfs_quorum_reached (codec, stripes, self->places.position, wanted);
 }
 
@@ -119,9 +120,9 @@ static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriter
         return false;
     EcfsStripeRow stripe = {.index = (uint16_t) index,
                             .instance = targets[index].instance,
-                            .endpoint = archive->endpoints[self->places.position[index]].id};
+                            .endpoint = ecfs_archive_endpoint (archive, self->places.position[index])->id};
     *ret_target = targets[index];
-    if (ecfs_catalog_intent_add (archive->catalog, self->part->intent, &stripe, &self->spare_error))
+    if (ecfs_catalog_intent_add (ecfs_archive_catalog (archive), self->part->intent, &stripe, &self->spare_error))
         return true;
     if (self->spare_error->code == EAGAIN) /* it takes none any more, others may */
         g_clear_error (&self->spare_error);
@@ -153,7 +154,7 @@ static GArray *intended_stripes (const Attempt *self, const EcfsWriterTarget *ta
             continue;
         EcfsStripeRow stripe = {.index = (uint16_t) i,
                                 .instance = targets[i].instance,
-                                .endpoint = self->archive->endpoints[self->places.position[i]].id};
+                                .endpoint = ecfs_archive_endpoint (self->archive, self->places.position[i])->id};
         g_array_append_val (stripes, stripe);
     }
     return stripes;
@@ -164,7 +165,7 @@ static EcfsStripeRow stored_stripe (const Attempt *self, unsigned index, const E
 {
     EcfsStripeRow stripe = {.index = (uint16_t) index,
                             .instance = targets[index].instance,
-                            .endpoint = self->archive->endpoints[self->places.position[index]].id,
+                            .endpoint = ecfs_archive_endpoint (self->archive, self->places.position[index])->id,
                             .size = result->stripe_bytes[index]};
     memcpy (stripe.digest, result->stripe_digest[index], ECFS_DIGEST_SIZE);
     return stripe;
@@ -182,7 +183,7 @@ static bool fail_too_few (const Attempt *self, const char *text, GError **error)
 static EcfsStripeHeader make_header (const Attempt *self)
 {
     const EcfsObjectRow *row = self->part->row;
-    EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (self->archive->catalog),
+    EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (self->archive)),
                                .object = row->uuid,
                                .sequence = row->sequence,
                                .epoch = row->epoch,
@@ -194,7 +195,7 @@ static EcfsStripeHeader make_header (const Attempt *self)
 
 bool ecfs_attempt_is_cancelled (const Attempt *self)
 {
-    return atomic_load (&self->archive->stopping) ||
+    return ecfs_archive_is_stopping (self->archive) ||
            (self->commit.cancelled != NULL && atomic_load (self->commit.cancelled));
 }
 
@@ -227,7 +228,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const EcfsObje
     ecfs_attempt_describe (self);
     g_autoptr (GPtrArray) records = g_ptr_array_new ();
     g_ptr_array_add (records, &self->record);
-    EcfsWriterJob job = {.transfer = self->archive->transfer,
+    EcfsWriterJob job = {.transfer = ecfs_archive_transfer (self->archive),
                          .codec = self->places.codec,
                          .header = make_header (self),
                          .size = self->part->row->size,
@@ -236,7 +237,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const EcfsObje
                          .records = records,
                          .feed = self->commit.feed,
                          .feed_offset = self->part->feed_offset,
-                         .most = self->archive->config->object_max,
+                         .most = ecfs_archive_config (self->archive)->object_max,
                          .ended = ecfs_attempt_content_ended,
                          .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
                          .expected_digest = expected == NULL ? NULL : expected->digest,
@@ -288,8 +289,8 @@ static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GErro
 {
     size_t size;
     const uint8_t *parameters = ecfs_codec_parameters (codec, &size);
-    return parameters == NULL ||
-           ecfs_catalog_keep_code (archive->catalog, ecfs_codec_identity (codec), parameters, size, error);
+    return parameters == NULL || ecfs_catalog_keep_code (ecfs_archive_catalog (archive), ecfs_codec_identity (codec),
+                                                         parameters, size, error);
 }
 
 void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result)
@@ -335,7 +336,8 @@ static bool announce (Attempt *self, Part *part, const EcfsCodec *codec, EcfsWri
             return false;
         g_array_unref (part->row->stripes);
         part->row->stripes = intended_stripes (self, targets);
-        if (ecfs_catalog_intent_begin (self->archive->catalog, part->row, self->commit.ino, &part->intent, &why))
+        if (ecfs_catalog_intent_begin (ecfs_archive_catalog (self->archive), part->row, self->commit.ino, &part->intent,
+                                       &why))
             return true;
         if (why->code != EAGAIN || attempt == PLACE_ATTEMPTS) {
             g_propagate_error (error, why);
@@ -356,8 +358,8 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
         return false;
     EcfsObjectRow *row = part->row;
     row->code = g_strdup (ecfs_codec_identity (codec));
-    row->segment_bytes =
-        ecfs_layout_segment_bytes (archive->config->segment_size, ecfs_codec_k (codec), ecfs_codec_granule (codec));
+    row->segment_bytes = ecfs_layout_segment_bytes (ecfs_archive_config (archive)->segment_size, ecfs_codec_k (codec),
+                                                    ecfs_codec_granule (codec));
     row->block_bytes = ecfs_layout_written_block_bytes (ecfs_codec_granule (codec));
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N];
     if (!announce (self, part, codec, targets, error))
@@ -379,7 +381,7 @@ static const EcfsUuid *uuid_of (Attempt *self, int64_t object)
     const EcfsUuid *uuid = g_hash_table_lookup (self->uuids, &object);
     if (uuid != NULL)
         return uuid;
-    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (self->archive->catalog, object, NULL);
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, NULL);
     if (row != NULL)
         g_hash_table_insert (self->uuids, g_memdup2 (&object, sizeof object), g_memdup2 (&row->uuid, sizeof row->uuid));
     return row == NULL ? NULL : g_hash_table_lookup (self->uuids, &object);
@@ -410,7 +412,7 @@ static void note_elsewhere (Attempt *self, Part *part, const GArray *extents, in
 static Part *committed_part (Attempt *self, const GArray *extents, guint *next, GError **error)
 {
     int64_t object = g_array_index (extents, EcfsExtent, *next).object;
-    EcfsObjectRow *row = ecfs_catalog_object (self->archive->catalog, object, error);
+    EcfsObjectRow *row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, error);
     if (row == NULL)
         return NULL;
     Part *part = ecfs_attempt_part (self);
@@ -431,7 +433,7 @@ static Part *committed_part (Attempt *self, const GArray *extents, guint *next, 
 static size_t position_of (const Attempt *self, int64_t endpoint)
 {
     for (size_t i = 0; i < self->places.n_endpoints; i++)
-        if (self->archive->endpoints[i].id == endpoint)
+        if (ecfs_archive_endpoint (self->archive, i)->id == endpoint)
             return i;
     return SIZE_MAX;
 }
@@ -461,7 +463,8 @@ static void place_back (Attempt *self, bool *wanted, EcfsWriterTarget *targets)
         places[at].n_held++;
         wanted[i] = false;
         self->places.position[i] = at;
-        targets[i] = (EcfsWriterTarget){.endpoint = self->archive->endpoints[at].endpoint, .instance = random_u64 ()};
+        targets[i] = (EcfsWriterTarget){.endpoint = ecfs_archive_endpoint (self->archive, at)->endpoint,
+                                        .instance = random_u64 ()};
     }
 }
 
@@ -529,8 +532,9 @@ GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *
     if (stripes->len == 0)
         return g_steal_pointer (&stripes);
     EcfsWriterResult result;
-    if (!ecfs_catalog_intent_more (self->archive->catalog, part->row, (const EcfsStripeRow *) (void *) stripes->data,
-                                   stripes->len, &part->intent, error) ||
+    if (!ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
+                                   (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent,
+                                   error) ||
         !run_writer (self, targets, part->row, &result, error))
         return NULL;
     return stored_stripes (self, targets, &result);
@@ -543,8 +547,8 @@ static bool make_known (Attempt *self, const Part *part, const GArray *stripes, 
     GError *why = NULL;
     if (ecfs_attempt_set_stripes (self, part, stripes, &why))
         return true;
-    if (why->code == ESTALE && ecfs_catalog_object_known (self->archive->catalog, &part->row->uuid, &known, NULL) &&
-        known)
+    if (why->code == ESTALE &&
+        ecfs_catalog_object_known (ecfs_archive_catalog (self->archive), &part->row->uuid, &known, NULL) && known)
         why->code = EAGAIN;
     g_propagate_error (error, why);
     return false;
@@ -567,7 +571,7 @@ bool ecfs_attempt_fail_missing (const Attempt *self, GError **error)
 
 static bool fill_objects (Attempt *self, GError **error)
 {
-    g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, error);
+    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, error);
     if (extents == NULL)
         return false;
     for (guint next = 0; next < extents->len;) {
@@ -586,7 +590,7 @@ static bool fill_up (Attempt *self, GError **error)
         if (self->missing != NULL) /* of the attempt before */
             g_string_free (g_steal_pointer (&self->missing), TRUE);
         bool filled = fill_objects (self, &why);
-        atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+        ecfs_archive_stripes_changed (self->archive);
         if (filled)
             break;
         bool again = why->code == ESTALE || why->code == EAGAIN || why->code == ENOENT;
@@ -605,7 +609,7 @@ static bool fill_up (Attempt *self, GError **error)
 Part *ecfs_attempt_named_part (Attempt *self, GError **error)
 {
     GError *why = NULL;
-    g_autoptr (GArray) extents = ecfs_catalog_extents (self->archive->catalog, self->commit.ino, &why);
+    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, &why);
     guint next = 0;
     while (extents != NULL && next < extents->len &&
            g_array_index (extents, EcfsExtent, next).object != self->commit.object)
@@ -626,7 +630,8 @@ static void abort_intents (Attempt *self)
     for (guint i = 0; i < self->parts->len; i++) {
         const Part *part = g_ptr_array_index (self->parts, i);
         g_autoptr (GError) error = NULL;
-        if (part->intent != 0 && !ecfs_catalog_intent_abort (self->archive->catalog, part->intent, &error))
+        if (part->intent != 0 &&
+            !ecfs_catalog_intent_abort (ecfs_archive_catalog (self->archive), part->intent, &error))
             g_warning ("%s: %s; the next mount cleans up", self->path, error->message);
     }
 }
@@ -688,9 +693,10 @@ static void run_attempt (void *data)
 {
     Attempt *self = data;
     GError *error = NULL;
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     self->parts = g_ptr_array_new_with_free_func (part_free);
-    atomic_fetch_add (&self->archive->n_storing, !self->backfill);
+    if (!self->backfill)
+        ecfs_archive_count_storing (self->archive, true);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
@@ -699,7 +705,8 @@ static void run_attempt (void *data)
         error->code = error->code == ENOENT && self->run == ecfs_attempt_repair ? ESTALE : error->code;
     else if (open_content (self, &error))
         (void) self->run (self, &error); /* error says it */
-    atomic_fetch_sub (&self->archive->n_storing, !self->backfill);
+    if (!self->backfill)
+        ecfs_archive_count_storing (self->archive, false);
     end_attempt (self, error);
 }
 
@@ -713,8 +720,9 @@ static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (
     self->run = run;
     self->content = ecfs_uuid_new ();
     self->backfill = run == fill_up || run == ecfs_attempt_repair;
-    EcfsWorkers *own = commit->feed != NULL ? archive->streams : archive->commits;
-    ecfs_workers_push (commit->is_foreign ? archive->puts : own, run_attempt, self);
+    EcfsStoring own = commit->feed != NULL ? ECFS_STORES_STREAMED : ECFS_STORES_STAGED;
+    EcfsWorkers *workers = ecfs_archive_workers (archive, commit->is_foreign ? ECFS_STORES_PUT : own);
+    ecfs_workers_push (workers, run_attempt, self);
 }
 
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)

@@ -5,14 +5,14 @@
  */
 #include "commit/commit_priv.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 
 #define LOOK_US 100000 /* whether the attempt is cancelled */
 
 /* Code and places of an object are chosen by its size: so much of it is waited for. */
 static bool await_object (const Attempt *self, uint64_t offset, EcfsFeedState *ret_state, GError **error)
 {
-    const EcfsConfig *config = self->archive->config;
+    const EcfsConfig *config = ecfs_archive_config (self->archive);
     uint64_t wanted = offset + config->small_file + config->segment_size;
     do {
         if (ecfs_attempt_is_cancelled (self))
@@ -30,11 +30,11 @@ static bool await_object (const Attempt *self, uint64_t offset, EcfsFeedState *r
 static Part *feed_part (Attempt *self, uint64_t offset, uint64_t available)
 {
     Part *part = ecfs_attempt_part (self);
-    EcfsFileRange all = {.file_offset = offset, .length = self->archive->config->object_max};
+    EcfsFileRange all = {.file_offset = offset, .length = ecfs_archive_config (self->archive)->object_max};
     part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
     part->feed_offset = offset;
     part->number = self->parts->len - 1;
-    part->row->size = MIN (available - offset, self->archive->config->object_max);
+    part->row->size = MIN (available - offset, ecfs_archive_config (self->archive)->object_max);
     return part;
 }
 
@@ -42,7 +42,7 @@ static Part *feed_part (Attempt *self, uint64_t offset, uint64_t available)
 static void look_at_file (Attempt *self)
 {
     EcfsAttr attr;
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     if (ecfs_catalog_getattr (catalog, self->commit.ino, &attr, NULL)) /* else nothing comes of it anyway */
         self->attr = attr;
     if (self->commit.path != NULL)
@@ -86,7 +86,7 @@ bool ecfs_attempt_check_codes (Attempt *self, GError **error)
 bool ecfs_attempt_store_feed (Attempt *self, GError **error)
 {
     EcfsFeedState state;
-    for (uint64_t offset = 0;; offset += self->archive->config->object_max) {
+    for (uint64_t offset = 0;; offset += ecfs_archive_config (self->archive)->object_max) {
         if (!await_object (self, offset, &state, error))
             return false;
         if (state.final && state.available <= offset)

@@ -6,8 +6,8 @@
 #ifndef ECFS_ARCHIVE_COMMIT_PRIV_H
 #define ECFS_ARCHIVE_COMMIT_PRIV_H
 
-#include "commit/commit.h"
 #include "archive/places.h"
+#include "commit/commit.h"
 #include "object/repair.h"
 #include "object/writer.h"
 

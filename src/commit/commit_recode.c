@@ -1,7 +1,7 @@
 /* One object to another code. */
 #include "commit/commit_priv.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 
 static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe, GError **error)
 {
@@ -9,7 +9,7 @@ static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const E
     uint64_t size;
     size_t position = self->places.position[stripe->index];
     ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
-    const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : &self->archive->endpoints[position];
+    const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : ecfs_archive_endpoint (self->archive, position);
     if (endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
         return ecfs_fail (error, EIO, "%s is on an endpoint that is given up", name);
     return ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error) &&
@@ -37,7 +37,7 @@ static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *before,
     unsigned n = ecfs_codec_n (codec);
     if (n < ecfs_codec_n (before) && !check_kept (self, part->row, n, error))
         return false;
-    return ecfs_catalog_set_object_code (self->archive->catalog, &part->row->uuid, part->row->code,
+    return ecfs_catalog_set_object_code (ecfs_archive_catalog (self->archive), &part->row->uuid, part->row->code,
                                          ecfs_codec_identity (codec), stripes, part->intent, error);
 }
 
@@ -56,7 +56,8 @@ static bool recode_anew (Attempt *self, const Part *old, GError **error)
     bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0 &&
                 (!old->row->has_sha256 || memcmp (part->row->sha256, old->row->sha256, ECFS_SHA256_SIZE) == 0);
     return (same || ecfs_fail (error, EBADMSG, "what was read of it is not what its digest says: repair it first")) &&
-           ecfs_catalog_exchange (self->archive->catalog, &old->row->uuid, part->row, part->intent, error);
+           ecfs_catalog_exchange (ecfs_archive_catalog (self->archive), &old->row->uuid, part->row, part->intent,
+                                  error);
 }
 
 bool ecfs_attempt_recode (Attempt *self, GError **error)
@@ -72,6 +73,6 @@ bool ecfs_attempt_recode (Attempt *self, GError **error)
         return false;
     bool fine = ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
                                                           : recode_anew (self, part, error);
-    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+    ecfs_archive_stripes_changed (self->archive);
     return fine;
 }

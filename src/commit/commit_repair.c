@@ -1,7 +1,7 @@
 /* One object whole again, from its own stripes. */
 #include "commit/commit_priv.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/crowding.h"
 
 #define REPAIR_ATTEMPTS 5 /* at an object whose stripes others change meanwhile */
@@ -21,8 +21,8 @@ static bool set_stripe (Attempt *self, const Part *part, const EcfsStripeRow *st
     unsigned most =
         ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, ecfs_codec_n (self->places.codec));
     if (!check_same (replaced, stripe, error) ||
-        !ecfs_catalog_stripe_set (self->archive->catalog, &part->row->uuid, stripe, replaced->instance, most,
-                                  part->intent, error))
+        !ecfs_catalog_stripe_set (ecfs_archive_catalog (self->archive), &part->row->uuid, stripe, replaced->instance,
+                                  most, part->intent, error))
         return false;
     if (self->commit.order != NULL) {
         self->commit.order->n_stored++;
@@ -105,7 +105,7 @@ static bool repair_part (Attempt *self, Part *part, GError **error)
     ecfs_archive_pin (self->archive, &part->row->uuid);
     self->repair = ecfs_repair_new (reader, wanted, self->commit.pace);
     bool fine = ecfs_attempt_fill_object (self, part, error);
-    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+    ecfs_archive_stripes_changed (self->archive);
     self->commit.order->read_bytes += ecfs_repair_read_bytes (self->repair);
     ecfs_repair_free (self->repair);
     ecfs_archive_unpin (self->archive, &part->row->uuid);

@@ -1,12 +1,12 @@
 /* New content of a file: its objects one after another, then all at once the file's. */
 #include "commit/commit_priv.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 
 /* Divides the data of the file into objects. */
 static void divide (Attempt *self)
 {
-    const uint64_t most = self->archive->config->object_max;
+    const uint64_t most = ecfs_archive_config (self->archive)->object_max;
     g_autoptr (GArray) data = ecfs_data_ranges (self->commit.fd, self->commit.size);
     Part *part = NULL;
     for (guint i = 0; i < data->len; i++) {
@@ -68,7 +68,7 @@ static bool publish (Attempt *self, bool goes_on, GError **error)
                            .full = full,
                            .last_goes_on = goes_on};
     ecfs_archive_await_session (self->archive);
-    bool durable = ecfs_catalog_publish (self->archive->catalog, &publish, &self->outcome.kept, error);
+    bool durable = ecfs_catalog_publish (ecfs_archive_catalog (self->archive), &publish, &self->outcome.kept, error);
     self->outcome.full = full;
     guint n_ended = self->parts->len - goes_on;
     for (guint i = 0; (durable || self->outcome.kept) && i < n_ended; i++)
@@ -138,7 +138,7 @@ bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GErro
         g_propagate_error (error, why);
         return false;
     }
-    atomic_fetch_add (&self->archive->n_stripe_changes, 1);
+    ecfs_archive_stripes_changed (self->archive);
     bool full = self->spare_error == NULL;
     for (guint i = 0; i < self->parts->len; i++)
         full = full && ((const Part *) g_ptr_array_index (self->parts, i))->full;

@@ -4,9 +4,10 @@
 #include "control/control_priv.h"
 #include "journal/journal_watch.h"
 #include "staging/staged.h"
-#include "verbs/status.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "verbs/endpoints.h"
+#include "verbs/status.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -502,59 +503,4 @@ void ecfs_control_stop (EcfsControl *self)
         (void) ecfs_cond_wait_until (&self->idle, &self->lock, ecfs_now_us () + LOOK_AGAIN_US);
     ecfs_mutex_unlock (&self->lock);
     control_free (self);
-}
-
-/* The other side */
-
-JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError **error)
-{
-    return ecfs_control_ask (archive_dir, request, -1, error);
-}
-
-JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error)
-{
-    EcfsLines lines;
-    int fd = ecfs_control_connect (archive_dir, error);
-    if (fd < 0)
-        return NULL;
-    ecfs_lines_init (&lines, fd);
-    g_autofree char *text = json_to_string (request, FALSE);
-    g_autofree char *line =
-        ecfs_lines_send (&lines, text, -1, error) ? ecfs_lines_wait (&lines, SIZE_MAX, timeout_ms, error) : NULL;
-    ecfs_lines_clear (&lines);
-    g_autoptr (JsonNode) reply = line == NULL ? NULL : ecfs_control_parse (line, error);
-    if (reply == NULL || !ecfs_control_check (json_node_get_object (reply), error))
-        return NULL;
-    bool good =
-        json_object_has_member (json_node_get_object (reply), "ok") ||
-        ecfs_fail (error, EPROTO, "control socket: the answer makes no sense: is the mount of another version?");
-    return good ? g_steal_pointer (&reply) : NULL;
-}
-
-/* Without a mount this process is the one that may. */
-static bool add_here (const char *archive_dir, const char *text, GError **error)
-{
-    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
-    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
-    g_autoptr (EcfsArchive) archive = endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
-    return archive != NULL && ecfs_archive_start (archive, error) &&
-           ecfs_archive_endpoint_add (archive, endpoint, error);
-}
-
-bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error)
-{
-    JsonObject *object = json_object_new ();
-    g_autofree char *text = ecfs_control_escape (endpoint);
-    json_object_set_string_member (object, "verb", "endpoint-add");
-    json_object_set_string_member (object, "endpoint", text);
-    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (request, object);
-    GError *reason = NULL;
-    g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, request, &reason);
-    if (answer == NULL && ecfs_errno (reason) != ENOTCONN) {
-        g_propagate_error (error, reason);
-        return false;
-    }
-    g_clear_error (&reason);
-    return answer != NULL || add_here (archive_dir, endpoint, error);
 }

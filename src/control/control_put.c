@@ -1,8 +1,8 @@
 /* The serving side of the conversation of `put`: control_priv.h tells its steps. */
 #include "control/control_priv.h"
-#include "verbs/put_priv.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "verbs/put_priv.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -254,9 +254,9 @@ static EcfsPutStore *open_store (const EcfsControlPut *put, JsonObject *request,
                                  .keeps_owners = put->peer.uid == 0,
                                  .uid = put->peer.uid,
                                  .gid = put->peer.gid,
-                                 .renamed = put->ops->renamed,
-                                 .changed = put->ops->changed,
-                                 .user = put->ops->user,
+                                 .renamed = put->ops->names.renamed,
+                                 .changed = put->ops->names.changed,
+                                 .user = put->ops->names.user,
                                  .wake_fd = wake_fd};
     if (wake_fd < 0 && !ecfs_fail (error, EMFILE, "control socket: no descriptor is left"))
         return NULL;

@@ -9,8 +9,8 @@ static bool serve (const EcfsControlPut *client, JsonObject *request, const Ecfs
     const EcfsRecodeHere what = {.path = path,
                                  .code = ecfs_control_text (request, "code"),
                                  .transfer = transfer,
-                                 .changed = client->ops->changed,
-                                 .user = client->ops->user};
+                                 .changed = client->ops->names.changed,
+                                 .user = client->ops->names.user};
     return ((path != NULL && what.code != NULL) ||
             ecfs_fail (error, EINVAL, "control socket: \"path\" or \"code\" is missing or wrong")) &&
            ecfs_recode_here (client->archive, &what, error);
@@ -19,15 +19,4 @@ static bool serve (const EcfsControlPut *client, JsonObject *request, const Ecfs
 void ecfs_control_recode (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request)
 {
     ecfs_control_serve_transfer (client, lines, request, serve);
-}
-
-bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code, const EcfsTransfer *transfer,
-                          GError **error)
-{
-    JsonObject *request = json_object_new ();
-    g_autofree char *escaped = ecfs_control_escape (path);
-    json_object_set_string_member (request, "verb", "recode");
-    json_object_set_string_member (request, "path", escaped);
-    json_object_set_string_member (request, "code", code);
-    return ecfs_control_ask_transfer (archive_dir, request, transfer, "were not recoded", error);
 }

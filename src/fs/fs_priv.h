@@ -11,8 +11,8 @@
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION (3, 12)
 
-#include "staging/staged.h"
 #include "fs/mount.h"
+#include "staging/staged.h"
 #include "util/lock.h"
 
 #include <fuse_lowlevel.h>

@@ -1,7 +1,7 @@
 #include "fs/mount.h"
 
-#include "control/control.h"
 #include "archive/watch.h"
+#include "control/control.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"
 #include "util/log.h"
@@ -261,9 +261,8 @@ static bool mount_and_serve (Mount *self, GError **error)
 {
     const EcfsControlOps ops = {.mountpoint = self->mountpoint,
                                 .umount = umount_unused,
-                                .renamed = verb_renamed,
-                                .changed = verb_changed,
-                                .user = self};
+                                .user = self,
+                                .names = {.renamed = verb_renamed, .changed = verb_changed, .user = self}};
     if (fuse_session_mount (self->session, self->mountpoint) != 0)
         return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
                           fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");

@@ -1,7 +1,7 @@
 /* From outside of a mount: finding it in the kernel's table, changing it, ending it. */
-#include "control/control.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"
+#include "wire/wire.h"
 
 #include <libmount.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
-#include "fsck/fsck_priv.h"
 #include "archive/lineage.h"
-#include "verbs/recode_priv.h"
 #include "archive/sightings.h"
+#include "fsck/fsck_priv.h"
+#include "verbs/recode_priv.h"
 #include "verbs/status.h"
 
 #define BATCH       8192 /* objects */
@@ -50,7 +50,7 @@ void ecfs_fsck_tell (const EcfsFsckRun *self, char *json)
 void ecfs_fsck_tell_problem (void *user, uint64_t ino, const char *text)
 {
     EcfsFsckRun *self = user;
-    g_autofree char *path = ino == 0 ? NULL : ecfs_catalog_path (self->archive->catalog, ino);
+    g_autofree char *path = ino == 0 ? NULL : ecfs_catalog_path (ecfs_archive_catalog (self->archive), ino);
     self->sums.n_problems++;
     ecfs_fsck_tell (self, ecfs_fsck_tell_catalog (path, text));
 }
@@ -59,7 +59,7 @@ void ecfs_fsck_tell_problem (void *user, uint64_t ino, const char *text)
 static bool check_catalog (EcfsFsckRun *self, GError **error)
 {
     ecfs_fsck_enter (self, "catalog", 0);
-    g_autofree char *path = g_build_filename (self->archive->directory, ECFS_CATALOG_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (self->archive), ECFS_CATALOG_NAME, NULL);
     EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
     bool good = catalog != NULL && ecfs_catalog_check (catalog, ecfs_fsck_tell_problem, self, &self->is_sound, error);
     return ecfs_catalog_close (catalog, good ? error : NULL) && good;
@@ -131,7 +131,8 @@ static GPtrArray *named_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max,
     g_autoptr (GArray) named = ecfs_spool_named (self->spool, after, max, error);
     for (guint i = 0; named != NULL && i < named->len; i++) {
         GError *why = NULL;
-        EcfsObjectRow *object = ecfs_catalog_object (self->archive->catalog, g_array_index (named, int64_t, i), &why);
+        EcfsObjectRow *object =
+            ecfs_catalog_object (ecfs_archive_catalog (self->archive), g_array_index (named, int64_t, i), &why);
         if (object != NULL)
             g_ptr_array_add (objects, object);
         else if (why->code == ENOENT)
@@ -148,8 +149,8 @@ GPtrArray *ecfs_fsck_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bo
     if (self->is_named)
         return named_objects (self, after, max, ret_more, error);
     GError *why = NULL;
-    GPtrArray *objects =
-        ecfs_catalog_walk_objects (self->archive->catalog, after, max, ret_more, problem_of_walk, self, &why);
+    GPtrArray *objects = ecfs_catalog_walk_objects (ecfs_archive_catalog (self->archive), after, max, ret_more,
+                                                    problem_of_walk, self, &why);
     if (objects != NULL || !survives (self, why, error))
         return objects;
     *ret_more = false;
@@ -159,7 +160,7 @@ GPtrArray *ecfs_fsck_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bo
 size_t ecfs_fsck_position (const EcfsFsckRun *self, int64_t endpoint)
 {
     for (size_t i = 0; i < self->n_endpoints; i++)
-        if (self->archive->endpoints[i].id == endpoint)
+        if (ecfs_archive_endpoint (self->archive, i)->id == endpoint)
             return i;
     return SIZE_MAX;
 }
@@ -223,8 +224,8 @@ static const EcfsCodec *codec_of (EcfsFsckRun *self, const EcfsObjectRow *object
     if (codec != NULL)
         return codec;
     g_autofree char *text = g_strdup_printf ("object %" G_GINT64_FORMAT ": %s", object->id, error->message);
-    ecfs_fsck_tell_problem (self, ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL) ? ino : 0,
-                            text);
+    ecfs_fsck_tell_problem (
+        self, ecfs_catalog_object_file (ecfs_archive_catalog (self->archive), object->id, &ino, NULL) ? ino : 0, text);
     return NULL;
 }
 
@@ -266,7 +267,7 @@ static bool note_queued (EcfsFsckRun *self, GArray *stripes, GError **error)
         if (object != checked->object) {
             object = checked->object;
             g_clear_pointer (&known, g_array_unref);
-            known = ecfs_catalog_repairs (self->archive->catalog, object->id, &why);
+            known = ecfs_catalog_repairs (ecfs_archive_catalog (self->archive), object->id, &why);
         }
         if (why != NULL && !survives (self, why, error))
             return false;
@@ -356,7 +357,7 @@ static bool count_objects (EcfsFsckRun *self, uint64_t *ret_n, GError **error)
     GError *why = NULL;
     if (self->what->paths != NULL)
         return collect_named (self, error) && ecfs_spool_count_named (self->spool, ret_n, error);
-    if (!ecfs_catalog_totals (self->archive->catalog, &totals, &why) && !survives (self, why, error))
+    if (!ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, &why) && !survives (self, why, error))
         return false;
     *ret_n = totals.n_objects;
     return true;
@@ -392,7 +393,7 @@ static bool check_lineage (EcfsFsckRun *self, GError **error)
     if (changes && !ecfs_archive_check_writable (self->archive, error))
         return false;
     ecfs_archive_ask_lineage (self->archive, ecfs_now_us () + PATIENCE_US);
-    if (self->archive->lineage == NULL || !ecfs_lineage_is_stale (self->archive->lineage))
+    if (ecfs_archive_lineage (self->archive) == NULL || !ecfs_lineage_is_stale (ecfs_archive_lineage (self->archive)))
         return true;
     g_autofree char *trouble = ecfs_archive_trouble (self->archive);
     if (changes)
@@ -450,6 +451,6 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     }
     run_clear (&self);
     if (!(what->flags & ECFS_FSCK_REPAIR)) /* nor does what an export met change anything */
-        g_array_unref (ecfs_sightings_take (self.archive->sightings));
+        g_array_unref (ecfs_sightings_take (ecfs_archive_sightings (self.archive)));
     return summary;
 }

@@ -1,6 +1,6 @@
 /* Objects that would be safer with their stripes elsewhere: told, the least safe first, and moved apart. */
-#include "fsck/fsck_priv.h"
 #include "archive/places.h"
+#include "fsck/fsck_priv.h"
 
 #define ZONE_WEIGHT 1024 /* more than an object has endpoints */
 
@@ -45,7 +45,7 @@ typedef struct Attempt {
 static int judge (Parting *self, int64_t object, EcfsCrowding *ret_crowding)
 {
     g_autoptr (GError) why = NULL;
-    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->run->archive->catalog, object, &why);
+    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), object, &why);
     if (now != NULL)
         return ecfs_object_is_crowded (&self->roomy, now, 0, ret_crowding);
     if (why->code == ENOENT || why->code == EBADMSG) /* deleted, or told */
@@ -135,9 +135,9 @@ static bool part_all (Parting *self, GError **error)
         return !wanted;
     }
     if (run->writer->mounted)
-        return ecfs_repair_mounted (run->archive->directory, &moves, error);
+        return ecfs_repair_mounted (ecfs_archive_directory (run->archive), &moves, error);
     ecfs_repair_here (run->writer->archive, &moves);
-    return ecfs_catalog_barrier (run->writer->archive->catalog, error);
+    return ecfs_catalog_barrier (ecfs_archive_catalog (run->writer->archive), error);
 }
 
 static void tell_waiting (const Parting *self)
@@ -146,7 +146,7 @@ static void tell_waiting (const Parting *self)
     for (size_t i = 0; i < self->roomy.n_places; i++) {
         if (self->n_waiting[i] == 0)
             continue;
-        g_autofree char *why = ecfs_unusable_endpoint (&archive->endpoints[i]);
+        g_autofree char *why = ecfs_unusable_endpoint (ecfs_archive_endpoint (archive, i));
         ecfs_fsck_tell (self->run, ecfs_fsck_tell_waiting (archive, i, self->n_waiting[i],
                                                            why == NULL ? "it has no room for them" : why));
     }

@@ -1,7 +1,7 @@
 /* What was found to be wrong: told by object, the most endangered first, and repaired. */
 #include "fsck/fsck_priv.h"
-#include "verbs/status.h"
 #include "object/placement.h"
+#include "verbs/status.h"
 
 #define PATIENCE_US 5000000
 #define SPARES_MOST 256 /* that are read for one object */
@@ -82,7 +82,7 @@ static int guarantee_of (const EcfsFsckRun *self, const EcfsCodec *codec, const 
 static EcfsObjectRow *object_now (EcfsFsckRun *self, int64_t object, GError **error)
 {
     g_autoptr (GError) why = NULL;
-    EcfsObjectRow *now = ecfs_catalog_object (self->archive->catalog, object, &why);
+    EcfsObjectRow *now = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, &why);
     if (now == NULL && why->code != ENOENT && why->code != EBADMSG)
         g_propagate_error (error, g_steal_pointer (&why));
     return now;
@@ -219,8 +219,9 @@ static bool find_spares (Repairing *self, Attempt *attempt)
     EcfsFsckRun *run = self->run;
     EcfsRepairTask *task = &attempt->task;
     for (size_t i = 0; i < run->n_endpoints; i++) {
-        EcfsSpoolOrphan spare = {
-            .kind = ECFS_SPOOL_SPARE, .endpoint = run->archive->endpoints[i].id, .uuid = attempt->spooled.uuid};
+        EcfsSpoolOrphan spare = {.kind = ECFS_SPOOL_SPARE,
+                                 .endpoint = ecfs_archive_endpoint (run->archive, i)->id,
+                                 .uuid = attempt->spooled.uuid};
         int64_t endpoint = spare.endpoint;
         int found;
         while ((found = ecfs_spool_next_orphan (run->spool, &spare, &self->error)) == 1 && spare.endpoint == endpoint &&
@@ -330,7 +331,8 @@ bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error)
 {
     if (self->writer != NULL)
         return true;
-    self->writer = self->ecfs->writable ? self->ecfs : ecfs_open (self->archive->directory, ECFS_OPEN_WRITE, error);
+    self->writer =
+        self->ecfs->writable ? self->ecfs : ecfs_open (ecfs_archive_directory (self->archive), ECFS_OPEN_WRITE, error);
     if (self->writer == NULL)
         return false;
     if (!self->writer->mounted)
@@ -348,9 +350,9 @@ static bool repair_all (Repairing *self, GError **error)
     EcfsFsckRun *run = self->run;
     const EcfsRepairs repairs = {.next = next_task, .done = task_done, .tick = tick, .user = self};
     if (run->writer->mounted)
-        return ecfs_repair_mounted (run->archive->directory, &repairs, error);
+        return ecfs_repair_mounted (ecfs_archive_directory (run->archive), &repairs, error);
     ecfs_repair_here (run->writer->archive, &repairs);
-    return ecfs_catalog_barrier (run->writer->archive->catalog, error);
+    return ecfs_catalog_barrier (ecfs_archive_catalog (run->writer->archive), error);
 }
 
 static bool repair (Repairing *self, GError **error)

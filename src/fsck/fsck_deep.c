@@ -70,7 +70,7 @@ static bool leave_out_faulty (const EcfsFsckRun *run, GArray *stripes, GError **
     for (guint i = 0; i < stripes->len; i++) {
         EcfsCheckedStripe *checked = &g_array_index (stripes, EcfsCheckedStripe, i);
         const EcfsArchiveEndpoint *endpoint =
-            checked->position == SIZE_MAX ? NULL : &run->archive->endpoints[checked->position];
+            checked->position == SIZE_MAX ? NULL : ecfs_archive_endpoint (run->archive, checked->position);
         if (object != checked->object) {
             g_clear_pointer (&faults, g_array_unref);
             faults = ecfs_spool_faults (run->spool, &checked->object->uuid, error);
@@ -149,7 +149,7 @@ static void note_endpoint (Deep *self, size_t position)
         last = n == 0 ? self->batch->after : g_array_index (stripes, EcfsCheckedStripe, n - 1).object->uuid;
     }
     ecfs_ranges_set (self->verified[position], &self->batch->after, &last, self->state.pass, now_ns ());
-    int64_t endpoint = self->run->archive->endpoints[position].id;
+    int64_t endpoint = ecfs_archive_endpoint (self->run->archive, position)->id;
     if (self->notes != NULL && (!note_damages (self, position, n, &why) ||
                                 !ecfs_scrub_set_ranges (self->notes, endpoint, self->verified[position], &why)))
         stop_noting (self, why);
@@ -203,7 +203,7 @@ static EcfsScrubDigest digest_of (const Deep *self, const EcfsCheckedStripe *che
     return (EcfsScrubDigest){.object = checked->object->id,
                              .index = checked->stripe->index,
                              .instance = checked->stripe->instance,
-                             .endpoint = self->run->archive->endpoints[checked->position].id,
+                             .endpoint = ecfs_archive_endpoint (self->run->archive, checked->position)->id,
                              .text = checked->digest};
 }
 
@@ -277,7 +277,8 @@ static void tell_content (EcfsFsckRun *run, const EcfsCheckedContent *content)
         return;
     g_autofree char *text = g_strdup_printf ("object %" G_GINT64_FORMAT ": %s", content->object->id, content->problem);
     ecfs_fsck_tell_problem (
-        run, ecfs_catalog_object_file (run->archive->catalog, content->object->id, &ino, NULL) ? ino : 0, text);
+        run, ecfs_catalog_object_file (ecfs_archive_catalog (run->archive), content->object->id, &ino, NULL) ? ino : 0,
+        text);
 }
 
 static bool note_contents (Deep *self, EcfsCheckBatch *batch, GError **error)
@@ -390,7 +391,7 @@ static void conclude_sample (Deep *self)
 static bool load_ranges (Deep *self, GError **error)
 {
     for (size_t i = 0; i < self->run->n_endpoints; i++) {
-        const EcfsArchiveEndpoint *endpoint = &self->run->archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->run->archive, i);
         if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
         self->verified[i] = ecfs_scrub_ranges (self->notes, endpoint->id, self->state.pass, error);
@@ -406,12 +407,12 @@ static EcfsScrub *open_notes (const EcfsFsckRun *run, bool *ret_keeps, GError **
 {
     g_autoptr (GError) why = NULL;
     bool dry = (run->what->flags & ECFS_FSCK_DRY) != 0;
-    EcfsScrub *notes = dry ? NULL : ecfs_scrub_open (run->archive->directory, true, &why);
+    EcfsScrub *notes = dry ? NULL : ecfs_scrub_open (ecfs_archive_directory (run->archive), true, &why);
     *ret_keeps = notes != NULL;
     if (notes != NULL || dry || why->code != EBUSY) {
         if (why != NULL)
             g_warning ("%s; what is verified is not noted", why->message);
-        return notes != NULL ? notes : ecfs_scrub_open (run->archive->directory, false, error);
+        return notes != NULL ? notes : ecfs_scrub_open (ecfs_archive_directory (run->archive), false, error);
     }
     g_propagate_error (error, g_steal_pointer (&why));
     return NULL;
@@ -442,7 +443,8 @@ static bool begin_pass (Deep *self, GError **error)
 /* The part of all that this pass has verified, about: as if each endpoint had as much of each object. */
 static double share_of (const Deep *self)
 {
-    return ecfs_ranges_share (self->verified, self->run->n_endpoints, self->state.pass, self->run->archive->catalog);
+    return ecfs_ranges_share (self->verified, self->run->n_endpoints, self->state.pass,
+                              ecfs_archive_catalog (self->run->archive));
 }
 
 static bool is_whole (const Deep *self)
@@ -571,7 +573,7 @@ static GArray *clear_ones (Deep *self, const GArray *known, GPtrArray *objects)
         const EcfsScrubDamage *damage = &g_array_index (known, EcfsScrubDamage, i);
         if (i == 0 || damage->object != (damage - 1)->object) {
             g_autoptr (GError) why = NULL;
-            EcfsObjectRow *row = ecfs_catalog_object (self->run->archive->catalog, damage->object, &why);
+            EcfsObjectRow *row = ecfs_catalog_object (ecfs_archive_catalog (self->run->archive), damage->object, &why);
             if (row != NULL)
                 g_ptr_array_add (objects, row);
             is_clear = row != NULL || why->code == ENOENT;
@@ -627,7 +629,8 @@ static bool read_pass (Deep *self, GError **error)
     EcfsFsckRun *run = self->run;
     if (!begin_pass (self, error))
         return false;
-    (void) ecfs_catalog_totals (run->archive->catalog, &totals, NULL); /* what is wrong with it was told */
+    (void) ecfs_catalog_totals (ecfs_archive_catalog (run->archive), &totals,
+                                NULL); /* what is wrong with it was told */
     run->progress.checked_bytes_all = (uint64_t) ((1 - share_of (self)) * (double) totals.stripe_bytes);
     if (!read_known (self, error))
         return false;

@@ -144,7 +144,7 @@ static bool export_file (Export *self, uint64_t ino, GError **error)
         return true;
     }
     ecfs_content_expect_all (content);
-    Copy copy = {.export = self, .path = ecfs_catalog_path (archive->catalog, ino), .fd = -1};
+    Copy copy = {.export = self, .path = ecfs_catalog_path (ecfs_archive_catalog (archive), ino), .fd = -1};
     copy.to = g_build_filename (self->run->what->export_dir, copy.path, NULL);
     copy.missing = g_array_new (FALSE, FALSE, sizeof (EcfsUnreadable));
     bool opened = open_copy (&copy, &why);
@@ -166,7 +166,8 @@ static bool export_all (Export *self, GError **error)
     while ((found = ecfs_spool_next_damage (self->run->spool, &one, error)) == 1 && one.urgency < 0) {
         uint64_t ino;
         self->run->progress.n_done++;
-        if (!ecfs_catalog_object_file (self->run->archive->catalog, one.object, &ino, NULL)) /* deleted meanwhile */
+        if (!ecfs_catalog_object_file (ecfs_archive_catalog (self->run->archive), one.object, &ino,
+                                       NULL)) /* deleted meanwhile */
             continue;
         if (g_hash_table_add (self->done, g_memdup2 (&ino, sizeof ino)) && !export_file (self, ino, error))
             return false;

@@ -1,7 +1,7 @@
 /* What endpoints have of the journal, and that it names what was repaired. */
-#include "control/control.h"
 #include "fsck/fsck_priv.h"
 #include "journal/journal_watch.h"
+#include "wire/wire.h"
 
 #define ANSWER_MS (15 * 60 * 1000) /* a snapshot of a large catalog takes minutes */
 
@@ -13,7 +13,7 @@ static bool store_mounted (EcfsFsckRun *self, bool renew, GError **error)
     json_object_set_boolean_member (object, "renew", renew);
     g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
     json_node_take_object (request, object);
-    g_autoptr (JsonNode) answer = ecfs_control_ask (self->archive->directory, request, ANSWER_MS, error);
+    g_autoptr (JsonNode) answer = ecfs_control_ask (ecfs_archive_directory (self->archive), request, ANSWER_MS, error);
     return answer != NULL;
 }
 
@@ -46,7 +46,7 @@ static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
     bool is_deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
     g_autofree bool *lacks = g_new0 (bool, self->n_endpoints + 1);
     for (size_t i = 0; i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
-        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         EcfsJournalSight sight = {.missing = NULL};
         g_autoptr (GError) why = NULL;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint))

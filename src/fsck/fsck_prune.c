@@ -19,7 +19,7 @@ static int64_t age_of (EcfsFsckRun *self, const EcfsStranger *orphan)
 {
     GError *why = NULL;
     int64_t first_ns = self->begun_ns;
-    const EcfsScrubOrphan one = {.endpoint = self->archive->endpoints[orphan->position].id,
+    const EcfsScrubOrphan one = {.endpoint = ecfs_archive_endpoint (self->archive, orphan->position)->id,
                                  .object = orphan->object,
                                  .index = orphan->index,
                                  .instance = orphan->instance};
@@ -38,7 +38,7 @@ static bool note_spare (EcfsFsckRun *self, EcfsSpoolOrphan orphan, GError **erro
     bool known;
     orphan.kind = ECFS_SPOOL_SPARE;
     return (self->what->flags & ECFS_FSCK_REPAIR) == 0 ||
-           (ecfs_catalog_object_known (self->archive->catalog, &orphan.uuid, &known, error) &&
+           (ecfs_catalog_object_known (ecfs_archive_catalog (self->archive), &orphan.uuid, &known, error) &&
             (!known || ecfs_spool_add_orphan (self->spool, &orphan, error)));
 }
 
@@ -57,7 +57,7 @@ bool ecfs_fsck_note_orphans (EcfsFsckRun *self, const GArray *orphans, GError **
         self->sums.n_old_orphans += is_old;
         self->sums.old_orphan_bytes += is_old ? orphan->size : 0;
         const EcfsSpoolOrphan spooled = {.kind = ECFS_SPOOL_ORPHAN,
-                                         .endpoint = self->archive->endpoints[orphan->position].id,
+                                         .endpoint = ecfs_archive_endpoint (self->archive, orphan->position)->id,
                                          .uuid = orphan->object,
                                          .index = orphan->index,
                                          .instance = orphan->instance,
@@ -74,7 +74,7 @@ bool ecfs_fsck_begin_orphans (EcfsFsckRun *self, GError **error)
     if (!(self->what->flags & ECFS_FSCK_PRUNE) || dry)
         return true;
     GError *why = NULL;
-    self->seen = ecfs_scrub_open (self->archive->directory, true, &why);
+    self->seen = ecfs_scrub_open (ecfs_archive_directory (self->archive), true, &why);
     if (self->seen != NULL)
         return true;
     if (why->code == EBUSY) { /* two at a time would be a mistake */
@@ -118,9 +118,10 @@ static bool prune_some (EcfsFsckRun *self, const EcfsSpoolOrphan *like, EcfsPrun
 {
     g_autoptr (GError) why = NULL;
     bool unrecovered = like->kind == ECFS_SPOOL_UNRECOVERED;
-    bool good = self->writer->mounted
-                    ? ecfs_prune_mounted (self->archive->directory, like->endpoint, stripes, n, unrecovered, &why)
-                    : ecfs_prune_here (self->writer->archive, like->endpoint, stripes, n, unrecovered, &why);
+    bool good =
+        self->writer->mounted
+            ? ecfs_prune_mounted (ecfs_archive_directory (self->archive), like->endpoint, stripes, n, unrecovered, &why)
+            : ecfs_prune_here (self->writer->archive, like->endpoint, stripes, n, unrecovered, &why);
     if (!good)
         ecfs_fsck_tell (self, ecfs_fsck_tell_prune (why->message));
     for (size_t i = 0; i < n; i++) {

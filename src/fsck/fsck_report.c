@@ -29,7 +29,7 @@ static const char *fault_word (EcfsStripeFault fault)
 
 static const char *endpoint_name (const EcfsArchive *archive, size_t position)
 {
-    return position == SIZE_MAX ? "" : archive->endpoints[position].name;
+    return position == SIZE_MAX ? "" : ecfs_archive_endpoint (archive, position)->name;
 }
 
 static JsonArray *faulty_stripes (const EcfsArchive *archive, const EcfsDamage *damage)
@@ -54,9 +54,9 @@ static JsonArray *faulty_stripes (const EcfsArchive *archive, const EcfsDamage *
 static char *path_of (EcfsArchive *archive, int64_t object)
 {
     uint64_t ino;
-    if (!ecfs_catalog_object_file (archive->catalog, object, &ino, NULL))
+    if (!ecfs_catalog_object_file (ecfs_archive_catalog (archive), object, &ino, NULL))
         return g_strdup_printf ("object row %" G_GINT64_FORMAT, object);
-    return ecfs_catalog_path (archive->catalog, ino);
+    return ecfs_catalog_path (ecfs_archive_catalog (archive), ino);
 }
 
 /* The path is told already. */
@@ -120,7 +120,7 @@ char *ecfs_fsck_tell_waiting (const EcfsArchive *archive, size_t position, uint6
     JsonObject *object = json_object_new ();
     json_object_set_string_member (object, "about", "waiting");
     json_object_set_string_member (object, "name", endpoint_name (archive, position));
-    json_object_set_string_member (object, "zone", archive->endpoints[position].zone);
+    json_object_set_string_member (object, "zone", ecfs_archive_endpoint (archive, position)->zone);
     json_object_set_int_member (object, "objects", (int64_t) n_objects);
     put_bytes (object, "text", text);
     return to_text (object);

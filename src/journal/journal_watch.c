@@ -11,7 +11,7 @@ unsigned ecfs_snapshot_copies (EcfsArchive *archive)
 {
     unsigned n_active = 0;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++)
-        n_active += ecfs_archive_has_journal (&archive->endpoints[i]);
+        n_active += ecfs_archive_has_journal (ecfs_archive_endpoint (archive, i));
     return MAX (ecfs_archive_journal_copies (archive), MIN (n_active, ECFS_SNAPSHOT_COPIES));
 }
 
@@ -48,7 +48,7 @@ static void on_listed (void *user, const EcfsListed *listed)
 static bool are_ours (EcfsArchive *archive, const EcfsJournalFile *file, const GPtrArray *rows)
 {
     g_autoptr (GPtrArray) ours =
-        rows->len == 0 ? NULL : ecfs_catalog_journal (archive->catalog, file->first - 1, rows->len, NULL);
+        rows->len == 0 ? NULL : ecfs_catalog_journal (ecfs_archive_catalog (archive), file->first - 1, rows->len, NULL);
     for (guint i = 0, j = 0; ours != NULL && i < rows->len && j < ours->len; i++) {
         const EcfsJournalRow *theirs = g_ptr_array_index (rows, i), *own = g_ptr_array_index (ours, j);
         if (theirs->sequence < own->sequence)
@@ -67,7 +67,7 @@ static bool is_whole (EcfsArchive *archive, size_t position, const EcfsSnapshotR
 {
     EcfsJournalFile file;
     char name[ECFS_JOURNAL_NAME_SIZE], own_name[ECFS_JOURNAL_NAME_SIZE];
-    EcfsEndpoint *endpoint = archive->endpoints[position].endpoint;
+    EcfsEndpoint *endpoint = ecfs_archive_endpoint (archive, position)->endpoint;
     if (seen->size > SIZE_MOST)
         return false;
     g_autofree uint8_t *bytes = g_malloc (seen->size);
@@ -79,7 +79,8 @@ static bool is_whole (EcfsArchive *archive, size_t position, const EcfsSnapshotR
     if (rows == NULL)
         return false;
     ecfs_journal_file_name (&file, own_name);
-    return g_str_equal (name, own_name) && ecfs_uuid_equal (&file.archive, ecfs_catalog_archive (archive->catalog)) &&
+    return g_str_equal (name, own_name) &&
+           ecfs_uuid_equal (&file.archive, ecfs_catalog_archive (ecfs_archive_catalog (archive))) &&
            (file.kind == ECFS_JOURNAL_SEGMENT ? are_ours (archive, &file, rows) : file.time_ns == newest->time_ns);
 }
 
@@ -130,7 +131,7 @@ static uint64_t first_gap (const Listing *self, uint64_t after, uint64_t last)
 /* Up to which record the endpoint has the journal, as the catalog says. */
 static bool read_place (EcfsArchive *archive, int64_t endpoint, uint64_t *ret_sequence, GError **error)
 {
-    g_autoptr (GArray) places = ecfs_catalog_journal_places (archive->catalog, error);
+    g_autoptr (GArray) places = ecfs_catalog_journal_places (ecfs_archive_catalog (archive), error);
     *ret_sequence = 0;
     for (guint i = 0; places != NULL && i < places->len; i++)
         if (g_array_index (places, EcfsJournalPlace, i).endpoint == endpoint)
@@ -140,18 +141,18 @@ static bool read_place (EcfsArchive *archive, int64_t endpoint, uint64_t *ret_se
 
 static bool read_newest (EcfsArchive *archive, EcfsSnapshotRow *ret_newest, GError **error)
 {
-    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     *ret_newest = (EcfsSnapshotRow){.sequence = 0};
     if (rows != NULL && rows->len > 0 &&
-        g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (archive->catalog))
+        g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (ecfs_archive_catalog (archive)))
         *ret_newest = g_array_index (rows, EcfsSnapshotRow, 0);
     return rows != NULL;
 }
 
 bool ecfs_journal_look (EcfsArchive *archive, size_t position, bool deep, EcfsJournalSight *ret_sight, GError **error)
 {
-    EcfsArchiveEndpoint *endpoint = &archive->endpoints[position];
-    Listing self = {.epoch = ecfs_catalog_epoch (archive->catalog)};
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, position);
+    Listing self = {.epoch = ecfs_catalog_epoch (ecfs_archive_catalog (archive))};
     uint64_t last;
     /* What the catalog believes comes first: more may be stored meanwhile, and nothing of it goes. */
     if (!read_place (archive, endpoint->id, &last, error) || !read_newest (archive, &self.newest, error))

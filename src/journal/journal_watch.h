@@ -5,7 +5,7 @@
 #ifndef ECFS_ARCHIVE_JOURNAL_WATCH_H
 #define ECFS_ARCHIVE_JOURNAL_WATCH_H
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 
 /* Snapshots lie at all endpoints up to so many; with more, at as many as the codes ask for, and at no fewer than this.
  */

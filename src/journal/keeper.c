@@ -1,8 +1,8 @@
 #include "journal/keeper.h"
 
-#include "archive/archive_priv.h"
-#include "journal/snapshot.h"
+#include "archive/common.h"
 #include "catalog/journal_file.h"
+#include "journal/snapshot.h"
 
 #include <inttypes.h>
 
@@ -73,7 +73,8 @@ static void on_stored (void *user, const GError *error)
 static bool gather (EcfsKeeper *self, uint64_t after, EcfsJournalFile *file, GByteArray *raw, GError **error)
 {
     for (uint64_t at = after; raw->len < SEGMENT_BYTES;) {
-        g_autoptr (GPtrArray) rows = ecfs_catalog_journal (self->archive->catalog, at, ROWS_AT_ONCE, error);
+        g_autoptr (GPtrArray) rows =
+            ecfs_catalog_journal (ecfs_archive_catalog (self->archive), at, ROWS_AT_ONCE, error);
         if (rows == NULL)
             return false;
         for (guint i = 0; i < rows->len && raw->len < SEGMENT_BYTES; i++) {
@@ -97,9 +98,9 @@ static bool make_file (EcfsKeeper *self, uint64_t after, GError **error)
 {
     if (self->shared != NULL && self->shared_after == after)
         return true;
-    EcfsJournalFile file = {.archive = *ecfs_catalog_archive (self->archive->catalog),
+    EcfsJournalFile file = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (self->archive)),
                             .kind = ECFS_JOURNAL_SEGMENT,
-                            .epoch = ecfs_catalog_epoch (self->archive->catalog)};
+                            .epoch = ecfs_catalog_epoch (ecfs_archive_catalog (self->archive))};
     g_autoptr (GByteArray) raw = g_byte_array_new ();
     if (!gather (self, after, &file, raw, error))
         return false;
@@ -128,11 +129,11 @@ static bool file_name (const EcfsKeeper *self, char name[ECFS_JOURNAL_NAME_SIZE]
 static void lane_begin (Lane *self)
 {
     EcfsKeeper *keeper = self->keeper;
-    const EcfsArchiveEndpoint *endpoint = &keeper->archive->endpoints[self->position];
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (keeper->archive, self->position);
     char name[ECFS_JOURNAL_NAME_SIZE];
     g_autoptr (GError) error = NULL;
     if (!make_file (keeper, self->stored, &error) || !file_name (keeper, name)) {
-        g_warning ("%s: the journal cannot be read: %s", keeper->archive->directory, error->message);
+        g_warning ("%s: the journal cannot be read: %s", ecfs_archive_directory (keeper->archive), error->message);
         ecfs_mutex_lock (&keeper->lock);
         self->retry_us = ecfs_now_us () + RETRY_US;
         ecfs_mutex_unlock (&keeper->lock);
@@ -176,7 +177,7 @@ static bool is_same_segment (const uint8_t *a, size_t a_size, const uint8_t *b, 
 static bool compare_stored (Lane *self, GError **error)
 {
     const EcfsArchive *archive = self->keeper->archive;
-    const EcfsArchiveEndpoint *endpoint = &archive->endpoints[self->position];
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, self->position);
     char name[ECFS_JOURNAL_NAME_SIZE];
     gsize size;
     uint64_t there_size = 0;
@@ -200,7 +201,7 @@ static bool compare_stored (Lane *self, GError **error)
     ecfs_lineage_foreign_segment (self->keeper->lineage, self->position);
     return ecfs_fail (error, EEXIST,
                       "endpoint %s: %s is there with other changes: another copy of %s wrote it, or the endpoint lies",
-                      endpoint->name, name, archive->directory);
+                      endpoint->name, name, ecfs_archive_directory (archive));
 }
 
 /* What became of an upload; by the thread. */
@@ -223,7 +224,7 @@ static void lane_end (Lane *self)
     g_clear_pointer (&self->file, g_bytes_unref);
     if (failure == NULL) {
         self->stored = self->place.sequence;
-        if (!ecfs_catalog_journal_stored (keeper->archive->catalog, &self->place, &error))
+        if (!ecfs_catalog_journal_stored (ecfs_archive_catalog (keeper->archive), &self->place, &error))
             g_info ("%s", error->message); /* the segment is stored once more then */
     }
     ecfs_mutex_lock (&keeper->lock);
@@ -248,7 +249,7 @@ static void load_lanes (EcfsKeeper *self)
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     if (n_endpoints == self->n_lanes)
         return;
-    g_autoptr (GArray) places = ecfs_catalog_journal_places (self->archive->catalog, &error);
+    g_autoptr (GArray) places = ecfs_catalog_journal_places (ecfs_archive_catalog (self->archive), &error);
     if (places == NULL) {
         g_warning ("%s", error->message);
         return;
@@ -259,7 +260,7 @@ static void load_lanes (EcfsKeeper *self)
         *lane = (Lane){.keeper = self, .position = i, .failed_round = UINT_MAX};
         for (guint j = 0; j < places->len; j++) {
             const EcfsJournalPlace *place = &g_array_index (places, EcfsJournalPlace, j);
-            if (place->endpoint == self->archive->endpoints[i].id)
+            if (place->endpoint == ecfs_archive_endpoint (self->archive, i)->id)
                 lane->seen = lane->stored = place->sequence;
         }
     }
@@ -271,8 +272,8 @@ static void load_lanes (EcfsKeeper *self)
 static bool want_all (EcfsKeeper *self)
 {
     g_autoptr (GError) error = NULL;
-    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
-    if (!ecfs_catalog_barrier (self->archive->catalog, &error)) {
+    uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
+    if (!ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), &error)) {
         g_info ("the journal has to wait: %s", error->message);
         return false;
     }
@@ -289,7 +290,7 @@ static bool want_all (EcfsKeeper *self)
 static void look_for_changes (EcfsKeeper *self)
 {
     int64_t now_us = ecfs_now_us ();
-    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
     ecfs_mutex_lock (&self->lock);
     uint64_t wanted = self->wanted;
     bool now = self->hurried || self->stopping;
@@ -316,7 +317,7 @@ static void begin_lanes (EcfsKeeper *self)
 {
     for (size_t i = 0; i < self->n_lanes; i++) {
         Lane *lane = &self->lanes[i];
-        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         lane_end (lane);
         if (lane->file == NULL && lane->stored < self->durable && ecfs_archive_has_journal (endpoint) &&
             !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_may_write (self->lineage, i) && !rests (lane))
@@ -348,7 +349,7 @@ static unsigned count_locked (EcfsKeeper *self, uint64_t sequence, unsigned *ret
     *ret_n_trying = 0;
     for (size_t i = 0; i < self->n_lanes; i++) {
         const Lane *lane = &self->lanes[i];
-        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         if (!ecfs_archive_has_journal (endpoint))
             continue;
         n_have += lane->seen >= sequence;
@@ -483,7 +484,7 @@ static void store_rest (EcfsKeeper *self)
     if (!has_enough (self))
         g_warning ("%s: the newest changes of names are on too few endpoints to be safe without this machine: the next "
                    "mount stores them",
-                   self->archive->directory);
+                   ecfs_archive_directory (self->archive));
 }
 
 void ecfs_keeper_stop (EcfsKeeper *self)
@@ -566,7 +567,8 @@ static bool confirm (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void 
     g_autofree bool *stored = g_new0 (bool, n_endpoints + 1);
     ecfs_mutex_lock (&self->lock);
     for (size_t i = 0; i < MIN (n_endpoints, self->n_lanes); i++)
-        stored[i] = ecfs_archive_has_journal (&self->archive->endpoints[i]) && self->lanes[i].seen >= sequence;
+        stored[i] =
+            ecfs_archive_has_journal (ecfs_archive_endpoint (self->archive, i)) && self->lanes[i].seen >= sequence;
     ecfs_mutex_unlock (&self->lock);
     if (ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, goes_on, user, &n_good, error))
         return true;
@@ -585,9 +587,9 @@ static bool try_to_store (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (
 
 bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
-    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
     bool on = true;
-    if (!ecfs_catalog_barrier (self->archive->catalog, error))
+    if (!ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), error))
         return false;
     g_autoptr (GError) doubt = NULL;
     bool stored = try_to_store (self, sequence, goes_on, user, &on, &doubt);
@@ -604,4 +606,9 @@ bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *us
         return fail_stored (self, sequence, error);
     g_propagate_error (error, g_steal_pointer (&doubt));
     return false;
+}
+
+bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    return ecfs_keeper_store (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL), goes_on, user, error);
 }

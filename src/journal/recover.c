@@ -1,7 +1,7 @@
+#include "catalog/journal_file.h"
 #include "journal/journal_watch.h"
 #include "journal/recover_priv.h"
 #include "journal/snapshot.h"
-#include "catalog/journal_file.h"
 #include "util/io.h"
 
 #include <inttypes.h>

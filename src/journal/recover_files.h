@@ -2,8 +2,8 @@
 #ifndef ECFS_ARCHIVE_RECOVER_FILES_H
 #define ECFS_ARCHIVE_RECOVER_FILES_H
 
-#include "journal/recover_priv.h"
 #include "catalog/journal_file.h"
+#include "journal/recover_priv.h"
 
 /* A copy of a journal file. */
 typedef struct EcfsRecoverCopy {

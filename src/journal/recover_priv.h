@@ -2,9 +2,9 @@
 #ifndef ECFS_ARCHIVE_RECOVER_PRIV_H
 #define ECFS_ARCHIVE_RECOVER_PRIV_H
 
-#include "archive/archive_priv.h"
-#include "journal/recover.h"
+#include "archive/common.h"
 #include "catalog/restore.h"
+#include "journal/recover.h"
 #include "object/format.h"
 
 #define ECFS_RECOVER_TOLD_MOST    20   /* messages of one kind */

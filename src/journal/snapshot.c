@@ -1,8 +1,8 @@
 #include "journal/snapshot.h"
 
-#include "archive/archive_priv.h"
-#include "journal/journal_watch.h"
+#include "archive/common.h"
 #include "catalog/journal_file.h"
+#include "journal/journal_watch.h"
 
 #include <inttypes.h>
 
@@ -55,10 +55,10 @@ static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **r
         uint64_t most = 0;
         for (size_t i = 0; i < n_endpoints; i++) {
             EcfsEndpointHealth health;
-            if (taken[i] || !ecfs_archive_has_journal (&archive->endpoints[i]) ||
-                !ecfs_lineage_may_write (archive->lineage, i))
+            if (taken[i] || !ecfs_archive_has_journal (ecfs_archive_endpoint (archive, i)) ||
+                !ecfs_lineage_may_write (ecfs_archive_lineage (archive), i))
                 continue;
-            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+            ecfs_endpoint_health (ecfs_archive_endpoint (archive, i)->endpoint, &health);
             uint64_t room = health.space.told ? health.space.free_bytes : 1;
             bool usable = !health.down && !health.refuses;
             ecfs_endpoint_health_clear (&health);
@@ -70,7 +70,7 @@ static size_t choose (EcfsArchive *archive, const bool *failed, EcfsEndpoint **r
         if (best == SIZE_MAX)
             break;
         taken[best] = true;
-        ret_endpoints[n_chosen] = archive->endpoints[best].endpoint;
+        ret_endpoints[n_chosen] = ecfs_archive_endpoint (archive, best)->endpoint;
         ret_positions[n_chosen++] = best;
     }
     return n_chosen < n_copies ? 0 : n_chosen;
@@ -83,13 +83,13 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, n_endpoints + 1);
     g_autofree size_t *positions = g_new0 (size_t, n_endpoints + 1);
     g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
-    g_autofree char *path = g_build_filename (archive->directory, ECFS_CATALOG_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), ECFS_CATALOG_NAME, NULL);
     EcfsSnapshotOrder order = {.catalog = path,
-                               .reserve_bytes = archive->config->staging_reserve / 2,
+                               .reserve_bytes = ecfs_archive_config (archive)->staging_reserve / 2,
                                .endpoints = endpoints,
                                .end_us = end_us,
                                .stop = stop};
-    if (!ecfs_catalog_barrier (archive->catalog, error))
+    if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), error))
         return false;
     for (;;) {
         EcfsSnapshotRow row;
@@ -100,15 +100,15 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
             return ecfs_fail (error, ENOTCONN, "too few endpoints are up");
         if (ecfs_snapshot_store (&order, &row, &bad, &why)) {
             for (size_t i = 0; i < order.n_endpoints; i++)
-                atomic_store (&archive->endpoints[positions[i]].lacks_journal, false);
-            return ecfs_catalog_snapshot_add (archive->catalog, &row, N_GENERATIONS, error);
+                ecfs_archive_note_journal (archive, positions[i], false);
+            return ecfs_catalog_snapshot_add (ecfs_archive_catalog (archive), &row, N_GENERATIONS, error);
         }
         if (bad == order.n_endpoints || why->code == ECANCELED || order.n_endpoints == 1) {
             g_propagate_error (error, why);
             return false;
         }
-        g_message ("%s: a snapshot of the catalog is stored without this endpoint: %s", archive->directory,
-                   why->message);
+        g_message ("%s: a snapshot of the catalog is stored without this endpoint: %s",
+                   ecfs_archive_directory (archive), why->message);
         failed[positions[bad]] = true;
         g_error_free (why);
     }
@@ -128,20 +128,21 @@ static bool take_snapshot (EcfsSnapshots *self, GError **error)
 /* One that is stored anew under the name of another would take that away first. */
 static bool mark_moment (EcfsArchive *archive, GError **error)
 {
-    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (rows == NULL)
         return false;
-    bool same = rows->len > 0 &&
-                g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (archive->catalog) &&
-                g_array_index (rows, EcfsSnapshotRow, 0).sequence >= ecfs_catalog_sequence (archive->catalog);
-    return !same || ecfs_catalog_mark (archive->catalog, error);
+    bool same =
+        rows->len > 0 &&
+        g_array_index (rows, EcfsSnapshotRow, 0).epoch == ecfs_catalog_epoch (ecfs_archive_catalog (archive)) &&
+        g_array_index (rows, EcfsSnapshotRow, 0).sequence >= ecfs_catalog_sequence (ecfs_archive_catalog (archive));
+    return !same || ecfs_catalog_mark (ecfs_archive_catalog (archive), error);
 }
 
 bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
 {
-    ecfs_mutex_lock (&archive->snapshotting);
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (archive));
     bool renewed = mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error);
-    ecfs_mutex_unlock (&archive->snapshotting);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (archive));
     return renewed;
 }
 
@@ -153,7 +154,7 @@ static bool is_damaged (EcfsSnapshots *self)
     size_t n_endpoints = ecfs_archive_n_endpoints (archive);
     g_autofree bool *lacks = g_new0 (bool, n_endpoints + 1);
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
-        EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         EcfsJournalSight sight;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
             !ecfs_lineage_may_write (self->lineage, i) || !ecfs_journal_look (archive, i, false, &sight, NULL))
@@ -161,7 +162,7 @@ static bool is_damaged (EcfsSnapshots *self)
         n_seen++;
         n_whole += sight.has_snapshot;
         n_lost += sight.missing != NULL;
-        atomic_store (&endpoint->lacks_journal, sight.missing != NULL);
+        ecfs_archive_note_journal (archive, i, sight.missing != NULL);
         lacks[i] = !sight.has_snapshot;
         if (sight.missing != NULL)
             g_warning ("endpoint %s: %s: a snapshot of the catalog is stored there anew",
@@ -171,7 +172,7 @@ static bool is_damaged (EcfsSnapshots *self)
     /* One that was away when it was stored has older ones, and what came since; but it must be somewhere. */
     for (size_t i = 0; i < n_endpoints && n_whole < ecfs_archive_journal_copies (archive); i++)
         if (lacks[i])
-            atomic_store (&archive->endpoints[i].lacks_journal, true);
+            ecfs_archive_note_journal (archive, i, true);
     return n_lost > 0 || n_whole < MIN (n_seen, ecfs_snapshot_copies (archive));
 }
 
@@ -184,7 +185,7 @@ static bool is_safe (EcfsSnapshots *self, const EcfsSnapshotRow *snapshot)
 /* Records that endpoints and a snapshot have. */
 static bool drop_records (EcfsSnapshots *self, GError **error)
 {
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     EcfsRecoveryPoint point;
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, error);
     if (rows == NULL || !ecfs_archive_recovery_point (self->archive, &point, error))
@@ -248,13 +249,13 @@ static bool tidy_endpoint (EcfsSnapshots *self, EcfsEndpoint *endpoint, const GA
 static bool tidy (EcfsSnapshots *self, GError **error)
 {
     EcfsArchive *archive = self->archive;
-    g_autoptr (GArray) rows = ecfs_catalog_snapshots (archive->catalog, error);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (archive), error);
     if (rows == NULL)
         return false;
     bool enough = rows->len >= N_GENERATIONS && is_safe (self, &g_array_index (rows, EcfsSnapshotRow, rows->len - 1));
     size_t n_endpoints = enough ? ecfs_archive_n_endpoints (archive) : 0;
     for (size_t i = 0; i < n_endpoints && !atomic_load (&self->stop); i++) {
-        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         if (!self->tidied[i] && ecfs_archive_endpoint_counts (endpoint) &&
             !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_confirm (self->lineage, i))
             self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
@@ -264,7 +265,7 @@ static bool tidy (EcfsSnapshots *self, GError **error)
 
 static void tell_failure (EcfsSnapshots *self, const GError *error)
 {
-    const char *directory = self->archive->directory;
+    const char *directory = ecfs_archive_directory (self->archive);
     if (error->code == ETIME)
         g_message ("%s: a snapshot of the catalog is due, and %s: leave the archive mounted for so long, or ecfs "
                    "recover has more to read one day",
@@ -277,14 +278,14 @@ static void *run (void *data)
 {
     EcfsSnapshots *self = data;
     g_autoptr (GError) error = NULL;
-    ecfs_mutex_lock (&self->archive->snapshotting);
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (self->archive));
     if (!self->take && ecfs_now_us () >= self->watch_us) {
         self->watch_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_watch_us);
         self->take = is_damaged (self) && mark_moment (self->archive, &error);
     }
     bool done = error == NULL && (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) &&
                 tidy (self, &error);
-    ecfs_mutex_unlock (&self->archive->snapshotting);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self->archive));
     if (!done)
         tell_failure (self, error);
     self->look_us = ecfs_now_us () + atomic_load (done ? &ecfs_snapshot_look_us : &ecfs_snapshot_retry_us);
@@ -310,7 +311,7 @@ static uint64_t count_segments (EcfsSnapshots *self)
 /* Whether a recovery would read much that is no snapshot. */
 static bool is_time (EcfsSnapshots *self)
 {
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     EcfsSnapshotRow last = {.sequence = 0};
     g_autoptr (GError) error = NULL;
     g_autoptr (GArray) rows = ecfs_catalog_snapshots (catalog, &error);
@@ -371,7 +372,7 @@ void ecfs_snapshots_look (EcfsSnapshots *self, uint64_t n_stored)
         join (self);
     if (self->running || ecfs_now_us () < self->look_us)
         return;
-    uint64_t sequence = ecfs_catalog_sequence (self->archive->catalog);
+    uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
     self->look_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_look_us);
     if (sequence == self->counted && ecfs_now_us () < self->watch_us)
         return;
@@ -391,12 +392,12 @@ void ecfs_snapshots_hurry (EcfsSnapshots *self)
 static bool is_small (EcfsSnapshots *self)
 {
     EcfsTotals totals;
-    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+    if (!ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, NULL))
         return false; /* the catalog says what is wrong with it */
     if (totals.n_inodes > END_INODES)
         g_message ("%s: a snapshot of the catalog is due, which takes a while: leave the archive mounted for some "
                    "minutes, or ecfs recover has more to read one day",
-                   self->archive->directory);
+                   ecfs_archive_directory (self->archive));
     return totals.n_inodes <= END_INODES;
 }
 
@@ -407,7 +408,7 @@ void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
     int64_t now_us = ecfs_now_us ();
     g_autofree char *trouble = ecfs_lineage_trouble (self->lineage);
     if (!self->running && !self->failed && trouble == NULL) {
-        self->counted = ecfs_catalog_sequence (self->archive->catalog);
+        self->counted = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
         self->n_stored = n_stored;
         self->take = is_time (self) && is_small (self);
         self->end_us = now_us + END_US;
@@ -416,12 +417,12 @@ void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
     }
     if (!self->running || is_over (self, now_us + END_SILENT_US))
         return;
-    g_message ("%s: storing a snapshot of the catalog, for %d s at most", self->archive->directory,
+    g_message ("%s: storing a snapshot of the catalog, for %d s at most", ecfs_archive_directory (self->archive),
                (int) (END_US / G_USEC_PER_SEC));
     if (!is_over (self, now_us + END_US))
         g_message ("%s: it takes longer: leave the archive mounted for some minutes, or ecfs recover has more to read "
                    "one day",
-                   self->archive->directory);
+                   ecfs_archive_directory (self->archive));
 }
 
 void ecfs_snapshots_free (EcfsSnapshots *self)

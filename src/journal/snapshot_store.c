@@ -1,8 +1,8 @@
 /* Taking a snapshot: the records go to a nameless file beside the catalog first, so that the catalog is read for as
  * long as that takes, and not for as long as the endpoints do. */
-#include "archive/archive_priv.h"
-#include "journal/snapshot.h"
+#include "archive/common.h"
 #include "catalog/journal_file.h"
+#include "journal/snapshot.h"
 #include "util/io.h"
 
 #include <inttypes.h>

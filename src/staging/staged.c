@@ -1,4 +1,4 @@
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
 
@@ -31,7 +31,7 @@ bool ecfs_staged_is_clean (const EcfsStaged *self)
 
 static EcfsStagedTable *table_of (EcfsArchive *archive)
 {
-    return archive->staged;
+    return ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
 }
 
 static void unref_file (gpointer data)
@@ -108,7 +108,7 @@ bool ecfs_staged_start (EcfsArchive *archive, GError **error)
     ecfs_mutex_unlock (&table->lock);
     if (pthread_create (&table->timer, NULL, ecfs_staged_timer, table) != 0)
         g_error ("cannot start a thread");
-    archive->staged = table;
+    ecfs_archive_set_service (archive, ECFS_SERVICE_STAGING, table);
     return true;
 }
 

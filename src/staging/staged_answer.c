@@ -1,5 +1,5 @@
 /* Who waits for a staged file: callers of close, fsync and `ecfs wait`. */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 
 #include <inttypes.h>
@@ -148,7 +148,7 @@ static void wait_for_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWait 
 
 void ecfs_staged_wait (EcfsArchive *archive, uint64_t ino, bool full, EcfsStagedDone done, void *user)
 {
-    EcfsStagedTable *table = archive->staged;
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
     GQueue answers = G_QUEUE_INIT;
     EcfsWait *wait = g_new0 (EcfsWait, 1);
     *wait = (EcfsWait){.n_pending = 1, .full = full, .answer = ecfs_answer_new (done, user)};
@@ -259,7 +259,7 @@ static EcfsStaged *find_replacement (EcfsArchive *archive, uint64_t parent, cons
 void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const char *name, uint64_t new_parent,
                                 const char *new_name, EcfsStagedDone done, void *user)
 {
-    EcfsStagedTable *table = archive->staged;
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
     EcfsStaged *self = NULL;
     if (table != NULL && atomic_load (&table->n_files) > 0)
         self = find_replacement (archive, parent, name, new_parent, new_name);

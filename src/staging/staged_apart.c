@@ -8,7 +8,7 @@
  * of a file that is open still: a database that syncs each of its transactions would be copied for each of them. Files
  * of more than rewrite_max are changed in place.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
 

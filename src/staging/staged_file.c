@@ -4,7 +4,7 @@
  * It is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files wait to
  * be stored, few are open.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
 

@@ -1,5 +1,5 @@
 /* How staged content gets durable, committed and filled up, and how a file leaves staging. */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
 

@@ -3,10 +3,10 @@
  * empty directory is there where that is not mounted. What was staged would be taken for lost, and names with it. So
  * the archive directory and the staging directory both have a file with the same number in it.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
-#include "verbs/status.h"
 #include "util/io.h"
+#include "util/text.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ static bool write_id (const char *path, const EcfsUuid *id, GError **error)
 /* Whether all that the catalog knows to be staged is there. */
 static bool has_all (EcfsArchive *archive, int dir_fd, bool *ret_all, GError **error)
 {
-    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (archive->catalog, error);
+    g_autoptr (GPtrArray) rows = ecfs_catalog_staging_list (ecfs_archive_catalog (archive), error);
     *ret_all = true;
     for (guint i = 0; rows != NULL && i < rows->len; i++) {
         const EcfsStagingRow *row = g_ptr_array_index (rows, i);
@@ -74,21 +74,21 @@ bool ecfs_staged_check_identity (EcfsArchive *archive, int dir_fd, GError **erro
 {
     EcfsUuid own, there;
     bool all;
-    g_autofree char *own_path = g_build_filename (archive->directory, ECFS_STAGED_ID_NAME, NULL);
-    g_autofree char *path = g_build_filename (archive->directory, "staging", ECFS_STAGED_ID_FILE, NULL);
+    g_autofree char *own_path = g_build_filename (ecfs_archive_directory (archive), ECFS_STAGED_ID_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), "staging", ECFS_STAGED_ID_FILE, NULL);
     Found expected = read_id (own_path, &own, error), found;
     if (expected == FOUND_ERROR || (found = read_id (path, &there, error)) == FOUND_ERROR ||
         !has_all (archive, dir_fd, &all, error))
         return false;
     if (expected == FOUND_ID && found == FOUND_ID)
         return ecfs_uuid_equal (&own, &there) ||
-               refuse (archive->directory, path, "it is that of another one, or of an older copy", error);
+               refuse (ecfs_archive_directory (archive), path, "it is that of another one, or of an older copy", error);
     if (expected == FOUND_ID && found == FOUND_NONE)
-        return refuse (archive->directory, path, "it lacks " ECFS_STAGED_ID_FILE, error);
+        return refuse (ecfs_archive_directory (archive), path, "it lacks " ECFS_STAGED_ID_FILE, error);
     if (found == FOUND_NONE && !all)
-        return refuse (archive->directory, path, "files that are staged are not there", error);
+        return refuse (ecfs_archive_directory (archive), path, "files that are staged are not there", error);
     if (found == FOUND_ID && expected != FOUND_ID)
-        return (all || refuse (archive->directory, path, "files that are staged are not there", error)) &&
+        return (all || refuse (ecfs_archive_directory (archive), path, "files that are staged are not there", error)) &&
                write_id (own_path, &there, error);
     own = ecfs_uuid_new ();
     /* In this order: a crash between the two is taken for the case above. */

@@ -1,4 +1,4 @@
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/content_check.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
@@ -258,7 +258,7 @@ static void open_job (void *data)
 void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
                        void (*done) (void *user, EcfsStaged *staged, const GError *error), void *user)
 {
-    EcfsStagedTable *table = archive->staged;
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
     g_autoptr (GError) error = NULL;
     if (table == NULL) { /* a kernel that was told to remount asks all the same */
         g_set_error_literal (&error, ECFS_ERROR, EROFS, "the archive is mounted for reading only");

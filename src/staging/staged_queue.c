@@ -6,7 +6,7 @@
  * queue each and nothing more. When attempts of several files in a row fail, the reason is taken to be common to all:
  * from then on one at a time tries, with growing pauses, until one succeeds or an endpoint comes back.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 
 #define N_ATTEMPTS           16 /* at once, as many as commit threads */

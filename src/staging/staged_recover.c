@@ -1,5 +1,5 @@
 /* What an earlier mount left in the staging area: flushed content is committed, the rest is kept under interrupted/. */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
 

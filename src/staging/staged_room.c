@@ -5,7 +5,7 @@
  * fast as they are; the limit is exceeded by one request per writer at most. Where nothing can make room (what is
  * staged is still being written) or nothing did for long, writers fail with ENOSPC.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@
  * Attempts that read along have threads of their own, few of them: slow writers keep nobody from being stored. One that
  * is abandoned has sent bytes for nothing; the next one begins when there are twice as many.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 
 #define MIN_SEGMENTS 4 /* a file has, before it is worth an attempt of its own */

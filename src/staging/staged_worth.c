@@ -7,7 +7,7 @@
  * waits for the last release and its rest. A file that is written in a thousand pieces, each by a process of its own,
  * costs about twice its bytes at most: these uploads, and the last one.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "staging/staged_priv.h"
 
 #define OVERHEAD_SHARE 8 /* uploads before the last one are the bytes written and an eighth, at most */

@@ -2,7 +2,11 @@
  * Deleting stripes that nothing needs any more (DESIGN.md decision 10). An endpoint with something to delete has a
  * thread for that until it is done or fails: one that hangs holds up nobody else.
  */
-#include "archive/archive_priv.h"
+#include "upkeep/upkeep.h"
+
+#include "archive/common.h"
+#include "archive/lineage.h"
+#include "journal/keeper.h"
 
 #define DELETIONS_AT_ONCE 64
 
@@ -67,7 +71,8 @@ static bool remove_file (Sweep *self, const EcfsDeletion *deletion)
     char name[ECFS_STRIPE_NAME_SIZE];
     bool current;
     deletion_name (deletion, name);
-    if (!ecfs_catalog_stripe_current (self->archive->catalog, &deletion->object, &deletion->stripe, &current, &error)) {
+    if (!ecfs_catalog_stripe_current (ecfs_archive_catalog (self->archive), &deletion->object, &deletion->stripe,
+                                      &current, &error)) {
         g_warning ("%s", error->message);
         return false;
     }
@@ -87,7 +92,7 @@ static bool delete_stripe (Sweep *self, const EcfsDeletion *deletion)
     g_autoptr (GError) error = NULL;
     if (!remove_file (self, deletion))
         return false;
-    if (!ecfs_catalog_deletion_done (self->archive->catalog, deletion->id, &error)) {
+    if (!ecfs_catalog_deletion_done (ecfs_archive_catalog (self->archive), deletion->id, &error)) {
         g_warning ("%s", error->message);
         return false;
     }
@@ -99,9 +104,9 @@ static GArray *next_batch (const Sweep *self)
 {
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
-    g_autoptr (GArray) due =
-        ecfs_catalog_deletions (archive->catalog, self->endpoint->id, archive->config->deletion_grace_us * 1000,
-                                self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
+    g_autoptr (GArray) due = ecfs_catalog_deletions (ecfs_archive_catalog (archive), self->endpoint->id,
+                                                     ecfs_archive_config (archive)->deletion_grace_us * 1000,
+                                                     self->goes_on ? &self->after : NULL, DELETIONS_AT_ONCE, &error);
     if (due == NULL)
         g_warning ("%s", error->message);
     return due == NULL || due->len == 0 ? NULL : g_steal_pointer (&due);
@@ -126,7 +131,7 @@ static uint64_t stored_sequence (EcfsArchive *archive, const GArray *due)
     for (guint i = 0; i < due->len; i++) {
         const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
         if (!deletion->uncommitted && deletion->sequence > point.stored) {
-            ecfs_keeper_hurry (archive->keeper);
+            ecfs_keeper_hurry (ecfs_archive_service (archive, ECFS_SERVICE_JOURNAL));
             break;
         }
     }
@@ -139,19 +144,19 @@ static bool delete_batch (Sweep *self, const GArray *due)
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     /* What is queued may not be durable: a crash would bring the object back, and not its stripes. */
-    if (!ecfs_catalog_barrier (archive->catalog, &error)) {
+    if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), &error)) {
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
-    size_t position = (size_t) (self->endpoint - archive->endpoints);
-    if (!ecfs_lineage_confirm (archive->lineage, position))
+    size_t position = ecfs_archive_position (archive, self->endpoint);
+    if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), position))
         return false;
     uint64_t stored = stored_sequence (archive, due);
     bool clean = remove_unfinished (self, due);
     if (!clean && !ecfs_archive_reaches (self->endpoint))
         return false;
     for (guint i = 0; i < due->len; i++) {
-        if (atomic_load (&archive->stopping) || !ecfs_lineage_may_delete (archive->lineage, position))
+        if (ecfs_archive_is_stopping (archive) || !ecfs_lineage_may_delete (ecfs_archive_lineage (archive), position))
             return false;
         self->after = g_array_index (due, EcfsDeletion, i);
         self->goes_on = true;
@@ -194,7 +199,7 @@ static Sweep *sweep_of (EcfsDeletions *self, size_t position)
     while (self->sweeps->len <= position) {
         Sweep *sweep = g_new0 (Sweep, 1);
         sweep->archive = self->archive;
-        sweep->endpoint = &self->archive->endpoints[self->sweeps->len];
+        sweep->endpoint = ecfs_archive_endpoint (self->archive, self->sweeps->len);
         g_ptr_array_add (self->sweeps, sweep);
     }
     return g_ptr_array_index (self->sweeps, position);
@@ -223,7 +228,7 @@ void ecfs_deletions_begin (EcfsDeletions *self)
         if (one->running && atomic_load (&one->ended))
             sweep_join (one);
         if (one->running || !ecfs_archive_reaches (one->endpoint) ||
-            !ecfs_lineage_may_delete (self->archive->lineage, i) || !has_due (one))
+            !ecfs_lineage_may_delete (ecfs_archive_lineage (self->archive), i) || !has_due (one))
             continue;
         atomic_store (&one->ended, false);
         one->running = pthread_create (&one->thread, NULL, sweep, one) == 0; /* else it is tried again */

@@ -1,5 +1,7 @@
 /* What an archive does behind its users: deleting what is due, and keeping the figures of free space and of speed. */
-#include "archive/archive_priv.h"
+#include "upkeep/upkeep.h"
+
+#include "archive/common.h"
 
 #define PAUSE_US        (2 * G_USEC_PER_SEC)
 #define SPACE_PERIOD_US (15 * G_USEC_PER_SEC)
@@ -36,23 +38,24 @@ static void space_answered (void *user, uint64_t value, const GError *error)
 static void ask_space (EcfsMaintenance *self)
 {
     EcfsArchive *archive = self->archive;
-    for (size_t i = 0; i < archive->n_endpoints; i++) {
-        if (archive->endpoints[i].endpoint == NULL || archive->endpoints[i].state != ECFS_ENDPOINT_ACTIVE)
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        if (ecfs_archive_endpoint (archive, i)->endpoint == NULL ||
+            ecfs_archive_endpoint (archive, i)->state != ECFS_ENDPOINT_ACTIVE)
             continue;
         ecfs_mutex_lock (&self->lock);
         self->n_asked++;
         ecfs_mutex_unlock (&self->lock);
-        ecfs_endpoint_space (archive->endpoints[i].endpoint, space_answered, self);
+        ecfs_endpoint_space (ecfs_archive_endpoint (archive, i)->endpoint, space_answered, self);
     }
 }
 
 /* Whether some endpoint takes nothing before its space figure says that it can. */
 static bool any_full (const EcfsArchive *archive)
 {
-    for (size_t i = 0; i < archive->n_endpoints; i++) {
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         EcfsEndpointHealth health = {0};
-        if (archive->endpoints[i].endpoint != NULL)
-            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+        if (ecfs_archive_endpoint (archive, i)->endpoint != NULL)
+            ecfs_endpoint_health (ecfs_archive_endpoint (archive, i)->endpoint, &health);
         bool full = health.full;
         ecfs_endpoint_health_clear (&health);
         if (full)
@@ -78,10 +81,10 @@ static void keep_space (EcfsMaintenance *self, bool nobody_owes)
 static uint64_t bytes_moved (const EcfsArchive *archive)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < archive->n_endpoints; i++) {
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         EcfsEndpointHealth health = {0};
-        if (archive->endpoints[i].endpoint != NULL)
-            ecfs_endpoint_health (archive->endpoints[i].endpoint, &health);
+        if (ecfs_archive_endpoint (archive, i)->endpoint != NULL)
+            ecfs_endpoint_health (ecfs_archive_endpoint (archive, i)->endpoint, &health);
         bytes += health.read_bytes + health.written_bytes;
         ecfs_endpoint_health_clear (&health);
     }
@@ -106,9 +109,10 @@ static void keep_deleting (EcfsMaintenance *self)
     g_autoptr (GError) error = NULL;
     EcfsArchive *archive = self->archive;
     EcfsTotals totals;
-    if (archive->readonly || !ecfs_catalog_totals (archive->catalog, &totals, NULL) || totals.n_deletions == 0)
+    if (ecfs_archive_is_readonly (archive) || !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) ||
+        totals.n_deletions == 0)
         return;
-    if (!ecfs_catalog_note_age (archive->catalog, &error))
+    if (!ecfs_catalog_note_age (ecfs_archive_catalog (archive), &error))
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
     ecfs_deletions_begin (self->deletions);
 }
@@ -125,7 +129,7 @@ static void *run (void *data)
         keep_space (self, nobody_owes);
         keep_deleting (self);
         keep_estimates (self);
-        ecfs_read_log_tell (self->archive->read_log, false);
+        ecfs_read_log_tell (ecfs_archive_read_log (self->archive), false);
         ecfs_mutex_lock (&self->lock);
         if (known && !self->space_known)
             ecfs_cond_broadcast (&self->wake);
@@ -168,7 +172,7 @@ void ecfs_maintenance_stop (EcfsMaintenance *self)
     ecfs_cond_broadcast (&self->wake);
     ecfs_mutex_unlock (&self->lock);
     (void) pthread_join (self->thread, NULL); /* joinable and ours: it cannot fail */
-    ecfs_read_log_tell (self->archive->read_log, true);
+    ecfs_read_log_tell (ecfs_archive_read_log (self->archive), true);
     ecfs_deletions_free (self->deletions);
     ecfs_mutex_lock (&self->lock);
     while (self->n_asked > 0)

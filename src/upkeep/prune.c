@@ -1,6 +1,7 @@
 #include "upkeep/prune.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
+#include "archive/lineage.h"
 #include "journal/keeper.h"
 #include "object/format.h"
 
@@ -17,7 +18,7 @@ typedef struct Pruning {
  */
 static bool is_accounted_for (Pruning *self, const EcfsStripeHeader *header, EcfsPruneStripe *stripe, GError **error)
 {
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     bool known = false;
     if (header->epoch == ecfs_catalog_epoch (catalog) || self->unrecovered)
         return true;
@@ -30,7 +31,7 @@ static bool is_accounted_for (Pruning *self, const EcfsStripeHeader *header, Ecf
 /* What the stripe says of itself must be what its name says, of this archive and of the past. */
 static bool check_header (Pruning *self, EcfsPruneStripe *stripe, const EcfsStripeHeader *header, GError **error)
 {
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     uint32_t epoch = ecfs_catalog_epoch (catalog);
     if (!ecfs_uuid_equal (&header->archive, ecfs_catalog_archive (catalog)))
         return ecfs_fail (error, EPERM, "it is of another archive");
@@ -63,11 +64,11 @@ static bool is_unknown (EcfsArchive *archive, int64_t endpoint, const EcfsPruneS
 {
     bool known;
     const EcfsStripeRow row = {.index = stripe->index, .instance = stripe->instance, .endpoint = endpoint};
-    if (!ecfs_catalog_stripe_known (archive->catalog, &stripe->object, &row, &known, error))
+    if (!ecfs_catalog_stripe_known (ecfs_archive_catalog (archive), &stripe->object, &row, &known, error))
         return false;
     if (known || ecfs_archive_pinned (archive, &stripe->object))
         return ecfs_fail (error, EBUSY, "it is in use");
-    if (!ecfs_catalog_deletion_queued (archive->catalog, &stripe->object, &row, &known, error))
+    if (!ecfs_catalog_deletion_queued (ecfs_archive_catalog (archive), &stripe->object, &row, &known, error))
         return false;
     return !known || ecfs_fail (error, EBUSY, "it waits to be deleted");
 }
@@ -97,11 +98,12 @@ static bool prune_one (Pruning *self, EcfsPruneStripe *stripe, GError **error)
 
 static bool prune_all (Pruning *self, EcfsPruneStripe *stripes, size_t n_stripes, GError **error)
 {
-    size_t position = (size_t) (self->endpoint - self->archive->endpoints);
+    size_t position = ecfs_archive_position (self->archive, self->endpoint);
     g_autoptr (GError) first = NULL;
     for (size_t i = 0; i < n_stripes; i++) {
         g_autoptr (GError) why = NULL;
-        if (atomic_load (&self->archive->stopping) || !ecfs_lineage_may_delete (self->archive->lineage, position))
+        if (ecfs_archive_is_stopping (self->archive) ||
+            !ecfs_lineage_may_delete (ecfs_archive_lineage (self->archive), position))
             return ecfs_fail (error, ECANCELED, "endpoint %s: the archive is being closed, or is not sure to be newest",
                               self->endpoint->name);
         if (!prune_one (self, &stripes[i], &why) && first == NULL && !stripes[i].is_unrecovered)
@@ -118,11 +120,11 @@ bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint_id, EcfsPruneStripe
 {
     Pruning self = {
         .archive = archive, .endpoint = ecfs_archive_endpoint_by_id (archive, endpoint_id), .unrecovered = unrecovered};
-    if (self.endpoint == NULL || !ecfs_archive_endpoint_counts (self.endpoint) || archive->readonly)
+    if (self.endpoint == NULL || !ecfs_archive_endpoint_counts (self.endpoint) || ecfs_archive_is_readonly (archive))
         return ecfs_fail (error, EINVAL, "there is no such endpoint, or the archive may only be read");
-    if (!ecfs_catalog_barrier (archive->catalog, error) || !journal_is_stored (archive, error))
+    if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) || !journal_is_stored (archive, error))
         return false;
-    if (!ecfs_lineage_confirm (archive->lineage, (size_t) (self.endpoint - archive->endpoints)))
+    if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), ecfs_archive_position (archive, self.endpoint)))
         return ecfs_fail (error, EAGAIN,
                           "endpoint %s: too few endpoints confirm that this archive directory is the newest there is; "
                           "bring endpoints back",

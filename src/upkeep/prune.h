@@ -25,8 +25,4 @@ typedef struct EcfsPruneStripe {
 bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
                       bool unrecovered, GError **error);
 
-/** The same by the mount of an archive, through its control socket. */
-bool ecfs_prune_mounted (const char *archive_dir, int64_t endpoint, EcfsPruneStripe *stripes, size_t n_stripes,
-                         bool unrecovered, GError **error);
-
 #endif

@@ -1,10 +1,11 @@
 #include "upkeep/repairer.h"
 
-#include "fsck/fsck_priv.h"
-#include "journal/keeper.h"
 #include "archive/sightings.h"
+#include "check/check.h"
+#include "journal/keeper.h"
 #include "object/placement.h"
 #include "util/lock.h"
+#include "wire/wire.h"
 
 #define LOOK_US        (1 * G_USEC_PER_SEC)
 #define UNSTORED_US    (250 * 1000)           /* … while the journal does not name what was rebuilt */
@@ -116,7 +117,7 @@ static bool goes_on (void *user)
 
 static bool is_quiet (EcfsArchive *archive)
 {
-    return atomic_load (&archive->n_storing) == 0 && ecfs_now_us () - atomic_load (&archive->read_us) > QUIET_US;
+    return ecfs_archive_is_quiet (archive, QUIET_US);
 }
 
 static void fill (Bucket *bucket, uint64_t rate, int64_t now_us)
@@ -130,7 +131,7 @@ static bool is_held (void *user)
 {
     const Job *job = user;
     EcfsRepairer *self = job->repairer;
-    const EcfsConfig *config = self->archive->config;
+    const EcfsConfig *config = ecfs_archive_config (self->archive);
     uint64_t rate = config->repair_rate == 0 ? NO_RATE : config->repair_rate;
     bool waits = job->waits && !is_quiet (self->archive);
     int64_t now_us = ecfs_now_us ();
@@ -190,9 +191,9 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
     EcfsArchive *archive = self->archive;
     if (g_hash_table_contains (self->listed, &object))
         return;
-    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (archive->catalog, object, NULL);
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (archive), object, NULL);
     const EcfsCodec *codec = row == NULL ? NULL : ecfs_archive_codec (archive, row->code, NULL);
-    if (codec == NULL || !ecfs_catalog_object_file (archive->catalog, object, &ino, NULL)) {
+    if (codec == NULL || !ecfs_catalog_object_file (ecfs_archive_catalog (archive), object, &ino, NULL)) {
         g_hash_table_remove (self->retries, &object); /* deleted since, or fsck tells what is wrong with it */
         return;
     }
@@ -206,13 +207,14 @@ static void add_job (EcfsRepairer *self, int64_t object, const EcfsRepairRow *ro
         job->task.order.instance[rows[i].index] = rows[i].instance;
         job->task.order.gone[rows[i].index] = rows[i].gone;
     }
-    job->pace = (EcfsRepairPace){.held = is_held,
-                                 .spent = spend,
-                                 .most_bytes = archive->config->transfer_memory / (MEMORY_PART * MOST_AT_ONCE),
-                                 .user = job};
+    job->pace =
+        (EcfsRepairPace){.held = is_held,
+                         .spent = spend,
+                         .most_bytes = ecfs_archive_config (archive)->transfer_memory / (MEMORY_PART * MOST_AT_ONCE),
+                         .user = job};
     job->guarantee = guarantee_of (archive, row, codec, damaged);
     job->waits = job->guarantee > 0 || g_hash_table_contains (self->retries, &object);
-    job->path = ecfs_catalog_path (archive->catalog, ino);
+    job->path = ecfs_catalog_path (ecfs_archive_catalog (archive), ino);
     g_ptr_array_add (self->jobs, job);
     g_hash_table_add (self->listed, g_memdup2 (&object, sizeof object));
 }
@@ -222,7 +224,7 @@ static bool add_damaged (EcfsRepairer *self)
 {
     g_hash_table_remove_all (self->queued);
     g_autoptr (GError) error = NULL;
-    g_autoptr (GArray) rows = ecfs_catalog_repairs (self->archive->catalog, 0, &error);
+    g_autoptr (GArray) rows = ecfs_catalog_repairs (ecfs_archive_catalog (self->archive), 0, &error);
     if (rows == NULL)
         g_info ("%s", error->message); /* tried again; the catalog says what is wrong with it */
     for (guint i = 0, next; rows != NULL && i < rows->len; i = next) {
@@ -242,7 +244,8 @@ static bool walk (EcfsRepairer *self, GHashTable *coming)
 {
     int64_t after = 0;
     for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->archive->catalog, after, WALK_BATCH, NULL);
+        g_autoptr (GPtrArray) objects =
+            ecfs_catalog_objects (ecfs_archive_catalog (self->archive), after, WALK_BATCH, NULL);
         if (objects == NULL || is_stopping (self))
             return false;
         for (guint i = 0; i < objects->len; i++) {
@@ -251,7 +254,7 @@ static bool walk (EcfsRepairer *self, GHashTable *coming)
             const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, NULL);
             after = object->id;
             if (codec == NULL || object->stripes->len >= ecfs_codec_n (codec) ||
-                !ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL) ||
+                !ecfs_catalog_object_file (ecfs_archive_catalog (self->archive), object->id, &ino, NULL) ||
                 g_hash_table_contains (coming, &object->id) || g_hash_table_size (self->lacking) >= MOST_LACKING)
                 continue;
             g_hash_table_add (self->lacking, g_memdup2 (&object->id, sizeof object->id));
@@ -291,7 +294,7 @@ static void find_others (EcfsRepairer *self, uint64_t n_not_full, bool came_back
 static void find_lacking (EcfsRepairer *self, bool came_back)
 {
     EcfsTotals totals;
-    if (!ecfs_catalog_totals (self->archive->catalog, &totals, NULL))
+    if (!ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, NULL))
         return; /* as above */
     if (totals.n_not_full == 0) {
         g_hash_table_remove_all (self->lacking);
@@ -379,7 +382,7 @@ static void task_done (void *user, EcfsRepairTask *task)
         note_failure (self, job);
     }
     if (code == 0 || task->order.n_stored > 0) {
-        const Rebuilt rebuilt = {.sequence = ecfs_catalog_sequence (self->archive->catalog),
+        const Rebuilt rebuilt = {.sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive)),
                                  .n_stored = task->order.n_stored,
                                  .is_whole = code == 0,
                                  .path = g_strdup (job->path)};
@@ -403,7 +406,7 @@ static void store_rebuilt (EcfsRepairer *self, bool busy)
         return;
     self->hurried_sequence = sequence;
     self->hurried_us = now_us;
-    ecfs_keeper_hurry (self->archive->keeper);
+    ecfs_keeper_hurry (ecfs_archive_service (self->archive, ECFS_SERVICE_JOURNAL));
 }
 
 /* Counts and tells what the journal names by now. @busy: more is being repaired. */
@@ -412,7 +415,7 @@ static void settle_rebuilt (EcfsRepairer *self, bool busy)
     guint n = 0;
     for (; n < self->unstored->len; n++) {
         const Rebuilt *rebuilt = &g_array_index (self->unstored, Rebuilt, n);
-        if (!ecfs_keeper_has_stored (self->archive->keeper, rebuilt->sequence))
+        if (!ecfs_keeper_has_stored (ecfs_archive_service (self->archive, ECFS_SERVICE_JOURNAL), rebuilt->sequence))
             break;
         if (rebuilt->n_stored > 0)
             g_message ("%s: repaired, %u stripes are stored once more", rebuilt->path, rebuilt->n_stored);
@@ -444,7 +447,7 @@ static void tell_unstored (EcfsRepairer *self)
  */
 static GArray *take_sightings (EcfsRepairer *self)
 {
-    GArray *sightings = ecfs_sightings_take (self->archive->sightings);
+    GArray *sightings = ecfs_sightings_take (ecfs_archive_sightings (self->archive));
     if (is_stopping (self) || !ecfs_sightings_confirm (self->archive, sightings, goes_on, self))
         ecfs_sightings_drop_gone (sightings);
     return sightings;
@@ -453,7 +456,7 @@ static GArray *take_sightings (EcfsRepairer *self)
 static void tell_not_handed_over (EcfsRepairer *self, const GError *error)
 {
     const EcfsSighting *first = &g_array_index (self->met, EcfsSighting, 0);
-    g_autofree char *path = ecfs_catalog_object_path (self->archive->catalog, &first->object);
+    g_autofree char *path = ecfs_catalog_object_path (ecfs_archive_catalog (self->archive), &first->object);
     g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
            "%s: it has damaged stripes, which this mount for reading only cannot queue for repair: %s; run "
            "\"ecfs-fsck --deep -y\" where the archive directory can be written",
@@ -492,7 +495,7 @@ static bool queue_sightings (EcfsRepairer *self)
     g_autoptr (GArray) sightings = take_sightings (self);
     if (sightings->len == 0)
         return false;
-    bool queued = ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error);
+    bool queued = ecfs_sightings_queue (ecfs_archive_catalog (self->archive), sightings, &n_queued, &error);
     if (!queued)
         g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
                "%s; \"ecfs-fsck --deep -y\" finds and repairs what is not queued", error->message);
@@ -558,12 +561,12 @@ static void repair_round (EcfsRepairer *self)
 
 static void look (EcfsRepairer *self)
 {
-    if (self->archive->readonly) {
+    if (ecfs_archive_is_readonly (self->archive)) {
         hand_over (self);
         return;
     }
     (void) queue_sightings (self); /* the round looks at the whole queue */
-    if (!self->archive->config->repair_off && !is_stopping (self))
+    if (!ecfs_archive_config (self->archive)->repair_off && !is_stopping (self))
         repair_round (self);
     settle_rebuilt (self, false);
 }

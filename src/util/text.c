@@ -43,3 +43,11 @@ bool ecfs_text_has_controls (const char *text)
             return true;
     return false;
 }
+
+char *ecfs_shell_word (const char *text)
+{
+    bool plain = *text != '\0' && *text != '~';
+    for (const char *c = text; *c != '\0'; c++)
+        plain = plain && (g_ascii_isalnum (*c) || strchr ("/._-+=:@,~%", *c) != NULL);
+    return plain ? g_strdup (text) : g_shell_quote (text);
+}

@@ -23,4 +23,7 @@ void ecfs_text_clean_error (GError *error, size_t max);
 /** Whether there is a control character (below 0x20, or 0x7f) in @text, which no name of ours has. */
 bool ecfs_text_has_controls (const char *text);
 
+/** @text as one word of a command for a shell, quoted where that is needed; g_free (). */
+char *ecfs_shell_word (const char *text);
+
 #endif

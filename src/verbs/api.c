@@ -1,9 +1,10 @@
-#include "verbs/api_priv.h"
-#include "archive/archive_priv.h"
-#include "control/control_priv.h"
+#include "archive/common.h"
 #include "archive/sightings.h"
-#include "verbs/status.h"
+#include "check/check.h"
 #include "util/lock.h"
+#include "verbs/api_priv.h"
+#include "verbs/status.h"
+#include "wire/wire.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -68,12 +69,12 @@ static bool always (void *user)
 static void hand_over_damage (Ecfs *self)
 {
     g_autoptr (GError) error = NULL;
-    g_autoptr (GArray) sightings = ecfs_sightings_take (self->archive->sightings);
+    g_autoptr (GArray) sightings = ecfs_sightings_take (ecfs_archive_sightings (self->archive));
     if (sightings->len == 0 || !ecfs_sightings_confirm (self->archive, sightings, always, NULL) || sightings->len == 0)
         return;
     unsigned n_queued;
     bool writable = self->writable && !self->mounted;
-    if (writable ? !ecfs_sightings_queue (self->archive->catalog, sightings, &n_queued, &error)
+    if (writable ? !ecfs_sightings_queue (ecfs_archive_catalog (self->archive), sightings, &n_queued, &error)
                  : !ecfs_sightings_hand_over (self->archive, sightings, &error))
         g_warning ("%u damaged stripes could not be queued for repair: %s; \"ecfs-fsck --deep -y\" finds and repairs "
                    "them",

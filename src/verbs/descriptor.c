@@ -1,6 +1,6 @@
 /* Descriptors as values, and our own form: a key file. */
-#include "verbs/descriptor_priv.h"
 #include "util/text.h"
+#include "verbs/descriptor_priv.h"
 
 #include <inttypes.h>
 #include <string.h>

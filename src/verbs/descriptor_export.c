@@ -1,5 +1,5 @@
 /* A stored file's descriptor, from the catalog. */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/content.h"
 #include "verbs/descriptor.h"
 

@@ -2,11 +2,11 @@
  * Ending an archive: what it has at its endpoints goes first, each marker last, then the archive directory. Whatever
  * ended half-way can be done again, as an endpoint without marker is one that is done with.
  */
-#include "verbs/api_priv.h"
-#include "archive/archive_priv.h"
-#include "control/control.h"
+#include "archive/common.h"
 #include "catalog/journal_file.h"
 #include "catalog/scrub.h"
+#include "verbs/api_priv.h"
+#include "wire/wire.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -169,12 +169,12 @@ static GArray *list_places (const EcfsArchive *archive)
 {
     GArray *places = g_array_new (FALSE, FALSE, sizeof (Place));
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = &archive->endpoints[i];
-        const EcfsConfigEndpoint *config = ecfs_config_endpoint (archive->config, endpoint->name);
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        const EcfsConfigEndpoint *config = ecfs_config_endpoint (ecfs_archive_config (archive), endpoint->name);
         const Place place = {.spec = config == NULL ? NULL : config->spec,
-                             .own = {.archive = *ecfs_catalog_archive (archive->catalog),
+                             .own = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                                      .endpoint = endpoint->uuid,
-                                     .epoch = ecfs_catalog_epoch (archive->catalog)}};
+                                     .epoch = ecfs_catalog_epoch (ecfs_archive_catalog (archive))}};
         if (endpoint->state != ECFS_ENDPOINT_REMOVED && config != NULL)
             g_array_append_val (places, place);
     }
@@ -228,10 +228,10 @@ bool ecfs_destroy (const char *directory, bool force, const EcfsTransfer *transf
     if (archive == NULL || !ecfs_archive_start (archive, error))
         return false;
     ecfs_archive_stop (archive); /* it was found to be the newest there is; its lock stays taken */
-    Destroying self = {.directory = archive->directory, .tally = {.transfer = transfer}};
+    Destroying self = {.directory = ecfs_archive_directory (archive), .tally = {.transfer = transfer}};
     g_autoptr (GArray) places = list_places (archive);
     if ((!force && !reach_places (places, error)) || !clear_places (&self, places, force, error))
         return false;
-    g_autofree char *path = g_strdup (archive->directory);
+    g_autofree char *path = g_strdup (ecfs_archive_directory (archive));
     return remove_directory (path, error);
 }

@@ -1,8 +1,9 @@
 #include "verbs/drain.h"
 
-#include "fsck/fsck_priv.h"
-#include "verbs/status.h"
+#include "archive/common.h"
+#include "check/check.h"
 #include "object/placement.h"
+#include "verbs/status.h"
 
 #include <inttypes.h>
 
@@ -94,9 +95,9 @@ bool ecfs_endpoint_is_empty (EcfsArchive *archive, const EcfsArchiveEndpoint *en
     EcfsHolding holding;
     uint64_t n_announced;
     GError *why = NULL;
-    if (!ecfs_catalog_announced_at (archive->catalog, endpoint->id, &n_announced, error))
+    if (!ecfs_catalog_announced_at (ecfs_archive_catalog (archive), endpoint->id, &n_announced, error))
         return false;
-    ecfs_holding_init (&holding, archive->catalog, endpoint->id);
+    ecfs_holding_init (&holding, ecfs_archive_catalog (archive), endpoint->id);
     g_autoptr (EcfsObjectRow) first = ecfs_holding_next (&holding, &why);
     ecfs_holding_clear (&holding);
     *ret_empty = first == NULL && n_announced == 0;
@@ -125,7 +126,7 @@ static bool look (Drain *self, uint64_t *ret_n, GError **error)
 {
     memset (self->n_at, 0, sizeof self->n_at);
     *ret_n = 0;
-    ecfs_holding_init (&self->holding, self->archive->catalog, self->endpoint->id);
+    ecfs_holding_init (&self->holding, ecfs_archive_catalog (self->archive), self->endpoint->id);
     for (;;) {
         g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&self->holding, &self->error);
         if (object == NULL || !tick (self))
@@ -177,7 +178,8 @@ static bool is_gone (const Drain *self, const EcfsRepairTask *task)
 {
     uint64_t ino;
     g_autoptr (GError) why = NULL;
-    return !ecfs_catalog_object_file (self->archive->catalog, task->object, &ino, &why) && why->code == ENOENT;
+    return !ecfs_catalog_object_file (ecfs_archive_catalog (self->archive), task->object, &ino, &why) &&
+           why->code == ENOENT;
 }
 
 static void note_failed (Drain *self, EcfsRepairTask *task)
@@ -210,7 +212,7 @@ static bool move_level (Drain *self, int level, GError **error)
     if (self->n_at[level + 1] == 0)
         return true;
     self->level = level;
-    ecfs_holding_init (&self->holding, self->archive->catalog, self->endpoint->id);
+    ecfs_holding_init (&self->holding, ecfs_archive_catalog (self->archive), self->endpoint->id);
     ecfs_repair_here (self->archive, &repairs);
     ecfs_holding_clear (&self->holding);
     if (self->error != NULL) {
@@ -237,7 +239,8 @@ static bool run (Drain *self, GError **error)
 {
     for (unsigned n_idle = 0; n_idle <= MAX_IDLE;) {
         uint64_t n_announced, n_left;
-        if (!ecfs_catalog_announced_at (self->archive->catalog, self->endpoint->id, &n_announced, error) ||
+        if (!ecfs_catalog_announced_at (ecfs_archive_catalog (self->archive), self->endpoint->id, &n_announced,
+                                        error) ||
             !look (self, &n_left, error))
             return false;
         if (n_left == 0 && n_announced == 0)
@@ -267,7 +270,7 @@ bool *ecfs_endpoint_flags (EcfsArchive *archive, const char *const *names, size_
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (archive, names[i], error);
         if (endpoint == NULL)
             return NULL;
-        size_t position = (size_t) (endpoint - archive->endpoints);
+        size_t position = ecfs_archive_position (archive, endpoint);
         if (position < n)
             flags[position] = true;
     }
@@ -311,7 +314,7 @@ bool ecfs_drain_here (EcfsArchive *archive, const EcfsDrainHere *what, GError **
                   .tally = {.transfer = what->transfer},
                   .wire_before = ecfs_archive_wire_bytes (archive),
                   .failed = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL)};
-    bool ran = begin (&self, &why) && run (&self, &why) && ecfs_catalog_barrier (archive->catalog, &why);
+    bool ran = begin (&self, &why) && run (&self, &why) && ecfs_catalog_barrier (ecfs_archive_catalog (archive), &why);
     bool drained = end (&self, ran, why, error);
     g_hash_table_unref (self.failed);
     g_free (self.towards);

@@ -1,7 +1,7 @@
 /* What draining an endpoint takes: counted before anything is moved, by the places that objects would get now. */
-#include "archive/archive_priv.h"
-#include "verbs/drain.h"
+#include "archive/common.h"
 #include "archive/places.h"
+#include "verbs/drain.h"
 #include "verbs/status.h"
 
 #include <inttypes.h>
@@ -37,16 +37,17 @@ static void hold (Plan *self, EcfsPlace *places, const EcfsObjectRow *object, in
         if (stripe->endpoint == endpoint && stripe->index < ECFS_CODEC_MAX_N)
             ret_wanted[stripe->index] = true;
         for (size_t j = 0; stripe->endpoint != endpoint && j < self->n_places; j++)
-            places[j].n_held += self->archive->endpoints[j].id == stripe->endpoint;
+            places[j].n_held += ecfs_archive_endpoint (self->archive, j)->id == stripe->endpoint;
     }
 }
 
 static void tell_stuck (Plan *self, const EcfsObjectRow *object)
 {
     uint64_t ino;
-    if (self->n_stuck++ >= PATHS_TOLD || !ecfs_catalog_object_file (self->archive->catalog, object->id, &ino, NULL))
+    if (self->n_stuck++ >= PATHS_TOLD ||
+        !ecfs_catalog_object_file (ecfs_archive_catalog (self->archive), object->id, &ino, NULL))
         return;
-    g_autofree char *path = ecfs_catalog_path (self->archive->catalog, ino);
+    g_autofree char *path = ecfs_catalog_path (ecfs_archive_catalog (self->archive), ino);
     g_autofree char *shown = g_utf8_make_valid (path, -1);
     json_array_add_string_element (self->paths, shown);
 }
@@ -84,12 +85,13 @@ static bool plan_object (Plan *self, const EcfsObjectRow *object, GError **error
     if (codec == NULL)
         return false;
     unsigned n = ecfs_codec_n (codec);
-    unsigned most =
-        self->archive->config->allow_double && self->n_takers > 0 ? (n + self->n_takers - 1) / self->n_takers : 1;
+    unsigned most = ecfs_archive_config (self->archive)->allow_double && self->n_takers > 0
+                        ? (n + self->n_takers - 1) / self->n_takers
+                        : 1;
     bool wanted[ECFS_CODEC_MAX_N] = {0};
     size_t found[ECFS_CODEC_MAX_N];
     uint64_t n_unplaced = self->n_unplaced;
-    int64_t endpoint = self->archive->endpoints[self->position].id;
+    int64_t endpoint = ecfs_archive_endpoint (self->archive, self->position)->id;
     g_autofree EcfsPlace *places = g_memdup2 (self->places, self->n_places * sizeof *places);
     hold (self, places, object, endpoint, wanted);
     (void) ecfs_place_towards (places, self->n_places, wanted, n, most, (uint64_t) object->id, self->towards, found);
@@ -110,7 +112,8 @@ static bool plan_objects (Plan *self, GError **error)
     EcfsHolding holding;
     GError *why = NULL;
     bool more = true;
-    ecfs_holding_init (&holding, self->archive->catalog, self->archive->endpoints[self->position].id);
+    ecfs_holding_init (&holding, ecfs_archive_catalog (self->archive),
+                       ecfs_archive_endpoint (self->archive, self->position)->id);
     while (more && why == NULL) {
         g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&holding, &why);
         more = object != NULL && plan_object (self, object, &why);
@@ -138,7 +141,8 @@ static bool estimate (Plan *self, double *ret_seconds, size_t *ret_limit, GError
     *ret_limit = SIZE_MAX;
     for (size_t i = 0; i < self->n_places; i++) {
         EcfsEstimateRow row;
-        if (!ecfs_catalog_estimate (self->archive->catalog, self->archive->endpoints[i].id, &row, error))
+        if (!ecfs_catalog_estimate (ecfs_archive_catalog (self->archive), ecfs_archive_endpoint (self->archive, i)->id,
+                                    &row, error))
             return false;
         bool source = i == self->position;
         double takes_s = source ? seconds ((double) (self->bytes - self->rebuilt_bytes), row.read_bytes_per_s[1])
@@ -158,19 +162,19 @@ static bool estimate (Plan *self, double *ret_seconds, size_t *ret_limit, GError
 static void find_places (Plan *self, const EcfsArchiveEndpoint *endpoint)
 {
     EcfsArchive *archive = self->archive;
-    EcfsObjectPlaces none = {.codec = ecfs_archive_codec (archive, archive->config->code, NULL),
+    EcfsObjectPlaces none = {.codec = ecfs_archive_codec (archive, ecfs_archive_config (archive)->code, NULL),
                              .n_endpoints = ecfs_archive_n_endpoints (archive)};
     for (size_t i = 0; i < G_N_ELEMENTS (none.position); i++)
         none.position[i] = SIZE_MAX;
-    self->position = (size_t) (endpoint - archive->endpoints);
+    self->position = ecfs_archive_position (archive, endpoint);
     self->here = ecfs_archive_reaches (endpoint);
     self->n_places = none.n_endpoints;
     self->places = ecfs_object_places (archive, &none, ECFS_DOUBTS_ALL);
     self->places[self->position].usable = false;
     self->written = g_new0 (uint64_t, self->n_places);
     for (size_t i = 0; i < self->n_places; i++)
-        self->n_takers += i != self->position && archive->endpoints[i].endpoint != NULL &&
-                          archive->endpoints[i].state == ECFS_ENDPOINT_ACTIVE;
+        self->n_takers += i != self->position && ecfs_archive_endpoint (archive, i)->endpoint != NULL &&
+                          ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_ACTIVE;
 }
 
 static void put_number (JsonObject *object, const char *member, uint64_t number)
@@ -185,7 +189,7 @@ static JsonArray *describe_targets (const Plan *self)
         if (self->written[i] == 0)
             continue;
         JsonObject *target = json_object_new ();
-        json_object_set_string_member (target, "name", self->archive->endpoints[i].name);
+        json_object_set_string_member (target, "name", ecfs_archive_endpoint (self->archive, i)->name);
         put_number (target, "written_bytes", self->written[i]);
         json_array_add_object_element (targets, target);
     }
@@ -199,7 +203,7 @@ static JsonObject *describe (Plan *self, GError **error)
     if (!estimate (self, &takes_s, &limit, error))
         return NULL;
     JsonObject *plan = json_object_new ();
-    json_object_set_string_member (plan, "endpoint", self->archive->endpoints[self->position].name);
+    json_object_set_string_member (plan, "endpoint", ecfs_archive_endpoint (self->archive, self->position)->name);
     json_object_set_boolean_member (plan, "reachable", self->here);
     put_number (plan, "objects", self->n_objects);
     put_number (plan, "stripes", self->n_stripes);
@@ -213,7 +217,7 @@ static JsonObject *describe (Plan *self, GError **error)
     if (takes_s > 0)
         json_object_set_double_member (plan, "seconds", takes_s);
     if (takes_s > 0 && limit != SIZE_MAX)
-        json_object_set_string_member (plan, "slowest", self->archive->endpoints[limit].name);
+        json_object_set_string_member (plan, "slowest", ecfs_archive_endpoint (self->archive, limit)->name);
     return plan;
 }
 

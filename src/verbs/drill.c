@@ -9,11 +9,12 @@
  * What the sample would have noticed: of N objects n are drawn, so with D that cannot be read none of these comes up
  * with the hypergeometric probability C(N - D, n) / C(N, n), see sample.h.
  */
+#include "archive/common.h"
 #include "archive/content.h"
-#include "verbs/drill_priv.h"
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 #include "util/sample.h"
 #include "util/xxh3.h"
+#include "verbs/drill_priv.h"
 
 #include <math.h>
 
@@ -110,7 +111,7 @@ static bool has_changed (Drill *self, const EcfsContent *content, bool *ret_gone
 {
     g_autoptr (GError) error = NULL;
     const EcfsObjectRow *object = ecfs_content_object (content, 0);
-    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (self->archive->catalog, object->id, &error);
+    g_autoptr (EcfsObjectRow) now = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object->id, &error);
     *ret_gone = now == NULL && error->code == ENOENT;
     for (guint i = 0; now != NULL && i < now->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (now->stripes, EcfsStripeRow, i);
@@ -184,7 +185,7 @@ static void read_batch_one_way (Drill *self, bool all)
 static void tell_failure (Drill *self, const Item *item)
 {
     uint64_t ino;
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     const char *why = item->error[0] != NULL ? item->error[0]->message : item->error[1]->message;
     g_autofree char *path = ecfs_catalog_object_file (catalog, item->object, &ino, NULL)
                                 ? ecfs_catalog_path (catalog, ino)
@@ -237,7 +238,7 @@ void ecfs_drill_present (EcfsArchive *archive, const EcfsObjectRow *object, cons
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
         if (stripe->index < ECFS_CODEC_MAX_N)
             ret_present[stripe->index] = endpoint != NULL && ecfs_archive_endpoint_counts (endpoint) &&
-                                         (without == NULL || !without[endpoint - archive->endpoints]);
+                                         (without == NULL || !without[ecfs_archive_position (archive, endpoint)]);
     }
 }
 
@@ -270,7 +271,8 @@ static bool walk (Drill *self, GError **error)
 {
     int64_t after = 0;
     for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (self->archive->catalog, after, WALK_BATCH, error);
+        g_autoptr (GPtrArray) objects =
+            ecfs_catalog_objects (ecfs_archive_catalog (self->archive), after, WALK_BATCH, error);
         if (objects == NULL)
             return false;
         for (guint i = 0; i < objects->len; i++) {
@@ -340,7 +342,7 @@ static bool flag_without (Drill *self, GError **error)
     self->without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* there may be more of them meanwhile */
     for (const char *const *name = self->what->without; *name != NULL; name++) {
         size_t at = 0;
-        while (at < n && strcmp (self->archive->endpoints[at].name, *name) != 0)
+        while (at < n && strcmp (ecfs_archive_endpoint (self->archive, at)->name, *name) != 0)
             at++;
         if (at == n)
             return ecfs_fail (error, EINVAL, "there is no endpoint \"%s\": \"ecfs endpoint list\" tells their names",
@@ -353,7 +355,7 @@ static bool flag_without (Drill *self, GError **error)
 static bool run (Drill *self, JsonObject *report, GError **error)
 {
     EcfsTotals totals;
-    if (!flag_without (self, error) || !ecfs_catalog_totals (self->archive->catalog, &totals, error))
+    if (!flag_without (self, error) || !ecfs_catalog_totals (ecfs_archive_catalog (self->archive), &totals, error))
         return false;
     self->n_objects = totals.n_objects;
     double wanted = ceil ((double) totals.n_objects * self->what->percent / 100);

@@ -2,8 +2,8 @@
 #ifndef ECFS_ARCHIVE_DRILL_PRIV_H
 #define ECFS_ARCHIVE_DRILL_PRIV_H
 
+#include "archive/common.h"
 #include "verbs/api_priv.h"
-#include "archive/archive_priv.h"
 
 #include <json-glib/json-glib.h>
 

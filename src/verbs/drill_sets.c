@@ -6,8 +6,8 @@
  * are looked at set by set, those together that have the same code and their stripes at the same endpoints. So where
  * all is as it should be, this costs one walk over the objects.
  */
-#include "verbs/drill_priv.h"
 #include "object/placement.h"
+#include "verbs/drill_priv.h"
 
 #define WALK_BATCH   256
 #define MOST_SETS    200000 /* that are told apart, of all sizes together */
@@ -56,7 +56,7 @@ static bool sort_object (EcfsArchive *archive, const EcfsObjectRow *object, Sort
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->index < ECFS_CODEC_MAX_N && kind.present[stripe->index])
             kind.holder[stripe->index] =
-                (size_t) (ecfs_archive_endpoint_by_id (archive, stripe->endpoint) - archive->endpoints);
+                ecfs_archive_position (archive, ecfs_archive_endpoint_by_id (archive, stripe->endpoint));
     }
     kind.guarantee = ecfs_holders_guarantee (kind.codec, kind.present, kind.holder);
     unsigned promised = MIN (ecfs_codec_tolerance (kind.codec), MOST_AT_ONCE);
@@ -78,7 +78,7 @@ static bool sort_objects (EcfsArchive *archive, Sorted *sorted, GError **error)
 {
     int64_t after = 0;
     for (bool more = true; more;) {
-        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (archive->catalog, after, WALK_BATCH, error);
+        g_autoptr (GPtrArray) objects = ecfs_catalog_objects (ecfs_archive_catalog (archive), after, WALK_BATCH, error);
         if (objects == NULL)
             return false;
         for (guint i = 0; i < objects->len; i++) {
@@ -155,7 +155,7 @@ static JsonObject *tell_set (const EcfsArchive *archive, const size_t *set, unsi
     JsonObject *told = json_object_new ();
     JsonArray *names = json_array_new ();
     for (unsigned i = 0; i < size; i++)
-        json_array_add_string_element (names, archive->endpoints[set[i]].name);
+        json_array_add_string_element (names, ecfs_archive_endpoint (archive, set[i])->name);
     json_object_set_array_member (told, "without", names);
     json_object_set_int_member (told, "unreadable", (int64_t) n_lost);
     return told;

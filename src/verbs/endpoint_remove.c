@@ -7,12 +7,12 @@
  *   4 its section of ecfs.conf gone     it is unavailable after the next open, too
  *   5 its row is REMOVED                its name is free, and its identity is known should it ever come back
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/config.h"
-#include "verbs/drain.h"
 #include "archive/lineage.h"
-#include "journal/snapshot.h"
 #include "catalog/journal_file.h"
+#include "journal/snapshot.h"
+#include "verbs/drain.h"
 
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@ static bool count_objects (EcfsArchive *self, const EcfsArchiveEndpoint *endpoin
     EcfsHolding holding;
     GError *why = NULL;
     *ret_n = 0;
-    ecfs_holding_init (&holding, self->catalog, endpoint->id);
+    ecfs_holding_init (&holding, ecfs_archive_catalog (self), endpoint->id);
     for (;;) {
         g_autoptr (EcfsObjectRow) object = ecfs_holding_next (&holding, &why);
         if (object == NULL)
@@ -48,32 +48,33 @@ static bool check_empty (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint,
            ecfs_fail (error, EBUSY,
                       "endpoint %s holds stripes of %" PRIu64 " objects, or gets some now: move them to others "
                       "with 'ecfs endpoint drain %s %s' first",
-                      endpoint->name, n_objects, self->directory, endpoint->name);
+                      endpoint->name, n_objects, ecfs_archive_directory (self), endpoint->name);
 }
 
 static bool check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
     size_t n_others = ecfs_archive_n_left (self) - 1;
-    return codec != NULL && ecfs_archive_enough_endpoints (codec, n_others, self->config->allow_double, error);
+    return codec != NULL &&
+           ecfs_archive_enough_endpoints (codec, n_others, ecfs_archive_config (self)->allow_double, error);
 }
 
 static bool check_directory (EcfsArchive *self, uint64_t ino, GError **error)
 {
     g_autofree char *code = NULL;
-    if (!ecfs_catalog_get_code (self->catalog, ino, &code, error))
+    if (!ecfs_catalog_get_code (ecfs_archive_catalog (self), ino, &code, error))
         return false;
     if (code == NULL || check_code (self, code, error)) /* NULL: it was taken back since it was listed */
         return true;
-    g_autofree char *path = ecfs_catalog_path (self->catalog, ino);
+    g_autofree char *path = ecfs_catalog_path (ecfs_archive_catalog (self), ino);
     return ecfs_prefix (error, "user.ecfs.code of the directory %s", path);
 }
 
 /* The archive is to open without it, too, and what comes into its directories is to find places. */
 static bool check_others (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
-    g_autoptr (GArray) directories = ecfs_catalog_directories_with_codes (self->catalog, error);
-    bool enough = directories != NULL && check_code (self, self->config->code, error);
+    g_autoptr (GArray) directories = ecfs_catalog_directories_with_codes (ecfs_archive_catalog (self), error);
+    bool enough = directories != NULL && check_code (self, ecfs_archive_config (self)->code, error);
     for (guint i = 0; enough && i < directories->len; i++)
         enough = check_directory (self, g_array_index (directories, uint64_t, i), error);
     return enough || ecfs_prefix (error, "without endpoint %s", endpoint->name);
@@ -84,38 +85,40 @@ static size_t choose (EcfsArchive *self, EcfsEndpoint **ret_endpoints)
 {
     size_t n_chosen = 0, n_endpoints = ecfs_archive_n_endpoints (self), n_copies = ecfs_archive_journal_copies (self);
     for (size_t i = 0; i < n_endpoints && n_chosen < n_copies; i++)
-        if (ecfs_archive_has_journal (&self->endpoints[i]) && ecfs_archive_reaches (&self->endpoints[i]) &&
-            ecfs_lineage_may_write (self->lineage, i))
-            ret_endpoints[n_chosen++] = self->endpoints[i].endpoint;
+        if (ecfs_archive_has_journal (ecfs_archive_endpoint (self, i)) &&
+            ecfs_archive_reaches (ecfs_archive_endpoint (self, i)) &&
+            ecfs_lineage_may_write (ecfs_archive_lineage (self), i))
+            ret_endpoints[n_chosen++] = ecfs_archive_endpoint (self, i)->endpoint;
     return n_chosen < n_copies ? 0 : n_chosen;
 }
 
 /* Those that there are may be there only. */
 static bool take_snapshot (EcfsArchive *self, GError **error)
 {
-    g_autoptr (GArray) rows = ecfs_catalog_snapshots (self->catalog, error);
+    g_autoptr (GArray) rows = ecfs_catalog_snapshots (ecfs_archive_catalog (self), error);
     if (rows == NULL || rows->len == 0)
         return rows != NULL;
     EcfsSnapshotRow row;
     g_autofree EcfsEndpoint **endpoints = g_new0 (EcfsEndpoint *, ecfs_archive_n_endpoints (self) + 1);
-    g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (self), ECFS_CATALOG_NAME, NULL);
     size_t n_chosen = choose (self, endpoints);
     const EcfsSnapshotOrder order = {.catalog = path,
-                                     .reserve_bytes = self->config->staging_reserve / 2,
+                                     .reserve_bytes = ecfs_archive_config (self)->staging_reserve / 2,
                                      .endpoints = endpoints,
                                      .n_endpoints = n_chosen,
-                                     .stop = &self->stopping};
+                                     .stop = ecfs_archive_stop_flag (self)};
     if (n_chosen == 0)
         return ecfs_fail (error, ENOTCONN, "too few endpoints are up for a snapshot of the catalog");
-    return ecfs_catalog_barrier (self->catalog, error) && ecfs_snapshot_store (&order, &row, NULL, error) &&
-           ecfs_catalog_snapshot_add (self->catalog, &row, N_GENERATIONS, error);
+    return ecfs_catalog_barrier (ecfs_archive_catalog (self), error) &&
+           ecfs_snapshot_store (&order, &row, NULL, error) &&
+           ecfs_catalog_snapshot_add (ecfs_archive_catalog (self), &row, N_GENERATIONS, error);
 }
 
 static bool store_snapshot (EcfsArchive *self, GError **error)
 {
-    ecfs_mutex_lock (&self->snapshotting);
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (self));
     bool stored = take_snapshot (self, error);
-    ecfs_mutex_unlock (&self->snapshotting);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self));
     return stored;
 }
 
@@ -135,7 +138,7 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
         return ecfs_fail (error, ENOTCONN, "endpoint %s is not in ecfs.conf any more", endpoint->name);
     if (!ecfs_endpoint_examine_wait (endpoint->endpoint, &marker, error))
         return false;
-    return (ecfs_uuid_equal (&marker.archive, ecfs_catalog_archive (self->catalog)) &&
+    return (ecfs_uuid_equal (&marker.archive, ecfs_catalog_archive (ecfs_archive_catalog (self))) &&
             ecfs_uuid_equal (&marker.endpoint, &endpoint->uuid)) ||
            ecfs_fail (error, ENOTCONN, "endpoint %s is another by now", endpoint->name);
 }
@@ -143,19 +146,19 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
 /* What it has of the journal may be newer than an old copy of the catalog. */
 static bool may_clear (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
-    return ecfs_lineage_confirm (self->lineage, (size_t) (endpoint - self->endpoints)) ||
+    return ecfs_lineage_confirm (ecfs_archive_lineage (self), ecfs_archive_position (self, endpoint)) ||
            ecfs_fail (error, EAGAIN, "endpoint %s: too few endpoints confirm that %s is the newest there is",
-                      endpoint->name, self->directory);
+                      endpoint->name, ecfs_archive_directory (self));
 }
 
 /* As ecfs.conf has it now: it may have been added since the archive was opened. */
 static bool remove_marker (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
-    g_autofree char *path = g_build_filename (self->directory, ECFS_CONFIG_NAME, NULL);
+    g_autofree char *path = g_build_filename (ecfs_archive_directory (self), ECFS_CONFIG_NAME, NULL);
     g_autofree char *text = NULL;
     if (!g_file_get_contents (path, &text, NULL, error))
         return false;
-    const EcfsMarker own = {.archive = *ecfs_catalog_archive (self->catalog), .endpoint = endpoint->uuid};
+    const EcfsMarker own = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (self)), .endpoint = endpoint->uuid};
     g_autoptr (EcfsConfig) config = ecfs_config_parse (text, path, error);
     const EcfsConfigEndpoint *section = config == NULL ? NULL : ecfs_config_endpoint (config, endpoint->name);
     return config != NULL &&
@@ -179,7 +182,8 @@ static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
 {
     g_autoptr (GError) error = NULL;
     uint64_t n_stripes = 0;
-    (void) ecfs_catalog_deletions_at (self->catalog, endpoint->id, &n_stripes, NULL); /* removing the row meets it */
+    (void) ecfs_catalog_deletions_at (ecfs_archive_catalog (self), endpoint->id, &n_stripes,
+                                      NULL); /* removing the row meets it */
     bool cleared = is_there (self, endpoint, &error) && may_clear (self, endpoint, &error) &&
                    remove_files (self, endpoint, &error);
     if (!cleared && ecfs_errno (error) == ENOENT) /* it was not it, or an earlier call came to its end */
@@ -199,7 +203,7 @@ static char *clear_endpoint (EcfsArchive *self, const EcfsArchiveEndpoint *endpo
 static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
     g_autofree char *section = g_strconcat ("endpoint ", endpoint->name, NULL);
-    return ecfs_config_remove (self->directory, section, error);
+    return ecfs_config_remove (ecfs_archive_directory (self), section, error);
 }
 
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)
@@ -218,7 +222,7 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
     if (trouble != NULL)
         return ecfs_fail (error, EROFS, "endpoint %s stays: %s", name, trouble);
     if ((!superseded && !remove_from_config (self, endpoint, error)) ||
-        !ecfs_catalog_endpoint_remove (self->catalog, endpoint->id, error))
+        !ecfs_catalog_endpoint_remove (ecfs_archive_catalog (self), endpoint->id, error))
         return ecfs_prefix (error, "endpoint %s is not taken out in full: run this again", name);
     ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;
     if (endpoint->endpoint != NULL)
@@ -229,8 +233,8 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
 
 bool ecfs_archive_remove_endpoint (EcfsArchive *self, const char *name, char **ret_left, GError **error)
 {
-    ecfs_mutex_lock (&self->adding);
+    ecfs_mutex_lock (ecfs_archive_adding_lock (self));
     bool removed = take_out (self, name, ret_left, error);
-    ecfs_mutex_unlock (&self->adding);
+    ecfs_mutex_unlock (ecfs_archive_adding_lock (self));
     return removed;
 }

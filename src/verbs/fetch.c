@@ -1,10 +1,10 @@
 /* Fetching by a descriptor, without an archive: its endpoints, a reader for each extent, the digests. */
-#include "verbs/descriptor.h"
 #include "object/liars.h"
 #include "util/io.h"
 #include "util/lock.h"
 #include "util/sha256.h"
 #include "util/xxh3.h"
+#include "verbs/descriptor.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -4,11 +4,11 @@
  *
  * Destinations are reached by directory descriptors and never through symbolic links below the directory given.
  */
-#include "verbs/api_priv.h"
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/content_check.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "verbs/api_priv.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -648,7 +648,7 @@ static bool flag_damage (EcfsArchive *archive, const EcfsObjectRow *object, bool
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
         if (endpoint != NULL && stripe->index < ECFS_CODEC_MAX_N && damaged[stripe->index])
-            ret_known[endpoint - archive->endpoints] = true;
+            ret_known[ecfs_archive_position (archive, endpoint)] = true;
     }
     return true;
 }

@@ -1,9 +1,9 @@
 #include "verbs/names.h"
 
-#include "verbs/api_priv.h"
-#include "archive/archive_priv.h"
-#include "control/control_priv.h"
+#include "archive/common.h"
 #include "staging/staged.h"
+#include "verbs/api_priv.h"
+#include "wire/wire.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +84,8 @@ static void tell_changed (const EcfsNames *self, uint64_t parent, const char *na
 {
     g_autoptr (GError) error = NULL;
     bool is_last = lost->ino != 0 && (lost->nlink == 0 || S_ISDIR (lost->mode));
-    if (self->ops != NULL && self->ops->renamed != NULL)
-        self->ops->renamed (self->ops->user, parent, name, lost);
+    if (self->watch != NULL && self->watch->renamed != NULL)
+        self->watch->renamed (self->watch->user, parent, name, lost);
     else if (is_last && !is_staged (self, lost->ino) && !ecfs_catalog_drop (catalog_of (self), lost->ino, &error))
         g_info ("%s", error->message); /* done again at the next mount */
 }
@@ -256,7 +256,7 @@ bool ecfs_names_move (const EcfsNames *self, const char *from, const char *to, b
     if (!find_place (self, from, &old, error) || !find_target (self, to, &old, &new, error))
         return false;
     unsigned flags = keep ? RENAME_NOREPLACE : 0;
-    bool is_served = self->ops != NULL;
+    bool is_served = self->watch != NULL;
     if (!keep && !(is_served ? settle (self, &old, &new, error) : check_stored (self, &old, &new, error)))
         return ecfs_prefix (error, "%s", from);
     if (!ecfs_catalog_rename (catalog_of (self), old.parent, old.name, new.parent, new.name, flags, &lost, error))
@@ -301,34 +301,6 @@ bool ecfs_names_make_directory (const EcfsNames *self, const char *path, uint32_
     for (size_t i = parents || n_names == 0 ? 0 : n_names - 1; made && i < n_names; i++)
         made = make_one (self, ino, names[i], i + 1 < n_names ? 0755 : mode, parents, &ino, error);
     return made ? ecfs_catalog_barrier (catalog_of (self), error) : ecfs_prefix (error, "%s", path);
-}
-
-/* The mount's side: one request, one answer. */
-
-static char *path_of (JsonObject *request, const char *member, GError **error)
-{
-    const char *text = ecfs_control_text (request, member);
-    char *path = text == NULL ? NULL : ecfs_control_unescape (text);
-    if (path == NULL)
-        (void) !ecfs_fail (error, EINVAL, "control socket: \"%s\" is missing or wrong", member);
-    return path;
-}
-
-bool ecfs_control_names (const EcfsControlPut *client, JsonObject *request, GError **error)
-{
-    const EcfsNames names = {
-        .archive = client->archive, .ops = client->ops, .uid = client->peer.uid, .gid = client->peer.gid};
-    const char *verb = ecfs_control_text (request, "verb");
-    g_autofree char *path = path_of (request, "path", error);
-    if (path == NULL)
-        return false;
-    if (strcmp (verb, "rm") == 0)
-        return ecfs_names_remove (&names, path, ecfs_control_flag (request, "recursive"), error);
-    if (strcmp (verb, "mkdir") == 0)
-        return ecfs_names_make_directory (&names, path, (uint32_t) ecfs_control_number (request, "mode"),
-                                          ecfs_control_flag (request, "parents"), error);
-    g_autofree char *to = path_of (request, "to", error);
-    return to != NULL && ecfs_names_move (&names, path, to, ecfs_control_flag (request, "keep"), error);
 }
 
 /* Whoever asks */

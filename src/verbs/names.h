@@ -2,16 +2,25 @@
  * Changes of names by verbs: removing, moving, making directories. By the process that has the archive open for
  * writing: the mount on behalf of who asks through control.sock, or a verb where nothing is mounted.
  */
-#ifndef ECFS_ARCHIVE_NAMES_H
-#define ECFS_ARCHIVE_NAMES_H
+#ifndef ECFS_VERBS_NAMES_H
+#define ECFS_VERBS_NAMES_H
 
 #include "archive/archive.h"
-#include "control/control.h"
+
+/* Who is to know what verbs change: a mount. */
+typedef struct EcfsNameWatch {
+    /* A verb has made a name, or put another inode in its place: @lost, which then may have no name left and is the
+     * callee's to drop; its ino is 0 where the name is new. May be NULL: nobody but the verb uses the archive. */
+    void (*renamed) (void *user, uint64_t parent, const char *name, const EcfsAttr *lost);
+    /* A verb has changed the attributes of an inode. Likewise. */
+    void (*changed) (void *user, uint64_t ino);
+    void *user;
+} EcfsNameWatch;
 
 typedef struct EcfsNames {
-    EcfsArchive *archive;      /* open for writing */
-    const EcfsControlOps *ops; /* who is to know; NULL: nobody else uses the archive */
-    uid_t uid;                 /* of directories that are made */
+    EcfsArchive *archive;       /* open for writing */
+    const EcfsNameWatch *watch; /* who is to know; NULL: nobody else uses the archive */
+    uid_t uid;                  /* of directories that are made */
     gid_t gid;
 } EcfsNames;
 

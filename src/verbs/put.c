@@ -2,10 +2,10 @@
  * Files and directories into the archive: walks the sources and hands them to a store (put_priv.h), here or in the
  * mount. The caller's thread does all of it.
  */
-#include "verbs/api_priv.h"
-#include "verbs/put_priv.h"
 #include "util/io.h"
 #include "util/lock.h"
+#include "verbs/api_priv.h"
+#include "verbs/put_priv.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,9 +5,9 @@
  * nobody finds an empty or half a file, and a crash leaves nothing but an inode that the next mount drops. Contents are
  * stored by the archive's put threads, several at a time.
  */
-#include "verbs/api_priv.h"
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "commit/commit.h"
+#include "verbs/api_priv.h"
 #include "verbs/names.h"
 #include "verbs/put_priv.h"
 

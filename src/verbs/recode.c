@@ -7,10 +7,10 @@
 #include "archive/content_check.h"
 #include "verbs/recode_priv.h"
 
-#include "archive/archive_priv.h"
-#include "commit/commit.h"
+#include "archive/common.h"
 #include "archive/content.h"
 #include "archive/ended.h"
+#include "commit/commit.h"
 #include "util/io.h"
 
 #include <fcntl.h>
@@ -86,7 +86,7 @@ static bool is_gone (const GError *error)
 static bool check_room (const Job *job, int fd, GError **error)
 {
     struct statvfs disk;
-    uint64_t reserve = job->recode->archive->config->staging_reserve;
+    uint64_t reserve = ecfs_archive_config (job->recode->archive)->staging_reserve;
     if (fstatvfs (fd, &disk) != 0)
         return true; /* who cannot tell says so when it is full */
     uint64_t free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
@@ -94,7 +94,7 @@ static bool check_room (const Job *job, int fd, GError **error)
            ecfs_fail (error, ENOSPC,
                       "with %" PRIu64 " bytes that are needed on the way the disk of %s/staging would have %" PRIu64
                       " left, and staging_reserve is %" PRIu64 ": make room there",
-                      job->size, job->recode->archive->directory, free_bytes, reserve);
+                      job->size, ecfs_archive_directory (job->recode->archive), free_bytes, reserve);
 }
 
 /* *ret_again: it came from endpoints that lie, which are in @without from now on. */
@@ -139,7 +139,7 @@ static bool fill_spool (Job *job, int fd, GError **error)
 static int open_spool (void *user, GError **error)
 {
     Job *job = user;
-    g_autofree char *staging = g_build_filename (job->recode->archive->directory, "staging", NULL);
+    g_autofree char *staging = g_build_filename (ecfs_archive_directory (job->recode->archive), "staging", NULL);
     ecfs_autofd fd = ecfs_nameless_file (staging, error);
     if (fd < 0 || (job->reads && !fill_spool (job, fd, error)))
         return -1;
@@ -160,14 +160,14 @@ static void on_done (void *user, const EcfsOutcome *outcome)
 
 static bool has_code (const Recode *self, const char *code)
 {
-    return g_strcmp0 (code != NULL ? code : self->archive->config->code, self->what->code) == 0;
+    return g_strcmp0 (code != NULL ? code : ecfs_archive_config (self->archive)->code, self->what->code) == 0;
 }
 
 /* What is written into it from now on has the code, too. */
 static bool set_code (Recode *self, uint64_t ino, GError **error)
 {
     g_autofree char *code = NULL;
-    EcfsCatalog *catalog = self->archive->catalog;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     if (!ecfs_catalog_get_code (catalog, ino, &code, error))
         return false;
     if (has_code (self, code))
@@ -186,7 +186,8 @@ static void file_unref (Recode *self, File *file)
     GError *error = g_steal_pointer (&file->error);
     EcfsAttr attr;
     g_autoptr (GError) gone = NULL;
-    bool deleted = !ecfs_catalog_getattr (self->archive->catalog, file->ino, &attr, &gone) && is_gone (gone);
+    bool deleted =
+        !ecfs_catalog_getattr (ecfs_archive_catalog (self->archive), file->ino, &attr, &gone) && is_gone (gone);
     if (error == NULL && !deleted)
         (void) set_code (self, file->ino, &error); /* told below */
     if (error == NULL || deleted) {
@@ -266,7 +267,7 @@ static bool begin_objects (Recode *self, File *file, GError **error)
 {
     EcfsAttr attr;
     g_autoptr (GPtrArray) objects = ecfs_recode_objects (self->archive, file->ino, error);
-    if (objects == NULL || !ecfs_catalog_getattr (self->archive->catalog, file->ino, &attr, error))
+    if (objects == NULL || !ecfs_catalog_getattr (ecfs_archive_catalog (self->archive), file->ino, &attr, error))
         return false;
     for (guint i = 0; i < objects->len && !self->tally.cancelled; i++) {
         const EcfsObjectRow *object = g_ptr_array_index (objects, i);
@@ -290,7 +291,7 @@ static void begin_file (void *user, const EcfsEntry *entry)
     File *file = g_new (File, 1);
     *file = (File){.n_refs = 1, .ino = entry->inode, .path = g_strdup (entry->path), .size = entry->size};
     bool staged = true;
-    if (!ecfs_catalog_is_staged (self->archive->catalog, entry->inode, &staged, &file->error))
+    if (!ecfs_catalog_is_staged (ecfs_archive_catalog (self->archive), entry->inode, &staged, &file->error))
         ; /* told with the file */
     else if (staged)
         file->error = g_error_new_literal (ECFS_ERROR, EBUSY, "what was written to it is not stored yet; left alone");
@@ -305,7 +306,7 @@ static bool run (Recode *self, GError **error)
     while (self->n_in_flight > 0)
         reap (self);
     g_autoptr (GError) unkept = NULL;
-    if (walked && !ecfs_catalog_barrier (self->archive->catalog, &unkept))
+    if (walked && !ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), &unkept))
         ecfs_tally_failed (&self->tally, g_steal_pointer (&unkept));
     self->tally.wire_bytes = ecfs_archive_wire_bytes (self->archive) - self->wire_before;
     return ecfs_tally_end (&self->tally, "were not recoded", walked ? error : NULL) && walked;

@@ -1,7 +1,7 @@
 /* What a change of code takes: object by object, and summed up for who asks before it is done. */
 #include "verbs/recode_priv.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "object/format.h"
 
 #include <inttypes.h>
@@ -52,10 +52,10 @@ GPtrArray *ecfs_recode_objects (EcfsArchive *archive, uint64_t ino, GError **err
     for (unsigned attempt = 1;; attempt++) {
         g_autoptr (GError) why = NULL;
         g_autoptr (GPtrArray) objects = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_object_row_free);
-        g_autoptr (GArray) extents = ecfs_catalog_extents (archive->catalog, ino, error);
+        g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (archive), ino, error);
         if (extents == NULL)
             return NULL;
-        if (load_objects (archive->catalog, extents, objects, &why))
+        if (load_objects (ecfs_archive_catalog (archive), extents, objects, &why))
             return g_steal_pointer (&objects);
         if (!g_error_matches (why, ECFS_ERROR, ENOENT) || attempt == ECFS_CONTENT_ATTEMPTS) {
             g_propagate_error (error, g_steal_pointer (&why));
@@ -84,7 +84,7 @@ bool ecfs_recode_walk (EcfsArchive *archive, const char *path, void (*each) (voi
                        void *user, GError **error)
 {
     EcfsAttr attr;
-    if (!ecfs_catalog_resolve (archive->catalog, path, &attr, error))
+    if (!ecfs_catalog_resolve (ecfs_archive_catalog (archive), path, &attr, error))
         return false;
     if (!S_ISREG (attr.mode) && !S_ISDIR (attr.mode))
         return ecfs_fail (error, EINVAL, "%s is neither a file nor a directory: it has no code", path);
@@ -115,7 +115,7 @@ typedef struct Sum {
 static Cost *cost_at (Sum *self, int64_t endpoint)
 {
     for (size_t i = 0; i < self->n_endpoints; i++)
-        if (self->archive->endpoints[i].id == endpoint)
+        if (ecfs_archive_endpoint (self->archive, i)->id == endpoint)
             return &self->costs[i];
     return NULL;
 }
@@ -131,8 +131,8 @@ static double new_stripe_bytes (const Sum *self, const EcfsObjectRow *object, co
     EcfsLayout layout;
     ecfs_stripe_header_set_code (&header, step->codec);
     if (!ecfs_codec_shares_stripes (step->before, step->codec)) {
-        header.segment_bytes =
-            ecfs_layout_segment_bytes (self->archive->config->segment_size, ecfs_codec_k (step->codec), granule);
+        header.segment_bytes = ecfs_layout_segment_bytes (ecfs_archive_config (self->archive)->segment_size,
+                                                          ecfs_codec_k (step->codec), granule);
         header.block_bytes = ecfs_layout_written_block_bytes (granule);
     }
     g_byte_array_unref (ecfs_stripe_header_format (&header)); /* for header_bytes */
@@ -169,12 +169,12 @@ static void add_writing (Sum *self, const EcfsObjectRow *object, const EcfsRecod
     size_t n = self->n_endpoints, n_takers = 0;
     g_autofree bool *takes = g_new0 (bool, n + 1);
     for (size_t i = 0; i < n; i++)
-        takes[i] =
-            self->archive->endpoints[i].endpoint != NULL && self->archive->endpoints[i].state == ECFS_ENDPOINT_ACTIVE;
-    for (guint i = 0; i < object->stripes->len && !self->archive->config->allow_double; i++) {
+        takes[i] = ecfs_archive_endpoint (self->archive, i)->endpoint != NULL &&
+                   ecfs_archive_endpoint (self->archive, i)->state == ECFS_ENDPOINT_ACTIVE;
+    for (guint i = 0; i < object->stripes->len && !ecfs_archive_config (self->archive)->allow_double; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         for (size_t j = 0; step->keeps[stripe->index] && j < n; j++)
-            takes[j] = takes[j] && self->archive->endpoints[j].id != stripe->endpoint;
+            takes[j] = takes[j] && ecfs_archive_endpoint (self->archive, j)->id != stripe->endpoint;
     }
     for (size_t i = 0; i < n; i++)
         n_takers += takes[i];
@@ -261,7 +261,7 @@ static char *to_json (const Sum *self, const char *path)
     json_object_set_int_member (object, "content_bytes", (int64_t) self->content_bytes);
     for (size_t i = 0; i < self->n_endpoints; i++) {
         JsonObject *endpoint = json_object_new ();
-        json_object_set_string_member (endpoint, "name", self->archive->endpoints[i].name);
+        json_object_set_string_member (endpoint, "name", ecfs_archive_endpoint (self->archive, i)->name);
         put_cost (endpoint, &self->costs[i]);
         json_array_add_object_element (endpoints, endpoint);
         all.read_bytes += self->costs[i].read_bytes;
@@ -280,7 +280,7 @@ char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError *
         ecfs_archive_check_code (archive, code, error) ? ecfs_archive_codec (archive, code, error) : NULL;
     if (codec == NULL)
         return NULL;
-    Sum sum = {.archive = archive, .code = ecfs_codec_code (codec), .n_endpoints = archive->n_endpoints};
+    Sum sum = {.archive = archive, .code = ecfs_codec_code (codec), .n_endpoints = ecfs_archive_n_endpoints (archive)};
     sum.costs = g_new0 (Cost, sum.n_endpoints + 1);
     char *text = NULL;
     if (ecfs_recode_walk (archive, path, add_file, &sum, error) && sum.error == NULL)

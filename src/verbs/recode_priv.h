@@ -5,8 +5,8 @@
 #ifndef ECFS_ARCHIVE_RECODE_PRIV_H
 #define ECFS_ARCHIVE_RECODE_PRIV_H
 
-#include "verbs/api_priv.h"
 #include "codec/codec.h"
+#include "verbs/api_priv.h"
 
 /* What giving an object another code takes. */
 typedef struct EcfsRecodeStep {

@@ -1,7 +1,7 @@
 /* What `ecfs status` tells of deep checks. */
-#include "archive/archive_priv.h"
-#include "verbs/status.h"
+#include "archive/common.h"
 #include "catalog/scrub.h"
+#include "verbs/status.h"
 
 #define MOST 10000 /* stripes found damaged that are looked at */
 

@@ -1,13 +1,14 @@
 #include "verbs/status.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/content.h"
-#include "staging/staged.h"
-#include "verbs/status_priv.h"
+#include "archive/lineage.h"
 #include "archive/watch.h"
 #include "codec/codec.h"
 #include "object/placement.h"
+#include "staging/staged.h"
 #include "util/lock.h"
+#include "verbs/status_priv.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -93,7 +94,7 @@ static Probe *probe_new (EcfsArchive *archive)
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->answered);
     self->n_refs = 1;
-    self->archive_uuid = *ecfs_catalog_archive (archive->catalog);
+    self->archive_uuid = *ecfs_catalog_archive (ecfs_archive_catalog (archive));
     self->n_endpoints = n;
     for (size_t i = 0; i < n; i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
@@ -243,7 +244,7 @@ static void add_health (JsonObject *facts, const EcfsEndpointHealth *health)
 static int64_t down_since (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
 {
     int64_t noted = ecfs_watch_noted (archive, &endpoint->uuid);
-    if (noted > 0 || archive->readonly)
+    if (noted > 0 || ecfs_archive_is_readonly (archive))
         return noted; /* who has just begun to look knows nothing of before */
     return (g_get_real_time () - (ecfs_now_us () - health->down_since_us)) / G_USEC_PER_SEC;
 }
@@ -255,14 +256,14 @@ static void add_found (JsonObject *facts, EcfsArchive *archive, const EcfsArchiv
     json_object_set_string_member (facts, "state", found->word);
     json_object_set_boolean_member (facts, "connected", FALSE);
     ecfs_status_add_text (facts, "reason", found->reason);
-    if (noted > 0 || !archive->readonly)
+    if (noted > 0 || !ecfs_archive_is_readonly (archive))
         json_object_set_int_member (facts, "down_since", noted > 0 ? noted : g_get_real_time () / G_USEC_PER_SEC);
 }
 
 /* As `--endpoint` takes it, for commands that are told to be typed. What was added under this mount is not in there. */
 static void add_spec (JsonObject *facts, EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
 {
-    const EcfsConfigEndpoint *config = ecfs_config_endpoint (archive->config, endpoint->name);
+    const EcfsConfigEndpoint *config = ecfs_config_endpoint (ecfs_archive_config (archive), endpoint->name);
     if (config == NULL)
         return;
     g_autofree char *text = ecfs_endpoint_spec_text (config->spec);
@@ -308,7 +309,9 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, const GArra
     for (guint i = 0; i < found->len; i++) {
         if (ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_REMOVED)
             continue;
-        g_autofree char *said = archive->lineage == NULL ? NULL : ecfs_lineage_disagreement (archive->lineage, i);
+        g_autofree char *said = ecfs_archive_lineage (archive) == NULL
+                                    ? NULL
+                                    : ecfs_lineage_disagreement (ecfs_archive_lineage (archive), i);
         json_array_add_object_element (endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i), said,
                                                                   &g_array_index (found, Found, i)));
     }
@@ -321,7 +324,7 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, const GArra
 static bool is_there (EcfsArchive *archive, const GArray *found, int64_t id)
 {
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, id);
-    size_t position = endpoint == NULL ? SIZE_MAX : (size_t) (endpoint - archive->endpoints);
+    size_t position = endpoint == NULL ? SIZE_MAX : ecfs_archive_position (archive, endpoint);
     return ecfs_archive_reaches (endpoint) &&
            (position >= found->len || g_array_index (found, Found, position).word == NULL);
 }
@@ -579,15 +582,15 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
     g_autoptr (GError) read_only = NULL;
     if (!ecfs_archive_check_writable (archive, &read_only))
         ecfs_status_add_text (status, "read_only", read_only->message);
-    if (archive->lineage == NULL)
+    if (ecfs_archive_lineage (archive) == NULL)
         return;
     g_autofree char *trouble = ecfs_archive_trouble (archive);
-    bool is_stale = ecfs_lineage_is_stale (archive->lineage);
+    bool is_stale = ecfs_lineage_is_stale (ecfs_archive_lineage (archive));
     if (trouble != NULL)
         ecfs_status_add_text (status, is_stale ? "old_copy" : "held", trouble);
-    if (trouble != NULL && ecfs_lineage_successor (archive->lineage, &other))
+    if (trouble != NULL && ecfs_lineage_successor (ecfs_archive_lineage (archive), &other))
         json_object_set_object_member (status, "successor", other_facts (&other));
-    if (ecfs_lineage_claim (archive->lineage, &other))
+    if (ecfs_lineage_claim (ecfs_archive_lineage (archive), &other))
         json_object_set_object_member (status, "claim", other_facts (&other));
 }
 
@@ -596,8 +599,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     int64_t begun_us = ecfs_now_us (), deadline_us = begun_us + patience_us;
     g_autoptr (JsonObject) status = json_object_new ();
     EcfsCatalog *catalog = ecfs_archive_catalog (self);
-    Probe *probe = probe_new (self); /* first, so that all questions are under way at once */
-    if (self->readonly) {            /* nobody else asks whether it is an old copy, and how much room there is */
+    Probe *probe = probe_new (self);       /* first, so that all questions are under way at once */
+    if (ecfs_archive_is_readonly (self)) { /* nobody else asks whether it is an old copy, and how much room there is */
         ecfs_archive_ask_lineage (self, deadline_us);
         ecfs_archive_keep_space (self, deadline_us);
     }
@@ -614,7 +617,7 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_endpoints (status, self, found);
     add_space (status, self);
     add_interrupted (status, self);
-    add_reads (status, self->read_log);
+    add_reads (status, ecfs_archive_read_log (self));
     if (!add_objects (status, self, found, error) || !add_staging (status, self, error) ||
         !add_recovery_point (status, self, error))
         return NULL;
@@ -744,7 +747,7 @@ static bool list_object (Listing *self, const EcfsObjectRow *object, GError **er
         return true;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, object->code, error);
     g_autoptr (GArray) repairs =
-        codec == NULL ? NULL : ecfs_catalog_repairs (self->archive->catalog, object->id, error);
+        codec == NULL ? NULL : ecfs_catalog_repairs (ecfs_archive_catalog (self->archive), object->id, error);
     if (repairs == NULL)
         return false;
     json_array_add_object_element (self->objects, object_facts (object, codec));

@@ -26,9 +26,6 @@ void ecfs_status_judge (JsonObject *status);
 /** The same for an archive that cannot be opened, of which @error says why; "directory" must be there already. */
 void ecfs_status_broken (JsonObject *status, const GError *error);
 
-/** @text as one word of a command for a shell, quoted where that is needed; g_free (). */
-char *ecfs_shell_word (const char *text);
-
 /** When stripes were read and verified last, as far as that is kept beside the catalog. */
 JsonObject *ecfs_archive_scrub_facts (EcfsArchive *archive);
 

@@ -2,7 +2,7 @@
 #ifndef ECFS_ARCHIVE_STATUS_PRIV_H
 #define ECFS_ARCHIVE_STATUS_PRIV_H
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "verbs/status.h"
 
 /** JSON is UTF-8; names and what errors say of them are bytes. */

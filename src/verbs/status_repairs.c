@@ -45,10 +45,11 @@ void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GA
         json_array_add_object_element (stripes, repair_facts (archive, &g_array_index (rows, EcfsRepairRow, i)));
     json_object_set_array_member (repairs, "stripes", stripes);
     json_object_set_object_member (status, "repairs", repairs);
-    if (archive->repairer == NULL)
+    EcfsRepairer *repairer = ecfs_archive_service (archive, ECFS_SERVICE_REPAIR);
+    if (repairer == NULL)
         return;
     EcfsRepairerFacts facts;
-    ecfs_repairer_facts (archive->repairer, &facts);
+    ecfs_repairer_facts (repairer, &facts);
     json_object_set_int_member (repairs, "repaired", (int64_t) facts.n_repaired);
     json_object_set_int_member (repairs, "rebuilt", (int64_t) facts.n_rebuilt);
     json_object_set_int_member (repairs, "unstored", (int64_t) facts.n_unstored);

@@ -1,12 +1,13 @@
 /* Lines of JSON on the control socket, and descriptors beside them. */
-#include "control/control_priv.h"
+#include "wire/wire.h"
 
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "util/io.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 

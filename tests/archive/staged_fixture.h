@@ -2,8 +2,8 @@
 #ifndef ECFS_TESTS_ARCHIVE_STAGED_FIXTURE_H
 #define ECFS_TESTS_ARCHIVE_STAGED_FIXTURE_H
 
-#include "staging/staged.h"
 #include "fixture.h"
+#include "staging/staged.h"
 #include "util/lock.h"
 
 #define PATIENCE_US (120 * G_USEC_PER_SEC)

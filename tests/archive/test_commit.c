@@ -1,6 +1,6 @@
 #include "archive/archive_priv.h"
-#include "commit/commit.h"
 #include "archive/content.h"
+#include "commit/commit.h"
 #include "fixture.h"
 #include "util/io.h"
 #include "util/lock.h"

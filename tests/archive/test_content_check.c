@@ -1,7 +1,7 @@
 /* What is read of a file against the SHA-256 of its objects. */
 #include "archive/archive_priv.h"
-#include "commit/commit.h"
 #include "archive/content_check.h"
+#include "commit/commit.h"
 #include "fixture.h"
 #include "util/io.h"
 #include "util/lock.h"

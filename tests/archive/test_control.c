@@ -1,10 +1,12 @@
+#include "archive/common.h"
 #include "control/control.h"
-#include "staging/staged.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
+#include "staging/staged.h"
 #include "util/io.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "wire/wire.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 #include "archive/archive_priv.h"
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "fixture.h"
 #include "object/format.h"
 #include "util/lock.h"

@@ -1,10 +1,10 @@
 /* Checking and repairing an archive through the library: what is told, in which order, and what is left alone. */
-#include "verbs/api_priv.h"
 #include "archive/archive_priv.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
 #include "util/error.h"
 #include "util/log.h"
+#include "verbs/api_priv.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,10 +1,10 @@
 /* When a snapshot of the catalog is due, and that nobody waits while it is stored. */
 #include "archive/archive_priv.h"
-#include "journal/journal_watch.h"
 #include "archive/lineage.h"
-#include "journal/snapshot.h"
 #include "catalog/journal_file.h"
 #include "fixture.h"
+#include "journal/journal_watch.h"
+#include "journal/snapshot.h"
 
 #include "../endpoint/script.h"
 

@@ -1,7 +1,7 @@
 /* Storing files while they are being written. */
 #include "archive/archive_priv.h"
-#include "staging/staged_priv.h"
 #include "staged_fixture.h"
+#include "staging/staged_priv.h"
 #include "util/io.h"
 #include "util/log.h"
 
@@ -303,7 +303,7 @@ static void test_pause (Fixture *fixture, gconstpointer data)
 {
     uint64_t ino;
     g_autofree uint8_t *bytes = random_bytes (SIZE);
-    EcfsStagedTable *table = fixture->archive->staged;
+    EcfsStagedTable *table = ecfs_archive_service (fixture->archive, ECFS_SERVICE_STAGING);
     ecfs_mutex_lock (&table->lock);
     table->stream_patience_us = G_USEC_PER_SEC / 5;
     ecfs_mutex_unlock (&table->lock);

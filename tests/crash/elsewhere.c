@@ -1,6 +1,7 @@
 #include "elsewhere.h"
 
 #include "actor.h"
+#include "archive/lineage.h"
 #include "journal/recover.h"
 #include "journal/recover_priv.h"
 #include "steps.h"

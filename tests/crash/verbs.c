@@ -1,11 +1,11 @@
 #include "verbs.h"
 
-#include "verbs/drain.h"
-#include "verbs/recode_priv.h"
-#include "journal/recover.h"
 #include "ecfs/ecfs.h"
+#include "journal/recover.h"
 #include "object/layout.h"
 #include "trees.h"
+#include "verbs/drain.h"
+#include "verbs/recode_priv.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -5,7 +5,7 @@
  */
 #include "objectstore.h"
 
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "util/io.h"
 
 #include <fcntl.h>

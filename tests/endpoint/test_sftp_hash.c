@@ -1,6 +1,6 @@
 /* Digests that a hash tool on an SSH server makes: what it answers, and servers that have none. */
-#include "endpoint/endpoint.h"
 #include "endpoint/core/hash_text.h"
+#include "endpoint/endpoint.h"
 #include "util/xxh3.h"
 
 #include "sshd_fixture.h"

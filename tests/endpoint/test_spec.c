@@ -1,5 +1,5 @@
 /* Descriptions, markers, names, options: everything that needs no connection. */
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "util/log.h"
 
 #include <string.h>

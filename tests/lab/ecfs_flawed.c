@@ -3,8 +3,8 @@
  * are made, looked at and given up N times as fast.
  */
 #include "archive/lineage.h"
-#include "journal/recover_priv.h"
 #include "flawed.h"
+#include "journal/recover_priv.h"
 
 static void hurry (void)
 {

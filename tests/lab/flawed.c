@@ -5,7 +5,7 @@
  */
 #include "flawed.h"
 
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "flaws.h"
 
 #include <string.h>

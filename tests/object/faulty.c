@@ -1,6 +1,6 @@
 #include "faulty.h"
 
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "util/io.h"
 
 #include <fcntl.h>

@@ -20,7 +20,7 @@
 #ifndef ECFS_ENDPOINT_CORE_H
 #define ECFS_ENDPOINT_CORE_H
 
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "endpoint/core/estimate.h"
 #include "util/text.h"
 

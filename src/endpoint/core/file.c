@@ -6,7 +6,7 @@
  * parked: its temporary file stays open while others are served. A system call that hangs (a dead NFS server) delays
  * the `done` of its own request until the kernel returns; the core fails all others meanwhile.
  */
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 
 #include "util/io.h"
 

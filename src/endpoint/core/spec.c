@@ -1,5 +1,5 @@
 /* Descriptions of endpoints, and the names of what they store. */
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "util/text.h"
 
 #include <pthread.h>

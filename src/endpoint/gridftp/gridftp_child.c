@@ -1,6 +1,6 @@
 /* The helper process of a connection, and the conversation with it. */
-#include "endpoint/gridftp/gridftp_priv.h"
 #include "endpoint/core/secret.h"
+#include "endpoint/gridftp/gridftp_priv.h"
 #include "endpoint/ssh/ssh_child.h"
 #include "endpoint/ssh/ssh_transport.h"
 #include "util/io.h"

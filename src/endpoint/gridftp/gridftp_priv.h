@@ -15,7 +15,7 @@
 #define ECFS_ENDPOINT_GRIDFTP_PRIV_H
 
 #include "endpoint/core/claims.h"
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "endpoint/gridftp/gridftp_text.h"
 #include "endpoint/gridftp/gridftp_wire.h"
 #include "endpoint/ssh/ssh_config.h"

@@ -17,7 +17,7 @@
 #define ECFS_ENDPOINT_HTTP_PRIV_H
 
 #include "endpoint/core/claims.h"
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "endpoint/http/http_protocol.h"
 
 #include <curl/curl.h>

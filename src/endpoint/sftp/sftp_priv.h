@@ -11,7 +11,7 @@
 #ifndef ECFS_ENDPOINT_SFTP_PRIV_H
 #define ECFS_ENDPOINT_SFTP_PRIV_H
 
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 #include "endpoint/sftp/sftp_protocol.h"
 #include "endpoint/ssh/ssh_transport.h"
 

@@ -31,11 +31,11 @@
  *
  * Errors that a driver gives do not name the endpoint: the core puts "endpoint NAME: " before them.
  */
-#ifndef ECFS_ENDPOINT_ENDPOINT_PRIV_H
-#define ECFS_ENDPOINT_ENDPOINT_PRIV_H
+#ifndef ECFS_ENDPOINT_CORE_DRIVER_H
+#define ECFS_ENDPOINT_CORE_DRIVER_H
 
-#include "endpoint/endpoint.h"
 #include "endpoint/core/estimate.h"
+#include "endpoint/endpoint.h"
 #include "util/lock.h"
 
 #include <poll.h>
@@ -80,15 +80,6 @@ typedef struct EcfsDriver {
      * taken. */
     bool (*begin_read) (void *connection, EcfsStream *request);
 } EcfsDriver;
-
-extern const EcfsDriver ecfs_driver_file;
-extern const EcfsDriver ecfs_driver_sftp;
-#ifdef ECFS_WITH_HTTP
-extern const EcfsDriver ecfs_driver_dav, ecfs_driver_davs, ecfs_driver_http, ecfs_driver_https;
-#endif
-extern const EcfsDriver ecfs_driver_gsiftp;
-extern const EcfsDriver ecfs_driver_ftp;
-extern const EcfsDriver ecfs_driver_sshftp;
 
 /** Adds a scheme; before any endpoint is made. The driver is borrowed for good. */
 void ecfs_endpoint_register_for_tests (const EcfsDriver *driver);

@@ -4,7 +4,7 @@
  * that reads the object several times, which is rare.
  */
 #include "archive/content.h"
-#include "fsck/fsck_priv.h"
+#include "check/check.h"
 #include "object/codeword.h"
 #include "object/liars.h"
 

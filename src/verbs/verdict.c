@@ -2,6 +2,7 @@
  * What the facts of a status amount to: what is wrong and since when, what that means, and the command to type. Facts
  * in, facts out, so a mount of another version can be judged too.
  */
+#include "util/text.h"
 #include "verbs/status.h"
 
 #include <inttypes.h>
@@ -463,14 +464,6 @@ void ecfs_status_judge (JsonObject *status)
         json_object_set_member (status, names->data, json_object_dup_member (self.worst, names->data));
     json_object_set_array_member (status, "problems", self.problems);
     g_free (self.directory);
-}
-
-char *ecfs_shell_word (const char *text)
-{
-    bool plain = *text != '\0' && *text != '~';
-    for (const char *c = text; *c != '\0'; c++)
-        plain = plain && (g_ascii_isalnum (*c) || strchr ("/._-+=:@,~%", *c) != NULL);
-    return plain ? g_strdup (text) : g_shell_quote (text);
 }
 
 void ecfs_status_broken (JsonObject *status, const GError *error)

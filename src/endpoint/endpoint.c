@@ -11,6 +11,14 @@
 #define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
 #define MAX_TEST_DRIVERS           4
 
+extern const EcfsDriver ecfs_driver_file, ecfs_driver_sftp;
+#ifdef ECFS_WITH_GRIDFTP
+extern const EcfsDriver ecfs_driver_gsiftp, ecfs_driver_ftp, ecfs_driver_sshftp;
+#endif
+#ifdef ECFS_WITH_HTTP
+extern const EcfsDriver ecfs_driver_dav, ecfs_driver_davs, ecfs_driver_http, ecfs_driver_https;
+#endif
+
 static const EcfsDriver *const drivers[] = {
     &ecfs_driver_file,   &ecfs_driver_sftp,
 #ifdef ECFS_WITH_GRIDFTP
@@ -209,36 +217,6 @@ EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker 
         return NULL;
     }
     return self;
-}
-
-EcfsEndpoint *ecfs_endpoint_ref (EcfsEndpoint *self)
-{
-    atomic_fetch_add (&self->n_refs, 1);
-    return self;
-}
-
-void ecfs_endpoint_unref (EcfsEndpoint *self)
-{
-    if (atomic_fetch_sub (&self->n_refs, 1) != 1)
-        return;
-    for (unsigned i = 0; self->slots != NULL && i < self->n_slots; i++) {
-        if (self->slots[i].event_fd >= 0)
-            close (self->slots[i].event_fd);
-        ecfs_mutex_clear (&self->slots[i].turn);
-        g_clear_error (&self->slots[i].broken);
-    }
-    g_free (self->slots);
-    if (self->config != NULL)
-        self->driver->free_config (self->config);
-    ecfs_cond_clear (&self->slots_cond);
-    ecfs_cond_clear (&self->keeper_cond);
-    ecfs_mutex_clear (&self->lock);
-    g_free (self->name);
-    g_free (self->url);
-    g_free (self->reason);
-    g_free (self->description);
-    g_free (self->refusal.text);
-    g_free (self);
 }
 
 void ecfs_endpoint_start (EcfsEndpoint *self)

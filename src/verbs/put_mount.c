@@ -1,7 +1,7 @@
 /* Storing files through the mount that has the archive open: the asking side of the conversation of `put`. */
-#include "control/control_priv.h"
-#include "verbs/put_priv.h"
 #include "util/lock.h"
+#include "verbs/put_priv.h"
+#include "wire/wire.h"
 
 #include <poll.h>
 

@@ -1,5 +1,5 @@
 /* The blocking forms of requests. */
-#include "endpoint/core/endpoint_priv.h"
+#include "endpoint/core/driver.h"
 
 #include "util/lock.h"
 

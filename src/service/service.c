@@ -1,0 +1,74 @@
+/* An archive with all that runs on it: the services of the rooms below, begun and ended in the order that they need. */
+#include "archive/common.h"
+#include "archive/lineage.h"
+#include "journal/keeper.h"
+#include "staging/staged.h"
+#include "upkeep/repairer.h"
+#include "upkeep/upkeep.h"
+
+static void *take (EcfsArchive *self, EcfsService service)
+{
+    void *running = ecfs_archive_service (self, service);
+    ecfs_archive_set_service (self, service, NULL);
+    return running;
+}
+
+bool ecfs_archive_start (EcfsArchive *self, GError **error)
+{
+    if (!ecfs_archive_begin (self, error))
+        return false;
+    if (!ecfs_archive_is_readonly (self)) {
+        ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL, ecfs_keeper_start (self, ecfs_archive_lineage (self)));
+        ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
+    }
+    return true;
+}
+
+void ecfs_archive_repair_behind (EcfsArchive *self)
+{
+    ecfs_archive_set_service (self, ECFS_SERVICE_REPAIR, ecfs_repairer_start (self));
+}
+
+void ecfs_archive_end_repairs (EcfsArchive *self)
+{
+    ecfs_repairer_stop (take (self, ECFS_SERVICE_REPAIR));
+}
+
+void ecfs_archive_hurry_repairs (EcfsArchive *self)
+{
+    EcfsRepairer *repairer = ecfs_archive_service (self, ECFS_SERVICE_REPAIR);
+    if (repairer != NULL)
+        ecfs_repairer_hurry (repairer);
+}
+
+void ecfs_archive_keep_space (EcfsArchive *self, int64_t deadline_us)
+{
+    if (ecfs_archive_service (self, ECFS_SERVICE_UPKEEP) == NULL)
+        ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
+    ecfs_maintenance_await_space (ecfs_archive_service (self, ECFS_SERVICE_UPKEEP), deadline_us);
+}
+
+void ecfs_archive_stop (EcfsArchive *self)
+{
+    ecfs_archive_set_stopping (self);
+    if (ecfs_archive_service (self, ECFS_SERVICE_UPKEEP) != NULL)
+        ecfs_archive_keep_estimates (self);
+    ecfs_archive_end_repairs (self);
+    if (ecfs_archive_is_readonly (self)) /* nothing is to be finished, and an endpoint that hangs is not waited for */
+        ecfs_archive_begin_stop (self);
+    ecfs_maintenance_stop (take (self, ECFS_SERVICE_UPKEEP));
+    ecfs_archive_end_workers (self);
+    if (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL) != NULL)
+        ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
+    ecfs_keeper_stop (take (self, ECFS_SERVICE_JOURNAL));
+    ecfs_archive_end (self);
+}
+
+void ecfs_archive_free (EcfsArchive *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_archive_stop (self);
+    ecfs_staged_table_free (take (self, ECFS_SERVICE_STAGING));
+    ecfs_archive_close (self);
+}

@@ -1,0 +1,120 @@
+/* Adding endpoints, changing their state, replacing and removing them: by the mount where there is one. */
+#include "verbs/endpoints.h"
+
+#include "verbs/api_priv.h"
+#include "wire/wire.h"
+
+/* One request, one answer; @verb with the name of an endpoint, and a state where there is one to be set. */
+static JsonNode *ask (const char *directory, const char *verb, const char *name, const char *state, GError **error)
+{
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "verb", verb);
+    json_object_set_string_member (object, "endpoint", name);
+    if (state != NULL)
+        json_object_set_string_member (object, "state", state);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    return ecfs_control_call (directory, request, error);
+}
+
+/* An archive that is an old copy by what this endpoint says is opened, but not started. */
+bool ecfs_control_endpoint_distrust (const char *archive_dir, const char *name, bool undo, GError **error)
+{
+    GError *reason = NULL;
+    g_autoptr (JsonNode) answer = ask (archive_dir, "endpoint-state", name, undo ? "active" : "distrusted", &reason);
+    if (answer == NULL && ecfs_errno (reason) != ENOTCONN) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_clear_error (&reason);
+    g_autoptr (EcfsArchive) archive = answer != NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
+    return answer != NULL ||
+           (archive != NULL && ecfs_archive_set_endpoint_state (
+                                   archive, name, undo ? ECFS_ENDPOINT_ACTIVE : ECFS_ENDPOINT_DISTRUSTED, error));
+}
+
+bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, GError **error)
+{
+    static const struct {
+        const char *word;
+        EcfsEndpointState state;
+    } words[] = {{"active", ECFS_ENDPOINT_ACTIVE},
+                 {"readonly", ECFS_ENDPOINT_READONLY},
+                 {"draining", ECFS_ENDPOINT_DRAINING},
+                 {"distrusted", ECFS_ENDPOINT_DISTRUSTED}};
+    for (size_t i = 0; i < G_N_ELEMENTS (words); i++) {
+        if (g_strcmp0 (text, words[i].word) == 0) {
+            *ret_state = words[i].state;
+            return true;
+        }
+    }
+    return ecfs_fail (error, EINVAL, "%s is no state that an endpoint can be given", text != NULL ? text : "nothing");
+}
+
+bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, GError **error)
+{
+    EcfsEndpointState number;
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!ecfs_control_state_parse (state, &number, error))
+        return false;
+    if (!self->mounted)
+        return ecfs_archive_set_endpoint_state (self->archive, name, number, error);
+    g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-state", name, state, error);
+    return answer != NULL;
+}
+
+bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error)
+{
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!self->mounted)
+        return ecfs_archive_renew_endpoint (self->archive, name, ret_old, error);
+    g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-renew", name, NULL, error);
+    const char *old = answer == NULL ? NULL : ecfs_control_text (json_node_get_object (answer), "old");
+    if (answer == NULL)
+        return false;
+    *ret_old = g_strdup (old);
+    return old != NULL || ecfs_fail (error, EPROTO, "control socket: the answer makes no sense");
+}
+
+bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error)
+{
+    *ret_left = NULL;
+    if (!self->writable)
+        return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
+    if (!self->mounted)
+        return ecfs_archive_remove_endpoint (self->archive, name, ret_left, error);
+    g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-remove", name, NULL, error);
+    if (answer != NULL)
+        *ret_left = g_strdup (ecfs_control_text (json_node_get_object (answer), "left"));
+    return answer != NULL;
+}
+
+/* Without a mount this process is the one that may. */
+static bool add_here (const char *archive_dir, const char *text, GError **error)
+{
+    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
+    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
+    g_autoptr (EcfsArchive) archive = endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
+    return archive != NULL && ecfs_archive_start (archive, error) &&
+           ecfs_archive_endpoint_add (archive, endpoint, error);
+}
+
+bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error)
+{
+    JsonObject *object = json_object_new ();
+    g_autofree char *text = ecfs_control_escape (endpoint);
+    json_object_set_string_member (object, "verb", "endpoint-add");
+    json_object_set_string_member (object, "endpoint", text);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    GError *reason = NULL;
+    g_autoptr (JsonNode) answer = ecfs_control_call (archive_dir, request, &reason);
+    if (answer == NULL && ecfs_errno (reason) != ENOTCONN) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_clear_error (&reason);
+    return answer != NULL || add_here (archive_dir, endpoint, error);
+}
