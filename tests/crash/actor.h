@@ -2,8 +2,8 @@
 #ifndef ECFS_TESTS_CRASH_ACTOR_H
 #define ECFS_TESTS_CRASH_ACTOR_H
 
-#include "../archive/staged_fixture.h"
 #include "script.h"
+#include "staged_fixture.h"
 
 #define N_PLACES (N_ENDPOINTS + 2) /* directories that are endpoints, or may come to be some */
 

@@ -6,7 +6,7 @@
 #ifndef ECFS_TESTS_CRASH_GENERATE_H
 #define ECFS_TESTS_CRASH_GENERATE_H
 
-#include "../archive/fixture.h"
+#include "fixture.h"
 #include "steps.h"
 
 /* What each archive holds before the operations of its round. */

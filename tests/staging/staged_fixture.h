@@ -1,6 +1,6 @@
-/* Staged files of a fixture's archive, for tests of src/archive/staged*. */
-#ifndef ECFS_TESTS_ARCHIVE_STAGED_FIXTURE_H
-#define ECFS_TESTS_ARCHIVE_STAGED_FIXTURE_H
+/* Staged files of a fixture's archive, for tests of src/staging. */
+#ifndef ECFS_TESTS_STAGING_STAGED_FIXTURE_H
+#define ECFS_TESTS_STAGING_STAGED_FIXTURE_H
 
 #include "fixture.h"
 #include "staging/staged.h"
