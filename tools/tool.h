@@ -115,7 +115,7 @@ static inline void tool_cell (GPtrArray *cells, char *text)
 /* Transfers: progress on a terminal, problems as messages, Ctrl-C as a request to end. */
 
 typedef struct ToolTransfer {
-    EcfsTransfer transfer;
+    EcfsTransferOptions transfer;
     const char *verb;
     const char *things; /* that are counted: "files" */
     uint64_t bytes_all; /* that are to be done; 0: nobody knows */

@@ -48,7 +48,7 @@ typedef struct EcfsProgress {
 } EcfsProgress;
 
 /* How files are transferred; all may be NULL. */
-typedef struct EcfsTransfer {
+typedef struct EcfsTransferOptions {
     const char *code; /* for put: the code of these files; NULL: what directory and archive say */
     bool update;      /* for put: files that the archive has with this size and time stay as they are */
     /* Called a few times a second; false ends the transfer with ECANCELED. */
@@ -56,7 +56,7 @@ typedef struct EcfsTransfer {
     /* A file could not be transferred, or not entirely (a warning: it counts as done); others go on. */
     void (*problem) (void *user, const GError *error, bool warning);
     void *user;
-} EcfsTransfer;
+} EcfsTransferOptions;
 
 /**
  * Stores files and directories (with all below them) in an archive opened for writing: content, modes, times, symbolic
@@ -69,14 +69,15 @@ typedef struct EcfsTransfer {
  *
  * False when any file failed: the first error, or how many there were when @transfer has `problem`, which got each.
  */
-bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransfer *transfer, GError **error);
+bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransferOptions *transfer,
+               GError **error);
 
 /**
  * Fetches files and directories (with all below them) into @directory, which is made when absent. Where a single file
  * is fetched and @directory is none and does not end with "/", that is the file's new name. A file appears under its
  * name when it is complete; what has that name is replaced. Errors as ecfs_put ().
  */
-bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransfer *transfer,
+bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransferOptions *transfer,
                GError **error);
 
 /** Writes the content of one file to @fd from its position on, without seeking. */
@@ -103,7 +104,7 @@ bool ecfs_make_directory (Ecfs *self, const char *path, uint32_t mode, bool pare
  * meanwhile is left alone and told. Can be repeated after whatever ended it. The archive is open for writing; where it
  * is mounted, the mount does it. Errors as ecfs_put (); EINVAL when @code is impossible here.
  */
-bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransfer *transfer, GError **error);
+bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransferOptions *transfer, GError **error);
 
 /** What ecfs_recode () would read, write and free as a JSON object (ecfs-recode(1) lists the members), g_free (). */
 char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error);
@@ -121,7 +122,7 @@ bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, G
  *
  * @towards: names of endpoints that are to take what they can, NULL-terminated; NULL: the best place counts alone
  */
-bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const EcfsTransfer *transfer,
+bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const EcfsTransferOptions *transfer,
                  GError **error);
 
 /** What ecfs_drain () would move, where to and for how long as a JSON object (ecfs-endpoint(1) lists the members),
@@ -242,7 +243,7 @@ typedef struct EcfsDrill {
     double percent; /* of all objects that are read, above 0 and up to 100; at least one is */
     uint64_t seed;  /* which are chosen follows from it, while the archive stays as it is */
     /* As for a transfer, where files are objects: what cannot be read is told as a problem. */
-    const EcfsTransfer *transfer;
+    const EcfsTransferOptions *transfer;
 } EcfsDrill;
 
 /**
@@ -271,7 +272,7 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
  * nothing is removed unless every endpoint can be reached; with it, what the others have stays there, and is told as a
  * warning. Can be repeated after whatever ended it. The progress counts files at endpoints.
  */
-bool ecfs_destroy (const char *directory, bool force, const EcfsTransfer *transfer, GError **error);
+bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error);
 
 /* Files without their archive. */
 

@@ -361,7 +361,7 @@ EcfsWorkers *ecfs_archive_workers (const EcfsArchive *self, EcfsStoring what)
     return what == ECFS_STORES_STAGED ? self->commits : what == ECFS_STORES_STREAMED ? self->streams : self->puts;
 }
 
-EcfsTransfer *ecfs_archive_transfer (const EcfsArchive *self)
+EcfsTransferPool *ecfs_archive_transfer (const EcfsArchive *self)
 {
     return self->transfer;
 }

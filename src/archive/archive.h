@@ -188,8 +188,8 @@ typedef struct EcfsRecoveryPoint {
 bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_point, GError **error);
 
 /**
- * Stores the journal up to now on so many endpoints that it outlives them and this machine; see ecfs_keeper_store ().
- * The archive is started and not READONLY.
+ * Stores the journal up to now on so many endpoints that it outlives them and this machine; see
+ * ecfs_journal_sender_store (). The archive is started and not READONLY.
  */
 bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
 

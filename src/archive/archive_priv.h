@@ -16,7 +16,7 @@ struct EcfsArchive {
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;
     atomic_size_t n_endpoints;
-    EcfsTransfer *transfer;          /* immutable */
+    EcfsTransferPool *transfer;      /* immutable */
     EcfsReadLog *read_log;           /* immutable */
     EcfsWorkers *commits;            /* between start and stop */
     EcfsWorkers *streams;            /* the same for content that is still being written; NULL when readonly */

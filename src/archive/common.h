@@ -65,7 +65,7 @@ typedef enum EcfsStoring {
 } EcfsStoring;
 
 EcfsWorkers *ecfs_archive_workers (const EcfsArchive *self, EcfsStoring what);
-EcfsTransfer *ecfs_archive_transfer (const EcfsArchive *self);
+EcfsTransferPool *ecfs_archive_transfer (const EcfsArchive *self);
 EcfsReadLog *ecfs_archive_read_log (const EcfsArchive *self);
 /** From start on; NULL when readonly, until it is wanted. */
 EcfsLineage *ecfs_archive_lineage (const EcfsArchive *self);

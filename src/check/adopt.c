@@ -32,7 +32,7 @@ static size_t position_of (const EcfsArchive *archive, int64_t endpoint)
 static GArray *verify (EcfsArchive *archive, EcfsObjectRow *object, const GArray *rows, const EcfsRepairs *repairs)
 {
     static const bool never = false;
-    EcfsPace pace = {.bytes_per_s = 0};
+    EcfsReadPace pace = {.bytes_per_s = 0};
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsCheckedStripe));
     g_autoptr (GPtrArray) objects = g_ptr_array_new ();
     g_ptr_array_add (objects, object);

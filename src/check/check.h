@@ -3,8 +3,8 @@
  * drills, and by a mount that repairs in the background.
  *
  * Stripes are checked in batches, in the order of the UUIDs of their objects, which is that of the directories on the
- * endpoints. fsck_presence.c lists what endpoints have, fsck_confirm.c asks for what they lack (both wait in
- * fsck_answers.c), fsck_packets.c reads, fsck_remote.c asks endpoints what changed, fsck_strangers.c looks at stripes
+ * endpoints. presence.c lists what endpoints have, confirm.c asks for what they lack (both wait in
+ * pending.c), packets.c reads, remote.c asks endpoints what changed, strangers.c looks at stripes
  * of no object. The catalog is asked before the endpoints, and again before something is reported: what was replaced or
  * moved meanwhile is no damage.
  */
@@ -89,19 +89,19 @@ typedef struct EcfsCheckedContent {
 } EcfsCheckedContent;
 
 /* Requests of a batch that are under way. Each answer is noted with what it says, under the lock. */
-typedef struct EcfsAnswers {
+typedef struct EcfsPending {
     EcfsMutex lock;
     EcfsCond answered;
     unsigned n_pending; /* guarded by lock */
-} EcfsAnswers;
+} EcfsPending;
 
-void ecfs_answers_init (EcfsAnswers *self);
-void ecfs_answers_clear (EcfsAnswers *self);
+void ecfs_pending_init (EcfsPending *self);
+void ecfs_pending_clear (EcfsPending *self);
 /** Before the requests are made. */
-void ecfs_answers_expect (EcfsAnswers *self, unsigned n);
-void ecfs_answers_note_locked (EcfsAnswers *self) ECFS_REQUIRES (self->lock);
+void ecfs_pending_expect (EcfsPending *self, unsigned n);
+void ecfs_pending_note_locked (EcfsPending *self) ECFS_REQUIRES (self->lock);
 /** Until all have come: endpoints have their own deadlines, and who cancels waits for these, too. False: cancelled. */
-bool ecfs_answers_await (EcfsAnswers *self, const EcfsCheckBatch *batch);
+bool ecfs_pending_await (EcfsPending *self, const EcfsCheckBatch *batch);
 
 /** A stripe is there, with so many bytes: as many as it should have? */
 void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size);
@@ -128,23 +128,23 @@ bool ecfs_sightings_confirm (EcfsArchive *archive, GArray *sightings, bool (*tic
 bool ecfs_check_strangers (EcfsCheckBatch *batch, GArray *strangers, GError **error);
 
 /** How fast stripes are read. */
-typedef struct EcfsPace {
+typedef struct EcfsReadPace {
     EcfsMutex lock;
     uint64_t bytes_per_s; /* 0: no limit; immutable */
     int64_t next_us;      /* when the next piece may be read; guarded by lock */
     uint64_t bytes;       /* read so far; guarded by lock */
-} EcfsPace;
+} EcfsReadPace;
 
 /** Reads the stripes that are there and not left out. False: cancelled or late, and not all are settled. */
-bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace);
+bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsReadPace *pace);
 /** As if these bytes were read: waits until they may be. False: *cancelled was set. */
-bool ecfs_pace_wait (EcfsPace *self, uint64_t bytes, const atomic_bool *cancelled);
+bool ecfs_pace_wait (EcfsReadPace *self, uint64_t bytes, const atomic_bool *cancelled);
 
-/* The content of one object, whose stripes are read side by side (fsck_content.c). */
+/* The content of one object, whose stripes are read side by side (content.c). */
 typedef struct EcfsContentCheckup EcfsContentCheckup;
 
 /** For the stripes batch->stripes[first] on, which are all of one object; NULL: nothing is compared. */
-EcfsContentCheckup *ecfs_checkup_new (EcfsCheckBatch *batch, guint first, guint n, EcfsPace *pace,
+EcfsContentCheckup *ecfs_checkup_new (EcfsCheckBatch *batch, guint first, guint n, EcfsReadPace *pace,
                                       const atomic_bool *cancelled);
 void ecfs_checkup_free (EcfsContentCheckup *self);
 size_t ecfs_checkup_bytes (const EcfsContentCheckup *self);

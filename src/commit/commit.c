@@ -9,7 +9,7 @@
 
 static void part_free (gpointer data)
 {
-    Part *part = data;
+    EcfsCommitObject *part = data;
     ecfs_object_row_free (part->row);
     if (part->ranges != NULL)
         g_array_unref (part->ranges);
@@ -20,9 +20,9 @@ static void part_free (gpointer data)
     g_free (part);
 }
 
-Part *ecfs_attempt_part (Attempt *self)
+EcfsCommitObject *ecfs_attempt_part (EcfsCommitAttempt *self)
 {
-    Part *part = g_new0 (Part, 1);
+    EcfsCommitObject *part = g_new0 (EcfsCommitObject, 1);
     part->row = ecfs_object_row_new ();
     part->row->uuid = ecfs_archive_object_uuid (self->archive);
     part->ranges = g_array_new (FALSE, FALSE, sizeof (EcfsFileRange));
@@ -30,7 +30,7 @@ Part *ecfs_attempt_part (Attempt *self)
     return part;
 }
 
-const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error)
+const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GError **error)
 {
     EcfsArchive *archive = self->archive;
     g_autofree char *code = g_strdup (self->commit.code);
@@ -47,7 +47,7 @@ static uint64_t random_u64 (void)
 }
 
 /* Whether what was @found is enough to go on with; @n_without stripes found no place. */
-static bool found_suffices (const Attempt *self, const size_t *found, unsigned n_without)
+static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, unsigned n_without)
 {
     bool stripes[ECFS_CODEC_MAX_N];
     if (self->backfill || self->commit.patient)
@@ -62,7 +62,7 @@ static bool found_suffices (const Attempt *self, const size_t *found, unsigned n
 
 /* Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
  * others do not suffice. */
-static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets)
+static void place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     size_t found[ECFS_CODEC_MAX_N];
@@ -93,7 +93,7 @@ static void place (Attempt *self, const bool *wanted, bool doubtful_too, EcfsWri
     }
 }
 
-static bool is_backed_by_quorum (Attempt *self, const bool *stripes)
+static bool is_backed_by_quorum (EcfsCommitAttempt *self, const bool *stripes)
 {
     const EcfsCodec *codec = self->places.codec;
     unsigned wanted =
@@ -103,12 +103,12 @@ static bool is_backed_by_quorum (Attempt *self, const bool *stripes)
 
 static bool possible (void *user, const bool *stripes)
 {
-    Attempt *self = user;
+    EcfsCommitAttempt *self = user;
     return self->backfill || is_backed_by_quorum (self, stripes);
 }
 
 /* Gives stripe @index, which has no place now, one at an endpoint that was not tried yet, and announces it. */
-static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriterTarget *ret_target)
+static bool find_spare (EcfsCommitAttempt *self, unsigned index, bool doubtful, EcfsWriterTarget *ret_target)
 {
     EcfsArchive *archive = self->archive;
     bool wanted[ECFS_CODEC_MAX_N] = {0};
@@ -131,7 +131,7 @@ static bool find_spare (Attempt *self, unsigned index, bool doubtful, EcfsWriter
 
 static bool replace (void *user, unsigned index, const GError *error, EcfsWriterTarget *target)
 {
-    Attempt *self = user;
+    EcfsCommitAttempt *self = user;
     size_t before = self->places.position[index];
     if (before < ECFS_CODEC_MAX_N)
         self->places.tried[before] = true;
@@ -146,7 +146,7 @@ static bool replace (void *user, unsigned index, const GError *error, EcfsWriter
     return false;
 }
 
-static GArray *intended_stripes (const Attempt *self, const EcfsWriterTarget *targets)
+static GArray *intended_stripes (const EcfsCommitAttempt *self, const EcfsWriterTarget *targets)
 {
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
@@ -160,7 +160,7 @@ static GArray *intended_stripes (const Attempt *self, const EcfsWriterTarget *ta
     return stripes;
 }
 
-static EcfsStripeRow stored_stripe (const Attempt *self, unsigned index, const EcfsWriterTarget *targets,
+static EcfsStripeRow stored_stripe (const EcfsCommitAttempt *self, unsigned index, const EcfsWriterTarget *targets,
                                     const EcfsWriterResult *result)
 {
     EcfsStripeRow stripe = {.index = (uint16_t) index,
@@ -172,7 +172,7 @@ static EcfsStripeRow stored_stripe (const Attempt *self, unsigned index, const E
 }
 
 /* Too few endpoints took stripes: with @text, and what is known of each; ENOSPC where room is all that is missing. */
-static bool fail_too_few (const Attempt *self, const char *text, GError **error)
+static bool fail_too_few (const EcfsCommitAttempt *self, const char *text, GError **error)
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
     bool room = ecfs_only_room_is_missing (self->archive, &self->places);
@@ -180,7 +180,7 @@ static bool fail_too_few (const Attempt *self, const char *text, GError **error)
                       room ? "; make room there or add endpoints" : "");
 }
 
-static EcfsStripeHeader make_header (const Attempt *self)
+static EcfsStripeHeader make_header (const EcfsCommitAttempt *self)
 {
     const EcfsObjectRow *row = self->part->row;
     EcfsStripeHeader header = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (self->archive)),
@@ -193,7 +193,7 @@ static EcfsStripeHeader make_header (const Attempt *self)
     return header;
 }
 
-bool ecfs_attempt_is_cancelled (const Attempt *self)
+bool ecfs_attempt_is_cancelled (const EcfsCommitAttempt *self)
 {
     return ecfs_archive_is_stopping (self->archive) ||
            (self->commit.cancelled != NULL && atomic_load (self->commit.cancelled));
@@ -204,7 +204,7 @@ static bool is_cancelled (void *attempt)
     return ecfs_attempt_is_cancelled (attempt);
 }
 
-void ecfs_attempt_describe (Attempt *self)
+void ecfs_attempt_describe (EcfsCommitAttempt *self)
 {
     self->record = (EcfsFileRecord){.ino = self->commit.ino,
                                     .generation = self->part->row->sequence,
@@ -222,7 +222,7 @@ void ecfs_attempt_describe (Attempt *self)
 }
 
 /* @expected: whose content it is to be; NULL: new. */
-static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
+static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
                         EcfsWriterResult *result, GError **error)
 {
     ecfs_attempt_describe (self);
@@ -260,7 +260,7 @@ static bool run_writer (Attempt *self, EcfsWriterTarget *targets, const EcfsObje
     return false;
 }
 
-static void begin_object (Attempt *self, Part *part, const EcfsCodec *codec)
+static void begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec)
 {
     self->part = part;
     uint64_t packet_bytes = part->row->size / ecfs_codec_k (codec);
@@ -273,7 +273,7 @@ static void begin_object (Attempt *self, Part *part, const EcfsCodec *codec)
 }
 
 /* Endpoints for all stripes of a new object; false where those that are up cannot be enough. */
-static bool place_all (Attempt *self, EcfsWriterTarget *targets, GError **error)
+static bool place_all (EcfsCommitAttempt *self, EcfsWriterTarget *targets, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, placed[ECFS_CODEC_MAX_N] = {0};
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
@@ -293,9 +293,9 @@ static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GErro
                                                          parameters, size, error);
 }
 
-void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result)
+void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result)
 {
-    Part *part = self->part;
+    EcfsCommitObject *part = self->part;
     EcfsObjectRow *row = part->row;
     g_array_set_size (row->stripes, 0);
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
@@ -311,9 +311,9 @@ void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result)
 }
 
 /* Whether what was stored of a new object is enough. */
-static bool judge (Attempt *self, const EcfsWriterResult *result, GError **error)
+static bool judge (EcfsCommitAttempt *self, const EcfsWriterResult *result, GError **error)
 {
-    const Part *part = self->part;
+    const EcfsCommitObject *part = self->part;
     ecfs_attempt_note_stored (self, result);
     if (!is_backed_by_quorum (self, result->stored)) {
         g_string_prepend (result->failures, "too few endpoints took its stripes: ");
@@ -326,7 +326,8 @@ static bool judge (Attempt *self, const EcfsWriterResult *result, GError **error
 }
 
 /* Places the stripes of a new object and announces them; once more, where an endpoint was to take none meanwhile. */
-static bool announce (Attempt *self, Part *part, const EcfsCodec *codec, EcfsWriterTarget *targets, GError **error)
+static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                      EcfsWriterTarget *targets, GError **error)
 {
     for (unsigned attempt = 1;; attempt++) {
         GError *why = NULL;
@@ -348,7 +349,7 @@ static bool announce (Attempt *self, Part *part, const EcfsCodec *codec, EcfsWri
 }
 
 /* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
-bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
+bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     EcfsArchive *archive = self->archive;
     const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
@@ -374,7 +375,7 @@ bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error)
 }
 
 /* NULL: it is gone meanwhile. */
-static const EcfsUuid *uuid_of (Attempt *self, int64_t object)
+static const EcfsUuid *uuid_of (EcfsCommitAttempt *self, int64_t object)
 {
     if (self->uuids == NULL)
         self->uuids = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
@@ -388,7 +389,7 @@ static const EcfsUuid *uuid_of (Attempt *self, int64_t object)
 }
 
 /* Notes what else the file consists of, so that the object's stripes tell it. */
-static void note_elsewhere (Attempt *self, Part *part, const GArray *extents, int64_t object)
+static void note_elsewhere (EcfsCommitAttempt *self, EcfsCommitObject *part, const GArray *extents, int64_t object)
 {
     g_autoptr (GArray) elsewhere = g_array_new (FALSE, FALSE, sizeof (EcfsElsewhere));
     part->is_apart = true;
@@ -409,13 +410,13 @@ static void note_elsewhere (Attempt *self, Part *part, const GArray *extents, in
 }
 
 /* The object of an extent run, as a part whose ranges say where the staged file has its content. */
-static Part *committed_part (Attempt *self, const GArray *extents, guint *next, GError **error)
+static EcfsCommitObject *committed_part (EcfsCommitAttempt *self, const GArray *extents, guint *next, GError **error)
 {
     int64_t object = g_array_index (extents, EcfsExtent, *next).object;
     EcfsObjectRow *row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, error);
     if (row == NULL)
         return NULL;
-    Part *part = ecfs_attempt_part (self);
+    EcfsCommitObject *part = ecfs_attempt_part (self);
     ecfs_object_row_free (part->row);
     part->row = row;
     note_elsewhere (self, part, extents, object);
@@ -430,7 +431,7 @@ static Part *committed_part (Attempt *self, const GArray *extents, guint *next, 
     return part;
 }
 
-static size_t position_of (const Attempt *self, int64_t endpoint)
+static size_t position_of (const EcfsCommitAttempt *self, int64_t endpoint)
 {
     for (size_t i = 0; i < self->places.n_endpoints; i++)
         if (ecfs_archive_endpoint (self->archive, i)->id == endpoint)
@@ -438,7 +439,7 @@ static size_t position_of (const Attempt *self, int64_t endpoint)
     return SIZE_MAX;
 }
 
-static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
+static void note_stored_stripes (EcfsCommitAttempt *self, const EcfsObjectRow *row)
 {
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
@@ -450,7 +451,7 @@ static void note_stored_stripes (Attempt *self, const EcfsObjectRow *row)
 }
 
 /* Stripes that are stored once more stay where they are, if their endpoints take some; these are not @wanted then. */
-static void place_back (Attempt *self, bool *wanted, EcfsWriterTarget *targets)
+static void place_back (EcfsCommitAttempt *self, bool *wanted, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
@@ -468,7 +469,7 @@ static void place_back (Attempt *self, bool *wanted, EcfsWriterTarget *targets)
     }
 }
 
-static void note_missing (Attempt *self, const char *reason)
+static void note_missing (EcfsCommitAttempt *self, const char *reason)
 {
     if (self->missing == NULL)
         self->missing = g_string_new (reason);
@@ -476,7 +477,7 @@ static void note_missing (Attempt *self, const char *reason)
         g_string_append_printf (self->missing, "; %s", reason);
 }
 
-static void note_unusable (Attempt *self)
+static void note_unusable (EcfsCommitAttempt *self)
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
     if (self->commit.order != NULL && self->commit.order->only_named)
@@ -485,7 +486,7 @@ static void note_unusable (Attempt *self)
 }
 
 /* Those of the wanted stripes that were stored; what was not is noted as missing. */
-static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, const EcfsWriterResult *result)
+static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *targets, const EcfsWriterResult *result)
 {
     bool lacks_some = false;
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
@@ -504,14 +505,15 @@ static GArray *stored_stripes (Attempt *self, const EcfsWriterTarget *targets, c
     return stripes;
 }
 
-static bool is_left_to_others (const Attempt *self, unsigned index)
+static bool is_left_to_others (const EcfsCommitAttempt *self, unsigned index)
 {
     return self->commit.order != NULL && self->commit.order->only_named && self->replaced[index].instance == 0;
 }
 
 /* Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
  * on errors only. */
-GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error)
+GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                                    GError **error)
 {
     unsigned n_wanted = 0;
     bool wanted[ECFS_CODEC_MAX_N];
@@ -541,7 +543,7 @@ GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *
 }
 
 /* What was stored is the object's content, so ESTALE would say too much as long as it is there: EAGAIN. */
-static bool make_known (Attempt *self, const Part *part, const GArray *stripes, GError **error)
+static bool make_known (EcfsCommitAttempt *self, const EcfsCommitObject *part, const GArray *stripes, GError **error)
 {
     bool known = false;
     GError *why = NULL;
@@ -555,7 +557,7 @@ static bool make_known (Attempt *self, const Part *part, const GArray *stripes, 
 }
 
 /* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
-bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
+bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
@@ -564,18 +566,18 @@ bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error)
            make_known (self, part, stripes, error);
 }
 
-bool ecfs_attempt_fail_missing (const Attempt *self, GError **error)
+bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error)
 {
     return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
 }
 
-static bool fill_objects (Attempt *self, GError **error)
+static bool fill_objects (EcfsCommitAttempt *self, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, error);
     if (extents == NULL)
         return false;
     for (guint next = 0; next < extents->len;) {
-        Part *part = committed_part (self, extents, &next, error);
+        EcfsCommitObject *part = committed_part (self, extents, &next, error);
         if (part == NULL || !ecfs_attempt_fill_object (self, part, error))
             return false;
     }
@@ -583,7 +585,7 @@ static bool fill_objects (Attempt *self, GError **error)
 }
 
 /* An object that is another meanwhile may have been recoded; then the others still need what they lack. */
-static bool fill_up (Attempt *self, GError **error)
+static bool fill_up (EcfsCommitAttempt *self, GError **error)
 {
     for (unsigned attempt = 1;; attempt++) {
         g_autoptr (GError) why = NULL;
@@ -606,7 +608,7 @@ static bool fill_up (Attempt *self, GError **error)
 }
 
 /* The object that the attempt is about. */
-Part *ecfs_attempt_named_part (Attempt *self, GError **error)
+EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error)
 {
     GError *why = NULL;
     g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, &why);
@@ -616,7 +618,7 @@ Part *ecfs_attempt_named_part (Attempt *self, GError **error)
         next++;
     if (extents != NULL && next == extents->len)
         why = g_error_new_literal (ECFS_ERROR, ESTALE, "it was replaced meanwhile");
-    Part *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
+    EcfsCommitObject *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
     if (part == NULL) {
         why->code = why->code == ENOENT ? ESTALE : why->code; /* deleted since */
         g_propagate_error (error, why);
@@ -625,10 +627,10 @@ Part *ecfs_attempt_named_part (Attempt *self, GError **error)
 }
 
 /* Stripes of an attempt that came to nothing, or that no stripe_set took, are queued for deletion. */
-static void abort_intents (Attempt *self)
+static void abort_intents (EcfsCommitAttempt *self)
 {
     for (guint i = 0; i < self->parts->len; i++) {
-        const Part *part = g_ptr_array_index (self->parts, i);
+        const EcfsCommitObject *part = g_ptr_array_index (self->parts, i);
         g_autoptr (GError) error = NULL;
         if (part->intent != 0 &&
             !ecfs_catalog_intent_abort (ecfs_archive_catalog (self->archive), part->intent, &error))
@@ -652,7 +654,7 @@ static int outcome_code (const GError *error)
     }
 }
 
-static bool open_content (Attempt *self, GError **error)
+static bool open_content (EcfsCommitAttempt *self, GError **error)
 {
     if (ecfs_attempt_is_cancelled (self))
         return ecfs_fail (error, ECANCELED, "cancelled");
@@ -665,7 +667,7 @@ static bool open_content (Attempt *self, GError **error)
     return self->commit.fd >= 0 || self->run == ecfs_attempt_repair;
 }
 
-static void end_attempt (Attempt *self, GError *error)
+static void end_attempt (EcfsCommitAttempt *self, GError *error)
 {
     abort_intents (self);
     if (error != NULL) {
@@ -691,7 +693,7 @@ static void end_attempt (Attempt *self, GError *error)
 
 static void run_attempt (void *data)
 {
-    Attempt *self = data;
+    EcfsCommitAttempt *self = data;
     GError *error = NULL;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     self->parts = g_ptr_array_new_with_free_func (part_free);
@@ -710,9 +712,10 @@ static void run_attempt (void *data)
     end_attempt (self, error);
 }
 
-static void queue (EcfsArchive *archive, const EcfsCommit *commit, bool (*run) (Attempt *self, GError **error))
+static void queue (EcfsArchive *archive, const EcfsCommit *commit,
+                   bool (*run) (EcfsCommitAttempt *self, GError **error))
 {
-    Attempt *self = g_new0 (Attempt, 1);
+    EcfsCommitAttempt *self = g_new0 (EcfsCommitAttempt, 1);
     self->archive = archive;
     self->commit = *commit;
     self->commit.code = g_strdup (commit->code);

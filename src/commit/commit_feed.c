@@ -10,7 +10,7 @@
 #define LOOK_US 100000 /* whether the attempt is cancelled */
 
 /* Code and places of an object are chosen by its size: so much of it is waited for. */
-static bool await_object (const Attempt *self, uint64_t offset, EcfsFeedState *ret_state, GError **error)
+static bool await_object (const EcfsCommitAttempt *self, uint64_t offset, EcfsFeedState *ret_state, GError **error)
 {
     const EcfsConfig *config = ecfs_archive_config (self->archive);
     uint64_t wanted = offset + config->small_file + config->segment_size;
@@ -27,9 +27,9 @@ static bool await_object (const Attempt *self, uint64_t offset, EcfsFeedState *r
 
 /* The whole of an object is what the content has from its offset on; which bytes of the file these are is known last.
  */
-static Part *feed_part (Attempt *self, uint64_t offset, uint64_t available)
+static EcfsCommitObject *feed_part (EcfsCommitAttempt *self, uint64_t offset, uint64_t available)
 {
-    Part *part = ecfs_attempt_part (self);
+    EcfsCommitObject *part = ecfs_attempt_part (self);
     EcfsFileRange all = {.file_offset = offset, .length = ecfs_archive_config (self->archive)->object_max};
     part->whole = g_array_append_val (g_array_new (FALSE, FALSE, sizeof all), all);
     part->feed_offset = offset;
@@ -39,7 +39,7 @@ static Part *feed_part (Attempt *self, uint64_t offset, uint64_t available)
 }
 
 /* Names and attributes are what they are at the end. */
-static void look_at_file (Attempt *self)
+static void look_at_file (EcfsCommitAttempt *self)
 {
     EcfsAttr attr;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
@@ -53,8 +53,8 @@ static void look_at_file (Attempt *self)
 
 void ecfs_attempt_content_ended (void *attempt, uint64_t bytes)
 {
-    Attempt *self = attempt;
-    Part *part = self->part;
+    EcfsCommitAttempt *self = attempt;
+    EcfsCommitObject *part = self->part;
     EcfsFeedState state;
     EcfsFileRange range = {.file_offset = part->feed_offset, .length = bytes};
     part->row->size = bytes;
@@ -70,10 +70,10 @@ void ecfs_attempt_content_ended (void *attempt, uint64_t bytes)
 }
 
 /* Somebody may have asked for another code since the object began. */
-bool ecfs_attempt_check_codes (Attempt *self, GError **error)
+bool ecfs_attempt_check_codes (EcfsCommitAttempt *self, GError **error)
 {
     for (guint i = 0; i < self->parts->len; i++) {
-        const EcfsObjectRow *row = ((const Part *) g_ptr_array_index (self->parts, i))->row;
+        const EcfsObjectRow *row = ((const EcfsCommitObject *) g_ptr_array_index (self->parts, i))->row;
         const EcfsCodec *codec = ecfs_attempt_codec (self, row->size, error);
         if (codec == NULL)
             return false;
@@ -83,7 +83,7 @@ bool ecfs_attempt_check_codes (Attempt *self, GError **error)
     return true;
 }
 
-bool ecfs_attempt_store_feed (Attempt *self, GError **error)
+bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error)
 {
     EcfsFeedState state;
     for (uint64_t offset = 0;; offset += ecfs_archive_config (self->archive)->object_max) {

@@ -12,7 +12,7 @@
 #include "object/writer.h"
 
 /* One object of an attempt. */
-typedef struct Part {
+typedef struct EcfsCommitObject {
     EcfsObjectRow *row;
     GArray *ranges; /* of EcfsFileRange */
     GArray *whole;  /* where the content has all of the object, in place of ranges; NULL: it is the file's */
@@ -23,22 +23,22 @@ typedef struct Part {
     GArray *elsewhere; /* … and the file has these (of EcfsElsewhere) besides; NULL: nothing, or not known */
     int64_t intent;
     bool full;
-} Part;
+} EcfsCommitObject;
 
 /* One attempt, on a commit thread. */
-typedef struct Attempt {
+typedef struct EcfsCommitAttempt {
     EcfsArchive *archive;
     EcfsCommit commit;
-    bool (*run) (struct Attempt *self, GError **error);
+    bool (*run) (struct EcfsCommitAttempt *self, GError **error);
     bool backfill; /* stripes that are stored already count */
     char *path;    /* for messages */
     EcfsAttr attr;
-    GPtrArray *parts;      /* of Part */
+    GPtrArray *parts;      /* of EcfsCommitObject */
     EcfsUuid content;      /* of the objects that are new with the file's content */
     GHashTable *uuids;     /* of the file's objects, by row; NULL: none was needed */
     EcfsFileRecord record; /* what the stripes of the object that is being stored tell of the file */
     /* Of the object that is being stored: */
-    Part *part;
+    EcfsCommitObject *part;
     EcfsObjectPlaces places; /* with its codec */
     bool stored_before[ECFS_CODEC_MAX_N];
     GError *spare_error; /* the catalog refused the intent of a spare */
@@ -51,50 +51,52 @@ typedef struct Attempt {
     EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */
     size_t to[ECFS_CODEC_MAX_N];              /* of a crowded object: where these go, and nowhere else */
     EcfsOutcome outcome;
-} Attempt;
+} EcfsCommitAttempt;
 
 /** A new object of the attempt, with a UUID of its own. */
-Part *ecfs_attempt_part (Attempt *self);
+EcfsCommitObject *ecfs_attempt_part (EcfsCommitAttempt *self);
 /** The object that the attempt is about, with the ranges of the file that it holds; ESTALE: it is the file's no more.
  */
-Part *ecfs_attempt_named_part (Attempt *self, GError **error);
+EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error);
 /** The codec for an object of the file of @bytes bytes. */
-const EcfsCodec *ecfs_attempt_codec (Attempt *self, uint64_t bytes, GError **error);
+const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GError **error);
 
 /** The row of the object that is being stored gets what was stored. */
-void ecfs_attempt_note_stored (Attempt *self, const EcfsWriterResult *result);
+void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result);
 /** Asked when nothing reads the content any more: what was read before is what it is to be. */
-bool ecfs_attempt_check_unchanged (const Attempt *self, GError **error);
+bool ecfs_attempt_check_unchanged (const EcfsCommitAttempt *self, GError **error);
 /** Nobody has asked for another code since the objects began. */
-bool ecfs_attempt_check_codes (Attempt *self, GError **error);
+bool ecfs_attempt_check_codes (EcfsCommitAttempt *self, GError **error);
 /** EcfsWriterJob.enough (): publishes what is stored of the last object, and has the rest go on. */
 EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *result);
 /** After that, at the end: makes the rest known. False where the file is not stored in full. */
-bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GError **error);
+bool ecfs_attempt_add_rest (EcfsCommitAttempt *self, const EcfsWriterResult *result, GError **error);
 /** What is stored tells of the file what is known of it now. */
-void ecfs_attempt_describe (Attempt *self);
+void ecfs_attempt_describe (EcfsCommitAttempt *self);
 /** Stores the objects of content that is still being written (commit_feed.c). */
-bool ecfs_attempt_store_feed (Attempt *self, GError **error);
+bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error);
 /** The object that is being stored has all its content: EcfsWriterJob.ended (). */
 void ecfs_attempt_content_ended (void *attempt, uint64_t bytes);
-bool ecfs_attempt_is_cancelled (const Attempt *self);
+bool ecfs_attempt_is_cancelled (const EcfsCommitAttempt *self);
 /** Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
-bool ecfs_attempt_store_object (Attempt *self, Part *part, GError **error);
+bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error);
 /** Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
  * on errors only. */
-GArray *ecfs_attempt_store_missing (Attempt *self, Part *part, const EcfsCodec *codec, GError **error);
+GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                                    GError **error);
 /** Fills up an object, each stripe made known by compare-and-set. Returns false on errors only; EAGAIN: others changed
  * its stripes meanwhile, or an endpoint that it was placed at takes none any more. */
-bool ecfs_attempt_fill_object (Attempt *self, Part *part, GError **error);
+bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error);
 /** Makes stripes of an object known, each by compare-and-set; where one is refused, the others are made known all the
  * same. ESTALE: the object, or what a stripe was to replace, is another by now. */
-bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *stripes, GError **error);
+bool ecfs_attempt_set_stripes (EcfsCommitAttempt *self, const EcfsCommitObject *part, const GArray *stripes,
+                               GError **error);
 /** Says what store_missing () noted. */
-bool ecfs_attempt_fail_missing (const Attempt *self, GError **error);
+bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error);
 
 /* What attempts run. */
-bool ecfs_attempt_store (Attempt *self, GError **error);
-bool ecfs_attempt_recode (Attempt *self, GError **error);
-bool ecfs_attempt_repair (Attempt *self, GError **error);
+bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error);
+bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error);
+bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include "archive/common.h"
 
-static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe, GError **error)
+static bool check_stripe (const EcfsCommitAttempt *self, const EcfsObjectRow *row, const EcfsStripeRow *stripe,
+                          GError **error)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     uint64_t size;
@@ -17,7 +18,7 @@ static bool check_stripe (const Attempt *self, const EcfsObjectRow *row, const E
 }
 
 /* What would go may be all that is left: whether what stays is really there. */
-static bool check_kept (const Attempt *self, const EcfsObjectRow *row, unsigned n, GError **error)
+static bool check_kept (const EcfsCommitAttempt *self, const EcfsObjectRow *row, unsigned n, GError **error)
 {
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
@@ -28,7 +29,8 @@ static bool check_kept (const Attempt *self, const EcfsObjectRow *row, unsigned 
 }
 
 /* The stripes that both codes have stay; those behind the last of the new one go. */
-static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *before, const EcfsCodec *codec, GError **error)
+static bool recode_in_place (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *before,
+                             const EcfsCodec *codec, GError **error)
 {
     self->backfill = true;
     g_autoptr (GArray) stripes = ecfs_attempt_store_missing (self, part, codec, error);
@@ -41,9 +43,9 @@ static bool recode_in_place (Attempt *self, Part *part, const EcfsCodec *before,
                                          ecfs_codec_identity (codec), stripes, part->intent, error);
 }
 
-static bool recode_anew (Attempt *self, const Part *old, GError **error)
+static bool recode_anew (EcfsCommitAttempt *self, const EcfsCommitObject *old, GError **error)
 {
-    Part *part = ecfs_attempt_part (self);
+    EcfsCommitObject *part = ecfs_attempt_part (self);
     part->row->size = old->row->size;
     part->whole = g_array_ref (old->whole);
     g_array_unref (part->ranges);
@@ -60,9 +62,9 @@ static bool recode_anew (Attempt *self, const Part *old, GError **error)
                                   error);
 }
 
-bool ecfs_attempt_recode (Attempt *self, GError **error)
+bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error)
 {
-    Part *part = ecfs_attempt_named_part (self, error);
+    EcfsCommitObject *part = ecfs_attempt_named_part (self, error);
     if (part == NULL)
         return false;
     EcfsFileRange all = {.length = part->row->size};

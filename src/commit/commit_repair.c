@@ -15,7 +15,8 @@ static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stri
                       stripe->index);
 }
 
-static bool set_stripe (Attempt *self, const Part *part, const EcfsStripeRow *stripe, GError **error)
+static bool set_stripe (EcfsCommitAttempt *self, const EcfsCommitObject *part, const EcfsStripeRow *stripe,
+                        GError **error)
 {
     const EcfsStripeRow *replaced = &self->replaced[stripe->index];
     unsigned most =
@@ -31,7 +32,8 @@ static bool set_stripe (Attempt *self, const Part *part, const EcfsStripeRow *st
     return true;
 }
 
-bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *stripes, GError **error)
+bool ecfs_attempt_set_stripes (EcfsCommitAttempt *self, const EcfsCommitObject *part, const GArray *stripes,
+                               GError **error)
 {
     GError *first = NULL; /* but ESTALE, after which one tries again, only where there is no other */
     for (guint i = 0; i < stripes->len; i++) {
@@ -49,7 +51,8 @@ bool ecfs_attempt_set_stripes (Attempt *self, const Part *part, const GArray *st
 }
 
 /* Which stripes are to be stored: those that are missing, and those of the order that the object still has. */
-static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, bool *ret_wanted, bool *ret_left_out)
+static void note_replaced (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsigned n, bool *ret_wanted,
+                           bool *ret_left_out)
 {
     const EcfsRepairOrder *order = self->commit.order;
     memset (self->replaced, 0, sizeof self->replaced);
@@ -66,7 +69,7 @@ static void note_replaced (Attempt *self, const EcfsObjectRow *row, unsigned n, 
 }
 
 /* Orders what makes a crowded object safer by moves; false: nothing does now, or not any more. */
-static bool order_moves (Attempt *self, const EcfsObjectRow *row, unsigned n)
+static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsigned n)
 {
     EcfsRoomy roomy;
     EcfsCrowding crowding;
@@ -90,7 +93,7 @@ static bool order_moves (Attempt *self, const EcfsObjectRow *row, unsigned n)
     return true;
 }
 
-static bool repair_part (Attempt *self, Part *part, GError **error)
+static bool repair_part (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, left_out[ECFS_CODEC_MAX_N] = {0};
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
@@ -128,7 +131,7 @@ static bool leave_out_damaged (EcfsRepairOrder *order)
 
 /* What was rebuilt is not what was stored, although all checksums fit: stripes of endpoints that return other bytes
  * than they got are damaged stripes. False: nobody is found, or all that were are known already. */
-static bool order_lies (Attempt *self, const EcfsObjectRow *row)
+static bool order_lies (EcfsCommitAttempt *self, const EcfsObjectRow *row)
 {
     bool lies[ECFS_CODEC_MAX_N] = {false}, any = false;
     EcfsRepairOrder *order = self->commit.order;
@@ -147,11 +150,11 @@ static bool order_lies (Attempt *self, const EcfsObjectRow *row)
 }
 
 /* Whoever else changes some of its stripes meanwhile: it needs the others as before. */
-bool ecfs_attempt_repair (Attempt *self, GError **error)
+bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error)
 {
     for (unsigned attempt = 1;; attempt++) {
         GError *why = NULL;
-        Part *part = ecfs_attempt_named_part (self, error);
+        EcfsCommitObject *part = ecfs_attempt_named_part (self, error);
         if (part == NULL)
             return false;
         if (self->missing != NULL)

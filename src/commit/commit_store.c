@@ -4,11 +4,11 @@
 #include "archive/common.h"
 
 /* Divides the data of the file into objects. */
-static void divide (Attempt *self)
+static void divide (EcfsCommitAttempt *self)
 {
     const uint64_t most = ecfs_archive_config (self->archive)->object_max;
     g_autoptr (GArray) data = ecfs_data_ranges (self->commit.fd, self->commit.size);
-    Part *part = NULL;
+    EcfsCommitObject *part = NULL;
     for (guint i = 0; i < data->len; i++) {
         EcfsFileRange range = g_array_index (data, EcfsFileRange, i);
         while (range.length > 0) {
@@ -25,11 +25,11 @@ static void divide (Attempt *self)
     }
 }
 
-static GArray *all_extents (const Attempt *self)
+static GArray *all_extents (const EcfsCommitAttempt *self)
 {
     GArray *extents = g_array_new (FALSE, FALSE, sizeof (EcfsExtent));
     for (guint i = 0; i < self->parts->len; i++) {
-        const Part *part = g_ptr_array_index (self->parts, i);
+        const EcfsCommitObject *part = g_ptr_array_index (self->parts, i);
         for (guint j = 0; j < part->ranges->len; j++) {
             const EcfsFileRange *range = &g_array_index (part->ranges, EcfsFileRange, j);
             EcfsExtent extent = {.offset = range->file_offset,
@@ -43,14 +43,14 @@ static GArray *all_extents (const Attempt *self)
 }
 
 /* With @goes_on, stripes of the last object are on their way still. */
-static bool publish (Attempt *self, bool goes_on, GError **error)
+static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
 {
     g_autoptr (GArray) extents = all_extents (self);
     g_autofree int64_t *intents = g_new0 (int64_t, self->parts->len + 1);
     g_autofree const EcfsObjectRow **objects = g_new0 (const EcfsObjectRow *, self->parts->len + 1);
     bool full = self->spare_error == NULL;
     for (guint i = 0; i < self->parts->len; i++) {
-        const Part *part = g_ptr_array_index (self->parts, i);
+        const EcfsCommitObject *part = g_ptr_array_index (self->parts, i);
         intents[i] = part->intent;
         objects[i] = part->row;
         full = full && part->full;
@@ -72,19 +72,19 @@ static bool publish (Attempt *self, bool goes_on, GError **error)
     self->outcome.full = full;
     guint n_ended = self->parts->len - goes_on;
     for (guint i = 0; (durable || self->outcome.kept) && i < n_ended; i++)
-        ((Part *) g_ptr_array_index (self->parts, i))->intent = 0;
+        ((EcfsCommitObject *) g_ptr_array_index (self->parts, i))->intent = 0;
     return durable;
 }
 
 /* Asked when nothing reads the content any more: what was read before is what it is to be. */
-bool ecfs_attempt_check_unchanged (const Attempt *self, GError **error)
+bool ecfs_attempt_check_unchanged (const EcfsCommitAttempt *self, GError **error)
 {
     return self->commit.unchanged == NULL || self->commit.unchanged (self->commit.user) ||
            ecfs_fail (error, ECANCELED, "the content changed while it was stored");
 }
 
 /* Whether what the attempt holds may become the file's content. */
-static bool check (Attempt *self, GError **error)
+static bool check (EcfsCommitAttempt *self, GError **error)
 {
     return (self->commit.feed == NULL || ecfs_attempt_check_codes (self, error)) &&
            ecfs_attempt_check_unchanged (self, error);
@@ -92,7 +92,7 @@ static bool check (Attempt *self, GError **error)
 
 /* Quorum (close_at) */
 
-static bool is_last (const Attempt *self)
+static bool is_last (const EcfsCommitAttempt *self)
 {
     EcfsFeedState state = {.final = true};
     if (self->commit.feed != NULL)
@@ -104,7 +104,7 @@ static bool is_last (const Attempt *self)
 
 EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *result)
 {
-    Attempt *self = attempt;
+    EcfsCommitAttempt *self = attempt;
     if (!is_last (self))
         return ECFS_REST_AWAITED;
     ecfs_attempt_note_stored (self, result);
@@ -114,9 +114,9 @@ EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *resu
     return self->commit.published (self->commit.user) ? ECFS_REST_TRAILS : ECFS_REST_LEFT;
 }
 
-bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GError **error)
+bool ecfs_attempt_add_rest (EcfsCommitAttempt *self, const EcfsWriterResult *result, GError **error)
 {
-    Part *part = self->part;
+    EcfsCommitObject *part = self->part;
     bool known[ECFS_CODEC_MAX_N] = {0};
     if (self->early_error != NULL) {
         g_propagate_error (error, g_steal_pointer (&self->early_error));
@@ -141,7 +141,7 @@ bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GErro
     ecfs_archive_stripes_changed (self->archive);
     bool full = self->spare_error == NULL;
     for (guint i = 0; i < self->parts->len; i++)
-        full = full && ((const Part *) g_ptr_array_index (self->parts, i))->full;
+        full = full && ((const EcfsCommitObject *) g_ptr_array_index (self->parts, i))->full;
     self->outcome.full = full;
     return full || ecfs_fail (error, EIO, "not all of its stripes are stored yet%s%s",
                               result->failures->len > 0 ? ": " : "", result->failures->str);
@@ -149,11 +149,11 @@ bool ecfs_attempt_add_rest (Attempt *self, const EcfsWriterResult *result, GErro
 
 /* Storing */
 
-static bool store_objects (Attempt *self, GError **error)
+static bool store_objects (EcfsCommitAttempt *self, GError **error)
 {
     divide (self);
     for (guint i = 0; i < self->parts->len; i++) {
-        Part *part = g_ptr_array_index (self->parts, i);
+        EcfsCommitObject *part = g_ptr_array_index (self->parts, i);
         part->number = i;
         part->n_objects = self->parts->len;
     }
@@ -163,7 +163,7 @@ static bool store_objects (Attempt *self, GError **error)
     return true;
 }
 
-bool ecfs_attempt_store (Attempt *self, GError **error)
+bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error)
 {
     bool stored = self->commit.feed != NULL ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
     return stored && (self->early || (check (self, error) && publish (self, false, error)));

@@ -261,19 +261,19 @@ static bool is_ending (void *user)
     return is_stopping (user);
 }
 
-static EcfsControlPut asking (Client *client)
+static EcfsControlClient asking (Client *client)
 {
     EcfsControl *server = client->server;
-    return (EcfsControlPut){.archive = server->archive,
-                            .ops = &server->ops,
-                            .peer = client->peer,
-                            .is_stopping = is_ending,
-                            .user = server};
+    return (EcfsControlClient){.archive = server->archive,
+                               .ops = &server->ops,
+                               .peer = client->peer,
+                               .is_stopping = is_ending,
+                               .user = server};
 }
 
 static bool handle_names (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
-    const EcfsControlPut who = asking (client);
+    const EcfsControlClient who = asking (client);
     (void) reply; /* nothing to tell */
     return ecfs_control_names (&who, request, error);
 }
@@ -360,12 +360,12 @@ static bool converse (Client *client, JsonObject *request)
 {
     static const struct {
         const char *verb;
-        void (*serve) (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request);
+        void (*serve) (const EcfsControlClient *client, EcfsLines *lines, JsonObject *request);
     } conversations[] = {{"put", ecfs_control_put},
                          {"recode", ecfs_control_recode},
                          {"drain", ecfs_control_drain},
                          {"repair", ecfs_control_repair}};
-    const EcfsControlPut who = asking (client);
+    const EcfsControlClient who = asking (client);
     for (size_t i = 0; i < G_N_ELEMENTS (conversations); i++) {
         if (g_strcmp0 (ecfs_control_text (request, "verb"), conversations[i].verb) != 0)
             continue;

@@ -18,7 +18,8 @@ static GStrv names_member (JsonObject *request, const char *member)
     return array == NULL ? NULL : g_strv_builder_end (names);
 }
 
-static bool serve (const EcfsControlPut *client, JsonObject *request, const EcfsTransfer *transfer, GError **error)
+static bool serve (const EcfsControlClient *client, JsonObject *request, const EcfsTransferOptions *transfer,
+                   GError **error)
 {
     g_auto (GStrv) towards = names_member (request, "towards");
     const EcfsDrainHere what = {.name = ecfs_control_text (request, "endpoint"),
@@ -28,7 +29,7 @@ static bool serve (const EcfsControlPut *client, JsonObject *request, const Ecfs
            ecfs_drain_here (client->archive, &what, error);
 }
 
-void ecfs_control_drain (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request)
+void ecfs_control_drain (const EcfsControlClient *client, EcfsLines *lines, JsonObject *request)
 {
     ecfs_control_serve_transfer (client, lines, request, serve);
 }

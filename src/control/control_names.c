@@ -12,7 +12,7 @@ static char *path_of (JsonObject *request, const char *member, GError **error)
     return path;
 }
 
-bool ecfs_control_names (const EcfsControlPut *client, JsonObject *request, GError **error)
+bool ecfs_control_names (const EcfsControlClient *client, JsonObject *request, GError **error)
 {
     const EcfsNames names = {
         .archive = client->archive, .watch = &client->ops->names, .uid = client->peer.uid, .gid = client->peer.gid};

@@ -13,7 +13,7 @@
 #define TICK_MS        250
 
 typedef struct Session {
-    const EcfsControlPut *put;
+    const EcfsControlClient *put;
     EcfsLines *lines;
     EcfsPutStore *store;
     unsigned n_on_the_way;
@@ -248,7 +248,7 @@ static void converse (Session *self, int wake_fd)
     }
 }
 
-static EcfsPutStore *open_store (const EcfsControlPut *put, JsonObject *request, int wake_fd, GError **error)
+static EcfsPutStore *open_store (const EcfsControlClient *put, JsonObject *request, int wake_fd, GError **error)
 {
     const EcfsPutHere options = {.code = ecfs_control_text (request, "code"),
                                  .keeps_owners = put->peer.uid == 0,
@@ -263,7 +263,7 @@ static EcfsPutStore *open_store (const EcfsControlPut *put, JsonObject *request,
     return ecfs_put_here_new (put->archive, &options, error);
 }
 
-void ecfs_control_put (const EcfsControlPut *put, EcfsLines *lines, JsonObject *request)
+void ecfs_control_put (const EcfsControlClient *put, EcfsLines *lines, JsonObject *request)
 {
     g_autoptr (GError) error = NULL;
     g_autoptr (JsonObject) reply = json_object_new ();

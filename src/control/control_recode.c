@@ -2,7 +2,8 @@
 #include "control/control_priv.h"
 #include "verbs/recode_priv.h"
 
-static bool serve (const EcfsControlPut *client, JsonObject *request, const EcfsTransfer *transfer, GError **error)
+static bool serve (const EcfsControlClient *client, JsonObject *request, const EcfsTransferOptions *transfer,
+                   GError **error)
 {
     const char *text = ecfs_control_text (request, "path");
     g_autofree char *path = text == NULL ? NULL : ecfs_control_unescape (text);
@@ -16,7 +17,7 @@ static bool serve (const EcfsControlPut *client, JsonObject *request, const Ecfs
            ecfs_recode_here (client->archive, &what, error);
 }
 
-void ecfs_control_recode (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request)
+void ecfs_control_recode (const EcfsControlClient *client, EcfsLines *lines, JsonObject *request)
 {
     ecfs_control_serve_transfer (client, lines, request, serve);
 }

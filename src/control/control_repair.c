@@ -5,7 +5,7 @@
 #include <poll.h>
 
 typedef struct Serving {
-    const EcfsControlPut *client;
+    const EcfsControlClient *client;
     EcfsLines *lines;
     JsonArray *objects; /* of the request */
     guint next;
@@ -107,7 +107,7 @@ static bool still_wanted (void *user)
     return !self->gone && poll (&peer, 1, 0) == 0 && !self->client->is_stopping (self->client->user);
 }
 
-void ecfs_control_repair (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request)
+void ecfs_control_repair (const EcfsControlClient *client, EcfsLines *lines, JsonObject *request)
 {
     g_autoptr (GError) error = NULL;
     Serving self = {.client = client, .lines = lines, .objects = array_member (request, "objects")};

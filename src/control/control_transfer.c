@@ -4,7 +4,7 @@
 #include <poll.h>
 
 typedef struct Serving {
-    const EcfsControlPut *client;
+    const EcfsControlClient *client;
     EcfsLines *lines;
     bool gone; /* who asked */
 } Serving;
@@ -38,12 +38,12 @@ static void tell_problem (void *user, const GError *error, bool warning)
     send_line (user, line);
 }
 
-void ecfs_control_serve_transfer (const EcfsControlPut *client, EcfsLines *lines, JsonObject *request,
+void ecfs_control_serve_transfer (const EcfsControlClient *client, EcfsLines *lines, JsonObject *request,
                                   EcfsControlWork work)
 {
     g_autoptr (GError) error = NULL;
     Serving self = {.client = client, .lines = lines};
-    const EcfsTransfer transfer = {.progress = tell_progress, .problem = tell_problem, .user = &self};
+    const EcfsTransferOptions transfer = {.progress = tell_progress, .problem = tell_problem, .user = &self};
     JsonObject *reply = json_object_new ();
     (void) work (client, request, &transfer, &error); /* told by the error */
     ecfs_control_put_end (reply, error);

@@ -228,7 +228,7 @@ void ecfs_endpoint_start (EcfsEndpoint *self)
     for (unsigned i = 0; i < self->n_slots; i++)
         if (pthread_create (&self->slots[i].thread, NULL, ecfs_slot_main, &self->slots[i]) != 0)
             g_error ("endpoint %s: the system has no threads left", self->name);
-    if (pthread_create (&self->keeper, NULL, ecfs_keeper_main, self) != 0)
+    if (pthread_create (&self->keeper, NULL, ecfs_slot_watchdog, self) != 0)
         g_error ("endpoint %s: the system has no threads left", self->name);
 }
 

@@ -79,7 +79,7 @@ static void list (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, Ecf
 {
     g_autofree char *buffer = g_malloc (size);
     Listing self = {.req = req, .fs = ecfs_fs_of (req), .plus = plus, .buffer = buffer, .size = size};
-    self.moment = ecfs_staged_moment (self.fs->archive);
+    self.moment = ecfs_staged_epoch (self.fs->archive);
     if (offset == 0) /* opened, or rewound */
         atomic_store (&handle->at_end, last_offset (self.fs));
     self.last = atomic_load (&handle->at_end);

@@ -92,7 +92,7 @@ static void op_create (fuse_req_t req, fuse_ino_t parent, const char *name, mode
         .mode = (mode & ~(mode_t) S_IFMT) | S_IFREG, .uid = context->uid, .gid = context->gid, .staged = true};
     EcfsAttr attr;
     int64_t row;
-    unsigned moment = ecfs_staged_moment (self->archive);
+    unsigned moment = ecfs_staged_epoch (self->archive);
     g_autoptr (GError) error = NULL;
     if (!ecfs_catalog_make (self->catalog, parent, name, &inode, &attr, &row, &error)) {
         ecfs_fs_reply_error (req, parent, name, error);

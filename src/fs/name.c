@@ -41,7 +41,7 @@ static void op_lookup (fuse_req_t req, fuse_ino_t parent, const char *name)
     g_autoptr (GError) error = NULL;
     if (self->connected != NULL && !atomic_flag_test_and_set (&self->was_connected))
         self->connected (self);
-    unsigned moment = ecfs_staged_moment (self->archive);
+    unsigned moment = ecfs_staged_epoch (self->archive);
     if (look_up (self, parent, name, &attr, &error)) {
         ecfs_fs_reply_entry (req, moment, &attr);
     } else if (g_error_matches (error, ECFS_ERROR, ENOENT) && !self->readonly) {
@@ -77,7 +77,7 @@ static void reply_attr (fuse_req_t req, unsigned moment, EcfsAttr *attr)
 static void op_getattr (fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     EcfsAttr attr;
-    unsigned moment = ecfs_staged_moment (ecfs_fs_of (req)->archive);
+    unsigned moment = ecfs_staged_epoch (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_getattr (ecfs_fs_of (req)->catalog, ino, &attr, &error))
         reply_attr (req, moment, &attr);
@@ -131,7 +131,7 @@ static void finish_setattr (void *user, const GError *truncate_error)
     SetAttr *set = user;
     EcfsFs *self = ecfs_fs_of (set->req);
     EcfsAttr attr;
-    unsigned moment = ecfs_staged_moment (self->archive);
+    unsigned moment = ecfs_staged_epoch (self->archive);
     g_autoptr (GError) error = truncate_error == NULL ? NULL : g_error_copy (truncate_error);
     if (error == NULL)
         set_staged_mtime (self, set);
@@ -149,7 +149,7 @@ static void finish_setattr (void *user, const GError *truncate_error)
 static bool has_size (EcfsFs *self, uint64_t ino, uint64_t size)
 {
     EcfsAttr attr;
-    unsigned moment = ecfs_staged_moment (self->archive);
+    unsigned moment = ecfs_staged_epoch (self->archive);
     if (!ecfs_catalog_getattr (self->catalog, ino, &attr, NULL))
         return false; /* truncating finds out why */
     ecfs_staged_overlay (self->archive, moment, &attr);
@@ -181,7 +181,7 @@ static void make (fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     EcfsNewInode inode = {
         .mode = mode, .uid = context->uid, .gid = context->gid, .rdev = rdev, .target = target, .staged = false};
     EcfsAttr attr;
-    unsigned moment = ecfs_staged_moment (ecfs_fs_of (req)->archive);
+    unsigned moment = ecfs_staged_epoch (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_make (ecfs_fs_of (req)->catalog, parent, name, &inode, &attr, NULL, &error))
         ecfs_fs_reply_entry (req, moment, &attr);
@@ -217,7 +217,7 @@ static void op_readlink (fuse_req_t req, fuse_ino_t ino)
 static void op_link (fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     EcfsAttr attr;
-    unsigned moment = ecfs_staged_moment (ecfs_fs_of (req)->archive);
+    unsigned moment = ecfs_staged_epoch (ecfs_fs_of (req)->archive);
     g_autoptr (GError) error = NULL;
     if (ecfs_catalog_link (ecfs_fs_of (req)->catalog, ino, parent, name, &attr, &error))
         ecfs_fs_reply_entry (req, moment, &attr);

@@ -435,7 +435,7 @@ static void run_clear (EcfsFsckRun *self)
 char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
 {
     EcfsFsckRun self = {.ecfs = ecfs, .archive = ecfs->archive, .what = what, .begun_ns = g_get_real_time () * 1000};
-    self.pace = (EcfsPace){.bytes_per_s = what->bytes_per_s};
+    self.pace = (EcfsReadPace){.bytes_per_s = what->bytes_per_s};
     if (what->max_time_us > 0)
         self.deadline_us = ecfs_now_us () + what->max_time_us;
     ecfs_mutex_init (&self.pace.lock);

@@ -1,7 +1,7 @@
 /*
- * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects, fsck_presence.c lists
- * what endpoints have, fsck_confirm.c asks for what these lack (both wait in fsck_answers.c), fsck_deep.c chooses what
- * is read, in which order, and keeps what was verified, fsck_packets.c reads it, fsck_remote.c asks endpoints what
+ * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects, presence.c lists
+ * what endpoints have, confirm.c asks for what these lack (both wait in pending.c), fsck_deep.c chooses what
+ * is read, in which order, and keeps what was verified, packets.c reads it, remote.c asks endpoints what
  * changed, fsck_prune.c removes what nothing knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what
  * is wrong and has it repaired: by repair.c in the archive that this process has opened for writing, by
  * control_repair.c in the mount that has; adopt.c takes a good stripe that nothing knows; fsck_crowded.c then has those
@@ -114,7 +114,7 @@ typedef struct EcfsFsckRun {
     Ecfs *writer; /* what repairs, once something is to be repaired; ecfs itself where that can; owned where not */
     EcfsArchive *archive;
     const EcfsFsck *what;
-    EcfsPace pace;
+    EcfsReadPace pace;
     EcfsFsckProgress progress;
     int64_t next_us;     /* when progress is to be told again */
     int64_t deadline_us; /* when no more is checked; 0: none, or that is over */

@@ -22,10 +22,10 @@ size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole,
     return (size_t) slot * n_slots;
 }
 
-static Fetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t block_lo, uint32_t block_hi)
+static EcfsFetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t block_lo, uint32_t block_hi)
 {
     const EcfsLayout *layout = &reader->params.layout;
-    Fetch *self = g_new0 (Fetch, 1);
+    EcfsFetch *self = g_new0 (EcfsFetch, 1);
     self->references = 1;
     self->reader = reader;
     self->segment = segment;
@@ -34,7 +34,7 @@ static Fetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t block_lo
     self->slot_bytes = (size_t) (ecfs_layout_block_offset (layout, segment, block_hi) -
                                  ecfs_layout_block_offset (layout, segment, block_lo));
     self->wanted = g_new0 (bool, reader->n);
-    self->slots = g_new0 (Slot, reader->n);
+    self->slots = g_new0 (EcfsFetchSlot, reader->n);
     for (unsigned i = 0; i < reader->n; i++) {
         self->slots[i].fetch = self;
         self->slots[i].index = i;
@@ -47,9 +47,9 @@ static Fetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t block_lo
     return self;
 }
 
-Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
+EcfsFetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
 {
-    Fetch *self = fetch_new (reader, segment, block_lo, block_hi);
+    EcfsFetch *self = fetch_new (reader, segment, block_lo, block_hi);
     self->whole = packet < 0;
     self->granted_bytes = ecfs_fetch_bytes (reader, segment, self->whole, block_lo, block_hi);
     for (unsigned i = 0; i < reader->params.layout.k; i++)
@@ -57,18 +57,18 @@ Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_
     return self;
 }
 
-Fetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const bool *wanted)
+EcfsFetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const bool *wanted)
 {
-    Fetch *self = fetch_new (reader, segment, 0, ecfs_layout_n_blocks (&reader->params.layout, segment));
+    EcfsFetch *self = fetch_new (reader, segment, 0, ecfs_layout_n_blocks (&reader->params.layout, segment));
     self->patient = true;
     self->granted_bytes = ecfs_reader_rebuild_bytes (reader, segment);
     memcpy (self->wanted, wanted, reader->n * sizeof *wanted);
     return self;
 }
 
-static void fetch_free (Fetch *self)
+static void fetch_free (EcfsFetch *self)
 {
-    EcfsTransfer *transfer = self->reader->params.transfer;
+    EcfsTransferPool *transfer = self->reader->params.transfer;
     for (unsigned i = 0; i < self->reader->n; i++) {
         ecfs_transfer_buffer_give (transfer, self->slots[i].buffer, self->slot_bytes);
         ecfs_transfer_buffer_give (transfer, self->decoded[i], self->slot_bytes);
@@ -85,18 +85,18 @@ static void fetch_free (Fetch *self)
     g_free (self);
 }
 
-void ecfs_fetch_ref_locked (Fetch *self)
+void ecfs_fetch_ref_locked (EcfsFetch *self)
 {
     self->references++;
 }
 
-void ecfs_fetch_unref_locked (Fetch *self)
+void ecfs_fetch_unref_locked (EcfsFetch *self)
 {
     if (--self->references == 0)
         fetch_free (self);
 }
 
-void ecfs_fetch_unlist_locked (Fetch *self)
+void ecfs_fetch_unlist_locked (EcfsFetch *self)
 {
     if (!self->listed)
         return;
@@ -105,7 +105,7 @@ void ecfs_fetch_unlist_locked (Fetch *self)
     ecfs_fetch_unref_locked (self);
 }
 
-static void cancel_slots_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock)
+static void cancel_slots_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
 {
     unsigned n_cancelled = 0;
     for (unsigned i = 0; i < self->reader->n; i++)
@@ -116,7 +116,7 @@ static void cancel_slots_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock)
     ecfs_read_log_count (self->reader->params.log, &(EcfsReadCounts){.cancelled = n_cancelled});
 }
 
-uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes)
+uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes)
 {
     const EcfsLayout *layout = &self->reader->params.layout;
     uint32_t block = at / layout->block_bytes;
@@ -126,7 +126,7 @@ uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, u
 }
 
 /* Every waiting request has one fetch less to wait for; the complete ones go to @finished. */
-static void settle_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+static void settle_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     for (guint i = 0; i < self->waiting->len; i++) {
         Request *request = g_ptr_array_index (self->waiting, i);
@@ -145,7 +145,7 @@ static void count_extra_locked (EcfsReader *reader, size_t bytes) ECFS_REQUIRES 
     ecfs_read_log_count (reader->params.log, &(EcfsReadCounts){.hedged_bytes = bytes});
 }
 
-static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+static void ready_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     bool decoded = false;
     for (unsigned i = 0; i < self->reader->n; i++) {
@@ -163,7 +163,7 @@ static void ready_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self-
         ecfs_fetch_unlist_locked (self);
 }
 
-static void fail_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+static void fail_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     self->state = FETCH_FAILED;
     self->error = g_error_new (ECFS_ERROR, EIO, "too few stripes can be read: %s",
@@ -172,7 +172,7 @@ static void fail_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->
     ecfs_fetch_unlist_locked (self);
 }
 
-void ecfs_fetch_abandon_locked (Fetch *self)
+void ecfs_fetch_abandon_locked (EcfsFetch *self)
 {
     self->state = FETCH_FAILED;
     cancel_slots_locked (self);
@@ -180,7 +180,7 @@ void ecfs_fetch_abandon_locked (Fetch *self)
 }
 
 /* The plan for what has arrived; made once per loss pattern. NULL never: the scheduler found the set decodable. */
-static const EcfsPlan *plan_locked (Fetch *self, const bool *present, const bool *missing)
+static const EcfsPlan *plan_locked (EcfsFetch *self, const bool *present, const bool *missing)
     ECFS_REQUIRES (self->reader->lock)
 {
     EcfsReader *reader = self->reader;
@@ -202,7 +202,7 @@ static const EcfsPlan *plan_locked (Fetch *self, const bool *present, const bool
 }
 
 typedef struct Decoding {
-    Fetch *fetch;
+    EcfsFetch *fetch;
     const EcfsPlan *plan;
     bool missing[ECFS_CODEC_MAX_N];
     bool present[ECFS_CODEC_MAX_N];
@@ -210,7 +210,7 @@ typedef struct Decoding {
 
 static void decode_blocks (Decoding *decoding)
 {
-    Fetch *fetch = decoding->fetch;
+    EcfsFetch *fetch = decoding->fetch;
     EcfsReader *reader = fetch->reader;
     const EcfsLayout *layout = &reader->params.layout;
     uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
@@ -233,7 +233,7 @@ static void decode_blocks (Decoding *decoding)
 static void run_decoding (void *data)
 {
     Decoding *decoding = data;
-    Fetch *fetch = decoding->fetch;
+    EcfsFetch *fetch = decoding->fetch;
     EcfsReader *reader = fetch->reader;
     decode_blocks (decoding);
     GPtrArray *finished = g_ptr_array_new ();
@@ -247,7 +247,7 @@ static void run_decoding (void *data)
     ecfs_reader_unref_priv (reader);
 }
 
-static void complete_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
+static void complete_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock)
 {
     EcfsReader *reader = self->reader;
     Decoding *decoding = g_new0 (Decoding, 1);
@@ -270,10 +270,10 @@ static void complete_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (se
     ecfs_transfer_run (reader->params.transfer, run_decoding, decoding);
 }
 
-static void note_asked_locked (Slot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
+static void note_asked_locked (EcfsFetchSlot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     EcfsReader *reader = slot->fetch->reader;
-    EcfsLaneHealth *lane = &reader->lanes[slot->index];
+    EcfsLane *lane = &reader->lanes[slot->index];
     slot->asked = true;
     slot->asked_us = ecfs_now_us ();
     slot->promise_us = slot->asked_us + slot->foretold_us;
@@ -286,26 +286,26 @@ static void note_asked_locked (Slot *slot) ECFS_REQUIRES (slot->fetch->reader->l
     reader->n_running++;
 }
 
-static void note_came_locked (Slot *slot, size_t filled) ECFS_REQUIRES (slot->fetch->reader->lock)
+static void note_came_locked (EcfsFetchSlot *slot, size_t filled) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     ecfs_lane_came (&slot->fetch->reader->lanes[slot->index], filled - slot->filled);
     slot->filled = filled;
 }
 
 /* One that was asked earlier has been overtaken by this one; counted for the policies that look at it. */
-static void overtake_locked (const Slot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
+static void overtake_locked (const EcfsFetchSlot *slot) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     const EcfsReader *reader = slot->fetch->reader;
     for (guint i = 0; i < reader->fetches->len; i++) {
-        Fetch *fetch = g_ptr_array_index (reader->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (reader->fetches, i);
         for (unsigned j = 0; j < reader->n; j++)
             fetch->slots[j].n_overtook += fetch->slots[j].asked && fetch->slots[j].number < slot->number;
     }
 }
 
-static void note_done_locked (Slot *slot, bool arrived) ECFS_REQUIRES (slot->fetch->reader->lock)
+static void note_done_locked (EcfsFetchSlot *slot, bool arrived) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
-    const Fetch *fetch = slot->fetch;
+    const EcfsFetch *fetch = slot->fetch;
     EcfsReader *reader = fetch->reader;
     slot->asked = false;
     ecfs_lane_done (&reader->lanes[slot->index], fetch->slot_bytes - slot->filled);
@@ -319,9 +319,9 @@ static void note_done_locked (Slot *slot, bool arrived) ECFS_REQUIRES (slot->fet
         overtake_locked (slot);
 }
 
-static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->reader->lock)
+static void ask_locked (EcfsFetchSlot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
-    Fetch *fetch = slot->fetch;
+    EcfsFetch *fetch = slot->fetch;
     EcfsReader *reader = fetch->reader;
     const EcfsReaderStripe *stripe = &reader->stripes[slot->index];
     if (slot->buffer == NULL)
@@ -344,10 +344,10 @@ static void ask_locked (Slot *slot, bool urgent) ECFS_REQUIRES (slot->fetch->rea
     slot->stream = ecfs_endpoint_read (stripe->endpoint, name, &range, 1, urgent ? ECFS_READ_URGENT : 0, &sink);
 }
 
-void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
+void ecfs_fetch_schedule_locked (EcfsFetch *self, GPtrArray *finished)
 {
     EcfsReader *reader = self->reader;
-    EcfsLane lanes[ECFS_CODEC_MAX_N];
+    EcfsCandidate lanes[ECFS_CODEC_MAX_N];
     EcfsDecision decision;
     if (self->state != FETCH_RUNNING)
         return;
@@ -359,7 +359,7 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
         break;
     case ECFS_SCHEDULE_WAIT:
         for (unsigned i = 0; i < reader->n; i++) {
-            Slot *slot = &self->slots[i];
+            EcfsFetchSlot *slot = &self->slots[i];
             ecfs_mutex_is_held (&slot->fetch->reader->lock);
             slot->hedged |= decision.late[i];
             slot->extra = decision.ask[i] ? decision.n_hedges > 0 : slot->extra;
@@ -375,7 +375,7 @@ void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished)
 
 static gint by_segment (gconstpointer a, gconstpointer b)
 {
-    const Fetch *x = *(const Fetch *const *) a, *y = *(const Fetch *const *) b;
+    const EcfsFetch *x = *(const EcfsFetch *const *) a, *y = *(const EcfsFetch *const *) b;
     return x->segment < y->segment ? -1 : x->segment > y->segment;
 }
 
@@ -386,7 +386,7 @@ void ecfs_reader_schedule_locked (EcfsReader *self, GPtrArray *finished)
     g_ptr_array_set_free_func (running, NULL);
     g_ptr_array_sort (running, by_segment);
     for (guint i = 0; i < running->len; i++) {
-        Fetch *fetch = g_ptr_array_index (running, i);
+        EcfsFetch *fetch = g_ptr_array_index (running, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         ecfs_fetch_ref_locked (fetch);
         ecfs_fetch_schedule_locked (fetch, finished);
@@ -395,11 +395,11 @@ void ecfs_reader_schedule_locked (EcfsReader *self, GPtrArray *finished)
 }
 
 /* Verifies the blocks of a slot that are complete within its first @filled bytes. */
-static bool verify (Slot *slot, size_t filled)
+static bool verify (EcfsFetchSlot *slot, size_t filled)
 {
     const EcfsReader *reader = slot->fetch->reader;
     const EcfsLayout *layout = &reader->params.layout;
-    const Fetch *fetch = slot->fetch;
+    const EcfsFetch *fetch = slot->fetch;
     size_t step = layout->block_bytes + ECFS_TAG_BYTES;
     for (;;) {
         uint32_t block = fetch->block_lo + slot->n_verified;
@@ -420,7 +420,7 @@ static bool verify (Slot *slot, size_t filled)
 
 static void slot_data (void *user, size_t range_index, size_t filled)
 {
-    Slot *slot = user;
+    EcfsFetchSlot *slot = user;
     EcfsReader *reader = slot->fetch->reader;
     (void) range_index;
     slot->damaged = slot->damaged || !verify (slot, filled);
@@ -442,9 +442,9 @@ static bool passing (int code)
     return code != ECANCELED && code != ENOENT && code != EBADMSG && code != EACCES && code != EINVAL;
 }
 
-static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (slot->fetch->reader->lock)
+static void slot_failed_locked (EcfsFetchSlot *slot, const GError *error) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
-    Fetch *fetch = slot->fetch;
+    EcfsFetch *fetch = slot->fetch;
     int64_t now_us = ecfs_now_us ();
     int64_t down_us = fetch->reader->lanes[slot->index].down_us;
     bool long_down = down_us != 0 && now_us - down_us > LONG_DOWN_US;
@@ -459,7 +459,7 @@ static void slot_failed_locked (Slot *slot, const GError *error) ECFS_REQUIRES (
 }
 
 /* The error that counts for a slot: a failed checksum rather than the cancellation that followed it. */
-static GError *slot_error (Slot *slot, const GError *error)
+static GError *slot_error (EcfsFetchSlot *slot, const GError *error)
 {
     const EcfsReader *reader = slot->fetch->reader;
     if (error == NULL && !slot->damaged)
@@ -481,7 +481,7 @@ static bool is_damage (int code)
 
 static bool tell_trouble_locked (EcfsReader *reader, unsigned index, const GError *error) ECFS_REQUIRES (reader->lock)
 {
-    EcfsLaneHealth *lane = &reader->lanes[index];
+    EcfsLane *lane = &reader->lanes[index];
     bool damage = error != NULL && is_damage (error->code);
     if (error == NULL || error->code == ECANCELED || (damage ? lane->damage_told : lane->told) ||
         reader->params.trouble == NULL)
@@ -505,8 +505,8 @@ static void tell_trouble (const EcfsReader *reader, unsigned index, const GError
 
 static void slot_done (void *user, const GError *given)
 {
-    Slot *slot = user;
-    Fetch *fetch = slot->fetch;
+    EcfsFetchSlot *slot = user;
+    EcfsFetch *fetch = slot->fetch;
     EcfsReader *reader = fetch->reader;
     unsigned index = slot->index;
     g_autoptr (GError) error = slot_error (slot, given);

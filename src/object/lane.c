@@ -15,7 +15,7 @@ double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_
     return rate > 0 ? rate + weight * (now - rate) : now;
 }
 
-bool ecfs_lane_refresh (EcfsLaneHealth *self, const EcfsLaneEndpoint *endpoint, int64_t now_us)
+bool ecfs_lane_refresh (EcfsLane *self, const EcfsLaneEndpoint *endpoint, int64_t now_us)
 {
     bool found = endpoint->suspect && !self->suspect;
     bool answers = self->suspect && !endpoint->suspect;
@@ -35,7 +35,7 @@ bool ecfs_lane_refresh (EcfsLaneHealth *self, const EcfsLaneEndpoint *endpoint, 
 
 /* Its pace counts while it owes something. Meanwhile one that was slow is forgiven, or nobody would find out that it
  * is not any more. */
-void ecfs_lane_measure (EcfsLaneHealth *self, int64_t now_us)
+void ecfs_lane_measure (EcfsLane *self, int64_t now_us)
 {
     if (self->bytes_per_s <= 0) /* it is what its endpoint usually is until it shows otherwise */
         self->bytes_per_s = self->endpoint_rate;
@@ -48,7 +48,7 @@ void ecfs_lane_measure (EcfsLaneHealth *self, int64_t now_us)
     self->came_bytes = 0;
 }
 
-uint64_t ecfs_lane_asked (EcfsLaneHealth *self, uint64_t bytes, int64_t now_us)
+uint64_t ecfs_lane_asked (EcfsLane *self, uint64_t bytes, int64_t now_us)
 {
     if (self->n_running++ == 0) {
         self->owed_since_us = now_us;
@@ -57,13 +57,13 @@ uint64_t ecfs_lane_asked (EcfsLaneHealth *self, uint64_t bytes, int64_t now_us)
     return self->asked_bytes += bytes;
 }
 
-void ecfs_lane_came (EcfsLaneHealth *self, uint64_t bytes)
+void ecfs_lane_came (EcfsLane *self, uint64_t bytes)
 {
     self->came_bytes += bytes;
     self->passed_bytes += bytes;
 }
 
-void ecfs_lane_moved (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
+void ecfs_lane_moved (EcfsLane *self, int64_t asked_us, int64_t now_us)
 {
     int64_t since = MAX (self->last_byte_us, asked_us);
     self->mean_gap_us = (7 * self->mean_gap_us + (now_us - since)) / 8;
@@ -71,7 +71,7 @@ void ecfs_lane_moved (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
     self->stalled = false;
 }
 
-void ecfs_lane_done (EcfsLaneHealth *self, uint64_t left_bytes)
+void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes)
 {
     self->passed_bytes += left_bytes;
     if (--self->n_running == 0)
@@ -79,12 +79,12 @@ void ecfs_lane_done (EcfsLaneHealth *self, uint64_t left_bytes)
 }
 
 /* Since when it shows nothing: no byte for this reader, nor for another. */
-static int64_t silent_us (const EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
+static int64_t silent_us (const EcfsLane *self, int64_t asked_us, int64_t now_us)
 {
     return now_us - MAX (MAX (self->last_byte_us, self->moved_us), asked_us);
 }
 
-bool ecfs_lane_finds_stall (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us)
+bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us)
 {
     if (self->stalled || silent_us (self, asked_us, now_us) < ecfs_stall_us (self->rtt_us, self->mean_gap_us))
         return false;
@@ -93,15 +93,14 @@ bool ecfs_lane_finds_stall (EcfsLaneHealth *self, int64_t asked_us, int64_t now_
     return true;
 }
 
-int64_t ecfs_lane_due_us (const EcfsLaneHealth *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us,
-                          int64_t now_us)
+int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us)
 {
     uint64_t queued = mark - MIN (mark, self->passed_bytes);
     double rate = self->bytes_per_s > 0 ? self->bytes_per_s : self->endpoint_rate;
     return ecfs_due_us (MAX (left_bytes, queued), rate, self->gap_us, MAX (silent_us (self, asked_us, now_us), 0));
 }
 
-void ecfs_lane_look_ahead (const EcfsLaneHealth *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsLane *lane)
+void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsCandidate *lane)
 {
     double rate = self->endpoint_rate > 0 ? self->endpoint_rate : RATE_UNKNOWN;
     uint64_t queued = self->asked_bytes - self->passed_bytes + piece_bytes;
@@ -114,7 +113,7 @@ void ecfs_lane_look_ahead (const EcfsLaneHealth *self, EcfsForecast forecast, ui
 }
 
 /* Four round trips until a stall is found and two for a refetch. */
-int64_t ecfs_lane_reach_us (const EcfsLaneHealth *self)
+int64_t ecfs_lane_reach_us (const EcfsLane *self)
 {
     return self->rtt_us > 0 && !self->down && !self->suspect ? 6 * self->rtt_us : 0;
 }

@@ -12,7 +12,7 @@
 #include "endpoint/endpoint.h"
 #include "object/scheduler.h"
 
-typedef struct EcfsLaneHealth {
+typedef struct EcfsLane {
     bool down;
     bool suspect;         /* its endpoint is silent for longer than usual */
     bool stalled;         /* it owed one of our fetches bytes for too long */
@@ -33,7 +33,7 @@ typedef struct EcfsLaneHealth {
     int64_t owed_since_us;   /* at the last tick; 0: nothing was owed */
     uint64_t came_bytes;     /* since then */
     double bytes_per_s;      /* to this reader, of late; 0: not known */
-} EcfsLaneHealth;
+} EcfsLane;
 
 /* Its endpoint, at a tick. */
 typedef struct EcfsLaneEndpoint {
@@ -50,31 +50,30 @@ typedef struct EcfsLaneEndpoint {
 double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us);
 
 /** Returns whether it has become suspect. */
-bool ecfs_lane_refresh (EcfsLaneHealth *self, const EcfsLaneEndpoint *endpoint, int64_t now_us);
-void ecfs_lane_measure (EcfsLaneHealth *self, int64_t now_us);
+bool ecfs_lane_refresh (EcfsLane *self, const EcfsLaneEndpoint *endpoint, int64_t now_us);
+void ecfs_lane_measure (EcfsLane *self, int64_t now_us);
 
 /** Returns the mark of the piece: what was asked of the lane with it. */
-uint64_t ecfs_lane_asked (EcfsLaneHealth *self, uint64_t bytes, int64_t now_us);
+uint64_t ecfs_lane_asked (EcfsLane *self, uint64_t bytes, int64_t now_us);
 /** Of what it owes, @bytes came. */
-void ecfs_lane_came (EcfsLaneHealth *self, uint64_t bytes);
+void ecfs_lane_came (EcfsLane *self, uint64_t bytes);
 /** Bytes of a piece that was asked at @asked_us arrive. */
-void ecfs_lane_moved (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us);
+void ecfs_lane_moved (EcfsLane *self, int64_t asked_us, int64_t now_us);
 /** A piece ended, and @left_bytes of it will not come. */
-void ecfs_lane_done (EcfsLaneHealth *self, uint64_t left_bytes);
+void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes);
 
 /** Whether it shows nothing for longer than its stall time, while it owes a piece; it is stalled then. False when it
  * was before. */
-bool ecfs_lane_finds_stall (EcfsLaneHealth *self, int64_t asked_us, int64_t now_us);
+bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us);
 
 /** Until a piece that is asked, with its mark and what is left of it, is here in nearly all cases. */
-int64_t ecfs_lane_due_us (const EcfsLaneHealth *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us,
-                          int64_t now_us);
+int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us);
 
 /** What the scheduler is told of a lane that is not asked yet; @forecast: the endpoint's own. */
-void ecfs_lane_look_ahead (const EcfsLaneHealth *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsLane *lane);
+void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsCandidate *lane);
 
 /** Until a stall on this lane would be found and made good elsewhere; 0: where nothing is expected of it anyway. */
-int64_t ecfs_lane_reach_us (const EcfsLaneHealth *self);
+int64_t ecfs_lane_reach_us (const EcfsLane *self);
 
 /** How much reading ahead has to cover then, at the reader's pace. */
 uint64_t ecfs_reach_bytes (double consumes_per_s, int64_t reach_us);

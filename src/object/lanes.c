@@ -2,7 +2,7 @@
 #include "object/reader_priv.h"
 
 /* Returns whether it has become suspect. */
-static bool refresh_lane (EcfsLaneHealth *lane, EcfsEndpoint *endpoint, int64_t now_us)
+static bool refresh_lane (EcfsLane *lane, EcfsEndpoint *endpoint, int64_t now_us)
 {
     EcfsEndpointHealth health;
     ecfs_endpoint_health (endpoint, &health);
@@ -54,29 +54,29 @@ bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us)
     return found;
 }
 
-bool ecfs_lanes_find_stalls_locked (Fetch *fetch, int64_t now_us)
+bool ecfs_lanes_find_stalls_locked (EcfsFetch *fetch, int64_t now_us)
 {
     bool found = false;
     for (unsigned i = 0; i < fetch->reader->n; i++) {
-        const Slot *slot = &fetch->slots[i];
+        const EcfsFetchSlot *slot = &fetch->slots[i];
         found |= slot->asked && ecfs_lane_finds_stall (&fetch->reader->lanes[i], slot->asked_us, now_us);
     }
     return found;
 }
 
-int64_t ecfs_slot_due_us (const Slot *slot, int64_t now_us)
+int64_t ecfs_slot_due_us (const EcfsFetchSlot *slot, int64_t now_us)
 {
-    const EcfsLaneHealth *lane = &slot->fetch->reader->lanes[slot->index];
+    const EcfsLane *lane = &slot->fetch->reader->lanes[slot->index];
     return ecfs_lane_due_us (lane, slot->fetch->slot_bytes - slot->filled, slot->mark, slot->asked_us, now_us);
 }
 
-bool ecfs_fetch_is_late_locked (const Fetch *self, int64_t now_us)
+bool ecfs_fetch_is_late_locked (const EcfsFetch *self, int64_t now_us)
 {
     const EcfsReadPolicy *policy = &self->reader->params.policy;
     if (self->state != FETCH_RUNNING || self->patient || policy->replication != 0)
         return false;
     for (unsigned i = 0; i < self->reader->n; i++) {
-        const Slot *slot = &self->slots[i];
+        const EcfsFetchSlot *slot = &self->slots[i];
         ecfs_mutex_is_held (&slot->fetch->reader->lock);
         if (slot->asked && !slot->hedged && now_us + ecfs_slot_due_us (slot, now_us) > slot->promise_us)
             return true;
@@ -84,32 +84,32 @@ bool ecfs_fetch_is_late_locked (const Fetch *self, int64_t now_us)
     return false;
 }
 
-static void look_ahead (Slot *slot, EcfsLane *lane)
+static void look_ahead (EcfsFetchSlot *slot, EcfsCandidate *lane)
 {
-    const Fetch *fetch = slot->fetch;
+    const EcfsFetch *fetch = slot->fetch;
     const EcfsReader *reader = fetch->reader;
     EcfsForecast forecast = ecfs_endpoint_forecast (reader->stripes[slot->index].endpoint, fetch->slot_bytes);
     slot->foretold_us = forecast.late_us;
     ecfs_lane_look_ahead (&reader->lanes[slot->index], forecast, fetch->slot_bytes, lane);
 }
 
-void ecfs_fetch_outlook_locked (Fetch *self, int64_t now_us, EcfsLane *ret_lanes)
+void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *ret_lanes)
 {
     EcfsReader *reader = self->reader;
     for (unsigned i = 0; i < reader->n; i++) {
-        const EcfsLaneHealth *health = &reader->lanes[i];
-        Slot *slot = &self->slots[i];
+        const EcfsLane *health = &reader->lanes[i];
+        EcfsFetchSlot *slot = &self->slots[i];
         bool silent = !self->patient && (health->stalled || health->suspect);
-        EcfsLane *lane = &ret_lanes[i];
-        *lane = (EcfsLane){.stored = reader->stripes[i].endpoint != NULL,
-                           .arrived = slot->arrived,
-                           .asked = slot->asked,
-                           .stalled = slot->asked && silent,
-                           .failed = slot->failed,
-                           .resting = slot->retry_us > now_us,
-                           .down = health->down || slot->attempts > 0,
-                           .avoided = silent,
-                           .n_overtook = slot->n_overtook};
+        EcfsCandidate *lane = &ret_lanes[i];
+        *lane = (EcfsCandidate){.stored = reader->stripes[i].endpoint != NULL,
+                                .arrived = slot->arrived,
+                                .asked = slot->asked,
+                                .stalled = slot->asked && silent,
+                                .failed = slot->failed,
+                                .resting = slot->retry_us > now_us,
+                                .down = health->down || slot->attempts > 0,
+                                .avoided = silent,
+                                .n_overtook = slot->n_overtook};
         if (self->patient || !lane->stored || lane->arrived || lane->failed)
             continue;
         if (!lane->asked) {
@@ -123,7 +123,7 @@ void ecfs_fetch_outlook_locked (Fetch *self, int64_t now_us, EcfsLane *ret_lanes
 }
 
 /* Until the reader comes to it, at its pace of late. */
-static int64_t needed_us_locked (const Fetch *self) ECFS_REQUIRES (self->reader->lock)
+static int64_t needed_us_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock)
 {
     const EcfsReader *reader = self->reader;
     uint64_t start = self->segment * reader->params.layout.segment_bytes;
@@ -133,7 +133,7 @@ static int64_t needed_us_locked (const Fetch *self) ECFS_REQUIRES (self->reader-
     return us < 1e15 ? (int64_t) us : INT64_MAX;
 }
 
-EcfsWanted ecfs_fetch_wanted_locked (const Fetch *self)
+EcfsWanted ecfs_fetch_wanted_locked (const EcfsFetch *self)
 {
     const EcfsReader *reader = self->reader;
     const EcfsReadPolicy *policy = &reader->params.policy;
@@ -147,10 +147,10 @@ EcfsWanted ecfs_fetch_wanted_locked (const Fetch *self)
                         .n_transfers = n_most - MIN (n_most, reader->n_running)};
 }
 
-static EcfsErasedWhy erased_why (const Fetch *fetch, unsigned i)
+static EcfsErasedWhy erased_why (const EcfsFetch *fetch, unsigned i)
 {
-    const EcfsLaneHealth *lane = &fetch->reader->lanes[i];
-    const Slot *slot = &fetch->slots[i];
+    const EcfsLane *lane = &fetch->reader->lanes[i];
+    const EcfsFetchSlot *slot = &fetch->slots[i];
     if (slot->arrived || fetch->reader->stripes[i].endpoint == NULL)
         return ECFS_ERASED_NOT;
     if (slot->attempts > 0 && !slot->asked && slot->failed_code != 0 && slot->failed_code != ECANCELED)
@@ -162,13 +162,13 @@ static EcfsErasedWhy erased_why (const Fetch *fetch, unsigned i)
     return slot->asked && slot->hedged ? ECFS_ERASED_LATE : ECFS_ERASED_NOT;
 }
 
-void ecfs_fetch_explain_locked (const Fetch *self, bool decoded)
+void ecfs_fetch_explain_locked (const EcfsFetch *self, bool decoded)
 {
     EcfsReader *reader = self->reader;
     int64_t now_us = ecfs_now_us ();
     bool degraded = false;
     for (unsigned i = 0; i < reader->n && !self->patient; i++) {
-        const Slot *slot = &self->slots[i];
+        const EcfsFetchSlot *slot = &self->slots[i];
         EcfsErasedWhy why = erased_why (self, i);
         if (why == ECFS_ERASED_NOT)
             continue;

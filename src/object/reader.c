@@ -26,11 +26,11 @@ static void unref (void *user)
 }
 
 /* Whether a lane that failed has rested long enough to be asked again. */
-static bool end_rests_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
+static bool end_rests_locked (EcfsFetch *fetch, int64_t now) ECFS_REQUIRES (fetch->reader->lock)
 {
     bool ended = false;
     for (unsigned i = 0; i < fetch->reader->n; i++) {
-        Slot *slot = &fetch->slots[i];
+        EcfsFetchSlot *slot = &fetch->slots[i];
         if (slot->retry_us == 0 || slot->retry_us > now)
             continue;
         slot->retry_us = 0;
@@ -39,7 +39,7 @@ static bool end_rests_locked (Fetch *fetch, int64_t now) ECFS_REQUIRES (fetch->r
     return ended;
 }
 
-static bool droppable_locked (const EcfsReader *self, const Fetch *fetch, int64_t now, bool pressure)
+static bool droppable_locked (const EcfsReader *self, const EcfsFetch *fetch, int64_t now, bool pressure)
     ECFS_REQUIRES (self->lock)
 {
     if (fetch->state != FETCH_READY)
@@ -54,7 +54,7 @@ static void tick (void *user, int64_t now_us, bool pressure)
     ecfs_mutex_lock (&self->lock);
     bool active = false;
     for (guint i = self->fetches->len; i-- > 0;) {
-        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         active |= fetch->state == FETCH_RUNNING;
         if (droppable_locked (self, fetch, now_us, pressure))
@@ -62,7 +62,7 @@ static void tick (void *user, int64_t now_us, bool pressure)
     }
     bool moved = active && ecfs_lanes_refresh_locked (self, now_us);
     for (guint i = 0; i < self->fetches->len; i++) {
-        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         moved |= ecfs_lanes_find_stalls_locked (fetch, now_us);
         moved |= end_rests_locked (fetch, now_us);
@@ -82,7 +82,7 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     self->params = *params;
     self->n = ecfs_codec_n (params->codec);
     self->stripes = g_memdup2 (params->stripes, self->n * sizeof self->stripes[0]);
-    self->lanes = g_new0 (EcfsLaneHealth, self->n);
+    self->lanes = g_new0 (EcfsLane, self->n);
     self->fetches = g_ptr_array_new ();
     self->plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_plan_free);
     self->next_offset = UINT64_MAX;
@@ -107,7 +107,7 @@ void ecfs_reader_unref_priv (EcfsReader *self)
     ecfs_transfer_remove_ticking (self->params.transfer, self);
     ecfs_mutex_lock (&self->lock);
     while (self->fetches->len > 0) {
-        Fetch *fetch = g_ptr_array_index (self->fetches, 0);
+        EcfsFetch *fetch = g_ptr_array_index (self->fetches, 0);
         ecfs_mutex_is_held (&fetch->reader->lock);
         ecfs_fetch_unlist_locked (fetch);
     }
@@ -135,7 +135,7 @@ void ecfs_reader_close (EcfsReader *self)
     ecfs_mutex_lock (&self->lock);
     self->closed = true;
     for (guint i = self->fetches->len; i-- > 0;) {
-        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         if (fetch->state == FETCH_READY)
             ecfs_fetch_unlist_locked (fetch);
@@ -153,7 +153,7 @@ static void add_piece (GArray *iov, uint8_t *bytes, size_t size)
 }
 
 /* The pieces of content bytes [from, to) of a fetch's segment that lie in packets the fetch has. */
-static void add_pieces (GArray *iov, const Fetch *fetch, uint32_t from, uint32_t to)
+static void add_pieces (GArray *iov, const EcfsFetch *fetch, uint32_t from, uint32_t to)
 {
     uint32_t packet_bytes = ecfs_layout_packet_bytes (&fetch->reader->params.layout, fetch->segment);
     while (from < to) {
@@ -166,7 +166,7 @@ static void add_pieces (GArray *iov, const Fetch *fetch, uint32_t from, uint32_t
 }
 
 /* The part of a request that a fetch serves, as content bytes of its segment. */
-static void request_part (const Request *request, const Fetch *fetch, uint32_t *ret_from, uint32_t *ret_to)
+static void request_part (const Request *request, const EcfsFetch *fetch, uint32_t *ret_from, uint32_t *ret_to)
 {
     const EcfsLayout *layout = &fetch->reader->params.layout;
     uint64_t start = fetch->segment * layout->segment_bytes;
@@ -187,7 +187,7 @@ static void request_part (const Request *request, const Fetch *fetch, uint32_t *
 static void answer (Request *request)
 {
     if (request->rebuilt != NULL) {
-        const Fetch *fetch = g_ptr_array_index (request->fetches, 0);
+        const EcfsFetch *fetch = g_ptr_array_index (request->fetches, 0);
         request->rebuilt (request->user, fetch->out, request->error);
         return;
     }
@@ -198,7 +198,7 @@ static void answer (Request *request)
     GArray *iov = request->iov;
     for (guint i = 0; i < request->fetches->len; i++) {
         uint32_t from, to;
-        Fetch *fetch = g_ptr_array_index (request->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
         request_part (request, fetch, &from, &to);
         add_pieces (iov, fetch, from, to);
     }
@@ -211,7 +211,7 @@ static void request_free (Request *request)
     int64_t now = ecfs_now_us ();
     ecfs_mutex_lock (&reader->lock);
     for (guint i = 0; i < request->fetches->len; i++) {
-        Fetch *fetch = g_ptr_array_index (request->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         fetch->used_us = now;
         if (!fetch->whole)
@@ -238,11 +238,11 @@ void ecfs_requests_finish (GPtrArray *finished)
     g_ptr_array_unref (finished);
 }
 
-static Fetch *covering_locked (const EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo,
-                               uint32_t block_hi) ECFS_REQUIRES (self->lock)
+static EcfsFetch *covering_locked (const EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo,
+                                   uint32_t block_hi) ECFS_REQUIRES (self->lock)
 {
     for (guint i = 0; i < self->fetches->len; i++) {
-        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         if (fetch->segment == segment && fetch->block_lo <= block_lo && fetch->block_hi >= block_hi &&
             (fetch->whole || (packet >= 0 && fetch->wanted[packet])))
             return fetch;
@@ -250,21 +250,21 @@ static Fetch *covering_locked (const EcfsReader *self, uint64_t segment, int pac
     return NULL;
 }
 
-static void list_locked (EcfsReader *self, Fetch *fetch) ECFS_REQUIRES (self->lock)
+static void list_locked (EcfsReader *self, EcfsFetch *fetch) ECFS_REQUIRES (self->lock)
 {
     fetch->listed = true;
     g_ptr_array_add (self->fetches, fetch);
 }
 
-static Fetch *list_new_locked (EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
+static EcfsFetch *list_new_locked (EcfsReader *self, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi)
     ECFS_REQUIRES (self->lock)
 {
-    Fetch *fetch = ecfs_fetch_new (self, segment, packet, block_lo, block_hi);
+    EcfsFetch *fetch = ecfs_fetch_new (self, segment, packet, block_lo, block_hi);
     list_locked (self, fetch);
     return fetch;
 }
 
-static void wait_for_locked (Request *request, Fetch *fetch) ECFS_REQUIRES (fetch->reader->lock)
+static void wait_for_locked (Request *request, EcfsFetch *fetch) ECFS_REQUIRES (fetch->reader->lock)
 {
     ecfs_fetch_ref_locked (fetch);
     g_ptr_array_add (request->fetches, fetch);
@@ -280,7 +280,7 @@ static void use_locked (Request *request, uint64_t segment, int packet, uint32_t
 {
     EcfsReader *self = request->reader;
     ecfs_mutex_is_held (&self->lock);
-    Fetch *fetch = covering_locked (self, segment, packet, block_lo, block_hi);
+    EcfsFetch *fetch = covering_locked (self, segment, packet, block_lo, block_hi);
     if (fetch == NULL) {
         fetch = list_new_locked (self, segment, packet, block_lo, block_hi);
         request->granted_bytes -= fetch->granted_bytes;
@@ -350,7 +350,7 @@ static bool note_locked (EcfsReader *self, uint64_t offset, size_t size) ECFS_RE
     return true;
 }
 
-static void begin_locked (Fetch *fetch, GPtrArray *finished) ECFS_REQUIRES (fetch->reader->lock)
+static void begin_locked (EcfsFetch *fetch, GPtrArray *finished) ECFS_REQUIRES (fetch->reader->lock)
 {
     ecfs_fetch_ref_locked (fetch);
     ecfs_fetch_schedule_locked (fetch, finished);
@@ -369,7 +369,7 @@ static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUI
             continue;
         if (!ecfs_transfer_try_acquire (self->params.transfer, ecfs_fetch_bytes (self, segment, true, 0, n_blocks)))
             return;
-        Fetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
+        EcfsFetch *fetch = list_new_locked (self, segment, -1, 0, n_blocks);
         ecfs_mutex_is_held (&fetch->reader->lock);
         begin_locked (fetch, finished);
     }
@@ -379,7 +379,7 @@ static void read_ahead_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUI
 static void drop_passed_locked (EcfsReader *self) ECFS_REQUIRES (self->lock)
 {
     for (guint i = self->fetches->len; i-- > 0;) {
-        Fetch *fetch = g_ptr_array_index (self->fetches, i);
+        EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
         uint64_t end = (fetch->segment + 1) * self->params.layout.segment_bytes;
         ecfs_mutex_is_held (&fetch->reader->lock);
         if (fetch->state == FETCH_READY && end + SEQUENTIAL_SLACK <= self->next_offset)
@@ -428,7 +428,7 @@ static void serve_locked (Request *request, GPtrArray *finished) ECFS_REQUIRES (
     if (request->granted_bytes > 0)
         ecfs_transfer_release (self->params.transfer, request->granted_bytes);
     for (guint i = 0; i < begin->len; i++) {
-        Fetch *fetch = g_ptr_array_index (begin, i);
+        EcfsFetch *fetch = g_ptr_array_index (begin, i);
         ecfs_mutex_is_held (&fetch->reader->lock);
         begin_locked (fetch, finished);
     }
@@ -456,7 +456,7 @@ static void request_granted (void *user)
 /* Whether the request has the memory that it needs now; otherwise request_granted () follows. */
 static bool acquire_locked (Request *request) ECFS_REQUIRES (request->reader->lock)
 {
-    EcfsTransfer *transfer = request->reader->params.transfer;
+    EcfsTransferPool *transfer = request->reader->params.transfer;
     Need need = {0};
     split_locked (request, add_need_locked, &need);
     request->granted_bytes = need.uncovered_bytes;
@@ -529,7 +529,7 @@ void ecfs_reader_rebuild (EcfsReader *self, uint64_t segment, const bool *wanted
     request->rebuilt = done;
     GPtrArray *finished = g_ptr_array_new ();
     ecfs_mutex_lock (&self->lock);
-    Fetch *fetch = ecfs_fetch_new_rebuild (self, segment, wanted);
+    EcfsFetch *fetch = ecfs_fetch_new_rebuild (self, segment, wanted);
     list_locked (self, fetch);
     ecfs_mutex_is_held (&fetch->reader->lock);
     wait_for_locked (request, fetch);

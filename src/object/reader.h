@@ -39,8 +39,8 @@ typedef struct EcfsTrouble {
 } EcfsTrouble;
 
 typedef struct EcfsReaderParams {
-    EcfsTransfer *transfer; /* must outlive the reader */
-    EcfsCodec *codec;       /* must outlive the reader */
+    EcfsTransferPool *transfer; /* must outlive the reader */
+    EcfsCodec *codec;           /* must outlive the reader */
     EcfsLayout layout;
     EcfsUuid object;
     EcfsReadPolicy policy;

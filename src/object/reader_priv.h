@@ -28,10 +28,10 @@
 
 typedef enum FetchState { FETCH_RUNNING, FETCH_DECODING, FETCH_READY, FETCH_FAILED } FetchState;
 
-typedef struct Fetch Fetch;
+typedef struct EcfsFetch EcfsFetch;
 
-typedef struct Slot {
-    Fetch *fetch;
+typedef struct EcfsFetchSlot {
+    EcfsFetch *fetch;
     unsigned index;      /* of the stripe */
     EcfsStream *stream;  /* guarded by reader lock */
     uint8_t *buffer;     /* lent to the endpoint while asked */
@@ -52,9 +52,9 @@ typedef struct Slot {
     bool hedged;         /* it is late, and others were asked in its place */
     uint32_t n_verified; /* blocks; the endpoint's thread only, while asked */
     bool damaged;        /* the same */
-} Slot;
+} EcfsFetchSlot;
 
-struct Fetch {
+struct EcfsFetch {
     unsigned references; /* guarded by reader lock, like everything that has no other remark */
     EcfsReader *reader;  /* immutable */
     uint64_t segment;    /* immutable */
@@ -68,7 +68,7 @@ struct Fetch {
     size_t granted_bytes; /* immutable */
     int64_t used_us;      /* when it was last of use */
     bool *wanted;         /* n; immutable */
-    Slot *slots;          /* n */
+    EcfsFetchSlot *slots; /* n */
     uint8_t **out;        /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
     uint8_t **decoded;    /* n; buffers that decoding filled */
     GPtrArray *waiting;   /* of Request, borrowed */
@@ -100,8 +100,8 @@ struct EcfsReader {
     EcfsReaderParams params;   /* immutable */
     unsigned n;                /* immutable */
     EcfsReaderStripe *stripes; /* n; immutable */
-    EcfsLaneHealth *lanes;     /* n; guarded by lock */
-    GPtrArray *fetches;        /* of Fetch; guarded by lock */
+    EcfsLane *lanes;           /* n; guarded by lock */
+    GPtrArray *fetches;        /* of EcfsFetch; guarded by lock */
     GHashTable *plans;    /* loss pattern (n flags as bytes) → EcfsPlan; guarded by lock, plans are kept to the end */
     bool closed;          /* guarded by lock */
     uint64_t next_offset; /* where sequential reading would go on; guarded by lock */
@@ -124,40 +124,41 @@ EcfsReader *ecfs_reader_ref_priv (EcfsReader *self);
 void ecfs_reader_unref_priv (EcfsReader *self);
 
 /* A running fetch with one reference for the list; takes over a grant of ecfs_fetch_bytes (). Nothing is asked yet. */
-Fetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi);
+EcfsFetch *ecfs_fetch_new (EcfsReader *reader, uint64_t segment, int packet, uint32_t block_lo, uint32_t block_hi);
 /* The same for the packets of the stripes @wanted (n flags), whole; takes over a grant of ecfs_reader_rebuild_bytes ().
  */
-Fetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const bool *wanted);
+EcfsFetch *ecfs_fetch_new_rebuild (EcfsReader *reader, uint64_t segment, const bool *wanted);
 size_t ecfs_fetch_bytes (const EcfsReader *reader, uint64_t segment, bool whole, uint32_t block_lo, uint32_t block_hi);
 
 /* Looks at all lanes again, asks what the scheduler says; requests that are complete go to @finished. */
-void ecfs_fetch_schedule_locked (Fetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_schedule_locked (EcfsFetch *self, GPtrArray *finished) ECFS_REQUIRES (self->reader->lock);
 /* The same of all, in the order of their segments. */
 void ecfs_reader_schedule_locked (EcfsReader *self, GPtrArray *finished) ECFS_REQUIRES (self->lock);
 /* Ends a running fetch that nobody waits for. */
-void ecfs_fetch_abandon_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
-void ecfs_fetch_ref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
-void ecfs_fetch_unref_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_abandon_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_ref_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_unref_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Takes it off the reader's list, if it is there. */
-void ecfs_fetch_unlist_locked (Fetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_unlist_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */
-uint8_t *ecfs_fetch_bytes_at (const Fetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
+uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
 
 /* Looks at the endpoints, and at how fast they and the reader are. Returns whether one has become suspect. */
 bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us) ECFS_REQUIRES (self->lock);
 /* Content that reading ahead has to cover, so that the reader need not wait while a stall is found and made good. */
 uint64_t ecfs_reader_reach_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock);
 /* Lanes that owe this fetch bytes and show none for their stall time. Returns whether one is newly found. */
-bool ecfs_lanes_find_stalls_locked (Fetch *fetch, int64_t now_us) ECFS_REQUIRES (fetch->reader->lock);
+bool ecfs_lanes_find_stalls_locked (EcfsFetch *fetch, int64_t now_us) ECFS_REQUIRES (fetch->reader->lock);
 /* Whether something that it asked for is later than nearly all such pieces are. */
-bool ecfs_fetch_is_late_locked (const Fetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
+bool ecfs_fetch_is_late_locked (const EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
 /* Tells the log which endpoints a ready fetch was read around, and counts it. */
-void ecfs_fetch_explain_locked (const Fetch *self, bool decoded) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_explain_locked (const EcfsFetch *self, bool decoded) ECFS_REQUIRES (self->reader->lock);
 /* For the scheduler: n lanes, and what the fetch may take. */
-void ecfs_fetch_outlook_locked (Fetch *self, int64_t now_us, EcfsLane *ret_lanes) ECFS_REQUIRES (self->reader->lock);
-EcfsWanted ecfs_fetch_wanted_locked (const Fetch *self) ECFS_REQUIRES (self->reader->lock);
+void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *ret_lanes)
+    ECFS_REQUIRES (self->reader->lock);
+EcfsWanted ecfs_fetch_wanted_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Until what an asked slot waits for is here, in nearly all cases. */
-int64_t ecfs_slot_due_us (const Slot *slot, int64_t now_us) ECFS_REQUIRES (slot->fetch->reader->lock);
+int64_t ecfs_slot_due_us (const EcfsFetchSlot *slot, int64_t now_us) ECFS_REQUIRES (slot->fetch->reader->lock);
 
 /* Answers the requests, without the lock, and frees the array. */
 void ecfs_requests_finish (GPtrArray *finished);

@@ -36,17 +36,17 @@ typedef struct Task {
     const EcfsCodec *codec;
     const EcfsReadPolicy *policy;
     const EcfsWanted *wanted;
-    const EcfsLane *lanes;
+    const EcfsCandidate *lanes;
     unsigned n;
 } Task;
 
-static bool askable (const EcfsLane *lane, bool desperate)
+static bool askable (const EcfsCandidate *lane, bool desperate)
 {
     return lane->stored && !lane->arrived && !lane->asked && !lane->failed && !lane->resting &&
            (desperate || (!lane->down && !lane->avoided));
 }
 
-static int64_t selection_us (const Task *task, const EcfsLane *lane)
+static int64_t selection_us (const Task *task, const EcfsCandidate *lane)
 {
     switch (task->policy->selection) {
     case ECFS_SELECT_FASTEST0:
@@ -138,7 +138,7 @@ static EcfsSchedule ask_all (const Task *task, bool *ask)
 {
     bool owed[ECFS_CODEC_MAX_N] = {false};
     for (unsigned i = 0; i < task->n; i++) {
-        const EcfsLane *lane = &task->lanes[i];
+        const EcfsCandidate *lane = &task->lanes[i];
         ask[i] = askable (lane, true);
         owed[i] = lane->arrived || lane->asked || lane->resting || ask[i];
     }
@@ -149,12 +149,12 @@ static EcfsSchedule ask_all (const Task *task, bool *ask)
 /* Hedging */
 
 /* What is past its time is expected to take as long again, whatever its pace seems to be. */
-static int64_t due_us (const EcfsLane *lane)
+static int64_t due_us (const EcfsCandidate *lane)
 {
     return MAX (lane->due_us, -lane->promised_us);
 }
 
-static int64_t lateness_us (const EcfsLane *lane)
+static int64_t lateness_us (const EcfsCandidate *lane)
 {
     return due_us (lane) - lane->promised_us;
 }
@@ -180,7 +180,7 @@ static unsigned latest_of (const Task *task, const bool *hoped, int64_t common_u
 {
     unsigned latest = task->n;
     for (unsigned i = 0; i < task->n; i++) {
-        const EcfsLane *lane = &task->lanes[i];
+        const EcfsCandidate *lane = &task->lanes[i];
         if (hoped[i] && lane->asked && lateness_us (lane) > 2 * common_us + SOONER_US &&
             (latest == task->n || due_us (lane) > due_us (&task->lanes[latest])))
             latest = i;
@@ -234,7 +234,7 @@ static void replicate (const Task *task, bool *hoped, EcfsDecision *decision)
 {
     unsigned n_arrived = 0, n_asked = 0;
     for (unsigned i = 0; i < task->n; i++) {
-        const EcfsLane *lane = &task->lanes[i];
+        const EcfsCandidate *lane = &task->lanes[i];
         n_arrived += lane->arrived;
         n_asked += lane->asked && !lane->stalled;
         decision->late[i] = hoped[i] && lane->asked && lane->n_overtook >= task->policy->failover;
@@ -270,7 +270,7 @@ static void limit (const Task *task, EcfsDecision *decision)
 }
 
 EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
-                            const EcfsLane *lanes, EcfsDecision *ret_decision)
+                            const EcfsCandidate *lanes, EcfsDecision *ret_decision)
 {
     Task task = {.codec = codec, .policy = policy, .wanted = wanted, .lanes = lanes, .n = ecfs_codec_n (codec)};
     bool arrived[ECFS_CODEC_MAX_N], hoped[ECFS_CODEC_MAX_N];

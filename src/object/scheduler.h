@@ -25,7 +25,7 @@
 #include "object/policy.h"
 
 /* One stripe of the object, from one fetch's point of view. */
-typedef struct EcfsLane {
+typedef struct EcfsCandidate {
     bool stored;         /* the catalog knows an endpoint for it */
     bool arrived;        /* all its blocks are here and verified */
     bool asked;          /* and neither arrived nor failed yet */
@@ -41,7 +41,7 @@ typedef struct EcfsLane {
     int64_t due_us;      /* asked: until its blocks are here in nearly all cases, ecfs_due_us () */
     int64_t promised_us; /* asked: the same as it was foretold when it was asked; negative: that has passed */
     unsigned n_overtook; /* asked: pieces asked later, of any segment, that have come since; for P */
-} EcfsLane;
+} EcfsCandidate;
 
 /* What a fetch wants, and what it may take. */
 typedef struct EcfsWanted {
@@ -65,7 +65,7 @@ typedef struct EcfsDecision {
 
 /** @lanes: n. Thread-safe, allocates nothing. */
 EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
-                            const EcfsLane *lanes, EcfsDecision *ret_decision);
+                            const EcfsCandidate *lanes, EcfsDecision *ret_decision);
 
 /**
  * How long a lane may owe bytes without showing one before it counts as stalled: max (4 round trips, 8 mean gaps, 200

@@ -10,7 +10,7 @@ size_t ecfs_segment_bytes (const EcfsLayout *layout, unsigned n, uint64_t index)
     return (size_t) n * ecfs_layout_stored_bytes (layout, index);
 }
 
-EcfsSegment *ecfs_segment_new (EcfsTransfer *transfer, const EcfsLayout *layout, unsigned n, uint64_t index)
+EcfsSegment *ecfs_segment_new (EcfsTransferPool *transfer, const EcfsLayout *layout, unsigned n, uint64_t index)
 {
     EcfsSegment *self = g_new (EcfsSegment, 1);
     *self = (EcfsSegment){.transfer = transfer,

@@ -14,7 +14,7 @@
 
 typedef struct EcfsSegment {
     atomic_uint references;
-    EcfsTransfer *transfer;
+    EcfsTransferPool *transfer;
     uint64_t index;
     uint32_t stored_bytes; /* of one packet with tags */
     uint32_t n_blocks;     /* of one packet */
@@ -27,7 +27,7 @@ typedef struct EcfsSegment {
 size_t ecfs_segment_bytes (const EcfsLayout *layout, unsigned n, uint64_t index);
 
 /** Takes over a grant of ecfs_segment_bytes (). */
-EcfsSegment *ecfs_segment_new (EcfsTransfer *transfer, const EcfsLayout *layout, unsigned n, uint64_t index);
+EcfsSegment *ecfs_segment_new (EcfsTransferPool *transfer, const EcfsLayout *layout, unsigned n, uint64_t index);
 EcfsSegment *ecfs_segment_ref (EcfsSegment *self);
 void ecfs_segment_unref (EcfsSegment *self); /* NULL is accepted */
 

@@ -19,7 +19,7 @@ typedef struct Buffer {
     size_t size;
 } Buffer;
 
-struct EcfsTransfer {
+struct EcfsTransferPool {
     EcfsMutex lock;
     uint64_t memory_bytes;  /* immutable after new */
     uint64_t granted_bytes; /* guarded by lock */
@@ -34,9 +34,9 @@ struct EcfsTransfer {
     pthread_t ticker;       /* between start and stop */
 };
 
-EcfsTransfer *ecfs_transfer_new (uint64_t memory_bytes)
+EcfsTransferPool *ecfs_transfer_new (uint64_t memory_bytes)
 {
-    EcfsTransfer *self = g_new0 (EcfsTransfer, 1);
+    EcfsTransferPool *self = g_new0 (EcfsTransferPool, 1);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->ticker_cond);
     self->memory_bytes = memory_bytes;
@@ -47,7 +47,7 @@ EcfsTransfer *ecfs_transfer_new (uint64_t memory_bytes)
 }
 
 /* Those of the ticking whose references could be taken. */
-static GArray *referenced_locked (EcfsTransfer *self) ECFS_REQUIRES (self->lock)
+static GArray *referenced_locked (EcfsTransferPool *self) ECFS_REQUIRES (self->lock)
 {
     GArray *referenced = g_array_sized_new (FALSE, FALSE, sizeof (EcfsTicking), self->ticking->len);
     for (guint i = 0; i < self->ticking->len; i++) {
@@ -71,7 +71,7 @@ static void tick_all (GArray *ticking, bool pressure)
 
 static void *run_ticker (void *data)
 {
-    EcfsTransfer *self = data;
+    EcfsTransferPool *self = data;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
         int64_t pause = self->ticking->len == 0 ? 60 * G_USEC_PER_SEC : ECFS_TICK_US;
@@ -86,7 +86,7 @@ static void *run_ticker (void *data)
     return NULL;
 }
 
-void ecfs_transfer_start (EcfsTransfer *self)
+void ecfs_transfer_start (EcfsTransferPool *self)
 {
     long n_cores = sysconf (_SC_NPROCESSORS_ONLN);
     self->workers = ecfs_workers_new ("ecfs-coding", (unsigned) CLAMP (n_cores, 1, 16));
@@ -96,7 +96,7 @@ void ecfs_transfer_start (EcfsTransfer *self)
     self->started = true;
 }
 
-void ecfs_transfer_stop (EcfsTransfer *self)
+void ecfs_transfer_stop (EcfsTransferPool *self)
 {
     if (!self->started)
         return;
@@ -109,7 +109,7 @@ void ecfs_transfer_stop (EcfsTransfer *self)
     ecfs_workers_free (g_steal_pointer (&self->workers));
 }
 
-void ecfs_transfer_free (EcfsTransfer *self)
+void ecfs_transfer_free (EcfsTransferPool *self)
 {
     if (self == NULL)
         return;
@@ -124,17 +124,17 @@ void ecfs_transfer_free (EcfsTransfer *self)
     g_free (self);
 }
 
-void ecfs_transfer_run (EcfsTransfer *self, void (*job) (void *data), void *data)
+void ecfs_transfer_run (EcfsTransferPool *self, void (*job) (void *data), void *data)
 {
     ecfs_workers_push (self->workers, job, data);
 }
 
-static bool fits_locked (const EcfsTransfer *self, size_t bytes) ECFS_REQUIRES (self->lock)
+static bool fits_locked (const EcfsTransferPool *self, size_t bytes) ECFS_REQUIRES (self->lock)
 {
     return self->granted_bytes == 0 || self->granted_bytes + bytes <= self->memory_bytes;
 }
 
-bool ecfs_transfer_try_acquire (EcfsTransfer *self, size_t bytes)
+bool ecfs_transfer_try_acquire (EcfsTransferPool *self, size_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
     bool granted = g_queue_is_empty (&self->waiting) && fits_locked (self, bytes);
@@ -144,7 +144,7 @@ bool ecfs_transfer_try_acquire (EcfsTransfer *self, size_t bytes)
     return granted;
 }
 
-bool ecfs_transfer_acquire (EcfsTransfer *self, size_t bytes, void (*granted) (void *user), void *user)
+bool ecfs_transfer_acquire (EcfsTransferPool *self, size_t bytes, void (*granted) (void *user), void *user)
 {
     ecfs_mutex_lock (&self->lock);
     bool now = g_queue_is_empty (&self->waiting) && fits_locked (self, bytes);
@@ -160,7 +160,7 @@ bool ecfs_transfer_acquire (EcfsTransfer *self, size_t bytes, void (*granted) (v
     return now;
 }
 
-void ecfs_transfer_release (EcfsTransfer *self, size_t bytes)
+void ecfs_transfer_release (EcfsTransferPool *self, size_t bytes)
 {
     ecfs_mutex_lock (&self->lock);
     self->granted_bytes -= bytes;
@@ -174,7 +174,7 @@ void ecfs_transfer_release (EcfsTransfer *self, size_t bytes)
 }
 
 /* Takes the warm buffer at @i off the list. */
-static uint8_t *unlist_locked (EcfsTransfer *self, guint i) ECFS_REQUIRES (self->lock)
+static uint8_t *unlist_locked (EcfsTransferPool *self, guint i) ECFS_REQUIRES (self->lock)
 {
     Buffer buffer = g_array_index (self->warm, Buffer, i);
     self->warm_bytes -= buffer.size;
@@ -183,13 +183,13 @@ static uint8_t *unlist_locked (EcfsTransfer *self, guint i) ECFS_REQUIRES (self-
 }
 
 /* Unmaps the longest unused buffers until warm and granted memory are within the bound together. */
-static void trim_locked (EcfsTransfer *self) ECFS_REQUIRES (self->lock)
+static void trim_locked (EcfsTransferPool *self) ECFS_REQUIRES (self->lock)
 {
     while (self->warm->len > 0 && self->warm_bytes + self->granted_bytes > self->memory_bytes)
         free (unlist_locked (self, 0));
 }
 
-uint8_t *ecfs_transfer_buffer_take (EcfsTransfer *self, size_t size)
+uint8_t *ecfs_transfer_buffer_take (EcfsTransferPool *self, size_t size)
 {
     uint8_t *bytes = NULL;
     ecfs_mutex_lock (&self->lock);
@@ -201,7 +201,7 @@ uint8_t *ecfs_transfer_buffer_take (EcfsTransfer *self, size_t size)
     return bytes != NULL ? bytes : g_malloc (size);
 }
 
-void ecfs_transfer_buffer_give (EcfsTransfer *self, uint8_t *buffer, size_t size)
+void ecfs_transfer_buffer_give (EcfsTransferPool *self, uint8_t *buffer, size_t size)
 {
     if (buffer == NULL)
         return;
@@ -217,12 +217,12 @@ void ecfs_transfer_buffer_give (EcfsTransfer *self, uint8_t *buffer, size_t size
     ecfs_mutex_unlock (&self->lock);
 }
 
-uint64_t ecfs_transfer_memory (const EcfsTransfer *self)
+uint64_t ecfs_transfer_memory (const EcfsTransferPool *self)
 {
     return self->memory_bytes;
 }
 
-void ecfs_transfer_add_ticking (EcfsTransfer *self, const EcfsTicking *ticking)
+void ecfs_transfer_add_ticking (EcfsTransferPool *self, const EcfsTicking *ticking)
 {
     ecfs_mutex_lock (&self->lock);
     g_array_append_val (self->ticking, *ticking);
@@ -230,7 +230,7 @@ void ecfs_transfer_add_ticking (EcfsTransfer *self, const EcfsTicking *ticking)
     ecfs_mutex_unlock (&self->lock);
 }
 
-void ecfs_transfer_remove_ticking (EcfsTransfer *self, void *user)
+void ecfs_transfer_remove_ticking (EcfsTransferPool *self, void *user)
 {
     ecfs_mutex_lock (&self->lock);
     for (guint i = 0; i < self->ticking->len; i++) {

@@ -14,33 +14,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct EcfsTransfer EcfsTransfer;
+typedef struct EcfsTransferPool EcfsTransferPool;
 
-EcfsTransfer *ecfs_transfer_new (uint64_t memory_bytes);
-void ecfs_transfer_start (EcfsTransfer *self);
+EcfsTransferPool *ecfs_transfer_new (uint64_t memory_bytes);
+void ecfs_transfer_start (EcfsTransferPool *self);
 /** Ends the threads after the jobs that are queued. Writers and readers must be gone or idle. Idempotent. */
-void ecfs_transfer_stop (EcfsTransfer *self);
-void ecfs_transfer_free (EcfsTransfer *self);
+void ecfs_transfer_stop (EcfsTransferPool *self);
+void ecfs_transfer_free (EcfsTransferPool *self);
 
 /** Runs job (data) on a worker thread soon. */
-void ecfs_transfer_run (EcfsTransfer *self, void (*job) (void *data), void *data);
+void ecfs_transfer_run (EcfsTransferPool *self, void (*job) (void *data), void *data);
 
 /**
  * Asks for @bytes of memory. True: granted. False: granted () is called later, once, from a worker thread. Give it back
  * with ecfs_transfer_release () either way.
  */
-bool ecfs_transfer_acquire (EcfsTransfer *self, size_t bytes, void (*granted) (void *user), void *user);
-void ecfs_transfer_release (EcfsTransfer *self, size_t bytes);
+bool ecfs_transfer_acquire (EcfsTransferPool *self, size_t bytes, void (*granted) (void *user), void *user);
+void ecfs_transfer_release (EcfsTransferPool *self, size_t bytes);
 
 /** Takes @bytes only when they are free now and nobody waits: for what may as well not be done, such as readahead. */
-bool ecfs_transfer_try_acquire (EcfsTransfer *self, size_t bytes);
+bool ecfs_transfer_try_acquire (EcfsTransferPool *self, size_t bytes);
 
 /** A buffer of @size bytes with any content, within a grant of the caller's. */
-uint8_t *ecfs_transfer_buffer_take (EcfsTransfer *self, size_t size);
+uint8_t *ecfs_transfer_buffer_take (EcfsTransferPool *self, size_t size);
 /** Gives it back; NULL is accepted. */
-void ecfs_transfer_buffer_give (EcfsTransfer *self, uint8_t *buffer, size_t size);
+void ecfs_transfer_buffer_give (EcfsTransferPool *self, uint8_t *buffer, size_t size);
 
-uint64_t ecfs_transfer_memory (const EcfsTransfer *self);
+uint64_t ecfs_transfer_memory (const EcfsTransferPool *self);
 
 #define ECFS_TICK_US 20000
 
@@ -54,8 +54,8 @@ typedef struct EcfsTicking {
     void *user;
 } EcfsTicking;
 
-void ecfs_transfer_add_ticking (EcfsTransfer *self, const EcfsTicking *ticking);
+void ecfs_transfer_add_ticking (EcfsTransferPool *self, const EcfsTicking *ticking);
 /** By its user pointer; afterwards try_ref is not called any more. */
-void ecfs_transfer_remove_ticking (EcfsTransfer *self, void *user);
+void ecfs_transfer_remove_ticking (EcfsTransferPool *self, void *user);
 
 #endif

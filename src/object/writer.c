@@ -47,7 +47,7 @@ static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
     self->layout = layout;
     self->n = ecfs_codec_n (job->codec);
     self->n_segments = ecfs_layout_n_segments (&layout);
-    self->lanes = g_new0 (EcfsWriterLane *, self->n);
+    self->lanes = g_new0 (EcfsUpload *, self->n);
     self->ended = job->feed == NULL;
     self->as_one = self->ended && self->n_segments == 1 && ecfs_layout_stored_bytes (&layout, 0) <= AS_ONE_BYTES;
     self->began_us = self->ended_us = ecfs_now_us ();
@@ -104,7 +104,7 @@ void ecfs_writer_idle_locked (EcfsWriter *self)
 static void cut_lane (EcfsWriter *self, unsigned index)
 {
     ecfs_mutex_lock (&self->lock);
-    EcfsWriterLane *lane = ecfs_writer_lane_cut_locked (self, index);
+    EcfsUpload *lane = ecfs_writer_lane_cut_locked (self, index);
     ecfs_writer_advance_locked (self);
     ecfs_mutex_unlock (&self->lock);
     ecfs_writer_lane_unref (lane);
@@ -145,7 +145,7 @@ static bool hangs (const EcfsWriter *self, unsigned index)
 /* Whether it is still on its way at @at_us, at its pace so far. */
 static bool will_run (const EcfsWriter *self, unsigned index, int64_t at_us)
 {
-    const EcfsWriterLane *lane = self->lanes[index];
+    const EcfsUpload *lane = self->lanes[index];
     int64_t now_us = ecfs_now_us ();
     double sent = (double) atomic_load (&lane->sent_bytes);
     double left = (double) self->layout.header_bytes + (double) ecfs_layout_area_bytes (&self->layout) - sent;
@@ -176,7 +176,7 @@ static void leave_silent (EcfsWriter *self, const Survey *survey)
     for (unsigned i = 0; i < self->n; i++) {
         if (!survey->running[i])
             continue;
-        EcfsWriterLane *lane = self->lanes[i];
+        EcfsUpload *lane = self->lanes[i];
         bool silent = now_us - lane->began_us < LITTLE_US + SILENT_US && is_suspect (self, i);
         lane->silent_us = !silent ? 0 : lane->silent_us != 0 ? lane->silent_us : now_us;
         n_silent += silent;
@@ -331,7 +331,7 @@ static void look (EcfsWriter *self, Survey *survey)
 static void collect (const EcfsWriter *self, const bool *stored, EcfsWriterResult *result)
 {
     for (unsigned i = 0; i < self->n; i++) {
-        const EcfsWriterLane *lane = self->lanes[i];
+        const EcfsUpload *lane = self->lanes[i];
         result->stored[i] = stored[i];
         if (!stored[i])
             continue;

@@ -69,7 +69,7 @@ typedef struct EcfsWriterResult {
 
 /* All pointers are borrowed until ecfs_writer_run () returns. */
 typedef struct EcfsWriterJob {
-    EcfsTransfer *transfer;
+    EcfsTransferPool *transfer;
     const EcfsCodec *codec;
     EcfsStripeHeader header; /* index, instance and header_bytes are filled in per stripe */
     uint64_t size;           /* bytes of content, > 0; with a feed of no account */

@@ -1,7 +1,7 @@
 /* One stripe on its way: what its endpoint pulls. */
 #include "object/writer_priv.h"
 
-static void format_footer (EcfsWriterLane *lane)
+static void format_footer (EcfsUpload *lane)
 {
     EcfsWriter *self = lane->writer;
     ecfs_writer_finish_digest (lane->digest, lane->area_digest);
@@ -18,7 +18,7 @@ static void format_footer (EcfsWriterLane *lane)
 }
 
 /* The segment that the lane is at, with a reference, and moves it on; NULL: not there yet, or *ret_end. */
-static EcfsSegment *next_segment (EcfsWriterLane *lane, bool *ret_end)
+static EcfsSegment *next_segment (EcfsUpload *lane, bool *ret_end)
 {
     EcfsWriter *self = lane->writer;
     EcfsSegment *segment = NULL;
@@ -39,7 +39,7 @@ static EcfsSegment *next_segment (EcfsWriterLane *lane, bool *ret_end)
     return segment;
 }
 
-static EcfsPull give (EcfsWriterLane *lane, EcfsSegment *owner, const uint8_t *bytes, size_t size,
+static EcfsPull give (EcfsUpload *lane, EcfsSegment *owner, const uint8_t *bytes, size_t size,
                       const uint8_t **ret_bytes, size_t *ret_size)
 {
     g_queue_push_tail (&lane->lent, owner);
@@ -49,7 +49,7 @@ static EcfsPull give (EcfsWriterLane *lane, EcfsSegment *owner, const uint8_t *b
 }
 
 /* The whole stripe of a small object as one piece, so that it costs the endpoint one write. */
-static EcfsPull give_small (EcfsWriterLane *lane, EcfsSegment *segment, const uint8_t **ret_bytes, size_t *ret_size)
+static EcfsPull give_small (EcfsUpload *lane, EcfsSegment *segment, const uint8_t **ret_bytes, size_t *ret_size)
 {
     g_byte_array_append (lane->header, ecfs_segment_packet (segment, lane->index), segment->stored_bytes);
     ecfs_segment_unref (segment);
@@ -59,14 +59,14 @@ static EcfsPull give_small (EcfsWriterLane *lane, EcfsSegment *segment, const ui
     return give (lane, NULL, lane->header->data, lane->header->len, ret_bytes, ret_size);
 }
 
-static EcfsPull give_footer (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
+static EcfsPull give_footer (EcfsUpload *lane, const uint8_t **ret_bytes, size_t *ret_size)
 {
     format_footer (lane);
     lane->phase = PHASE_END;
     return give (lane, NULL, lane->footer->data, lane->footer->len, ret_bytes, ret_size);
 }
 
-static EcfsPull pull_packet (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
+static EcfsPull pull_packet (EcfsUpload *lane, const uint8_t **ret_bytes, size_t *ret_size)
 {
     bool end;
     EcfsSegment *segment = next_segment (lane, &end);
@@ -81,7 +81,7 @@ static EcfsPull pull_packet (EcfsWriterLane *lane, const uint8_t **ret_bytes, si
     return give (lane, segment, packet, segment->stored_bytes, ret_bytes, ret_size);
 }
 
-static EcfsPull pull_next (EcfsWriterLane *lane, const uint8_t **ret_bytes, size_t *ret_size)
+static EcfsPull pull_next (EcfsUpload *lane, const uint8_t **ret_bytes, size_t *ret_size)
 {
     switch (lane->phase) {
     case PHASE_HEADER:
@@ -100,7 +100,7 @@ static EcfsPull pull_next (EcfsWriterLane *lane, const uint8_t **ret_bytes, size
 /* The run does not end, and its job with it, while a lane of it is in here. */
 static EcfsPull pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
 {
-    EcfsWriterLane *lane = user;
+    EcfsUpload *lane = user;
     EcfsWriter *self = lane->writer;
     ecfs_mutex_lock (&self->lock);
     bool over = lane->cut || self->aborted;
@@ -118,7 +118,7 @@ static EcfsPull pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
 
 static void released (void *user, const uint8_t *bytes, size_t size)
 {
-    EcfsWriterLane *lane = user;
+    EcfsUpload *lane = user;
     (void) bytes;
     (void) atomic_fetch_add (&lane->sent_bytes, size);
     ecfs_segment_unref (g_queue_pop_head (&lane->lent));
@@ -126,7 +126,7 @@ static void released (void *user, const uint8_t *bytes, size_t size)
 
 static void lane_done (void *user, const GError *error)
 {
-    EcfsWriterLane *lane = user;
+    EcfsUpload *lane = user;
     EcfsWriter *self = lane->writer;
     ecfs_mutex_lock (&self->lock);
     lane->state = error == NULL ? LANE_STORED : LANE_FAILED;
@@ -147,9 +147,9 @@ static void lane_done (void *user, const GError *error)
     ecfs_writer_lane_unref (lane);
 }
 
-static EcfsWriterLane *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHeader *header)
+static EcfsUpload *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHeader *header)
 {
-    EcfsWriterLane *lane = g_new0 (EcfsWriterLane, 1);
+    EcfsUpload *lane = g_new0 (EcfsUpload, 1);
     atomic_init (&lane->references, 2);
     atomic_init (&lane->sent_bytes, 0);
     lane->writer = ecfs_writer_ref (self);
@@ -169,7 +169,7 @@ void ecfs_writer_lane_start (EcfsWriter *self, unsigned index)
     EcfsStripeHeader header = self->job->header;
     header.index = (uint16_t) index;
     header.instance = target->instance;
-    EcfsWriterLane *lane = lane_new (self, index, &header);
+    EcfsUpload *lane = lane_new (self, index, &header);
     char name[ECFS_STRIPE_NAME_SIZE];
     ecfs_stripe_name (&header.object, header.index, header.instance, name);
     EcfsSource source = {.pull = pull,
@@ -185,16 +185,16 @@ void ecfs_writer_lane_start (EcfsWriter *self, unsigned index)
     ecfs_mutex_unlock (&self->lock);
 }
 
-EcfsWriterLane *ecfs_writer_lane_cut_locked (EcfsWriter *self, unsigned index)
+EcfsUpload *ecfs_writer_lane_cut_locked (EcfsWriter *self, unsigned index)
 {
-    EcfsWriterLane *lane = g_steal_pointer (&self->lanes[index]);
+    EcfsUpload *lane = g_steal_pointer (&self->lanes[index]);
     lane->cut = true;
     if (lane->state == LANE_RUNNING)
         ecfs_stream_cancel (lane->stream);
     return lane;
 }
 
-void ecfs_writer_lane_unref (EcfsWriterLane *lane)
+void ecfs_writer_lane_unref (EcfsUpload *lane)
 {
     if (lane == NULL || atomic_fetch_sub (&lane->references, 1) > 1)
         return;

@@ -21,7 +21,7 @@ typedef enum EcfsLanePhase { PHASE_HEADER, PHASE_PACKETS, PHASE_END } EcfsLanePh
 
 typedef struct EcfsWriter EcfsWriter;
 
-typedef struct EcfsWriterLane {
+typedef struct EcfsUpload {
     atomic_uint references; /* the table's, and the stream's until it is done */
     EcfsWriter *writer;     /* a reference */
     unsigned index;         /* immutable */
@@ -44,7 +44,7 @@ typedef struct EcfsWriterLane {
     XXH3_state_t *digest;
     uint8_t area_digest[ECFS_STRIPE_DIGEST_BYTES];
     uint64_t stripe_bytes;
-} EcfsWriterLane;
+} EcfsUpload;
 
 struct EcfsWriter {
     atomic_uint references;
@@ -76,7 +76,7 @@ struct EcfsWriter {
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */
     uint8_t object_sha256[ECFS_SHA256_SIZE];         /* likewise */
     GArray *segment_digests; /* of the content of each segment, as it was read first; guarded by lock */
-    EcfsWriterLane **lanes;  /* n; NULL: not wanted or left out; guarded by lock, changed by the run's thread only */
+    EcfsUpload **lanes;      /* n; NULL: not wanted or left out; guarded by lock, changed by the run's thread only */
     unsigned n_pulling;      /* lanes that may be using the job; guarded by lock */
     int64_t settled_us;      /* when a lane was stored last, 0: none; guarded by lock */
 };
@@ -93,8 +93,8 @@ void ecfs_writer_finish_digest (XXH3_state_t *state, uint8_t digest[ECFS_STRIPE_
 /** Begins to send stripe @index, which has no lane, to its target. */
 void ecfs_writer_lane_start (EcfsWriter *self, unsigned index);
 /** Takes the lane of stripe @index out: what becomes of it counts no more. Returns the table's reference. */
-EcfsWriterLane *ecfs_writer_lane_cut_locked (EcfsWriter *self, unsigned index) ECFS_REQUIRES (self->lock);
-void ecfs_writer_lane_unref (EcfsWriterLane *lane); /* not with the lock held; NULL is accepted */
+EcfsUpload *ecfs_writer_lane_cut_locked (EcfsWriter *self, unsigned index) ECFS_REQUIRES (self->lock);
+void ecfs_writer_lane_unref (EcfsUpload *lane); /* not with the lock held; NULL is accepted */
 
 /* writer_window.c */
 void ecfs_writer_window_init (EcfsWriter *self);
@@ -102,9 +102,9 @@ void ecfs_writer_window_clear (EcfsWriter *self);
 /** The encoded segment @index when it is there, borrowed. */
 EcfsSegment *ecfs_writer_cached_locked (const EcfsWriter *self, uint64_t index) ECFS_REQUIRES (self->lock);
 /** The time that a lane takes over a segment, when it has taken so long over the one that it is at. */
-int64_t ecfs_writer_lane_pace_us (const EcfsWriterLane *lane, int64_t now_us);
+int64_t ecfs_writer_lane_pace_us (const EcfsUpload *lane, int64_t now_us);
 /** Whether the others wait for a lane that is behind; with the lock held, or where there is one thread. */
-bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us);
+bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsUpload *lane, int64_t now_us);
 /** What is left goes on behind: keeps little memory for it, and reads more of the content again. */
 void ecfs_writer_window_narrow_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock);
 /** Encodes the segment of a small object right here, before there are lanes, which would wait for it. */

@@ -47,12 +47,12 @@ static bool needed_locked (const EcfsWriter *self, uint64_t segment) ECFS_REQUIR
     return false;
 }
 
-int64_t ecfs_writer_lane_pace_us (const EcfsWriterLane *lane, int64_t now_us)
+int64_t ecfs_writer_lane_pace_us (const EcfsUpload *lane, int64_t now_us)
 {
     return lane->usual_us + (now_us - lane->pulled_us - lane->usual_us) / PACE_SEGMENTS;
 }
 
-bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsWriterLane *lane, int64_t now_us)
+bool ecfs_writer_keeps_up (const EcfsWriter *self, const EcfsUpload *lane, int64_t now_us)
 {
     if (lane->segment == 0)
         return now_us - self->began_us < CONNECT_US;
@@ -65,7 +65,7 @@ static uint64_t distance_locked (const EcfsWriter *self, uint64_t segment, int64
 {
     uint64_t distance = UINT64_MAX;
     for (unsigned i = 0; i < self->n; i++) {
-        const EcfsWriterLane *lane = self->lanes[i];
+        const EcfsUpload *lane = self->lanes[i];
         if (is_running_locked (self, i) && lane->segment <= segment && ecfs_writer_keeps_up (self, lane, now_us))
             distance = MIN (distance, segment - lane->segment);
     }
@@ -142,7 +142,7 @@ static void kick_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     for (unsigned i = 0; i < self->n; i++) {
         if (!is_running_locked (self, i))
             continue;
-        const EcfsWriterLane *lane = self->lanes[i];
+        const EcfsUpload *lane = self->lanes[i];
         newest = MAX (newest, lane->segment);
         if (lane->waiting && lane->segment < self->next_leading)
             want_locked (self, lane->segment);
@@ -157,7 +157,7 @@ static void kick_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
 static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
 {
     for (unsigned i = 0; i < self->n; i++) {
-        EcfsWriterLane *lane = self->lanes[i];
+        EcfsUpload *lane = self->lanes[i];
         if (!is_running_locked (self, i) || !lane->waiting || (lane->segment != segment && !self->aborted))
             continue;
         lane->waiting = false;
@@ -343,7 +343,7 @@ static void want_locked (EcfsWriter *self, uint64_t segment)
         return;
     if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
         return;
-    EcfsTransfer *transfer = self->job->transfer;
+    EcfsTransferPool *transfer = self->job->transfer;
     size_t bytes = grant_bytes_locked (self, segment);
     bool granted = ecfs_transfer_try_acquire (transfer, bytes);
     /* In the queue for memory is only what a stripe waits for, and nothing for which others would lose what they need.

@@ -1,7 +1,7 @@
 /* An archive with all that runs on it: the services of the rooms below, begun and ended in the order that they need. */
 #include "archive/common.h"
 #include "archive/lineage.h"
-#include "journal/keeper.h"
+#include "journal/sender.h"
 #include "staging/staged.h"
 #include "upkeep/repairer.h"
 #include "upkeep/upkeep.h"
@@ -18,7 +18,8 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     if (!ecfs_archive_begin (self, error))
         return false;
     if (!ecfs_archive_is_readonly (self)) {
-        ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL, ecfs_keeper_start (self, ecfs_archive_lineage (self)));
+        ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
+                                  ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
     }
     return true;
@@ -60,7 +61,7 @@ void ecfs_archive_stop (EcfsArchive *self)
     ecfs_archive_end_workers (self);
     if (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL) != NULL)
         ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
-    ecfs_keeper_stop (take (self, ECFS_SERVICE_JOURNAL));
+    ecfs_journal_sender_stop (take (self, ECFS_SERVICE_JOURNAL));
     ecfs_archive_end (self);
 }
 

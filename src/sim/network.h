@@ -43,7 +43,7 @@ struct SimLink {
     bool down;
     size_t at_client, at_server; /* positions among those that send */
     /* What the client's endpoint measures */
-    Meter meter;
+    EcfsMeter meter;
     Distribution latency;
     Silences silences[ECFS_N_OWES];
     StallClock clock;

@@ -23,9 +23,9 @@ struct SimReader {
     Sim *sim;
     unsigned client;
     uint64_t object;
-    unsigned n_places;     /* where its pieces are: n, or all servers where it is spread */
-    SimLink **links;       /* n_places; NULL: not stored */
-    EcfsLaneHealth *lanes; /* n_places */
+    unsigned n_places; /* where its pieces are: n, or all servers where it is spread */
+    SimLink **links;   /* n_places; NULL: not stored */
+    EcfsLane *lanes;   /* n_places */
     Segment *segments;
     uint64_t consumed; /* segments */
     uint64_t first;    /* that is not ready */
@@ -158,19 +158,19 @@ static void ask (SimReader *self, uint64_t segment, unsigned lane, int64_t foret
 
 /* What the scheduler is told */
 
-static EcfsLane look (SimReader *self, uint64_t segment, unsigned i, int64_t *ret_foretold_us)
+static EcfsCandidate look (SimReader *self, uint64_t segment, unsigned i, int64_t *ret_foretold_us)
 {
     unsigned place = place_of (self, segment, i);
-    const EcfsLaneHealth *health = &self->lanes[place];
+    const EcfsLane *health = &self->lanes[place];
     const SimPiece *piece = self->segments[segment].pieces[i];
     int64_t now_us = ecfs_sim_now_us (self->sim->network);
     bool silent = health->stalled || health->suspect;
-    EcfsLane lane = {.stored = self->links[place] != NULL,
-                     .arrived = self->segments[segment].arrived[i],
-                     .asked = piece != NULL,
-                     .stalled = piece != NULL && silent,
-                     .down = health->down,
-                     .avoided = silent};
+    EcfsCandidate lane = {.stored = self->links[place] != NULL,
+                          .arrived = self->segments[segment].arrived[i],
+                          .asked = piece != NULL,
+                          .stalled = piece != NULL && silent,
+                          .down = health->down,
+                          .avoided = silent};
     *ret_foretold_us = 0;
     if (!lane.stored || lane.arrived)
         return lane;
@@ -244,7 +244,7 @@ static void schedule (SimReader *self, uint64_t number)
 {
     Sim *sim = self->sim;
     Segment *segment = &self->segments[number];
-    EcfsLane lanes[ECFS_CODEC_MAX_N];
+    EcfsCandidate lanes[ECFS_CODEC_MAX_N];
     int64_t foretold_us[ECFS_CODEC_MAX_N];
     EcfsDecision decision;
     if (segment->state != SEGMENT_RUNNING || self->failed)
@@ -332,7 +332,7 @@ static SimReader *reader_new (Sim *sim, unsigned client, uint64_t object)
     self->object = object;
     self->n_places = sim->model->spread ? (unsigned) sim->model->n_servers : sim->n;
     self->links = g_new0 (SimLink *, self->n_places);
-    self->lanes = g_new0 (EcfsLaneHealth, self->n_places);
+    self->lanes = g_new0 (EcfsLane, self->n_places);
     self->segments = g_new0 (Segment, sim->model->n_segments);
     for (uint64_t i = 0; i < sim->model->n_segments; i++) {
         self->segments[i].arrived = g_new0 (bool, sim->n);
@@ -422,7 +422,7 @@ static void consume (SimReader *self)
 
 static void came (SimPiece *piece, uint64_t bytes)
 {
-    EcfsLaneHealth *lane = &piece->reader->lanes[piece->place];
+    EcfsLane *lane = &piece->reader->lanes[piece->place];
     ecfs_lane_came (lane, bytes);
     ecfs_lane_moved (lane, piece->asked_us, ecfs_sim_now_us (piece->reader->sim->network));
 }

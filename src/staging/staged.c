@@ -447,7 +447,7 @@ void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr)
     ecfs_mutex_unlock (&self->table->lock);
 }
 
-unsigned ecfs_staged_moment (EcfsArchive *archive)
+unsigned ecfs_staged_epoch (EcfsArchive *archive)
 {
     EcfsStagedTable *table = table_of (archive);
     return table == NULL ? 0 : atomic_load (&table->n_withdrawn);
@@ -470,7 +470,7 @@ void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
             ecfs_staged_unref (self);
             return;
         }
-        unsigned now = ecfs_staged_moment (archive);
+        unsigned now = ecfs_staged_epoch (archive);
         EcfsAttr newer;
         if (now == moment || !ecfs_catalog_getattr (ecfs_archive_catalog (archive), attr->ino, &newer, NULL))
             return; /* an inode that is gone is as good with its last attributes */

@@ -101,7 +101,7 @@ bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
 unsigned ecfs_staged_n_too_large (EcfsArchive *archive);
 
 /** How many files have left staging until now: to be asked before attributes are read from the catalog. */
-unsigned ecfs_staged_moment (EcfsArchive *archive);
+unsigned ecfs_staged_epoch (EcfsArchive *archive);
 /**
  * For attributes that were read from the catalog after @moment: what staged content changes in them; where it was
  * committed and left staging meanwhile they are read again. Cheap when nothing is staged.

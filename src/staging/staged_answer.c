@@ -9,9 +9,9 @@
 
 /* Answers */
 
-EcfsAnswer *ecfs_answer_new (EcfsStagedDone done, void *user)
+EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user)
 {
-    EcfsAnswer *answer = g_new0 (EcfsAnswer, 1);
+    EcfsWaiter *answer = g_new0 (EcfsWaiter, 1);
     answer->done = done;
     answer->user = user;
     return answer;
@@ -19,7 +19,7 @@ EcfsAnswer *ecfs_answer_new (EcfsStagedDone done, void *user)
 
 void ecfs_answer_all (GQueue *answers)
 {
-    EcfsAnswer *answer;
+    EcfsWaiter *answer;
     while ((answer = g_queue_pop_head (answers)) != NULL) {
         answer->done (answer->user, answer->error);
         g_clear_error (&answer->error);
@@ -27,7 +27,7 @@ void ecfs_answer_all (GQueue *answers)
     }
 }
 
-void ecfs_answer_take_error (EcfsAnswer *answer, const GError *error)
+void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error)
 {
     if (answer->error == NULL && error != NULL)
         answer->error = g_error_copy (error);
@@ -35,7 +35,7 @@ void ecfs_answer_take_error (EcfsAnswer *answer, const GError *error)
 
 void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error)
 {
-    EcfsAnswer *answer;
+    EcfsWaiter *answer;
     while ((answer = g_queue_pop_head (from)) != NULL) {
         ecfs_answer_take_error (answer, error);
         g_queue_push_tail (to, answer);
@@ -180,7 +180,7 @@ static bool commits_at_flush_locked (EcfsStagedTable *table, const EcfsStaged *s
 }
 
 /* Begins to wait for a commit of what is there now. */
-static void want_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAnswer *answer)
+static void want_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsWaiter *answer)
     ECFS_REQUIRES (table->lock)
 {
     answer->order = ++table->last_order;
@@ -203,7 +203,7 @@ void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user)
 {
     EcfsStagedTable *table = self->table;
     GQueue answers = G_QUEUE_INIT;
-    EcfsAnswer *flush = ecfs_answer_new (done, user);
+    EcfsWaiter *flush = ecfs_answer_new (done, user);
     flush->closes = true;
     ecfs_mutex_lock (&table->lock);
     flush->want = self->generation;
@@ -224,7 +224,7 @@ void ecfs_staged_fsync (EcfsStaged *self, EcfsStagedDone done, void *user)
 {
     EcfsStagedTable *table = self->table;
     bool remote = ecfs_archive_config (table->archive)->fsync_remote;
-    EcfsAnswer *answer = ecfs_answer_new (done, user);
+    EcfsWaiter *answer = ecfs_answer_new (done, user);
     ecfs_mutex_lock (&table->lock);
     answer->want = self->generation;
     answer->insists = true;
@@ -268,7 +268,7 @@ void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const cha
         return;
     }
     GQueue answers = G_QUEUE_INIT;
-    EcfsAnswer *answer = ecfs_answer_new (done, user);
+    EcfsWaiter *answer = ecfs_answer_new (done, user);
     ecfs_mutex_lock (&table->lock);
     answer->want = self->generation;
     bool durable = MAX (self->durable_generation, self->committed_generation) >= answer->want;
@@ -282,7 +282,7 @@ void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const cha
 /* The upload goes on behind; the caller is content with what is durable here. */
 static void leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link) ECFS_REQUIRES (table->lock)
 {
-    EcfsAnswer *flush = link->data;
+    EcfsWaiter *flush = link->data;
     let_writers_go_locked (table, self);
     g_queue_delete_link (&self->flushes, link);
     g_queue_push_tail (&self->durables, flush);
@@ -294,7 +294,7 @@ void ecfs_staged_hurry (EcfsStaged *self, const void *user)
 {
     ecfs_mutex_lock (&self->table->lock);
     for (GList *l = self->flushes.head; l != NULL; l = l->next) {
-        if (((const EcfsAnswer *) l->data)->user != user)
+        if (((const EcfsWaiter *) l->data)->user != user)
             continue;
         leave_behind_locked (self->table, self, l);
         ecfs_staged_step_locked (self->table, self);
@@ -307,7 +307,7 @@ void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self
                                         GQueue *answers)
 {
     GQueue left = G_QUEUE_INIT;
-    EcfsAnswer *flush;
+    EcfsWaiter *flush;
     let_writers_go_locked (table, self);
     self->held = overtaken && self->waits != NULL;
     while ((flush = g_queue_pop_head (&self->flushes)) != NULL) {
@@ -336,7 +336,7 @@ static int64_t expire_locked (EcfsStagedTable *table, EcfsStaged *self, int64_t 
     GList *next;
     for (GList *l = self->flushes.head; l != NULL; l = next) {
         next = l->next;
-        EcfsAnswer *flush = l->data;
+        EcfsWaiter *flush = l->data;
         if (flush->deadline_us > now_us || self->publishing) {
             next_us = MIN (next_us, flush->deadline_us > now_us ? flush->deadline_us : now_us + EXPIRED_AGAIN_US);
             continue;

@@ -15,7 +15,7 @@
 /* Making durable */
 
 typedef struct Durable {
-    GQueue batch; /* of EcfsAnswer */
+    GQueue batch; /* of EcfsWaiter */
     uint64_t generation;
     uint64_t size;
     int64_t mtime_ns;
@@ -65,7 +65,7 @@ static bool make_durable (EcfsStaged *self, int fd, const Durable *job, GError *
 static bool is_close (const EcfsStaged *self, const GQueue *batch)
 {
     for (const GList *l = batch->head; l != NULL; l = l->next)
-        if (((const EcfsAnswer *) l->data)->closes)
+        if (((const EcfsWaiter *) l->data)->closes)
             return true;
     return self->n_writers == 0;
 }

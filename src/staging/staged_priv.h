@@ -57,7 +57,7 @@ typedef enum EcfsTurn {
 } EcfsTurn;
 
 /* A caller to be answered: with error, or NULL. */
-typedef struct EcfsAnswer {
+typedef struct EcfsWaiter {
     uint64_t want;       /* the generation it is about */
     uint64_t order;      /* of asking */
     int64_t deadline_us; /* monotonic; of flushes */
@@ -66,7 +66,7 @@ typedef struct EcfsAnswer {
     GError *error;       /* owned */
     EcfsStagedDone done;
     void *user;
-} EcfsAnswer;
+} EcfsWaiter;
 
 /* One ecfs_staged_wait (), shared by the files that it still waits for. */
 typedef struct EcfsWait {
@@ -75,7 +75,7 @@ typedef struct EcfsWait {
     bool full;
     int code;          /* of the first failure */
     GString *failures; /* a line for each of the first; NULL: none yet */
-    EcfsAnswer *answer;
+    EcfsWaiter *answer;
 } EcfsWait;
 
 typedef struct EcfsWaitEntry {
@@ -164,8 +164,8 @@ struct EcfsStaged {
     int64_t retry_us;     /* monotonic; nothing behind is begun before */
     char *failure;        /* why the last attempt failed; NULL */
     GQueue openers;       /* of EcfsOpener */
-    GQueue flushes;       /* of EcfsAnswer: want their generation committed */
-    GQueue durables;      /* of EcfsAnswer: answered once their generation is durable */
+    GQueue flushes;       /* of EcfsWaiter: want their generation committed */
+    GQueue durables;      /* of EcfsWaiter: answered once their generation is durable */
     GSList *waits;        /* of EcfsWaitEntry */
 };
 
@@ -173,15 +173,15 @@ struct EcfsStaged {
 typedef struct EcfsPaused {
     EcfsStaged *staged; /* a reference */
     bool ended;         /* whatever the reason for it was */
-    EcfsAnswer *answer;
+    EcfsWaiter *answer;
 } EcfsPaused;
 
 /* Attempts behind of one kind. Failures in a row, of different files, are taken for a common reason. */
-typedef struct EcfsPace {
+typedef struct EcfsRetryPace {
     unsigned n_running;
     unsigned n_failures;
     int64_t not_before_us;
-} EcfsPace;
+} EcfsRetryPace;
 
 #define ECFS_STAGED_FILL_TRIES 2 /* that may fail while the end of the mount waits for full files */
 
@@ -200,7 +200,7 @@ struct EcfsStagedTable {
     GHashTable *files;              /* &ino → EcfsStaged, a reference each */
     GSequence *turns[ECFS_N_TURNS]; /* of EcfsStaged by turn_key; borrowed */
     GHashTable *flushing;           /* set of EcfsStaged whose flushes have deadlines; borrowed */
-    EcfsPace commit_pace, fill_pace;
+    EcfsRetryPace commit_pace, fill_pace;
     unsigned n_attempts;        /* under way, but for those with a feed */
     GQueue streaming;           /* of EcfsStaged with a feed; borrowed */
     int64_t stream_patience_us; /* how long a stream waits for its writer; tests change it */
@@ -269,9 +269,9 @@ bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GE
 void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
 /* staged_answer.c */
-EcfsAnswer *ecfs_answer_new (EcfsStagedDone done, void *user);
+EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
 /** The first error stays. */
-void ecfs_answer_take_error (EcfsAnswer *answer, const GError *error);
+void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
 /** Answers and frees all; no lock may be held. */
 void ecfs_answer_all (GQueue *answers);
 void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error);

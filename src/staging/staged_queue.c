@@ -104,8 +104,8 @@ static EcfsTurn behind_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_
 static EcfsTurn next_turn_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t *ret_key)
     ECFS_REQUIRES (table->lock)
 {
-    const EcfsAnswer *flush = g_queue_peek_head (&self->flushes);
-    const EcfsAnswer *durable = g_queue_peek_head (&self->durables);
+    const EcfsWaiter *flush = g_queue_peek_head (&self->flushes);
+    const EcfsWaiter *durable = g_queue_peek_head (&self->durables);
     *ret_key = 0;
     bool free = self->attempt == ECFS_ATTEMPT_NONE || self->attempt == ECFS_ATTEMPT_STREAM;
     if (!free || self->durable_running || self->finishing)
@@ -139,7 +139,7 @@ static void count_busy_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_RE
 
 /* Attempts */
 
-static bool pace_allows (const EcfsPace *pace, int64_t now_us)
+static bool pace_allows (const EcfsRetryPace *pace, int64_t now_us)
 {
     if (pace->n_failures < ECFS_STAGED_PATIENCE)
         return true;
@@ -157,7 +157,7 @@ static bool may_start_locked (EcfsStagedTable *table, EcfsTurn turn, int64_t now
     return table->fill_pace.n_running < N_FILLS && pace_allows (&table->fill_pace, now_us);
 }
 
-static EcfsPace *pace_of (EcfsStagedTable *table, const EcfsStaged *self)
+static EcfsRetryPace *pace_of (EcfsStagedTable *table, const EcfsStaged *self)
 {
     return self->attempt == ECFS_ATTEMPT_BACKFILL ? &table->fill_pace : &table->commit_pace;
 }
@@ -200,7 +200,7 @@ bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self
 
 void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
 {
-    EcfsPace *pace = pace_of (table, self);
+    EcfsRetryPace *pace = pace_of (table, self);
     table->n_attempts -= !streamed;
     table->n_trailing -= self->trailing;
     self->trailing = false;
@@ -313,7 +313,7 @@ static void bring_forward_locked (EcfsStagedTable *table, bool all, int64_t now_
 static int64_t next_pause_end_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock)
 {
     int64_t next_us = INT64_MAX;
-    const EcfsPace *paces[] = {&table->commit_pace, &table->fill_pace};
+    const EcfsRetryPace *paces[] = {&table->commit_pace, &table->fill_pace};
     for (size_t i = 0; i < G_N_ELEMENTS (paces); i++)
         if (paces[i]->n_failures >= ECFS_STAGED_PATIENCE && paces[i]->not_before_us > now_us)
             next_us = MIN (next_us, paces[i]->not_before_us);

@@ -6,7 +6,7 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
-#include "journal/keeper.h"
+#include "journal/sender.h"
 
 #define DELETIONS_AT_ONCE 64
 
@@ -131,7 +131,7 @@ static uint64_t stored_sequence (EcfsArchive *archive, const GArray *due)
     for (guint i = 0; i < due->len; i++) {
         const EcfsDeletion *deletion = &g_array_index (due, EcfsDeletion, i);
         if (!deletion->uncommitted && deletion->sequence > point.stored) {
-            ecfs_keeper_hurry (ecfs_archive_service (archive, ECFS_SERVICE_JOURNAL));
+            ecfs_journal_sender_hurry (ecfs_archive_service (archive, ECFS_SERVICE_JOURNAL));
             break;
         }
     }

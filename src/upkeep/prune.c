@@ -2,7 +2,7 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
-#include "journal/keeper.h"
+#include "journal/sender.h"
 #include "object/format.h"
 
 #define HEAD_BYTES 4096

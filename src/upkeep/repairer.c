@@ -2,7 +2,7 @@
 
 #include "archive/sightings.h"
 #include "check/check.h"
-#include "journal/keeper.h"
+#include "journal/sender.h"
 #include "object/placement.h"
 #include "util/lock.h"
 #include "wire/wire.h"
@@ -406,7 +406,7 @@ static void store_rebuilt (EcfsRepairer *self, bool busy)
         return;
     self->hurried_sequence = sequence;
     self->hurried_us = now_us;
-    ecfs_keeper_hurry (ecfs_archive_service (self->archive, ECFS_SERVICE_JOURNAL));
+    ecfs_journal_sender_hurry (ecfs_archive_service (self->archive, ECFS_SERVICE_JOURNAL));
 }
 
 /* Counts and tells what the journal names by now. @busy: more is being repaired. */
@@ -415,7 +415,8 @@ static void settle_rebuilt (EcfsRepairer *self, bool busy)
     guint n = 0;
     for (; n < self->unstored->len; n++) {
         const Rebuilt *rebuilt = &g_array_index (self->unstored, Rebuilt, n);
-        if (!ecfs_keeper_has_stored (ecfs_archive_service (self->archive, ECFS_SERVICE_JOURNAL), rebuilt->sequence))
+        if (!ecfs_journal_sender_has_stored (ecfs_archive_service (self->archive, ECFS_SERVICE_JOURNAL),
+                                             rebuilt->sequence))
             break;
         if (rebuilt->n_stored > 0)
             g_message ("%s: repaired, %u stripes are stored once more", rebuilt->path, rebuilt->n_stored);

@@ -15,7 +15,7 @@ struct Ecfs {
 
 /* Books about a transfer: counts, problems, and when to tell the caller. The caller's thread only. */
 typedef struct EcfsTally {
-    const EcfsTransfer *transfer;
+    const EcfsTransferOptions *transfer;
     uint64_t wire_bytes; /* for the next report; set by who knows it */
     EcfsProgress progress;
     int64_t next_us; /* when progress is to be told again */

@@ -222,7 +222,7 @@ static bool remove_directory (const char *directory, GError **error)
            ecfs_fail_errno (error, errno, "the archive is gone; its directory %s stays", directory);
 }
 
-bool ecfs_destroy (const char *directory, bool force, const EcfsTransfer *transfer, GError **error)
+bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error)
 {
     g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, 0, error);
     if (archive == NULL || !ecfs_archive_start (archive, error))

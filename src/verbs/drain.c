@@ -321,7 +321,8 @@ bool ecfs_drain_here (EcfsArchive *archive, const EcfsDrainHere *what, GError **
     return drained;
 }
 
-bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const EcfsTransfer *transfer, GError **error)
+bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const EcfsTransferOptions *transfer,
+                 GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     const EcfsDrainHere what = {.name = name, .towards = towards, .transfer = transfer};

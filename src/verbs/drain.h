@@ -15,7 +15,7 @@
 typedef struct EcfsDrainHere {
     const char *name;
     const char *const *towards; /* names of endpoints that take what they can, before others do; NULL: whichever */
-    const EcfsTransfer *transfer;
+    const EcfsTransferOptions *transfer;
 } EcfsDrainHere;
 
 /** Returns when the endpoint is empty. False: something is left there, each told as a problem; or it was cancelled. */

@@ -42,7 +42,7 @@ typedef struct Drill {
     unsigned n_batches;
     atomic_bool cancelled;
     EcfsWorkers *workers;
-    EcfsAnswers answers;
+    EcfsPending answers;
 } Drill;
 
 /* An object of the sample. */
@@ -153,7 +153,7 @@ static void read_job (void *data)
     Drill *self = item->drill;
     read_item (item);
     ecfs_mutex_lock (&self->answers.lock);
-    ecfs_answers_note_locked (&self->answers);
+    ecfs_pending_note_locked (&self->answers);
     ecfs_mutex_unlock (&self->answers.lock);
 }
 
@@ -172,13 +172,13 @@ static void read_batch_one_way (Drill *self, bool all)
 {
     const EcfsCheckBatch asking = {.archive = self->archive, .tick = tick, .user = self};
     int64_t began_us = ecfs_now_us ();
-    ecfs_answers_expect (&self->answers, self->batch->len);
+    ecfs_pending_expect (&self->answers, self->batch->len);
     for (guint i = 0; i < self->batch->len; i++) {
         Item *item = g_ptr_array_index (self->batch, i);
         item->all = all;
         ecfs_workers_push (self->workers, read_job, item);
     }
-    (void) ecfs_answers_await (&self->answers, &asking); /* who cancels is remembered */
+    (void) ecfs_pending_await (&self->answers, &asking); /* who cancels is remembered */
     self->took_us[all] += ecfs_now_us () - began_us;
 }
 
@@ -382,11 +382,11 @@ static bool read_sample (EcfsArchive *archive, const EcfsDrill *what, JsonObject
     if (!(what->percent > 0 && what->percent <= 100))
         return ecfs_fail (error, EINVAL, "a sample is more than 0%% and at most 100%% of the objects");
     atomic_init (&self.cancelled, false);
-    ecfs_answers_init (&self.answers);
+    ecfs_pending_init (&self.answers);
     bool done = run (&self, report, error);
     g_autoptr (GError) first = NULL;
     (void) ecfs_tally_end (&self.tally, "could not be read", &first); /* the report tells */
-    ecfs_answers_clear (&self.answers);
+    ecfs_pending_clear (&self.answers);
     g_free (self.without);
     *ret_good = self.n_unreadable == 0 && self.n_broken == 0;
     return done;

@@ -15,7 +15,7 @@
 typedef struct Fetch {
     const EcfsDescriptor *descriptor;
     EcfsEndpoint **endpoints; /* by position; NULL: it cannot be used here */
-    EcfsTransfer *transfer;
+    EcfsTransferPool *transfer;
     int fd;
 } Fetch;
 

@@ -567,7 +567,7 @@ static char *new_name_of (EcfsCatalog *catalog, const char *const *paths, const 
     return g_path_get_basename (target);
 }
 
-bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransfer *transfer,
+bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransferOptions *transfer,
                GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);

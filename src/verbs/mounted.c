@@ -61,7 +61,7 @@ static bool hear_all (Asking *self, GError **error)
 }
 
 /* Has the mount do it; takes @request. @failed: what did not become of files, for the message. */
-static bool ask_transfer (const char *archive_dir, JsonObject *request, const EcfsTransfer *transfer,
+static bool ask_transfer (const char *archive_dir, JsonObject *request, const EcfsTransferOptions *transfer,
                           const char *failed, GError **error)
 {
     g_autoptr (JsonObject) asked = request;
@@ -89,8 +89,8 @@ bool ecfs_drain_mounted (const char *archive_dir, const EcfsDrainHere *what, GEr
     return ask_transfer (archive_dir, request, what->transfer, "were not moved", error);
 }
 
-bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code, const EcfsTransfer *transfer,
-                          GError **error)
+bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code,
+                          const EcfsTransferOptions *transfer, GError **error)
 {
     JsonObject *request = json_object_new ();
     g_autofree char *escaped = ecfs_control_escape (path);

@@ -465,7 +465,8 @@ static bool run (Put *put, const char *const *sources, const char *path, GError 
     return good;
 }
 
-bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransfer *transfer, GError **error)
+bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransferOptions *transfer,
+               GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     if (!self->writable)

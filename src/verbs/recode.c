@@ -331,7 +331,7 @@ bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError 
     return good;
 }
 
-bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransfer *transfer, GError **error)
+bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransferOptions *transfer, GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     const EcfsRecodeHere what = {.path = path, .code = code, .transfer = transfer};

@@ -34,14 +34,14 @@ bool ecfs_recode_walk (EcfsArchive *archive, const char *path, void (*each) (voi
 typedef struct EcfsRecodeHere {
     const char *path;
     const char *code;
-    const EcfsTransfer *transfer; /* may be NULL */
+    const EcfsTransferOptions *transfer; /* may be NULL */
     /* As in EcfsControlOps; NULL: nobody is to know. */
     void (*changed) (void *user, uint64_t ino);
     void *user;
 } EcfsRecodeHere;
 
 bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error);
-bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code, const EcfsTransfer *transfer,
-                          GError **error);
+bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code,
+                          const EcfsTransferOptions *transfer, GError **error);
 
 #endif

@@ -188,7 +188,7 @@ static void test_put (Served *served, gconstpointer data)
     g_autoptr (Ecfs) ecfs = ecfs_open (served->fixture.directory, ECFS_OPEN_WRITE, &error);
     g_assert_no_error (error);
     Progress progress = {.fixture = &served->fixture};
-    const EcfsTransfer transfer = {.progress = on_progress, .user = &progress};
+    const EcfsTransferOptions transfer = {.progress = on_progress, .user = &progress};
     const char *const sources[] = {tree, NULL};
     g_assert_true (ecfs_put (ecfs, sources, "/", &transfer, &error));
     g_assert_cmpuint (progress.last.n_done, ==, 20);
@@ -213,7 +213,7 @@ static void test_put_fills_up (Served *served, gconstpointer data)
     g_autoptr (Ecfs) ecfs = ecfs_open (served->fixture.directory, ECFS_OPEN_WRITE, &error);
     g_assert_no_error (error);
     Progress progress = {.fixture = &served->fixture, .comes_back = true};
-    const EcfsTransfer transfer = {.progress = on_progress, .user = &progress};
+    const EcfsTransferOptions transfer = {.progress = on_progress, .user = &progress};
     const char *const sources[] = {first, second, NULL};
     hide_endpoint (&served->fixture, 3, true);
     g_assert_true (ecfs_put (ecfs, sources, "/", &transfer, &error));

@@ -373,7 +373,7 @@ static int read_it (Actor *self, const Op *op)
 {
     EcfsAttr attr;
     g_autoptr (GError) error = NULL;
-    unsigned moment = ecfs_staged_moment (self->fixture.archive);
+    unsigned moment = ecfs_staged_epoch (self->fixture.archive);
     if (!ecfs_catalog_resolve (catalog_of (self), op->path, &attr, &error))
         return ecfs_errno (error);
     if (!S_ISREG (attr.mode))
@@ -522,7 +522,7 @@ static Found *look_at (Actor *self, unsigned moment, EcfsAttr *attr)
 static void look_below (Actor *self, uint64_t ino, const char *prefix, GHashTable *tree)
 {
     g_autoptr (GError) error = NULL;
-    unsigned moment = ecfs_staged_moment (self->fixture.archive);
+    unsigned moment = ecfs_staged_epoch (self->fixture.archive);
     g_autoptr (GPtrArray) entries = ecfs_catalog_readdir (catalog_of (self), ino, 0, 1000, &error);
     g_assert_no_error (error);
     for (guint i = 0; i < entries->len; i++) {

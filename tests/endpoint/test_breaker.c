@@ -3,7 +3,7 @@
 
 #define SECOND INT64_C (1000000)
 
-static void assert_probed_after (const Breaker *breaker, int64_t now_us, int64_t seconds)
+static void assert_probed_after (const EcfsBreaker *breaker, int64_t now_us, int64_t seconds)
 {
     g_assert_cmpint (breaker->state, ==, BREAKER_DOWN);
     g_assert_cmpint (breaker->next_probe_us - now_us, ==, seconds * SECOND);
@@ -12,7 +12,7 @@ static void assert_probed_after (const Breaker *breaker, int64_t now_us, int64_t
 static void test_back_off (void)
 {
     static const int64_t expected_s[] = {1, 2, 4, 8, 16, 30, 30};
-    Breaker breaker = {.state = BREAKER_UP};
+    EcfsBreaker breaker = {.state = BREAKER_UP};
     int64_t now_us = SECOND;
     for (size_t i = 0; i < G_N_ELEMENTS (expected_s); i++) {
         ecfs_breaker_fail (&breaker, false, now_us);
@@ -28,7 +28,7 @@ static void test_back_off (void)
 
 static void test_trial (void)
 {
-    Breaker breaker = {.state = BREAKER_UP};
+    EcfsBreaker breaker = {.state = BREAKER_UP};
     ecfs_breaker_fail (&breaker, true, SECOND);
     ecfs_breaker_fail (&breaker, false, 2 * SECOND); /* a probe */
     ecfs_breaker_pass (&breaker, 3 * SECOND);
@@ -48,7 +48,7 @@ static void test_trial (void)
 static void test_flapping (void)
 {
     static const int64_t expected_s[] = {1, 2, 4, 8, 16, 30, 30};
-    Breaker breaker = {.state = BREAKER_UP};
+    EcfsBreaker breaker = {.state = BREAKER_UP};
     int64_t now_us = SECOND;
     for (size_t i = 0; i < G_N_ELEMENTS (expected_s); i++) {
         ecfs_breaker_fail (&breaker, true, now_us);
@@ -66,7 +66,7 @@ static void test_flapping (void)
 
 static void test_losses (void)
 {
-    Breaker breaker = {.state = BREAKER_UP};
+    EcfsBreaker breaker = {.state = BREAKER_UP};
     for (unsigned i = 0; i < 10; i++) {
         g_assert_false (ecfs_breaker_lose (&breaker));
         g_assert_false (ecfs_breaker_lose (&breaker));

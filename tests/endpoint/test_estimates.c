@@ -110,7 +110,7 @@ static void test_hostile_prior (void)
     };
     for (size_t i = 0; i < G_N_ELEMENTS (impossible); i++) {
         g_autofree Distribution *self = g_new0 (Distribution, 1);
-        g_autofree Meter *meter = g_new0 (Meter, 1);
+        g_autofree EcfsMeter *meter = g_new0 (EcfsMeter, 1);
         g_assert_false (ecfs_distribution_expect (self, &impossible[i]));
         g_assert_cmpfloat (self->sum, ==, 0);
         ecfs_meter_expect (meter, &impossible[i]);
@@ -121,7 +121,7 @@ static void test_hostile_prior (void)
 
 /* A line of @bytes_per_s with a delay, and someone who keeps @outstanding bytes asked for. */
 typedef struct Line {
-    Meter meter;
+    EcfsMeter meter;
     double bytes_per_s;
     int64_t delay_us;
     bool shared;

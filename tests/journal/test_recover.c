@@ -86,7 +86,7 @@ static void test_time_after_close (Fixture *fixture, gconstpointer data)
     EcfsAttr attr;
     crash (fixture, set_time_after_close);
     g_assert_true (exists (fixture, "file", &attr));
-    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_epoch (fixture->archive), &attr);
     g_assert_cmpint (attr.mtime_ns, ==, -1000000007);
     hide_three (fixture, false);
     wait_until_stored (fixture);
@@ -182,7 +182,7 @@ static void test_not_full_after_remount (Fixture *fixture, gconstpointer data)
     start (fixture);
     g_assert_cmpint (only_state (fixture), ==, ECFS_STAGING_STORED);
     g_assert_true (exists (fixture, "file", &attr));
-    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_epoch (fixture->archive), &attr);
     g_assert_cmpuint (attr.size, ==, (10u << 20) + 40000);
     g_assert_cmpint (attr.mtime_ns, ==, 1234567890123456789);
     hide_endpoint (fixture, 1, false);

@@ -15,7 +15,7 @@ typedef struct Store {
     char *base;
     EcfsUuid archive;
     EcfsCodec *codec;
-    EcfsTransfer *transfer;
+    EcfsTransferPool *transfer;
     EcfsReadLog *log; /* of all readers */
     unsigned n;       /* stripes */
     unsigned n_endpoints;

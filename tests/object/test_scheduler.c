@@ -13,7 +13,7 @@ static EcfsCodec *codec_of (const char *code)
 
 static const EcfsReadPolicy default_policy = {.hedge_percent = ECFS_HEDGE_PERCENT};
 
-static EcfsSchedule schedule_with (const EcfsCodec *codec, const bool *packets, const EcfsLane *lanes, bool *ask)
+static EcfsSchedule schedule_with (const EcfsCodec *codec, const bool *packets, const EcfsCandidate *lanes, bool *ask)
 {
     EcfsDecision decision;
     EcfsWanted wanted = {.packets = packets, .n_hedges = ECFS_CODEC_MAX_N, .n_transfers = UINT_MAX};
@@ -32,7 +32,7 @@ typedef struct Sim {
     EcfsCodec *codec;
     unsigned n;
     bool wanted[ECFS_CODEC_MAX_N];
-    EcfsLane lanes[ECFS_CODEC_MAX_N];
+    EcfsCandidate lanes[ECFS_CODEC_MAX_N];
     int64_t takes_us[ECFS_CODEC_MAX_N]; /* from being asked to the answer; INT64_MAX: none comes */
     bool lies[ECFS_CODEC_MAX_N];        /* the answer fails its checksum */
     int64_t asked_us[ECFS_CODEC_MAX_N]; /* when */
@@ -46,7 +46,7 @@ static void sim_init (Sim *self, const char *code)
     self->n = ecfs_codec_n (self->codec);
     for (unsigned i = 0; i < self->n; i++) {
         self->wanted[i] = i < ecfs_codec_k (self->codec);
-        self->lanes[i] = (EcfsLane){.stored = true, .forecast_us = 1000};
+        self->lanes[i] = (EcfsCandidate){.stored = true, .forecast_us = 1000};
         self->takes_us[i] = 10000;
     }
 }
@@ -72,7 +72,7 @@ static EcfsSchedule sim_run (Sim *self, int64_t until_us)
     EcfsSchedule schedule = sim_schedule (self);
     for (; schedule == ECFS_SCHEDULE_WAIT && self->now_us < until_us; self->now_us += 1000) {
         for (unsigned i = 0; i < self->n; i++) {
-            EcfsLane *lane = &self->lanes[i];
+            EcfsCandidate *lane = &self->lanes[i];
             int64_t waited_us = self->now_us - self->asked_us[i];
             if (!lane->asked)
                 continue;
@@ -115,7 +115,7 @@ static void test_all_links (void)
     for (unsigned segment = 0; segment < 110; segment++) {
         bool ask[ECFS_CODEC_MAX_N];
         for (unsigned i = 0; i < sim.n; i++)
-            sim.lanes[i] = (EcfsLane){.stored = true, .forecast_us = queued_us[i] + 26000};
+            sim.lanes[i] = (EcfsCandidate){.stored = true, .forecast_us = queued_us[i] + 26000};
         g_assert_cmpint (schedule_with (sim.codec, sim.wanted, sim.lanes, ask), ==, ECFS_SCHEDULE_WAIT);
         for (unsigned i = 0; i < sim.n; i++) {
             total[i] += ask[i];
@@ -260,10 +260,10 @@ static void test_down_is_last (void)
     expect_asked (&sim, "011111");
 }
 
-static EcfsLane random_lane (void)
+static EcfsCandidate random_lane (void)
 {
     guint32 bits = (guint32) g_test_rand_int ();
-    EcfsLane lane = {.stored = bits & 7, .forecast_us = bits >> 16};
+    EcfsCandidate lane = {.stored = bits & 7, .forecast_us = bits >> 16};
     if (!lane.stored)
         return lane;
     lane.arrived = (bits >> 3 & 3) == 0;
@@ -275,7 +275,7 @@ static EcfsLane random_lane (void)
     return lane;
 }
 
-static void check_state (const EcfsCodec *codec, const bool *wanted, const EcfsLane *lanes)
+static void check_state (const EcfsCodec *codec, const bool *wanted, const EcfsCandidate *lanes)
 {
     unsigned n = ecfs_codec_n (codec);
     bool ask[ECFS_CODEC_MAX_N], arrived[ECFS_CODEC_MAX_N], set[ECFS_CODEC_MAX_N], hoped[ECFS_CODEC_MAX_N];
@@ -321,7 +321,7 @@ static void test_random (gconstpointer code)
     unsigned n = ecfs_codec_n (codec), k = ecfs_codec_k (codec);
     unsigned n_rounds = n <= 32 ? 50000 : 2000;
     for (unsigned round = 0; round < n_rounds; round++) {
-        EcfsLane lanes[ECFS_CODEC_MAX_N];
+        EcfsCandidate lanes[ECFS_CODEC_MAX_N];
         bool wanted[ECFS_CODEC_MAX_N] = {false};
         unsigned only = round % (k + 1);
         for (unsigned i = 0; i < n; i++) {

@@ -9,9 +9,9 @@
 
 #define DEADLINE_US (60 * G_USEC_PER_SEC)
 
-static EcfsTransfer *started (uint64_t memory_bytes)
+static EcfsTransferPool *started (uint64_t memory_bytes)
 {
-    EcfsTransfer *transfer = ecfs_transfer_new (memory_bytes);
+    EcfsTransferPool *transfer = ecfs_transfer_new (memory_bytes);
     ecfs_transfer_start (transfer);
     return transfer;
 }
@@ -38,7 +38,7 @@ static void granted (void *user)
 /* Those who wait are served in the order in which they came: nobody small overtakes. */
 static void test_order (void)
 {
-    EcfsTransfer *transfer = started (100);
+    EcfsTransferPool *transfer = started (100);
     atomic_store (&n_begun, 0);
     atomic_store (&n_granted, 0);
     g_assert_true (ecfs_transfer_acquire (transfer, 60, granted, NULL));
@@ -62,7 +62,7 @@ static void test_order (void)
 
 static void test_one_is_always_possible (void)
 {
-    EcfsTransfer *transfer = started (100);
+    EcfsTransferPool *transfer = started (100);
     atomic_store (&n_begun, 0);
     atomic_store (&n_granted, 0);
     g_assert_true (ecfs_transfer_acquire (transfer, 1000, granted, NULL));
@@ -82,7 +82,7 @@ static void test_one_is_always_possible (void)
 }
 
 typedef struct Client {
-    EcfsTransfer *transfer;
+    EcfsTransferPool *transfer;
     atomic_uint *n_done;
     atomic_llong *in_use, *most;
     size_t bytes;
@@ -118,7 +118,7 @@ static void client_next (void *user)
 /* Many who ask again and again: all are served, the bound holds. */
 static void test_many (void)
 {
-    EcfsTransfer *transfer = started (1000000);
+    EcfsTransferPool *transfer = started (1000000);
     atomic_uint n_done = 0;
     atomic_llong in_use = 0, most = 0;
     Client clients[12];
@@ -140,7 +140,7 @@ static void test_many (void)
 static void test_warm (void)
 {
     const size_t size = 1 << 20;
-    EcfsTransfer *transfer = started (3 * size);
+    EcfsTransferPool *transfer = started (3 * size);
     g_assert_true (ecfs_transfer_acquire (transfer, 2 * size, granted, NULL));
     uint8_t *a = ecfs_transfer_buffer_take (transfer, size), *b = ecfs_transfer_buffer_take (transfer, size);
     ecfs_transfer_release (transfer, 2 * size);
@@ -187,7 +187,7 @@ static void unref (void *user)
 
 static void test_ticking (void)
 {
-    EcfsTransfer *transfer = started (100);
+    EcfsTransferPool *transfer = started (100);
     Ticker one = {.references = 1}, two = {.references = 1}, gone = {.references = 0};
     Ticker *all[] = {&one, &two, &gone};
     for (unsigned i = 0; i < 3; i++) {
@@ -219,7 +219,7 @@ static void test_life_cycle (void)
 {
     ecfs_transfer_free (NULL);
     ecfs_transfer_free (ecfs_transfer_new (100));
-    EcfsTransfer *transfer = started (12345);
+    EcfsTransferPool *transfer = started (12345);
     g_assert_cmpuint (ecfs_transfer_memory (transfer), ==, 12345);
     ecfs_transfer_stop (transfer);
     ecfs_transfer_stop (transfer);

@@ -352,7 +352,7 @@ static void test_slow_catches_up (gconstpointer memory)
 static void test_keeping_up (void)
 {
     EcfsWriter writer = {.began_us = 1000000, .n_encoded = 100, .encoding_us = 100 * 2000};
-    EcfsWriterLane begun = {.segment = 7, .pulled_us = 5000000}, coming = {.segment = 0};
+    EcfsUpload begun = {.segment = 7, .pulled_us = 5000000}, coming = {.segment = 0};
     const struct {
         int64_t usual_us, pause_us;
         bool waited_for;

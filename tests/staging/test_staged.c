@@ -167,7 +167,7 @@ static void test_times (Fixture *fixture, gconstpointer data)
     g_assert_true (exists (fixture, "file", &attr));
     g_assert_cmpint (attr.mtime_ns, ==, -5);
     g_assert_true (ecfs_staged_set_mtime (staged, 7)); /* the caller tells the catalog */
-    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_epoch (fixture->archive), &attr);
     g_assert_cmpint (attr.mtime_ns, ==, 7);
     g_assert_cmpuint (attr.size, ==, 1);
     ecfs_staged_release (staged);
@@ -182,7 +182,7 @@ static void test_attributes_of_before (Fixture *fixture, gconstpointer data)
     EcfsAttr attr;
     uint64_t ino;
     EcfsStaged *staged = create (fixture, "file", &ino);
-    unsigned moment = ecfs_staged_moment (fixture->archive);
+    unsigned moment = ecfs_staged_epoch (fixture->archive);
     g_assert_true (exists (fixture, "file", &attr));
     g_assert_cmpuint (attr.size, ==, 0);
     put (staged, bytes, 100000, 0);
@@ -393,7 +393,7 @@ static void test_truncating_open (Fixture *fixture, gconstpointer data)
     EcfsStaged *staged;
     g_assert_cmpint (open_file (fixture, ino, true, &staged), ==, 0);
     EcfsAttr attr = {.ino = ino, .mode = S_IFREG, .size = 11};
-    ecfs_staged_overlay (fixture->archive, ecfs_staged_moment (fixture->archive), &attr);
+    ecfs_staged_overlay (fixture->archive, ecfs_staged_epoch (fixture->archive), &attr);
     g_assert_cmpuint (attr.size, ==, 0);
     assert_content (fixture, ino, (const uint8_t *) "old content", 11); /* until there is a newer one */
     g_assert_cmpint (flush (staged), ==, 0);

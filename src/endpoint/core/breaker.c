@@ -17,7 +17,7 @@
 #define TRIAL_CREDIT 16
 #define LOSSES_MAX   3 /* connections in a row that end in the middle of work */
 
-void ecfs_breaker_fail (Breaker *self, bool at_work, int64_t now_us)
+void ecfs_breaker_fail (EcfsBreaker *self, bool at_work, int64_t now_us)
 {
     bool relapse = self->state == BREAKER_TRIAL || (self->backoff_us > 0 && now_us - self->up_us < STEADY_US);
     if (self->state == BREAKER_DOWN || (at_work && relapse))
@@ -33,7 +33,7 @@ void ecfs_breaker_fail (Breaker *self, bool at_work, int64_t now_us)
     self->next_probe_us = now_us + self->backoff_us;
 }
 
-void ecfs_breaker_pass (Breaker *self, int64_t now_us)
+void ecfs_breaker_pass (EcfsBreaker *self, int64_t now_us)
 {
     if (self->state != BREAKER_DOWN)
         return;
@@ -42,7 +42,7 @@ void ecfs_breaker_pass (Breaker *self, int64_t now_us)
     self->up_us = now_us;
 }
 
-bool ecfs_breaker_prove (Breaker *self, unsigned credit, int64_t now_us)
+bool ecfs_breaker_prove (EcfsBreaker *self, unsigned credit, int64_t now_us)
 {
     self->n_losses = 0;
     if (self->state != BREAKER_TRIAL)
@@ -55,7 +55,7 @@ bool ecfs_breaker_prove (Breaker *self, unsigned credit, int64_t now_us)
     return true;
 }
 
-bool ecfs_breaker_lose (Breaker *self)
+bool ecfs_breaker_lose (EcfsBreaker *self)
 {
     return ++self->n_losses >= LOSSES_MAX;
 }

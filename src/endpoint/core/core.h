@@ -73,7 +73,7 @@ struct EcfsSlot {
 typedef enum BreakerState { BREAKER_UP, BREAKER_DOWN, BREAKER_TRIAL } BreakerState;
 
 /* Whether an endpoint is asked; breaker.c has the states. */
-typedef struct Breaker {
+typedef struct EcfsBreaker {
     BreakerState state;
     bool at_work;          /* DOWN: it failed with requests under way */
     unsigned credit;       /* TRIAL */
@@ -82,7 +82,7 @@ typedef struct Breaker {
     int64_t backoff_us;    /* 0: it was never down */
     int64_t next_probe_us; /* DOWN */
     int64_t up_us;         /* when it left DOWN or TRIAL last */
-} Breaker;
+} EcfsBreaker;
 
 /* The last write that failed for a reason of the endpoint's own. */
 typedef struct Refusal {
@@ -124,15 +124,15 @@ struct EcfsEndpoint {
     EcfsMarker expected;
     GQueue queue; /* requests that wait for a slot */
     GQueue ended; /* requests that wait for the keeper */
-    Breaker breaker;
+    EcfsBreaker breaker;
     char *reason;
     bool unmarked; /* when looked at last, there was no marker */
     int64_t last_attempt_us;
     int64_t all_busy_us; /* since when no slot is free for a probe that is due; 0: one was, at the last */
     unsigned capabilities;
     char *description; /* NULL: the driver gave none */
-    Meter read_meter;
-    Meter write_meter;
+    EcfsMeter read_meter;
+    EcfsMeter write_meter;
     uint64_t queued_bytes;
     unsigned n_feeding;      /* writes whose source has more */
     uint64_t lent_bytes;     /* of writes: sent and not acknowledged */
@@ -145,7 +145,7 @@ struct EcfsEndpoint {
 
 /* slot.c */
 void *ecfs_slot_main (void *slot);
-void *ecfs_keeper_main (void *endpoint);
+void *ecfs_slot_watchdog (void *endpoint);
 /** Finds a slot for the head of the queue: tells a hungry one, or has one connect. */
 void ecfs_core_kick_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** A slot that has nothing to do and could begin @request, which nothing is queued before, as soon as it has its turn;
@@ -188,13 +188,13 @@ void ecfs_endpoint_unref (EcfsEndpoint *self);
 
 /* breaker.c */
 /** Down, or down still. @at_work: with requests under way. */
-void ecfs_breaker_fail (Breaker *self, bool at_work, int64_t now_us);
+void ecfs_breaker_fail (EcfsBreaker *self, bool at_work, int64_t now_us);
 /** A probe succeeded. */
-void ecfs_breaker_pass (Breaker *self, int64_t now_us);
+void ecfs_breaker_pass (EcfsBreaker *self, int64_t now_us);
 /** Work got somewhere: bytes moved, which are one @credit, or a request was served. True: that ended its trial. */
-bool ecfs_breaker_prove (Breaker *self, unsigned credit, int64_t now_us);
+bool ecfs_breaker_prove (EcfsBreaker *self, unsigned credit, int64_t now_us);
 /** A connection was lost with requests under way. True: once too often. */
-bool ecfs_breaker_lose (Breaker *self);
+bool ecfs_breaker_lose (EcfsBreaker *self);
 
 #define ECFS_CREDIT_MOVED  1
 #define ECFS_CREDIT_SERVED 4

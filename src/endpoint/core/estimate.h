@@ -54,7 +54,7 @@ typedef struct Distribution {
 } Distribution;
 
 /* What an endpoint moves in one direction. */
-typedef struct Meter {
+typedef struct EcfsMeter {
     Distribution rates; /* in ECFS_RATE_UNIT */
     bool proven;        /* it has samples for which enough was asked for */
     uint64_t total;
@@ -68,7 +68,7 @@ typedef struct Meter {
     uint64_t window_bytes;
     double owed;     /* since last_us */
     double owed_sum; /* over its microseconds */
-} Meter;
+} EcfsMeter;
 
 /* What a meter has to know when bytes moved. */
 typedef struct Progress {
@@ -85,14 +85,14 @@ void ecfs_distribution_note (Distribution *self, double value, double weight, in
 bool ecfs_distribution_expect (Distribution *self, const EcfsQuantiles *prior);
 
 /* meter.c; @delay_us as in Progress */
-void ecfs_meter_begin (Meter *self, int64_t now_us);
-void ecfs_meter_add (Meter *self, uint64_t bytes, const Progress *progress);
+void ecfs_meter_begin (EcfsMeter *self, int64_t now_us);
+void ecfs_meter_add (EcfsMeter *self, uint64_t bytes, const Progress *progress);
 /** What was outstanding is not any more, without having come. */
-void ecfs_meter_dry (Meter *self, double delay_us);
-void ecfs_meter_end (Meter *self, double delay_us, int64_t now_us);
+void ecfs_meter_dry (EcfsMeter *self, double delay_us);
+void ecfs_meter_end (EcfsMeter *self, double delay_us, int64_t now_us);
 /** Bytes per second. */
-EcfsQuantiles ecfs_meter_rate (const Meter *self);
-void ecfs_meter_expect (Meter *self, const EcfsQuantiles *prior);
+EcfsQuantiles ecfs_meter_rate (const EcfsMeter *self);
+void ecfs_meter_expect (EcfsMeter *self, const EcfsQuantiles *prior);
 
 /* silence.c */
 void ecfs_silences_note (Silences *self, int64_t silence_us);
@@ -117,6 +117,6 @@ int64_t ecfs_clock_silent_us (const StallClock *self, int64_t now_us, EcfsOwes *
 void ecfs_clock_excuse (StallClock *self, int64_t now_us);
 
 /** Until @bytes are here, with what is queued before them included; @usual_us: what nearly all answers come within. */
-EcfsForecast ecfs_forecast_of (const Distribution *latency, const Meter *reads, int64_t usual_us, uint64_t bytes);
+EcfsForecast ecfs_forecast_of (const Distribution *latency, const EcfsMeter *reads, int64_t usual_us, uint64_t bytes);
 
 #endif

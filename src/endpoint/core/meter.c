@@ -19,7 +19,7 @@
 #define FIRST_MIN_BYTES (64 * 1024) /* of a busy moment, to have any figure at all */
 #define PLENTY          1.25        /* times rate × delay outstanding: the line never waits */
 
-static void note (Meter *self, double bytes_per_s, double weight, bool limited, int64_t now_us)
+static void note (EcfsMeter *self, double bytes_per_s, double weight, bool limited, int64_t now_us)
 {
     if (limited && self->proven && bytes_per_s <= ecfs_meter_rate (self).p95)
         return;
@@ -29,7 +29,7 @@ static void note (Meter *self, double bytes_per_s, double weight, bool limited, 
     ecfs_distribution_note (&self->rates, bytes_per_s / ECFS_RATE_UNIT, weight, now_us);
 }
 
-static void close_window (Meter *self, double delay_us)
+static void close_window (EcfsMeter *self, double delay_us)
 {
     double elapsed_us = (double) (self->last_us - self->start_us);
     if (self->window_bytes >= SAMPLE_MIN && elapsed_us >= SAMPLE_MIN_US) {
@@ -40,7 +40,7 @@ static void close_window (Meter *self, double delay_us)
     self->open = false;
 }
 
-static void open_window (Meter *self, bool shared, int64_t now_us)
+static void open_window (EcfsMeter *self, bool shared, int64_t now_us)
 {
     self->open = true;
     self->shared = shared;
@@ -49,7 +49,7 @@ static void open_window (Meter *self, bool shared, int64_t now_us)
     self->owed_sum = 0;
 }
 
-void ecfs_meter_begin (Meter *self, int64_t now_us)
+void ecfs_meter_begin (EcfsMeter *self, int64_t now_us)
 {
     if (self->n_busy++ == 0) {
         self->busy_us = now_us;
@@ -57,7 +57,7 @@ void ecfs_meter_begin (Meter *self, int64_t now_us)
     }
 }
 
-void ecfs_meter_add (Meter *self, uint64_t bytes, const Progress *progress)
+void ecfs_meter_add (EcfsMeter *self, uint64_t bytes, const Progress *progress)
 {
     int64_t now_us = progress->now_us;
     self->total += bytes;
@@ -79,13 +79,13 @@ void ecfs_meter_add (Meter *self, uint64_t bytes, const Progress *progress)
         open_window (self, progress->shared, now_us);
 }
 
-void ecfs_meter_dry (Meter *self, double delay_us)
+void ecfs_meter_dry (EcfsMeter *self, double delay_us)
 {
     if (self->open)
         close_window (self, delay_us);
 }
 
-void ecfs_meter_end (Meter *self, double delay_us, int64_t now_us)
+void ecfs_meter_end (EcfsMeter *self, double delay_us, int64_t now_us)
 {
     if (--self->n_busy > 0)
         return;
@@ -96,14 +96,14 @@ void ecfs_meter_end (Meter *self, double delay_us, int64_t now_us)
               now_us);
 }
 
-EcfsQuantiles ecfs_meter_rate (const Meter *self)
+EcfsQuantiles ecfs_meter_rate (const EcfsMeter *self)
 {
     const EcfsQuantiles *rates = &self->rates.quantiles;
     return (EcfsQuantiles){
         .p5 = rates->p5 * ECFS_RATE_UNIT, .p50 = rates->p50 * ECFS_RATE_UNIT, .p95 = rates->p95 * ECFS_RATE_UNIT};
 }
 
-void ecfs_meter_expect (Meter *self, const EcfsQuantiles *prior)
+void ecfs_meter_expect (EcfsMeter *self, const EcfsQuantiles *prior)
 {
     EcfsQuantiles scaled = {
         .p5 = prior->p5 / ECFS_RATE_UNIT, .p50 = prior->p50 / ECFS_RATE_UNIT, .p95 = prior->p95 / ECFS_RATE_UNIT};
@@ -111,7 +111,7 @@ void ecfs_meter_expect (Meter *self, const EcfsQuantiles *prior)
         self->proven = true;
 }
 
-EcfsForecast ecfs_forecast_of (const Distribution *latency, const Meter *reads, int64_t usual_us, uint64_t bytes)
+EcfsForecast ecfs_forecast_of (const Distribution *latency, const EcfsMeter *reads, int64_t usual_us, uint64_t bytes)
 {
     const EcfsQuantiles *latency_us = &latency->quantiles;
     EcfsQuantiles rate = ecfs_meter_rate (reads);

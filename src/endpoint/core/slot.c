@@ -649,7 +649,7 @@ static int64_t probe_locked (EcfsEndpoint *self, int64_t now_us) ECFS_REQUIRES (
     return now_us + self->breaker.backoff_us;
 }
 
-void *ecfs_keeper_main (void *data)
+void *ecfs_slot_watchdog (void *data)
 {
     EcfsEndpoint *self = data;
     int64_t next_us = INT64_MAX;

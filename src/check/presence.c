@@ -21,7 +21,7 @@ typedef struct Listing {
 
 struct Presence {
     EcfsCheckBatch *batch;
-    EcfsAnswers answers;
+    EcfsPending answers;
     Expected
         *expected; /* n_expected: all of the batch, sorted; their order is immutable while requests are under way */
     size_t n_expected;
@@ -119,7 +119,7 @@ static void on_done (void *user, uint64_t value, const GError *error)
     ecfs_mutex_lock (&self->presence->answers.lock);
     if (error != NULL && self->failure == NULL)
         self->failure = g_strdup (error->message);
-    ecfs_answers_note_locked (&self->presence->answers);
+    ecfs_pending_note_locked (&self->presence->answers);
     ecfs_mutex_unlock (&self->presence->answers.lock);
 }
 
@@ -172,7 +172,7 @@ static void ask (Presence *self, size_t position, const GPtrArray *names)
     *listing = (Listing){.presence = self, .position = position};
     if (!ecfs_archive_endpoint_counts (endpoint))
         return;
-    ecfs_answers_expect (&self->answers, names->len);
+    ecfs_pending_expect (&self->answers, names->len);
     for (guint i = 0; i < names->len; i++)
         ecfs_endpoint_list (endpoint->endpoint, g_ptr_array_index (names, i), on_listed, on_done, listing);
 }
@@ -253,7 +253,7 @@ static void judge (Presence *self, const Expected *expected)
 static void presence_init (Presence *self)
 {
     GArray *stripes = self->batch->stripes;
-    ecfs_answers_init (&self->answers);
+    ecfs_pending_init (&self->answers);
     self->n_expected = stripes->len;
     self->expected = g_new0 (Expected, self->n_expected);
     for (guint i = 0; i < stripes->len; i++)
@@ -273,7 +273,7 @@ static void presence_clear (Presence *self)
         g_ptr_array_unref (self->rows);
     ecfs_config_free (self->config);
     g_clear_error (&self->unread);
-    ecfs_answers_clear (&self->answers);
+    ecfs_pending_clear (&self->answers);
 }
 
 bool ecfs_check_presence (EcfsCheckBatch *batch, GError **error)
@@ -283,7 +283,7 @@ bool ecfs_check_presence (EcfsCheckBatch *batch, GError **error)
     presence_init (&self);
     for (size_t i = 0; i < self.n_endpoints; i++)
         ask (&self, i, names);
-    bool go_on = ecfs_answers_await (&self.answers, batch);
+    bool go_on = ecfs_pending_await (&self.answers, batch);
     for (size_t i = 0; i < self.n_expected; i++)
         judge (&self, &self.expected[i]);
     if (self.unspooled != NULL) {

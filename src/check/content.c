@@ -10,7 +10,7 @@
 
 struct EcfsContentCheckup {
     EcfsCheckBatch *batch;
-    EcfsPace *pace;
+    EcfsReadPace *pace;
     const atomic_bool *cancelled;
     const EcfsObjectRow *object;
     guint first, n; /* of the batch's stripes */
@@ -48,7 +48,7 @@ static bool prepare (EcfsContentCheckup *self)
     return true;
 }
 
-EcfsContentCheckup *ecfs_checkup_new (EcfsCheckBatch *batch, guint first, guint n, EcfsPace *pace,
+EcfsContentCheckup *ecfs_checkup_new (EcfsCheckBatch *batch, guint first, guint n, EcfsReadPace *pace,
                                       const atomic_bool *cancelled)
 {
     if (!batch->by_content)

@@ -1,6 +1,6 @@
 /*
  * Reading stripes whole: header, every check block against its tag, footer and tail. Those of one object are read side
- * by side, so that what they are together can be compared as it comes (fsck_content.c).
+ * by side, so that what they are together can be compared as it comes (content.c).
  *
  * What cannot be read (EIO) is read once more when the others of the batch have been, together with the header of one
  * that was fine: it is damaged where its endpoint reads something then, and unknown where all that is asked for fails.
@@ -23,7 +23,7 @@ typedef struct Check Check;
 
 struct Check {
     EcfsCheckBatch *batch;
-    EcfsPace *pace;
+    EcfsReadPace *pace;
     EcfsMutex lock;
     EcfsCond ended;
     unsigned n_pending;    /* stripes; guarded by lock */
@@ -77,7 +77,7 @@ typedef struct Stripe {
 } Stripe;
 
 /* When these bytes may be read: as if all read before them had taken the time that they may. */
-static int64_t turn_us (EcfsPace *pace, uint64_t bytes)
+static int64_t turn_us (EcfsReadPace *pace, uint64_t bytes)
 {
     int64_t now_us = ecfs_now_us ();
     ecfs_mutex_lock (&pace->lock);
@@ -89,7 +89,7 @@ static int64_t turn_us (EcfsPace *pace, uint64_t bytes)
     return at_us;
 }
 
-bool ecfs_pace_wait (EcfsPace *self, uint64_t bytes, const atomic_bool *cancelled)
+bool ecfs_pace_wait (EcfsReadPace *self, uint64_t bytes, const atomic_bool *cancelled)
 {
     int64_t at_us = turn_us (self, bytes), left_us;
     while (!atomic_load (cancelled) && (left_us = at_us - ecfs_now_us ()) > 0)
@@ -516,7 +516,7 @@ static void read_again (Check *self, EcfsWorkers **workers)
     }
 }
 
-bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsPace *pace)
+bool ecfs_check_packets (EcfsCheckBatch *batch, EcfsReadPace *pace)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (batch->archive);
     g_autofree EcfsWorkers **workers = g_new0 (EcfsWorkers *, n_endpoints + 1);

@@ -7,7 +7,7 @@
 
 typedef struct Confirmation {
     EcfsCheckBatch *batch;
-    EcfsAnswers answers;
+    EcfsPending answers;
 } Confirmation;
 
 typedef struct SizeQuestion {
@@ -30,7 +30,7 @@ static void on_size (void *user, uint64_t size, const GError *error)
         ecfs_checked_size (question->checked, size);
     else if (error->code != ENOENT)
         ecfs_checked_unknown (question->checked, error->message);
-    ecfs_answers_note_locked (&self->answers);
+    ecfs_pending_note_locked (&self->answers);
     ecfs_mutex_unlock (&self->answers.lock);
 }
 
@@ -54,7 +54,7 @@ static void on_marker (void *user, const EcfsMarker *marker, const GError *error
     Confirmation *self = question->confirmation;
     ecfs_mutex_lock (&self->answers.lock);
     question->doubt = doubt_of (question, marker, error);
-    ecfs_answers_note_locked (&self->answers);
+    ecfs_pending_note_locked (&self->answers);
     ecfs_mutex_unlock (&self->answers.lock);
 }
 
@@ -63,7 +63,7 @@ static bool ask_for_sizes (Confirmation *self, const GPtrArray *gone)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     g_autofree SizeQuestion *questions = g_new (SizeQuestion, gone->len + 1);
-    ecfs_answers_expect (&self->answers, gone->len);
+    ecfs_pending_expect (&self->answers, gone->len);
     for (guint i = 0; i < gone->len; i++) {
         EcfsCheckedStripe *checked = g_ptr_array_index (gone, i);
         questions[i] = (SizeQuestion){.confirmation = self, .checked = checked};
@@ -71,7 +71,7 @@ static bool ask_for_sizes (Confirmation *self, const GPtrArray *gone)
         ecfs_endpoint_size (ecfs_archive_endpoint (self->batch->archive, checked->position)->endpoint, name, on_size,
                             &questions[i]);
     }
-    return ecfs_answers_await (&self->answers, self->batch);
+    return ecfs_pending_await (&self->answers, self->batch);
 }
 
 /* After the sizes, so that it stands for these answers as well. */
@@ -84,10 +84,10 @@ static bool ask_for_markers (Confirmation *self, const GPtrArray *gone, MarkerQu
             continue;
         question->confirmation = self;
         question->endpoint = ecfs_archive_endpoint (self->batch->archive, checked->position);
-        ecfs_answers_expect (&self->answers, 1);
+        ecfs_pending_expect (&self->answers, 1);
         ecfs_endpoint_examine (question->endpoint->endpoint, on_marker, question);
     }
-    return ecfs_answers_await (&self->answers, self->batch);
+    return ecfs_pending_await (&self->answers, self->batch);
 }
 
 static bool confirm (Confirmation *self, const GPtrArray *gone)
@@ -114,8 +114,8 @@ bool ecfs_check_gone (EcfsCheckBatch *batch)
         if (checked->fault == ECFS_STRIPE_GONE)
             g_ptr_array_add (gone, checked);
     }
-    ecfs_answers_init (&self.answers);
+    ecfs_pending_init (&self.answers);
     bool go_on = gone->len == 0 || confirm (&self, gone);
-    ecfs_answers_clear (&self.answers);
+    ecfs_pending_clear (&self.answers);
     return go_on;
 }

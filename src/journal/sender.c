@@ -1,4 +1,4 @@
-#include "journal/keeper.h"
+#include "journal/sender.h"
 
 #include "archive/common.h"
 #include "catalog/journal_file.h"
@@ -18,7 +18,7 @@
 
 /* An endpoint on its way to having everything. */
 typedef struct Lane {
-    EcfsKeeper *keeper;
+    EcfsJournalSender *sender;
     size_t position;
     uint64_t stored; /* the thread's, as the next two */
     GBytes *file;
@@ -34,7 +34,7 @@ typedef struct Lane {
     uint64_t seen;         /* stored, for others */
 } Lane;
 
-struct EcfsKeeper {
+struct EcfsJournalSender {
     EcfsArchive *archive; /* immutable, as the next */
     EcfsLineage *lineage;
     pthread_t thread;
@@ -61,16 +61,16 @@ struct EcfsKeeper {
 static void on_stored (void *user, const GError *error)
 {
     Lane *self = user;
-    ecfs_mutex_lock (&self->keeper->lock);
+    ecfs_mutex_lock (&self->sender->lock);
     self->failure = error == NULL ? NULL : g_error_copy (error);
     self->ended = true;
-    ecfs_cond_broadcast (&self->keeper->changed);
-    ecfs_mutex_unlock (&self->keeper->lock);
+    ecfs_cond_broadcast (&self->sender->changed);
+    ecfs_mutex_unlock (&self->sender->lock);
 }
 
 /* Records behind @after up to self->durable, as many as fit into a segment. It ends where records are missing: old ones
  * may be dropped meanwhile, and a segment has all from its first to its last. */
-static bool gather (EcfsKeeper *self, uint64_t after, EcfsJournalFile *file, GByteArray *raw, GError **error)
+static bool gather (EcfsJournalSender *self, uint64_t after, EcfsJournalFile *file, GByteArray *raw, GError **error)
 {
     for (uint64_t at = after; raw->len < SEGMENT_BYTES;) {
         g_autoptr (GPtrArray) rows =
@@ -94,7 +94,7 @@ static bool gather (EcfsKeeper *self, uint64_t after, EcfsJournalFile *file, GBy
 }
 
 /* The file that an endpoint with the records up to @after needs next. */
-static bool make_file (EcfsKeeper *self, uint64_t after, GError **error)
+static bool make_file (EcfsJournalSender *self, uint64_t after, GError **error)
 {
     if (self->shared != NULL && self->shared_after == after)
         return true;
@@ -115,7 +115,7 @@ static bool make_file (EcfsKeeper *self, uint64_t after, GError **error)
 }
 
 /* The name is in the file's header. */
-static bool file_name (const EcfsKeeper *self, char name[ECFS_JOURNAL_NAME_SIZE])
+static bool file_name (const EcfsJournalSender *self, char name[ECFS_JOURNAL_NAME_SIZE])
 {
     EcfsJournalFile file;
     gsize size;
@@ -128,30 +128,30 @@ static bool file_name (const EcfsKeeper *self, char name[ECFS_JOURNAL_NAME_SIZE]
 
 static void lane_begin (Lane *self)
 {
-    EcfsKeeper *keeper = self->keeper;
-    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (keeper->archive, self->position);
+    EcfsJournalSender *sender = self->sender;
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (sender->archive, self->position);
     char name[ECFS_JOURNAL_NAME_SIZE];
     g_autoptr (GError) error = NULL;
-    if (!make_file (keeper, self->stored, &error) || !file_name (keeper, name)) {
-        g_warning ("%s: the journal cannot be read: %s", ecfs_archive_directory (keeper->archive), error->message);
-        ecfs_mutex_lock (&keeper->lock);
+    if (!make_file (sender, self->stored, &error) || !file_name (sender, name)) {
+        g_warning ("%s: the journal cannot be read: %s", ecfs_archive_directory (sender->archive), error->message);
+        ecfs_mutex_lock (&sender->lock);
         self->retry_us = ecfs_now_us () + RETRY_US;
-        ecfs_mutex_unlock (&keeper->lock);
+        ecfs_mutex_unlock (&sender->lock);
         return;
     }
-    self->file = g_bytes_ref (keeper->shared);
-    self->place = keeper->shared_place;
+    self->file = g_bytes_ref (sender->shared);
+    self->place = sender->shared_place;
     self->place.endpoint = endpoint->id;
-    ecfs_mutex_lock (&keeper->lock);
+    ecfs_mutex_lock (&sender->lock);
     self->busy = true;
     self->ended = false;
-    ecfs_mutex_unlock (&keeper->lock);
+    ecfs_mutex_unlock (&sender->lock);
     gsize size;
     const void *bytes = g_bytes_get_data (self->file, &size);
     EcfsStream *stream = ecfs_endpoint_write_bytes (endpoint->endpoint, name, bytes, size, on_stored, self);
-    ecfs_mutex_lock (&keeper->lock);
+    ecfs_mutex_lock (&sender->lock);
     self->stream = stream;
-    ecfs_mutex_unlock (&keeper->lock);
+    ecfs_mutex_unlock (&sender->lock);
 }
 
 /* Whether two files have the same records; compression may have made other bytes of them. EBADMSG: one is damaged. */
@@ -176,7 +176,7 @@ static bool is_same_segment (const uint8_t *a, size_t a_size, const uint8_t *b, 
  * archive directory wrote it. True: the same. */
 static bool compare_stored (Lane *self, GError **error)
 {
-    const EcfsArchive *archive = self->keeper->archive;
+    const EcfsArchive *archive = self->sender->archive;
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, self->position);
     char name[ECFS_JOURNAL_NAME_SIZE];
     gsize size;
@@ -198,7 +198,7 @@ static bool compare_stored (Lane *self, GError **error)
         return ecfs_prefix (error, "endpoint %s: %s is there already", endpoint->name, name);
     if (same)
         return true;
-    ecfs_lineage_foreign_segment (self->keeper->lineage, self->position);
+    ecfs_lineage_foreign_segment (self->sender->lineage, self->position);
     return ecfs_fail (error, EEXIST,
                       "endpoint %s: %s is there with other changes: another copy of %s wrote it, or the endpoint lies",
                       endpoint->name, name, ecfs_archive_directory (archive));
@@ -207,13 +207,13 @@ static bool compare_stored (Lane *self, GError **error)
 /* What became of an upload; by the thread. */
 static void lane_end (Lane *self)
 {
-    EcfsKeeper *keeper = self->keeper;
+    EcfsJournalSender *sender = self->sender;
     g_autoptr (GError) error = NULL;
-    ecfs_mutex_lock (&keeper->lock);
+    ecfs_mutex_lock (&sender->lock);
     bool ended = self->busy && self->ended;
     g_autoptr (GError) failure = ended ? g_steal_pointer (&self->failure) : NULL;
     EcfsStream *stream = ended ? g_steal_pointer (&self->stream) : NULL;
-    ecfs_mutex_unlock (&keeper->lock);
+    ecfs_mutex_unlock (&sender->lock);
     if (!ended)
         return;
     ecfs_stream_unref (stream);
@@ -224,26 +224,26 @@ static void lane_end (Lane *self)
     g_clear_pointer (&self->file, g_bytes_unref);
     if (failure == NULL) {
         self->stored = self->place.sequence;
-        if (!ecfs_catalog_journal_stored (ecfs_archive_catalog (keeper->archive), &self->place, &error))
+        if (!ecfs_catalog_journal_stored (ecfs_archive_catalog (sender->archive), &self->place, &error))
             g_info ("%s", error->message); /* the segment is stored once more then */
     }
-    ecfs_mutex_lock (&keeper->lock);
+    ecfs_mutex_lock (&sender->lock);
     self->busy = false;
     self->seen = self->stored;
     if (failure != NULL) {
         g_info ("a segment of the journal cannot be stored: %s", failure->message);
         self->retry_us = ecfs_now_us () + RETRY_US;
-        self->failed_round = keeper->round;
+        self->failed_round = sender->round;
         g_free (self->reason);
         self->reason = g_strdup (failure->message);
     }
-    ecfs_cond_broadcast (&keeper->changed);
-    ecfs_mutex_unlock (&keeper->lock);
+    ecfs_cond_broadcast (&sender->changed);
+    ecfs_mutex_unlock (&sender->lock);
 }
 
 /* The thread */
 
-static void load_lanes (EcfsKeeper *self)
+static void load_lanes (EcfsJournalSender *self)
 {
     g_autoptr (GError) error = NULL;
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
@@ -257,7 +257,7 @@ static void load_lanes (EcfsKeeper *self)
     ecfs_mutex_lock (&self->lock);
     for (size_t i = self->n_lanes; i < n_endpoints; i++) {
         Lane *lane = &self->lanes[i];
-        *lane = (Lane){.keeper = self, .position = i, .failed_round = UINT_MAX};
+        *lane = (Lane){.sender = self, .position = i, .failed_round = UINT_MAX};
         for (guint j = 0; j < places->len; j++) {
             const EcfsJournalPlace *place = &g_array_index (places, EcfsJournalPlace, j);
             if (place->endpoint == ecfs_archive_endpoint (self->archive, i)->id)
@@ -269,7 +269,7 @@ static void load_lanes (EcfsKeeper *self)
 }
 
 /* Makes what has happened durable: what endpoints know and the catalog lost in a crash would make it an old copy. */
-static bool want_all (EcfsKeeper *self)
+static bool want_all (EcfsJournalSender *self)
 {
     g_autoptr (GError) error = NULL;
     uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
@@ -287,7 +287,7 @@ static bool want_all (EcfsKeeper *self)
 }
 
 /* Decides whether changes that nobody waits for are to travel now. */
-static void look_for_changes (EcfsKeeper *self)
+static void look_for_changes (EcfsJournalSender *self)
 {
     int64_t now_us = ecfs_now_us ();
     uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
@@ -307,13 +307,13 @@ static void look_for_changes (EcfsKeeper *self)
 
 static bool rests (Lane *self)
 {
-    ecfs_mutex_lock (&self->keeper->lock);
+    ecfs_mutex_lock (&self->sender->lock);
     bool rests = ecfs_now_us () < self->retry_us;
-    ecfs_mutex_unlock (&self->keeper->lock);
+    ecfs_mutex_unlock (&self->sender->lock);
     return rests;
 }
 
-static void begin_lanes (EcfsKeeper *self)
+static void begin_lanes (EcfsJournalSender *self)
 {
     for (size_t i = 0; i < self->n_lanes; i++) {
         Lane *lane = &self->lanes[i];
@@ -326,7 +326,7 @@ static void begin_lanes (EcfsKeeper *self)
 }
 
 /* Whether an endpoint is about to say what it knows, and needs something as soon as it has. */
-static bool any_is_asked_locked (EcfsKeeper *self) ECFS_REQUIRES (self->lock)
+static bool any_is_asked_locked (EcfsJournalSender *self) ECFS_REQUIRES (self->lock)
 {
     for (size_t i = 0; i < self->n_lanes; i++)
         if (self->lanes[i].seen < self->wanted && ecfs_lineage_is_asking (self->lineage, i))
@@ -334,7 +334,7 @@ static bool any_is_asked_locked (EcfsKeeper *self) ECFS_REQUIRES (self->lock)
     return false;
 }
 
-static bool any_ended_locked (EcfsKeeper *self) ECFS_REQUIRES (self->lock)
+static bool any_ended_locked (EcfsJournalSender *self) ECFS_REQUIRES (self->lock)
 {
     for (size_t i = 0; i < self->n_lanes; i++)
         if (self->lanes[i].busy && self->lanes[i].ended)
@@ -343,7 +343,8 @@ static bool any_ended_locked (EcfsKeeper *self) ECFS_REQUIRES (self->lock)
 }
 
 /* How many endpoints have everything up to @sequence, and how many others may come to have it. */
-static unsigned count_locked (EcfsKeeper *self, uint64_t sequence, unsigned *ret_n_trying) ECFS_REQUIRES (self->lock)
+static unsigned count_locked (EcfsJournalSender *self, uint64_t sequence, unsigned *ret_n_trying)
+    ECFS_REQUIRES (self->lock)
 {
     unsigned n_have = 0;
     *ret_n_trying = 0;
@@ -361,7 +362,7 @@ static unsigned count_locked (EcfsKeeper *self, uint64_t sequence, unsigned *ret
     return n_have;
 }
 
-static void look_at_snapshots (EcfsKeeper *self)
+static void look_at_snapshots (EcfsJournalSender *self)
 {
     ecfs_mutex_lock (&self->lock);
     bool was_awaited = self->was_awaited;
@@ -372,7 +373,7 @@ static void look_at_snapshots (EcfsKeeper *self)
     ecfs_snapshots_look (self->snapshots, self->n_made);
 }
 
-static void step (EcfsKeeper *self)
+static void step (EcfsJournalSender *self)
 {
     load_lanes (self);
     ecfs_lineage_ask (self->lineage);
@@ -383,7 +384,7 @@ static void step (EcfsKeeper *self)
 
 static void *run (void *data)
 {
-    EcfsKeeper *self = data;
+    EcfsJournalSender *self = data;
     ecfs_mutex_lock (&self->lock);
     while (!self->stopping) {
         uint64_t wanted = self->wanted;
@@ -403,9 +404,9 @@ static void *run (void *data)
     return NULL;
 }
 
-EcfsKeeper *ecfs_keeper_start (EcfsArchive *archive, EcfsLineage *lineage)
+EcfsJournalSender *ecfs_journal_sender_start (EcfsArchive *archive, EcfsLineage *lineage)
 {
-    EcfsKeeper *self = g_new0 (EcfsKeeper, 1);
+    EcfsJournalSender *self = g_new0 (EcfsJournalSender, 1);
     self->archive = archive;
     self->lineage = lineage;
     self->lanes = g_new0 (Lane, ECFS_ENDPOINTS_MAX);
@@ -419,7 +420,7 @@ EcfsKeeper *ecfs_keeper_start (EcfsArchive *archive, EcfsLineage *lineage)
     return self;
 }
 
-void ecfs_keeper_hurry (EcfsKeeper *self)
+void ecfs_journal_sender_hurry (EcfsJournalSender *self)
 {
     ecfs_mutex_lock (&self->lock);
     self->hurried = true;
@@ -427,7 +428,7 @@ void ecfs_keeper_hurry (EcfsKeeper *self)
     ecfs_mutex_unlock (&self->lock);
 }
 
-bool ecfs_keeper_has_stored (EcfsKeeper *self, uint64_t sequence)
+bool ecfs_journal_sender_has_stored (EcfsJournalSender *self, uint64_t sequence)
 {
     unsigned n_trying, n_copies = ecfs_archive_journal_copies (self->archive);
     ecfs_mutex_lock (&self->lock);
@@ -438,7 +439,7 @@ bool ecfs_keeper_has_stored (EcfsKeeper *self, uint64_t sequence)
 
 /* Ending: the thread is gone, and its work is done here. */
 
-static void cancel_uploads (EcfsKeeper *self)
+static void cancel_uploads (EcfsJournalSender *self)
 {
     ecfs_mutex_lock (&self->lock);
     for (size_t i = 0; i < self->n_lanes; i++)
@@ -448,7 +449,7 @@ static void cancel_uploads (EcfsKeeper *self)
 }
 
 /* Whether an upload is under way; waits for the next that ends, until @until_us. */
-static bool await_upload (EcfsKeeper *self, int64_t until_us)
+static bool await_upload (EcfsJournalSender *self, int64_t until_us)
 {
     bool busy = false;
     ecfs_mutex_lock (&self->lock);
@@ -460,7 +461,7 @@ static bool await_upload (EcfsKeeper *self, int64_t until_us)
     return busy;
 }
 
-static bool has_enough (EcfsKeeper *self)
+static bool has_enough (EcfsJournalSender *self)
 {
     unsigned n_trying;
     ecfs_mutex_lock (&self->lock);
@@ -469,7 +470,7 @@ static bool has_enough (EcfsKeeper *self)
     return enough;
 }
 
-static void store_rest (EcfsKeeper *self)
+static void store_rest (EcfsJournalSender *self)
 {
     int64_t end_us = ecfs_now_us () + STOP_US, enough_us = ecfs_now_us () + STOP_ENOUGH_US;
     look_for_changes (self);
@@ -487,7 +488,7 @@ static void store_rest (EcfsKeeper *self)
                    ecfs_archive_directory (self->archive));
 }
 
-void ecfs_keeper_stop (EcfsKeeper *self)
+void ecfs_journal_sender_stop (EcfsJournalSender *self)
 {
     if (self == NULL)
         return;
@@ -511,7 +512,7 @@ void ecfs_keeper_stop (EcfsKeeper *self)
 /* Waiting */
 
 /* One round of trying. *ret_goes_on: whether the caller still wants it. */
-static bool await_stored (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
+static bool await_stored (EcfsJournalSender *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
                           bool *ret_goes_on)
 {
     unsigned n_trying, n_copies = ecfs_archive_journal_copies (self->archive);
@@ -535,7 +536,7 @@ static bool await_stored (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (
     return stored;
 }
 
-static bool fail_stored (EcfsKeeper *self, uint64_t sequence, GError **error)
+static bool fail_stored (EcfsJournalSender *self, uint64_t sequence, GError **error)
 {
     unsigned n_trying;
     g_autofree char *trouble = ecfs_lineage_trouble (self->lineage);
@@ -561,7 +562,8 @@ static bool fail_stored (EcfsKeeper *self, uint64_t sequence, GError **error)
 }
 
 /* Whether what is stored is where it should be, and stays the archive's. */
-static bool confirm (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void *user), void *user, GError **error)
+static bool confirm (EcfsJournalSender *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
+                     GError **error)
 {
     size_t n_good, n_endpoints = ecfs_archive_n_endpoints (self->archive);
     g_autofree bool *stored = g_new0 (bool, n_endpoints + 1);
@@ -579,13 +581,13 @@ static bool confirm (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void 
 }
 
 /* One try. *ret_goes_on as await_stored () sets it; false without an error: it came to nothing. */
-static bool try_to_store (EcfsKeeper *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
+static bool try_to_store (EcfsJournalSender *self, uint64_t sequence, bool (*goes_on) (void *user), void *user,
                           bool *ret_goes_on, GError **error)
 {
     return await_stored (self, sequence, goes_on, user, ret_goes_on) && confirm (self, sequence, goes_on, user, error);
 }
 
-bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *user, GError **error)
+bool ecfs_journal_sender_store (EcfsJournalSender *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
     uint64_t sequence = ecfs_catalog_sequence (ecfs_archive_catalog (self->archive));
     bool on = true;
@@ -610,5 +612,5 @@ bool ecfs_keeper_store (EcfsKeeper *self, bool (*goes_on) (void *user), void *us
 
 bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
 {
-    return ecfs_keeper_store (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL), goes_on, user, error);
+    return ecfs_journal_sender_store (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL), goes_on, user, error);
 }

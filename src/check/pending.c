@@ -3,33 +3,33 @@
 
 #define TICK_US 200000
 
-void ecfs_answers_init (EcfsAnswers *self)
+void ecfs_pending_init (EcfsPending *self)
 {
-    *self = (EcfsAnswers){.n_pending = 0};
+    *self = (EcfsPending){.n_pending = 0};
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->answered);
 }
 
-void ecfs_answers_clear (EcfsAnswers *self)
+void ecfs_pending_clear (EcfsPending *self)
 {
     ecfs_cond_clear (&self->answered);
     ecfs_mutex_clear (&self->lock);
 }
 
-void ecfs_answers_expect (EcfsAnswers *self, unsigned n)
+void ecfs_pending_expect (EcfsPending *self, unsigned n)
 {
     ecfs_mutex_lock (&self->lock);
     self->n_pending += n;
     ecfs_mutex_unlock (&self->lock);
 }
 
-void ecfs_answers_note_locked (EcfsAnswers *self)
+void ecfs_pending_note_locked (EcfsPending *self)
 {
     self->n_pending--;
     ecfs_cond_signal (&self->answered);
 }
 
-bool ecfs_answers_await (EcfsAnswers *self, const EcfsCheckBatch *batch)
+bool ecfs_pending_await (EcfsPending *self, const EcfsCheckBatch *batch)
 {
     bool go_on = true;
     ecfs_mutex_lock (&self->lock);
