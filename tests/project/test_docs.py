@@ -76,3 +76,38 @@ def test_links_lead_to_files(path):
 def test_readme_lists_every_folder():
     listed = set(re.findall(r"^\| `(src/\w+)/` \|", (TOP / "README.md").read_text(), flags=re.M))
     assert listed == {f"src/{path.name}" for path in (TOP / "src").iterdir() if path.is_dir()}
+
+
+ARCHITECTURE = (TOP / "doc/architecture.md").read_text()
+SOURCES = {path: path.read_text() for pattern in ["src/**/*.[ch]", "include/ecfs/*.h", "tools/*.[ch]"] for path in TOP.glob(pattern)}
+
+
+def rooms():
+    return sorted(str(path.relative_to(TOP)) for path in [*(TOP / "src").iterdir(), *(TOP / "src/endpoint").iterdir()]
+                  if path.is_dir())
+
+
+def test_architecture_names_every_room_and_no_other():
+    assert set(re.findall(r"^\| `(src/[\w/]+)` \|", ARCHITECTURE, flags=re.M)) == set(rooms())
+
+
+def test_architecture_names_functions_that_are_there():
+    code = "\n".join(SOURCES.values())
+    named = set(re.findall(r"`(\w+) \(\)`", ARCHITECTURE))
+    assert len(named) > 30
+    assert not {function for function in named if not re.search(rf"\b{function} \(", code)}
+
+
+def test_architecture_names_files_that_are_there():
+    """Whole paths, and names that stand for themselves, such as `staged_queue.c` behind a path in its folder."""
+    known = {path.name for path in SOURCES}
+    paths = set(re.findall(r"`((?:src|include|tools|tests|doc)/[\w./*-]*)`", ARCHITECTURE))
+    assert not {path for path in paths if not (TOP / path).exists()}
+    assert not {file for file in re.findall(r"`(\w+\.[ch])`", ARCHITECTURE) if file not in known}
+
+
+def test_code_cites_decisions_that_are_there():
+    decisions = {int(number) for number in re.findall(r"^(\d+)\. \*\*", ARCHITECTURE.partition("## Decisions")[2].partition("\n## ")[0], flags=re.M)}
+    assert decisions == set(range(1, max(decisions) + 1))
+    cited = {int(number) for text in SOURCES.values() for number in re.findall(r"\.md[\s*]+decision (\d+)", text)}
+    assert cited and cited <= decisions
