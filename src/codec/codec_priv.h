@@ -1,6 +1,9 @@
 /*
  * What the code families share behind codec.h. A new family is one .c with an EcfsCodecOps, one row in codec.c's table
  * and one in the conformance test.
+ *
+ * codec.c, with that table, and model.c are on top: they alone know families. Families know no other. Below them are
+ * base.c, which calls a codec's ops, mds.c, binary.c and so on, which know no family.
  */
 #ifndef ECFS_CODEC_CODEC_PRIV_H
 #define ECFS_CODEC_CODEC_PRIV_H
@@ -20,7 +23,7 @@ typedef struct EcfsCodecOps {
     bool extensible; /* a stripe is the same whatever m is: parity can be added and taken away */
 
     /* Numbers have passed refuse. @parameters: what a descriptor says beside them; NULL: nothing is stored yet, the
-     * family chooses. Fills what is the family's own; codec.c fills the base and clears it. */
+     * family chooses. Fills what is the family's own; base.c fills the base and clears it. */
     EcfsCodec *(*new) (unsigned k, unsigned n, const uint8_t *parameters, size_t parameters_bytes, GError **error);
     void (*clear) (EcfsCodec *self); /* may be NULL: the struct is all there is */
 
@@ -30,7 +33,7 @@ typedef struct EcfsCodecOps {
     bool (*choose) (const EcfsCodec *self, const bool *wanted, const bool *available, const double *cost,
                     bool *sources);
 
-    /* At least one packet is wanted and none of those is present. Sets sources; codec.c fills the base's rest. */
+    /* At least one packet is wanted and none of those is present. Sets sources; base.c fills the base's rest. */
     EcfsPlan *(*plan) (const EcfsCodec *self, const bool *present, const bool *wanted, GError **error);
     void (*run) (const EcfsPlan *plan, uint8_t *const *packets, size_t packet_bytes);
     void (*plan_clear) (EcfsPlan *plan); /* may be NULL: the struct is all there is */
@@ -63,12 +66,24 @@ extern const EcfsCodecOps ecfs_basic_ops;
 extern const EcfsCodecOps ecfs_copies_ops;
 extern const EcfsCodecOps ecfs_ldpc_ops;
 extern const EcfsCodecOps ecfs_rs_ops;
-/* They hold no data: without encode and plan. */
-extern const EcfsCodecOps ecfs_mds_ops;
-extern const EcfsCodecOps ecfs_peeling_ops;
-extern const EcfsCodecOps ecfs_sparse_ops;
 
 #define ECFS_COPIES_MAX 32
+
+/** The family of a table whose name @code begins with and whose numbers follow; NULL: none. */
+const EcfsCodecOps *ecfs_codec_find (const EcfsCodecOps *const *table, size_t n_table, const char *code,
+                                     unsigned *ret_k, unsigned *ret_n);
+
+/** A codec of a family; EINVAL when it has none with these numbers, and the errors of its new. */
+EcfsCodec *ecfs_codec_make (const EcfsCodecOps *ops, unsigned k, unsigned n, const uint8_t *parameters,
+                            size_t parameters_bytes, GError **error);
+
+static inline unsigned ecfs_codec_count (const bool *flags, unsigned n)
+{
+    unsigned set = 0;
+    for (unsigned i = 0; i < n; i++)
+        set += flags[i];
+    return set;
+}
 
 /** What ecfs_codec_overhead () is where it is not known, from so many random orders. */
 double ecfs_codec_measure_overhead (const EcfsCodec *self, unsigned n_orders);
@@ -101,13 +116,13 @@ bool ecfs_mds_choose_sources (const EcfsCodec *self, const bool *present, bool *
 typedef void (*EcfsRsKernel) (int packet_bytes, int n_sources, int n_rows, unsigned char *tables,
                               unsigned char **sources, unsigned char **rows);
 
-/** An rs codec without its base's ops and text, untested; for the self-test. Free with g_free (). */
+/** An rs codec without its base's texts, untested; for the self-test. Free with ecfs_codec_free (). */
 EcfsCodec *ecfs_rs_new_untested (unsigned k, unsigned n, EcfsRsKernel kernel);
 
 /**
- * Encodes and decodes known bytes with @kernel at several k and m and compares with plain C, which shares no code with
- * ISA-L. Returns NULL, or what came out wrong.
+ * Encodes and decodes known bytes at several k and m with what @make makes, and compares with plain C, which shares no
+ * code with any library. Returns NULL, or what came out wrong.
  */
-const char *ecfs_rs_self_test (EcfsRsKernel kernel);
+const char *ecfs_rs_self_test (EcfsCodec *(*make) (unsigned k, unsigned n));
 
 #endif

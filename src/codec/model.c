@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+static const EcfsCodecOps peeling_ops, sparse_ops;
+
 #define PROOF_SETS 2000 /* sets of lost stripes that are looked at for the tolerance */
 
 static const char *refuse (unsigned k, unsigned n)
@@ -34,7 +36,7 @@ static EcfsCodec *mds_new (unsigned k, unsigned n, const uint8_t *parameters, si
     return self;
 }
 
-const EcfsCodecOps ecfs_mds_ops = {
+static const EcfsCodecOps mds_ops = {
     .name = "mds",
     .form = "mds:K+M (any K of K + M stripes, at most 256 together; for plans only)",
     .parse = ecfs_codec_parse_sum,
@@ -127,7 +129,7 @@ static EcfsCodec *peeling_new (unsigned k, unsigned n, const uint8_t *parameters
     EcfsCodec *ldpc = ecfs_codec_new (code, error);
     if (ldpc == NULL)
         return NULL;
-    EcfsCodec *self = peeling_of (ldpc, &ecfs_peeling_ops);
+    EcfsCodec *self = peeling_of (ldpc, &peeling_ops);
     prove (self);
     return self;
 }
@@ -181,7 +183,7 @@ static bool peeling_choose (const EcfsCodec *self, const bool *wanted, const boo
     return true;
 }
 
-const EcfsCodecOps ecfs_peeling_ops = {
+static const EcfsCodecOps peeling_ops = {
     .name = "peeling",
     .form = "peeling:K+M (the graph of ldpc:K+M without elimination; for plans only)",
     .parse = ecfs_codec_parse_sum,
@@ -244,7 +246,7 @@ static EcfsCodec *sparse_new (unsigned k, unsigned n, const uint8_t *parameters,
         EcfsCodec *ldpc = ecfs_codec_new_for (ECFS_CODE_LDPC, k, n, text, bytes, error);
         if (ldpc == NULL)
             return NULL; /* the first would fail as all do */
-        EcfsCodec *one = peeling_of (ldpc, &ecfs_sparse_ops);
+        EcfsCodec *one = peeling_of (ldpc, &sparse_ops);
         double overhead = ecfs_codec_measure_overhead (one, N_ORDERS);
         if (best != NULL && overhead >= least) {
             ecfs_codec_free (one);
@@ -258,7 +260,7 @@ static EcfsCodec *sparse_new (unsigned k, unsigned n, const uint8_t *parameters,
     return best;
 }
 
-const EcfsCodecOps ecfs_sparse_ops = {
+static const EcfsCodecOps sparse_ops = {
     .name = "sparse",
     .form = "sparse:K+M (a graph of few edges, without elimination; for plans only)",
     .parse = ecfs_codec_parse_sum,
@@ -270,6 +272,15 @@ const EcfsCodecOps ecfs_sparse_ops = {
     .guarantee = peeling_guarantee,
     .choose = peeling_choose,
 };
+
+static const EcfsCodecOps *const modelled[] = {&mds_ops, &peeling_ops, &sparse_ops};
+
+EcfsCodec *ecfs_codec_new_modelled (const char *text, GError **error)
+{
+    unsigned k, n;
+    const EcfsCodecOps *ops = ecfs_codec_find (modelled, G_N_ELEMENTS (modelled), text, &k, &n);
+    return ops == NULL ? ecfs_codec_new (text, error) : ecfs_codec_make (ops, k, n, NULL, 0, error);
+}
 
 bool ecfs_codec_is_modelled (const EcfsCodec *self)
 {
