@@ -60,7 +60,7 @@ typedef struct Witness {
     int64_t claim_moved_us; /* when what it says of a claim was another last, … */
     int64_t claim_heard_us; /* … and when it was heard last; 0: there is none */
     uint64_t n_segments;
-    GPtrArray *left; /* names of what uploads of journal files left that a crash ended; owned */
+    GPtrArray *left; /* names of what uploads of journal files and markers left that a crash ended; owned */
 } Witness;
 
 struct EcfsLineage {
@@ -412,7 +412,8 @@ static void on_unfinished (void *user, const EcfsListed *listed)
 {
     Witness *self = user;
     if (!g_str_has_prefix (listed->name, INCOMING "/" ECFS_JOURNAL_DIRECTORY "-") &&
-        !g_str_has_prefix (listed->name, INCOMING "/" ECFS_SNAPSHOT_DIRECTORY "-"))
+        !g_str_has_prefix (listed->name, INCOMING "/" ECFS_SNAPSHOT_DIRECTORY "-") &&
+        !g_str_has_prefix (listed->name, INCOMING "/" ECFS_MARKER_NAME "."))
         return;
     ecfs_mutex_lock (&self->lineage->lock);
     if (self->left == NULL)

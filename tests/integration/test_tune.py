@@ -48,18 +48,19 @@ def test_what_is_applied_is_what_the_next_mount_uses(place, small):
     config, previous = small.path / "ecfs.conf", small.path / "ecfs.conf.previous"
     before = config.read_text()
     table = lab.ecfs("tune", small.path, *LITTLE).stdout
-    assert "[archive] transfer_memory = 64M (was 16M)" in table and "ecfs tune --apply" in table, table
+    assert re.search(r"\[archive\] transfer_memory = \d+M \(was 16M\)", table) and "ecfs tune --apply" in table, table
     assert config.read_text() == before
     facts = json.loads(lab.ecfs("tune", small.path, *LITTLE, "--apply", "--json").stdout)
     assert facts["applied"]
     changes = {(row["section"], row["key"]): row["value"] for row in facts["proposals"]}
-    assert changes[("archive", "transfer_memory")] == "64M"
+    memory = changes[("archive", "transfer_memory")]  # by what was measured, on a machine that may be busy
+    assert memory in ("64M", "128M", "256M")
     assert previous.read_text() == before
     after = config.read_text()
-    assert "transfer_memory=64M  # for a small machine" in after
+    assert f"transfer_memory={memory}  # for a small machine" in after
     assert after.startswith("# ours\n") and after.endswith("\n; the end")
     if len(changes) == 1:
-        assert after == before.replace("transfer_memory=16M", "transfer_memory=64M")
+        assert after == before.replace("transfer_memory=16M", f"transfer_memory={memory}")
     assert config.stat().st_mode & 0o777 == 0o600
     for endpoint in small.endpoints:
         assert not scratch(endpoint)
