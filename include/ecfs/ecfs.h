@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 G_BEGIN_DECLS
+#pragma GCC visibility push(default) /* libecfs.so exports what is declared here, and nothing else */
 
 #define ECFS_ERROR (ecfs_error_quark ())
 GQuark ecfs_error_quark (void);
@@ -288,6 +289,7 @@ char *ecfs_export (Ecfs *self, const char *path, bool fec, GError **error);
  */
 bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, GError **error);
 
+#pragma GCC visibility pop
 G_END_DECLS
 
 #endif

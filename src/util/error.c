@@ -1,5 +1,7 @@
 #include "util/error.h"
 
+#include "ecfs/ecfs.h" /* which exports the domain */
+
 #include <stdatomic.h>
 
 /* G_DEFINE_QUARK () without its race: the first two errors may come from two threads. */

@@ -64,12 +64,31 @@ def test_header_compiles_alone(path, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_library_defines_names_of_its_own_only():
-    library = lab.BUILD / "libecfs.a"
-    symbols = lab.run("nm", "--defined-only", "--extern-only", library).stdout
+@pytest.mark.parametrize("archive", ["libecfs-parts.a", "libecfs-program-parts.a"])
+def test_library_defines_names_of_its_own_only(archive):
+    symbols = lab.run("nm", "--defined-only", "--extern-only", lab.BUILD / archive).stdout
     foreign = {line.split()[2] for line in symbols.splitlines()
                if re.match(r"[0-9a-f]+ [A-TV-Z] ", line) and not line.split()[2].startswith("ecfs_")}
     assert not foreign
+
+
+def declared():
+    """The functions of the public header."""
+    text = re.sub(r"/\*.*?\*/", "", (TOP / "include/ecfs/ecfs.h").read_text(), flags=re.S)
+    return set(re.findall(r"\b(ecfs_\w+) \(", text))
+
+
+def test_shared_library_exports_exactly_what_its_header_declares():
+    symbols = lab.run("nm", "--dynamic", "--defined-only", lab.BUILD / "libecfs.so").stdout
+    assert {line.split()[2] for line in symbols.splitlines()} == declared()
+
+
+def test_shared_library_has_neither_file_system_nor_simulator_inside():
+    dynamic = lab.run("readelf", "--dynamic", "--wide", lab.BUILD / "libecfs.so").stdout
+    assert "soname: [libecfs.so.0]" in dynamic
+    assert not re.search(r"\[lib(fuse|mount)", dynamic)
+    symbols = lab.run("nm", "--defined-only", lab.BUILD / "libecfs.so").stdout
+    assert not re.findall(r"\becfs_(?:fs|sim)_\w+", symbols)
 
 
 def test_layout_is_what_clang_format_makes_of_it():
