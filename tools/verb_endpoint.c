@@ -1,8 +1,8 @@
 /* endpoint list, add, test; the others are in verb_lifecycle.c */
 #include "tool.h"
 
+#include "archive/archive.h"
 #include "endpoint_test.h"
-#include "verbs/endpoints.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static int add (int argc, char **argv)
     argc = tool_parse (&add_verb, NULL, argc, argv, 2, G_MAXINT);
     for (int i = 2; i < argc; i++) {
         GError *error = NULL;
-        if (!ecfs_control_endpoint_add (argv[1], argv[i], &error))
+        if (!ecfs_add_endpoint (argv[1], argv[i], &error))
             return tool_fail (add_verb.name, error, TOOL_FAILED);
     }
     return TOOL_DONE;

@@ -1,10 +1,10 @@
 #include "plan.h"
 #include "tool.h"
-#include "tool_config.h"
 
 #include "archive/archive.h"
 #include "codec/codec.h"
 #include "object/placement.h"
+#include "verbs/init.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,54 +16,6 @@ typedef struct InitArguments {
     char **endpoints;
     char **settings;
 } InitArguments;
-
-bool tool_add_setting (EcfsConfig *config, const char *setting, GError **error)
-{
-    const char *equals = strchr (setting, '=');
-    if (equals == NULL)
-        return ecfs_fail (error, EINVAL, "\"%s\" is not KEY=VALUE", setting);
-    g_autofree char *key = g_strndup (setting, (size_t) (equals - setting));
-    return ecfs_config_set (config, key, equals + 1, error);
-}
-
-bool tool_add_endpoint (EcfsConfig *config, const char *text, GError **error)
-{
-    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
-    EcfsConfigEndpoint *endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
-    return endpoint != NULL && ecfs_config_add_endpoint (config, endpoint, error);
-}
-
-static bool check_count (const EcfsConfig *config, const EcfsCodec *codec, GError **error)
-{
-    unsigned n = ecfs_codec_n (codec), n_endpoints = config->endpoints->len;
-    if (n_endpoints == 0)
-        return ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each");
-    if (n_endpoints >= n || config->allow_double)
-        return true;
-    return ecfs_fail (error, EINVAL,
-                      "%s needs %u endpoints and there are %u: name more, choose another --code, or let endpoints hold "
-                      "several stripes of a file with --set allow_double=yes, which protects against less",
-                      ecfs_codec_code (codec), n, n_endpoints);
-}
-
-static EcfsConfig *make_config (const InitArguments *arguments, GError **error)
-{
-    g_autoptr (EcfsConfig) config = ecfs_config_new ();
-    if (arguments->code != NULL && !ecfs_config_set (config, "code", arguments->code, error))
-        return NULL;
-    for (char **setting = arguments->settings; setting != NULL && *setting != NULL; setting++)
-        if (!tool_add_setting (config, *setting, error))
-            return NULL;
-    for (char **text = arguments->endpoints; text != NULL && *text != NULL; text++)
-        if (!tool_add_endpoint (config, *text, error))
-            return NULL;
-    if (!ecfs_config_check (config, error))
-        return NULL;
-    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
-    if (codec == NULL || !check_count (config, codec, error))
-        return NULL;
-    return g_steal_pointer (&config);
-}
 
 /* How the stripes of one file would lie: how many endpoints, and how many zones, may vanish. */
 typedef struct Protection {
@@ -176,7 +128,8 @@ int verb_init (const Verb *verb, int argc, char **argv)
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
-    g_autoptr (EcfsConfig) config = make_config (&arguments, &error);
+    g_autoptr (EcfsConfig) config = ecfs_init_config (arguments.code, (const char *const *) arguments.endpoints,
+                                                      (const char *const *) arguments.settings, &error);
     g_free (arguments.code);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);

@@ -1,7 +1,7 @@
 /* endpoint readonly, active, distrust, drain, replace, remove */
 #include "tool.h"
 
-#include "verbs/endpoints.h"
+#include "archive/archive.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,9 +43,8 @@ static int set_distrust (int argc, char **argv)
                                     G_OPTION_ENTRY_NULL};
     GError *error = NULL;
     (void) tool_parse (&distrust_verb, options, argc, argv, 2, 2);
-    return ecfs_control_endpoint_distrust (argv[1], argv[2], undo, &error)
-               ? TOOL_DONE
-               : tool_fail (distrust_verb.name, error, TOOL_FAILED);
+    return ecfs_distrust_endpoint (argv[1], argv[2], undo, &error) ? TOOL_DONE
+                                                                   : tool_fail (distrust_verb.name, error, TOOL_FAILED);
 }
 
 /* The plan */
@@ -244,7 +243,7 @@ static int replace (int argc, char **argv)
         return TOOL_DONE;
     }
     for (int i = 3; good && i < argc; i++)
-        good = ecfs_control_endpoint_add (directory, argv[i], &error);
+        good = ecfs_add_endpoint (directory, argv[i], &error);
     g_autoptr (Ecfs) ecfs = good ? ecfs_open (directory, ECFS_OPEN_WRITE, &error) : NULL;
     if (ecfs == NULL || !tell_plan (ecfs, old, (const char *const *) names, false, &bytes, &error))
         return tool_fail (replace_verb.name, error, TOOL_FAILED);

@@ -1,8 +1,8 @@
 /* recover: an archive directory from endpoints alone */
 #include "tool.h"
-#include "tool_config.h"
 
 #include "journal/recover.h"
+#include "verbs/init.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -91,12 +91,12 @@ static EcfsConfig *make_config (const Arguments *arguments, GPtrArray *given, GE
         g_ptr_array_add (given, g_strdup ("code"));
     }
     for (char **setting = arguments->settings; setting != NULL && *setting != NULL; setting++) {
-        if (!tool_add_setting (config, *setting, error))
+        if (!ecfs_config_add_setting (config, *setting, error))
             return NULL;
         g_ptr_array_add (given, g_strndup (*setting, strcspn (*setting, "=")));
     }
     for (char **text = arguments->endpoints; text != NULL && *text != NULL; text++)
-        if (!tool_add_endpoint (config, *text, error))
+        if (!ecfs_config_add_endpoint_text (config, *text, error))
             return NULL;
     g_ptr_array_add (given, NULL);
     if (config->endpoints->len == 0) {

@@ -22,6 +22,19 @@ GQuark ecfs_error_quark (void);
 
 typedef struct Ecfs Ecfs;
 
+/**
+ * Makes an archive: the directory (created when absent, must be empty otherwise) with its ecfs.conf and its catalog,
+ * and a marker at each endpoint. Nothing is left half-made.
+ *
+ * @code:      how files are made redundant, as "rs:4+2"; NULL: the default
+ * @endpoints: "[NAME=]URL[,KEY=VALUE...]", NULL-terminated
+ * @settings:  "KEY=VALUE" of the section [archive] of ecfs.conf(5), NULL-terminated; NULL: none
+ *
+ * EINVAL: one of these makes no sense, or there are too few endpoints for the code.
+ */
+bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
+                GError **error);
+
 typedef enum EcfsOpenFlags {
     /* Files may be put. Where the archive is mounted the mount stores them; else this takes the archive's lock, EBUSY
      * where another writer has it. Without this, it is opened for reading, also beside a mount. */
@@ -109,6 +122,18 @@ bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTran
 
 /** What ecfs_recode () would read, write and free as a JSON object (ecfs-recode(1) lists the members), g_free (). */
 char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error);
+
+/**
+ * Adds an endpoint, "[NAME=]URL[,KEY=VALUE...]", to the archive in @directory; where it is mounted, the mount does it.
+ * Blocks until the endpoint has answered. Who has the archive open for reading sees it when it is opened again.
+ */
+bool ecfs_add_endpoint (const char *directory, const char *endpoint, GError **error);
+
+/**
+ * Has nothing believed any more that an endpoint says, or with @undo believes it again; likewise. Works also where
+ * ecfs_open () fails with ESTALE for what this endpoint says.
+ */
+bool ecfs_distrust_endpoint (const char *directory, const char *name, bool undo, GError **error);
 
 /**
  * Sets the state of an endpoint: "active"; "readonly", which gives stripes and takes none; or "draining", which is to

@@ -18,7 +18,7 @@ static JsonNode *ask (const char *directory, const char *verb, const char *name,
 }
 
 /* An archive that is an old copy by what this endpoint says is opened, but not started. */
-bool ecfs_control_endpoint_distrust (const char *archive_dir, const char *name, bool undo, GError **error)
+bool ecfs_distrust_endpoint (const char *archive_dir, const char *name, bool undo, GError **error)
 {
     GError *reason = NULL;
     g_autoptr (JsonNode) answer = ask (archive_dir, "endpoint-state", name, undo ? "active" : "distrusted", &reason);
@@ -101,7 +101,7 @@ static bool add_here (const char *archive_dir, const char *text, GError **error)
            ecfs_archive_endpoint_add (archive, endpoint, error);
 }
 
-bool ecfs_control_endpoint_add (const char *archive_dir, const char *endpoint, GError **error)
+bool ecfs_add_endpoint (const char *archive_dir, const char *endpoint, GError **error)
 {
     JsonObject *object = json_object_new ();
     g_autofree char *text = ecfs_control_escape (endpoint);
