@@ -111,3 +111,26 @@ def test_code_cites_decisions_that_are_there():
     assert decisions == set(range(1, max(decisions) + 1))
     cited = {int(number) for text in SOURCES.values() for number in re.findall(r"\.md[\s*]+decision (\d+)", text)}
     assert cited and cited <= decisions
+
+
+OVERVIEW = (TOP / "man/ecfs.1").read_text()
+# What messages and the states of ecfs-status(1) call things; each is explained once, for users.
+GLOSSARY = """archive directory, catalog, check block, claim, code, committed, crowded, degraded, descriptor, digest, distrusted, down,
+    draining, endpoint, epoch, erased, forged, full, gone, guarantee, hedge, hint, instance, interrupted, journal, laggard,
+    lineage, marker, object, old copy, orphan, packet, parity, quorum, recovery point, refusing, repair, scrub, segment,
+    sequence, session, silent, snapshot, spare, staged, staging, stripe, tolerance, trial, unconfigured, unreadable,
+    unrecovered, zone"""
+
+
+def test_glossary_explains_each_word_once():
+    section = OVERVIEW.partition(".Ss Glossary\n")[2].partition(".Ss ")[0]
+    explained = re.findall(r"^\.It (.+)$", section, flags=re.M)
+    assert explained == sorted(explained) == re.split(r",\s+", GLOSSARY)
+    assert all(re.search(rf"^\.It {word}\n\S", section, flags=re.M) for word in explained)
+
+
+def test_glossary_has_the_states_of_endpoints():
+    page = (TOP / "man/ecfs-status.1").read_text().partition("The states of endpoints:\n")[2].partition("\n.El")[0]
+    states = set(re.findall(r"^\.It Li (\w+)$", page, flags=re.M))
+    assert {"trial", "refusing", "silent"} <= states
+    assert states - {"active", "readonly", "failed"} <= set(re.split(r",\s+", GLOSSARY))
