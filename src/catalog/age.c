@@ -6,7 +6,7 @@
  * machine) it is what both clocks agree on: no more than the time of day says, and no more than this boot has lasted.
  * So the age never runs ahead of time; where it stays behind, what is to be deleted stays a little longer.
  */
-#include "catalog/catalog_priv.h"
+#include "catalog/age.h"
 
 #include <time.h>
 

@@ -1,5 +1,8 @@
 /* Life cycle and group commit; the states of the transaction are in catalog_priv.h. */
-#include "catalog/catalog_priv.h"
+#include "catalog/age.h"
+#include "catalog/content_sum.h"
+#include "catalog/inode.h"
+#include "catalog/schema.h"
 #include "util/io.h"
 
 #include <fcntl.h>

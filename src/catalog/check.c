@@ -1,5 +1,5 @@
 /* What cannot be in a whole catalog. */
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #define MOST "100" /* of one kind are told */
 

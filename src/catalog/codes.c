@@ -1,5 +1,5 @@
 /* Parameters of codes: what makes an object readable whatever a later ecfs would choose for its code. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 
 static int has_code (EcfsCatalog *self, const char *code, GError **error)
 {

@@ -5,7 +5,7 @@
  * A sum is the exclusive or of one XXH3-64 over the inode's number and sizes and one over each extent, so that either
  * part can change without a look at the other.
  */
-#include "catalog/catalog_priv.h"
+#include "catalog/content_sum.h"
 #include "util/bytes.h"
 #include "util/xxh3.h"
 

@@ -1,5 +1,5 @@
 /* Statements: binding, running, noting for replay, reading columns that may hold anything. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 #include "util/bytes.h"
 
 #include <time.h>

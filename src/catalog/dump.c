@@ -1,5 +1,5 @@
 /* A catalog as the records of a journal that would make it. */
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,6 @@
 /* Inode and entry rows: reading with checks, storing with their journal items. */
-#include "catalog/catalog_priv.h"
+#include "catalog/inode.h"
+#include "catalog/content_sum.h"
 
 #include <sys/stat.h>
 

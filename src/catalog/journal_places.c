@@ -1,5 +1,5 @@
 /* What is written down of the journal's way to the endpoints: places, snapshots, settings. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 
 #define DROPPED_AT_ONCE 500 /* records: no transaction takes long */
 

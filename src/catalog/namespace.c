@@ -1,5 +1,5 @@
 /* Looking up, making, linking, removing and listing. Each operation checks first and writes then. */
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #include <sys/stat.h>
 

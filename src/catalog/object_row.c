@@ -1,5 +1,5 @@
 /* Descriptors as values. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 
 EcfsObjectRow *ecfs_object_row_new (void)
 {

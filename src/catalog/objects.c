@@ -1,5 +1,5 @@
 /* Objects and their stripes: how they become the content of files, change, and are let go. */
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,6 @@
 /* Intents (what may be on its way to endpoints) and deletions (what is to vanish from them). */
-#include "catalog/catalog_priv.h"
+#include "catalog/age.h"
+#include "catalog/object.h"
 
 bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error)
 {

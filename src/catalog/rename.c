@@ -1,5 +1,5 @@
 /* rename(2) with all its cases. */
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

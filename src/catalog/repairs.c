@@ -1,5 +1,5 @@
 /* The queue of stripes that are to be repaired, as readers met them. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 
 static void row_clear (gpointer data)
 {

@@ -1,6 +1,6 @@
 #include "catalog/restore.h"
 
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "catalog/catalog_priv.h"
+#include "catalog/schema.h"
 
 /*
  * Names are BLOBs compared bytewise. Entries are found by name (primary key), listed by position, and found by inode.

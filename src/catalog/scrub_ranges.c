@@ -1,5 +1,5 @@
 /* What is verified, as ranges of UUIDs. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 #include "catalog/scrub.h"
 
 #define SPREAD_OBJECTS 1048576 /* as many fill all directories, whose order is that of UUIDs */

@@ -1,5 +1,5 @@
 /* The times that the archive was opened to be changed: markers on the endpoints tell of them. */
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 
 #define KEPT 1000
 

@@ -5,7 +5,7 @@
 #ifndef ECFS_CATALOG_SIDE_H
 #define ECFS_CATALOG_SIDE_H
 
-#include "catalog/catalog_priv.h"
+#include "catalog/db.h"
 
 typedef struct EcfsSide {
     sqlite3 *db;

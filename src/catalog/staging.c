@@ -1,5 +1,5 @@
 /* Staging rows: files whose bytes are, or also are, in the staging area. */
-#include "catalog/catalog_priv.h"
+#include "catalog/object.h"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 /* Extended attributes and the code of an inode. */
-#include "catalog/catalog_priv.h"
+#include "catalog/inode.h"
 
 #include <sys/stat.h>
 #include <sys/xattr.h>

@@ -1,4 +1,4 @@
-#include "catalog/catalog_priv.h"
+#include "catalog/age.h"
 #include "check_db.h"
 #include "fixture.h"
 

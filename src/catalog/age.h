@@ -1,0 +1,15 @@
+/* How old the catalog is, whatever clocks are set to. */
+#ifndef ECFS_CATALOG_AGE_H
+#define ECFS_CATALOG_AGE_H
+
+#include "catalog/db.h"
+
+/** How old the catalog is @now, whose own age is not looked at; never less than @noted. */
+int64_t ecfs_age_since (const CatalogAge *noted, const CatalogAge *now);
+/** Sets self->age from the database and the clocks. */
+bool ecfs_age_load (EcfsCatalog *self, GError **error);
+int64_t ecfs_age_ns (const EcfsCatalog *self);
+/** Within an operation: writes down how old the catalog is, once a minute. */
+bool ecfs_age_note (EcfsCatalog *self, GError **error);
+
+#endif

@@ -1,0 +1,83 @@
+/* Contents: extents, their objects with the stripes, and what is stored or deleted. */
+#ifndef ECFS_CATALOG_OBJECT_H
+#define ECFS_CATALOG_OBJECT_H
+
+#include "catalog/inode.h"
+
+/* content.c */
+
+/** Removes extents (all, or what lies above @size) and queues objects that lose their last one. */
+bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error);
+/**
+ * @inode takes the place of @replaced with content that is not stored yet: what @replaced has is its content until
+ * then. Nothing happens where @inode has stored content of its own.
+ */
+bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error);
+bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error);
+
+/** The extents of a file, whatever else is known of it. */
+GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Sets data_bytes and extents_sum of the inode from its extents: before it is stored, wherever these have changed. */
+bool ecfs_content_count (EcfsCatalog *self, Inode *inode, GError **error);
+bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error);
+
+/* objects.c */
+
+/** Of the objects that @extents named, those that nothing names now are deleted. */
+bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
+EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
+/** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
+EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
+bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
+bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error);
+bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);
+bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
+/** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. */
+bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error);
+/** Puts a stripe in the place of @old (NULL: there was none), which is queued for deletion. */
+bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
+                       const EcfsStripeRow *old, GError **error);
+const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index);
+
+/* pending.c */
+
+/** Queues one stripe for deletion. */
+bool ecfs_deletion_queue (EcfsCatalog *self, const EcfsUuid *object, const EcfsStripeRow *stripe, bool at_once,
+                          GError **error);
+
+typedef struct Intent {
+    EcfsUuid object;
+    uint32_t epoch;
+    uint64_t sequence;
+    GArray *stripes; /* of EcfsStripeRow; owned */
+} Intent;
+
+/** 1; 0: there is none; -1. To be cleared. */
+int ecfs_intent_get (EcfsCatalog *self, int64_t id, Intent *ret_intent, GError **error);
+void ecfs_intent_clear (Intent *intent);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Intent, ecfs_intent_clear)
+/** Ends an intent; its stripes that are not in @kept (of EcfsStripeRow, may be NULL) go to the deletion queue. */
+bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const GArray *kept, GError **error);
+/** Whether @stripes has this index with this instance on this endpoint. */
+bool ecfs_stripes_have (const GArray *stripes, const EcfsStripeRow *stripe);
+/** The UUID of an endpoint; ENOENT. */
+bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid, GError **error);
+/** That an endpoint is there and takes stripes; ENOENT, EAGAIN. */
+bool ecfs_endpoint_check_active (EcfsCatalog *self, int64_t endpoint, GError **error);
+/** Makes it one that was removed, under the name that it has from then on. */
+bool ecfs_endpoint_row_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error);
+/** EINVAL unless index, instance and endpoint are possible. */
+bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error);
+
+/* staging.c */
+
+bool ecfs_staging_insert (EcfsCatalog *self, uint64_t ino, bool fresh, int64_t *ret_staging, GError **error);
+/** Whether the inode has bytes in staging that were flushed and are not committed: 1, 0, -1. */
+int ecfs_staging_queued (EcfsCatalog *self, uint64_t ino, GError **error);
+/** Whether the inode has bytes in staging that are not committed: 1, 0, -1. */
+int ecfs_staging_unstored (EcfsCatalog *self, uint64_t ino, GError **error);
+/** After a publish: the row goes (@full) or becomes STORED. */
+bool ecfs_staging_published (EcfsCatalog *self, int64_t staging, uint64_t ino, bool full, GError **error);
+bool ecfs_staging_drop_inode (EcfsCatalog *self, uint64_t ino, GError **error);
+
+#endif
