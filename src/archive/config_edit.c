@@ -1,5 +1,5 @@
 /* Changing keys of an ecfs.conf that people wrote: comments, order and everything else stay as they are. */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "archive/config.h"
 #include "util/io.h"
 

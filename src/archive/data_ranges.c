@@ -1,5 +1,5 @@
 /* What of a local file is content, and what holes. */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 
 #include "object/format.h"
 #include "util/io.h"

@@ -5,7 +5,7 @@
  * left that did not end; a marker of this archive that no row names, and a row that no section names, are what an add
  * has left.
  */
-#include "archive/archive_priv.h"
+#include "archive/common.h"
 #include "salvage-resource.h"
 #include "util/io.h"
 

@@ -2,8 +2,8 @@
  * Storing staged content: one attempt from intent to publish (the table of durable steps in DESIGN.md), and filling up
  * what an attempt had to leave out. Attempts run on the archive's commit threads, several at a time.
  */
-#ifndef ECFS_ARCHIVE_COMMIT_H
-#define ECFS_ARCHIVE_COMMIT_H
+#ifndef ECFS_COMMIT_COMMIT_H
+#define ECFS_COMMIT_COMMIT_H
 
 #include "archive/archive.h"
 #include "codec/codec.h"

@@ -3,8 +3,8 @@
  * files), commit_feed.c (content that is still being written), commit_recode.c and commit_repair.c (objects as they
  * are, for another code, and whole again).
  */
-#ifndef ECFS_ARCHIVE_COMMIT_PRIV_H
-#define ECFS_ARCHIVE_COMMIT_PRIV_H
+#ifndef ECFS_COMMIT_COMMIT_PRIV_H
+#define ECFS_COMMIT_COMMIT_PRIV_H
 
 #include "archive/places.h"
 #include "commit/commit.h"

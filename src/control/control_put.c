@@ -2,7 +2,7 @@
 #include "control/control_priv.h"
 #include "util/io.h"
 #include "util/lock.h"
-#include "verbs/put_priv.h"
+#include "verbs/put_store.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 #include "archive/lineage.h"
 #include "archive/sightings.h"
 #include "fsck/fsck_priv.h"
-#include "verbs/recode_priv.h"
+#include "verbs/recode.h"
 #include "verbs/status.h"
 
 #define BATCH       8192 /* objects */

@@ -11,15 +11,15 @@
  * what is wrong is spooled; so memory does not grow with the archive. The catalog is asked before the endpoints, and
  * once more before something is told: what was replaced or moved meanwhile is no damage.
  */
-#ifndef ECFS_ARCHIVE_FSCK_PRIV_H
-#define ECFS_ARCHIVE_FSCK_PRIV_H
+#ifndef ECFS_FSCK_FSCK_PRIV_H
+#define ECFS_FSCK_FSCK_PRIV_H
 
 #include "archive/common.h"
 #include "archive/crowding.h"
 #include "catalog/scrub.h"
 #include "check/check.h"
 #include "upkeep/prune.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 
 /** Repairs as ecfs_repair_here () does, through the control socket. False: the mount does not answer; what has not been
  * told is left. */

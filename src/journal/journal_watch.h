@@ -2,8 +2,8 @@
  * Whether endpoints have the files of the journal that the catalog believes to be there: the parts of its newest
  * snapshot, and segments without a gap behind it. By listing two directories; a deep look also reads these files.
  */
-#ifndef ECFS_ARCHIVE_JOURNAL_WATCH_H
-#define ECFS_ARCHIVE_JOURNAL_WATCH_H
+#ifndef ECFS_JOURNAL_JOURNAL_WATCH_H
+#define ECFS_JOURNAL_JOURNAL_WATCH_H
 
 #include "archive/common.h"
 

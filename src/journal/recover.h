@@ -8,8 +8,8 @@
  * The new catalog begins a new epoch: it is stored as a snapshot, and the endpoints' markers are written again, so that
  * every older copy of the archive directory is known for what it is from then on.
  */
-#ifndef ECFS_ARCHIVE_RECOVER_H
-#define ECFS_ARCHIVE_RECOVER_H
+#ifndef ECFS_JOURNAL_RECOVER_H
+#define ECFS_JOURNAL_RECOVER_H
 
 #include "archive/archive.h"
 

@@ -1,6 +1,6 @@
 /* Journal files, as the parts of recover that read them share them. */
-#ifndef ECFS_ARCHIVE_RECOVER_FILES_H
-#define ECFS_ARCHIVE_RECOVER_FILES_H
+#ifndef ECFS_JOURNAL_RECOVER_FILES_H
+#define ECFS_JOURNAL_RECOVER_FILES_H
 
 #include "catalog/journal_file.h"
 #include "journal/recover_priv.h"

@@ -1,6 +1,6 @@
 /* What the parts of recover share. */
-#ifndef ECFS_ARCHIVE_RECOVER_PRIV_H
-#define ECFS_ARCHIVE_RECOVER_PRIV_H
+#ifndef ECFS_JOURNAL_RECOVER_PRIV_H
+#define ECFS_JOURNAL_RECOVER_PRIV_H
 
 #include "archive/common.h"
 #include "catalog/restore.h"

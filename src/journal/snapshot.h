@@ -7,8 +7,8 @@
  *
  * Life cycle: new () → look (), again and again → end () → free (), before the endpoints are stopped. One thread.
  */
-#ifndef ECFS_ARCHIVE_SNAPSHOT_H
-#define ECFS_ARCHIVE_SNAPSHOT_H
+#ifndef ECFS_JOURNAL_SNAPSHOT_H
+#define ECFS_JOURNAL_SNAPSHOT_H
 
 #include "archive/lineage.h"
 

@@ -14,8 +14,8 @@
  * Ownership: writers hold the staged file open; after the last release it belongs to this part alone, which retries
  * failed commits with back-off, fills up what is not full, and in the end deletes staging file and row.
  */
-#ifndef ECFS_ARCHIVE_STAGED_H
-#define ECFS_ARCHIVE_STAGED_H
+#ifndef ECFS_STAGING_STAGED_H
+#define ECFS_STAGING_STAGED_H
 
 #include "archive/content.h"
 

@@ -22,8 +22,8 @@
  * name is copy.INO.SERIAL, else ROW.INO) turn                           the queue in which it waits for what is due
  * next (staged_queue.c) step_locked () looks at these after every event and starts or queues what is due next.
  */
-#ifndef ECFS_ARCHIVE_STAGED_PRIV_H
-#define ECFS_ARCHIVE_STAGED_PRIV_H
+#ifndef ECFS_STAGING_STAGED_PRIV_H
+#define ECFS_STAGING_STAGED_PRIV_H
 
 #include "commit/commit.h"
 #include "staging/staged.h"

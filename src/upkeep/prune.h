@@ -1,6 +1,6 @@
 /* Removing stripes that nothing knows; who has the archive open for writing does it. */
-#ifndef ECFS_ARCHIVE_PRUNE_H
-#define ECFS_ARCHIVE_PRUNE_H
+#ifndef ECFS_UPKEEP_PRUNE_H
+#define ECFS_UPKEEP_PRUNE_H
 
 #include "archive/archive.h"
 

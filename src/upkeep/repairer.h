@@ -26,8 +26,8 @@
  * Life cycle: start () after staging → stop (), which cancels what is under way. A crash leaves intents, whose stripes
  * the next mount deletes, and the queue as it was.
  */
-#ifndef ECFS_ARCHIVE_REPAIRER_H
-#define ECFS_ARCHIVE_REPAIRER_H
+#ifndef ECFS_UPKEEP_REPAIRER_H
+#define ECFS_UPKEEP_REPAIRER_H
 
 #include "archive/archive.h"
 

@@ -2,8 +2,8 @@
 #include "archive/sightings.h"
 #include "check/check.h"
 #include "util/lock.h"
-#include "verbs/api_priv.h"
 #include "verbs/status.h"
+#include "verbs/verbs.h"
 #include "wire/wire.h"
 
 #include <inttypes.h>

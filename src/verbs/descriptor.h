@@ -5,8 +5,8 @@
  * A descriptor may come from anybody. It names URLs and nothing of the reader's machine: options such as the file of a
  * password are given by who fetches.
  */
-#ifndef ECFS_ARCHIVE_DESCRIPTOR_H
-#define ECFS_ARCHIVE_DESCRIPTOR_H
+#ifndef ECFS_VERBS_DESCRIPTOR_H
+#define ECFS_VERBS_DESCRIPTOR_H
 
 #include "archive/archive.h"
 #include "catalog/catalog.h"

@@ -1,6 +1,6 @@
 /* What both forms of descriptors share. */
-#ifndef ECFS_ARCHIVE_DESCRIPTOR_PRIV_H
-#define ECFS_ARCHIVE_DESCRIPTOR_PRIV_H
+#ifndef ECFS_VERBS_DESCRIPTOR_PRIV_H
+#define ECFS_VERBS_DESCRIPTOR_PRIV_H
 
 #include "verbs/descriptor.h"
 

@@ -5,7 +5,7 @@
 #include "archive/common.h"
 #include "catalog/journal_file.h"
 #include "catalog/scrub.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 #include "wire/wire.h"
 
 #include <inttypes.h>

@@ -7,10 +7,10 @@
  * healthy, rebuilt from the others where it is not. What is left to do is what the catalog says, so whatever ends a
  * drain, the next one goes on. The most endangered objects are moved first.
  */
-#ifndef ECFS_ARCHIVE_DRAIN_H
-#define ECFS_ARCHIVE_DRAIN_H
+#ifndef ECFS_VERBS_DRAIN_H
+#define ECFS_VERBS_DRAIN_H
 
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 
 typedef struct EcfsDrainHere {
     const char *name;

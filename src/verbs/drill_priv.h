@@ -1,9 +1,9 @@
 /* What the two kinds of drill share: drill.c reads a sample, drill_sets.c asks the catalog alone. */
-#ifndef ECFS_ARCHIVE_DRILL_PRIV_H
-#define ECFS_ARCHIVE_DRILL_PRIV_H
+#ifndef ECFS_VERBS_DRILL_PRIV_H
+#define ECFS_VERBS_DRILL_PRIV_H
 
 #include "archive/common.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 
 #include <json-glib/json-glib.h>
 

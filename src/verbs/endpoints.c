@@ -1,7 +1,7 @@
 /* Adding endpoints, changing their state, replacing and removing them: by the mount where there is one. */
 #include "verbs/endpoints.h"
 
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 #include "wire/wire.h"
 
 /* One request, one answer; @verb with the name of an endpoint, and a state where there is one to be set. */

@@ -1,7 +1,7 @@
 /* The verbs export and fetch: a file's descriptor, and what it describes. */
 #include "util/io.h"
-#include "verbs/api_priv.h"
 #include "verbs/descriptor.h"
+#include "verbs/verbs.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "archive/content_check.h"
 #include "util/io.h"
 #include "util/lock.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* recode and drain by the mount that has the archive open: the asking side of conversations that tell how far it is. */
-#include "verbs/api_priv.h"
 #include "verbs/drain.h"
-#include "verbs/recode_priv.h"
+#include "verbs/recode.h"
+#include "verbs/verbs.h"
 #include "wire/wire.h"
 
 #include <poll.h>

@@ -2,7 +2,7 @@
 
 #include "archive/common.h"
 #include "staging/staged.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 #include "wire/wire.h"
 
 #include <stdio.h>

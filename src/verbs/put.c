@@ -4,8 +4,8 @@
  */
 #include "util/io.h"
 #include "util/lock.h"
-#include "verbs/api_priv.h"
-#include "verbs/put_priv.h"
+#include "verbs/put_store.h"
+#include "verbs/verbs.h"
 
 #include <dirent.h>
 #include <fcntl.h>

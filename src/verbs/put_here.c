@@ -7,9 +7,9 @@
  */
 #include "archive/common.h"
 #include "commit/commit.h"
-#include "verbs/api_priv.h"
 #include "verbs/names.h"
-#include "verbs/put_priv.h"
+#include "verbs/put_store.h"
+#include "verbs/verbs.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Storing files through the mount that has the archive open: the asking side of the conversation of `put`. */
 #include "util/lock.h"
-#include "verbs/put_priv.h"
+#include "verbs/put_store.h"
 #include "wire/wire.h"
 
 #include <poll.h>

@@ -4,8 +4,8 @@
  * codes share stripes it only gets those that it lacks. Each object is one step: whatever ends this leaves every file
  * readable, and what is left to do is what the next run finds.
  */
+#include "verbs/recode.h"
 #include "archive/content_check.h"
-#include "verbs/recode_priv.h"
 
 #include "archive/common.h"
 #include "archive/content.h"

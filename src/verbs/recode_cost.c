@@ -1,5 +1,5 @@
 /* What a change of code takes: object by object, and summed up for who asks before it is done. */
-#include "verbs/recode_priv.h"
+#include "verbs/recode.h"
 
 #include "archive/common.h"
 #include "object/format.h"

@@ -3,8 +3,8 @@
  * answers through its control socket, where health is live. The members are listed in ecfs-status(1) and ecfs-info(1);
  * members may be added, none changes its meaning.
  */
-#ifndef ECFS_ARCHIVE_STATUS_H
-#define ECFS_ARCHIVE_STATUS_H
+#ifndef ECFS_VERBS_STATUS_H
+#define ECFS_VERBS_STATUS_H
 
 #include "archive/archive.h"
 

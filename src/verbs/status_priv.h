@@ -1,6 +1,6 @@
 /* What the parts of status.h share: status.c, and status_repairs.c about damage. */
-#ifndef ECFS_ARCHIVE_STATUS_PRIV_H
-#define ECFS_ARCHIVE_STATUS_PRIV_H
+#ifndef ECFS_VERBS_STATUS_PRIV_H
+#define ECFS_VERBS_STATUS_PRIV_H
 
 #include "archive/common.h"
 #include "verbs/status.h"

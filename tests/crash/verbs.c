@@ -5,7 +5,7 @@
 #include "object/layout.h"
 #include "trees.h"
 #include "verbs/drain.h"
-#include "verbs/recode_priv.h"
+#include "verbs/recode.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "util/error.h"
 #include "util/log.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* Names that connections of one endpoint are about to make: for protocols whose commit looks first and renames then. */
-#ifndef ECFS_ENDPOINT_CLAIMS_H
-#define ECFS_ENDPOINT_CLAIMS_H
+#ifndef ECFS_ENDPOINT_CORE_CLAIMS_H
+#define ECFS_ENDPOINT_CORE_CLAIMS_H
 
 #include <stdbool.h>
 

@@ -17,8 +17,8 @@
  * that calls back for requests that end without a connection (cancelled in the queue, endpoint down), watches the
  * stall clocks and asks for probes.
  */
-#ifndef ECFS_ENDPOINT_CORE_H
-#define ECFS_ENDPOINT_CORE_H
+#ifndef ECFS_ENDPOINT_CORE_CORE_H
+#define ECFS_ENDPOINT_CORE_CORE_H
 
 #include "endpoint/core/driver.h"
 #include "endpoint/core/estimate.h"

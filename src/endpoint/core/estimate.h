@@ -2,8 +2,8 @@
  * How an endpoint usually is, and how long is too long there: the estimators that an endpoint is measured with. Pure
  * functions that are told the time, so that a simulation shares them.
  */
-#ifndef ECFS_ENDPOINT_ESTIMATE_H
-#define ECFS_ENDPOINT_ESTIMATE_H
+#ifndef ECFS_ENDPOINT_CORE_ESTIMATE_H
+#define ECFS_ENDPOINT_CORE_ESTIMATE_H
 
 #include "endpoint/endpoint.h"
 

@@ -6,8 +6,8 @@
  * line: its name, for no line of another may count for it, and the digest in hexadecimal digits, or "-" where it could
  * not be read.
  */
-#ifndef ECFS_ENDPOINT_HASH_TEXT_H
-#define ECFS_ENDPOINT_HASH_TEXT_H
+#ifndef ECFS_ENDPOINT_CORE_HASH_TEXT_H
+#define ECFS_ENDPOINT_CORE_HASH_TEXT_H
 
 #include "util/error.h"
 

@@ -1,6 +1,6 @@
 /* Secrets in files: passwords and tokens. */
-#ifndef ECFS_ENDPOINT_SECRET_H
-#define ECFS_ENDPOINT_SECRET_H
+#ifndef ECFS_ENDPOINT_CORE_SECRET_H
+#define ECFS_ENDPOINT_CORE_SECRET_H
 
 #include "util/error.h"
 

@@ -11,8 +11,8 @@
  * and states are few. Writes are the exception: one may have its PUT open while its source has nothing, and gives way
  * to other requests by ending that PUT; it goes on at the same offset with another.
  */
-#ifndef ECFS_ENDPOINT_GRIDFTP_PRIV_H
-#define ECFS_ENDPOINT_GRIDFTP_PRIV_H
+#ifndef ECFS_ENDPOINT_GRIDFTP_GRIDFTP_PRIV_H
+#define ECFS_ENDPOINT_GRIDFTP_GRIDFTP_PRIV_H
 
 #include "endpoint/core/claims.h"
 #include "endpoint/core/driver.h"

@@ -1,6 +1,6 @@
 /* What GridFTP servers and the Globus libraries say, understood: listings, failures, and what a user can do. Pure. */
-#ifndef ECFS_ENDPOINT_GRIDFTP_TEXT_H
-#define ECFS_ENDPOINT_GRIDFTP_TEXT_H
+#ifndef ECFS_ENDPOINT_GRIDFTP_GRIDFTP_TEXT_H
+#define ECFS_ENDPOINT_GRIDFTP_GRIDFTP_TEXT_H
 
 #include <glib.h>
 #include <stdbool.h>

@@ -17,8 +17,8 @@
  *
  * DONE comes exactly once per operation, when nothing of it is under way any more; its code says how it went.
  */
-#ifndef ECFS_ENDPOINT_GRIDFTP_WIRE_H
-#define ECFS_ENDPOINT_GRIDFTP_WIRE_H
+#ifndef ECFS_ENDPOINT_GRIDFTP_GRIDFTP_WIRE_H
+#define ECFS_ENDPOINT_GRIDFTP_GRIDFTP_WIRE_H
 
 #include <stdint.h>
 

@@ -13,8 +13,8 @@
  * it has calls under way: a write that waits for its source keeps one, and others go on beside it. libcurl keeps them
  * for the next. An op is a request of the core, or our own (request NULL), and has at most one call under way.
  */
-#ifndef ECFS_ENDPOINT_HTTP_PRIV_H
-#define ECFS_ENDPOINT_HTTP_PRIV_H
+#ifndef ECFS_ENDPOINT_HTTP_HTTP_PRIV_H
+#define ECFS_ENDPOINT_HTTP_HTTP_PRIV_H
 
 #include "endpoint/core/claims.h"
 #include "endpoint/core/driver.h"

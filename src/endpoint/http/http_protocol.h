@@ -2,8 +2,8 @@
  * What HTTP and WebDAV servers say, as far as libcurl leaves it to us: ranges, multistatus documents, names in them.
  * Pure functions on bytes that nobody vouches for.
  */
-#ifndef ECFS_ENDPOINT_HTTP_PROTOCOL_H
-#define ECFS_ENDPOINT_HTTP_PROTOCOL_H
+#ifndef ECFS_ENDPOINT_HTTP_HTTP_PROTOCOL_H
+#define ECFS_ENDPOINT_HTTP_HTTP_PROTOCOL_H
 
 #include "util/error.h"
 

@@ -8,8 +8,8 @@
  * through the packet's id. An operation lives until its request is finished and the last of its replies has come: a
  * request that is given up is finished at once and its operation lives on without it, to throw away what still comes.
  */
-#ifndef ECFS_ENDPOINT_SFTP_PRIV_H
-#define ECFS_ENDPOINT_SFTP_PRIV_H
+#ifndef ECFS_ENDPOINT_SFTP_SFTP_PRIV_H
+#define ECFS_ENDPOINT_SFTP_SFTP_PRIV_H
 
 #include "endpoint/core/driver.h"
 #include "endpoint/sftp/sftp_protocol.h"

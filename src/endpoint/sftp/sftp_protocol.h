@@ -4,8 +4,8 @@
  *
  * A packet is a 32-bit length, a type byte, a 32-bit request id and what the type says; numbers are big-endian.
  */
-#ifndef ECFS_ENDPOINT_SFTP_PROTOCOL_H
-#define ECFS_ENDPOINT_SFTP_PROTOCOL_H
+#ifndef ECFS_ENDPOINT_SFTP_SFTP_PROTOCOL_H
+#define ECFS_ENDPOINT_SFTP_SFTP_PROTOCOL_H
 
 #include <glib.h>
 #include <stdbool.h>

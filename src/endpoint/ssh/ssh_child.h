@@ -1,6 +1,6 @@
 /* Programs at the other end of a socket: a proxy command, ssh itself, or a helper. */
-#ifndef ECFS_ENDPOINT_SSH_CHILD_H
-#define ECFS_ENDPOINT_SSH_CHILD_H
+#ifndef ECFS_ENDPOINT_SSH_SSH_CHILD_H
+#define ECFS_ENDPOINT_SSH_SSH_CHILD_H
 
 #include <glib.h>
 #include <sys/types.h>

@@ -2,8 +2,8 @@
  * How to reach and authenticate at an SSH server: what the URL and the endpoint's options say, completed by the user's
  * OpenSSH configuration as `ssh -G` tells it (aliases, jump hosts, identity files, known_hosts files).
  */
-#ifndef ECFS_ENDPOINT_SSH_CONFIG_H
-#define ECFS_ENDPOINT_SSH_CONFIG_H
+#ifndef ECFS_ENDPOINT_SSH_SSH_CONFIG_H
+#define ECFS_ENDPOINT_SSH_SSH_CONFIG_H
 
 #include "util/error.h"
 

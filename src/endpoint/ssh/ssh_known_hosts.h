@@ -5,8 +5,8 @@
  *
  * libssh2 has a parser of its own, which knows neither patterns nor @revoked.
  */
-#ifndef ECFS_ENDPOINT_SSH_KNOWN_HOSTS_H
-#define ECFS_ENDPOINT_SSH_KNOWN_HOSTS_H
+#ifndef ECFS_ENDPOINT_SSH_SSH_KNOWN_HOSTS_H
+#define ECFS_ENDPOINT_SSH_SSH_KNOWN_HOSTS_H
 
 #include <glib.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* What the files of the libssh2 transport share: ssh_libssh2.c (stream), ssh_auth.c, ssh_socket.c. */
-#ifndef ECFS_ENDPOINT_SSH_PRIV_H
-#define ECFS_ENDPOINT_SSH_PRIV_H
+#ifndef ECFS_ENDPOINT_SSH_SSH_PRIV_H
+#define ECFS_ENDPOINT_SSH_SSH_PRIV_H
 
 #include "endpoint/ssh/ssh_transport.h"
 

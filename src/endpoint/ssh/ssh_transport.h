@@ -3,8 +3,8 @@
  * implementations live: libssh2 (ssh_libssh2.c) and the ssh program (ssh_openssh.c). It never blocks once it is open
  * and belongs to one thread at a time, but see only_writes.
  */
-#ifndef ECFS_ENDPOINT_SSH_TRANSPORT_H
-#define ECFS_ENDPOINT_SSH_TRANSPORT_H
+#ifndef ECFS_ENDPOINT_SSH_SSH_TRANSPORT_H
+#define ECFS_ENDPOINT_SSH_SSH_TRANSPORT_H
 
 #include "endpoint/ssh/ssh_config.h"
 #include "util/error.h"

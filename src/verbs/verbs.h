@@ -1,6 +1,6 @@
 /* What api.c, get.c, put.c and the stores behind it share. */
-#ifndef ECFS_ARCHIVE_API_PRIV_H
-#define ECFS_ARCHIVE_API_PRIV_H
+#ifndef ECFS_VERBS_VERBS_H
+#define ECFS_VERBS_VERBS_H
 
 #include "archive/archive.h"
 #include "ecfs/ecfs.h"

@@ -4,8 +4,8 @@
  *
  * A store is used by one thread; only cancel () may be called by another.
  */
-#ifndef ECFS_ARCHIVE_PUT_PRIV_H
-#define ECFS_ARCHIVE_PUT_PRIV_H
+#ifndef ECFS_VERBS_PUT_STORE_H
+#define ECFS_VERBS_PUT_STORE_H
 
 #include "archive/archive.h"
 

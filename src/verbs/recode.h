@@ -2,11 +2,11 @@
  * Moving stored files to another code, object by object: recode.c does it in the archive that this process has opened
  * for writing, recode_cost.c tells what it takes, control_recode.c lets the mount do it that has the archive open.
  */
-#ifndef ECFS_ARCHIVE_RECODE_PRIV_H
-#define ECFS_ARCHIVE_RECODE_PRIV_H
+#ifndef ECFS_VERBS_RECODE_H
+#define ECFS_VERBS_RECODE_H
 
 #include "codec/codec.h"
-#include "verbs/api_priv.h"
+#include "verbs/verbs.h"
 
 /* What giving an object another code takes. */
 typedef struct EcfsRecodeStep {

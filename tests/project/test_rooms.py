@@ -1,0 +1,131 @@
+"""The library is a house: each folder below src/ is a room, and uses only those below it, by includes and by calls."""
+import re
+import subprocess
+from collections import defaultdict
+
+import lab
+import pytest
+
+SOURCE = lab.REPOSITORY / "src"
+# From below to above. A header that lies in the folder of several rooms is the contract that they implement.
+ROOMS = ["util", "codec", "catalog", "endpoint/core", "endpoint/ssh", "endpoint/sftp", "endpoint/http", "endpoint/gridftp",
+         "endpoint", "object", "sim", "archive", "commit", "journal", "staging", "check", "wire", "upkeep", "service",
+         "verbs", "fsck", "control", "fs"]
+MOST_INCLUDERS = 15  # of a header that a room keeps to itself
+LARGEST_KNOT = 11  # files of a room that call each other in a circle
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+TYPE = re.compile(r"^(?:typedef )?(?:struct|enum|union) (Ecfs\w+)[^;{]*\{", re.M)
+
+
+def sources(pattern="**/*.[ch]"):
+    return sorted(SOURCE.glob(pattern))
+
+
+def room(path):
+    """Of a source, or of what is written behind #include."""
+    return str(path.parent.relative_to(SOURCE) if path.is_absolute() else path.parent)
+
+
+def included(path):
+    return [SOURCE / name for name in INCLUDE.findall(path.read_text()) if (SOURCE / name).exists()]
+
+
+def name(path):
+    return str(path.relative_to(SOURCE))
+
+
+def test_every_folder_is_a_room():
+    assert {room(path) for path in sources()} == set(ROOMS)
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_includes_point_downward_and_at_faces(path):
+    for header in included(path):
+        mine, other = room(path), room(header)
+        if other == mine or mine.startswith(other + "/"):
+            continue
+        assert ROOMS.index(other) < ROOMS.index(mine), f"{mine} may not include {name(header)}"
+        assert not header.name.endswith("_priv.h"), f"{name(header)} is {other}'s own"
+
+
+def test_private_headers_are_shared_by_few():
+    includers = defaultdict(list)
+    for path in sources():
+        for header in included(path):
+            if header.name.endswith("_priv.h"):
+                includers[name(header)].append(name(path))
+    assert includers
+    assert not {header: paths for header, paths in includers.items() if len(paths) > MOST_INCLUDERS}
+
+
+def test_type_names_stand_for_one_type():
+    places = defaultdict(set)
+    for path in [*sources(), *(lab.REPOSITORY / "include").glob("**/*.h")]:
+        for found in TYPE.findall(path.read_text()):
+            places[found].add(str(path.relative_to(lab.REPOSITORY)))
+    assert len(places) > 100
+    assert not {found: paths for found, paths in places.items() if len(paths) > 1}
+
+
+@pytest.fixture(scope="module")
+def calls():
+    """Which file uses functions or data of which: {caller: {callee: names}}, from what was compiled."""
+    objects = {}
+    for path in sources("**/*.c"):
+        compiled = "src_" + name(path).replace("/", "_") + ".o"
+        objects[path] = next((place for place in sorted(lab.BUILD.glob("*.p")) if (place / compiled).exists()), None)
+        objects[path] = objects[path] and objects[path] / compiled
+    missing = [name(path) for path, place in objects.items() if place is None]
+    assert len(missing) <= 20, missing  # of protocols that this build is without
+    defined, used = {}, {}
+    for path, place in objects.items():
+        used[path] = set()
+        for line in subprocess.run(["nm", place], capture_output=True, text=True, check=True).stdout.splitlines() \
+                if place else ():
+            *_, kind, symbol = line.split()
+            if kind == "U":
+                used[path].add(symbol)
+            elif kind in "TDRBV":
+                defined[symbol] = path
+    edges = defaultdict(lambda: defaultdict(set))
+    for path, symbols in used.items():
+        for symbol in symbols & defined.keys():
+            if defined[symbol] != path:
+                edges[path][defined[symbol]].add(symbol)
+    assert sum(map(len, edges.values())) > 500
+    return edges
+
+
+def test_rooms_call_only_what_is_below_them(calls):
+    upward = [f"{name(caller)} calls {', '.join(sorted(symbols))} of {name(callee)}"
+              for caller, callees in calls.items() for callee, symbols in callees.items()
+              if ROOMS.index(room(callee)) > ROOMS.index(room(caller))]
+    assert not upward, "\n".join(upward)
+
+
+def knots(edges):
+    """The strongly connected components with more than one member, by Tarjan's algorithm."""
+    order, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for other in edges.get(node, ()):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == order[node]:
+            first = stack.index(node)
+            found.append(stack[first:])
+            del stack[first:]
+
+    for node in list(edges):
+        if node not in order:
+            visit(node)
+    return [knot for knot in found if len(knot) > 1]
+
+
+def test_no_circle_of_calls_is_large(calls):
+    large = [sorted(map(name, knot)) for knot in knots(calls) if len(knot) > LARGEST_KNOT]
+    assert not large, large
