@@ -54,6 +54,11 @@ def test_paragraphs_of_documents_are_short(path):
     assert not too_long(markdown_paragraphs(path.read_text()))
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_paragraphs_of_manual_pages_are_short(path):
+    assert not too_long(page_paragraphs(path.read_text()))
+
+
 def test_long_paragraphs_are_found():
     """The rule above can fail: for a paragraph, an item of a list and a cell, in both languages."""
     words = "word " * (MOST_WORDS + 1)
