@@ -1,6 +1,7 @@
 /* The program `ecfs`: finds the verb and runs it. */
 #include "tool.h"
 
+#include "codec/codec.h"
 #include "endpoint/endpoint.h"
 #include "util/log.h"
 
@@ -60,8 +61,12 @@ static void print_version (void)
     g_autofree char *absent = g_strjoinv (", ", (char **) ecfs_endpoint_absent_schemes ());
     printf ("endpoints  %s%s%s\n", schemes, *absent != '\0' ? "; built without " : "", absent);
     printf ("SSH        libssh2 %s\n", libssh2_version (0));
-    printf ("codes      rs (ISA-L %d.%d.%d), ldpc, basic, copies\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION,
-            ISAL_PATCH_VERSION);
+    g_autofree char *codes = g_strjoinv (", ", (char **) ecfs_codec_names ());
+    const char *liberasurecode = ecfs_codec_liberasurecode_version ();
+    printf ("codes      %s\n", codes);
+    printf ("rs         ISA-L %d.%d.%d; %s%s\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION,
+            liberasurecode == NULL ? "without liberasurecode" : "liberasurecode ",
+            liberasurecode == NULL ? "" : liberasurecode);
     printf ("catalog    SQLite %s\n", sqlite3_libversion ());
     printf ("mount      FUSE %s\n", fuse_pkgversion ());
 }

@@ -160,10 +160,9 @@ static PlanRow *first_that_serves (const char *name, unsigned k, double wanted, 
 
 GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoints, GError **error)
 {
-    static const char *const names[] = {"rs", "ldpc", "basic", "copies"};
     g_autoptr (GPtrArray) rows = rows_new ();
-    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
-        PlanRow *row = first_that_serves (names[i], k, wanted, endpoints);
+    for (const char *const *name = ecfs_codec_names (); *name != NULL; name++) {
+        PlanRow *row = first_that_serves (*name, k, wanted, endpoints);
         if (row != NULL)
             g_ptr_array_add (rows, row);
     }

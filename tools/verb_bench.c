@@ -1,4 +1,4 @@
-/* bench codec: how fast codes are on one core, beside ISA-L called directly and memcpy */
+/* bench codec: how fast codes are on one core, by each provider, beside ISA-L called directly and memcpy */
 #include "codec_bench.h"
 #include "tool.h"
 #include "util/units.h"
@@ -19,8 +19,10 @@ static void print_row (const EcfsCodec *codec, size_t packet_bytes, unsigned n_l
 {
     g_autofree char *packet = tool_bytes ((double) packet_bytes);
     g_autofree char *what = n_lost == 0 ? g_strdup ("encode") : g_strdup_printf ("decode %u lost", n_lost);
-    printf ("%-14s %8s  %-14s %6.1f %6.1f %6.1f   %5.2f\n", ecfs_codec_code (codec), packet, what, rates->ecfs,
-            rates->isal, rates->memcpy, rates->ecfs / rates->isal);
+    const char *provider = ecfs_codec_provider (codec);
+    printf ("%-14s %-14s %8s  %-14s %6.1f %6.1f %6.1f   %5.2f\n", ecfs_codec_code (codec),
+            provider == NULL ? "" : provider, packet, what, rates->ecfs, rates->isal, rates->memcpy,
+            rates->ecfs / rates->isal);
     fflush (stdout);
 }
 
@@ -28,6 +30,8 @@ static JsonObject *facts (const EcfsCodec *codec, size_t packet_bytes, unsigned 
 {
     JsonObject *object = json_object_new ();
     json_object_set_string_member (object, "code", ecfs_codec_code (codec));
+    if (ecfs_codec_provider (codec) != NULL)
+        json_object_set_string_member (object, "provider", ecfs_codec_provider (codec));
     json_object_set_int_member (object, "packet_bytes", (int64_t) packet_bytes);
     json_object_set_string_member (object, "operation", n_lost == 0 ? "encode" : "decode");
     json_object_set_int_member (object, "lost", n_lost);
@@ -78,20 +82,34 @@ static bool read_packets (BenchArguments *arguments, GError **error)
     return true;
 }
 
+/* A codec, and where other libraries compute the same bytes one of each. */
+static bool add_codecs (GPtrArray *codecs, const char *code, GError **error)
+{
+    EcfsCodec *codec = ecfs_codec_new (code, error);
+    if (codec == NULL)
+        return false;
+    g_ptr_array_add (codecs, codec);
+    for (const char *const *provider = ecfs_codec_providers (); *provider != NULL; provider++) {
+        g_autoptr (EcfsCodec) other = ecfs_codec_new_by (code, *provider, error);
+        if (other == NULL)
+            return false;
+        if (g_strcmp0 (ecfs_codec_provider (other), ecfs_codec_provider (codec)) != 0)
+            g_ptr_array_add (codecs, g_steal_pointer (&other));
+    }
+    return true;
+}
+
 static bool bench_codes (const BenchArguments *arguments, const char *const *codes, GError **error)
 {
     g_autoptr (GPtrArray) codecs = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_codec_free);
-    for (; *codes != NULL; codes++) {
-        EcfsCodec *codec = ecfs_codec_new (*codes, error);
-        if (codec == NULL)
+    for (; *codes != NULL; codes++)
+        if (!add_codecs (codecs, *codes, error))
             return false;
-        g_ptr_array_add (codecs, codec);
-    }
     JsonArray *rows = json_array_new ();
     if (!arguments->json)
         printf ("GB/s of user data, one core, medians of %d rounds; ISA-L: Reed-Solomon with as many packets\n\n"
-                "%-14s %8s  %-14s %6s %6s %6s   %5s\n",
-                CODEC_BENCH_ROUNDS, "code", "packet", "", "ecfs", "ISA-L", "memcpy", "/ISA-L");
+                "%-14s %-14s %8s  %-14s %6s %6s %6s   %5s\n",
+                CODEC_BENCH_ROUNDS, "code", "provider", "packet", "", "ecfs", "ISA-L", "memcpy", "/ISA-L");
     for (guint i = 0; i < codecs->len; i++)
         bench_code (arguments, g_ptr_array_index (codecs, i), rows);
     JsonNode *node = json_node_new (JSON_NODE_ARRAY);

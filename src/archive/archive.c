@@ -581,7 +581,7 @@ bool ecfs_archive_renew_endpoint (EcfsArchive *self, const char *name, char **re
 static EcfsCodec *make_codec (EcfsArchive *self, const char *code, GError **error)
 {
     g_autoptr (GError) reason = NULL;
-    EcfsCodec *codec = ecfs_codec_new (code, &reason);
+    EcfsCodec *codec = ecfs_codec_new_by (code, ecfs_config_rs_provider (self->config), &reason);
     if (codec != NULL)
         return codec;
     if (reason->code != ESTALE) {

@@ -226,9 +226,16 @@ bool ecfs_config_set (EcfsConfig *self, const char *key, const char *value, GErr
     return check_value (key, value, error) && set_option (self, option, value, error);
 }
 
+const char *ecfs_config_rs_provider (const EcfsConfig *self)
+{
+    return self->rs_liberasurecode ? "liberasurecode" : "isal";
+}
+
 bool ecfs_config_check (const EcfsConfig *self, GError **error)
 {
-    g_autoptr (EcfsCodec) codec = ecfs_codec_new (self->code, error);
+    if (!ecfs_codec_check_provider (ecfs_config_rs_provider (self), error))
+        return ecfs_prefix (error, "rs_provider");
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new_by (self->code, ecfs_config_rs_provider (self), error);
     if (codec == NULL)
         return ecfs_prefix (error, "code");
     unsigned k = ecfs_codec_k (codec), n = ecfs_codec_n (codec);
@@ -604,7 +611,8 @@ char *ecfs_config_format (const EcfsConfig *config)
                                   "mount on.\n\n[archive]\n");
     for (const EcfsConfigOption *option = ecfs_config_options; option->key != NULL; option++) {
         g_autofree char *value = ecfs_config_format_option (config, option);
-        g_string_append_printf (text, "# %s (%s)\n%s = %s\n", option->help, option->values, option->key, value);
+        const char *values = option->values == NULL ? ecfs_codec_forms () : option->values;
+        g_string_append_printf (text, "# %s (%s)\n%s = %s\n", option->help, values, option->key, value);
     }
     for (unsigned i = 0; i < config->endpoints->len; i++)
         append_endpoint (text, g_ptr_array_index (config->endpoints, i));

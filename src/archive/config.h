@@ -15,6 +15,7 @@ typedef struct EcfsConfigEndpoint {
 
 typedef struct EcfsConfig {
     char *code;
+    bool rs_liberasurecode;   /* rs_provider = liberasurecode */
     uint64_t segment_size;    /* bytes, 64 KiB to 64 MiB */
     bool commit_async;        /* commit = async */
     bool close_quorum;        /* close_at = quorum */
@@ -40,7 +41,7 @@ typedef struct EcfsConfig {
 /* A key of [archive], for parsing, for `ecfs init --set` and for the manual page. */
 typedef struct EcfsConfigOption {
     const char *key;
-    const char *values; /* what may stand there, for people */
+    const char *values; /* what may stand there, for people; NULL: a code, as ecfs_codec_forms () tells */
     const char *preset; /* the default, as it would be written */
     const char *help;   /* one line */
     enum {
@@ -88,7 +89,10 @@ bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, G
 /** The section of the endpoint with this name, or NULL. */
 const EcfsConfigEndpoint *ecfs_config_endpoint (const EcfsConfig *self, const char *name);
 
-/** What no key can tell alone: the quorum fits the code. EINVAL. */
+/** The library that computes rs codes, for ecfs_codec_new_by (). */
+const char *ecfs_config_rs_provider (const EcfsConfig *self);
+
+/** What no key can tell alone: the quorum fits the code (EINVAL), and what provides codes is built in (ENOTSUP). */
 bool ecfs_config_check (const EcfsConfig *self, GError **error);
 
 /**

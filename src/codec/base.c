@@ -41,11 +41,12 @@ EcfsCodec *ecfs_codec_make (const EcfsCodecOps *ops, unsigned k, unsigned n, con
 }
 
 const EcfsCodecOps *ecfs_codec_find (const EcfsCodecOps *const *table, size_t n_table, const char *code,
-                                     unsigned *ret_k, unsigned *ret_n)
+                                     const char *provider, unsigned *ret_k, unsigned *ret_n)
 {
     for (size_t i = 0; i < n_table; i++) {
         size_t name_size = strlen (table[i]->name);
-        if (strncmp (code, table[i]->name, name_size) == 0 && code[name_size] == ':' &&
+        bool provides = provider == NULL || table[i]->provider == NULL || strcmp (table[i]->provider, provider) == 0;
+        if (provides && strncmp (code, table[i]->name, name_size) == 0 && code[name_size] == ':' &&
             table[i]->parse (code + name_size + 1, ret_k, ret_n))
             return table[i];
     }
@@ -85,6 +86,11 @@ EcfsCodeFamily ecfs_codec_family (const EcfsCodec *self)
     return self->ops->family;
 }
 
+const char *ecfs_codec_provider (const EcfsCodec *self)
+{
+    return self->ops->provider;
+}
+
 unsigned ecfs_codec_k (const EcfsCodec *self)
 {
     return self->k;
@@ -97,7 +103,7 @@ unsigned ecfs_codec_n (const EcfsCodec *self)
 
 bool ecfs_codec_shares_stripes (const EcfsCodec *self, const EcfsCodec *other)
 {
-    bool extended = self->ops == other->ops && self->ops->extensible && self->k == other->k;
+    bool extended = self->ops->family == other->ops->family && self->ops->extensible && self->k == other->k;
     return extended || strcmp (self->identity, other->identity) == 0;
 }
 

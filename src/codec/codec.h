@@ -44,6 +44,31 @@ typedef struct EcfsPlan EcfsPlan;
  * fails with EIO when that gives wrong bytes. Thread-safe.
  */
 EcfsCodec *ecfs_codec_new (const char *code, GError **error);
+
+/**
+ * The same, where several libraries compute a code's bytes with one of them: "isal", which is the default, or
+ * "liberasurecode", for rs. The bytes are the same; so what one stored another reads. A code that has no such choice is
+ * made as ever. NULL: the default.
+ *
+ * Errors as ecfs_codec_new () and ecfs_codec_check_provider ().
+ */
+EcfsCodec *ecfs_codec_new_by (const char *code, const char *provider, GError **error);
+
+/** Those that are built in, up to a NULL. */
+const char *const *ecfs_codec_providers (void);
+
+/** EINVAL: there is no such provider; ENOTSUP: this ecfs was built without it. */
+bool ecfs_codec_check_provider (const char *provider, GError **error);
+
+/** The version of the liberasurecode in use, as "1.6.2"; NULL: this ecfs was built without it. */
+const char *ecfs_codec_liberasurecode_version (void);
+
+/** The families that can be stored: "rs", "ldpc" and so on, up to a NULL. */
+const char *const *ecfs_codec_names (void);
+
+/** Their forms, for people: "rs:K+M, ldpc:K+M, basic:K+K or copies:N". */
+const char *ecfs_codec_forms (void);
+
 void ecfs_codec_free (EcfsCodec *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsCodec, ecfs_codec_free)
 
@@ -94,6 +119,7 @@ char *ecfs_codec_small_code (const EcfsCodec *self);
 
 const char *ecfs_codec_code (const EcfsCodec *self); /* canonical text; valid while self lives */
 EcfsCodeFamily ecfs_codec_family (const EcfsCodec *self);
+const char *ecfs_codec_provider (const EcfsCodec *self); /* as in ecfs_codec_new_by (); NULL: there is no choice */
 unsigned ecfs_codec_k (const EcfsCodec *self);
 unsigned ecfs_codec_n (const EcfsCodec *self);
 

@@ -14,6 +14,8 @@ typedef struct EcfsCodecOps {
     EcfsCodeFamily family;
     const char *name; /* in the code's text, before the colon */
     const char *form; /* for messages: "rs:K+M" */
+    const char
+        *provider; /* the library that computes it, where several give the same bytes; NULL: there is no choice */
 
     /* Reads what follows the colon. Only the form counts here; numbers that make no code are refuse's business. */
     bool (*parse) (const char *numbers, unsigned *ret_k, unsigned *ret_n);
@@ -66,12 +68,14 @@ extern const EcfsCodecOps ecfs_basic_ops;
 extern const EcfsCodecOps ecfs_copies_ops;
 extern const EcfsCodecOps ecfs_ldpc_ops;
 extern const EcfsCodecOps ecfs_rs_ops;
+extern const EcfsCodecOps ecfs_rs_liberasurecode_ops; /* where it is built in */
 
 #define ECFS_COPIES_MAX 32
 
-/** The family of a table whose name @code begins with and whose numbers follow; NULL: none. */
+/** The family of a table whose name @code begins with and whose numbers follow; of several that only differ in their
+ * provider the one with @provider, or the first when that is NULL. NULL: none. */
 const EcfsCodecOps *ecfs_codec_find (const EcfsCodecOps *const *table, size_t n_table, const char *code,
-                                     unsigned *ret_k, unsigned *ret_n);
+                                     const char *provider, unsigned *ret_k, unsigned *ret_n);
 
 /** A codec of a family; EINVAL when it has none with these numbers, and the errors of its new. */
 EcfsCodec *ecfs_codec_make (const EcfsCodecOps *ops, unsigned k, unsigned n, const uint8_t *parameters,
@@ -111,18 +115,5 @@ bool ecfs_mds_choose (const EcfsCodec *self, const bool *wanted, const bool *ava
 
 /** Flags the first k packets of @present in @sources (n flags, all false before); false and ENODATA when fewer. */
 bool ecfs_mds_choose_sources (const EcfsCodec *self, const bool *present, bool *sources, GError **error);
-
-/* What multiplies: ISA-L's ec_encode_data, or in tests something that does it wrongly. */
-typedef void (*EcfsRsKernel) (int packet_bytes, int n_sources, int n_rows, unsigned char *tables,
-                              unsigned char **sources, unsigned char **rows);
-
-/** An rs codec without its base's texts, untested; for the self-test. Free with ecfs_codec_free (). */
-EcfsCodec *ecfs_rs_new_untested (unsigned k, unsigned n, EcfsRsKernel kernel);
-
-/**
- * Encodes and decodes known bytes at several k and m with what @make makes, and compares with plain C, which shares no
- * code with any library. Returns NULL, or what came out wrong.
- */
-const char *ecfs_rs_self_test (EcfsCodec *(*make) (unsigned k, unsigned n));
 
 #endif

@@ -278,7 +278,7 @@ static const EcfsCodecOps *const modelled[] = {&mds_ops, &peeling_ops, &sparse_o
 EcfsCodec *ecfs_codec_new_modelled (const char *text, GError **error)
 {
     unsigned k, n;
-    const EcfsCodecOps *ops = ecfs_codec_find (modelled, G_N_ELEMENTS (modelled), text, &k, &n);
+    const EcfsCodecOps *ops = ecfs_codec_find (modelled, G_N_ELEMENTS (modelled), text, NULL, &k, &n);
     return ops == NULL ? ecfs_codec_new (text, error) : ecfs_codec_make (ops, k, n, NULL, 0, error);
 }
 

@@ -3,10 +3,10 @@
  * generator matrix is the identity over data and, for a parity packet r and a data packet c, 1 / (r xor c). So a row
  * depends on k and its own index only, and parity can be added later without touching what is stored.
  *
- * The arithmetic is ISA-L's ec_encode_data on the caller's buffers: liberasurecode does the same arithmetic, but
- * allocates and copies every packet in each call. It is the reference in the tests.
+ * The arithmetic is ISA-L's ec_encode_data on the caller's buffers. liberasurecode does the same arithmetic, but
+ * allocates and copies every packet in each call; it is the other provider, rs_liberasurecode.c.
  */
-#include "codec/codec_priv.h"
+#include "codec/rs.h"
 
 #include "util/vector.h"
 
@@ -14,10 +14,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#define RS_MAX_N   32
-#define RS_MAX_KM  (RS_MAX_N / 2 * RS_MAX_N / 2) /* the most that k * m can be; also k times the wanted packets */
-#define RS_TABLES  (32 * RS_MAX_KM)              /* bytes that ec_init_tables fills, at most */
-#define RS_GRANULE 64 /* shorter vectors leave ISA-L's fast paths; longer ones are finished by overlapping steps */
+#define RS_MAX_N  ECFS_RS_MAX_N
+#define RS_MAX_KM (RS_MAX_N / 2 * RS_MAX_N / 2) /* the most that k * m can be; also k times the wanted packets */
+#define RS_TABLES (32 * RS_MAX_KM)              /* bytes that ec_init_tables fills, at most */
 
 typedef struct Rs {
     EcfsCodec base;
@@ -34,31 +33,11 @@ typedef struct RsPlan {
     uint8_t tables[RS_TABLES];
 } RsPlan;
 
-static const char *refuse (unsigned k, unsigned n)
-{
-    if (k < 1)
-        return "it needs at least one data stripe";
-    if (n <= k)
-        return "it needs at least one parity stripe";
-    if (n > RS_MAX_N)
-        return "data and parity stripes are at most 32 together";
-    return NULL;
-}
-
-static char *text (unsigned k, unsigned n)
-{
-    return g_strdup_printf ("rs:%u+%u", k, n - k);
-}
-
 EcfsCodec *ecfs_rs_new_untested (unsigned k, unsigned n, EcfsRsKernel kernel)
 {
     Rs *self = g_new0 (Rs, 1);
     self->base.ops = &ecfs_rs_ops;
-    self->base.k = k;
-    self->base.n = n;
-    self->base.tolerance = n - k;
-    self->base.overhead = 1;
-    self->base.granule = RS_GRANULE;
+    ecfs_rs_init_base (&self->base, k, n);
     self->kernel = kernel;
     gf_gen_cauchy1_matrix (self->generator, (int) n, (int) k);
     ec_init_tables ((int) k, (int) (n - k), self->generator + k * k, self->tables);
@@ -194,10 +173,11 @@ static void run (const EcfsPlan *base, uint8_t *const *packets, size_t packet_by
 const EcfsCodecOps ecfs_rs_ops = {
     .family = ECFS_CODE_RS,
     .name = "rs",
-    .form = "rs:K+M (K data and M parity stripes, at most 32 together)",
+    .form = ECFS_RS_FORM,
+    .provider = "isal",
     .parse = ecfs_codec_parse_sum,
-    .refuse = refuse,
-    .text = text,
+    .refuse = ecfs_rs_refuse,
+    .text = ecfs_rs_text,
     .extensible = true,
     .new = new,
     .encode = encode,

@@ -1,12 +1,12 @@
 /*
- * The installed ISA-L chooses its kernels by the processor, so it is tried on the machine where it will run, before
+ * The installed library chooses its kernels by the processor, so it is tried on the machine where it will run, before
  * anything is stored with it: against multiplication bit by bit, which shares nothing with it.
  */
-#include "codec/codec_priv.h"
+#include "codec/rs.h"
 
 #include <string.h>
 
-#define MAX_N     32
+#define MAX_N     ECFS_RS_MAX_N
 #define MAX_BYTES 448
 
 static const struct Shape {
@@ -108,6 +108,8 @@ const char *ecfs_rs_self_test (EcfsCodec *(*make) (unsigned k, unsigned n))
     for (size_t i = 0; i < G_N_ELEMENTS (shapes) * G_N_ELEMENTS (lengths) && fault == NULL; i++) {
         const struct Shape *shape = &shapes[i / G_N_ELEMENTS (lengths)];
         g_autoptr (EcfsCodec) codec = make (shape->k, shape->k + shape->m);
+        if (codec == NULL)
+            return "it cannot be asked";
         *trial = (Trial){.codec = codec, .packet_bytes = lengths[i % G_N_ELEMENTS (lengths)]};
         fill_data (trial);
         if (!encodes (trial))

@@ -100,19 +100,20 @@ static void test_twice (void)
 
 static void test_ranges (void)
 {
-    static const char *const good[] = {"segment_size = 64K",  "segment_size = 64M",    "small_file = 0",
-                                       "small_file = 16M",    "write_quorum = 4",      "write_quorum = 6",
-                                       "deletion_grace = 0",  "close_timeout = 1s",    "rewrite_max = 1T",
-                                       "hedge_budget = 100%", "read_policy = T=1,R=1", "code = rs:8+3",
-                                       "staging_max = 10G",   "transfer_memory = 16M", "repair_rate = 20M",
-                                       "repair = off",        "object_max = 16K",      "object_max = 16G"};
+    static const char *const good[] = {
+        "segment_size = 64K", "segment_size = 64M",    "small_file = 0",        "small_file = 16M",
+        "write_quorum = 4",   "write_quorum = 6",      "deletion_grace = 0",    "close_timeout = 1s",
+        "rewrite_max = 1T",   "hedge_budget = 100%",   "read_policy = T=1,R=1", "code = rs:8+3",
+        "staging_max = 10G",  "transfer_memory = 16M", "repair_rate = 20M",     "repair = off",
+        "object_max = 16K",   "object_max = 16G",      "rs_provider = isal"};
     static const char *const bad[] = {
         "segment_size = 63K",    "segment_size = 65M", "small_file = 17M",   "write_quorum = 0",
         "write_quorum = 257",    "close_timeout = 0",  "close_timeout = 2d", "deletion_grace = 366d",
         "commit = maybe",        "code = rs:0+2",      "code = best",        "rewrite_max = large",
         "transfer_memory = 15M", "allow_double =",     "allow_double = 1",   "hedge_budget = 5",
         "hedge_budget = 101%",   "read_policy = P=3",  "read_policy = fast", "write_quorum = 3",
-        "write_quorum = 7",      "segment_size = -1",  "object_max = 16383", "object_max = 17G"};
+        "write_quorum = 7",      "segment_size = -1",  "object_max = 16383", "object_max = 17G",
+        "rs_provider = jerasure"};
     for (size_t i = 0; i < G_N_ELEMENTS (good); i++) {
         g_autofree char *text = g_strdup_printf ("[archive]\n%s\n", good[i]);
         ecfs_config_free (accepted (text));
@@ -147,6 +148,9 @@ static void test_round_trip (void)
 {
     g_autoptr (EcfsConfig) config = ecfs_config_new ();
     static const char *const values[][2] = {{"code", "rs:8+3"},
+#ifdef ECFS_WITH_LIBERASURECODE
+                                            {"rs_provider", "liberasurecode"},
+#endif
                                             {"segment_size", "65537"},
                                             {"commit", "async"},
                                             {"write_quorum", "9"},

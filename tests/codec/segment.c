@@ -111,10 +111,15 @@ void segment_random_loss (unsigned n, unsigned n_lost, bool *lost)
     }
 }
 
-EcfsCodec *segment_codec (const char *code)
+EcfsCodec *segment_codec_by (const char *code, const char *provider)
 {
     g_autoptr (GError) error = NULL;
-    EcfsCodec *codec = ecfs_codec_new (code, &error);
+    EcfsCodec *codec = ecfs_codec_new_by (code, provider, &error);
     g_assert_no_error (error);
     return codec;
+}
+
+EcfsCodec *segment_codec (const char *code)
+{
+    return segment_codec_by (code, NULL);
 }

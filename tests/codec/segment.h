@@ -55,5 +55,6 @@ void segment_random_loss (unsigned n, unsigned n_lost, bool *lost);
 
 /** A codec, or a failed test. */
 EcfsCodec *segment_codec (const char *code);
+EcfsCodec *segment_codec_by (const char *code, const char *provider);
 
 #endif

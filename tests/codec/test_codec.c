@@ -10,38 +10,46 @@ typedef struct Row {
     EcfsCodeFamily family;
     unsigned k, n, tolerance;
     const char *small_code;
+    const char *provider;
 } Row;
 
 static const Row rows[] = {
-    {"rs:2+1", ECFS_CODE_RS, 2, 3, 1, "copies:2"},
-    {"rs:4+2", ECFS_CODE_RS, 4, 6, 2, "copies:3"},
-    {"rs:5+3", ECFS_CODE_RS, 5, 8, 3, "copies:4"},
-    {"rs:8+3", ECFS_CODE_RS, 8, 11, 3, "copies:4"},
-    {"rs:8+6", ECFS_CODE_RS, 8, 14, 6, "copies:7"},
-    {"rs:1+3", ECFS_CODE_RS, 1, 4, 3, "copies:4"},
-    {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32"},
-    {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2"},
-    {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17"},
-    {"rs:20+8", ECFS_CODE_RS, 20, 28, 8, "copies:9"},
-    {"copies:1", ECFS_CODE_COPIES, 1, 1, 0, "copies:1"},
-    {"copies:2", ECFS_CODE_COPIES, 1, 2, 1, "copies:2"},
-    {"copies:5", ECFS_CODE_COPIES, 1, 5, 4, "copies:5"},
-    {"copies:32", ECFS_CODE_COPIES, 1, 32, 31, "copies:32"},
-    {"ldpc:5+5", ECFS_CODE_LDPC, 5, 10, 3, "copies:4"},
-    {"ldpc:8+6", ECFS_CODE_LDPC, 8, 14, 3, "copies:4"},
-    {"ldpc:10+10", ECFS_CODE_LDPC, 10, 20, 5, "copies:6"},
-    {"ldpc:20+20", ECFS_CODE_LDPC, 20, 40, 8, "copies:9"},
-    {"ldpc:1+1", ECFS_CODE_LDPC, 1, 2, 1, "copies:2"},
-    {"ldpc:4+3", ECFS_CODE_LDPC, 4, 7, 2, "copies:3"},
-    {"ldpc:1+128", ECFS_CODE_LDPC, 1, 129, 128, "copies:32"},
-    {"ldpc:128+1", ECFS_CODE_LDPC, 128, 129, 1, "copies:2"},
-    {"ldpc:128+128", ECFS_CODE_LDPC, 128, 256, 7, "copies:8"},
-    {"basic:4+4", ECFS_CODE_BASIC, 4, 8, 2, "copies:3"},
-    {"basic:6+6", ECFS_CODE_BASIC, 6, 12, 3, "copies:4"},
-    {"basic:8+8", ECFS_CODE_BASIC, 8, 16, 4, "copies:5"},
-    {"basic:10+10", ECFS_CODE_BASIC, 10, 20, 5, "copies:6"},
-    {"basic:14+14", ECFS_CODE_BASIC, 14, 28, 7, "copies:8"},
-    {"basic:32+32", ECFS_CODE_BASIC, 32, 64, 14, "copies:15"},
+    {"rs:2+1", ECFS_CODE_RS, 2, 3, 1, "copies:2", NULL},
+    {"rs:4+2", ECFS_CODE_RS, 4, 6, 2, "copies:3", NULL},
+    {"rs:5+3", ECFS_CODE_RS, 5, 8, 3, "copies:4", NULL},
+    {"rs:8+3", ECFS_CODE_RS, 8, 11, 3, "copies:4", NULL},
+    {"rs:8+6", ECFS_CODE_RS, 8, 14, 6, "copies:7", NULL},
+    {"rs:1+3", ECFS_CODE_RS, 1, 4, 3, "copies:4", NULL},
+    {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32", NULL},
+    {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2", NULL},
+    {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17", NULL},
+    {"rs:20+8", ECFS_CODE_RS, 20, 28, 8, "copies:9", NULL},
+#ifdef ECFS_WITH_LIBERASURECODE
+    {"rs:4+2", ECFS_CODE_RS, 4, 6, 2, "copies:3", "liberasurecode"},
+    {"rs:5+3", ECFS_CODE_RS, 5, 8, 3, "copies:4", "liberasurecode"},
+    {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32", "liberasurecode"},
+    {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2", "liberasurecode"},
+    {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17", "liberasurecode"},
+#endif
+    {"copies:1", ECFS_CODE_COPIES, 1, 1, 0, "copies:1", NULL},
+    {"copies:2", ECFS_CODE_COPIES, 1, 2, 1, "copies:2", NULL},
+    {"copies:5", ECFS_CODE_COPIES, 1, 5, 4, "copies:5", NULL},
+    {"copies:32", ECFS_CODE_COPIES, 1, 32, 31, "copies:32", NULL},
+    {"ldpc:5+5", ECFS_CODE_LDPC, 5, 10, 3, "copies:4", NULL},
+    {"ldpc:8+6", ECFS_CODE_LDPC, 8, 14, 3, "copies:4", NULL},
+    {"ldpc:10+10", ECFS_CODE_LDPC, 10, 20, 5, "copies:6", NULL},
+    {"ldpc:20+20", ECFS_CODE_LDPC, 20, 40, 8, "copies:9", NULL},
+    {"ldpc:1+1", ECFS_CODE_LDPC, 1, 2, 1, "copies:2", NULL},
+    {"ldpc:4+3", ECFS_CODE_LDPC, 4, 7, 2, "copies:3", NULL},
+    {"ldpc:1+128", ECFS_CODE_LDPC, 1, 129, 128, "copies:32", NULL},
+    {"ldpc:128+1", ECFS_CODE_LDPC, 128, 129, 1, "copies:2", NULL},
+    {"ldpc:128+128", ECFS_CODE_LDPC, 128, 256, 7, "copies:8", NULL},
+    {"basic:4+4", ECFS_CODE_BASIC, 4, 8, 2, "copies:3", NULL},
+    {"basic:6+6", ECFS_CODE_BASIC, 6, 12, 3, "copies:4", NULL},
+    {"basic:8+8", ECFS_CODE_BASIC, 8, 16, 4, "copies:5", NULL},
+    {"basic:10+10", ECFS_CODE_BASIC, 10, 20, 5, "copies:6", NULL},
+    {"basic:14+14", ECFS_CODE_BASIC, 14, 28, 7, "copies:8", NULL},
+    {"basic:32+32", ECFS_CODE_BASIC, 32, 64, 14, "copies:15", NULL},
 };
 
 #define EXHAUSTIVE_N 16 /* up to here every set of losses is tried */
@@ -49,7 +57,7 @@ static const Row rows[] = {
 static void test_numbers (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     size_t parameters_bytes;
     const uint8_t *parameters = ecfs_codec_parameters (codec, &parameters_bytes);
     g_autoptr (EcfsCodec) same = ecfs_codec_new_for (row->family, row->k, row->n, parameters, parameters_bytes, NULL);
@@ -113,7 +121,7 @@ static void check_all_losses (const Row *row, const EcfsCodec *codec, const Orac
 static void test_losses (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     g_autoptr (Oracle) oracle = oracle_new (codec);
     g_autoptr (Segment) segment = segment_new (codec, 3 * ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
     if (row->n <= EXHAUSTIVE_N) {
@@ -144,7 +152,7 @@ static void test_edges (const void *data)
     static const size_t granules[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 63, 64, 65, 257};
     static const size_t shifts[] = {0, 1, 7, 33};
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     bool lost[ECFS_CODEC_MAX_N] = {0};
     for (size_t i = 0; i < G_N_ELEMENTS (granules) * G_N_ELEMENTS (shifts) * 2; i += row->n <= 16 ? 1 : 13) {
         size_t packet_bytes = granules[i / 2 / G_N_ELEMENTS (shifts)] * ecfs_codec_granule (codec);
@@ -158,7 +166,7 @@ static void test_edges (const void *data)
 static void test_ranges (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     size_t granule = ecfs_codec_granule (codec), n_granules = 40;
     g_autoptr (Segment) segment = segment_new (codec, n_granules * granule, SEGMENT_AT_END, 0);
     bool lost[ECFS_CODEC_MAX_N] = {0}, present[ECFS_CODEC_MAX_N] = {0};
@@ -183,7 +191,7 @@ static void test_some_parities (const void *data)
 {
     const Row *row = data;
     unsigned m = row->n - row->k, n_subsets = m <= 6 ? 1u << m : 64;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     g_autoptr (Segment) segment = segment_new (codec, 5 * ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
     bool lost[ECFS_CODEC_MAX_N] = {0};
     for (unsigned subset = 0; subset < n_subsets; subset++) {
@@ -203,7 +211,7 @@ static void test_some_parities (const void *data)
 static void test_one_wanted (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     g_autoptr (Segment) segment = segment_new (codec, ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
     bool any_k = row->family == ECFS_CODE_RS || row->family == ECFS_CODE_COPIES;
     bool lost[ECFS_CODEC_MAX_N] = {0}, present[ECFS_CODEC_MAX_N] = {0};
@@ -296,7 +304,7 @@ static void check_repair (const EcfsCodec *codec, Segment *segment, const bool *
 static void test_repairs (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     g_autoptr (Segment) segment = segment_new (codec, ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
     bool any_k = row->family == ECFS_CODE_RS || row->family == ECFS_CODE_COPIES;
     for (unsigned round = 0; round < (row->n > 64 ? 4u : 20u) && row->tolerance > 0; round++) {
@@ -321,7 +329,7 @@ static void test_repairs (const void *data)
 static void test_hopeless_repair (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     bool lost[ECFS_CODEC_MAX_N], available[ECFS_CODEC_MAX_N], sources[ECFS_CODEC_MAX_N];
     double cost[ECFS_CODEC_MAX_N] = {0};
     segment_random_loss (row->n, row->n - row->k + 1, lost);
@@ -336,7 +344,7 @@ static void test_hopeless_repair (const void *data)
 static void test_nothing_wanted (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     static const bool none[ECFS_CODEC_MAX_N];
     g_autoptr (GError) error = NULL;
     g_autoptr (EcfsPlan) plan = ecfs_codec_plan (codec, none, none, &error);
@@ -378,7 +386,7 @@ static void use_shared (void *data)
 static void test_threads (const void *data)
 {
     const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec (row->code);
+    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
     g_autoptr (Segment) segment = segment_new (codec, 16 * ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
     Shared shared = {.codec = codec, .segment = segment};
     bool present[ECFS_CODEC_MAX_N] = {0};
@@ -572,7 +580,8 @@ static void add_row (const Row *row)
         {"is-shared-by-threads", test_threads},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (tests); i++) {
-        g_autofree char *path = g_strdup_printf ("/codec/%s/%s", row->code, tests[i].name);
+        const char *by = row->provider == NULL ? "" : "-by-", *provider = row->provider == NULL ? "" : row->provider;
+        g_autofree char *path = g_strdup_printf ("/codec/%s%s%s/%s", row->code, by, provider, tests[i].name);
         g_test_add_data_func (path, row, tests[i].test);
     }
 }

@@ -1,4 +1,4 @@
-#include "codec/codec_priv.h"
+#include "codec/rs.h"
 #include "segment.h"
 
 #include <isa-l.h>
@@ -59,6 +59,87 @@ static void test_reference (void)
     g_test_skip ("liberasurecode is not installed (Debian: liberasurecode-dev); rs is not compared with it");
 }
 #endif
+
+#ifdef ECFS_WITH_LIBERASURECODE
+/* What one stored the other gives back, and the bytes are those of the first. */
+static void check_both (Segment *segment, EcfsCodec *const codecs[2], const bool *lost)
+{
+    for (unsigned i = 0; i < 2; i++)
+        segment_survives (segment, codecs[i], lost);
+}
+
+static void check_every_loss (Segment *segment, EcfsCodec *const codecs[2])
+{
+    for (uint32_t mask = 1; mask < 1u << segment->n; mask += SEGMENT_SAMPLE) {
+        bool lost[ECFS_CODEC_MAX_N];
+        segment_flags (mask, segment->n, lost);
+        if ((unsigned) __builtin_popcount (mask) <= segment->n - segment->k)
+            check_both (segment, codecs, lost);
+    }
+}
+
+static void check_providers (unsigned k, unsigned m, size_t packet_bytes)
+{
+    g_autofree char *code = g_strdup_printf ("rs:%u+%u", k, m);
+    g_autoptr (EcfsCodec) isal = segment_codec_by (code, "isal"), other = segment_codec_by (code, "liberasurecode");
+    g_assert_cmpstr (ecfs_codec_provider (isal), ==, "isal");
+    g_assert_cmpstr (ecfs_codec_provider (other), ==, "liberasurecode");
+    g_assert_cmpstr (ecfs_codec_identity (isal), ==, ecfs_codec_identity (other));
+    EcfsCodec *const codecs[2] = {isal, other};
+    bool lost[ECFS_CODEC_MAX_N] = {0};
+    for (unsigned i = 0; i < 2; i++) { /* one encodes, the other says whether it would have said so too */
+        g_autoptr (Segment) segment = segment_new (codecs[i], packet_bytes, SEGMENT_AT_END, 0);
+        memset (lost, 0, sizeof lost);
+        memset (lost + k, true, m);
+        segment_lose (segment, lost);
+        ecfs_codec_encode (codecs[1 - i], (const uint8_t *const *) segment->packets, segment->work + k, packet_bytes);
+        segment_check (segment, lost);
+        segment_random_loss (k + m, m, lost);
+        check_both (segment, codecs, lost);
+        if (k + m <= 8)
+            check_every_loss (segment, codecs);
+    }
+}
+
+static void test_providers (void)
+{
+    static const size_t sizes[] = {64, 128, 192, 4096, 32768 - 64, 32768, 32768 + 64, 100 * 1024 + 64};
+    for (unsigned n = 2, round = 0; n <= 32; n++)
+        for (unsigned k = 1; k < n; k++, round++)
+            check_providers (k, n - k, sizes[round % 4]);
+    for (size_t i = 0; i < G_N_ELEMENTS (sizes); i++)
+        check_providers (8, 3, sizes[i]);
+}
+
+/* Stripes that one made are the other's too, when parity is added. */
+static void test_providers_share_stripes (void)
+{
+    g_autoptr (EcfsCodec) one = segment_codec_by ("rs:4+2", "liberasurecode"), more = segment_codec ("rs:4+3");
+    g_assert_true (ecfs_codec_shares_stripes (one, more));
+}
+#endif
+
+static void test_provider_names (void)
+{
+    static const char *const codes[] = {"rs:4+2", "ldpc:8+6", "copies:3", "basic:4+4"};
+    for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
+        g_autoptr (EcfsCodec) preset = segment_codec (codes[i]), isal = segment_codec_by (codes[i], "isal");
+        g_assert_cmpstr (ecfs_codec_provider (preset), ==, i == 0 ? "isal" : NULL);
+        g_assert_cmpstr (ecfs_codec_provider (isal), ==, i == 0 ? "isal" : NULL);
+        g_autoptr (GError) error = NULL;
+        g_assert_null (ecfs_codec_new_by (codes[i], "jerasure", &error));
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+    }
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsCodec) other = ecfs_codec_new_by ("rs:4+2", "liberasurecode", &error);
+#ifdef ECFS_WITH_LIBERASURECODE
+    g_assert_no_error (error);
+    g_assert_nonnull (ecfs_codec_liberasurecode_version ());
+#else
+    g_assert_error (error, ECFS_ERROR, ENOTSUP);
+    g_assert_null (ecfs_codec_liberasurecode_version ());
+#endif
+}
 
 /* Parity r with k data packets is the same whatever m: so m can grow without touching what is stored. */
 static void test_growing_m (void)
@@ -148,6 +229,11 @@ int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/rs/equals-liberasurecode-for-every-k-and-m", test_reference);
+#ifdef ECFS_WITH_LIBERASURECODE
+    g_test_add_func ("/rs/providers-give-the-same-bytes-and-read-each-others", test_providers);
+    g_test_add_func ("/rs/providers-share-stripes", test_providers_share_stripes);
+#endif
+    g_test_add_func ("/rs/a-provider-is-chosen-by-name", test_provider_names);
     g_test_add_func ("/rs/parity-stays-the-same-when-m-grows", test_growing_m);
     g_test_add_func ("/rs/encodes-known-bytes", test_known_bytes);
     g_test_add_func ("/rs/a-library-that-computes-wrong-bytes-is-found-out", test_self_test);

@@ -3,11 +3,13 @@ import itertools
 import json
 import os
 import random
+import re
 
 import lab
 import pytest
 
 NAMES = [f"e{number:02}" for number in range(16)]
+WITHOUT_LIBERASURECODE = "without liberasurecode" in lab.ecfs("--version").stdout
 CODES = {"ldpc:8+6": 3, "basic:8+8": 4, "rs:8+6": 6, "copies:5": 4}
 
 
@@ -44,6 +46,24 @@ def test_mount_reads_with_tolerance_endpoints_gone(place, code):
         assert {name: fresh_digest(mount, name) for name in sizes} == expected, gone
         mount.umount()
         bring_back(mount, gone)
+
+
+@pytest.mark.skipif(WITHOUT_LIBERASURECODE, reason="built without liberasurecode")
+@pytest.mark.parametrize("writer, reader", [("isal", "liberasurecode"), ("liberasurecode", "isal")])
+def test_what_one_provider_of_rs_stored_another_reads(place, tmp_path, writer, reader):
+    archive = place.archive(place.directories(NAMES[:6]), "rs:4+2")
+    archive.configure("archive", rs_provider=writer)
+    lab.write_pattern(tmp_path / "file", 3_333_333, 7)
+    lab.ecfs("put", archive.path, tmp_path / "file", "/file")
+    archive.configure("archive", rs_provider=reader)
+    for gone in [NAMES[0:2], NAMES[3:5]]:
+        for name in gone:
+            archive[name].kill()
+        lab.ecfs("get", archive.path, "/file", tmp_path / "back")
+        assert lab.digest(tmp_path / "back") == lab.digest(tmp_path / "file")
+        for name in gone:
+            archive[name].start()
+        (tmp_path / "back").unlink()
 
 
 def test_codes_of_several_kinds_live_in_one_tree(place):
@@ -128,6 +148,20 @@ def test_impossible_codes_are_refused_in_a_sentence(place, code, reason):
     assert done.returncode != 0
     assert reason in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_bench_codec_measures_each_provider_of_rs():
+    rows = json.loads(lab.ecfs("bench", "codec", "--json", "--packet", "4K", "--round-ms", "1", "rs:4+2").stdout)
+    built_in = ["isal"] if WITHOUT_LIBERASURECODE else ["isal", "liberasurecode"]
+    assert [row["provider"] for row in rows if row["operation"] == "encode"] == built_in
+    table = lab.ecfs("bench", "codec", "--packet", "4K", "--round-ms", "1", "rs:4+2").stdout
+    assert all(f"rs:4+2         {provider} " in table for provider in built_in)
+
+
+def test_version_tells_what_computes_codes():
+    told = dict(line.split(None, 1) for line in lab.ecfs("--version").stdout.splitlines())
+    assert {"rs", "ldpc", "basic", "copies"} <= set(told["codes"].split(", "))
+    assert re.fullmatch(r"ISA-L [\d.]+; (liberasurecode [\d.]+|without liberasurecode)", told["rs"])
 
 
 def test_bench_codec_measures_codes_and_refuses_what_is_none():
