@@ -5,7 +5,8 @@
  * to do. Strings are UTF-8 or bytes as the file system has them; paths inside an archive are separated by "/" and begin
  * at its root whether or not they begin with "/".
  *
- * Threads: one Ecfs is used by one thread at a time; callbacks come from inside the call, in the caller's thread.
+ * Threads: one Ecfs, with the files opened through it, is used by one thread at a time, except for ecfs_file_pread ();
+ * several Ecfs by several. Callbacks come from inside the call, in the caller's thread.
  */
 #ifndef ECFS_ECFS_H
 #define ECFS_ECFS_H
@@ -97,6 +98,67 @@ bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, cons
 /** Writes the content of one file to @fd from its position on, without seeking. */
 bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error);
 
+/*
+ * Single files, read and written piece by piece without a mount; ecfs_get () and ecfs_put () are for many. All files of
+ * an archive are closed before it is.
+ */
+typedef struct EcfsFile EcfsFile;
+
+typedef enum EcfsFileFlags {
+    /* New content, from its first byte on. It becomes the file's when it is closed; until then, and where that fails,
+     * the file is what it was. The archive is open for writing (EROFS). Without this: for reading. */
+    ECFS_FILE_WRITE = 1 << 0,
+} EcfsFileFlags;
+
+/* Of a file that is written; NULL in place of it, and members that are 0: as they say. */
+typedef struct EcfsFileOptions {
+    const char *code; /* how it is made redundant; NULL: what directory and archive say */
+    uint32_t mode;    /* permissions; 0: 0644 */
+} EcfsFileOptions;
+
+/**
+ * Opens a file of the archive: for reading what it is now, whatever becomes of it meanwhile; or for writing. Never
+ * waits for an endpoint. For ecfs_file_close () or ecfs_file_discard ().
+ *
+ * ENOENT, EISDIR; EINVAL: it is neither file nor directory. EAGAIN: all that there is of it waits in the staging area
+ * of a mount (ecfs_wait ()). Symbolic links are not followed. Writing makes directories on the way when it is closed.
+ */
+EcfsFile *ecfs_file_open (Ecfs *self, const char *path, unsigned flags, const EcfsFileOptions *options, GError **error);
+
+/**
+ * Reads into @to, which the caller owns, from the byte @offset on. *ret_size is less than @size at the end of the file
+ * only. Blocks until the bytes are there and verified. EIO with the endpoints that failed when they cannot be had now;
+ * EBADF: the file is open for writing.
+ *
+ * Threads: unlike everything else, any number of threads may do this at once, in one file or several of an archive.
+ */
+bool ecfs_file_pread (EcfsFile *file, void *to, size_t size, uint64_t offset, size_t *ret_size, GError **error);
+
+/**
+ * Writes @size bytes behind those that were written before: to the local disk, where the archive's staging area is.
+ * After an error, as ENOSPC, the file can only be discarded. EBADF: it is open for reading.
+ */
+bool ecfs_file_write (EcfsFile *file, const void *from, size_t size, GError **error);
+
+/** Bytes: of the content that is read, or that were written so far. */
+uint64_t ecfs_file_size (const EcfsFile *file);
+
+/**
+ * Ends it, in any case. What was written is stored as ecfs_put () does it, and is the file's content with the promise
+ * of close(2) on a mount when this returns true: at least its quorum of stripes is on the endpoints, and the name is
+ * durable on this machine. Where the archive is mounted, the mount does this, and its users see the file at once.
+ * Blocks. False: the file is what it was, and what was written is gone; ENOSPC or EDQUOT when endpoints are full, EIO
+ * when too few of them took their stripes, EISDIR when the name is that of a directory by now.
+ *
+ * @ret_full: whether all stripes are stored; otherwise a mount adds what is missing, and so does ecfs_fsck () with
+ *            ECFS_FSCK_REPAIR. May be NULL.
+ */
+bool ecfs_file_close (EcfsFile *file, bool *ret_full, GError **error);
+
+/** Ends it without storing what was written. NULL is accepted. */
+void ecfs_file_discard (EcfsFile *file);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsFile, ecfs_file_discard)
+
 /* Names. The archive is open for writing; where it is mounted, the mount does it, and programs that use the mount see
  * it at once. What is done is durable on this machine when these return true. */
 
@@ -169,7 +231,7 @@ bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError *
  */
 bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error);
 
-/* A name in the archive; all borrowed for the call. */
+/* A name in the archive; what it points to is lent by whoever tells it. */
 typedef struct EcfsEntry {
     const char *path;   /* from the root, "/a/b" */
     const char *name;   /* its last part */
@@ -186,10 +248,14 @@ typedef struct EcfsEntry {
 
 /**
  * Calls @each for every entry of the directory @path in order of names, and with @recursive for those below, each
- * directory before what is in it; for anything else once, for itself.
+ * directory before what is in it; for anything else once, for itself. Entries are lent for the call.
  */
 bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void *user, const EcfsEntry *entry),
                 void *user, GError **error);
+
+/** The entry of @path itself, in *ret_entry; its texts are lent until the next call of this, or ecfs_close (). ENOENT.
+ */
+bool ecfs_stat (Ecfs *self, const char *path, EcfsEntry *ret_entry, GError **error);
 
 /** What is stored of @path as a JSON object (ecfs-info(1) lists the members), g_free (). Connects to endpoints. */
 char *ecfs_info (Ecfs *self, const char *path, GError **error);

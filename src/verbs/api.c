@@ -2,6 +2,7 @@
 #include "archive/sightings.h"
 #include "check/check.h"
 #include "util/lock.h"
+#include "verbs/names.h"
 #include "verbs/status.h"
 #include "verbs/verbs.h"
 #include "wire/wire.h"
@@ -88,6 +89,8 @@ void ecfs_close (Ecfs *self)
     hand_over_damage (self);
     ecfs_archive_stop (self->archive);
     ecfs_archive_free (self->archive);
+    g_free (self->told[0]);
+    g_free (self->told[1]);
     g_free (self);
 }
 
@@ -199,23 +202,28 @@ static int by_name (const void *a, const void *b)
     return strcmp ((*left)->name, (*right)->name);
 }
 
+static EcfsEntry entry_of (const EcfsAttr *attr)
+{
+    return (EcfsEntry){.inode = attr->ino,
+                       .mode = attr->mode,
+                       .nlink = attr->nlink,
+                       .uid = attr->uid,
+                       .gid = attr->gid,
+                       .size = attr->size,
+                       .mtime_ns = attr->mtime_ns};
+}
+
 static bool tell (Walk *walk, const char *path, const char *name, const EcfsAttr *attr, GError **error)
 {
     g_autofree char *target = NULL;
     if (S_ISLNK (attr->mode) && (target = ecfs_catalog_readlink (walk->catalog, attr->ino, error)) == NULL)
         return false;
     int64_t ino = (int64_t) attr->ino;
-    EcfsEntry entry = {.path = path,
-                       .name = name,
-                       .target = target,
-                       .inode = attr->ino,
-                       .mode = attr->mode,
-                       .nlink = attr->nlink,
-                       .uid = attr->uid,
-                       .gid = attr->gid,
-                       .size = attr->size,
-                       .mtime_ns = attr->mtime_ns,
-                       .staged = g_hash_table_contains (walk->staged, &ino)};
+    EcfsEntry entry = entry_of (attr);
+    entry.path = path;
+    entry.name = name;
+    entry.target = target;
+    entry.staged = g_hash_table_contains (walk->staged, &ino);
     walk->each (walk->user, &entry);
     return true;
 }
@@ -277,6 +285,31 @@ bool ecfs_list (Ecfs *self, const char *path, bool recursive, void (*each) (void
         return walk_directory (&walk, full, attr.ino, error);
     g_autofree char *name = g_path_get_basename (full);
     return tell (&walk, full, name, &attr, error);
+}
+
+bool ecfs_stat (Ecfs *self, const char *path, EcfsEntry *ret_entry, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    EcfsAttr attr;
+    g_auto (GStrv) names = ecfs_names_split (path, error);
+    if (names == NULL || !ecfs_catalog_resolve (catalog, path, &attr, error))
+        return false;
+    g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
+    g_autofree char *target = NULL;
+    if (staged == NULL || (S_ISLNK (attr.mode) && (target = ecfs_catalog_readlink (catalog, attr.ino, error)) == NULL))
+        return false;
+    int64_t ino = (int64_t) attr.ino;
+    g_free (self->told[0]);
+    g_free (self->told[1]);
+    g_autofree char *joined = g_strjoinv ("/", names);
+    self->told[0] = g_strconcat ("/", joined, NULL);
+    self->told[1] = g_steal_pointer (&target);
+    *ret_entry = entry_of (&attr);
+    ret_entry->path = self->told[0];
+    ret_entry->name = strrchr (self->told[0], '/') + 1;
+    ret_entry->target = self->told[1];
+    ret_entry->staged = g_hash_table_contains (staged, &ino);
+    return true;
 }
 
 /* Facts */

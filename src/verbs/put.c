@@ -442,7 +442,7 @@ static void put_all (Put *put, const char *const *sources, const EcfsPutPlace *t
         ecfs_tally_failed (&put->tally, error);
 }
 
-static EcfsPutStore *make_store (Ecfs *ecfs, const char *code, GError **error)
+EcfsPutStore *ecfs_put_store_new (Ecfs *ecfs, const char *code, GError **error)
 {
     if (ecfs->mounted)
         return ecfs_put_mount_new (ecfs_archive_directory (ecfs->archive), code, error);
@@ -474,7 +474,7 @@ bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const E
     Put put = {.directory = directory,
                .tally = {.transfer = transfer},
                .kept = G_QUEUE_INIT,
-               .store = make_store (self, transfer == NULL ? NULL : transfer->code, error)};
+               .store = ecfs_put_store_new (self, transfer == NULL ? NULL : transfer->code, error)};
     if (put.store == NULL)
         return false;
     put.links = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);

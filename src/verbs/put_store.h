@@ -8,6 +8,7 @@
 #define ECFS_VERBS_PUT_STORE_H
 
 #include "archive/archive.h"
+#include "ecfs/ecfs.h"
 
 #include <sys/stat.h>
 
@@ -88,5 +89,7 @@ typedef struct EcfsPutHere {
 EcfsPutStore *ecfs_put_here_new (EcfsArchive *archive, const EcfsPutHere *options, GError **error);
 /** ENOTCONN when the archive is not mounted. */
 EcfsPutStore *ecfs_put_mount_new (const char *archive_dir, const char *code, GError **error);
+/** Whichever of the two it takes. */
+EcfsPutStore *ecfs_put_store_new (Ecfs *ecfs, const char *code, GError **error);
 
 #endif

@@ -10,7 +10,8 @@
 struct Ecfs {
     EcfsArchive *archive;
     bool writable;
-    bool mounted; /* somewhere, and open here for reading only: what is put goes through the mount */
+    bool mounted;  /* somewhere, and open here for reading only: what is put goes through the mount */
+    char *told[2]; /* texts that ecfs_stat () lent: path and target; owned */
 };
 
 /* Books about a transfer: counts, problems, and when to tell the caller. The caller's thread only. */
