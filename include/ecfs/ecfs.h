@@ -148,7 +148,8 @@ uint64_t ecfs_file_size (const EcfsFile *file);
  * of close(2) on a mount when this returns true: at least its quorum of stripes is on the endpoints, and the name is
  * durable on this machine. Where the archive is mounted, the mount does this, and its users see the file at once.
  * Blocks. False: the file is what it was, and what was written is gone; ENOSPC or EDQUOT when endpoints are full, EIO
- * when too few of them took their stripes, EISDIR when the name is that of a directory by now.
+ * when too few of them took their stripes, EISDIR when the name is that of a directory by now. Only where the mount
+ * ends, or the local disk fails, in the last step of all the file may have the new content although this is false.
  *
  * @ret_full: whether all stripes are stored; otherwise a mount adds what is missing, and so does ecfs_fsck () with
  *            ECFS_FSCK_REPAIR. May be NULL.

@@ -314,7 +314,7 @@ class File(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Ends it; what was written is stored when this returns, or the file is what it was before."""
+        """Ends it; what was written is stored when this returns. After an exception the file is what it was before."""
         if self.closed:
             return
         super().close()

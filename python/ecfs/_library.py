@@ -48,7 +48,7 @@ _glib.g_free.argtypes = [c_void_p]
 _glib.g_free.restype = None
 _glib.g_error_free.argtypes = [POINTER(GError)]
 _glib.g_error_free.restype = None
-_ecfs = ctypes.CDLL(os.environ.get("ECFS_LIBRARY", "libecfs.so.0"))
+_ecfs = ctypes.CDLL(os.environ.get("ECFS_LIBRARY") or "libecfs.so.0")
 
 _ERROR = POINTER(POINTER(GError))
 _STRINGS = POINTER(c_char_p)
