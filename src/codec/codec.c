@@ -11,6 +11,7 @@ static const EcfsCodecOps *const families[] = {
     &ecfs_rs_liberasurecode_ops,
 #endif
     &ecfs_ldpc_ops,
+    &ecfs_xor_ops,
     &ecfs_basic_ops,
     &ecfs_copies_ops,
 };
@@ -115,12 +116,20 @@ EcfsCodec *ecfs_codec_new_by (const char *text, const char *provider, GError **e
     if (provider != NULL && !ecfs_codec_check_provider (provider, error))
         return NULL;
     const EcfsCodecOps *ops = parse_identity (text, provider, &k, &n, &hash, error);
-    g_autoptr (EcfsCodec) self = ops == NULL ? NULL : ecfs_codec_make (ops, k, n, NULL, 0, error);
-    if (self == NULL || *hash == '\0' || strcmp (self->identity, text) == 0)
-        return g_steal_pointer (&self);
-    g_set_error (error, ECFS_ERROR, ESTALE, "%s: this ecfs makes %s another way, and must be told this one", text,
-                 self->code);
-    return NULL;
+    if (ops == NULL)
+        return NULL;
+    g_autoptr (GError) reason = NULL;
+    g_autoptr (EcfsCodec) self = ecfs_codec_make (ops, k, n, NULL, 0, &reason);
+    bool has_other_parameters =
+        *hash != '\0' && (self == NULL ? reason->code == ENOTSUP : strcmp (self->identity, text) != 0);
+    if (has_other_parameters) {
+        g_set_error (error, ECFS_ERROR, ESTALE, "%s: this ecfs makes %s:%u+%u another way, and must be told this one",
+                     text, ops->name, k, n - k);
+        return NULL;
+    }
+    if (self == NULL)
+        g_propagate_error (error, g_steal_pointer (&reason));
+    return g_steal_pointer (&self);
 }
 
 EcfsCodec *ecfs_codec_new (const char *text, GError **error)

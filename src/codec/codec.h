@@ -29,6 +29,7 @@ typedef enum EcfsCodeFamily {
     ECFS_CODE_RS = 2,
     ECFS_CODE_LDPC = 3,
     ECFS_CODE_BASIC = 4,
+    ECFS_CODE_XOR = 5,
 } EcfsCodeFamily;
 
 typedef struct EcfsCodec EcfsCodec;
@@ -66,7 +67,7 @@ const char *ecfs_codec_liberasurecode_version (void);
 /** The families that can be stored: "rs", "ldpc" and so on, up to a NULL. */
 const char *const *ecfs_codec_names (void);
 
-/** Their forms, for people: "rs:K+M, ldpc:K+M, basic:K+K or copies:N". */
+/** Their forms, for people: "rs:K+M, ldpc:K+M, xor:K+M, basic:K+K or copies:N". */
 const char *ecfs_codec_forms (void);
 
 void ecfs_codec_free (EcfsCodec *self);
@@ -99,8 +100,8 @@ EcfsCodec *ecfs_codec_new_with (const char *identity, const uint8_t *parameters,
                                 GError **error);
 
 /**
- * What a descriptor must hold beside family, k and n: the graph of an ldpc code. NULL and 0 for codes that have no such
- * thing. At most ECFS_CODEC_MAX_PARAMETERS bytes; valid while self lives.
+ * What a descriptor must hold beside family, k and n: the graph of an ldpc or xor code. NULL and 0 for codes that have
+ * no such thing. At most ECFS_CODEC_MAX_PARAMETERS bytes; valid while self lives.
  */
 const uint8_t *ecfs_codec_parameters (const EcfsCodec *self, size_t *ret_bytes);
 

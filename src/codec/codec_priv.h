@@ -69,6 +69,7 @@ extern const EcfsCodecOps ecfs_copies_ops;
 extern const EcfsCodecOps ecfs_ldpc_ops;
 extern const EcfsCodecOps ecfs_rs_ops;
 extern const EcfsCodecOps ecfs_rs_liberasurecode_ops; /* where it is built in */
+extern const EcfsCodecOps ecfs_xor_ops;
 
 #define ECFS_COPIES_MAX 32
 

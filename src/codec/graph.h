@@ -1,11 +1,11 @@
 /*
- * Graphs of ldpc codes: which data packets each parity packet is the XOR of. Where they come from (shipped, or made for
- * any k and m), how a descriptor holds them, and how many losses they survive for certain.
+ * Graphs of ldpc and xor codes: which data packets each parity packet is the XOR of. Where they come from (shipped, or
+ * made for any k and m), how a descriptor holds them, and how many losses they survive for certain.
  */
 #ifndef ECFS_CODEC_GRAPH_H
 #define ECFS_CODEC_GRAPH_H
 
-#include "util/error.h"
+#include "codec/codec.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,6 +54,10 @@ const EcfsShippedGraph *ecfs_graph_find_shipped (const EcfsGraph *self);
 
 /** The shipped graph for @k and @m, or one made by a short search whose outcome depends on nothing else. */
 void ecfs_graph_make (unsigned k, unsigned m, EcfsGraph *ret_graph);
+
+/** A codec of binary.h with one part: each parity packet is the XOR of its members. Without ops, tolerance, overhead.
+ */
+EcfsCodec *ecfs_graph_codec_new (const EcfsGraph *self);
 
 /* Distance */
 

@@ -43,17 +43,9 @@ static EcfsCodec *new (unsigned k, unsigned n, const uint8_t *parameters, size_t
         ecfs_graph_make (k, n - k, &graph);
     else if (!ecfs_graph_parse (parameters, parameters_bytes, k, n - k, &graph, error))
         return NULL;
-    EcfsBinary *self = g_new0 (EcfsBinary, 1);
-    self->base.k = k;
-    self->base.n = n;
-    self->base.parameters = ecfs_graph_format (&graph, &self->base.parameters_bytes);
-    self->parts = 1;
-    for (unsigned parity = 0; parity < n - k; parity++)
-        for (unsigned i = 0; i < k; i++)
-            self->rotation[parity][i] = ecfs_graph_has (&graph, parity, i) ? 0 : -1;
-    set_properties (&self->base, &graph);
-    ecfs_binary_finish (self);
-    return &self->base;
+    EcfsCodec *self = ecfs_graph_codec_new (&graph);
+    set_properties (self, &graph);
+    return self;
 }
 
 const EcfsCodecOps ecfs_ldpc_ops = {

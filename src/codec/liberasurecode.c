@@ -43,10 +43,11 @@ static void unlock (void)
     (void) pthread_rwlock_unlock (&instances); /* this thread holds it */
 }
 
-static int create_instance (EcfsLiberasurecodeKind kind, unsigned k, unsigned m)
+static int create_instance (EcfsLiberasurecodeKind kind, unsigned k, unsigned m, unsigned distance)
 {
-    static const ec_backend_id_t backends[] = {[ECFS_LIBERASURECODE_CAUCHY] = EC_BACKEND_ISA_L_RS_CAUCHY};
-    struct ec_args args = {.k = (int) k, .m = (int) m, .w = 8, .hd = (int) m, .ct = CHKSUM_NONE};
+    static const ec_backend_id_t backends[] = {[ECFS_LIBERASURECODE_CAUCHY] = EC_BACKEND_ISA_L_RS_CAUCHY,
+                                               [ECFS_LIBERASURECODE_FLAT_XOR] = EC_BACKEND_FLAT_XOR_HD};
+    struct ec_args args = {.k = (int) k, .m = (int) m, .w = 8, .hd = (int) distance, .ct = CHKSUM_NONE};
     lock_to_change ();
     int instance = liberasurecode_instance_create (backends[kind], &args);
     unlock ();
@@ -89,9 +90,10 @@ static bool make_headers (EcfsLiberasurecode *self)
     return good;
 }
 
-EcfsLiberasurecode *ecfs_liberasurecode_new (EcfsLiberasurecodeKind kind, unsigned k, unsigned m, GError **error)
+EcfsLiberasurecode *ecfs_liberasurecode_new (EcfsLiberasurecodeKind kind, unsigned k, unsigned m, unsigned distance,
+                                             GError **error)
 {
-    int instance = create_instance (kind, k, m);
+    int instance = create_instance (kind, k, m, distance);
     if (instance <= 0) {
         (void) !ecfs_fail (error, ENOTSUP, "liberasurecode has no such code here (error %d); is libisal installed?",
                            -instance);

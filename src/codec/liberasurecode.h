@@ -16,13 +16,18 @@
 #define ECFS_LIBERASURECODE_GRANULE 64 /* packets are multiples of so many bytes */
 
 typedef enum EcfsLiberasurecodeKind {
-    ECFS_LIBERASURECODE_CAUCHY, /* Reed-Solomon with a Cauchy matrix, by ISA-L */
+    ECFS_LIBERASURECODE_CAUCHY,   /* Reed-Solomon with a Cauchy matrix, by ISA-L */
+    ECFS_LIBERASURECODE_FLAT_XOR, /* parity that is the exclusive or of some data */
 } EcfsLiberasurecodeKind;
 
 typedef struct EcfsLiberasurecode EcfsLiberasurecode;
 
-/** A code of @k data and @m parity packets; ENOTSUP: it has none, or not here. Immutable. */
-EcfsLiberasurecode *ecfs_liberasurecode_new (EcfsLiberasurecodeKind kind, unsigned k, unsigned m, GError **error);
+/**
+ * A code of @k data and @m parity packets. @distance: what the library calls hd, of flat XOR codes; of others @m. It is
+ * not checked whether there are such, beyond what the library does. ENOTSUP: there is none, or not here. Immutable.
+ */
+EcfsLiberasurecode *ecfs_liberasurecode_new (EcfsLiberasurecodeKind kind, unsigned k, unsigned m, unsigned distance,
+                                             GError **error);
 void ecfs_liberasurecode_free (EcfsLiberasurecode *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsLiberasurecode, ecfs_liberasurecode_free)
 

@@ -16,7 +16,7 @@ typedef struct Rs {
 
 static EcfsCodec *new_untested (unsigned k, unsigned n, GError **error)
 {
-    EcfsLiberasurecode *library = ecfs_liberasurecode_new (ECFS_LIBERASURECODE_CAUCHY, k, n - k, error);
+    EcfsLiberasurecode *library = ecfs_liberasurecode_new (ECFS_LIBERASURECODE_CAUCHY, k, n - k, n - k, error);
     if (library == NULL)
         return NULL;
     Rs *self = g_new0 (Rs, 1);

@@ -30,6 +30,9 @@ static const Row rows[] = {
     {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32", "liberasurecode"},
     {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2", "liberasurecode"},
     {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17", "liberasurecode"},
+    {"xor:3+3", ECFS_CODE_XOR, 3, 6, 2, "copies:3", NULL},
+    {"xor:10+5", ECFS_CODE_XOR, 10, 15, 3, "copies:4", NULL},
+    {"xor:20+6", ECFS_CODE_XOR, 20, 26, 3, "copies:4", NULL},
 #endif
     {"copies:1", ECFS_CODE_COPIES, 1, 1, 0, "copies:1", NULL},
     {"copies:2", ECFS_CODE_COPIES, 1, 2, 1, "copies:2", NULL},
@@ -462,6 +465,12 @@ static void test_bad_texts (void)
         "ldpc:3+129",
         "ldpc:8+6+1",
         "ldpc:8",
+        "xor:4+2",
+        "xor:3+5",
+        "xor:11+5",
+        "xor:5+6",
+        "xor:21+6",
+        "xor:6+7",
         "basic:7+7",
         "basic:2+2",
         "basic:34+34",
@@ -488,7 +497,7 @@ static void test_bad_texts (void)
     g_autofree char *endless = g_strnfill (100000, '7');
     g_autoptr (GError) error = NULL;
     g_assert_null (ecfs_codec_new (endless, &error));
-    g_assert_cmpuint (strlen (error->message), <, 300);
+    g_assert_cmpuint (strlen (error->message), <, 400);
 }
 
 static void test_bad_numbers (void)
@@ -496,7 +505,7 @@ static void test_bad_numbers (void)
     static const struct {
         unsigned family, k, n;
     } cases[] = {{0, 1, 1},
-                 {5, 4, 6},
+                 {6, 4, 6},
                  {UINT_MAX, 4, 6},
                  {ECFS_CODE_RS, 0, 0},
                  {ECFS_CODE_RS, 0, 3},
@@ -516,6 +525,9 @@ static void test_bad_numbers (void)
                  {ECFS_CODE_LDPC, 129, 130},
                  {ECFS_CODE_LDPC, 1, 130},
                  {ECFS_CODE_LDPC, UINT_MAX, 2},
+                 {ECFS_CODE_XOR, 0, 5},
+                 {ECFS_CODE_XOR, 4, 6},
+                 {ECFS_CODE_XOR, UINT_MAX - 4, 1},
                  {ECFS_CODE_BASIC, 7, 14},
                  {ECFS_CODE_BASIC, 8, 14},
                  {ECFS_CODE_BASIC, 2, 4},
