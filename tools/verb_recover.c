@@ -1,7 +1,7 @@
 /* recover: an archive directory from endpoints alone */
 #include "tool.h"
 
-#include "journal/recover.h"
+#include "recover/recover.h"
 #include "verbs/init.h"
 
 #include <inttypes.h>

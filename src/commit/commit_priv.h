@@ -1,6 +1,6 @@
 /*
- * What the attempts share that store objects: commit.c (one object, new or filled up), commit_store.c (new content of
- * files), commit_feed.c (content that is still being written), commit_recode.c and commit_repair.c (objects as they
+ * What the attempts share that store objects: commit.c (one object, new or filled up), store.c (new content of
+ * files), feed.c (content that is still being written), recode.c and repair.c (objects as they
  * are, for another code, and whole again).
  */
 #ifndef ECFS_COMMIT_COMMIT_PRIV_H
@@ -73,7 +73,7 @@ EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *resu
 bool ecfs_attempt_add_rest (EcfsCommitAttempt *self, const EcfsWriterResult *result, GError **error);
 /** What is stored tells of the file what is known of it now. */
 void ecfs_attempt_describe (EcfsCommitAttempt *self);
-/** Stores the objects of content that is still being written (commit_feed.c). */
+/** Stores the objects of content that is still being written (feed.c). */
 bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error);
 /** The object that is being stored has all its content: EcfsWriterJob.ended (). */
 void ecfs_attempt_content_ended (void *attempt, uint64_t bytes);

@@ -1,11 +1,11 @@
 /*
- * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects, presence.c lists
- * what endpoints have, confirm.c asks for what these lack (both wait in pending.c), fsck_deep.c chooses what
- * is read, in which order, and keeps what was verified, packets.c reads it, remote.c asks endpoints what
- * changed, fsck_prune.c removes what nothing knows (prune.c, or control_prune.c in the mount), fsck_damage.c tells what
- * is wrong and has it repaired: by repair.c in the archive that this process has opened for writing, by
- * control_repair.c in the mount that has; adopt.c takes a good stripe that nothing knows; fsck_crowded.c then has those
- * moved apart whose stripes share more than they need to (crowding.h).
+ * Checking an archive and making it whole: fsck.c checks the catalog and goes over the objects (run.c), presence.c
+ * lists what endpoints have, confirm.c asks for what these lack (both wait in pending.c), deep.c chooses what is
+ * read, in which order, and keeps what was verified, packets.c reads it, remote.c asks endpoints what changed,
+ * prune.c removes what nothing knows (prune.c, or control/prune.c in the mount), damage.c tells what is wrong
+ * and has it repaired: by repair.c in the archive that this process has opened for writing, by control/repair.c in the
+ * mount that has; adopt.c takes a good stripe that nothing knows; crowded.c then has those moved apart whose
+ * stripes share more than they need to (crowding.h).
  *
  * Objects are checked in batches, in the order of their UUIDs, which is that of the directories on the endpoints, and
  * what is wrong is spooled; so memory does not grow with the archive. The catalog is asked before the endpoints, and
@@ -20,6 +20,8 @@
 #include "check/check.h"
 #include "upkeep/prune.h"
 #include "verbs/verbs.h"
+
+#define ECFS_FSCK_PATIENCE_US 5000000 /* until endpoints have said whether they are there */
 
 /** Repairs as ecfs_repair_here () does, through the control socket. False: the mount does not answer; what has not been
  * told is left. */
@@ -145,6 +147,8 @@ size_t ecfs_fsck_position (const EcfsFsckRun *self, int64_t endpoint);
 void ecfs_fsck_tell (const EcfsFsckRun *self, char *json);
 /** One about the catalog. @user is the run. */
 void ecfs_fsck_tell_problem (void *user, uint64_t ino, const char *text);
+/** Tells what damaged pages of the catalog hide (@why, taken), where the rest can be checked all the same. */
+bool ecfs_fsck_survives (EcfsFsckRun *self, GError *why, GError **error);
 /** Up to @max of the objects that are to be checked, by UUID behind *after, which moves on; *ret_more: there may be
  * more. */
 GPtrArray *ecfs_fsck_objects (EcfsFsckRun *self, EcfsUuid *after, size_t max, bool *ret_more, GError **error);
@@ -183,7 +187,7 @@ bool ecfs_fsck_export (EcfsFsckRun *self, GError **error);
 /** Removes those that are old, where that is wanted; what stays is told. */
 bool ecfs_fsck_prune (EcfsFsckRun *self, GError **error);
 
-/* Telling: fsck_report.c */
+/* Telling: report.c */
 
 /** A finding about one object as JSON, g_free (). @task: what was tried; may be NULL. */
 char *ecfs_fsck_tell_damage (EcfsArchive *archive, const EcfsDamage *damage, EcfsDamageResult result,

@@ -1,17 +1,17 @@
 /*
- * What the parts of staged.h share: staged.c (table, life cycle, changes), staged_file.c (name and descriptor of the
- * file in the staging directory), staged_open.c (opening and copying up), staged_apart.c (replacing what a close
- * promised), staged_flow.c (durable, commit, fill up, finish), staged_answer.c (flush, fsync, wait), staged_room.c
- * (writers wait for room), staged_queue.c (whose turn it is), staged_worth.c (whether an upload is worth it),
- * staged_stream.c (storing what is still being written),
- * staged_recover.c (what an earlier mount left).
+ * What the parts of staged.h share: staged.c (table, life cycle, changes), file.c (name and descriptor of the
+ * file in the staging directory), open.c (opening and copying up), apart.c (replacing what a close
+ * promised), flow.c (durable, commit, fill up, finish), answer.c (flush, fsync, wait), room.c
+ * (writers wait for room), queue.c (whose turn it is), worth.c (whether an upload is worth it),
+ * stream.c (storing what is still being written),
+ * recover.c (what an earlier mount left).
  *
  * One staged file, the fields that say where it is:
  *   opening                        being copied up; writers queue in `openers`, readers still take committed content
  *   generation                     moved by every change; the following name generations:
  *   committed_generation           what the catalog's content is; equal to `generation`: clean
  *   durable_generation             what is on the local disk with its row QUEUED
- *   promised_generation            that was the answer to a close(2): so many bytes are not to be lost (staged_apart.c)
+ *   promised_generation            that was the answer to a close(2): so many bytes are not to be lost (apart.c)
  *   attempt, attempt_generation    what a commit or backfill under way reads (STREAM: none, it follows the writer)
  *   feed                           of an attempt that is or was a STREAM, until it ends
  *   publishing                     the attempt was told that nothing moved: the row is about to be settled, so nobody
@@ -20,7 +20,7 @@
  * open until a COMMIT succeeds, which another attempt (SETTLE) asks for. `publishing` stays row_state OPEN, QUEUED,
  * STORED as in the catalog, or NONE: no row, the file equals committed content and is thrown away after a crash (its
  * name is copy.INO.SERIAL, else ROW.INO) turn                           the queue in which it waits for what is due
- * next (staged_queue.c) step_locked () looks at these after every event and starts or queues what is due next.
+ * next (queue.c) step_locked () looks at these after every event and starts or queues what is due next.
  */
 #ifndef ECFS_STAGING_STAGED_PRIV_H
 #define ECFS_STAGING_STAGED_PRIV_H
@@ -42,7 +42,7 @@ typedef enum EcfsAttempt {
     ECFS_ATTEMPT_COMMIT,
     ECFS_ATTEMPT_BACKFILL,
     ECFS_ATTEMPT_SETTLE, /* asks whether what is kept is durable now */
-    ECFS_ATTEMPT_STREAM, /* reads along behind the writer; becomes a COMMIT (staged_stream.c) */
+    ECFS_ATTEMPT_STREAM, /* reads along behind the writer; becomes a COMMIT (stream.c) */
 } EcfsAttempt;
 
 /* Where a file waits. The order of the first four is the order in which they get their turn. */
@@ -138,7 +138,7 @@ struct EcfsStaged {
     uint64_t durable_generation;
     uint64_t promised_generation; /* 0: the row promises nothing */
     uint64_t promised_size;
-    uint64_t written_bytes;  /* since it was opened or last empty; see staged_worth.c */
+    uint64_t written_bytes;  /* since it was opened or last empty; see worth.c */
     uint64_t uploaded_bytes; /* likewise */
     int64_t rests_since_us;  /* when a last writer left what no attempt has begun to upload; 0: none did */
     uint64_t charged_bytes;  /* part of table->staged_bytes, as the next */
@@ -234,7 +234,7 @@ bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error) ECFS_REQUIRES (se
 int64_t ecfs_staged_now_ns (void); /* real time */
 bool ecfs_staged_is_clean (const EcfsStaged *self);
 
-/* staged_file.c */
+/* file.c */
 char *ecfs_staged_row_name (int64_t row, uint64_t ino);
 char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino);
 /** The name under which a file that has the name @name of its row is set aside. */
@@ -258,7 +258,7 @@ void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) EC
 /** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
 
-/* staged_apart.c */
+/* apart.c */
 /** Whether a change of the bytes from @offset on, which keeps the first @keep bytes, has to wait for set_apart (). */
 bool ecfs_staged_is_promised_locked (EcfsStagedTable *table, const EcfsStaged *self, uint64_t offset, uint64_t keep)
     ECFS_REQUIRES (table->lock);
@@ -268,7 +268,7 @@ bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GE
 /** Something newer is durable, and the row of what is aside is gone for good. */
 void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
-/* staged_answer.c */
+/* answer.c */
 EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
 /** The first error stays. */
 void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
@@ -287,7 +287,7 @@ void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, 
 /** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
 int64_t ecfs_staged_expire_flushes_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
-/* staged_flow.c */
+/* flow.c */
 void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAttempt kind)
     ECFS_REQUIRES (table->lock);
@@ -298,7 +298,7 @@ void ecfs_staged_start_finish_locked (EcfsStagedTable *table, EcfsStaged *self) 
 void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
     ECFS_REQUIRES (table->lock);
 
-/* staged_stream.c */
+/* stream.c */
 void ecfs_staged_stream_init (EcfsStagedTable *table);
 /** A change of bytes from @offset on begins; it is not in n_changing yet. */
 void ecfs_staged_stream_hold_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t offset)
@@ -316,7 +316,7 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
 /** Abandons those whose writers pause for long. Returns when to look again. */
 int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
-/* staged_queue.c */
+/* queue.c */
 void ecfs_staged_queues_init (EcfsStagedTable *table);
 void ecfs_staged_queues_clear (EcfsStagedTable *table);
 /** Starts or queues what is due next of a file; both in one, or first all files and then whose turn it is. */
@@ -339,7 +339,7 @@ void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 void *ecfs_staged_timer (void *table);
 
-/* staged_worth.c */
+/* worth.c */
 /** Whether a flush commits what is there now, or leaves that to the last release. */
 bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** A writer has gone: puts off what is not worth an upload yet, if it was the last one. */
@@ -352,7 +352,7 @@ void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECF
 /** The file has no content: what comes now is all new. */
 void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
-/* staged_room.c */
+/* room.c */
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);
 bool ecfs_staged_is_over_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
 /** Bytes have left staging. */
@@ -360,12 +360,12 @@ void ecfs_staged_room_made_locked (EcfsStagedTable *table, uint64_t bytes) ECFS_
 /** Moves writers that may go on to @answers. Returns when to look again. */
 int64_t ecfs_staged_resume_locked (EcfsStagedTable *table, int64_t now_us, GQueue *answers) ECFS_REQUIRES (table->lock);
 
-/* staged_recover.c */
+/* recover.c */
 /** Opens a directory of the archive, made when absent; -1 and an error. */
 int ecfs_staged_open_dir (EcfsArchive *archive, const char *name, GError **error);
 bool ecfs_staged_recover (EcfsStagedTable *table, GError **error);
 
-/* staged_verify.c */
+/* verify.c */
 /** Whether @fd holds the committed content of the inode, byte for byte; otherwise the error says why not. */
 bool ecfs_staged_verify (EcfsCatalog *catalog, uint64_t ino, int fd, GError **error);
 

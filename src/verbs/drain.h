@@ -1,9 +1,9 @@
 /*
  * Moving all that an endpoint holds to others: drain.c does it in the archive that this process has opened for writing,
- * drain_plan.c tells before what it takes, control_drain.c lets the mount do it that has the archive open.
+ * drain_plan.c tells before what it takes, control/drain.c lets the mount do it that has the archive open.
  *
  * The endpoint is DRAINING from the first step on, in the catalog, so nothing new is placed there, now or after a
- * crash. Each stripe that is moved is one step by compare-and-set (commit_repair.c): read from the endpoint where it is
+ * crash. Each stripe that is moved is one step by compare-and-set (commit/repair.c): read from the endpoint where it is
  * healthy, rebuilt from the others where it is not. What is left to do is what the catalog says, so whatever ends a
  * drain, the next one goes on. The most endangered objects are moved first.
  */

@@ -1,6 +1,6 @@
 /*
  * Moving stored files to another code, object by object: recode.c does it in the archive that this process has opened
- * for writing, recode_cost.c tells what it takes, control_recode.c lets the mount do it that has the archive open.
+ * for writing, recode_cost.c tells what it takes, control/recode.c lets the mount do it that has the archive open.
  */
 #ifndef ECFS_VERBS_RECODE_H
 #define ECFS_VERBS_RECODE_H

@@ -45,12 +45,12 @@
  * Where a step failed, its answer has "error" and "errno"; that of a file may have "warning". {"wire":N} comes now and
  * then: bytes to and from endpoints. Who hangs up cancels.
  *
- * Those of `recode` and `drain` (control_transfer.c has both sides) have lines from the mount only:
+ * Those of `recode` and `drain` (control/transfer.c has both sides) have lines from the mount only:
  * {"found":N,"done":N, "failed":N,"bytes":N,"wire":N} as files or objects are found and done,
  * {"problem":true,"error":"text","errno":N} for each that cannot be, and last the answer. Who hangs up cancels here,
  * too.
  *
- * That of `repair` (control_repair.c) has a line from the mount for each object of the request, {"object":N,"stored":N,
+ * That of `repair` (control/repair.c) has a line from the mount for each object of the request, {"object":N,"stored":N,
  * "read":N,"written":N} and "error" and "errno" where it is not whole, and last the answer. The request names the
  * objects by their rows, and for each the stripes that are damaged or gone as a flat array: index, instance, 1 or 0
  * whether it is gone; where it has "crowded":true, its stripes are moved apart instead. Who hangs up cancels.

@@ -2,8 +2,8 @@
 
 #include "actor.h"
 #include "archive/lineage.h"
-#include "journal/recover.h"
-#include "journal/recover_priv.h"
+#include "recover/recover.h"
+#include "recover/recover_priv.h"
 #include "steps.h"
 #include "trees.h"
 

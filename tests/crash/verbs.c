@@ -1,8 +1,8 @@
 #include "verbs.h"
 
 #include "ecfs/ecfs.h"
-#include "journal/recover.h"
 #include "object/layout.h"
+#include "recover/recover.h"
 #include "trees.h"
 #include "verbs/drain.h"
 #include "verbs/recode.h"

@@ -4,7 +4,7 @@
  */
 #include "archive/lineage.h"
 #include "flawed.h"
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 static void hurry (void)
 {

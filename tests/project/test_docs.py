@@ -104,7 +104,7 @@ def test_architecture_names_functions_that_are_there():
 
 
 def test_architecture_names_files_that_are_there():
-    """Whole paths, and names that stand for themselves, such as `staged_queue.c` behind a path in its folder."""
+    """Whole paths, and names that stand for themselves, such as `staging/queue.c` behind a path in its folder."""
     known = {path.name for path in SOURCES}
     paths = set(re.findall(r"`((?:src|include|tools|tests|doc)/[\w./*-]*)`", ARCHITECTURE))
     assert not {path for path in paths if not (TOP / path).exists()}

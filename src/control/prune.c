@@ -1,6 +1,6 @@
 /* `prune` on the control socket: ecfs-fsck asks the mount to remove stripes that nothing knows. */
-#include "control/control_priv.h"
 #include "upkeep/prune.h"
+#include "control/control_priv.h"
 
 /* Text from anybody. */
 static bool parse_stripe (JsonNode *node, EcfsPruneStripe *ret_stripe)

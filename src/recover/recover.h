@@ -3,13 +3,13 @@
  * journal behind it, and for objects that no journal tells of, the footers of their stripes.
  *
  * Endpoints may lie: what they tell counts when so many tell the same as `ecfs wait` stores it at, where each endpoint
- * that is not there may have told it, too. See recover_journal.c.
+ * that is not there may have told it, too. See journal.c.
  *
  * The new catalog begins a new epoch: it is stored as a snapshot, and the endpoints' markers are written again, so that
  * every older copy of the archive directory is known for what it is from then on.
  */
-#ifndef ECFS_JOURNAL_RECOVER_H
-#define ECFS_JOURNAL_RECOVER_H
+#ifndef ECFS_RECOVER_RECOVER_H
+#define ECFS_RECOVER_RECOVER_H
 
 #include "archive/archive.h"
 

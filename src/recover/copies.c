@@ -1,5 +1,5 @@
 /* Copies of journal files at the endpoints, and which of them are believed. */
-#include "journal/recover_files.h"
+#include "recover/files.h"
 
 void ecfs_recover_copy_clear (gpointer data)
 {

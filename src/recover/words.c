@@ -3,7 +3,7 @@
  * stripe anywhere, so as many have to say the same as of the journal, or all that the object's code takes stripes to,
  * where that is one that the archive uses.
  */
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 /* Where the file has which bytes of which objects. */
 static bool same_parts (const GArray *left, const GArray *right, size_t size)

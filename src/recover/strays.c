@@ -3,7 +3,7 @@
  * which other objects the file has: only where all of these are there the file gets its name. Else what there is goes
  * below /recovered as NAME.UUID.partial, with holes for the rest.
  */
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -135,7 +135,7 @@ static const EcfsObjectRow *find_elsewhere (const Strays *strays, Content *self,
     if (stray != NULL)
         return stray->row;
     g_autoptr (EcfsObjectRow) row = ecfs_recover_object (strays->recovering, uuid, NULL);
-    if (row == NULL || !ecfs_recover_is_whole (strays->recovering, row))
+    if (row == NULL || !ecfs_recover_is_whole (strays->recovering, strays->recovering->pieces, row))
         return NULL;
     g_ptr_array_add (self->known, row);
     return g_steal_pointer (&row);

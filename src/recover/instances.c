@@ -4,7 +4,7 @@
  * names is read where another lies beside it, and where it is not what was stored, one that is takes its place. What
  * was stored after all others needs no look: it is what the last of these repairs or moves made.
  */
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 #define CLOCKS_S 3600 /* that clocks of endpoints may differ */
 
@@ -138,4 +138,48 @@ bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtr
             return false;
     }
     return true;
+}
+
+EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error)
+{
+    EcfsUuid before = *object;
+    for (size_t i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
+        ;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_objects_by_uuid (self->catalog, &before, 1, error);
+    if (rows == NULL)
+        return NULL;
+    if (rows->len == 0 || !ecfs_uuid_equal (&((const EcfsObjectRow *) rows->pdata[0])->uuid, object)) {
+        (void) !ecfs_fail (error, ENOENT, "the catalog does not have the object");
+        return NULL;
+    }
+    return ecfs_catalog_object (self->catalog, ((const EcfsObjectRow *) rows->pdata[0])->id, error);
+}
+
+static EcfsCodec *codec_of (EcfsRecovering *self, const char *code, GError **error)
+{
+    g_autoptr (GError) reason = NULL;
+    EcfsCodec *codec = ecfs_codec_new (code, &reason);
+    if (codec != NULL || reason->code != ESTALE) {
+        if (codec == NULL)
+            g_propagate_error (error, g_steal_pointer (&reason));
+        return codec;
+    }
+    gsize size;
+    g_autoptr (GBytes) parameters = ecfs_catalog_code (self->catalog, code, error);
+    const uint8_t *bytes = parameters == NULL ? NULL : g_bytes_get_data (parameters, &size);
+    return bytes == NULL ? NULL : ecfs_codec_new_with (code, bytes, size, error);
+}
+
+bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object)
+{
+    bool present[ECFS_CODEC_MAX_N] = {false};
+    g_autoptr (EcfsCodec) codec = codec_of (self, object->code, NULL);
+    if (codec == NULL)
+        return false;
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < ecfs_codec_n (codec))
+            present[stripe->index] = ecfs_recover_named (self, all, &object->uuid, stripe) != NULL;
+    }
+    return ecfs_codec_decodable (codec, present);
 }

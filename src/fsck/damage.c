@@ -3,7 +3,6 @@
 #include "object/placement.h"
 #include "verbs/status.h"
 
-#define PATIENCE_US 5000000
 #define SPARES_MOST 256 /* that are read for one object */
 
 typedef struct Repairing {
@@ -324,20 +323,6 @@ static void leave_all (Repairing *self)
                   NULL);
         attempt_free (attempt);
     }
-}
-
-/* What is open for reading only is opened for writing not before this: that alone changes the archive. */
-bool ecfs_fsck_open_writer (EcfsFsckRun *self, GError **error)
-{
-    if (self->writer != NULL)
-        return true;
-    self->writer =
-        self->ecfs->writable ? self->ecfs : ecfs_open (ecfs_archive_directory (self->archive), ECFS_OPEN_WRITE, error);
-    if (self->writer == NULL)
-        return false;
-    if (!self->writer->mounted)
-        ecfs_archive_probe (self->writer->archive, PATIENCE_US);
-    return true;
 }
 
 static bool tick (void *user)

@@ -1,7 +1,7 @@
 /* Draining an endpoint, changing its state and taking it out through the control socket: control_priv.h tells the lines
  * of `drain`, which are those of `recode` but for what is asked. */
-#include "control/control_priv.h"
 #include "verbs/drain.h"
+#include "control/control_priv.h"
 
 /* The mount's side */
 

@@ -1,46 +1,11 @@
 /* Stripes, as endpoints have them: whether there are enough of every object, and what no journal tells of. */
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 #include <inttypes.h>
 
 #define OBJECTS_AT_ONCE 1000
 
 /* Objects of the catalog */
-
-static EcfsCodec *codec_of (EcfsRecovering *self, const char *code, GError **error)
-{
-    g_autoptr (GError) reason = NULL;
-    EcfsCodec *codec = ecfs_codec_new (code, &reason);
-    if (codec != NULL || reason->code != ESTALE) {
-        if (codec == NULL)
-            g_propagate_error (error, g_steal_pointer (&reason));
-        return codec;
-    }
-    gsize size;
-    g_autoptr (GBytes) parameters = ecfs_catalog_code (self->catalog, code, error);
-    const uint8_t *bytes = parameters == NULL ? NULL : g_bytes_get_data (parameters, &size);
-    return bytes == NULL ? NULL : ecfs_codec_new_with (code, bytes, size, error);
-}
-
-/* Whether enough of its stripes are there. */
-static bool is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object)
-{
-    bool present[ECFS_CODEC_MAX_N] = {false};
-    g_autoptr (EcfsCodec) codec = codec_of (self, object->code, NULL);
-    if (codec == NULL)
-        return false;
-    for (guint i = 0; i < object->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index < ecfs_codec_n (codec))
-            present[stripe->index] = ecfs_recover_named (self, all, &object->uuid, stripe) != NULL;
-    }
-    return ecfs_codec_decodable (codec, present);
-}
-
-bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object)
-{
-    return is_whole (self, self->pieces, object);
-}
 
 static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
 {
@@ -69,7 +34,7 @@ static bool check_objects (EcfsRecovering *self, const GArray *all, GError **err
         for (guint i = 0; i < objects->len; i++) {
             const EcfsObjectRow *object = g_ptr_array_index (objects, i);
             after = object->id;
-            if (!is_whole (self, all, object))
+            if (!ecfs_recover_is_whole (self, all, object))
                 tell_lost (self, object);
         }
         n_checked += objects->len;
@@ -87,21 +52,6 @@ static void read_all (EcfsRecovering *self, GArray *told)
 }
 
 /* Which pieces are of objects that a file may have, and no journal tells of */
-
-EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error)
-{
-    EcfsUuid before = *object;
-    for (size_t i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
-        ;
-    g_autoptr (GPtrArray) rows = ecfs_catalog_objects_by_uuid (self->catalog, &before, 1, error);
-    if (rows == NULL)
-        return NULL;
-    if (rows->len == 0 || !ecfs_uuid_equal (&((const EcfsObjectRow *) rows->pdata[0])->uuid, object)) {
-        (void) !ecfs_fail (error, ENOENT, "the catalog does not have the object");
-        return NULL;
-    }
-    return ecfs_catalog_object (self->catalog, ((const EcfsObjectRow *) rows->pdata[0])->id, error);
-}
 
 static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *ret_there, GError **error)
 {

@@ -1,7 +1,7 @@
 #include "catalog/journal_file.h"
 #include "journal/journal_watch.h"
-#include "journal/recover_priv.h"
 #include "journal/snapshot.h"
+#include "recover/recover_priv.h"
 #include "util/io.h"
 
 #include <inttypes.h>
@@ -13,21 +13,6 @@
 #define ROUNDS   4   /* until the catalog and what it says of the archive agree */
 #define GROWTHS  3   /* times that it is made again since another machine has stored changes meanwhile */
 #define RECENT_S 120 /* what wrote within this time may still be there */
-#define FILE_MAX ((uint64_t) 2 * ECFS_JOURNAL_FILE_MAX + 4096)
-
-void ecfs_recover_tell (EcfsRecovering *self, const char *format, ...)
-{
-    va_list arguments;
-    va_start (arguments, format);
-    char *text = g_strdup_vprintf (format, arguments);
-    va_end (arguments);
-    if (self->pending != NULL) {
-        g_ptr_array_add (self->pending, text);
-        return;
-    }
-    self->what->tell (self->what->user, text);
-    g_free (text);
-}
 
 static void tell_pending (EcfsRecovering *self)
 {
@@ -36,24 +21,7 @@ static void tell_pending (EcfsRecovering *self)
         self->what->tell (self->what->user, g_ptr_array_index (pending, i));
 }
 
-bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done, uint64_t n_all, GError **error)
-{
-    return self->what->tick (self->what->user, phase, n_done, n_all) || ecfs_fail (error, ECANCELED, "cancelled");
-}
-
 /* Endpoints */
-
-GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error)
-{
-    if (size == 0 || size > FILE_MAX) {
-        (void) !ecfs_fail (error, EBADMSG, "it has %" PRIu64 " bytes", size);
-        return NULL;
-    }
-    g_autoptr (GByteArray) bytes = g_byte_array_sized_new ((guint) size);
-    g_byte_array_set_size (bytes, (guint) size);
-    const EcfsRange range = {.size = size, .to = bytes->data};
-    return ecfs_endpoint_read_wait (place->endpoint, name, &range, 1, error) ? g_steal_pointer (&bytes) : NULL;
-}
 
 static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, GError **error)
 {

@@ -3,7 +3,7 @@
  * back: a file counts when so many endpoints have the same bytes of it as `ecfs wait` asks for, where each endpoint
  * that nobody can ask counts as one that has them. What does not count is left out, and the endpoint is named.
  */
-#include "journal/recover_files.h"
+#include "recover/files.h"
 
 #include <inttypes.h>
 #include <unistd.h>

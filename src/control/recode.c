@@ -1,6 +1,6 @@
 /* `recode` on the control socket. */
-#include "control/control_priv.h"
 #include "verbs/recode.h"
+#include "control/control_priv.h"
 
 static bool serve (const EcfsControlClient *client, JsonObject *request, const EcfsTransferOptions *transfer,
                    GError **error)

@@ -1,5 +1,5 @@
 /* Segments of the journal, put together record by record where endpoints have cut them at other places. */
-#include "journal/recover_files.h"
+#include "recover/files.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Orphans: told, and removed where that is wanted and they are old. */
-#include "fsck/fsck_priv.h"
 #include "upkeep/prune.h"
+#include "fsck/fsck_priv.h"
 
 #define ORPHANS_TOLD 100 /* of each endpoint */
 #define OBJECTS_TOLD 100 /* that a recovery left alone */

@@ -33,12 +33,6 @@ static bool store (EcfsFsckRun *self, bool renew, GError **error)
            (!renew || ecfs_journal_renew (archive, error));
 }
 
-bool ecfs_fsck_may_repair (const EcfsFsckRun *self)
-{
-    return (self->what->flags & ECFS_FSCK_REPAIR) != 0 && (self->what->flags & ECFS_FSCK_DRY) == 0 && self->is_sound &&
-           self->what->confirm == NULL;
-}
-
 /* What is missing at each endpoint, as sentences, NULL where nothing is. Returns how many endpoints lack something. */
 static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
 {

@@ -1,11 +1,11 @@
 /* What the parts of recover share. */
-#ifndef ECFS_JOURNAL_RECOVER_PRIV_H
-#define ECFS_JOURNAL_RECOVER_PRIV_H
+#ifndef ECFS_RECOVER_RECOVER_PRIV_H
+#define ECFS_RECOVER_RECOVER_PRIV_H
 
 #include "archive/common.h"
 #include "catalog/restore.h"
-#include "journal/recover.h"
 #include "object/format.h"
+#include "recover/recover.h"
 
 #define ECFS_RECOVER_TOLD_MOST    20   /* messages of one kind */
 #define ECFS_RECOVER_STRIPES_MOST 1024 /* of one object that are looked at: none has more in earnest */
@@ -158,7 +158,7 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error);
 /** The catalog's row of an object; ENOENT. */
 EcfsObjectRow *ecfs_recover_object (EcfsRecovering *self, const EcfsUuid *object, GError **error);
 /** Whether enough stripes of such an object are there. */
-bool ecfs_recover_is_whole (EcfsRecovering *self, const EcfsObjectRow *object);
+bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object);
 
 /** Judges what the stripes of a stray tell of files. */
 bool ecfs_recover_judge_words (EcfsRecovering *self, EcfsStray *stray, GError **error);

@@ -1,5 +1,5 @@
 /* Stripes, as endpoints have them: which there are, and what their headers, footers and packets tell. */
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 #include "util/xxh3.h"
 

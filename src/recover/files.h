@@ -1,9 +1,9 @@
 /* Journal files, as the parts of recover that read them share them. */
-#ifndef ECFS_JOURNAL_RECOVER_FILES_H
-#define ECFS_JOURNAL_RECOVER_FILES_H
+#ifndef ECFS_RECOVER_FILES_H
+#define ECFS_RECOVER_FILES_H
 
 #include "catalog/journal_file.h"
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 /* A copy of a journal file. */
 typedef struct EcfsRecoverCopy {

@@ -9,7 +9,7 @@
  *     finish ()   the new epoch in place of the claim
  *     give_up ()  markers that still have the claim, or the new epoch, become what they were
  */
-#include "journal/recover_priv.h"
+#include "recover/recover_priv.h"
 
 #include <inttypes.h>
 #include <unistd.h>

@@ -3,8 +3,8 @@
  * endpoint can make bytes that have them. So it is read once, without those that return other bytes than were stored,
  * and gets a SHA-256, by which later reads know.
  */
-#include "journal/recover_priv.h"
 #include "object/liars.h"
+#include "recover/recover_priv.h"
 
 #define MEMORY_BYTES (UINT64_C (128) << 20)
 
