@@ -80,10 +80,14 @@ class Web:
     def kill(self):
         if self.process is None:
             return
-        os.kill(self.process.pid, signal.SIGSTOP)  # Apache begins no new workers while we look for the old ones
+        # Apache begins no new workers while we look for the old ones: not before it has stopped.
+        os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         lab.end_all([self.process.pid, *lab.descendants(self.process.pid)])
         self.process.wait()
         self.process = None
+        # The first thread of a process is dead before the others have let the port go.
+        lab.until(lambda: not self._answers(self.port), 30, f"port {self.port} is free")
 
     def tokens(self, *tokens):
         """Lets in who bears one of these, and nobody else."""
