@@ -139,17 +139,3 @@ def test_glossary_has_the_states_of_endpoints():
     states = set(re.findall(r"^\.It Li (\w+)$", page, flags=re.M))
     assert {"trial", "refusing", "silent"} <= states
     assert states - {"active", "readonly", "failed"} <= set(re.split(r",\s+", GLOSSARY))
-
-
-def examples(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", (TOP / "doc/library.md").read_text(), flags=re.M | re.S)
-
-
-def test_examples_of_the_library_compile(tmp_path):
-    glib = lab.run("pkg-config", "--cflags", "glib-2.0").stdout.split()
-    assert len(examples("c")) == 1 and len(examples("python")) == 2
-    source = tmp_path / "example.c"
-    source.write_text(examples("c")[0])
-    lab.run("gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", TOP / "include", *glib, source)
-    for text in examples("python"):
-        compile(text, "doc/library.md", "exec")
