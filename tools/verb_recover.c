@@ -1,8 +1,7 @@
 /* recover: an archive directory from endpoints alone */
 #include "tool.h"
 
-#include "recover/recover.h"
-#include "verbs/init.h"
+#include "verbs/recover.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -82,59 +81,10 @@ static bool ask (void *user, const char *text)
     return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
 }
 
-static EcfsConfig *make_config (const Arguments *arguments, GPtrArray *given, GError **error)
-{
-    g_autoptr (EcfsConfig) config = ecfs_config_new ();
-    if (arguments->code != NULL) {
-        if (!ecfs_config_set (config, "code", arguments->code, error))
-            return NULL;
-        g_ptr_array_add (given, g_strdup ("code"));
-    }
-    for (char **setting = arguments->settings; setting != NULL && *setting != NULL; setting++) {
-        if (!ecfs_config_add_setting (config, *setting, error))
-            return NULL;
-        g_ptr_array_add (given, g_strndup (*setting, strcspn (*setting, "=")));
-    }
-    for (char **text = arguments->endpoints; text != NULL && *text != NULL; text++)
-        if (!ecfs_config_add_endpoint_text (config, *text, error))
-            return NULL;
-    g_ptr_array_add (given, NULL);
-    if (config->endpoints->len == 0) {
-        (void) !ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each that is there");
-        return NULL;
-    }
-    return ecfs_config_check (config, error) ? g_steal_pointer (&config) : NULL;
-}
-
 static void print_json (const EcfsRecovered *recovered)
 {
-    char uuid[ECFS_UUID_TEXT_SIZE];
-    JsonObject *object = json_object_new ();
-    ecfs_uuid_text (&recovered->archive, uuid);
-    json_object_set_string_member (object, "archive", uuid);
-    json_object_set_int_member (object, "epoch", recovered->epoch);
-    json_object_set_int_member (object, "sequence", (int64_t) recovered->sequence);
-    if (recovered->sequence > 0)
-        json_object_set_int_member (object, "recovery_point_ns", recovered->time_ns);
-    json_object_set_boolean_member (object, "snapshot", recovered->has_snapshot);
-    json_object_set_int_member (object, "records", (int64_t) recovered->n_records);
-    json_object_set_int_member (object, "files", (int64_t) recovered->n_files);
-    json_object_set_int_member (object, "unfinished", (int64_t) recovered->n_unfinished);
-    json_object_set_int_member (object, "refused_records", (int64_t) recovered->n_refused);
-    json_object_set_int_member (object, "hinted", (int64_t) recovered->n_hinted);
-    json_object_set_int_member (object, "set_apart", (int64_t) recovered->n_set_apart);
-    json_object_set_int_member (object, "partial", (int64_t) recovered->n_partial);
-    json_object_set_int_member (object, "lost", (int64_t) recovered->n_lost);
-    json_object_set_int_member (object, "incomplete_objects", (int64_t) recovered->n_lost_strays);
-    json_object_set_int_member (object, "foreign_stripes", (int64_t) recovered->n_foreign);
-    json_object_set_int_member (object, "endpoints_known", (int64_t) recovered->n_known);
-    json_object_set_int_member (object, "endpoints_given", (int64_t) recovered->n_given);
-    JsonArray *doubted = json_array_new ();
-    for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
-        json_array_add_string_element (doubted, g_ptr_array_index (recovered->doubted, i));
-    json_object_set_array_member (object, "endpoints_doubted", doubted);
     JsonNode *node = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (node, object);
+    json_node_take_object (node, ecfs_recovered_facts (recovered));
     tool_print_json (node);
 }
 
@@ -195,7 +145,10 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
     GError *error = NULL;
     EcfsUuid archive;
     g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
-    g_autoptr (EcfsConfig) config = make_config (arguments, given, &error);
+    const EcfsRecovery words = {.endpoints = (const char *const *) arguments->endpoints,
+                                .code = arguments->code,
+                                .settings = (const char *const *) arguments->settings};
+    g_autoptr (EcfsConfig) config = ecfs_recovery_config (&words, given, &error);
     if (config == NULL)
         return tool_fail (verb->name, error, TOOL_USAGE);
     if (arguments->archive != NULL && !ecfs_uuid_parse (arguments->archive, &archive)) {

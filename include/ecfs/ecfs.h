@@ -367,6 +367,35 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
  */
 bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error);
 
+/* An archive without its directory. */
+
+typedef struct EcfsRecovery {
+    const char *const *endpoints; /* those that are there, "[NAME=]URL[,KEY=VALUE...]"; NULL-terminated */
+    const char *code;             /* of new files, in place of what it was; NULL: as it was */
+    const char *const *settings;  /* "KEY=VALUE" of [archive], in place of what they were; NULL-terminated, or NULL */
+    const char *archive;          /* its UUID, where endpoints have several; or NULL */
+    /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
+    const char *const *believe;
+    const char *const *distrust;
+    bool dry_run;   /* only finds out what would be: nothing stays anywhere */
+    bool read_only; /* changes nothing on any endpoint, and the directory can only be read */
+    bool force;     /* also with so few endpoints, or so soon after another machine, that it is refused otherwise */
+    /* Whether to go on although @text, a sentence; NULL: no. */
+    bool (*ask) (void *user, const char *text);
+    /* One sentence that the user should know. May be NULL. */
+    void (*tell) (void *user, const char *text);
+    /* Called now and then; false ends it with ECANCELED. May be NULL. */
+    bool (*progress) (void *user, const char *phase, uint64_t n_done, uint64_t n_all);
+    void *user;
+} EcfsRecovery;
+
+/**
+ * Makes the archive directory @directory, new or empty, from what endpoints have. Returns a report as a JSON object
+ * (ecfs-recover(1) lists the members), g_free (); files may be lost all the same, which is told there. NULL: it could
+ * not be done, and no endpoint has changed. EINVAL; EPERM with what to do where it is refused without `force`. Blocks.
+ */
+char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error);
+
 /* Files without their archive. */
 
 /**

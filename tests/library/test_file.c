@@ -27,20 +27,27 @@ static void remove_tree (const char *path)
     (void) g_remove (path);
 }
 
+static GStrv endpoints_of (const Fixture *self)
+{
+    g_autoptr (GStrvBuilder) endpoints = g_strv_builder_new ();
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autofree char *endpoint = g_strdup_printf ("e%u=file://%s/e%u", i, self->base, i);
+        g_strv_builder_add (endpoints, endpoint);
+    }
+    return g_strv_builder_end (endpoints);
+}
+
 static void set_up (Fixture *self, gconstpointer code)
 {
     g_autoptr (GError) error = NULL;
-    g_autoptr (GStrvBuilder) endpoints = g_strv_builder_new ();
     self->base = g_dir_make_tmp ("ecfs-library-XXXXXX", NULL);
     self->directory = g_build_filename (self->base, "archive", NULL);
     for (unsigned i = 0; i < N_ENDPOINTS; i++) {
         g_autofree char *path = g_strdup_printf ("%s/e%u", self->base, i);
-        g_autofree char *endpoint = g_strdup_printf ("e%u=file://%s", i, path);
         g_assert_cmpint (g_mkdir (path, 0700), ==, 0);
-        g_strv_builder_add (endpoints, endpoint);
     }
-    g_auto (GStrv) list = g_strv_builder_end (endpoints);
-    ecfs_init (self->directory, code, (const char *const *) list, NULL, &error);
+    g_auto (GStrv) endpoints = endpoints_of (self);
+    ecfs_init (self->directory, code, (const char *const *) endpoints, NULL, &error);
     g_assert_no_error (error);
 }
 
@@ -379,6 +386,29 @@ static void test_init (Fixture *fixture, gconstpointer code)
     g_assert_false (g_file_test (directory, G_FILE_TEST_EXISTS));
 }
 
+static void test_recovery (Fixture *fixture, gconstpointer code)
+{
+    GError *error = NULL;
+    g_autofree uint8_t *bytes = pattern (LARGE, 1);
+    Ecfs *ecfs = open_archive (fixture, ECFS_OPEN_WRITE);
+    store (ecfs, "/file", bytes, LARGE);
+    ecfs_close (ecfs);
+    remove_tree (fixture->directory);
+    g_auto (GStrv) endpoints = endpoints_of (fixture);
+    const EcfsRecovery nothing = {.code = code}, what = {.endpoints = (const char *const *) endpoints, .force = true};
+    const EcfsRecovery other = {.endpoints = (const char *const *) endpoints, .archive = "no UUID"};
+    g_assert_null (ecfs_recover (fixture->directory, &nothing, &error));
+    g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EINVAL);
+    g_assert_null (ecfs_recover (fixture->directory, &other, &error));
+    g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EINVAL);
+    g_autofree char *report = ecfs_recover (fixture->directory, &what, &error);
+    g_assert_no_error (error);
+    g_assert_nonnull (strstr (report, "\"files\" : 1,"));
+    ecfs = open_archive (fixture, 0);
+    assert_file (ecfs, "/file", bytes, LARGE);
+    ecfs_close (ecfs);
+}
+
 /* GLib asks libc for the local time of a message, whose lock ThreadSanitizer does not see. */
 static void say_nothing (const char *domain, GLogLevelFlags level, const char *text, void *user)
 {
@@ -398,5 +428,6 @@ int main (int argc, char **argv)
     g_test_add ("/library/file/follows-stripes-that-moved", Fixture, "rs:2+1", set_up, test_moved_stripes, tear_down);
     g_test_add ("/library/file/is-read-by-threads-at-once", Fixture, "rs:4+2", set_up, test_threads, tear_down);
     g_test_add ("/library/init/refuses-what-makes-no-sense", Fixture, "rs:4+2", set_up, test_init, tear_down);
+    g_test_add ("/library/recover/makes-the-directory-anew", Fixture, "rs:4+2", set_up, test_recovery, tear_down);
     return g_test_run ();
 }

@@ -1,0 +1,106 @@
+#include "verbs/recover.h"
+
+#include "verbs/init.h"
+
+#include <string.h>
+
+EcfsConfig *ecfs_recovery_config (const EcfsRecovery *what, GPtrArray *given, GError **error)
+{
+    g_autoptr (EcfsConfig) config = ecfs_config_new ();
+    if (what->code != NULL) {
+        if (!ecfs_config_set (config, "code", what->code, error))
+            return NULL;
+        g_ptr_array_add (given, g_strdup ("code"));
+    }
+    for (const char *const *setting = what->settings; setting != NULL && *setting != NULL; setting++) {
+        if (!ecfs_config_add_setting (config, *setting, error))
+            return NULL;
+        g_ptr_array_add (given, g_strndup (*setting, strcspn (*setting, "=")));
+    }
+    for (const char *const *text = what->endpoints; text != NULL && *text != NULL; text++)
+        if (!ecfs_config_add_endpoint_text (config, *text, error))
+            return NULL;
+    g_ptr_array_add (given, NULL);
+    if (config->endpoints->len == 0) {
+        (void) !ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each that is there");
+        return NULL;
+    }
+    return ecfs_config_check (config, error) ? g_steal_pointer (&config) : NULL;
+}
+
+JsonObject *ecfs_recovered_facts (const EcfsRecovered *recovered)
+{
+    char uuid[ECFS_UUID_TEXT_SIZE];
+    JsonObject *object = json_object_new ();
+    ecfs_uuid_text (&recovered->archive, uuid);
+    json_object_set_string_member (object, "archive", uuid);
+    json_object_set_int_member (object, "epoch", recovered->epoch);
+    json_object_set_int_member (object, "sequence", (int64_t) recovered->sequence);
+    if (recovered->sequence > 0)
+        json_object_set_int_member (object, "recovery_point_ns", recovered->time_ns);
+    json_object_set_boolean_member (object, "snapshot", recovered->has_snapshot);
+    json_object_set_int_member (object, "records", (int64_t) recovered->n_records);
+    json_object_set_int_member (object, "files", (int64_t) recovered->n_files);
+    json_object_set_int_member (object, "unfinished", (int64_t) recovered->n_unfinished);
+    json_object_set_int_member (object, "refused_records", (int64_t) recovered->n_refused);
+    json_object_set_int_member (object, "hinted", (int64_t) recovered->n_hinted);
+    json_object_set_int_member (object, "set_apart", (int64_t) recovered->n_set_apart);
+    json_object_set_int_member (object, "partial", (int64_t) recovered->n_partial);
+    json_object_set_int_member (object, "lost", (int64_t) recovered->n_lost);
+    json_object_set_int_member (object, "incomplete_objects", (int64_t) recovered->n_lost_strays);
+    json_object_set_int_member (object, "foreign_stripes", (int64_t) recovered->n_foreign);
+    json_object_set_int_member (object, "endpoints_known", (int64_t) recovered->n_known);
+    json_object_set_int_member (object, "endpoints_given", (int64_t) recovered->n_given);
+    JsonArray *doubted = json_array_new ();
+    for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
+        json_array_add_string_element (doubted, g_ptr_array_index (recovered->doubted, i));
+    json_object_set_array_member (object, "endpoints_doubted", doubted);
+    return object;
+}
+
+static void tell_nobody (void *user, const char *text)
+{
+    (void) user;
+    (void) text;
+}
+
+static bool go_on (void *user, const char *phase, uint64_t n_done, uint64_t n_all)
+{
+    (void) user;
+    (void) phase;
+    (void) n_done;
+    (void) n_all;
+    return true;
+}
+
+char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error)
+{
+    EcfsUuid archive;
+    g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
+    g_autoptr (EcfsConfig) config = ecfs_recovery_config (what, given, error);
+    if (config == NULL)
+        return NULL;
+    if (what->archive != NULL && !ecfs_uuid_parse (what->archive, &archive)) {
+        (void) !ecfs_fail (error, EINVAL, "%s: this is no UUID", what->archive);
+        return NULL;
+    }
+    const EcfsRecover order = {.directory = directory,
+                               .config = config,
+                               .given = (const char *const *) given->pdata,
+                               .archive = what->archive == NULL ? NULL : &archive,
+                               .believe = what->believe,
+                               .distrust = what->distrust,
+                               .dry_run = what->dry_run,
+                               .read_only = what->read_only,
+                               .force = what->force,
+                               .ask = what->ask,
+                               .tell = what->tell != NULL ? what->tell : tell_nobody,
+                               .tick = what->progress != NULL ? what->progress : go_on,
+                               .user = what->user};
+    EcfsRecovered recovered;
+    bool good = ecfs_archive_recover (&order, &recovered, error);
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, ecfs_recovered_facts (&recovered));
+    ecfs_recovered_clear (&recovered);
+    return good ? json_to_string (node, TRUE) : NULL;
+}
