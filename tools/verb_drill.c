@@ -1,8 +1,5 @@
 /* drill: rehearse a loss */
 #include "tool.h"
-
-#include "util/error.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
