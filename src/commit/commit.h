@@ -1,6 +1,6 @@
 /*
- * Storing staged content: one attempt from intent to publish (the table of durable steps in DESIGN.md), and filling up
- * what an attempt had to leave out. Attempts run on the archive's commit threads, several at a time.
+ * Storing staged content: one attempt from intent to publish (the table of durable steps in doc/architecture.md), and
+ * filling up what an attempt had to leave out. Attempts run on the archive's commit threads, several at a time.
  */
 #ifndef ECFS_COMMIT_COMMIT_H
 #define ECFS_COMMIT_COMMIT_H

@@ -1,8 +1,8 @@
 /*
- * What close(2) has promised stays until something else is promised (DESIGN.md decision 3). Content that was flushed
- * and is not committed yet is on this disk only: before its bytes change the staged file goes on with a copy of them,
- * or with nothing where it is truncated, under a row of its own. The old file stays aside, its row QUEUED, until the
- * new content is flushed or committed; after a crash before that, it is the file's content.
+ * What close(2) has promised stays until something else is promised (doc/architecture.md decision 3). Content that was
+ * flushed and is not committed yet is on this disk only: before its bytes change the staged file goes on with a copy of
+ * them, or with nothing where it is truncated, under a row of its own. The old file stays aside, its row QUEUED, until
+ * the new content is flushed or committed; after a crash before that, it is the file's content.
  *
  * Bytes behind those that were flushed need no copy: the row tells where they begin. Nor does what follows an fsync(2)
  * of a file that is open still: a database that syncs each of its transactions would be copied for each of them. Files

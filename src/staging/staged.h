@@ -1,7 +1,7 @@
 /*
  * A file while it is being written: its staging file, who has it open, and how its content becomes committed. All
- * decisions of "a flush is not a close" (DESIGN.md decision 4) are made here; fs and `put` only report what happened to
- * the file.
+ * decisions of "a flush is not a close" (doc/architecture.md decision 4) are made here; fs and `put` only report what
+ * happened to the file.
  *
  * State of a staged file (one per inode at most, found by inode):
  *   clean              staging equals the committed content

@@ -1,6 +1,6 @@
 /*
- * Deleting stripes that nothing needs any more (DESIGN.md decision 10). An endpoint with something to delete has a
- * thread for that until it is done or fails: one that hangs holds up nobody else.
+ * Deleting stripes that nothing needs any more (doc/architecture.md decision 10). An endpoint with something to delete
+ * has a thread for that until it is done or fails: one that hangs holds up nobody else.
  */
 #include "upkeep/upkeep.h"
 

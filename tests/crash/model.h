@@ -1,7 +1,7 @@
 /*
  * What a script may leave behind. The model is fed the operations one by one; model_match () then tells whether a tree
- * that was found is one that a crash at this point may leave, by the promises of DESIGN.md: what was closed is there
- * byte for byte, what was not is as before, a file that never was flushed is not there at all.
+ * that was found is one that a crash at this point may leave, by the promises of doc/architecture.md: what was closed
+ * is there byte for byte, what was not is as before, a file that never was flushed is not there at all.
  */
 #ifndef ECFS_TESTS_CRASH_MODEL_H
 #define ECFS_TESTS_CRASH_MODEL_H
