@@ -134,9 +134,11 @@ static void test_provider_names (void)
     g_autoptr (EcfsCodec) other = ecfs_codec_new_by ("rs:4+2", "liberasurecode", &error);
 #ifdef ECFS_WITH_LIBERASURECODE
     g_assert_no_error (error);
+    g_assert_nonnull (other);
     g_assert_nonnull (ecfs_codec_liberasurecode_version ());
 #else
     g_assert_error (error, ECFS_ERROR, ENOTSUP);
+    g_assert_null (other);
     g_assert_null (ecfs_codec_liberasurecode_version ());
 #endif
 }
