@@ -57,6 +57,16 @@ static void drop_lies (EcfsRecovering *self, const char *path, EcfsObjectRow *ro
     }
 }
 
+/* It outlives the endpoints, as readers that were closed end when their last requests do. */
+static EcfsTransferPool *transfer_of (EcfsRecovering *self)
+{
+    if (self->transfer == NULL) {
+        self->transfer = ecfs_transfer_new (MEMORY_BYTES);
+        ecfs_transfer_start (self->transfer);
+    }
+    return self->transfer;
+}
+
 static bool check (EcfsRecovering *self, const char *path, const EcfsReaderParams *params, EcfsObjectRow *row,
                    GError **error)
 {
@@ -83,7 +93,7 @@ bool ecfs_recover_check_content (EcfsRecovering *self, const char *path, EcfsStr
 {
     EcfsObjectRow *row = stray->row;
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
-    EcfsReaderParams params = {.transfer = ecfs_transfer_new (MEMORY_BYTES),
+    EcfsReaderParams params = {.transfer = transfer_of (self),
                                .codec = stray->codec,
                                .layout = {.size = row->size,
                                           .segment_bytes = row->segment_bytes,
@@ -96,10 +106,6 @@ bool ecfs_recover_check_content (EcfsRecovering *self, const char *path, EcfsStr
                                .trouble = note_trouble};
     ecfs_read_policy_init (&params.policy);
     set_stripes (self, row, stripes);
-    ecfs_transfer_start (params.transfer);
-    bool good = ecfs_layout_valid (&params.layout) ? check (self, path, &params, row, error)
-                                                   : ecfs_fail (error, EBADMSG, "its sizes make no sense");
-    ecfs_transfer_stop (params.transfer);
-    ecfs_transfer_free (params.transfer);
-    return good;
+    return ecfs_layout_valid (&params.layout) ? check (self, path, &params, row, error)
+                                              : ecfs_fail (error, EBADMSG, "its sizes make no sense");
 }

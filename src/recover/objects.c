@@ -98,7 +98,6 @@ static void stray_free (gpointer data)
 {
     EcfsStray *self = data;
     ecfs_object_row_free (self->row);
-    ecfs_codec_free (self->codec);
     g_array_unref (self->words);
     g_free (self);
 }
@@ -112,13 +111,29 @@ static bool same_object (const EcfsRecoverTold *a, const EcfsRecoverTold *b)
            memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
 }
 
+/* One for all stripes of the same code. */
+static EcfsCodec *codec_of_stripe (EcfsRecovering *self, const EcfsStripeHeader *header, GError **error)
+{
+    EcfsCodec *codec = ecfs_stripe_codec (header, error);
+    if (codec == NULL)
+        return NULL;
+    if (self->codecs == NULL)
+        self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, (GDestroyNotify) ecfs_codec_free);
+    EcfsCodec *known = g_hash_table_lookup (self->codecs, ecfs_codec_identity (codec));
+    if (known == NULL)
+        g_hash_table_insert (self->codecs, (char *) ecfs_codec_identity (codec), codec);
+    else
+        ecfs_codec_free (codec);
+    return known == NULL ? codec : known;
+}
+
 static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
 {
     g_autoptr (GError) error = NULL;
     const EcfsStripeHeader *header = &told->header;
     if (told->footer.records->len == 0 || header->sequence > INT64_MAX)
         return NULL;
-    EcfsCodec *codec = ecfs_stripe_codec (header, &error);
+    EcfsCodec *codec = codec_of_stripe (self, header, &error);
     if (codec == NULL)
         return NULL;
     EcfsStray *stray = g_new0 (EcfsStray, 1);

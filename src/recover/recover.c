@@ -134,7 +134,14 @@ static void close_places (EcfsRecovering *self)
     for (size_t i = 0; i < self->n_places; i++)
         ecfs_endpoint_begin_stop (self->places[i].endpoint);
     for (size_t i = 0; i < self->n_places; i++)
+        ecfs_endpoint_stop (self->places[i].endpoint);
+    if (self->transfer != NULL)
+        ecfs_transfer_stop (self->transfer);
+    for (size_t i = 0; i < self->n_places; i++)
         ecfs_endpoint_free (self->places[i].endpoint);
+    ecfs_transfer_free (self->transfer);
+    if (self->codecs != NULL) /* readers that were closed had them */
+        g_hash_table_unref (self->codecs);
     g_free (self->places);
 }
 

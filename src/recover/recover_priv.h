@@ -32,6 +32,8 @@ typedef struct EcfsRecovering {
     EcfsRecovered *sums;
     EcfsRecoverPlace *places;
     size_t n_places;
+    EcfsTransferPool *transfer; /* for content that is read; NULL: none was */
+    GHashTable *codecs;      /* identity, the codec's → EcfsCodec of stripes that no journal tells of; NULL: none */
     bool has_believed;       /* one of them is believed whatever the others say */
     size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
@@ -66,9 +68,9 @@ typedef struct EcfsStrayWord {
 /* An object that only its stripes tell of. */
 typedef struct EcfsStray {
     EcfsObjectRow *row;
-    EcfsCodec *codec;
-    GArray *words; /* of EcfsStrayWord: of each stripe */
-    bool used;     /* by a file */
+    EcfsCodec *codec; /* one of the recovery's */
+    GArray *words;    /* of EcfsStrayWord: of each stripe */
+    bool used;        /* by a file */
 } EcfsStray;
 
 /* A stripe that is there. */
