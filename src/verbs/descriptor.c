@@ -279,8 +279,8 @@ static bool parse_object (EcfsDescriptor *self, GHashTable *positions, Group *gr
 {
     static const EcfsDescriptorKeys keys = {"uuid",        "code",         "parameters", "size",  "segment_bytes",
                                             "block_bytes", "header_bytes", "digest",     "sha256"};
-    EcfsObjectRow *row;
-    EcfsCodec *codec;
+    EcfsObjectRow *row = NULL;
+    EcfsCodec *codec = NULL;
     if (!ecfs_descriptor_read_object (lookup, group, &keys, &row, &codec, error))
         return ecfs_prefix (error, "[%s]", group->name);
     if (!ecfs_descriptor_add_object (self, row, codec, error))

@@ -53,7 +53,7 @@ bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, G
 
 bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, GError **error)
 {
-    EcfsEndpointState number;
+    EcfsEndpointState number = ECFS_ENDPOINT_ACTIVE;
     if (!self->writable)
         return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
     if (!ecfs_control_state_parse (state, &number, error))
