@@ -33,17 +33,12 @@ bool ecfs_staged_is_promised_locked (EcfsStagedTable *table, const EcfsStaged *s
            copied_bytes_locked (self, keep) <= ecfs_archive_config (table->archive)->rewrite_max;
 }
 
-static bool is_publishing_locked (const EcfsStaged *self)
-{
-    return self->publishing && !self->kept;
-}
-
 /* The row is the attempt's until then. */
 static void wait_until_published (EcfsStaged *self)
 {
     EcfsStagedTable *table = self->table;
     ecfs_mutex_lock (&table->lock);
-    while (is_publishing_locked (self))
+    while (self->phase == ECFS_PHASE_PUBLISHING)
         (void) ecfs_cond_wait_until (&table->progress, &table->lock, ecfs_now_us () + SLEEP_US);
     ecfs_mutex_unlock (&table->lock);
 }
@@ -147,7 +142,7 @@ bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GE
     wait_until_published (self);
     ecfs_mutex_lock (&self->row_lock);
     ecfs_mutex_lock (&table->lock);
-    bool needed = !is_publishing_locked (self) && ecfs_staged_is_promised_locked (table, self, offset, keep);
+    bool needed = self->phase != ECFS_PHASE_PUBLISHING && ecfs_staged_is_promised_locked (table, self, offset, keep);
     bool ok = !needed || ecfs_staged_check_room_locked (table, copied_bytes_locked (self, keep), error);
     self->setting_apart = needed && ok;
     while (self->setting_apart && self->n_changing > 0)

@@ -61,6 +61,40 @@ bool ecfs_staged_rename (EcfsStaged *self, char *name, GError **error)
     return true;
 }
 
+/* The row */
+
+static bool rename_to_row (EcfsStaged *self, int64_t row, GError **error) ECFS_REQUIRES (self->row_lock)
+{
+    if (!ecfs_staged_rename (self, ecfs_staged_row_name (row, self->ino), error))
+        return false;
+    ecfs_mutex_lock (&self->table->lock);
+    self->row = row;
+    self->row_state = ECFS_STAGING_OPEN;
+    self->name_durable = false;
+    self->full = false;
+    ecfs_mutex_unlock (&self->table->lock);
+    return true;
+}
+
+bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error)
+{
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->table->archive);
+    int64_t row = self->row;
+    if (row == 0)
+        return ecfs_catalog_staging_add (catalog, self->ino, &row, error) && rename_to_row (self, row, error);
+    if (self->row_state != ECFS_STAGING_STORED)
+        return true;
+    ecfs_mutex_lock (&self->table->lock);
+    uint64_t size = self->size;
+    ecfs_mutex_unlock (&self->table->lock);
+    if (!ecfs_catalog_staging_set (catalog, row, ECFS_STAGING_OPEN, size, 0, NULL, error))
+        return false;
+    ecfs_mutex_lock (&self->table->lock);
+    self->row_state = ECFS_STAGING_OPEN;
+    ecfs_mutex_unlock (&self->table->lock);
+    return true;
+}
+
 /* The descriptor */
 
 static void unlink_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
@@ -84,8 +118,9 @@ static void put_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQU
 {
     self->idle.data = self;
     g_queue_push_tail_link (&table->idle, &self->idle);
-    if (!self->in_table || table->idle.length > IDLE_MAX)
-        ecfs_staged_close_idle_locked (table, self->in_table ? g_queue_peek_head (&table->idle) : self);
+    if (self->phase == ECFS_PHASE_ABSENT || table->idle.length > IDLE_MAX)
+        ecfs_staged_close_idle_locked (table,
+                                       self->phase == ECFS_PHASE_ABSENT ? self : g_queue_peek_head (&table->idle));
 }
 
 void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int fd, unsigned n_uses)

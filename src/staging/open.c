@@ -181,6 +181,28 @@ static void undo_file (EcfsStaged *self)
                                             NULL); /* likewise */
 }
 
+EcfsStaged *ecfs_staged_new (EcfsArchive *archive, const EcfsAttr *attr, int64_t staging, GError **error)
+{
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
+    g_autofree char *name = ecfs_staged_row_name (staging, attr->ino);
+    int fd = openat (table->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && !ecfs_fail_errno (error, errno, "%s/staging/%s", ecfs_archive_directory (archive), name))
+        return NULL;
+    EcfsStaged *self = ecfs_staged_alloc (table, attr->ino);
+    self->name = g_steal_pointer (&name);
+    self->row = staging;
+    self->row_state = ECFS_STAGING_OPEN;
+    self->mtime_ns = attr->mtime_ns;
+    self->ctime_ns = attr->ctime_ns;
+    self->generation = 1; /* the empty file is not committed yet */
+    self->n_writers = 1;
+    ecfs_mutex_lock (&table->lock);
+    ecfs_staged_insert_locked (table, self);
+    ecfs_staged_take_fd_locked (table, self, fd, 1);
+    ecfs_mutex_unlock (&table->lock);
+    return self;
+}
+
 /* One writer less that never got to write. */
 static void turn_away (EcfsStaged *self)
 {
@@ -229,7 +251,7 @@ static void open_succeeded (EcfsStaged *self, bool truncated)
     openers = self->openers;
     g_queue_init (&self->openers);
     self->n_writers = openers.length;
-    self->opening = false;
+    self->phase = ECFS_PHASE_IDLE;
     ecfs_staged_step_locked (self->table, self);
     ecfs_mutex_unlock (&self->table->lock);
     EcfsOpener *opener;
@@ -270,11 +292,11 @@ void ecfs_staged_open (EcfsArchive *archive, uint64_t ino, bool truncate,
 
     ecfs_mutex_lock (&table->lock);
     EcfsStaged *self = g_hash_table_lookup (table->files, &ino);
-    bool join = self != NULL && !self->opening;
+    bool join = self != NULL && self->phase != ECFS_PHASE_OPENING;
     if (self == NULL) {
         self = ecfs_staged_alloc (table, ino);
-        self->opening = true;
         ecfs_staged_insert_locked (table, self);
+        self->phase = ECFS_PHASE_OPENING;
         ecfs_workers_push (table->copiers, open_job, self);
     }
     bool admitted = join && (self->n_writers > 0 || may_rewrite (self, self->size, 0, true, &error));

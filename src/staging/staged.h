@@ -3,13 +3,12 @@
  * decisions of "a flush is not a close" (doc/architecture.md decision 4) are made here; fs and `put` only report what
  * happened to the file.
  *
- * State of a staged file (one per inode at most, found by inode):
- *   clean              staging equals the committed content
- *   dirty              bytes, size or mtime moved since
- *   committing         an attempt reads staging; nothing moved since it began
- *   committing, dirty  something moved: the attempt will end with ECANCELED and another follows at the next flush or
- * the last release Every write, truncate or fallocate moves the generation; an attempt publishes only when it has not
- * moved.
+ * There is one staged file per inode at most, found by inode. Every write, truncate or fallocate moves its generation,
+ * and an attempt publishes only when that has not moved since the attempt began. So a staged file is
+ * - clean: it equals the committed content;
+ * - dirty: bytes, size or mtime moved since;
+ * - committing: an attempt reads it, and nothing moved since it began;
+ * - committing and dirty: the attempt will end with ECANCELED, and another follows at the next flush or last release.
  *
  * Ownership: writers hold the staged file open; after the last release it belongs to this part alone, which retries
  * failed commits with back-off, fills up what is not full, and in the end deletes staging file and row.

@@ -1,26 +1,30 @@
 /*
- * What the parts of staged.h share: staged.c (table, life cycle, changes), file.c (name and descriptor of the
- * file in the staging directory), open.c (opening and copying up), apart.c (replacing what a close
- * promised), flow.c (durable, commit, fill up, finish), answer.c (flush, fsync, wait), room.c
- * (writers wait for room), queue.c (whose turn it is), worth.c (whether an upload is worth it),
- * stream.c (storing what is still being written),
- * recover.c (what an earlier mount left).
+ * What the parts of staged.h share.
  *
- * One staged file, the fields that say where it is:
- *   opening                        being copied up; writers queue in `openers`, readers still take committed content
- *   generation                     moved by every change; the following name generations:
- *   committed_generation           what the catalog's content is; equal to `generation`: clean
- *   durable_generation             what is on the local disk with its row QUEUED
- *   promised_generation            that was the answer to a close(2): so many bytes are not to be lost (apart.c)
- *   attempt, attempt_generation    what a commit or backfill under way reads (STREAM: none, it follows the writer)
- *   feed                           of an attempt that is or was a STREAM, until it ends
- *   publishing                     the attempt was told that nothing moved: the row is about to be settled, so nobody
- *                                  else writes it until the attempt has ended
- *   kept                           the attempt was published, but the catalog could not write that down: its end is
- * open until a COMMIT succeeds, which another attempt (SETTLE) asks for. `publishing` stays row_state OPEN, QUEUED,
- * STORED as in the catalog, or NONE: no row, the file equals committed content and is thrown away after a crash (its
- * name is copy.INO.SERIAL, else ROW.INO) turn                           the queue in which it waits for what is due
- * next (queue.c) step_locked () looks at these after every event and starts or queues what is due next.
+ * A staged file is a state machine. An event (a change, a flush, an end of something) is noted in its fields, and then
+ * step.c takes a step: due.c says what is due now, and step.c begins it, or queues it until it is its turn.
+ *
+ *   item.c, file.c      one staged file in memory; its name, row and descriptor
+ *   change.c, open.c    writers come, change bytes and go
+ *   flush.c, waiters.c  close, fsync and `ecfs wait`; who waits, and what they are answered
+ *   apart.c             what a close promised is set aside before it changes
+ *   due.c, step.c       the step
+ *   turns.c, timer.c    whose turn it is; what time brings
+ *   durable.c           durable on this machine
+ *   attempt.c           an attempt to store: commit, fill up, settle
+ *   stream.c, worth.c   storing what is still being written; whether an upload is worth it
+ *   leave.c             out of staging
+ *   room.c              writers wait for room
+ *   table.c, identity.c, recover.c, verify.c   begin and end of a mount; what an earlier one left
+ *
+ * Generations. Every change moves `generation`; the following say which one of them something is about:
+ *   committed_generation   what the catalog's content is; equal to `generation`: clean
+ *   durable_generation     what is on the local disk with its row QUEUED
+ *   promised_generation    what was the answer to a close(2): so many bytes are not to be lost (apart.c)
+ *   attempt_generation     what the attempt under way reads
+ *
+ * The row in the catalog (row_state) is OPEN, QUEUED or STORED; or NONE where there is no row: the file equals
+ * committed content and is thrown away after a crash. Its name is copy.INO.SERIAL then, else ROW.INO.
  */
 #ifndef ECFS_STAGING_STAGED_PRIV_H
 #define ECFS_STAGING_STAGED_PRIV_H
@@ -37,13 +41,26 @@
 #define ECFS_STAGED_PATIENCE     16              /* failures in a row until a common reason is assumed */
 #define ECFS_ROW_NONE            (-1)            /* beside EcfsStagingState */
 
-typedef enum EcfsAttempt {
-    ECFS_ATTEMPT_NONE,
-    ECFS_ATTEMPT_COMMIT,
-    ECFS_ATTEMPT_BACKFILL,
-    ECFS_ATTEMPT_SETTLE, /* asks whether what is kept is durable now */
-    ECFS_ATTEMPT_STREAM, /* reads along behind the writer; becomes a COMMIT (stream.c) */
-} EcfsAttempt;
+/* What is going on with a staged file: one thing at a time. Making durable goes on beside it (EcfsDurability). */
+typedef enum EcfsPhase {
+    ECFS_PHASE_ABSENT,     /* in no table: not yet, or not any more */
+    ECFS_PHASE_OPENING,    /* is copied up: writers queue, readers take committed content. To IDLE or ABSENT */
+    ECFS_PHASE_IDLE,       /* nothing. To any of the following */
+    ECFS_PHASE_STREAMING,  /* is read along behind its writer, with a feed. To COMMITTING, or IDLE when abandoned */
+    ECFS_PHASE_COMMITTING, /* an attempt reads it. To PUBLISHING, or IDLE when it fails or is overtaken */
+    ECFS_PHASE_PUBLISHING, /* the attempt was told that nothing moved: the row is its own. To IDLE, TRAILING, ENDING */
+    ECFS_PHASE_TRAILING,   /* published with its quorum; the attempt goes on for the rest. To IDLE */
+    ECFS_PHASE_ENDING,     /* likewise, but too many trail: the attempt ends here. To IDLE */
+    ECFS_PHASE_FILLING,    /* an attempt adds the stripes that are missing. To IDLE */
+    ECFS_PHASE_SETTLING,   /* asks the catalog whether what is `kept` is durable now. To IDLE */
+    ECFS_PHASE_LEAVING,    /* nobody needs it: is taken out of staging. To ABSENT, or IDLE when somebody came */
+} EcfsPhase;
+
+typedef enum EcfsDurability {
+    ECFS_DURABILITY_IDLE,
+    ECFS_DURABILITY_RUNNING,
+    ECFS_DURABILITY_FAILED, /* not tried again before the next change, unless somebody asks */
+} EcfsDurability;
 
 /* Where a file waits. The order of the first four is the order in which they get their turn. */
 typedef enum EcfsTurn {
@@ -107,26 +124,20 @@ struct EcfsStaged {
     atomic_bool time_told; /* what is published: its time is the catalog's business */
 
     /* Guarded by table->lock. */
+    EcfsPhase phase;
+    EcfsDurability durability;
     int fd;             /* -1: closed; stays while n_fd_uses > 0 */
     unsigned n_fd_uses; /* writers, readers, attempts */
     GList idle;         /* in table->idle while it is open and nobody uses it */
-    bool opening;
-    bool unlinked; /* has no name left: nothing is committed any more */
-    bool dropped;  /* nobody can reach it any more */
-    bool full;     /* the committed content is stored in full */
-    bool publishing;
-    bool kept;
-    bool kept_full; /* what `full` becomes when it is durable */
-    bool durable_running;
-    bool durable_failed; /* not tried again before the next change */
-    bool setting_apart;  /* the file is being exchanged: changes wait */
-    bool finishing;
-    bool gave_up; /* an attempt failed while stopping, or a writer had not flushed */
-    bool in_table;
-    bool busy;      /* counted in table->n_busy */
-    bool rest_left; /* the attempt was published with its quorum, and others were trailing: it was to end there */
-    bool trailing;  /* the attempt was published with its quorum, and goes on for the rest; counted in n_trailing */
-    bool held;      /* an attempt that somebody insists on was overtaken: writers wait for the next one */
+    bool unlinked;      /* has no name left: nothing is committed any more */
+    bool dropped;       /* nobody can reach it any more */
+    bool full;          /* the committed content is stored in full */
+    bool kept;          /* published, but the catalog could not write it down: SETTLING asks until it can */
+    bool kept_full;     /* what `full` becomes then */
+    bool setting_apart; /* the file is being exchanged: changes wait */
+    bool gave_up;       /* an attempt failed while stopping, or a writer had not flushed */
+    bool busy;          /* counted in table->n_busy */
+    bool held;          /* an attempt that somebody insists on was overtaken: writers wait for the next one */
     unsigned n_writers;
     unsigned n_changing; /* changes begun and not ended */
     unsigned n_failures; /* in a row */
@@ -143,7 +154,6 @@ struct EcfsStaged {
     int64_t rests_since_us;  /* when a last writer left what no attempt has begun to upload; 0: none did */
     uint64_t charged_bytes;  /* part of table->staged_bytes, as the next */
     uint64_t aside_bytes;
-    EcfsAttempt attempt;
     bool attempt_paced;
     uint64_t attempt_generation;
     uint64_t attempt_bytes;
@@ -176,6 +186,12 @@ typedef struct EcfsPaused {
     EcfsWaiter *answer;
 } EcfsPaused;
 
+/* Who stores content: commit.h, or what a test puts in its place. */
+typedef struct EcfsStagedStore {
+    void (*commit) (EcfsArchive *archive, const EcfsCommit *commit);
+    void (*backfill) (EcfsArchive *archive, const EcfsCommit *commit);
+} EcfsStagedStore;
+
 /* Attempts behind of one kind. Failures in a row, of different files, are taken for a common reason. */
 typedef struct EcfsRetryPace {
     unsigned n_running;
@@ -188,9 +204,10 @@ typedef struct EcfsRetryPace {
 struct EcfsStagedTable {
     EcfsMutex lock;
     EcfsCond timer_wake;
-    EcfsCond progress;    /* something ended; for stop */
-    EcfsArchive *archive; /* immutable */
-    int dir_fd;           /* immutable: the staging directory */
+    EcfsCond progress;     /* something ended; for stop */
+    EcfsArchive *archive;  /* immutable */
+    int dir_fd;            /* immutable: the staging directory */
+    EcfsStagedStore store; /* immutable */
     atomic_uint n_files;
     atomic_uint n_withdrawn; /* moves before the file can no longer be found */
     atomic_uint serial;      /* for names of copies */
@@ -224,15 +241,19 @@ struct EcfsStagedTable {
     bool out_of_room;      /* nothing left until then: writers fail until something does */
 };
 
-/* staged.c */
+/* item.c */
 EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino);
 void ecfs_staged_insert_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t bytes) ECFS_REQUIRES (table->lock);
-/** A change begins in a file without row or with a STORED one: a row OPEN again. */
-bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error) ECFS_REQUIRES (self->row_lock);
 int64_t ecfs_staged_now_ns (void); /* real time */
 bool ecfs_staged_is_clean (const EcfsStaged *self);
+bool ecfs_staged_is_committing (const EcfsStaged *self);
+/** Its content is committed, and an attempt stores more stripes of it. */
+bool ecfs_staged_is_filling (const EcfsStaged *self);
+/** An attempt is under way that somebody relies on. */
+bool ecfs_staged_is_storing (const EcfsStaged *self);
+/** The row is about to be settled by an attempt: nobody else writes it until that has ended. */
+bool ecfs_staged_owns_row_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* file.c */
 char *ecfs_staged_row_name (int64_t row, uint64_t ino);
@@ -240,13 +261,12 @@ char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino);
 /** The name under which a file that has the name @name of its row is set aside. */
 char *ecfs_staged_aside_name (const char *name);
 
-/** Whether the staging directory is the one that the archive had before; ENOTCONN. Where it never had one, it is from
- * now on. */
-bool ecfs_staged_check_identity (EcfsArchive *archive, int dir_fd, GError **error);
 /** The inode in the name of a file that has or had a row; false: it is no such name. */
 bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino);
 /** Renames the file; the caller stores the new name, which is taken. */
 bool ecfs_staged_rename (EcfsStaged *self, char *name, GError **error) ECFS_REQUIRES (self->row_lock);
+/** A change begins in a file without row or with a STORED one: a row OPEN again. */
+bool ecfs_staged_reopen_row (EcfsStaged *self, GError **error) ECFS_REQUIRES (self->row_lock);
 /** One more user of the open file; -1 and an error (ENOENT: it has left staging). */
 int ecfs_staged_hold_fd (EcfsStaged *self, GError **error);
 void ecfs_staged_release_fd (EcfsStaged *self);
@@ -268,7 +288,7 @@ bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GE
 /** Something newer is durable, and the row of what is aside is gone for good. */
 void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
-/* answer.c */
+/* waiters.c */
 EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
 /** The first error stays. */
 void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
@@ -284,19 +304,52 @@ void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self
 /** Waits that have what they want; with @all the others too, as failed, but for those that began during the attempt. */
 void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool all, const GError *error,
                                       GQueue *answers) ECFS_REQUIRES (table->lock);
+/** The file needs nothing more for this wait, or will not get it now. */
+void ecfs_staged_settle_wait (EcfsWait *wait, const GError *error, GQueue *answers);
+/** The generation up to which everything was flushed; 0: nothing ever was. */
+uint64_t ecfs_staged_flushed_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The upload goes on behind; who waits in @link of `flushes` is content with what is durable here. */
+void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link)
+    ECFS_REQUIRES (table->lock);
+
+/* flush.c */
 /** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
 int64_t ecfs_staged_expire_flushes_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
-/* flow.c */
-void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsAttempt kind)
-    ECFS_REQUIRES (table->lock);
-bool ecfs_staged_may_finish_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_start_finish_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/* due.c */
+/** What a step begins. */
+typedef struct EcfsDue {
+    bool durable;  /* is made durable */
+    bool leave;    /* leaves staging */
+    bool behind;   /* waits behind, by the order in which files came to */
+    EcfsTurn turn; /* for an attempt; NONE: none is due */
+} EcfsDue;
 
-/** Queues the attempt that `attempt` names, for the content as it is now; @commit may have more. */
+/** What is due of a file now. A look: nothing changes. */
+EcfsDue ecfs_staged_due_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+
+/* step.c */
+/** Begins or queues what is due of a file; both in one, or first all files and then whose turn it is. */
+void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_dispatch_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
+
+/* durable.c */
+void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+
+/* attempt.c */
+/** Begins the attempt that the phase names. */
+void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Queues it, for the content as it is now; @commit may have more. */
 void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
     ECFS_REQUIRES (table->lock);
+
+/* leave.c */
+void ecfs_staged_start_leaving_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Removes a file that nobody needs from table, staging area and catalog. */
+void ecfs_staged_leave (EcfsStaged *self);
+void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* stream.c */
 void ecfs_staged_stream_init (EcfsStagedTable *table);
@@ -316,27 +369,37 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
 /** Abandons those whose writers pause for long. Returns when to look again. */
 int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
-/* queue.c */
-void ecfs_staged_queues_init (EcfsStagedTable *table);
-void ecfs_staged_queues_clear (EcfsStagedTable *table);
-/** Starts or queues what is due next of a file; both in one, or first all files and then whose turn it is. */
-void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_dispatch_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
-/** It leaves the table: nothing of it is due any more. */
-void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/* turns.c */
 typedef enum EcfsVerdict {
     ECFS_VERDICT_GOOD,
     ECFS_VERDICT_BAD,  /* it failed for a reason that others may have too */
     ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
 } EcfsVerdict;
 
-/** Its COMMIT is published with its quorum; it goes on as a BACKFILL. Returns whether it may. */
+void ecfs_staged_queues_init (EcfsStagedTable *table);
+void ecfs_staged_queues_clear (EcfsStagedTable *table);
+void ecfs_staged_enter_turn_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsTurn turn)
+    ECFS_REQUIRES (table->lock);
+/** The first of those that wait for @turn; NULL: none. */
+EcfsStaged *ecfs_staged_first_locked (EcfsStagedTable *table, EcfsTurn turn) ECFS_REQUIRES (table->lock);
+/** Who may begin an attempt now; NULL: nobody waits, or enough are under way. */
+EcfsStaged *ecfs_staged_next_turn_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
+/** It leaves its queue for @phase, an attempt. */
+void ecfs_staged_take_turn_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsPhase phase)
+    ECFS_REQUIRES (table->lock);
+/** It leaves the table: nothing of it is due any more. */
+void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Stop waits for what is under way, and for content that was never committed and may yet be. */
+void ecfs_staged_count_busy_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its commit is published with its quorum. Returns whether it may go on as TRAILING. */
 bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its attempt, which `attempt` still names, has ended; it had a feed, or counts in n_attempts. */
+/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts. */
 void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
     ECFS_REQUIRES (table->lock);
+/** The timer looks at @at_us, or before. */
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
+
+/* timer.c */
 void *ecfs_staged_timer (void *table);
 
 /* worth.c */
@@ -359,6 +422,15 @@ bool ecfs_staged_is_over_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->l
 void ecfs_staged_room_made_locked (EcfsStagedTable *table, uint64_t bytes) ECFS_REQUIRES (table->lock);
 /** Moves writers that may go on to @answers. Returns when to look again. */
 int64_t ecfs_staged_resume_locked (EcfsStagedTable *table, int64_t now_us, GQueue *answers) ECFS_REQUIRES (table->lock);
+
+/* table.c */
+/** ecfs_staged_start () with another store, which is copied. */
+bool ecfs_staged_start_with (EcfsArchive *archive, const EcfsStagedStore *store, GError **error);
+
+/* identity.c */
+/** Whether the staging directory is the one that the archive had before; ENOTCONN. Where it never had one, it is from
+ * now on. */
+bool ecfs_staged_check_identity (EcfsArchive *archive, int dir_fd, GError **error);
 
 /* recover.c */
 /** Opens a directory of the archive, made when absent; -1 and an error. */

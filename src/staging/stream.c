@@ -30,8 +30,7 @@ void ecfs_staged_stream_init (EcfsStagedTable *table)
 
 static bool may_begin_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
 {
-    bool idle = self->attempt == ECFS_ATTEMPT_NONE && !self->finishing && !self->kept && self->in_table &&
-                self->flushes.length == 0 && self->waits == NULL;
+    bool idle = self->phase == ECFS_PHASE_IDLE && !self->kept && self->flushes.length == 0 && self->waits == NULL;
     bool wanted = self->n_writers > 0 && !self->unlinked && !table->stopping && !table->stopped;
     if (self->n_changing > 0) /* of bytes that it would be given, perhaps */
         return false;
@@ -58,7 +57,7 @@ static void begin_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRE
     g_queue_push_tail_link (&table->streaming, &self->stream_link);
     ecfs_feed_grow (self->feed, self->run_bytes);
     self->moved_us = ecfs_now_us ();
-    self->attempt = ECFS_ATTEMPT_STREAM;
+    self->phase = ECFS_PHASE_STREAMING;
     ecfs_staged_upload_begins_locked (table, self);
     EcfsCommit commit = {.ended = ended, .feed = self->feed};
     ecfs_staged_queue_commit_locked (table, self, &commit);
@@ -85,7 +84,7 @@ void ecfs_staged_stream_moved_locked (EcfsStagedTable *table, EcfsStaged *self, 
         self->moved_us = ecfs_now_us ();
     if (self->n_changing == 0)
         self->run_ceiling = UINT64_MAX;
-    if (self->attempt == ECFS_ATTEMPT_STREAM)
+    if (self->phase == ECFS_PHASE_STREAMING)
         ecfs_feed_grow (self->feed, MIN (self->run_bytes, self->run_ceiling));
     else if (may_begin_locked (table, self))
         begin_locked (table, self);
@@ -93,7 +92,7 @@ void ecfs_staged_stream_moved_locked (EcfsStagedTable *table, EcfsStaged *self, 
 
 void ecfs_staged_stream_abandon_locked (EcfsStagedTable *table, EcfsStaged *self)
 {
-    if (self->attempt == ECFS_ATTEMPT_STREAM)
+    if (self->phase == ECFS_PHASE_STREAMING)
         ecfs_feed_abandon (self->feed);
 }
 
@@ -105,7 +104,7 @@ void ecfs_staged_stream_finish_locked (EcfsStagedTable *table, EcfsStaged *self)
         ecfs_feed_abandon (self->feed); /* its end comes back here */
         return;
     }
-    self->attempt = ECFS_ATTEMPT_COMMIT;
+    self->phase = ECFS_PHASE_COMMITTING;
     self->attempt_generation = self->generation;
     self->attempt_mtime_ns = self->mtime_ns;
     self->attempt_size = self->size;
@@ -121,8 +120,8 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
         return false;
     g_queue_unlink (&table->streaming, &self->stream_link);
     ecfs_feed_unref (g_steal_pointer (&self->feed));
-    bool failed = self->attempt == ECFS_ATTEMPT_COMMIT && outcome->error != NULL && !outcome->kept && !moved;
-    if (self->attempt != ECFS_ATTEMPT_STREAM && !failed)
+    bool failed = ecfs_staged_is_committing (self) && outcome->error != NULL && !outcome->kept && !moved;
+    if (self->phase != ECFS_PHASE_STREAMING && !failed)
         return false;
     self->stream_from_bytes = 2 * self->run_bytes;
     g_info ("%s; what was sent of it while it was written is of no use", outcome->error->message);
@@ -135,9 +134,9 @@ int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us
     for (const GList *l = table->streaming.head; l != NULL; l = l->next) {
         EcfsStaged *self = l->data;
         int64_t until_us = self->moved_us + table->stream_patience_us;
-        if (self->attempt == ECFS_ATTEMPT_STREAM && until_us <= now_us)
+        if (self->phase == ECFS_PHASE_STREAMING && until_us <= now_us)
             ecfs_feed_abandon (self->feed);
-        else if (self->attempt == ECFS_ATTEMPT_STREAM)
+        else if (self->phase == ECFS_PHASE_STREAMING)
             next_us = MIN (next_us, until_us);
     }
     return next_us;

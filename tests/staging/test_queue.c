@@ -1,5 +1,5 @@
-/* Whose turn it is to be stored, how many files are open for it, and what becomes of a commit that the catalog's disk
- * refuses. ECFS_STAGED: how many files wait, for a longer test. */
+/* How many files are open while many wait to be stored, and what becomes of a commit that the catalog's disk refuses.
+ * ECFS_STAGED: how many files wait, for a longer test. */
 #include "../catalog/failing_disk.h"
 #include "staged_fixture.h"
 #include "util/io.h"
@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define N_AT_ONCE 20 /* attempts, and files on their way to be durable */
-#define N_FILES   60
 #define MAX_FILES 192 /* open ones in the test of many */
 
 static EcfsObjectRow *object_of (Fixture *fixture, uint64_t ino)
@@ -39,50 +37,6 @@ static void queue_files (Fixture *fixture, unsigned n_files, const uint8_t *byte
     }
     for (unsigned i = 0; i < n_files; i++)
         g_assert_cmpint (code_of (answers[i], NULL), ==, 0);
-}
-
-/* The same, one closed after the other. */
-static void queue_in_order (Fixture *fixture, const uint8_t *bytes, uint64_t *ret_inos)
-{
-    for (unsigned i = 0; i < N_FILES; i++) {
-        g_autofree char *name = g_strdup_printf ("file%u", i);
-        ret_inos[i] = store (fixture, name, bytes + i, LARGE);
-    }
-}
-
-/* Each begins at most as many places early or late as attempts run at once. */
-static void check_order (Fixture *fixture, const uint64_t *inos)
-{
-    uint64_t sequences[N_FILES];
-    for (unsigned i = 0; i < N_FILES; i++) {
-        g_autoptr (EcfsObjectRow) object = object_of (fixture, inos[i]);
-        sequences[i] = object->sequence;
-        for (unsigned j = 0; j + N_AT_ONCE < i; j++)
-            g_assert_cmpuint (sequences[j], <, sequences[i]);
-    }
-}
-
-static void test_oldest_first (Fixture *fixture, gconstpointer data)
-{
-    g_autofree uint8_t *bytes = random_bytes (LARGE + N_FILES);
-    uint64_t inos[N_FILES];
-    queue_in_order (fixture, bytes, inos);
-    wait_until_stored (fixture);
-    check_order (fixture, inos);
-}
-
-static void test_oldest_first_after_remount (Fixture *fixture, gconstpointer data)
-{
-    g_autofree uint8_t *bytes = random_bytes (LARGE + N_FILES);
-    uint64_t inos[N_FILES];
-    hide_three (fixture, true);
-    queue_in_order (fixture, bytes, inos);
-    g_assert_cmpuint (stop (fixture), ==, N_FILES);
-    hide_three (fixture, false);
-    reopen (fixture);
-    start (fixture);
-    wait_until_stored (fixture);
-    check_order (fixture, inos);
 }
 
 static void limit_files (rlim_t max, struct rlimit *ret_before)
@@ -215,8 +169,6 @@ int main (int argc, char **argv)
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     failing_disk_install ();
-    ADD ("what-waits-is-stored-oldest-first", async, test_oldest_first);
-    ADD ("what-an-earlier-mount-left-is-stored-oldest-first", async, test_oldest_first_after_remount);
     ADD ("many-files-wait-with-few-of-them-open", async, test_many);
     ADD ("a-full-disk-below-the-catalog-only-delays", NULL, test_full_catalog_disk);
     ADD ("a-full-disk-below-the-catalog-until-the-end-loses-nothing", NULL, test_stop_with_full_catalog_disk);

@@ -79,7 +79,7 @@ static void wait_for_stripes_of (const Fixture *fixture, unsigned n_files, uint6
 static bool is_streaming (EcfsStaged *staged)
 {
     ecfs_mutex_lock (&staged->table->lock);
-    bool streaming = staged->attempt == ECFS_ATTEMPT_STREAM;
+    bool streaming = staged->phase == ECFS_PHASE_STREAMING;
     ecfs_mutex_unlock (&staged->table->lock);
     return streaming;
 }

@@ -1,0 +1,97 @@
+/*
+ * The step of the state machine: begins what is due of a file (due.c), or queues it until it is its turn (turns.c).
+ *
+ * What it begins ends in durable.c, attempt.c, stream.c or leave.c, and each end is an event that calls it again.
+ */
+#include "archive/common.h"
+#include "staging/staged_priv.h"
+
+#include <assert.h>
+
+/* Holds whenever table->lock is free, and is asserted in debug builds at each step. */
+static void check_invariants_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    if (self->phase == ECFS_PHASE_OPENING) /* who copies it up holds no lock yet */
+        return;
+    assert (self->committed_generation <= self->generation && self->durable_generation <= self->generation);
+    assert (self->promised_generation <= self->generation && self->attempt_generation <= self->generation);
+    assert (self->charged_bytes <= self->size);
+    assert ((self->row == 0) == (self->row_state == ECFS_ROW_NONE));
+    assert ((self->aside_row == 0) == (self->aside_name == NULL));
+    assert ((self->turn == ECFS_TURN_NONE) == (self->place == NULL));
+    assert (self->turn == ECFS_TURN_NONE || self->phase == ECFS_PHASE_IDLE);
+    assert (self->phase != ECFS_PHASE_STREAMING || self->feed != NULL);
+    assert (!self->kept || self->phase == ECFS_PHASE_IDLE || self->phase == ECFS_PHASE_SETTLING ||
+            self->phase == ECFS_PHASE_LEAVING);
+    assert (!self->dropped || self->unlinked);
+    assert (table->n_trailing <= table->n_attempts + table->streaming.length);
+}
+
+/* Its turn has come. */
+static void start_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    EcfsPhase phase = self->kept                    ? ECFS_PHASE_SETTLING
+                      : ecfs_staged_is_clean (self) ? ECFS_PHASE_FILLING
+                                                    : ECFS_PHASE_COMMITTING;
+    ecfs_staged_take_turn_locked (table, self, phase);
+    ecfs_staged_start_attempt_locked (table, self);
+    ecfs_staged_count_busy_locked (table, self);
+}
+
+void ecfs_staged_dispatch_locked (EcfsStagedTable *table)
+{
+    EcfsStaged *self;
+    while (!table->stopped && (self = ecfs_staged_next_turn_locked (table)) != NULL)
+        start_locked (table, self);
+}
+
+/* Somebody has it open and never flushed what is in it: nobody knows whether that is all. */
+static bool is_half_written_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    return self->n_writers > 0 && self->row_state == ECFS_STAGING_OPEN && !ecfs_staged_is_clean (self) &&
+           self->flushes.length == 0 && self->durables.length == 0 && self->durability != ECFS_DURABILITY_RUNNING;
+}
+
+/* The mount ends: what writers write from now on is not taken any more. */
+static void part_from_writers_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    if (is_half_written_locked (table, self))
+        self->gave_up = true;
+    else
+        self->n_writers = 0;
+}
+
+static void begin_locked (EcfsStagedTable *table, EcfsStaged *self, const EcfsDue *due) ECFS_REQUIRES (table->lock)
+{
+    if (due->behind && self->order == 0)
+        self->order = ++table->last_order;
+    if (due->durable)
+        ecfs_staged_start_durable_locked (table, self);
+    if (due->leave)
+        ecfs_staged_start_leaving_locked (table, self);
+    if (self->phase == ECFS_PHASE_STREAMING && (self->unlinked || self->gave_up))
+        ecfs_staged_stream_abandon_locked (table, self);
+    else if (self->phase == ECFS_PHASE_STREAMING && due->turn != ECFS_TURN_NONE)
+        ecfs_staged_stream_finish_locked (table, self);
+    bool ends = table->stopping && !table->filling;
+    if (self->phase == ECFS_PHASE_TRAILING && (self->unlinked || ends || !ecfs_staged_is_clean (self)))
+        atomic_store (&self->cut_short, true);
+    ecfs_staged_enter_turn_locked (table, self, self->phase == ECFS_PHASE_IDLE ? due->turn : ECFS_TURN_NONE);
+    ecfs_staged_count_busy_locked (table, self);
+}
+
+void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    check_invariants_locked (table, self);
+    if (table->stopping)
+        part_from_writers_locked (table, self);
+    const EcfsDue due = ecfs_staged_due_locked (table, self);
+    begin_locked (table, self, &due);
+    check_invariants_locked (table, self);
+}
+
+void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    ecfs_staged_line_up_locked (table, self);
+    ecfs_staged_dispatch_locked (table);
+}

@@ -1,0 +1,185 @@
+/* All staged files of a mounted archive: the beginning and the end of staging. */
+#include "archive/common.h"
+#include "staging/staged_priv.h"
+#include "util/io.h"
+
+#include <unistd.h>
+
+#define N_WORKERS 4
+#define N_COPIERS 2
+
+#define STOP_FULL_US (30 * G_USEC_PER_SEC) /* for what has its quorum, when all else has ended */
+#define LOOK_US      200000
+
+static void unref_file (gpointer data)
+{
+    ecfs_staged_unref (data);
+}
+
+static EcfsStagedTable *table_new (EcfsArchive *archive, const EcfsStagedStore *store, int dir_fd)
+{
+    EcfsStagedTable *table = g_new0 (EcfsStagedTable, 1);
+    ecfs_mutex_init (&table->lock);
+    ecfs_cond_init (&table->timer_wake);
+    ecfs_cond_init (&table->progress);
+    table->archive = archive;
+    table->dir_fd = dir_fd;
+    table->store = *store;
+    table->files = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, unref_file);
+    g_queue_init (&table->idle);
+    g_queue_init (&table->paused);
+    ecfs_staged_queues_init (table);
+    ecfs_staged_stream_init (table);
+    table->workers = ecfs_workers_new ("ecfs-staging", N_WORKERS);
+    table->copiers = ecfs_workers_new ("ecfs-copy-up", N_COPIERS);
+    return table;
+}
+
+/* The table says stopped, or nobody knows it yet: no more jobs come. */
+static void stop_workers (EcfsStagedTable *table)
+{
+    ecfs_workers_free (table->copiers);
+    ecfs_workers_free (table->workers);
+    table->workers = table->copiers = NULL;
+}
+
+void ecfs_staged_table_free (EcfsStagedTable *table)
+{
+    if (table == NULL)
+        return;
+    ecfs_staged_queues_clear (table);
+    g_hash_table_destroy (table->files);
+    (void) close (table->dir_fd); /* a directory: nothing to lose */
+    ecfs_cond_clear (&table->timer_wake);
+    ecfs_cond_clear (&table->progress);
+    ecfs_mutex_clear (&table->lock);
+    g_free (table);
+}
+
+/* Begins whatever there is to be done; n_busy says what is under way then. */
+static void step_all_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init (&iter, table->files);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        EcfsStaged *self = value;
+        self->retry_us = 0;
+        ecfs_staged_line_up_locked (table, self);
+    }
+    ecfs_staged_dispatch_locked (table);
+}
+
+bool ecfs_staged_start_with (EcfsArchive *archive, const EcfsStagedStore *store, GError **error)
+{
+    ecfs_autofd dir_fd = ecfs_staged_open_dir (archive, "staging", error);
+    if (dir_fd < 0 || !ecfs_staged_check_identity (archive, dir_fd, error))
+        return false;
+    EcfsStagedTable *table = table_new (archive, store, ecfs_steal_fd (&dir_fd));
+    if (!ecfs_staged_recover (table, error)) {
+        stop_workers (table);
+        ecfs_staged_table_free (table);
+        return false;
+    }
+    ecfs_mutex_lock (&table->lock);
+    step_all_locked (table);
+    ecfs_mutex_unlock (&table->lock);
+    if (pthread_create (&table->timer, NULL, ecfs_staged_timer, table) != 0)
+        g_error ("cannot start a thread");
+    ecfs_archive_set_service (archive, ECFS_SERVICE_STAGING, table);
+    return true;
+}
+
+bool ecfs_staged_start (EcfsArchive *archive, GError **error)
+{
+    static const EcfsStagedStore store = {ecfs_archive_commit, ecfs_archive_backfill};
+    return ecfs_staged_start_with (archive, &store, error);
+}
+
+static unsigned count_left_locked (EcfsStagedTable *table, GQueue *answers) ECFS_REQUIRES (table->lock)
+{
+    g_autoptr (GError) ended = g_error_new_literal (ECFS_ERROR, ECANCELED, "the mount ends");
+    unsigned n_left = 0;
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init (&iter, table->files);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        EcfsStaged *self = value;
+        n_left += !ecfs_staged_is_clean (self) && !self->unlinked;
+        ecfs_staged_give_up_locked (table, self, ended, answers);
+    }
+    return n_left;
+}
+
+/* Whether a file that has its quorum is being brought to full, or is worth a try: where tries fail one after the other
+ * an endpoint is away, and waiting would not help. */
+static bool is_filling_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
+{
+    GHashTableIter iter;
+    gpointer value;
+    if (table->fill_pace.n_failures >= ECFS_STAGED_FILL_TRIES)
+        return false;
+    g_hash_table_iter_init (&iter, table->files);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        const EcfsStaged *self = value;
+        if (ecfs_staged_is_clean (self) && self->row_state == ECFS_STAGING_STORED && !self->full && !self->unlinked &&
+            self->n_writers == 0 && self->n_failures < ECFS_STAGED_FILL_TRIES)
+            return true;
+    }
+    return false;
+}
+
+void ecfs_staged_await_full (EcfsArchive *archive, bool (*goes_on) (void *user), void *user)
+{
+    bool on = true;
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
+    ecfs_mutex_lock (&table->lock);
+    step_all_locked (table);
+    while (on && is_filling_locked (table)) {
+        (void) ecfs_cond_wait_until (&table->progress, &table->lock, ecfs_now_us () + LOOK_US);
+        ecfs_mutex_unlock (&table->lock);
+        on = goes_on (user);
+        ecfs_mutex_lock (&table->lock);
+    }
+    ecfs_mutex_unlock (&table->lock);
+}
+
+static void await_end_locked (EcfsStagedTable *table, int64_t deadline_us) ECFS_REQUIRES (table->lock)
+{
+    int64_t full_us = 0; /* until then what is committed is brought to full */
+    for (;;) {
+        int64_t now_us = ecfs_now_us ();
+        if (table->n_busy == 0 && full_us == 0)
+            full_us = MIN (now_us + STOP_FULL_US, deadline_us);
+        if (now_us >= deadline_us || (table->n_busy == 0 && (now_us >= full_us || !is_filling_locked (table))))
+            return;
+        (void) ecfs_cond_wait_until (&table->progress, &table->lock, now_us + LOOK_US);
+    }
+}
+
+void ecfs_staged_stop (EcfsArchive *archive, int64_t deadline_us, unsigned *ret_left)
+{
+    EcfsStagedTable *table = ecfs_archive_service (archive, ECFS_SERVICE_STAGING);
+    *ret_left = 0;
+    if (table == NULL)
+        return;
+    ecfs_mutex_lock (&table->lock);
+    table->stopping = table->filling = true;
+    step_all_locked (table);
+    await_end_locked (table, deadline_us);
+    table->filling = false;
+    step_all_locked (table);
+    table->stopped = true;
+    ecfs_cond_broadcast (&table->timer_wake);
+    ecfs_mutex_unlock (&table->lock);
+
+    if (pthread_join (table->timer, NULL) != 0)
+        g_error ("cannot join the timer of staging");
+    stop_workers (table);
+    GQueue answers = G_QUEUE_INIT;
+    ecfs_mutex_lock (&table->lock);
+    *ret_left = count_left_locked (table, &answers);
+    (void) ecfs_staged_resume_locked (table, ecfs_now_us (), &answers);
+    ecfs_mutex_unlock (&table->lock);
+    ecfs_answer_all (&answers);
+}
