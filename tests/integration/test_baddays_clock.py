@@ -7,6 +7,8 @@ import time
 import lab
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 YEARS_10 = 10 * 31_557_600
 LOOKS = 5  # seconds in which maintenance, which looks every 2 s, has looked for what it may delete
 HANGS = 120  # seconds, even on a busy machine

@@ -14,6 +14,8 @@ import threading
 import lab
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 CRASHES = int(os.environ.get("ECFS_CRASHES", 20))
 BOARD = struct.Struct("<II256s")
 

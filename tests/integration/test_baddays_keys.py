@@ -6,6 +6,8 @@ import sys
 import lab
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 MIB = 1 << 20
 
 

@@ -12,6 +12,8 @@ import lab
 import network
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 CUT_S = float(os.environ.get("ECFS_CUT_S", 8))
 RATE = 5 << 20  # bytes per second of each line, so that there is a middle of a copy: it takes 3 s
 SIZE = 64 << 20

@@ -8,6 +8,8 @@ import os
 import lab
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 MIB = 1 << 20
 PATIENCE = 120  # seconds until what waits has gone on
 

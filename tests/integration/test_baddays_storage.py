@@ -6,6 +6,8 @@ from pathlib import Path
 import lab
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 MIB = 1 << 20
 SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 

@@ -8,6 +8,8 @@ import shutil
 import lab
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 SIZE = int(os.environ.get("ECFS_BIG_SIZE", 4 << 30))
 RESIDENT_MAX = 400 << 20
 

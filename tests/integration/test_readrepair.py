@@ -83,7 +83,7 @@ def fsck(archive, *arguments):
     return lab.run(lab.BUILD / "tools/ecfs-fsck", archive.path, *arguments, check=False).returncode
 
 
-THOROUGH = pytest.mark.skipif("ECFS_REPAIR_FILES" not in os.environ, reason="ECFS_REPAIR_FILES asks for all codes")
+THOROUGH = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("code", ["rs:4+2", pytest.param("ldpc:4+2", marks=THOROUGH),

@@ -16,7 +16,7 @@ KIB = 1 << 10
 N_FILES = int(os.environ.get("ECFS_REPAIR_FILES", 30))
 CODES = {"rs:4+2": 2, "ldpc:4+4": 3, "basic:4+4": 2, "copies:3": 2}
 CLEAN, REPAIRED = 0, 1
-THOROUGH = pytest.mark.skipif("ECFS_REPAIR_FILES" not in os.environ, reason="ECFS_REPAIR_FILES asks for all codes")
+THOROUGH = pytest.mark.nightly
 
 
 def fsck(archive, *arguments):

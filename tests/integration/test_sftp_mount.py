@@ -11,7 +11,7 @@ import re
 import lab
 import pytest
 
-FILES = int(os.environ.get("ECFS_TREE_FILES", 3200))
+FILES = int(os.environ.get("ECFS_TREE_FILES", 1200))
 DEADLINE = 60  # seconds until a read that cannot be had has failed, also on a busy machine
 
 
