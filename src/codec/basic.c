@@ -7,7 +7,8 @@
  *
  * The paper promises that any K of the 2K packets rebuild all. They do not: a data packet and the K/2 parity packets
  * that it is in are K/2 + 1 losses that nothing brings back. Up to K/2 losses are survived, whichever they are; that
- * was proved by search (tools/basic-proof) up to K = 26; for larger ones the table has what was proved within minutes.
+ * was proved by search (tools/research/basic-proof) up to K = 26; for larger ones the table has what was proved within
+ * minutes.
  */
 #include "codec/binary.h"
 

@@ -34,7 +34,7 @@ uint8_t *ecfs_graph_format (const EcfsGraph *self, size_t *ret_bytes);
  * packet without a parity packet. */
 bool ecfs_graph_parse (const uint8_t *bytes, size_t size, unsigned k, unsigned m, EcfsGraph *ret_graph, GError **error);
 
-/* A graph that was searched for beforehand (tools/ldpc-search), with what was found out about it. */
+/* A graph that was searched for beforehand (tools/research/ldpc-search), with what was found out about it. */
 typedef struct EcfsShippedGraph {
     uint8_t k, m;
     uint8_t tolerance;

@@ -2,7 +2,7 @@
 
 /* clang-format off */
 /*
- * The best graphs that tools/ldpc-search found, but for two: 50+50 is the extended quadratic-residue code of length 104,
+ * The best graphs that tools/research/ldpc-search found, but for two: 50+50 is the extended quadratic-residue code of length 104,
  * shortened and punctured twice each, which survives two losses more than what was found; 100+100 is the first pattern
  * of weight 19 that was tried. `ldpc-search --shipped --sums 400000000000` computes all figures again in some minutes;
  * with fewer sums less is shown for the largest two. Tolerance
