@@ -30,7 +30,6 @@ EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *r
 EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
 bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
 bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error);
-bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);
 bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
 /** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. */
 bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error);

@@ -149,7 +149,7 @@ char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object)
 
 /* Letting objects go */
 
-bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)
+static bool delete_object (EcfsCatalog *self, int64_t object, GError **error)
 {
     g_autoptr (EcfsObjectRow) row = get_object (self, object, error);
     if (row == NULL)
@@ -177,7 +177,7 @@ bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **er
         if (!g_hash_table_add (seen, object))
             continue;
         int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (*object));
-        if (found < 0 || (found == 0 && !ecfs_object_delete (self, *object, error)))
+        if (found < 0 || (found == 0 && !delete_object (self, *object, error)))
             return false;
     }
     return true;
@@ -547,8 +547,8 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
          (old->has_sha256 && object->has_sha256 && memcmp (old->sha256, object->sha256, ECFS_SHA256_SIZE) != 0)))
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
     return found == 1 && publish_object (self, object, intent, false, &id, error) &&
-           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
-           ecfs_object_delete (self, old->id, error) && renew_contents_of (self, id, error);
+           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) && delete_object (self, old->id, error) &&
+           renew_contents_of (self, id, error);
 }
 
 bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,

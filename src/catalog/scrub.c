@@ -24,7 +24,6 @@ enum {
     DAMAGES_GET,
     DAMAGE_ADD,
     DAMAGE_REMOVE,
-    DAMAGE_COUNT,
     ORPHAN_SEE,
     ORPHAN_GET,
     ORPHANS_FORGET,
@@ -47,7 +46,6 @@ static const char *const statements[N_QUESTIONS] = {
         "SELECT object, idx, instance FROM damages WHERE (object, idx) > (?, ?) ORDER BY object, idx LIMIT ?",
     [DAMAGE_ADD] = "REPLACE INTO damages (object, idx, instance) VALUES (?, ?, ?)",
     [DAMAGE_REMOVE] = "DELETE FROM damages WHERE object = ? AND idx = ? AND instance = ?",
-    [DAMAGE_COUNT] = "SELECT count (*) FROM damages",
     [ORPHAN_SEE] = ("INSERT INTO orphans (endpoint, object, idx, instance, first_ns, last_ns) "
                     "VALUES (?1, ?2, ?3, ?4, ?5, ?5) "
                     "ON CONFLICT DO UPDATE SET first_ns = min (first_ns, ?5), last_ns = ?5"),
@@ -252,15 +250,6 @@ bool ecfs_scrub_set_damage (EcfsScrub *self, const EcfsScrubDamage *damage, bool
 {
     return RUN (self, damaged ? DAMAGE_ADD : DAMAGE_REMOVE, error, INT (damage->object), INT (damage->index),
                 INT (damage->instance));
-}
-
-bool ecfs_scrub_count_damages (EcfsScrub *self, uint64_t *ret_n, GError **error)
-{
-    autoquery *query = ecfs_side_query (&self->side, DAMAGE_COUNT, NULL, 0, error);
-    if (ecfs_side_step (&self->side, query, error) != 1)
-        return false;
-    *ret_n = (uint64_t) sqlite3_column_int64 (query, 0);
-    return true;
 }
 
 bool ecfs_scrub_see_orphan (EcfsScrub *self, const EcfsScrubOrphan *orphan, int64_t now_ns, int64_t *ret_first_ns,

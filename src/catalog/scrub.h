@@ -99,7 +99,6 @@ bool ecfs_scrub_set_ranges (EcfsScrub *self, int64_t endpoint, const GArray *ran
 GArray *ecfs_scrub_damages (EcfsScrub *self, const EcfsScrubDamage *after, size_t max, GError **error);
 /** It is damaged, or (@damaged false) not any more. */
 bool ecfs_scrub_set_damage (EcfsScrub *self, const EcfsScrubDamage *damage, bool damaged, GError **error);
-bool ecfs_scrub_count_damages (EcfsScrub *self, uint64_t *ret_n, GError **error);
 
 /** When it was seen for the first time: now, where it was not before. */
 bool ecfs_scrub_see_orphan (EcfsScrub *self, const EcfsScrubOrphan *orphan, int64_t now_ns, int64_t *ret_first_ns,

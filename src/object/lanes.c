@@ -64,7 +64,8 @@ bool ecfs_lanes_find_stalls_locked (EcfsFetch *fetch, int64_t now_us)
     return found;
 }
 
-int64_t ecfs_slot_due_us (const EcfsFetchSlot *slot, int64_t now_us)
+/* Until what an asked slot waits for is here, in nearly all cases. */
+static int64_t slot_due_us (const EcfsFetchSlot *slot, int64_t now_us) ECFS_REQUIRES (slot->fetch->reader->lock)
 {
     const EcfsLane *lane = &slot->fetch->reader->lanes[slot->index];
     return ecfs_lane_due_us (lane, slot->fetch->slot_bytes - slot->filled, slot->mark, slot->asked_us, now_us);
@@ -78,7 +79,7 @@ bool ecfs_fetch_is_late_locked (const EcfsFetch *self, int64_t now_us)
     for (unsigned i = 0; i < self->reader->n; i++) {
         const EcfsFetchSlot *slot = &self->slots[i];
         ecfs_mutex_is_held (&slot->fetch->reader->lock);
-        if (slot->asked && !slot->hedged && now_us + ecfs_slot_due_us (slot, now_us) > slot->promise_us)
+        if (slot->asked && !slot->hedged && now_us + slot_due_us (slot, now_us) > slot->promise_us)
             return true;
     }
     return false;
@@ -117,7 +118,7 @@ void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *
             continue;
         }
         ecfs_mutex_is_held (&slot->fetch->reader->lock);
-        lane->due_us = ecfs_slot_due_us (slot, now_us);
+        lane->due_us = slot_due_us (slot, now_us);
         lane->promised_us = slot->promise_us - now_us;
     }
 }
@@ -175,7 +176,7 @@ void ecfs_fetch_explain_locked (const EcfsFetch *self, bool decoded)
         ecfs_mutex_is_held (&slot->fetch->reader->lock);
         bool waits = slot->asked && (why == ECFS_ERASED_STALLED || why == ECFS_ERASED_LATE);
         ecfs_read_log_erased (reader->params.log, ecfs_endpoint_name (reader->stripes[i].endpoint), why,
-                              waits ? ecfs_slot_due_us (slot, now_us) : 0);
+                              waits ? slot_due_us (slot, now_us) : 0);
         degraded = true;
     }
     ecfs_read_log_count (reader->params.log,

@@ -157,8 +157,6 @@ void ecfs_fetch_explain_locked (const EcfsFetch *self, bool decoded) ECFS_REQUIR
 void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *ret_lanes)
     ECFS_REQUIRES (self->reader->lock);
 EcfsWanted ecfs_fetch_wanted_locked (const EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
-/* Until what an asked slot waits for is here, in nearly all cases. */
-int64_t ecfs_slot_due_us (const EcfsFetchSlot *slot, int64_t now_us) ECFS_REQUIRES (slot->fetch->reader->lock);
 
 /* Answers the requests, without the lock, and frees the array. */
 void ecfs_requests_finish (GPtrArray *finished);

@@ -18,7 +18,8 @@ void ecfs_recover_found_free (gpointer data)
 
 /* Words */
 
-size_t ecfs_recover_n_silent (const EcfsRecovering *self)
+/* How many endpoints cannot be asked, and may have anything. */
+static size_t n_silent (const EcfsRecovering *self)
 {
     size_t n_words = 0;
     for (size_t i = 0; i < self->n_places; i++)
@@ -28,7 +29,7 @@ size_t ecfs_recover_n_silent (const EcfsRecovering *self)
 
 size_t ecfs_recover_least_words (const EcfsRecovering *self)
 {
-    return MAX (self->n_copies, ecfs_recover_n_silent (self) + 1) - ecfs_recover_n_silent (self);
+    return MAX (self->n_copies, n_silent (self) + 1) - n_silent (self);
 }
 
 /* Endpoints whose word counts, by what they say. */

@@ -25,8 +25,9 @@ static bool is_named (const EcfsRecovering *self, const EcfsRecoverPiece *piece,
            self->places[piece->position].id == stripe->endpoint;
 }
 
-const EcfsRecoverPiece *ecfs_recover_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
-                                            const EcfsStripeRow *stripe)
+/* The piece that is this stripe of an object; NULL: it is not there. */
+static const EcfsRecoverPiece *find_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
+                                           const EcfsStripeRow *stripe)
 {
     guint from = ecfs_recover_find_pieces (all, object);
     for (guint i = from; i < all->len; i++) {
@@ -98,7 +99,7 @@ static void add_doubts (EcfsRecovering *self, const GArray *all, const EcfsObjec
         const Doubt doubt = {.recovering = self,
                              .object = object,
                              .stripe = stripe,
-                             .named = ecfs_recover_named (self, all, &object->uuid, stripe),
+                             .named = find_named (self, all, &object->uuid, stripe),
                              .all = all,
                              .from = from,
                              .end = end};
@@ -179,7 +180,7 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsO
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->index < ecfs_codec_n (codec))
-            present[stripe->index] = ecfs_recover_named (self, all, &object->uuid, stripe) != NULL;
+            present[stripe->index] = find_named (self, all, &object->uuid, stripe) != NULL;
     }
     return ecfs_codec_decodable (codec, present);
 }

@@ -107,8 +107,6 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
 bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **error);
 /** Throws that catalog away. */
 void ecfs_recover_forget (EcfsRecovering *self, const char *path);
-/** How many endpoints cannot be asked, and may have anything. */
-size_t ecfs_recover_n_silent (const EcfsRecovering *self);
 /** How many endpoints have to say the same, beside those that cannot be asked. */
 size_t ecfs_recover_least_words (const EcfsRecovering *self);
 /** The least of what so many endpoints say as have to; UINT64_MAX: too few do. @said, by place: UINT64_MAX for what is
@@ -147,9 +145,6 @@ void ecfs_recover_told_clear (gpointer data);
 /** Whether it is good, and its packets, which are read, have this digest. */
 bool ecfs_recover_told_fits (const EcfsRecoverTold *self, const uint8_t *digest);
 
-/** The piece that is this stripe of an object; NULL: it is not there. */
-const EcfsRecoverPiece *ecfs_recover_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
-                                            const EcfsStripeRow *stripe);
 /** Puts stripes that are what was stored in the places of those that are gone or damaged, in the catalog and in
  * @objects (of EcfsObjectRow); reads only where there are several of one. */
 bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtrArray *objects, GError **error);

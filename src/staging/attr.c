@@ -3,7 +3,8 @@
 #include "staging/staged_priv.h"
 #include <sys/stat.h>
 
-void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr)
+/* The size, data_bytes, mtime and ctime that the file has now, into *attr (others untouched). */
+static void read_attr (EcfsStaged *self, EcfsAttr *attr)
 {
     ecfs_staged_count_data (self, &attr->data_bytes);
     ecfs_mutex_lock (&self->table->lock);
@@ -39,7 +40,7 @@ void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
     for (;;) {
         EcfsStaged *self = ecfs_staged_find (archive, attr->ino);
         if (self != NULL) {
-            ecfs_staged_attr (self, attr);
+            read_attr (self, attr);
             ecfs_staged_unref (self);
             return;
         }

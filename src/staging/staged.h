@@ -91,8 +91,6 @@ void ecfs_staged_unpause (EcfsStaged *self, const void *user);
 /** ftruncate(2), with begin and end. */
 bool ecfs_staged_truncate (EcfsStaged *self, uint64_t size, int64_t mtime_ns, GError **error);
 
-/** The size, data_bytes, mtime and ctime that the file has now, into *attr (others untouched). */
-void ecfs_staged_attr (EcfsStaged *self, EcfsAttr *attr);
 /** utimens. True: the content was flushed, so the time is the catalog's, which has to be told as well. */
 bool ecfs_staged_set_mtime (EcfsStaged *self, int64_t mtime_ns);
 

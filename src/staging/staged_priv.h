@@ -290,8 +290,6 @@ void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
 /* waiters.c */
 EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
-/** The first error stays. */
-void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
 /** Answers and frees all; no lock may be held. */
 void ecfs_answer_all (GQueue *answers);
 void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error);

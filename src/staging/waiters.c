@@ -22,7 +22,8 @@ void ecfs_answer_all (GQueue *answers)
     }
 }
 
-void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error)
+/* The first error stays. */
+static void take_error (EcfsWaiter *answer, const GError *error)
 {
     if (answer->error == NULL && error != NULL)
         answer->error = g_error_copy (error);
@@ -32,7 +33,7 @@ void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error)
 {
     EcfsWaiter *answer;
     while ((answer = g_queue_pop_head (from)) != NULL) {
-        ecfs_answer_take_error (answer, error);
+        take_error (answer, error);
         g_queue_push_tail (to, answer);
     }
 }
@@ -138,7 +139,7 @@ void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self
             g_queue_push_tail (&left, flush);
         } else if (ended) {
             /* Overtaken by a change: what the caller wrote is to be durable, and the last release commits it. */
-            ecfs_answer_take_error (flush, overtaken ? NULL : error);
+            take_error (flush, overtaken ? NULL : error);
             g_queue_push_tail (&self->durables, flush);
         } else {
             g_queue_push_tail (&left, flush);

@@ -44,7 +44,7 @@ static JsonObject *describe (const EcfsSighting *sighting)
     return object;
 }
 
-bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings, GError **error)
+static bool tell_damage (const char *archive_dir, const GArray *sightings, GError **error)
 {
     JsonObject *object = json_object_new ();
     JsonArray *stripes = json_array_new ();
@@ -63,7 +63,7 @@ bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GE
     unsigned n_queued;
     const char *directory = ecfs_archive_directory (archive);
     g_autoptr (GError) why = NULL;
-    if (ecfs_control_tell_damage (directory, sightings, &why))
+    if (tell_damage (directory, sightings, &why))
         return true;
     if (ecfs_errno (why) != ENOTCONN) {
         g_propagate_error (error, g_steal_pointer (&why));

@@ -122,12 +122,8 @@ JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError 
 /** The same, but EPROTO when the mount says nothing for so long; -1: for ever. */
 JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error);
 
-/** Has the mount queue damaged stripes (of EcfsSighting) for repair. ENOTCONN when the archive is not mounted, EPROTO
- * when it says nothing for long. */
-bool ecfs_control_tell_damage (const char *archive_dir, const GArray *sightings, GError **error);
-
-/** The same as ecfs_control_tell_damage () for an archive that is open for reading; where it is not mounted, by opening
- * it for writing for a moment. */
+/** Has damaged stripes (of EcfsSighting) queued for repair, for an archive that is open for reading: by its mount, or
+ * by opening it for writing for a moment. EPROTO when the mount says nothing for long. */
 bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GError **error);
 
 #endif

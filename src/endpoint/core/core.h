@@ -177,7 +177,6 @@ void ecfs_request_submit (EcfsStream *request);
 void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *error) ECFS_REQUIRES (self->lock);
 /** Calls back and drops the core's reference; no lock held. @error is borrowed. */
 void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *error);
-uint64_t ecfs_request_range_bytes (const EcfsStream *request);
 
 /** Whether some connection owes an answer for longer than is usual here. */
 bool ecfs_core_suspect_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);

@@ -49,7 +49,7 @@ void ecfs_stream_unref (EcfsStream *stream)
     g_free (stream);
 }
 
-uint64_t ecfs_request_range_bytes (const EcfsStream *request)
+static uint64_t range_bytes (const EcfsStream *request)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < request->n_ranges; i++)
@@ -70,7 +70,7 @@ void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *e
 {
     if (request->holder != NULL) {
         g_queue_unlink (request->holder, &request->link);
-        self->queued_bytes -= ecfs_request_range_bytes (request);
+        self->queued_bytes -= range_bytes (request);
         note_dropped_locked (self);
     }
     request->error = error;
@@ -133,7 +133,7 @@ void ecfs_request_submit (EcfsStream *request)
         return;
     }
     request->written_before = self->write_meter.total;
-    self->queued_bytes += ecfs_request_range_bytes (request);
+    self->queued_bytes += range_bytes (request);
     EcfsSlot *slot = ecfs_core_idle_slot_locked (self, request);
     if (slot == NULL || !ecfs_mutex_try_lock (&slot->turn)) {
         enqueue_locked (self, request);
@@ -363,7 +363,7 @@ static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success
     if (success && (request->kind == ECFS_REQUEST_SIZE || request->kind == ECFS_REQUEST_SPACE ||
                     request->kind == ECFS_REQUEST_EXAMINE))
         note_round_trip_locked (self, request, now_us);
-    self->queued_bytes -= ecfs_request_range_bytes (request) - request->delivered;
+    self->queued_bytes -= range_bytes (request) - request->delivered;
     self->lent_bytes -= request->pulled - request->acknowledged;
     self->n_feeding -= (unsigned) request->feeding;
     request->feeding = false;
