@@ -31,7 +31,6 @@ static size_t position_of (const EcfsArchive *archive, int64_t endpoint)
 /* Reads them whole: which are what was stored? */
 static GArray *verify (EcfsArchive *archive, EcfsObjectRow *object, const GArray *rows, const EcfsRepairs *repairs)
 {
-    static const bool never = false;
     EcfsReadPace pace = {.bytes_per_s = 0};
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsCheckedStripe));
     g_autoptr (GPtrArray) objects = g_ptr_array_new ();
@@ -42,12 +41,8 @@ static GArray *verify (EcfsArchive *archive, EcfsObjectRow *object, const GArray
             .object = object, .stripe = row, .position = position_of (archive, row->endpoint)};
         g_array_append_val (stripes, checked);
     }
-    EcfsCheckBatch batch = {.archive = archive,
-                            .objects = objects,
-                            .stripes = stripes,
-                            .tick = repairs->tick,
-                            .user = repairs->user,
-                            .is_late = &never};
+    EcfsCheckBatch batch = {
+        .archive = archive, .objects = objects, .stripes = stripes, .tick = repairs->tick, .user = repairs->user};
     ecfs_mutex_init (&pace.lock);
     bool read = ecfs_check_packets (&batch, &pace);
     ecfs_mutex_clear (&pace.lock);

@@ -71,7 +71,8 @@ typedef struct EcfsCheckBatch {
     /* Calls the progress function; false: it is to end. The caller's thread only. */
     bool (*tick) (void *user);
     void *user;
-    const bool *is_late; /* set by a tick: no further stripe is to be read, but those that were begun to their end */
+    /* Set by a tick: no further stripe is to be read, but those that were begun to their end. NULL: none sets it. */
+    const bool *is_late;
     /* Stripes that are read are compared with what coding the content gives, and this with its SHA-256. */
     bool by_content;
     bool by_parts;    /* also where those that are read do not determine it: then it is read besides */

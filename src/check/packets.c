@@ -413,7 +413,7 @@ static void await (Check *self, uint64_t bytes)
         ecfs_mutex_unlock (&self->lock);
         if (!self->batch->tick (self->batch->user))
             atomic_store (&self->cancelled, true);
-        if (*self->batch->is_late)
+        if (self->batch->is_late != NULL && *self->batch->is_late)
             atomic_store (&self->is_late, true);
         ecfs_mutex_lock (&self->lock);
     }

@@ -146,7 +146,8 @@ static void await (EcfsRemoteHash *self)
         if (ecfs_cond_wait_until (&self->ended, &self->lock, ecfs_now_us () + TICK_US))
             continue;
         ecfs_mutex_unlock (&self->lock);
-        if (!self->batch->tick (self->batch->user) || *self->batch->is_late)
+        const bool *is_late = self->batch->is_late;
+        if (!self->batch->tick (self->batch->user) || (is_late != NULL && *is_late))
             atomic_store (&self->is_stopped, true);
         ecfs_mutex_lock (&self->lock);
     }
