@@ -4,7 +4,7 @@
  * the archive directory and the staging directory both have a file with the same number in it.
  */
 #include "archive/common.h"
-#include "staging/staged_priv.h"
+#include "staging/directory.h"
 #include "util/io.h"
 #include "util/text.h"
 

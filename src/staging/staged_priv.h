@@ -2,25 +2,24 @@
  * What the parts of staged.h share.
  *
  * A staged file is a state machine. An event (a change, a flush, an end of something) is noted in its fields, and then
- * step.c takes a step: due.c says what is due now, and step.c begins it, or queues it until it is its turn.
+ * step.c takes a step: it finds out what is due now, and begins it, or queues it until it is its turn.
  *
- *   item.c, file.c      one staged file in memory; its name, row and descriptor
+ *   file.c              one staged file in memory; its name, row and descriptor
  *   change.c, open.c    writers come, change bytes and go
  *   flush.c, waiters.c  close, fsync and `ecfs wait`; who waits, and what they are answered
- *   apart.c             what a close promised is set aside before it changes
- *   due.c, step.c       the step
- *   turns.c, timer.c    whose turn it is; what time brings
- *   durable.c           durable on this machine
+ *   step.c, turns.c     the step; whose turn it is
+ *   promise.c           durable on this machine; what a close promised is set aside before it changes
  *   attempt.c           an attempt to store: commit, fill up, settle
  *   stream.c, worth.c   storing what is still being written; whether an upload is worth it
  *   leave.c             out of staging
  *   room.c              writers wait for room
- *   table.c, identity.c, recover.c, verify.c   begin and end of a mount; what an earlier one left
+ *   table.c, recover.c  begin and end of a mount, and what time brings; what an earlier mount left
+ *   directory.h         the staging directory: names, identity.c, verify.c
  *
  * Generations. Every change moves `generation`; the following say which one of them something is about:
  *   committed_generation   what the catalog's content is; equal to `generation`: clean
  *   durable_generation     what is on the local disk with its row QUEUED
- *   promised_generation    what was the answer to a close(2): so many bytes are not to be lost (apart.c)
+ *   promised_generation    what was the answer to a close(2): so many bytes are not to be lost (promise.c)
  *   attempt_generation     what the attempt under way reads
  *
  * The row in the catalog (row_state) is OPEN, QUEUED or STORED; or NONE where there is no row: the file equals
@@ -30,16 +29,14 @@
 #define ECFS_STAGING_STAGED_PRIV_H
 
 #include "commit/commit.h"
+#include "staging/directory.h"
 #include "staging/staged.h"
 #include "util/lock.h"
 
 #include <stdatomic.h>
 
-#define ECFS_STAGED_COPY_PREFIX  "copy."
-#define ECFS_STAGED_ASIDE_PREFIX "aside."
-#define ECFS_STAGED_ID_FILE      ".ecfs-staging" /* in the staging directory: that it is this archive's */
-#define ECFS_STAGED_PATIENCE     16              /* failures in a row until a common reason is assumed */
-#define ECFS_ROW_NONE            (-1)            /* beside EcfsStagingState */
+#define ECFS_STAGED_PATIENCE 16   /* failures in a row until a common reason is assumed */
+#define ECFS_ROW_NONE        (-1) /* beside EcfsStagingState */
 
 /* What is going on with a staged file: one thing at a time. Making durable goes on beside it (EcfsDurability). */
 typedef enum EcfsPhase {
@@ -241,7 +238,7 @@ struct EcfsStagedTable {
     bool out_of_room;      /* nothing left until then: writers fail until something does */
 };
 
-/* item.c */
+/* file.c */
 EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino);
 void ecfs_staged_insert_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t bytes) ECFS_REQUIRES (table->lock);
@@ -255,14 +252,8 @@ bool ecfs_staged_is_storing (const EcfsStaged *self);
 /** The row is about to be settled by an attempt: nobody else writes it until that has ended. */
 bool ecfs_staged_owns_row_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
-/* file.c */
-char *ecfs_staged_row_name (int64_t row, uint64_t ino);
 char *ecfs_staged_copy_name (EcfsStagedTable *table, uint64_t ino);
-/** The name under which a file that has the name @name of its row is set aside. */
-char *ecfs_staged_aside_name (const char *name);
 
-/** The inode in the name of a file that has or had a row; false: it is no such name. */
-bool ecfs_staged_parse_name (const char *name, uint64_t *ret_ino);
 /** Renames the file; the caller stores the new name, which is taken. */
 bool ecfs_staged_rename (EcfsStaged *self, char *name, GError **error) ECFS_REQUIRES (self->row_lock);
 /** A change begins in a file without row or with a STORED one: a row OPEN again. */
@@ -277,16 +268,6 @@ void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int f
 void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
-
-/* apart.c */
-/** Whether a change of the bytes from @offset on, which keeps the first @keep bytes, has to wait for set_apart (). */
-bool ecfs_staged_is_promised_locked (EcfsStagedTable *table, const EcfsStaged *self, uint64_t offset, uint64_t keep)
-    ECFS_REQUIRES (table->lock);
-/** Sets what was promised aside, or waits until others have; whether that is enough is to be asked again. Blocks for a
- * copy of at most rewrite_max bytes on this disk. */
-bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GError **error);
-/** Something newer is durable, and the row of what is aside is gone for good. */
-void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
 /* waiters.c */
 EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
@@ -314,27 +295,23 @@ void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, 
 /** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
 int64_t ecfs_staged_expire_flushes_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
 
-/* due.c */
-/** What a step begins. */
-typedef struct EcfsDue {
-    bool durable;  /* is made durable */
-    bool leave;    /* leaves staging */
-    bool behind;   /* waits behind, by the order in which files came to */
-    EcfsTurn turn; /* for an attempt; NONE: none is due */
-} EcfsDue;
-
-/** What is due of a file now. A look: nothing changes. */
-EcfsDue ecfs_staged_due_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-
 /* step.c */
+bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Begins or queues what is due of a file; both in one, or first all files and then whose turn it is. */
 void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_dispatch_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
 
-/* durable.c */
+/* promise.c */
 void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Whether a change of the bytes from @offset on, which keeps the first @keep bytes, has to wait for set_apart (). */
+bool ecfs_staged_is_promised_locked (EcfsStagedTable *table, const EcfsStaged *self, uint64_t offset, uint64_t keep)
+    ECFS_REQUIRES (table->lock);
+/** Sets what was promised aside, or waits until others have; whether that is enough is to be asked again. Blocks for a
+ * copy of at most rewrite_max bytes on this disk. */
+bool ecfs_staged_set_apart (EcfsStaged *self, uint64_t offset, uint64_t keep, GError **error);
+/** Something newer is durable, and the row of what is aside is gone for good. */
+void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 
 /* attempt.c */
 /** Begins the attempt that the phase names. */
@@ -397,9 +374,6 @@ void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool
 /** The timer looks at @at_us, or before. */
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 
-/* timer.c */
-void *ecfs_staged_timer (void *table);
-
 /* worth.c */
 /** Whether a flush commits what is there now, or leaves that to the last release. */
 bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
@@ -425,18 +399,7 @@ int64_t ecfs_staged_resume_locked (EcfsStagedTable *table, int64_t now_us, GQueu
 /** ecfs_staged_start () with another store, which is copied. */
 bool ecfs_staged_start_with (EcfsArchive *archive, const EcfsStagedStore *store, GError **error);
 
-/* identity.c */
-/** Whether the staging directory is the one that the archive had before; ENOTCONN. Where it never had one, it is from
- * now on. */
-bool ecfs_staged_check_identity (EcfsArchive *archive, int dir_fd, GError **error);
-
 /* recover.c */
-/** Opens a directory of the archive, made when absent; -1 and an error. */
-int ecfs_staged_open_dir (EcfsArchive *archive, const char *name, GError **error);
 bool ecfs_staged_recover (EcfsStagedTable *table, GError **error);
-
-/* verify.c */
-/** Whether @fd holds the committed content of the inode, byte for byte; otherwise the error says why not. */
-bool ecfs_staged_verify (EcfsCatalog *catalog, uint64_t ino, int fd, GError **error);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * The step of the state machine: begins what is due of a file (due.c), or queues it until it is its turn (turns.c).
+ * The step of the state machine: finds out what is due of a file, and begins it or queues it until it is its turn
+ * (turns.c).
  *
  * What it begins ends in durable.c, attempt.c, stream.c or leave.c, and each end is an event that calls it again.
  */
@@ -7,6 +8,77 @@
 #include "staging/staged_priv.h"
 
 #include <assert.h>
+
+/* What a step begins. */
+typedef struct Due {
+    bool durable;  /* is made durable */
+    bool leave;    /* leaves staging */
+    bool behind;   /* waits behind, by the order in which files came to */
+    EcfsTurn turn; /* for an attempt; NONE: none is due */
+} Due;
+
+/* What is due: a look, nothing changes */
+
+bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *self)
+{
+    if (self->phase != ECFS_PHASE_IDLE || self->durability == ECFS_DURABILITY_RUNNING || self->n_writers > 0 ||
+        self->n_changing > 0)
+        return false;
+    return self->unlinked ? self->dropped : ecfs_staged_is_clean (self) && self->full;
+}
+
+static EcfsTurn later_or_locked (EcfsStagedTable *table, const EcfsStaged *self, EcfsTurn turn)
+    ECFS_REQUIRES (table->lock)
+{
+    if (self->waits != NULL)
+        return ECFS_TURN_WAITED;
+    return self->retry_us > ecfs_now_us () ? ECFS_TURN_LATER : turn;
+}
+
+/* For a file that nobody flushes just now. */
+static void look_behind_locked (EcfsStagedTable *table, const EcfsStaged *self, Due *due) ECFS_REQUIRES (table->lock)
+{
+    bool clean = ecfs_staged_is_clean (self);
+    /* What is set aside was flushed, and what takes its place was not. */
+    bool wanted = self->n_writers == 0 || (self->waits != NULL && self->aside_row == 0);
+    if (!wanted || self->unlinked || (table->stopping && (self->gave_up || (clean && !table->filling))))
+        return;
+    if (clean && (self->row_state != ECFS_STAGING_STORED || self->full))
+        return;
+    due->behind = true;
+    if (clean)
+        due->turn = later_or_locked (table, self, ECFS_TURN_FILL);
+    else if (self->durable_generation == self->generation || self->durability == ECFS_DURABILITY_FAILED)
+        due->turn = later_or_locked (table, self, ECFS_TURN_COMMIT);
+    else
+        due->durable = true;
+}
+
+/* What is due of a file now. */
+static Due due_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
+{
+    Due due = {.turn = ECFS_TURN_NONE};
+    bool asked = self->durables.length > 0;
+    bool running = self->durability == ECFS_DURABILITY_RUNNING;
+    if (table->stopped || self->phase == ECFS_PHASE_ABSENT || self->phase == ECFS_PHASE_OPENING)
+        return due;
+    due.durable = asked && !running && !ecfs_staged_owns_row_locked (table, self);
+    if (due.durable || running || (self->phase != ECFS_PHASE_IDLE && self->phase != ECFS_PHASE_STREAMING))
+        return due;
+    if (ecfs_staged_may_leave_locked (table, self)) {
+        due.leave = true;
+    } else if (self->flushes.length > 0 || (asked && self->kept)) {
+        due.turn = ECFS_TURN_FLUSH;
+    } else if (self->kept) {
+        due.behind = !(table->stopping && self->gave_up);
+        due.turn = due.behind ? later_or_locked (table, self, ECFS_TURN_COMMIT) : ECFS_TURN_NONE;
+    } else {
+        look_behind_locked (table, self, &due);
+    }
+    return due;
+}
+
+/* Beginning it */
 
 /* Holds whenever table->lock is free, and is asserted in debug builds at each step. */
 static void check_invariants_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock)
@@ -61,7 +133,7 @@ static void part_from_writers_locked (EcfsStagedTable *table, EcfsStaged *self) 
         self->n_writers = 0;
 }
 
-static void begin_locked (EcfsStagedTable *table, EcfsStaged *self, const EcfsDue *due) ECFS_REQUIRES (table->lock)
+static void begin_locked (EcfsStagedTable *table, EcfsStaged *self, const Due *due) ECFS_REQUIRES (table->lock)
 {
     if (due->behind && self->order == 0)
         self->order = ++table->last_order;
@@ -85,7 +157,7 @@ void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self)
     check_invariants_locked (table, self);
     if (table->stopping)
         part_from_writers_locked (table, self);
-    const EcfsDue due = ecfs_staged_due_locked (table, self);
+    const Due due = due_locked (table, self);
     begin_locked (table, self, &due);
     check_invariants_locked (table, self);
 }

@@ -1,5 +1,5 @@
 /* Whether a file that an earlier mount left in the staging area still equals the committed content of its inode. */
-#include "staging/staged_priv.h"
+#include "staging/directory.h"
 #include "util/io.h"
 #include "util/xxh3.h"
 
