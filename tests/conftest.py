@@ -29,8 +29,13 @@ def pytest_generate_tests(metafunc):
 def pytest_configure(config):
     """What a shell runs in the background ignores SIGINT, and so would all that tests begin and interrupt."""
     config.addinivalue_line("markers", "several_objects: once more where files of more than 64 KiB are several objects")
+    config.addinivalue_line("markers", "long: a file that takes minutes begins first, so that it is not alone at the end")
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,11 +8,12 @@
 
 typedef struct ConformanceRow {
     char *name;
-    char *url;     /* of a directory in which each test has a root of its own */
-    char *options; /* NULL: none */
-    char *path;    /* the same directory here, for the tests that damage things behind the endpoint's back */
-    bool is_sure;  /* it finds out with each commit whether its root is there */
-    bool brief;    /* another row has the same driver: only tests that see how this one transfers */
+    char *url;      /* of a directory in which each test has a root of its own */
+    char *options;  /* NULL: none */
+    char *path;     /* the same directory here, for the tests that damage things behind the endpoint's back */
+    bool is_nested; /* there is an endpoint inside that asks for no marker: it may make directories anywhere */
+    bool is_sure;   /* it finds out with each commit whether its root is there */
+    bool brief;     /* another row has the same driver: only tests that see how this one transfers */
     void (*unsettle) (const struct ConformanceRow *row); /* called when a test's endpoint is connected; NULL: nothing */
     struct LabProxy *proxy;                              /* that the URL leads through; NULL: straight */
 } ConformanceRow;

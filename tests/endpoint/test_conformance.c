@@ -11,6 +11,7 @@ static ConformanceRow *directory_row (const char *scheme, const char *base)
     row->url = g_strdup_printf ("%s://%s", scheme, base);
     row->path = g_strdup (base);
     row->is_sure = g_str_equal (scheme, "file");
+    row->is_nested = g_str_has_prefix (scheme, "flaw+");
     conformance_add (row);
     return row;
 }

@@ -10,6 +10,8 @@ import time
 import lab
 import pytest
 
+pytestmark = pytest.mark.long
+
 CRASHES = int(os.environ.get("ECFS_CRASHES", 20))
 SEED = int(os.environ.get("ECFS_SEED", 1))
 MIB = 1 << 20

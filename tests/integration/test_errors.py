@@ -11,6 +11,8 @@ from pathlib import Path
 import lab
 import pytest
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 
 

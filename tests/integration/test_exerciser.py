@@ -8,6 +8,8 @@ import subprocess
 import lab
 import pytest
 
+pytestmark = pytest.mark.long
+
 OPERATIONS = int(os.environ.get("ECFS_OPERATIONS", 3000))
 SEED = int(os.environ.get("ECFS_SEED", 1))
 KIB = 1 << 10

@@ -11,6 +11,8 @@ import time
 import lab
 import pytest
 
+pytestmark = pytest.mark.long
+
 NAMES = [f"e{number:02}" for number in range(9)]
 MIB = 1 << 20
 

@@ -6,6 +6,8 @@ import time
 import lab
 import pytest
 
+pytestmark = pytest.mark.long
+
 KIB, MIB = 1 << 10, 1 << 20
 EXPANSION = 6 / 4  # of rs:4+2
 SIZE = 6 * MIB
