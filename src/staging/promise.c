@@ -81,8 +81,9 @@ static bool is_close (const EcfsStaged *self, const GQueue *batch)
 
 static bool begin_durable_locked (EcfsStagedTable *table, EcfsStaged *self, Durable *job) ECFS_REQUIRES (table->lock)
 {
-    if (ecfs_staged_owns_row_locked (table, self)) { /* the row is the attempt's; its end comes back here */
+    if (ecfs_staged_owns_row_locked (table, self)) { /* the row is the attempt's, which may have ended meanwhile */
         self->durability = ECFS_DURABILITY_IDLE;
+        ecfs_staged_step_locked (table, self);
         return false;
     }
     bool news = self->durable_generation != self->generation || self->failure != NULL;

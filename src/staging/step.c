@@ -2,7 +2,7 @@
  * The step of the state machine: finds out what is due of a file, and begins it or queues it until it is its turn
  * (turns.c).
  *
- * What it begins ends in durable.c, attempt.c, stream.c or leave.c, and each end is an event that calls it again.
+ * What it begins ends in promise.c, attempt.c, stream.c or leave.c, and each end is an event that calls it again.
  */
 #include "archive/common.h"
 #include "staging/staged_priv.h"
@@ -88,13 +88,15 @@ static void check_invariants_locked (EcfsStagedTable *table, const EcfsStaged *s
     assert (self->committed_generation <= self->generation && self->durable_generation <= self->generation);
     assert (self->promised_generation <= self->generation && self->attempt_generation <= self->generation);
     assert (self->charged_bytes <= self->size);
-    assert ((self->row == 0) == (self->row_state == ECFS_ROW_NONE));
+    /* What was written while its row went, and could not get another, is STORED without one. */
+    assert (self->row != 0 || self->row_state == ECFS_ROW_NONE || self->row_state == ECFS_STAGING_STORED);
+    assert (self->row == 0 || self->row_state != ECFS_ROW_NONE);
     assert ((self->aside_row == 0) == (self->aside_name == NULL));
     assert ((self->turn == ECFS_TURN_NONE) == (self->place == NULL));
     assert (self->turn == ECFS_TURN_NONE || self->phase == ECFS_PHASE_IDLE);
     assert (self->phase != ECFS_PHASE_STREAMING || self->feed != NULL);
     assert (!self->kept || self->phase == ECFS_PHASE_IDLE || self->phase == ECFS_PHASE_SETTLING ||
-            self->phase == ECFS_PHASE_LEAVING);
+            self->phase == ECFS_PHASE_LEAVING || self->phase == ECFS_PHASE_ABSENT);
     assert (!self->dropped || self->unlinked);
     assert (table->n_trailing <= table->n_attempts + table->streaming.length);
 }

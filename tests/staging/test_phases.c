@@ -6,6 +6,7 @@
 
 #define N_FILES    60
 #define N_TRAILING 4 /* as in turns.c */
+#define N_WORKERS  4 /* as in table.c */
 
 /* An attempt under way. */
 typedef struct Attempt {
@@ -234,6 +235,59 @@ static void test_settling (Fixture *fixture, gconstpointer data)
     g_assert_cmpuint (n_begun (), ==, 0);
 }
 
+/* Out of sight of the analysis, which knows no arrays of locks. */
+static ECFS_TSA (no_thread_safety_analysis) void hold (EcfsMutex *row)
+{
+    ecfs_mutex_lock (row);
+}
+
+static ECFS_TSA (no_thread_safety_analysis) void let_go (EcfsMutex *row)
+{
+    ecfs_mutex_unlock (row);
+}
+
+/* Its row is to be written once more just when an attempt ends that keeps the row: it is settled all the same. */
+static void test_settling_meets_durable (Fixture *fixture, gconstpointer data)
+{
+    EcfsStaged *files[N_WORKERS];
+    Answer *answers[N_WORKERS], *closed, *synced;
+    Attempt *attempt;
+    EcfsStaged *staged = begin_to_close (fixture, "file", &closed, &attempt);
+    EcfsMutex *rows[N_WORKERS];
+    for (unsigned i = 0; i < N_WORKERS; i++) { /* nobody is left for what comes behind */
+        uint64_t ino;
+        g_autofree char *name = g_strdup_printf ("held%u", i);
+        files[i] = create (fixture, name, &ino);
+        put (files[i], "content", 7, 0);
+        rows[i] = &files[i]->row_lock;
+        hold (rows[i]);
+        answers[i] = answer_new ();
+        ecfs_staged_fsync (files[i], done, answers[i]);
+    }
+    synced = answer_new ();
+    ecfs_staged_fsync (staged, done, synced);
+    EcfsStaged *mine = ecfs_staged_ref (staged);
+    ecfs_staged_release (staged);
+    g_assert_true (publish (fixture, attempt, true));
+    end (attempt, EROFS, true, true);
+    g_assert_cmpint (code_of (closed, NULL), ==, EROFS);
+    g_assert_cmpint (code_of (synced, NULL), ==, EROFS);
+    for (unsigned i = 0; i < N_WORKERS; i++)
+        let_go (rows[i]);
+    wait_for_phase (mine, ECFS_PHASE_ABSENT);
+    ecfs_staged_unref (mine);
+    for (unsigned i = 0; i < N_WORKERS; i++) {
+        g_assert_cmpint (code_of (answers[i], NULL), ==, 0);
+        ecfs_staged_release (files[i]);
+    }
+    for (unsigned i = 0; i < N_WORKERS; i++) {
+        attempt = next_attempt ();
+        g_assert_true (publish (fixture, attempt, true));
+        end (attempt, 0, true, false);
+    }
+    wait_until_staging_is_empty (fixture);
+}
+
 static void test_failing (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
@@ -337,6 +391,7 @@ int main (int argc, char **argv)
     ADD ("what-has-its-quorum-is-filled-up", set_up_noting, NULL, test_filling);
     ADD ("few-go-on-behind-their-close", set_up_noting, NULL, test_trailing);
     ADD ("what-the-catalog-could-not-write-is-settled", set_up_noting, NULL, test_settling);
+    ADD ("what-is-settled-is-not-lost-beside-an-fsync", set_up_noting, NULL, test_settling_meets_durable);
     ADD ("a-commit-that-fails-is-tried-again", set_up_noting, NULL, test_failing);
     ADD ("what-lost-its-name-is-not-stored", set_up_noting, NULL, test_unlinked);
     ADD ("what-waits-is-stored-oldest-first", set_up_noting, async, test_oldest_first);
