@@ -254,6 +254,7 @@ class World:
         left = {json.loads(line)["path"].removeprefix("/tree/") for line in again.stdout.splitlines()
                 if str(json.loads(line).get("path", "")).startswith("/tree/")}
         assert left == {name for name, verdict in found.items() if verdict == LOST}, run.stdout[-3000:]
+        self.said = run.stderr
         return found
 
 
@@ -270,7 +271,7 @@ def test_every_damage_has_its_verdict(place, code):
              if column[kind.name] != kind.verdicts[number]]
     wrong += [f"{kind.name}: cannot be read after ecfs-fsck -y" for kind in world.kinds
               if kind.verdicts[1] != LOST and repaired[kind.name] != RIGHT]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, "\n".join([*wrong, world.said[-3000:]])
 
 
 # The archive as a whole

@@ -142,7 +142,8 @@ class Model:
         return "/".join(names)
 
     def mode(self):
-        return self.numbers.choice([0o777, 0o777, 0o755, 0o644, 0o600, 0o666, 0o1777, 0o2775, 0o4755, 0o6711, 0o000])
+        mode = self.numbers.choice([0o777, 0o777, 0o755, 0o644, 0o600, 0o666, 0o1777, 0o2775, 0o4755, 0o6711, 0o000])
+        return mode if os.geteuid() == 0 else mode | 0o700  # who compares the trees has to see them
 
     def size(self):
         return self.numbers.choice([0, 1, 100, 4096, 16 * KIB, 16 * KIB + 1, 70_000, 256 * KIB, 300_001])

@@ -114,8 +114,7 @@ def test_two_damaged_stripe_files_do_no_harm(place, archive, source, damage):
 @pytest.mark.several_objects
 def test_three_damaged_stripes_give_no_bytes_rather_than_wrong_ones(place, archive, source):
     archive.put_in_full(source, "/file")
-    for endpoint in archive.endpoints[:3]:
-        path = lab.stripe_files(endpoint)[0]
+    for path in lab.stripes_of_one_object(archive.endpoints[:3]):
         lab.flip(path, path.stat().st_size // 2)
     message = refused(archive, place, "/file")
     assert all(endpoint.name in message for endpoint in archive.endpoints[:3])

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # where users do not look for servers
 BUILD = Path(os.environ.get("ECFS_BUILD", REPOSITORY / "build")).resolve()
 PROGRAM = BUILD / "tools/ecfs"  # or BUILD / "tests/lab/ecfs-flawed", see tests/lab/flawed.h
 NAMES = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
@@ -328,6 +329,13 @@ def size_of(path):
 def stripe_files(endpoint):
     """The files below an endpoint's root that hold stripes."""
     return files_below(endpoint.root / "stripes") + files_below(endpoint.root / "incoming")
+
+
+def stripes_of_one_object(endpoints):
+    """A stripe at each of them, all of the same object: the last object of a file may be in fewer places."""
+    files = [{path.name.partition("-")[0]: path for path in stripe_files(endpoint)} for endpoint in endpoints]
+    name = min(set.intersection(*map(set, files)))
+    return [paths[name] for paths in files]
 
 
 def ecfs(*arguments, **options):
