@@ -3,6 +3,7 @@
 
 #include "codec/codec.h"
 #include "endpoint/endpoint.h"
+#include "util/io.h"
 #include "util/log.h"
 
 #define FUSE_USE_VERSION 31
@@ -139,6 +140,7 @@ int main (int argc, char **argv)
     g_autofree char *program = g_path_get_basename (argv[0]);
     /* Verbs tell what became of their work themselves; a mount, which runs for long, tells more. */
     ecfs_log_init (false, G_LOG_LEVEL_WARNING);
+    ecfs_allow_many_files ();
     if (g_str_has_prefix (program, "mount."))
         return tool_mount_helper (program, argc, argv);
     if (g_str_has_prefix (program, "umount."))

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -431,17 +430,6 @@ static int run_in_background (const EcfsMountOptions *options, char *mountpoint,
     _exit (ok ? 0 : 1);
 }
 
-/* Every file that waits in staging for an endpoint to come back is open. */
-static void allow_many_files (void)
-{
-    struct rlimit limit;
-    if (getrlimit (RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit (RLIMIT_NOFILE, &limit) != 0)
-        g_info ("cannot raise the number of open files: %s", g_strerror (errno));
-}
-
 bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
 {
     struct stat status;
@@ -479,7 +467,7 @@ int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
     if (mountpoint == NULL)
         return !ecfs_fail_errno (error, errno, "%s", options->mountpoint);
     fuse_set_log_func (log_of_fuse);
-    allow_many_files ();
+    ecfs_allow_many_files ();
     int nobody = -1;
     int status = options->foreground || options->debug ? !serve (options, mountpoint, &nobody, error)
                                                        : run_in_background (options, mountpoint, error);

@@ -622,3 +622,15 @@ def test_a_lost_journal_is_found_and_stored_anew(place, is_mounted, damage):
     for number in range(4):
         lab.ecfs("get", recovered, f"/file{number}", place.path)
         assert lab.digest(place.path / f"file{number}") == digest
+
+
+def test_few_open_files_are_no_reason_to_lose_any(place):
+    """The usual limit of 1,024 is less than 14 directories may have open; a program may raise its own."""
+    archive = place.archive(place.directories([f"e{i:02}" for i in range(14)]), "ldpc:8+6")
+    source = place.path / "source"
+    lab.write_pattern(source, 3 * MIB, 1)
+    archive.put_in_full(source, "/file")
+    for path in lab.stripes_of_one_object(archive.endpoints[:3]):
+        path.unlink()
+    lab.run("prlimit", "--nofile=48:", lab.PROGRAM.with_name("ecfs-fsck"), archive.path, "-y", check=False)  # 1: repaired
+    lab.run(lab.PROGRAM.with_name("ecfs-fsck"), archive.path, "-n", "--deep")
