@@ -632,5 +632,7 @@ def test_few_open_files_are_no_reason_to_lose_any(place):
     archive.put_in_full(source, "/file")
     for path in lab.stripes_of_one_object(archive.endpoints[:3]):
         path.unlink()
+    few = lab.run("prlimit", "--nofile=200:200", lab.PROGRAM.with_name("ecfs-fsck"), archive.path, "-y", check=False)
+    assert few.returncode > 0 and "Too many open files" in few.stdout + few.stderr
     lab.run("prlimit", "--nofile=48:", lab.PROGRAM.with_name("ecfs-fsck"), archive.path, "-y", check=False)  # 1: repaired
     lab.run(lab.PROGRAM.with_name("ecfs-fsck"), archive.path, "-n", "--deep")
