@@ -467,7 +467,6 @@ int ecfs_mount_run (const EcfsMountOptions *options, GError **error)
     if (mountpoint == NULL)
         return !ecfs_fail_errno (error, errno, "%s", options->mountpoint);
     fuse_set_log_func (log_of_fuse);
-    ecfs_allow_many_files ();
     int nobody = -1;
     int status = options->foreground || options->debug ? !serve (options, mountpoint, &nobody, error)
                                                        : run_in_background (options, mountpoint, error);

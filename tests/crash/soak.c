@@ -22,6 +22,7 @@
 #include "generate.h"
 #include "recovered.h"
 #include "trees.h"
+#include "util/io.h"
 #include "verbs.h"
 #include "verdict.h"
 
@@ -555,7 +556,7 @@ int main (int argc, char **argv)
     }
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what this provokes */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
-    allow_many_files ();
+    ecfs_allow_many_files ();
     for (unsigned i = 0; i < N_CODES; i++)
         warm_up (codes[i]);
     flawed_register ();

@@ -9,6 +9,7 @@
 #include "actor.h"
 #include "steps.h"
 #include "trees.h"
+#include "util/io.h"
 #include "verbs.h"
 #include "verdict.h"
 
@@ -431,7 +432,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
-    allow_many_files ();
+    ecfs_allow_many_files ();
     warm_up (CODE);
     for (size_t i = 0; i < G_N_ELEMENTS (scenarios); i++) {
         for (unsigned loss = 0; loss < G_N_ELEMENTS (losses); loss++) {

@@ -4,7 +4,6 @@
 #include "util/error.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,12 +77,4 @@ void warm_up (const char *code)
     EcfsCodec *codec = ecfs_codec_new (code, &error);
     g_assert_no_error (error);
     ecfs_codec_free (codec);
-}
-
-void allow_many_files (void)
-{
-    struct rlimit limit;
-    g_assert_cmpint (getrlimit (RLIMIT_NOFILE, &limit), ==, 0);
-    limit.rlim_cur = limit.rlim_max;
-    g_assert_cmpint (setrlimit (RLIMIT_NOFILE, &limit), ==, 0);
 }

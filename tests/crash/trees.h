@@ -24,7 +24,4 @@ int end_child (pid_t child);
 /** What is done once by the parent, instead of in every child that works with @code. */
 void warm_up (const char *code);
 
-/** As many open files as this user may have. */
-void allow_many_files (void);
-
 #endif
