@@ -135,6 +135,18 @@ uint64_t store (Fixture *fixture, const char *name, const void *bytes, size_t si
     return ino;
 }
 
+EcfsObjectRow *object_of (Fixture *fixture, uint64_t ino)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
+    g_autoptr (GArray) extents = ecfs_catalog_extents (catalog, ino, &error);
+    g_assert_no_error (error);
+    g_assert_cmpuint (extents->len, ==, 1);
+    EcfsObjectRow *object = ecfs_catalog_object (catalog, g_array_index (extents, EcfsExtent, 0).object, &error);
+    g_assert_no_error (error);
+    return object;
+}
+
 unsigned count_in (const Fixture *fixture, const char *directory)
 {
     g_autofree char *path = g_build_filename (fixture->directory, directory, NULL);

@@ -41,6 +41,9 @@ void put (EcfsStaged *staged, const void *bytes, size_t size, uint64_t offset);
 /* A new file with this content, closed. */
 uint64_t store (Fixture *fixture, const char *name, const void *bytes, size_t size);
 
+/* The only object of a file, with its stripes. */
+EcfsObjectRow *object_of (Fixture *fixture, uint64_t ino);
+
 /* Files in a directory of the archive. */
 unsigned count_in (const Fixture *fixture, const char *directory);
 void wait_until_staging_is_empty (const Fixture *fixture);

@@ -11,18 +11,6 @@
 
 #define MAX_FILES 192 /* open ones in the test of many */
 
-static EcfsObjectRow *object_of (Fixture *fixture, uint64_t ino)
-{
-    g_autoptr (GError) error = NULL;
-    EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
-    g_autoptr (GArray) extents = ecfs_catalog_extents (catalog, ino, &error);
-    g_assert_no_error (error);
-    g_assert_cmpuint (extents->len, ==, 1);
-    EcfsObjectRow *object = ecfs_catalog_object (catalog, g_array_index (extents, EcfsExtent, 0).object, &error);
-    g_assert_no_error (error);
-    return object;
-}
-
 /* Files that are closed and wait. */
 static void queue_files (Fixture *fixture, unsigned n_files, const uint8_t *bytes, uint64_t *ret_inos)
 {
