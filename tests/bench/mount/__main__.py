@@ -25,9 +25,11 @@ that are missing: --size 512 --systems sftp-mount,sftp-put --code ldpc:8+6,rs:8+
 
 --scenario instead reads with endpoints in trouble (trouble.py): --scenario stalled,throttled --code rs:8+3 --rate 10.
 
---unequal instead stores and reads over links that differ (unequal.py), beside what the links allow, and with --builds
-in several builds by turns:
-  --unequal 2,5,10,10,20,50:10,10,10,10,10,10 --code rs:4+2 --size 192 --builds ../before/build,build.
+--builds measures ecfs in several builds by turns, and ends with what each costs in relation to the first:
+--systems sftp-mount,file-mount --code rs:4+2 --size 256 --rounds 9 --builds ../before/build,build.
+
+--unequal instead stores and reads over links that differ (unequal.py), beside what the links allow, also with --builds:
+--unequal 2,5,10,10,20,50:10,10,10,10,10,10 --code rs:4+2 --size 192 --builds ../before/build,build.
 
 Needs root, a build in ./build or ECFS_BUILD, sshd, rsync, iproute2, util-linux; sshfs and libfuse3-dev for the rows of
 these. The full measurement: --rate 0,5,10,25 --size 1024.
@@ -81,6 +83,13 @@ def dead_counts(text):
     return sorted({count for count in counts if count > 0})
 
 
+def named_builds(directories):
+    """By what tells them apart: their folder's name, or all of it where several are called so."""
+    paths = [Path(directory).absolute() for directory in directories]
+    names = {path.name for path in paths}
+    return {path.name if len(names) == len(paths) else str(path): path for path in paths} or {"this build": lab.BUILD}
+
+
 def parse_options():
     parser = argparse.ArgumentParser(prog="tests/bench/mount", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,11 +117,12 @@ def parse_options():
     parser.add_argument("--unequal", type=lambda text: [unequal.rates_of(part) for part in text.split(":")], default=[],
                         metavar="MB/S,...:...", help="the links of each server, and so on; as many as --code has stripes")
     parser.add_argument("--builds", type=lambda text: text.split(","), default=[], metavar="DIR,...",
-                        help="for --unequal; default that of ECFS_BUILD")
+                        help="of ecfs, one row each; default that of ECFS_BUILD")
     parser.add_argument("--no-verify", dest="verify", action="store_false",
                         help="do not compare what was stored with what was meant")
     parser.add_argument("--json", action="store_true", help="print every sample as an object on a line, no tables")
     options = parser.parse_args()
+    options.builds = named_builds(options.builds)
     options.lines = [links.Line(rate_mb, rtt_ms) for rate_mb in options.rates for rtt_ms in options.rtts]
     if options.dead and any(options.dead[-1] > n - k for k, n in map(systems.split_code, options.codes)):
         parser.error(f"not every code survives {options.dead[-1]} dead servers")
@@ -168,6 +178,8 @@ def main():
             run.measure(lambda line, samples: options.json or tables.show(options, line, samples))
             if len(options.rtts) > 1 and not options.json:
                 tables.show_distances(options, run.samples)
+            if len(options.builds) > 1 and not options.json:
+                tables.show_builds(run.systems, run.samples)
             n_failed = run.n_failed
     finally:
         shutil.rmtree(base, ignore_errors=True)

@@ -20,11 +20,12 @@ WITH_LINKS = {"sshfs", "sftp", "mover-libssh2", "mover-openssh", "mover-files", 
 TOUCHED = 5 / 2  # times the large file: what its stripes, staging and copy take in memory
 WARM = {"in", "paced in", "cp -r", "rsync -a"}  # all else begins with an empty page cache
 MOUNTS = {"sftp-mount", "file-mount"}
+VERBS = {"sftp-put", "file-put"}
 FIRST_BYTES = 3  # in each round
 
 
-def make_system(kind, code, base, sources, servers, mount_options=""):
-    label = " ".join(filter(None, [KINDS[kind], mount_options, code]))
+def make_system(kind, code, base, sources, servers, mount_options="", build=""):
+    label = " ".join(filter(None, [KINDS[kind], mount_options, build, code]))
     base = base / label.translate(str.maketrans(" ,/:+=", "------"))
     far = servers[1:systems.split_code(code)[1] + 1] if code else []
     return {"cp": lambda: systems.Directory(label, base, sources),
@@ -52,9 +53,10 @@ def choose_systems(options, base, sources, servers):
     for kind in options.systems:
         codes = [None] if kind in ("cp", "passthrough", "sshfs", "sftp") else options.codes
         variants = options.mount_options if kind in MOUNTS else [""]
-        for code, words in itertools.product(codes, variants):
-            system = make_system(kind, code, base, sources, servers, words)
-            system.kind = kind
+        builds = options.builds if kind in MOUNTS | VERBS else {"": lab.BUILD}
+        for code, words, build in itertools.product(codes, variants, builds):
+            system = make_system(kind, code, base, sources, servers, words, build if len(builds) > 1 else "")
+            system.kind, system.words, system.build_name, system.build = kind, words, build, builds[build]
             system.transport = transport_of(kind, options)
             try:
                 system.check()
@@ -122,7 +124,7 @@ class Run:
 
     def __init__(self, options, base, note):
         self.options, self.base, self.note = options, base, note
-        self.samples, self.n_failed = [], 0
+        self.samples, self.systems, self.n_failed = [], [], 0
         keys = lab.Keys(base / "keys")
         n_servers = max(systems.split_code(code)[1] for code in options.codes) + 1
         if not WITH_LINKS & set(options.systems):
@@ -140,8 +142,9 @@ class Run:
             for line in self.options.lines:
                 with links.reached_through(line, self.sshds) as servers:
                     chosen = choose_systems(self.options, self.base, sources, servers)
+                    self.systems = chosen
                     for number in range(self.options.rounds):
-                        self._round(line, number, chosen, sources)
+                        self._round(line, number, chosen[::1 if number % 2 == 0 else -1], sources)
                 show(line, [sample for sample in self.samples if sample.line() == line])
         finally:
             for sshd in self.sshds:
@@ -154,8 +157,9 @@ class Run:
             self._progress(f"{line}, round {number + 1}: {system.name}")
             system.sources, system.line = part_of(sources, system.part if any(line) else 1), line
             try:
-                for work, cost in self._turn(system):
-                    self._note(line, number, system, work, cost)
+                with systems.built_in(system.build):
+                    for work, cost in self._turn(system):
+                        self._note(line, number, system, work, cost)
             except Exception:  # whatever is wrong with one, the others can still be measured
                 self.n_failed += 1
                 print(f"FAILED: {system.name}:\n{traceback.format_exc()}", file=sys.stderr)

@@ -39,6 +39,17 @@ def empty(directory):
     directory.mkdir(parents=True)
 
 
+@contextlib.contextmanager
+def built_in(build):
+    """With the programs of this build."""
+    before = lab.PROGRAM
+    lab.PROGRAM = build / "tools/ecfs"
+    try:
+        yield
+    finally:
+        lab.PROGRAM = before
+
+
 def compare(sources, path):
     """Fails unless path holds what was copied there."""
     lab.run("cmp", sources.large, path / "large", timeout=1800)
@@ -53,6 +64,7 @@ class System:
     code = None  # where a system has one, it survives dead servers
     transport = "auto"  # what carries SFTP, as the option of endpoints
     part = 1     # of the large file is moved on slow links: 1/part
+    build = lab.BUILD  # whose programs it runs
 
     def __init__(self, name, base, sources):
         self.name, self.base, self.sources = name, base, sources
@@ -302,7 +314,7 @@ class EcfsVerbs(System):
         return self._verb("get", "/small", self.base / "got")
 
     def _verb(self, verb, *arguments):
-        return measure.run_program(f"{lab.BUILD}/tools/ecfs {verb} {self.archive.path} {' '.join(map(str, arguments))}")
+        return measure.run_program(f"{lab.PROGRAM} {verb} {self.archive.path} {' '.join(map(str, arguments))}")
 
     def verify(self):
         compare(self.sources, self.base / "got")

@@ -113,6 +113,21 @@ def show_distances(options, samples):
         print_rows(rows)
 
 
+def show_builds(chosen, samples):
+    """What works cost in each build, of what they cost in the first: medians over rounds, in which all had their turn."""
+    rows = [["of the first build: seconds, processor time", "works", "build", "s", "CPU"]]
+    for system in chosen:
+        first = next(other for other in chosen if (other.kind, other.code, other.words) ==
+                     (system.kind, system.code, system.words))
+        for work in system.works if first is not system else []:
+            pairs = list(zip(pick(samples, work, system.name), pick(samples, work, first.name)))
+            if pairs:
+                rows.append([first.name, work, system.build_name,
+                             *(number(measure.median(value(now) / value(then) for now, then in pairs if value(then)), 3)
+                               for value in (lambda s: s.cost.seconds, lambda s: s.cost.all_cpu()))])
+    print_rows(rows)
+
+
 def show(options, line, samples):
     """The tables of one line."""
     print(f"{options.size} MiB, {options.files} files of 8 KiB, medians of {options.rounds} rounds, {line}\n")

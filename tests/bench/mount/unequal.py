@@ -50,16 +50,6 @@ def bounds(rates, code):
     return {"close": k * descending[quorum(k, n) - 1], "full": k * descending[n - 1], "read": reading_bound(rates, k)}
 
 
-@contextlib.contextmanager
-def built_in(build):
-    before = lab.PROGRAM
-    lab.PROGRAM = build / "tools/ecfs"
-    try:
-        yield
-    finally:
-        lab.PROGRAM = before
-
-
 class Pass:
     """An archive of its own over servers behind links, for as long as one pass takes."""
 
@@ -119,9 +109,6 @@ def print_set(options, code, rates, found):
 
 def run(options, base):
     """Measures and prints. Sets of links are taken with the first of --code that has as many stripes."""
-    builds = {Path(build).name: Path(build).absolute() for build in options.builds} or {"this build": lab.BUILD}
-    if len(builds) < len(options.builds):
-        builds = {str(build): Path(build).absolute() for build in options.builds}
     keys = lab.Keys(base / "keys")
     sets = [(rates, next(code for code in options.codes if systems.split_code(code)[1] == len(rates)))
             for rates in options.unequal]
@@ -131,11 +118,11 @@ def run(options, base):
             server.start()
             stack.callback(server.kill)
         for rates, code in sets:
-            found = {name: [] for name in builds}
+            found = {name: [] for name in options.builds}
             used = servers[:len(rates)]
             for number in range(options.rounds):
-                for name, build in list(builds.items())[::1 if number % 2 == 0 else -1]:
-                    with links.Links([server.port for server in used], max(rates)) as held, built_in(build):
+                for name, build in list(options.builds.items())[::1 if number % 2 == 0 else -1]:
+                    with links.Links([server.port for server in used], max(rates)) as held, systems.built_in(build):
                         for server, rate in zip(used, rates):
                             held.hold([server.port], rate)
                         found[name].append(Pass(options, base / "pass", used, code).measure())
