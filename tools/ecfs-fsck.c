@@ -1,9 +1,7 @@
 /* The program `ecfs-fsck`: checks an archive, repairs it, and tells as fsck(8) does. */
 #include "tool.h"
 
-#include "util/io.h"
-#include "util/log.h"
-#include "util/units.h"
+#include "program/program.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,23 +1,14 @@
 /* The program `ecfs`: finds the verb and runs it. */
-#include "tool.h"
+#include "mount/mount_tool.h"
+#include "program/program.h"
 
-#include "codec/codec.h"
-#include "endpoint/endpoint.h"
-#include "util/io.h"
-#include "util/log.h"
-
-#define FUSE_USE_VERSION 31
-#include <fuse_lowlevel.h>
-#include <isa-l.h>
-#include <libssh2.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static int verb_program (const Verb *verb, int argc, char **argv);
 
-const Verb tool_verbs[] = {
+static const Verb verbs[] = {
     {"init", "ARCHIVE", "Makes an archive directory and marks its endpoints", verb_init},
     {"mount", "ARCHIVE MOUNTPOINT", "Mounts an archive as a directory", verb_mount},
     {"umount", "MOUNTPOINT|ARCHIVE", "Stores what is staged, then unmounts", verb_umount},
@@ -50,26 +41,37 @@ const Verb tool_verbs[] = {
 static void print_usage (FILE *to)
 {
     fputs ("Usage: ecfs VERB [OPTION...] ARCHIVE ...\n\nVerbs:\n", to);
-    for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
+    for (const Verb *verb = verbs; verb->name != NULL; verb++)
         fprintf (to, "  %-10s%s\n", verb->name, verb->summary);
     fputs ("\necfs help VERB explains a verb, ecfs --version says what is compiled in; see also ecfs(1).\n", to);
 }
 
+/* g_free () */
+static char *words_of (JsonObject *features, const char *member)
+{
+    JsonArray *words = json_object_get_array_member (features, member);
+    g_autoptr (GString) text = g_string_new (NULL);
+    for (guint i = 0; i < json_array_get_length (words); i++)
+        g_string_append_printf (text, "%s%s", i == 0 ? "" : ", ", json_array_get_string_element (words, i));
+    return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
 static void print_version (void)
 {
-    printf ("ecfs %s\n", ECFS_VERSION);
-    g_autofree char *schemes = g_strjoinv (", ", (char **) ecfs_endpoint_schemes ());
-    g_autofree char *absent = g_strjoinv (", ", (char **) ecfs_endpoint_absent_schemes ());
+    g_autofree char *text = ecfs_features ();
+    g_autoptr (JsonObject) features = tool_json_object (text);
+    JsonObject *libraries = json_object_get_object_member (features, "libraries");
+    g_autofree char *schemes = words_of (features, "schemes"), *absent = words_of (features, "schemes_left_out");
+    g_autofree char *codes = words_of (features, "codes");
+    const char *liberasurecode = tool_text (libraries, "liberasurecode");
+    printf ("ecfs %s\n", tool_text (features, "version"));
     printf ("endpoints  %s%s%s\n", schemes, *absent != '\0' ? "; built without " : "", absent);
-    printf ("SSH        libssh2 %s\n", libssh2_version (0));
-    g_autofree char *codes = g_strjoinv (", ", (char **) ecfs_codec_names ());
-    const char *liberasurecode = ecfs_codec_liberasurecode_version ();
+    printf ("SSH        libssh2 %s\n", tool_text (libraries, "libssh2"));
     printf ("codes      %s\n", codes);
-    printf ("rs         ISA-L %d.%d.%d; %s%s\n", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION,
-            liberasurecode == NULL ? "without liberasurecode" : "liberasurecode ",
-            liberasurecode == NULL ? "" : liberasurecode);
-    printf ("catalog    SQLite %s\n", sqlite3_libversion ());
-    printf ("mount      FUSE %s\n", fuse_pkgversion ());
+    printf ("rs         ISA-L %s; %s%s\n", tool_text (libraries, "ISA-L"),
+            *liberasurecode == '\0' ? "without liberasurecode" : "liberasurecode ", liberasurecode);
+    printf ("catalog    SQLite %s\n", tool_text (libraries, "SQLite"));
+    printf ("mount      FUSE %s\n", tool_fuse_version ());
 }
 
 /* Runs the program of a verb that has one of its own: the one beside this one, else the one in PATH. */
@@ -89,7 +91,7 @@ static int verb_program (const Verb *verb, int argc, char **argv)
 
 static const Verb *find_verb (const char *name)
 {
-    const Verb *verb = tool_verbs;
+    const Verb *verb = verbs;
     while (verb->name != NULL && strcmp (verb->name, name) != 0)
         verb++;
     return verb->name == NULL ? NULL : verb;
@@ -98,7 +100,7 @@ static const Verb *find_verb (const char *name)
 static int unknown_verb (const char *name)
 {
     g_autoptr (GPtrArray) names = g_ptr_array_new ();
-    for (const Verb *verb = tool_verbs; verb->name != NULL; verb++)
+    for (const Verb *verb = verbs; verb->name != NULL; verb++)
         g_ptr_array_add (names, (char *) verb->name);
     g_ptr_array_add (names, NULL);
     const char *near = tool_nearest (name, (const char *const *) names->pdata);

@@ -2,16 +2,19 @@
 #ifndef ECFS_TOOLS_PLAN_H
 #define ECFS_TOOLS_PLAN_H
 
-#include "codec/codec.h"
+#include "ecfs/ecfs.h"
+
+#include <json-glib/json-glib.h>
 
 /* How often endpoints are there: one figure for all, or one for each. */
 typedef struct PlanEndpoints {
     unsigned n; /* 1: for all, however many a code needs */
-    double availability[ECFS_CODEC_MAX_N];
+    double availability[ECFS_MAX_STRIPES];
 } PlanEndpoints;
 
 typedef struct PlanRow {
-    char *code;
+    JsonObject *facts; /* of ecfs_plan () */
+    const char *code;  /* borrowed from these */
     unsigned k, n, tolerance;
     bool modelled;         /* mds: there is no such code here */
     bool exact;            /* else the failure is an estimate, with an error */
@@ -32,9 +35,6 @@ GPtrArray *plan_rows_of (unsigned k, unsigned m, const PlanEndpoints *endpoints,
 
 /** Of each family what takes the least space with k data stripes and can be read with a probability of @wanted. */
 GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoints, GError **error);
-
-/** Σ C(n, i) a^i (1-a)^(n-i) over i < needed; between whole numbers of @needed interpolated. */
-double plan_formula (unsigned n, double needed, double availability);
 
 /**
  * What gnuplot is told to draw failure against space with: all codes with k data stripes, and copies. EINVAL where

@@ -1,12 +1,9 @@
 #include "plan.h"
 #include "tool.h"
 
-#include "codec/survival.h"
-
 #include <math.h>
 #include <string.h>
 
-#define SEED      1
 #define RS_MAX_N  32
 #define YEAR_S    (365.25 * 86400)
 #define USUAL     0.99 /* availability of an endpoint, for the sentence */
@@ -14,93 +11,51 @@
 
 void plan_row_free (PlanRow *self)
 {
-    g_free (self->code);
+    json_object_unref (self->facts);
     g_free (self);
-}
-
-double plan_formula (unsigned n, double needed, double availability)
-{
-    double low = floor (needed), sum[2] = {0};
-    for (unsigned i = 0; i < n && i <= low; i++) {
-        double choose = lgamma (n + 1.0) - lgamma (i + 1.0) - lgamma (n - i + 1.0);
-        double term = exp (choose) * pow (availability, i) * pow (1 - availability, n - i);
-        sum[1] += term;
-        sum[0] += i < low ? term : 0;
-    }
-    if (needed <= low || sum[0] <= 0)
-        return sum[0];
-    return exp (log (sum[0]) + (needed - low) * (log (sum[1]) - log (sum[0])));
-}
-
-/* Stripes rotate over the endpoints from object to object: where there are more of these, every beginning counts,
- * and has its part of the sample. */
-static void find_failure (PlanRow *row, const EcfsCodec *codec, const PlanEndpoints *endpoints)
-{
-    g_autofree EcfsSurvival *survival = g_new (EcfsSurvival, 1);
-    double variance = 0;
-    for (unsigned start = 0; start < endpoints->n; start++) {
-        double availability[ECFS_CODEC_MAX_N];
-        for (unsigned i = 0; i < row->n; i++)
-            availability[i] = endpoints->availability[(start + i) % endpoints->n];
-        ecfs_survival_count (codec, endpoints->n == 1 ? NULL : availability, ECFS_SURVIVAL_SAMPLED / endpoints->n,
-                             SEED + start, survival);
-        EcfsFailure failure = ecfs_survival_failure (survival, availability);
-        row->failure += failure.probability / endpoints->n;
-        variance += failure.error * failure.error;
-    }
-    row->error = sqrt (variance) / endpoints->n;
-    row->exact = survival->exact;
 }
 
 PlanRow *plan_row_new (const char *code, const PlanEndpoints *endpoints, GError **error)
 {
-    g_autoptr (EcfsCodec) codec = ecfs_codec_new_modelled (code, error);
-    if (codec == NULL)
+    g_autofree char *text = ecfs_plan (code, endpoints->availability, endpoints->n, error);
+    if (text == NULL)
         return NULL;
-    g_autoptr (PlanRow) row = g_new0 (PlanRow, 1);
-    row->code = g_strdup (ecfs_codec_code (codec));
-    row->k = ecfs_codec_k (codec);
-    row->n = ecfs_codec_n (codec);
-    row->tolerance = ecfs_codec_tolerance (codec);
-    row->modelled = ecfs_codec_is_modelled (codec);
-    if (endpoints->n > 1 && endpoints->n < row->n) {
-        g_set_error (error, ECFS_ERROR, EINVAL, "%s needs %u endpoints, and availabilities of %u are given", row->code,
-                     row->n, endpoints->n);
-        return NULL;
-    }
-    find_failure (row, codec, endpoints);
-    row->reads = ecfs_codec_overhead (codec);
-    row->repair = NAN;
-    if (!row->modelled)
-        row->repair = ecfs_survival_repair_reads (codec);
-    else if (g_str_has_prefix (row->code, "mds:"))
-        row->repair = row->k;
-    bool ldpc = g_str_has_prefix (row->code, "ldpc:") || (row->modelled && !g_str_has_prefix (row->code, "mds:"));
-    row->formula =
-        ldpc && endpoints->n == 1 ? plan_formula (row->n, row->reads * row->k, endpoints->availability[0]) : NAN;
-    return g_steal_pointer (&row);
+    JsonObject *facts = tool_json_object (text);
+    PlanRow *row = g_new (PlanRow, 1);
+    *row = (PlanRow){.facts = facts,
+                     .code = tool_text (facts, "code"),
+                     .k = (unsigned) tool_number (facts, "k"),
+                     .n = (unsigned) (tool_number (facts, "k") + tool_number (facts, "m")),
+                     .tolerance = (unsigned) tool_number (facts, "tolerance"),
+                     .modelled = json_object_get_boolean_member (facts, "modelled"),
+                     .exact = json_object_get_boolean_member (facts, "exact"),
+                     .failure = tool_double (facts, "failure"),
+                     .error = tool_double (facts, "failure_error"),
+                     .reads = tool_double (facts, "f"),
+                     .repair = json_object_get_double_member_with_default (facts, "repair_reads", NAN),
+                     .formula = json_object_get_double_member_with_default (facts, "failure_by_formula", NAN)};
+    return row;
 }
 
-static bool add_row (GPtrArray *rows, const PlanEndpoints *endpoints, GError **error, const char *format, ...)
-    G_GNUC_PRINTF (4, 5);
+static bool add_row (GPtrArray *rows, const PlanEndpoints *endpoints, unsigned n, GError **error, const char *format,
+                     ...) G_GNUC_PRINTF (5, 6);
 
-/* Codes that cannot be are left out. */
-static bool add_row (GPtrArray *rows, const PlanEndpoints *endpoints, GError **error, const char *format, ...)
+/* Of a code with @n stripes; one that cannot be is left out. */
+static bool add_row (GPtrArray *rows, const PlanEndpoints *endpoints, unsigned n, GError **error, const char *format,
+                     ...)
 {
     va_list args;
     va_start (args, format);
     g_autofree char *code = g_strdup_vprintf (format, args);
     va_end (args);
-    g_autoptr (EcfsCodec) known = ecfs_codec_new_modelled (code, NULL);
     for (guint i = 0; i < rows->len; i++)
         if (strcmp (((const PlanRow *) g_ptr_array_index (rows, i))->code, code) == 0)
             return true;
-    if (known == NULL)
-        return true;
-    PlanRow *row = plan_row_new (code, endpoints, error);
+    bool too_few = endpoints->n > 1 && endpoints->n < n;
+    PlanRow *row = plan_row_new (code, endpoints, too_few ? error : NULL);
     if (row != NULL)
         g_ptr_array_add (rows, row);
-    return row != NULL;
+    return row != NULL || !too_few;
 }
 
 static GPtrArray *rows_new (void)
@@ -117,14 +72,15 @@ GPtrArray *plan_rows_of (unsigned k, unsigned m, const PlanEndpoints *endpoints,
 {
     g_autoptr (GPtrArray) rows = rows_new ();
     bool fits_basic = endpoints->n == 1 || endpoints->n >= 2 * k;
-    if (!add_row (rows, endpoints, error, "%s:%u+%u", any_k (k + m), k, m) ||
-        !add_row (rows, endpoints, error, "ldpc:%u+%u", k, m) ||
-        (fits_basic && !add_row (rows, endpoints, error, "basic:%u+%u", k, k)))
+    if (!add_row (rows, endpoints, k + m, error, "%s:%u+%u", any_k (k + m), k, m) ||
+        !add_row (rows, endpoints, k + m, error, "ldpc:%u+%u", k, m) ||
+        (fits_basic && !add_row (rows, endpoints, 2 * k, error, "basic:%u+%u", k, k)))
         return NULL;
     for (unsigned copies = 2; copies <= 3; copies++)
-        if ((endpoints->n == 1 || endpoints->n >= copies) && !add_row (rows, endpoints, error, "copies:%u", copies))
+        if ((endpoints->n == 1 || endpoints->n >= copies) &&
+            !add_row (rows, endpoints, copies, error, "copies:%u", copies))
             return NULL;
-    if (!add_row (rows, endpoints, error, "copies:%u", m + 1))
+    if (!add_row (rows, endpoints, m + 1, error, "copies:%u", m + 1))
         return NULL;
     if (rows->len == 0 || strcmp (((PlanRow *) g_ptr_array_index (rows, 0))->code, "copies:2") == 0) {
         g_set_error (error, ECFS_ERROR, EINVAL, "there is no code with %u data and %u parity stripes", k, m);
@@ -161,8 +117,11 @@ static PlanRow *first_that_serves (const char *name, unsigned k, double wanted, 
 GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoints, GError **error)
 {
     g_autoptr (GPtrArray) rows = rows_new ();
-    for (const char *const *name = ecfs_codec_names (); *name != NULL; name++) {
-        PlanRow *row = first_that_serves (*name, k, wanted, endpoints);
+    g_autofree char *text = ecfs_features ();
+    g_autoptr (JsonObject) features = tool_json_object (text);
+    JsonArray *families = json_object_get_array_member (features, "codes");
+    for (guint i = 0; i < json_array_get_length (families); i++) {
+        PlanRow *row = first_that_serves (json_array_get_string_element (families, i), k, wanted, endpoints);
         if (row != NULL)
             g_ptr_array_add (rows, row);
     }

@@ -1,6 +1,6 @@
 #include "plot.h"
 
-#include "util/error.h"
+#include "tool.h"
 
 #include <gio/gio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 gboolean tool_plot_check (const char *path, GError **error)
 {
     return g_str_has_suffix (path, ".svg") || g_str_has_suffix (path, ".png") ||
-           ecfs_fail (error, EINVAL, "--plot %s: name a file that ends in .svg or .png", path);
+           tool_error (error, EINVAL, "--plot %s: name a file that ends in .svg or .png", path);
 }
 
 char *tool_plot_quote (const char *text)
@@ -44,8 +44,8 @@ gboolean tool_plot (const char *path, const char *commands, GError **error)
         return FALSE;
     g_autofree char *program = g_find_program_in_path ("gnuplot");
     if (program == NULL)
-        return ecfs_fail (error, ENOENT,
-                          "--plot needs the program gnuplot, which is not here: apt install gnuplot-nox");
+        return tool_error (error, ENOENT,
+                           "--plot needs the program gnuplot, which is not here: apt install gnuplot-nox");
     g_autofree char *script =
         g_strdup_printf ("set terminal %s size 960,600\nset grid\n%s",
                          g_str_has_suffix (path, ".svg") ? "svg dynamic font 'sans,14'" : "png", commands);
@@ -54,5 +54,5 @@ gboolean tool_plot (const char *path, const char *commands, GError **error)
     if (drawing == NULL)
         return FALSE;
     return g_file_set_contents (path, g_bytes_get_data (drawing, NULL), (gssize) g_bytes_get_size (drawing), &failed) ||
-           ecfs_fail (error, EIO, "--plot: %s", failed->message);
+           tool_error (error, EIO, "--plot: %s", failed->message);
 }

@@ -1,9 +1,5 @@
 #include "tool.h"
 
-#include "archive/archive.h"
-#include "fs/mount.h"
-#include "util/text.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -20,7 +16,7 @@ void tool_say (const char *verb, const char *format, ...)
     va_end (args);
     g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
     for (char **line = lines; *line != NULL; line++) {
-        g_autofree char *clean = ecfs_text_clean (*line, SIZE_MAX);
+        g_autofree char *clean = ecfs_printable (*line);
         fprintf (stderr, "%s%s: %s\n", strchr (verb, '.') == NULL ? "ecfs " : "", verb, clean);
     }
 }
@@ -30,6 +26,16 @@ int tool_fail (const char *verb, GError *error, int status)
     tool_say (verb, "%s", error->message);
     g_error_free (error);
     return status;
+}
+
+bool tool_error (GError **error, int code, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    if (error != NULL)
+        *error = g_error_new_valist (ECFS_ERROR, code, format, args);
+    va_end (args);
+    return false;
 }
 
 static void usage_error (const Verb *verb, const char *text)
@@ -194,7 +200,7 @@ char *tool_seconds (double seconds)
 
 char *tool_printable (const char *text)
 {
-    return isatty (STDOUT_FILENO) ? ecfs_text_clean (text, SIZE_MAX) : g_strdup (text);
+    return isatty (STDOUT_FILENO) ? ecfs_printable (text) : g_strdup (text);
 }
 
 static unsigned width (const char *text)
@@ -227,6 +233,12 @@ JsonObject *tool_json_object (const char *text)
 {
     g_autoptr (JsonNode) node = json_from_string (text, NULL);
     return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_dup_object (node) : json_object_new ();
+}
+
+JsonArray *tool_json_array (const char *text)
+{
+    g_autoptr (JsonNode) node = json_from_string (text, NULL);
+    return node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_dup_array (node) : json_array_new ();
 }
 
 const char *tool_text (JsonObject *object, const char *member)

@@ -8,6 +8,7 @@
 
 #include "ecfs/ecfs.h"
 
+#include <errno.h>
 #include <json-glib/json-glib.h>
 
 enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
@@ -18,8 +19,6 @@ typedef struct Verb {
     const char *summary;   /* one line */
     int (*run) (const struct Verb *verb, int argc, char **argv);
 } Verb;
-
-extern const Verb tool_verbs[]; /* the last has a NULL name */
 
 int verb_init (const Verb *verb, int argc, char **argv);
 int verb_mount (const Verb *verb, int argc, char **argv);
@@ -70,18 +69,14 @@ const char *tool_nearest (const char *word, const char *const *candidates);
 /** Prints the help of a context to stdout. */
 void tool_print_help (GOptionContext *context);
 
-/* What mount(8) and umount(8) call, by the name of the program; they return the exit status of mount(8). */
-int tool_mount_helper (const char *name, int argc, char **argv);
-int tool_umount_helper (const char *name, int argc, char **argv);
-
-/** Says how many objects of an archive that was unmounted lack stripes, and what the journal on endpoints lacks. */
-void tool_tell_unfinished (const char *verb, const char *directory);
-
 /** Prints "ecfs VERB: text" for each line of the text; for a helper of mount(8), whose name has a dot, "NAME: text". */
 void tool_say (const char *verb, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
 /** tool_say () of the error, which is taken. Returns @status. */
 int tool_fail (const char *verb, GError *error, int status);
+
+/** Sets @error (may be NULL) to @code, an errno, with a text; returns false. */
+bool tool_error (GError **error, int code, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
 /** "17 B", "1.4 KiB", "23 MiB": three digits that matter; g_free (). */
 char *tool_bytes (double bytes);
@@ -100,6 +95,9 @@ void tool_print_json (JsonNode *node);
 
 /** The object in a JSON text that libecfs made. */
 JsonObject *tool_json_object (const char *text);
+
+/** The same of an array. */
+JsonArray *tool_json_array (const char *text);
 
 /* Members of JSON objects that may be absent. */
 const char *tool_text (JsonObject *object, const char *member);

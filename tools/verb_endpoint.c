@@ -1,8 +1,7 @@
 /* endpoint list, add, test; the others are in verb_lifecycle.c */
 #include "tool.h"
 
-#include "archive/archive.h"
-#include "endpoint_test.h"
+#include "measure/endpoint_test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,59 +12,19 @@ static const Verb add_verb = {"endpoint add", "ARCHIVE [NAME=]URL[,KEY=VALUE...]
 static const Verb test_verb = {"endpoint test", "ARCHIVE [NAME...] | URL[,KEY=VALUE...]...",
                                "Connects to endpoints and writes, reads and deletes a few MiB", NULL};
 
-static const char *state_word (EcfsEndpointState state)
-{
-    switch (state) {
-    case ECFS_ENDPOINT_ACTIVE:
-        return "active";
-    case ECFS_ENDPOINT_READONLY:
-        return "readonly";
-    case ECFS_ENDPOINT_DRAINING:
-        return "draining";
-    case ECFS_ENDPOINT_FAILED:
-        return "failed";
-    case ECFS_ENDPOINT_DISTRUSTED:
-        return "distrusted";
-    case ECFS_ENDPOINT_REMOVED:
-        break; /* it is not listed */
-    }
-    return "unknown";
-}
-
-static void list_json (const EcfsArchive *archive)
-{
-    JsonArray *array = json_array_new ();
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        char uuid[ECFS_UUID_TEXT_SIZE];
-        ecfs_uuid_text (&endpoint->uuid, uuid);
-        JsonObject *object = json_object_new ();
-        json_object_set_string_member (object, "name", endpoint->name);
-        json_object_set_string_member (object, "zone", endpoint->zone);
-        json_object_set_string_member (object, "uuid", uuid);
-        json_object_set_string_member (object, "state", state_word (endpoint->state));
-        if (endpoint->endpoint != NULL)
-            json_object_set_string_member (object, "url", ecfs_endpoint_url (endpoint->endpoint));
-        json_array_add_object_element (array, object);
-    }
-    JsonNode *node = json_node_new (JSON_NODE_ARRAY);
-    json_node_take_array (node, array);
-    tool_print_json (node);
-}
-
-static void list_table (const EcfsArchive *archive)
+static void list_table (JsonArray *endpoints)
 {
     g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
     static const char *const titles[] = {"ENDPOINT", "STATE", "ZONE", "URL"};
     for (size_t i = 0; i < G_N_ELEMENTS (titles); i++)
         tool_cell (cells, g_strdup (titles[i]));
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        tool_cell (cells, g_strdup (endpoint->name));
-        tool_cell (cells, g_strdup (state_word (endpoint->state)));
-        tool_cell (cells, g_strdup (endpoint->zone));
-        tool_cell (cells, g_strdup (endpoint->endpoint == NULL ? "not in ecfs.conf any more"
-                                                               : ecfs_endpoint_url (endpoint->endpoint)));
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        tool_cell (cells, g_strdup (tool_text (endpoint, "name")));
+        tool_cell (cells, g_strdup (tool_text (endpoint, "state")));
+        tool_cell (cells, g_strdup (tool_text (endpoint, "zone")));
+        tool_cell (cells, g_strdup (json_object_get_string_member_with_default (endpoint, "url",
+                                                                                "not in ecfs.conf any more")));
     }
     tool_table (cells, G_N_ELEMENTS (titles), "");
 }
@@ -77,13 +36,14 @@ static int list (int argc, char **argv)
                                     G_OPTION_ENTRY_NULL};
     (void) tool_parse (&list_verb, options, argc, argv, 1, 1);
     GError *error = NULL;
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (argv[1], ECFS_ARCHIVE_READONLY, &error);
-    if (archive == NULL)
+    g_autofree char *text = ecfs_list_endpoints (argv[1], &error);
+    if (text == NULL)
         return tool_fail (list_verb.name, error, TOOL_FAILED);
+    g_autoptr (JsonArray) endpoints = tool_json_array (text);
     if (json)
-        list_json (archive);
+        puts (text);
     else
-        list_table (archive);
+        list_table (endpoints);
     return TOOL_DONE;
 }
 

@@ -1,8 +1,6 @@
 /* endpoint readonly, active, distrust, drain, replace, remove */
 #include "tool.h"
 
-#include "archive/archive.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -168,19 +166,12 @@ static int take_out_one (int argc, char **argv)
 
 /* Replacing */
 
-static char *name_of (const char *text, GError **error)
-{
-    EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (text, error);
-    g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
-    return endpoint == NULL ? NULL : g_strdup (endpoint->spec->name);
-}
-
 /* All are understood before the first is added. */
 static GStrv names_of (char **texts, GError **error)
 {
     g_autoptr (GStrvBuilder) names = g_strv_builder_new ();
     for (; *texts != NULL; texts++) {
-        g_autofree char *name = name_of (*texts, error);
+        g_autofree char *name = ecfs_parse_endpoint (*texts, error);
         if (name == NULL)
             return NULL;
         g_strv_builder_add (names, name);
@@ -188,26 +179,29 @@ static GStrv names_of (char **texts, GError **error)
     return g_strv_builder_end (names);
 }
 
-/* Whether a replacing that was killed had come to its end: the endpoint was taken out, and the others are there. */
-static bool is_replaced (EcfsArchive *archive, const char *name, GStrv by)
+static bool has (JsonArray *endpoints, const char *name)
 {
-    bool removed = false;
-    bool replaced =
-        ecfs_catalog_endpoint_name_removed (ecfs_archive_catalog (archive), name, &removed, NULL) && removed;
-    for (; replaced && *by != NULL; by++)
-        replaced = ecfs_archive_endpoint_named (archive, *by, NULL) != NULL;
-    return replaced;
+    for (guint i = 0; i < json_array_get_length (endpoints); i++)
+        if (strcmp (tool_text (json_array_get_object_element (endpoints, i), "name"), name) == 0)
+            return true;
+    return false;
 }
 
-/* Before anything is changed: that there is an endpoint to be replaced, or *ret_done. */
+/* Before anything is changed: that there is an endpoint to be replaced; or *ret_done, where a replacing that was killed
+ * had come to its end: the endpoint was taken out, and the others are there. */
 static bool check_old (const char *directory, const char *name, GStrv by, bool *ret_done, GError **error)
 {
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, error);
-    if (archive == NULL)
+    g_autofree char *text = ecfs_list_endpoints (directory, error);
+    if (text == NULL)
         return false;
-    bool there = ecfs_archive_endpoint_named (archive, name, NULL) != NULL;
-    *ret_done = !there && is_replaced (archive, name, by);
-    return there || *ret_done || ecfs_archive_endpoint_named (archive, name, error) != NULL;
+    g_autoptr (JsonArray) endpoints = tool_json_array (text);
+    if (has (endpoints, name))
+        return true;
+    if (!ecfs_endpoint_was_removed (directory, name, ret_done, error))
+        return false;
+    for (; *ret_done && *by != NULL; by++)
+        *ret_done = has (endpoints, *by);
+    return *ret_done || tool_error (error, ENOENT, "%s has no endpoint \"%s\"", directory, name);
 }
 
 /* The same place, which was emptied: as `zpool replace POOL DEVICE`. */

@@ -22,7 +22,7 @@ static bool parse_probability (const char *text, double *ret_value, GError **err
     char *end;
     double value = g_ascii_strtod (text, &end);
     if (end == text || *end != '\0' || !(value >= 0 && value <= 1))
-        return ecfs_fail (error, EINVAL, "\"%s\" is no probability from 0 to 1", text);
+        return tool_error (error, EINVAL, "\"%s\" is no probability from 0 to 1", text);
     *ret_value = value;
     return true;
 }
@@ -31,11 +31,14 @@ static bool parse_endpoints (const char *text, PlanEndpoints *ret_endpoints, GEr
 {
     g_auto (GStrv) parts = g_strsplit (text, ",", -1);
     unsigned n = g_strv_length (parts);
-    if (n == 0 || n > ECFS_CODEC_MAX_N)
-        return ecfs_fail (error, EINVAL, "--availability takes 1 to %d figures, and these are %u", ECFS_CODEC_MAX_N, n);
+    if (n == 0 || n > ECFS_MAX_STRIPES)
+        return tool_error (error, EINVAL, "--availability takes 1 to %d figures, and these are %u", ECFS_MAX_STRIPES,
+                           n);
     for (unsigned i = 0; i < n; i++)
-        if (!parse_probability (g_strstrip (parts[i]), &ret_endpoints->availability[i], error))
-            return ecfs_prefix (error, "--availability");
+        if (!parse_probability (g_strstrip (parts[i]), &ret_endpoints->availability[i], error)) {
+            g_prefix_error_literal (error, "--availability: ");
+            return false;
+        }
     ret_endpoints->n = n;
     return true;
 }
@@ -67,26 +70,6 @@ static GPtrArray *make_rows (const PlanArguments *arguments, const PlanEndpoints
     return plan_rows_of ((unsigned) arguments->k, (unsigned) arguments->m, endpoints, error);
 }
 
-static JsonObject *row_facts (const PlanRow *row)
-{
-    JsonObject *facts = json_object_new ();
-    json_object_set_string_member (facts, "code", row->code);
-    json_object_set_int_member (facts, "k", row->k);
-    json_object_set_int_member (facts, "m", row->n - row->k);
-    json_object_set_int_member (facts, "tolerance", row->tolerance);
-    json_object_set_double_member (facts, "overhead", (double) row->n / row->k);
-    json_object_set_double_member (facts, "f", row->reads);
-    json_object_set_double_member (facts, "failure", row->failure);
-    json_object_set_double_member (facts, "failure_error", row->error);
-    json_object_set_boolean_member (facts, "exact", row->exact);
-    json_object_set_boolean_member (facts, "modelled", row->modelled);
-    if (!isnan (row->repair))
-        json_object_set_double_member (facts, "repair_reads", row->repair);
-    if (!isnan (row->formula))
-        json_object_set_double_member (facts, "failure_by_formula", row->formula);
-    return facts;
-}
-
 static void print_json (const GPtrArray *rows, const PlanEndpoints *endpoints)
 {
     JsonObject *facts = json_object_new ();
@@ -94,7 +77,7 @@ static void print_json (const GPtrArray *rows, const PlanEndpoints *endpoints)
     for (unsigned i = 0; i < endpoints->n; i++)
         json_array_add_double_element (availability, endpoints->availability[i]);
     for (guint i = 0; i < rows->len; i++)
-        json_array_add_object_element (codes, row_facts (g_ptr_array_index (rows, i)));
+        json_array_add_object_element (codes, json_object_ref (((const PlanRow *) g_ptr_array_index (rows, i))->facts));
     json_object_set_array_member (facts, "availability", availability);
     json_object_set_array_member (facts, "codes", codes);
     JsonNode *node = json_node_new (JSON_NODE_OBJECT);
@@ -147,9 +130,9 @@ static void print_table (const GPtrArray *rows)
 
 static bool check_numbers (const PlanArguments *arguments, GError **error)
 {
-    if (arguments->k >= 1 && arguments->k < ECFS_CODEC_MAX_N && arguments->m >= 1 && arguments->m < ECFS_CODEC_MAX_N)
+    if (arguments->k >= 1 && arguments->k < ECFS_MAX_STRIPES && arguments->m >= 1 && arguments->m < ECFS_MAX_STRIPES)
         return true;
-    return ecfs_fail (error, EINVAL, "--k and --m are numbers from 1 to %d", ECFS_CODEC_MAX_N - 1);
+    return tool_error (error, EINVAL, "--k and --m are numbers from 1 to %d", ECFS_MAX_STRIPES - 1);
 }
 
 static int plan (const Verb *verb, const PlanArguments *arguments)

@@ -1,8 +1,6 @@
 /* recover: an archive directory from endpoints alone */
 #include "tool.h"
 
-#include "verbs/recover.h"
-
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -81,26 +79,20 @@ static bool ask (void *user, const char *text)
     return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
 }
 
-static void print_json (const EcfsRecovered *recovered)
+static void print_count (JsonObject *report, const char *member, const char *text)
 {
-    JsonNode *node = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (node, ecfs_recovered_facts (recovered));
-    tool_print_json (node);
+    if (tool_number (report, member) > 0)
+        printf ("%" PRIi64 " %s\n", tool_number (report, member), text);
 }
 
-static void print_count (uint64_t number, const char *text)
+static void print_doubted (JsonObject *report)
 {
-    if (number > 0)
-        printf ("%" PRIu64 " %s\n", number, text);
-}
-
-static void print_doubted (const EcfsRecovered *recovered)
-{
-    g_autoptr (GString) names = g_string_new (NULL);
-    for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
-        g_string_append_printf (names, "%s%s", i == 0 ? "" : ", ", (const char *) recovered->doubted->pdata[i]);
-    if (names->len > 0)
-        printf ("not all that these endpoints tell is believed: %s\n", names->str);
+    JsonArray *doubted = json_object_get_array_member (report, "endpoints_doubted");
+    for (guint i = 0; i < json_array_get_length (doubted); i++)
+        printf ("%s%s", i == 0 ? "not all that these endpoints tell is believed: " : ", ",
+                json_array_get_string_element (doubted, i));
+    if (json_array_get_length (doubted) > 0)
+        putchar ('\n');
 }
 
 static void print_end (const Arguments *arguments)
@@ -115,74 +107,61 @@ static void print_end (const Arguments *arguments)
               "where endpoints are gone, ecfs fsck -y rebuilds on others what they had");
 }
 
-static void print_recovered (const char *directory, const EcfsRecovered *recovered, const Arguments *arguments)
+static void print_recovered (const char *directory, JsonObject *report, const Arguments *arguments)
 {
-    char uuid[ECFS_UUID_TEXT_SIZE];
-    ecfs_uuid_text (&recovered->archive, uuid);
-    printf ("%s: archive %s with %" PRIu64 " files\n", directory, uuid, recovered->n_files);
-    printf ("epoch %" PRIu32 ", from %zu of %zu endpoints\n", recovered->epoch, recovered->n_given, recovered->n_known);
-    if (recovered->sequence > 0) {
-        g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (recovered->time_ns / 1000000000);
+    printf ("%s: archive %s with %" PRIi64 " files\n", directory, tool_text (report, "archive"),
+            tool_number (report, "files"));
+    printf ("epoch %" PRIi64 ", from %" PRIi64 " of %" PRIi64 " endpoints\n", tool_number (report, "epoch"),
+            tool_number (report, "endpoints_given"), tool_number (report, "endpoints_known"));
+    if (json_object_has_member (report, "recovery_point_ns")) {
+        g_autoptr (GDateTime) time =
+            g_date_time_new_from_unix_local (tool_number (report, "recovery_point_ns") / 1000000000);
         g_autofree char *text = time == NULL ? NULL : g_date_time_format (time, "%F %T");
-        printf ("names and attributes are as of %s (change %" PRIu64 ")\n", text == NULL ? "a time unknown" : text,
-                recovered->sequence);
+        printf ("names and attributes are as of %s (change %" PRIi64 ")\n", text == NULL ? "a time unknown" : text,
+                tool_number (report, "sequence"));
     } else {
         puts ("there was neither snapshot nor journal: all names and attributes are hints of the stripes");
     }
-    print_count (recovered->n_unfinished, "files that were being written, and never closed, are left out");
-    print_count (recovered->n_hinted, "files are there by the hints of their stripes");
-    print_count (recovered->n_set_apart, "files are in /recovered, since others have their names");
-    print_count (recovered->n_partial,
-                 "files are in /recovered as .partial, since only a part of their content is there");
-    print_count (recovered->n_refused, "records of the journal made no sense and were left out");
-    print_count (recovered->n_lost, "objects cannot be read: too few of their stripes are at these endpoints");
-    print_doubted (recovered);
+    print_count (report, "unfinished", "files that were being written, and never closed, are left out");
+    print_count (report, "hinted", "files are there by the hints of their stripes");
+    print_count (report, "set_apart", "files are in /recovered, since others have their names");
+    print_count (report, "partial", "files are in /recovered as .partial, since only a part of their content is there");
+    print_count (report, "refused_records", "records of the journal made no sense and were left out");
+    print_count (report, "lost", "objects cannot be read: too few of their stripes are at these endpoints");
+    print_doubted (report);
     print_end (arguments);
 }
 
 static int recover (const Verb *verb, const char *directory, const Arguments *arguments)
 {
     GError *error = NULL;
-    EcfsUuid archive;
-    g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
-    const EcfsRecovery words = {.endpoints = (const char *const *) arguments->endpoints,
-                                .code = arguments->code,
-                                .settings = (const char *const *) arguments->settings};
-    g_autoptr (EcfsConfig) config = ecfs_recovery_config (&words, given, &error);
-    if (config == NULL)
-        return tool_fail (verb->name, error, TOOL_USAGE);
-    if (arguments->archive != NULL && !ecfs_uuid_parse (arguments->archive, &archive)) {
-        tool_say (verb->name, "--archive %s: this is no UUID", arguments->archive);
-        return TOOL_USAGE;
-    }
     Progress progress = {.verb = verb, .terminal = isatty (STDERR_FILENO) && !arguments->json};
-    const EcfsRecover what = {.directory = directory,
-                              .config = config,
-                              .given = (const char *const *) given->pdata,
-                              .archive = arguments->archive == NULL ? NULL : &archive,
-                              .believe = (const char *const *) arguments->believe,
-                              .distrust = (const char *const *) arguments->distrust,
-                              .dry_run = arguments->dry_run,
-                              .read_only = arguments->read_only,
-                              .force = arguments->force,
-                              .ask = arguments->json ? NULL : ask,
-                              .tell = tell,
-                              .tick = tick,
-                              .user = &progress};
+    const EcfsRecovery what = {.endpoints = (const char *const *) arguments->endpoints,
+                               .code = arguments->code,
+                               .settings = (const char *const *) arguments->settings,
+                               .archive = arguments->archive,
+                               .believe = (const char *const *) arguments->believe,
+                               .distrust = (const char *const *) arguments->distrust,
+                               .dry_run = arguments->dry_run,
+                               .read_only = arguments->read_only,
+                               .force = arguments->force,
+                               .ask = arguments->json ? NULL : ask,
+                               .tell = tell,
+                               .progress = tick,
+                               .user = &progress};
     (void) signal (SIGINT, on_signal);
     (void) signal (SIGTERM, on_signal);
-    EcfsRecovered recovered;
-    bool done = ecfs_archive_recover (&what, &recovered, &error);
+    g_autofree char *text = ecfs_recover (directory, &what, &error);
     end_line (&progress);
-    bool all = (recovered.n_lost == 0 && recovered.n_partial == 0) || arguments->allow_lost;
-    if (done && arguments->json)
-        print_json (&recovered);
-    else if (done)
-        print_recovered (directory, &recovered, arguments);
-    ecfs_recovered_clear (&recovered);
-    if (!done)
-        return tool_fail (verb->name, error, TOOL_FAILED);
-    return all ? TOOL_DONE : TOOL_FAILED;
+    if (text == NULL)
+        return tool_fail (verb->name, error, error->code == EINVAL ? TOOL_USAGE : TOOL_FAILED);
+    g_autoptr (JsonObject) report = tool_json_object (text);
+    if (arguments->json)
+        puts (text);
+    else
+        print_recovered (directory, report, arguments);
+    bool all = tool_number (report, "lost") == 0 && tool_number (report, "partial") == 0;
+    return all || arguments->allow_lost ? TOOL_DONE : TOOL_FAILED;
 }
 
 int verb_recover (const Verb *verb, int argc, char **argv)

@@ -1,7 +1,5 @@
 #include "tool.h"
 
-#include "verbs/status.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -334,14 +332,10 @@ static void print_explanation (JsonObject *status)
 /* The archive cannot be opened: that is the state. */
 static int tell_broken (const Verb *verb, const char *directory, GError *error, bool json, bool check)
 {
-    g_autoptr (JsonObject) status = json_object_new ();
-    json_object_set_string_member (status, "directory", directory);
-    ecfs_status_broken (status, error);
-    if (json) {
-        JsonNode *node = json_node_new (JSON_NODE_OBJECT);
-        json_node_set_object (node, status);
-        tool_print_json (node);
-    }
+    g_autofree char *text = ecfs_diagnose (directory, error);
+    g_autoptr (JsonObject) status = tool_json_object (text);
+    if (json)
+        puts (text);
     tool_say (verb->name, "%s", tool_text (status, "reason"));
     tool_say (verb->name, "state BROKEN: %s", tool_text (status, "meaning"));
     tool_say (verb->name, "%s%s%s", tool_text (status, "advice"), json_object_has_member (status, "action") ? " " : "",

@@ -1,9 +1,6 @@
 /* put and get */
 #include "tool.h"
 
-#include "archive/archive.h"
-#include "codec/codec.h"
-
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,9 +32,9 @@ static void add_size (void *user, const EcfsEntry *entry)
 /* What a byte of new content takes on the wire. */
 static double wire_factor (const char *archive_dir)
 {
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (archive_dir, ECFS_ARCHIVE_READONLY, NULL);
-    g_autoptr (EcfsCodec) codec = archive == NULL ? NULL : ecfs_codec_new (ecfs_archive_config (archive)->code, NULL);
-    return codec == NULL ? 0 : (double) ecfs_codec_n (codec) / ecfs_codec_k (codec);
+    g_autofree char *text = ecfs_promise (archive_dir, NULL);
+    g_autoptr (JsonObject) promise = tool_json_object (text != NULL ? text : "{}");
+    return text == NULL ? 0 : tool_double (promise, "n") / tool_double (promise, "k");
 }
 
 int verb_put (const Verb *verb, int argc, char **argv)

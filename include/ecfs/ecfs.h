@@ -21,6 +21,69 @@ G_BEGIN_DECLS
 #define ECFS_ERROR (ecfs_error_quark ())
 GQuark ecfs_error_quark (void);
 
+/* Without an archive. JSON is that of RFC 8259, and is freed with g_free (). */
+
+#define ECFS_MAX_STRIPES 256 /* of any code */
+
+/** What is in this library as a JSON object: `version`, `codes` (families), `rs_providers`, `schemes` of endpoints,
+ * `schemes_left_out` when it was built, `libraries` with their versions. */
+char *ecfs_features (void);
+
+/**
+ * What @code buys as a JSON object (ecfs-plan(1) lists the members): how often a file cannot be read, space, repair.
+ *
+ * @code:         also "mds:K+M", "peeling:K+M" and "sparse:K+M", which hold no data
+ * @availability: how often each of @n_endpoints can be reached, from 0 to 1; with one figure, how often any
+ *
+ * EINVAL: there is no such code, or it needs more endpoints.
+ */
+char *ecfs_plan (const char *code, const double *availability, unsigned n_endpoints, GError **error);
+
+/** @text as one line that changes nothing on a terminal: names of files come from accounts that may lie. g_free () */
+char *ecfs_printable (const char *text);
+
+/** Parses digits with an optional unit as coreutils take them: K or KiB, M, G, T are powers of 1024; kB (or KB), MB,
+ * GB, TB are powers of 1000. False: not that. */
+bool ecfs_parse_size (const char *text, uint64_t *ret_bytes);
+
+/** Parses digits with "ms", "s" (default), "m", "h" or "d" to microseconds. False: not that. */
+bool ecfs_parse_duration (const char *text, int64_t *ret_us);
+
+/** The name that the endpoint "[NAME=]URL[,KEY=VALUE...]" has or gets, g_free (). EINVAL: it makes no sense. */
+char *ecfs_parse_endpoint (const char *endpoint, GError **error);
+
+/**
+ * The path in its archive that @path in a mount stands for ("/" for the mountpoint), g_free (); *ret_directory gets the
+ * archive's directory, g_free (). NULL: it is in no mount of an archive. Nothing at @path itself is touched, so this
+ * works on a mount that hangs.
+ */
+char *ecfs_mounted_path (const char *path, char **ret_directory);
+
+/* By the directory of an archive alone: no endpoint is asked. */
+
+/** The endpoints as a JSON array of objects with name, zone, uuid, state, and url where ecfs.conf has them. */
+char *ecfs_list_endpoints (const char *directory, GError **error);
+
+/** Whether there was an endpoint @name that was removed, and is none now. */
+bool ecfs_endpoint_was_removed (const char *directory, const char *name, bool *ret_removed, GError **error);
+
+/**
+ * What becomes of a file that is stored now, with all endpoints there, as a JSON object: `code`, `k`, `n`, `endpoints`,
+ * `zones`, and how many of them, whichever these are, may vanish without any file becoming unreadable:
+ * `endpoints_may_vanish`, `zones_may_vanish`. `stripes_without_place`: there are too few endpoints.
+ */
+char *ecfs_promise (const char *directory, GError **error);
+
+/**
+ * What is not on the endpoints yet as a JSON object: files `staged`, objects that are `not_full`, stripes that wait for
+ * their `deletions`, and `changes_behind`: of names, that would be lost with this machine.
+ */
+char *ecfs_backlog (const char *directory, GError **error);
+
+/** What it means that an archive cannot be opened, as ecfs_open () says by @error: the members of ecfs_status () that
+ * tell the verdict, and what to do. */
+char *ecfs_diagnose (const char *directory, const GError *error);
+
 typedef struct Ecfs Ecfs;
 
 /**

@@ -130,6 +130,9 @@ bool ecfs_archive_endpoint_add (EcfsArchive *self, const EcfsConfigEndpoint *end
  */
 bool ecfs_archive_renew_endpoint (EcfsArchive *self, const char *name, char **ret_old, GError **error);
 
+/** "active", "draining" and so on. */
+const char *ecfs_endpoint_state_word (EcfsEndpointState state);
+
 /**
  * Changes the state of an endpoint (ACTIVE, READONLY, DRAINING), durably; where stripes are placed from now on knows it
  * at once. The archive must be started and not READONLY. Thread-safe.

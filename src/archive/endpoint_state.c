@@ -67,3 +67,13 @@ bool ecfs_archive_set_endpoint_state (EcfsArchive *self, const char *name, EcfsE
     ecfs_mutex_unlock (&self->adding);
     return set;
 }
+
+const char *ecfs_endpoint_state_word (EcfsEndpointState state)
+{
+    static const char *const words[] = {
+        [ECFS_ENDPOINT_ACTIVE] = "active",     [ECFS_ENDPOINT_READONLY] = "readonly",
+        [ECFS_ENDPOINT_DRAINING] = "draining", [ECFS_ENDPOINT_FAILED] = "failed",
+        [ECFS_ENDPOINT_REMOVED] = "removed",   [ECFS_ENDPOINT_DISTRUSTED] = "distrusted",
+    };
+    return (unsigned) state < G_N_ELEMENTS (words) ? words[state] : "unknown";
+}

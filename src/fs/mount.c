@@ -3,8 +3,8 @@
 #include "archive/watch.h"
 #include "control/control.h"
 #include "fs/fs_priv.h"
+#include "program/program.h"
 #include "util/io.h"
-#include "util/log.h"
 
 #include <fcntl.h>
 #include <poll.h>

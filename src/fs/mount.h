@@ -53,13 +53,6 @@ int ecfs_mount_run (const EcfsMountOptions *options, GError **error);
 /** The directory of the archive that is mounted on @mountpoint, g_free (); NULL: none is. Touches nothing there. */
 char *ecfs_mounted_archive (const char *mountpoint);
 
-/**
- * The path in the archive that @path, of something in a mount, stands for ("/" for the mountpoint), g_free ();
- * *ret_directory gets the archive's directory, g_free (). NULL: it is in no mount of an archive. What is at @path
- * itself is not touched.
- */
-char *ecfs_mounted_path (const char *path, char **ret_directory);
-
 typedef enum EcfsUmountFlags {
     ECFS_UMOUNT_FORCE = 1 << 0, /* stores nothing first; what is under way fails */
     ECFS_UMOUNT_LAZY = 1 << 1,  /* stores nothing first; who uses it goes on */

@@ -12,7 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FSTYPE      "fuse.ecfs"
 #define END_WAIT_MS 30000 /* for a process that has stored everything and only closes what it has open */
 
 /* The table of mounts */
@@ -21,7 +20,7 @@
 static struct libmnt_fs *find_mount (struct libmnt_table *table, const char *mountpoint)
 {
     struct libmnt_fs *fs = table == NULL ? NULL : mnt_table_find_target (table, mountpoint, MNT_ITER_BACKWARD);
-    return fs != NULL && g_strcmp0 (mnt_fs_get_fstype (fs), FSTYPE) == 0 ? fs : NULL;
+    return fs != NULL && g_strcmp0 (mnt_fs_get_fstype (fs), ECFS_FSTYPE) == 0 ? fs : NULL;
 }
 
 dev_t ecfs_fs_device (const char *mountpoint)
@@ -65,71 +64,15 @@ static bool look_up (const char *mountpoint, Mounted *ret_mounted)
     return fs != NULL;
 }
 
-/* As the kernel names it. The last part is not touched: everything on a dead mount fails. */
-static char *kernel_name (const char *mountpoint)
-{
-    g_autofree char *absolute = g_canonicalize_filename (mountpoint, NULL);
-    g_autofree char *parent = g_path_get_dirname (absolute);
-    g_autofree char *name = g_path_get_basename (absolute);
-    char *real = realpath (parent, NULL);
-    char *path = real == NULL ? g_strdup (absolute) : g_build_filename (real, name, NULL);
-    free (real);
-    return path;
-}
-
 static bool find (const char *mountpoint, Mounted *ret_mounted, GError **error)
 {
-    g_autofree char *name = kernel_name (mountpoint);
+    g_autofree char *name = ecfs_kernel_name (mountpoint);
     if (look_up (name, ret_mounted))
         return true;
     char *real = g_file_test (name, G_FILE_TEST_IS_SYMLINK) ? realpath (name, NULL) : NULL;
     bool found = real != NULL && look_up (real, ret_mounted);
     free (real);
     return found || ecfs_fail (error, EINVAL, "%s: no archive is mounted there", name);
-}
-
-/* The mount that holds @path, a name of the kernel. Nothing is touched there, for it may hang. */
-static struct libmnt_fs *mount_above (struct libmnt_table *table, const char *path)
-{
-    struct libmnt_fs *fs = NULL;
-    g_autofree char *at = g_strdup (path);
-    while (table != NULL && (fs = mnt_table_find_target (table, at, MNT_ITER_BACKWARD)) == NULL &&
-           !g_str_equal (at, "/")) {
-        char *parent = g_path_get_dirname (at);
-        g_free (at);
-        at = parent;
-    }
-    return fs;
-}
-
-/* The path in the archive of the mount that holds @path, a name of the kernel; *ret_directory gets the archive. */
-static char *look_inside (const char *path, char **ret_directory)
-{
-    struct libmnt_table *table = mnt_new_table_from_file ("/proc/self/mountinfo");
-    struct libmnt_fs *fs = mount_above (table, path);
-    char *inside = NULL;
-    if (fs != NULL && g_strcmp0 (mnt_fs_get_fstype (fs), FSTYPE) == 0) {
-        /* "/", or the directory of the mount that is bound there; the target "/" is one of its own, too. */
-        const char *root = mnt_fs_get_root (fs), *target = mnt_fs_get_target (fs);
-        const char *rest = path + (g_str_equal (target, "/") ? 0 : strlen (target));
-        g_autofree char *whole = g_strconcat (root == NULL || g_str_equal (root, "/") ? "" : root, rest, NULL);
-        inside = g_strdup (*whole == '\0' ? "/" : whole);
-        *ret_directory = g_strdup (mnt_fs_get_source (fs));
-    }
-    mnt_unref_table (table);
-    return inside;
-}
-
-char *ecfs_mounted_path (const char *path, char **ret_directory)
-{
-    g_autofree char *name = kernel_name (path);
-    char *inside = look_inside (name, ret_directory);
-    if (inside != NULL || !g_file_test (name, G_FILE_TEST_IS_SYMLINK))
-        return inside;
-    char *real = realpath (name, NULL);
-    inside = real == NULL ? NULL : look_inside (real, ret_directory);
-    free (real);
-    return inside;
 }
 
 /* Where the archive in @directory is mounted. EINVAL: nowhere, or on several mountpoints. */
@@ -141,7 +84,7 @@ static bool find_archive (const char *directory, Mounted *ret_mounted, GError **
     g_autoptr (GPtrArray) mountpoints = g_ptr_array_new_with_free_func (g_free);
     char *real = realpath (directory, NULL);
     while (table != NULL && real != NULL && mnt_table_next_fs (table, iter, &fs) == 0)
-        if (g_strcmp0 (mnt_fs_get_fstype (fs), FSTYPE) == 0 && g_strcmp0 (mnt_fs_get_source (fs), real) == 0 &&
+        if (g_strcmp0 (mnt_fs_get_fstype (fs), ECFS_FSTYPE) == 0 && g_strcmp0 (mnt_fs_get_source (fs), real) == 0 &&
             g_strcmp0 (mnt_fs_get_root (fs), "/") == 0)
             g_ptr_array_add (mountpoints, g_strdup (mnt_fs_get_target (fs)));
     free (real);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -253,14 +252,4 @@ struct timespec ecfs_timespec (int64_t ns)
         time.tv_sec--;
     }
     return time;
-}
-
-void ecfs_allow_many_files (void)
-{
-    struct rlimit limit;
-    if (getrlimit (RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit (RLIMIT_NOFILE, &limit) != 0)
-        g_info ("cannot raise the number of open files: %s", g_strerror (errno));
 }

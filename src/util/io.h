@@ -69,10 +69,4 @@ struct timespec ecfs_timespec (int64_t ns);
 /** Reads a whole file of at most @max_size bytes; larger is EFBIG. The bytes get a NUL behind them. */
 bool ecfs_read_file (const char *path, size_t max_size, char **ret_bytes, size_t *ret_size, GError **error);
 
-/** Lets this process have as many open files as its hard limit allows: endpoints with many connections keep some open
- * each, and the usual soft limit is 1,024. For programs, as others in the process may use select(2), which knows no
- * more.
- */
-void ecfs_allow_many_files (void);
-
 #endif

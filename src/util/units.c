@@ -1,5 +1,7 @@
 #include "util/units.h"
 
+#include "ecfs/ecfs.h" /* which exports them */
+
 #include <errno.h>
 #include <glib.h>
 #include <string.h>

@@ -35,16 +35,11 @@ bool ecfs_distrust_endpoint (const char *archive_dir, const char *name, bool und
 
 bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, GError **error)
 {
-    static const struct {
-        const char *word;
-        EcfsEndpointState state;
-    } words[] = {{"active", ECFS_ENDPOINT_ACTIVE},
-                 {"readonly", ECFS_ENDPOINT_READONLY},
-                 {"draining", ECFS_ENDPOINT_DRAINING},
-                 {"distrusted", ECFS_ENDPOINT_DISTRUSTED}};
-    for (size_t i = 0; i < G_N_ELEMENTS (words); i++) {
-        if (g_strcmp0 (text, words[i].word) == 0) {
-            *ret_state = words[i].state;
+    static const EcfsEndpointState states[] = {ECFS_ENDPOINT_ACTIVE, ECFS_ENDPOINT_READONLY, ECFS_ENDPOINT_DRAINING,
+                                               ECFS_ENDPOINT_DISTRUSTED};
+    for (size_t i = 0; i < G_N_ELEMENTS (states); i++) {
+        if (g_strcmp0 (text, ecfs_endpoint_state_word (states[i])) == 0) {
+            *ret_state = states[i];
             return true;
         }
     }

@@ -4,7 +4,7 @@
 
 #include "archive/archive.h"
 
-/** "active", "readonly" or "draining"; EINVAL. */
+/** The state of that word, where a user can give it to an endpoint; EINVAL. */
 bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, GError **error);
 
 #endif

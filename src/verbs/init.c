@@ -35,7 +35,7 @@ static bool check_count (const EcfsConfig *config, const EcfsCodec *codec, GErro
                       ecfs_codec_code (codec), n, n_endpoints);
 }
 
-EcfsConfig *ecfs_init_config (const char *code, const char *const *endpoints, const char *const *settings,
+static EcfsConfig *config_of (const char *code, const char *const *endpoints, const char *const *settings,
                               GError **error)
 {
     g_autoptr (EcfsConfig) config = ecfs_config_new ();
@@ -58,6 +58,6 @@ EcfsConfig *ecfs_init_config (const char *code, const char *const *endpoints, co
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
                 GError **error)
 {
-    g_autoptr (EcfsConfig) config = ecfs_init_config (code, endpoints, settings, error);
+    g_autoptr (EcfsConfig) config = config_of (code, endpoints, settings, error);
     return config != NULL && ecfs_archive_init (directory, config, error);
 }

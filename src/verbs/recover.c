@@ -1,10 +1,14 @@
-#include "verbs/recover.h"
-
+#include "recover/recover.h"
+#include "ecfs/ecfs.h"
 #include "verbs/init.h"
+
+#include <json-glib/json-glib.h>
 
 #include <string.h>
 
-EcfsConfig *ecfs_recovery_config (const EcfsRecovery *what, GPtrArray *given, GError **error)
+/* What words make of endpoints and settings; @given, whose elements are g_free ()d, gets the keys that were set and a
+ * NULL. */
+static EcfsConfig *config_of (const EcfsRecovery *what, GPtrArray *given, GError **error)
 {
     g_autoptr (EcfsConfig) config = ecfs_config_new ();
     if (what->code != NULL) {
@@ -28,7 +32,7 @@ EcfsConfig *ecfs_recovery_config (const EcfsRecovery *what, GPtrArray *given, GE
     return ecfs_config_check (config, error) ? g_steal_pointer (&config) : NULL;
 }
 
-JsonObject *ecfs_recovered_facts (const EcfsRecovered *recovered)
+static JsonObject *facts_of (const EcfsRecovered *recovered)
 {
     char uuid[ECFS_UUID_TEXT_SIZE];
     JsonObject *object = json_object_new ();
@@ -77,7 +81,7 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
 {
     EcfsUuid archive;
     g_autoptr (GPtrArray) given = g_ptr_array_new_with_free_func (g_free);
-    g_autoptr (EcfsConfig) config = ecfs_recovery_config (what, given, error);
+    g_autoptr (EcfsConfig) config = config_of (what, given, error);
     if (config == NULL)
         return NULL;
     if (what->archive != NULL && !ecfs_uuid_parse (what->archive, &archive)) {
@@ -100,7 +104,7 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
     EcfsRecovered recovered;
     bool good = ecfs_archive_recover (&order, &recovered, error);
     g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
-    json_node_take_object (node, ecfs_recovered_facts (&recovered));
+    json_node_take_object (node, facts_of (&recovered));
     ecfs_recovered_clear (&recovered);
     return good ? json_to_string (node, TRUE) : NULL;
 }

@@ -185,11 +185,6 @@ static GArray *probe_end (Probe *self, EcfsArchive *archive, int64_t begun_us, i
 /* The word of the design for an endpoint's state, with the connection seen from this process. */
 static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEndpointHealth *health)
 {
-    static const char *const words[] = {
-        [ECFS_ENDPOINT_ACTIVE] = "active",     [ECFS_ENDPOINT_READONLY] = "readonly",
-        [ECFS_ENDPOINT_DRAINING] = "draining", [ECFS_ENDPOINT_FAILED] = "failed",
-        [ECFS_ENDPOINT_REMOVED] = "removed",   [ECFS_ENDPOINT_DISTRUSTED] = "distrusted",
-    };
     if (endpoint->endpoint == NULL)
         return "unconfigured";
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && !health->down && (health->full || health->refuses))
@@ -197,7 +192,7 @@ static const char *state_word (const EcfsArchiveEndpoint *endpoint, const EcfsEn
     if (endpoint->state == ECFS_ENDPOINT_ACTIVE && health->trial)
         return "trial";
     if (endpoint->state >= ECFS_ENDPOINT_FAILED || !health->down)
-        return (unsigned) endpoint->state < G_N_ELEMENTS (words) ? words[endpoint->state] : "unknown";
+        return ecfs_endpoint_state_word (endpoint->state);
     return "down";
 }
 

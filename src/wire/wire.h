@@ -122,6 +122,11 @@ JsonNode *ecfs_control_call (const char *archive_dir, JsonNode *request, GError 
 /** The same, but EPROTO when the mount says nothing for so long; -1: for ever. */
 JsonNode *ecfs_control_ask (const char *archive_dir, JsonNode *request, int timeout_ms, GError **error);
 
+#define ECFS_FSTYPE "fuse.ecfs" /* of mounts, in the kernel's table */
+
+/** @path as the kernel names it, g_free (). The last part is not touched: everything on a dead mount fails. */
+char *ecfs_kernel_name (const char *path);
+
 /** Has damaged stripes (of EcfsSighting) queued for repair, for an archive that is open for reading: by its mount, or
  * by opening it for writing for a moment. EPROTO when the mount says nothing for long. */
 bool ecfs_sightings_hand_over (EcfsArchive *archive, const GArray *sightings, GError **error);

@@ -2,8 +2,8 @@
 #include "check_db.h"
 #include "failing_disk.h"
 #include "fixture.h"
+#include "program/program.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <signal.h>
 #include <stdatomic.h>

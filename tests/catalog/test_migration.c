@@ -2,7 +2,7 @@
 #include "check_db.h"
 #include "failing_disk.h"
 #include "fixture.h"
-#include "util/log.h"
+#include "program/program.h"
 
 #define CURRENT 14 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)

@@ -1,8 +1,8 @@
 /* What a look at the stripes of one object finds: no mount, no fsck, and what is wrong was done to the files. */
 #include "check/check.h"
 #include "object/layout.h"
+#include "program/program.h"
 #include "staged_fixture.h"
-#include "util/log.h"
 
 #include <fcntl.h>
 #include <stdio.h>

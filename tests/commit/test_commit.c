@@ -2,9 +2,9 @@
 #include "archive/content.h"
 #include "commit/commit.h"
 #include "fixture.h"
+#include "program/program.h"
 #include "util/io.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>

@@ -2,10 +2,10 @@
 #include "control/control.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
+#include "program/program.h"
 #include "staging/staged.h"
 #include "util/io.h"
 #include "util/lock.h"
-#include "util/log.h"
 #include "wire/wire.h"
 
 #include <sys/socket.h>

@@ -20,16 +20,16 @@
 #include "actor.h"
 #include "elsewhere.h"
 #include "generate.h"
+#include "program/program.h"
 #include "recovered.h"
 #include "trees.h"
-#include "util/io.h"
 #include "verbs.h"
 #include "verdict.h"
 
 #include "../lab/flawed.h"
 
 #include "codec/codec.h"
-#include "util/log.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

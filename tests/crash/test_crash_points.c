@@ -7,13 +7,13 @@
  * tenth step is taken, under sanitizers fewer: others of them with another ECFS_SEED.
  */
 #include "actor.h"
+#include "program/program.h"
 #include "steps.h"
 #include "trees.h"
-#include "util/io.h"
 #include "verbs.h"
 #include "verdict.h"
 
-#include "util/log.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <sys/mman.h>

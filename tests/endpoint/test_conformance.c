@@ -2,7 +2,7 @@
 #include "../lab/flawed.h"
 #include "conformance.h"
 #include "objectstore.h"
-#include "util/log.h"
+#include "program/program.h"
 
 static ConformanceRow *directory_row (const char *scheme, const char *base)
 {

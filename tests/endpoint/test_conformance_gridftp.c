@@ -9,7 +9,7 @@
  */
 #include "conformance.h"
 #include "gridftp_fixture.h"
-#include "util/log.h"
+#include "program/program.h"
 
 typedef struct Kind {
     const char *name, *scheme, *options;

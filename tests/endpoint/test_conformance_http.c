@@ -6,8 +6,8 @@
  * contents are transferred.
  */
 #include "conformance.h"
+#include "program/program.h"
 #include "proxy_fixture.h"
-#include "util/log.h"
 #include "web_fixture.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  */
 #include "conformance.h"
 #include "other_fixture.h"
-#include "util/log.h"
+#include "program/program.h"
 
 static const struct {
     const char *kind;

@@ -1,7 +1,7 @@
 /* The conformance suite over sftp://, against a real sshd. */
 #include "conformance.h"
+#include "program/program.h"
 #include "sshd_fixture.h"
-#include "util/log.h"
 
 int main (int argc, char **argv)
 {

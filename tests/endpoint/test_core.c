@@ -1,7 +1,7 @@
 /* Down and up, stalls, broken connections. */
+#include "program/program.h"
 #include "script.h"
 #include "transfer.h"
-#include "util/log.h"
 
 /* Polls, since nothing tells when the state of an endpoint changes. */
 static void wait_down (EcfsEndpoint *endpoint, bool down)

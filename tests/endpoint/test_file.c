@@ -1,8 +1,8 @@
 /* What only directories have: links, FIFOs, mounts that come and go, and uploads that can be looked at. */
 #include "endpoint/endpoint.h"
 #include "objectstore.h"
+#include "program/program.h"
 #include "transfer.h"
-#include "util/log.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 #include "../lab/flawed.h"
 #include "../lab/flaws.h"
 #include "endpoint/endpoint.h"
+#include "program/program.h"
 #include "util/io.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Helpers of the gridftp drivers that die or go wrong (hostile-helper): no wrong bytes, no hang, nothing left behind.
  */
 #include "endpoint/endpoint.h"
-#include "util/log.h"
+#include "program/program.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Endpoints that take no writes: full, by quota, with a bad disk. */
+#include "program/program.h"
 #include "script.h"
 #include "transfer.h"
-#include "util/log.h"
 
 static void set_store (int write_code, uint64_t free_bytes)
 {

@@ -5,10 +5,10 @@
  * ECFS_HELP=all runs every case; otherwise those few that the others build on.
  */
 #include "endpoint/endpoint.h"
+#include "program/program.h"
 #include "proxy_fixture.h"
 #include "sshd_fixture.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <errno.h>
 #include <signal.h>

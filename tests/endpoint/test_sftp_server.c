@@ -1,7 +1,7 @@
 /* Servers that are not as OpenSSH's: its sftp-server, with lab-fault to make it so. */
 #include "endpoint/endpoint.h"
+#include "program/program.h"
 #include "sshd_fixture.h"
-#include "util/log.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Descriptions, markers, names, options: everything that needs no connection. */
 #include "endpoint/core/driver.h"
-#include "util/log.h"
+#include "program/program.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* The SSH transport and the life of sftp:// endpoints, against a real sshd. */
 #include "endpoint/endpoint.h"
 #include "endpoint/ssh/ssh_transport.h"
+#include "program/program.h"
 #include "sshd_fixture.h"
 #include "transfer.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <arpa/inet.h>
 #include <signal.h>

@@ -2,8 +2,8 @@
 #include "archive/archive_priv.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
+#include "program/program.h"
 #include "util/error.h"
-#include "util/log.h"
 #include "verbs/verbs.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
 #include "archive/common.h"
 #include "deaf_endpoint.h"
 #include "journal/sender.h"
+#include "program/program.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #define PATIENCE_US (60 * G_USEC_PER_SEC)
 #define CODE        "rs:4+2"

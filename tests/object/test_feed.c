@@ -1,7 +1,7 @@
 /* Content that grows while it is stored: the same stripes come of it as of content that is all there. */
+#include "program/program.h"
 #include "store.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #include "../codec/oracle.h"
 #include "../codec/segment.h"
 #include "codec/graph.h"
+#include "program/program.h"
 #include "store.h"
-#include "util/log.h"
 
 #define MEMORY        (64u << 20)
 #define EXHAUSTIVE_N  16

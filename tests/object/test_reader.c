@@ -1,7 +1,7 @@
 /* Reading objects: the right bytes whatever is missing, damaged, slow or stalled, and no more of them than it takes. */
+#include "program/program.h"
 #include "store.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Repair: lost stripes stored again, byte for byte, from as few bytes of others as their code takes. */
 #include "object/repair.h"
+#include "program/program.h"
 #include "store.h"
-#include "util/log.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

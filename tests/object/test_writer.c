@@ -1,10 +1,10 @@
 /* Storing objects: the right bytes on every endpoint, and what happens when endpoints fail, stall or crawl. */
 #include "object/writer_priv.h"
+#include "program/program.h"
 #include "store.h"
 #include "stripe.h"
 #include "util/io.h"
 #include "util/lock.h"
-#include "util/log.h"
 
 #include <string.h>
 #include <unistd.h>

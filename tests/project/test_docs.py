@@ -84,7 +84,7 @@ def test_readme_lists_every_folder():
 
 
 ARCHITECTURE = (TOP / "doc/architecture.md").read_text()
-SOURCES = {path: path.read_text() for pattern in ["src/**/*.[ch]", "include/ecfs/*.h", "tools/*.[ch]"] for path in TOP.glob(pattern)}
+SOURCES = {path: path.read_text() for pattern in ["src/**/*.[ch]", "include/ecfs/*.h", "tools/**/*.[ch]"] for path in TOP.glob(pattern)}
 
 
 def rooms():

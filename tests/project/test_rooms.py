@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = lab.REPOSITORY / "src"
 # From below to above. A header that lies in the folder of several rooms is the contract that they implement.
-ROOMS = ["util", "codec", "catalog", "endpoint/core", "endpoint/ssh", "endpoint/sftp", "endpoint/http", "endpoint/gridftp",
+ROOMS = ["util", "program", "codec", "catalog", "endpoint/core", "endpoint/ssh", "endpoint/sftp", "endpoint/http", "endpoint/gridftp",
          "endpoint", "object", "sim", "archive", "commit", "journal", "recover", "staging", "check", "wire", "upkeep", "service",
          "verbs", "fsck", "control", "fs"]
 MOST_INCLUDERS = 15  # of a header that a room keeps to itself

@@ -1,8 +1,8 @@
 /* What the next mount makes of what an earlier one left in staging. */
 #include "ecfs/ecfs.h"
+#include "program/program.h"
 #include "staged_fixture.h"
 #include "util/io.h"
-#include "util/log.h"
 
 #include <fcntl.h>
 #include <signal.h>

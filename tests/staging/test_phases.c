@@ -1,8 +1,8 @@
 /* The phases of a staged file, step by step: a store that does nothing notes what staging begins, and the test says how
  * each attempt goes. */
+#include "program/program.h"
 #include "staged_fixture.h"
 #include "staging/staged_priv.h"
-#include "util/log.h"
 
 #define N_FILES    60
 #define N_TRAILING 4 /* as in turns.c */

@@ -1,9 +1,9 @@
 /* How many files are open while many wait to be stored, and what becomes of a commit that the catalog's disk refuses.
  * ECFS_STAGED: how many files wait, for a longer test. */
 #include "../catalog/failing_disk.h"
+#include "program/program.h"
 #include "staged_fixture.h"
 #include "util/io.h"
-#include "util/log.h"
 
 #include <sqlite3.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
+#include "program/program.h"
 #include "staged_fixture.h"
 #include "util/io.h"
-#include "util/log.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

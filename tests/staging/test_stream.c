@@ -1,9 +1,9 @@
 /* Storing files while they are being written. */
 #include "archive/archive_priv.h"
+#include "program/program.h"
 #include "staged_fixture.h"
 #include "staging/staged_priv.h"
 #include "util/io.h"
-#include "util/log.h"
 
 #include <fcntl.h>
 #include <ftw.h>

@@ -1,6 +1,6 @@
 /* Writers that wait for room, callers of fsync and `wait` that wait for endpoints, and who is not made to wait. */
+#include "program/program.h"
 #include "staged_fixture.h"
-#include "util/log.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,13 +1,11 @@
 /* What `ecfs tune` proposes, by figures. */
+#include "../../tools/measure/tune.h"
 #include "../../tools/tool.h"
-#include "../../tools/tune.h"
 
 #include <math.h>
 
 #define MB  1e6
 #define KIB UINT64_C (1024)
-
-const Verb tool_verbs[] = {{NULL, NULL, NULL, NULL}};
 
 typedef struct World {
     EcfsConfig *config;

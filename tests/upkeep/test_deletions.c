@@ -1,7 +1,7 @@
 #include "archive/archive_priv.h"
 #include "deaf_endpoint.h"
 #include "object/format.h"
-#include "util/log.h"
+#include "program/program.h"
 
 #include <unistd.h>
 

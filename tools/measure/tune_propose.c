@@ -1,6 +1,6 @@
 /* What follows from figures: rules that change a setting only where the gain is more than noise. */
+#include "measure/tune.h"
 #include "tool.h"
-#include "tune.h"
 
 #include <inttypes.h>
 

@@ -1,5 +1,5 @@
 /* bench codec: how fast codes are on one core, by each provider, beside ISA-L called directly and memcpy */
-#include "codec_bench.h"
+#include "measure/codec_bench.h"
 #include "tool.h"
 #include "util/units.h"
 

@@ -1,4 +1,4 @@
-#include "util/log.h"
+#include "program/program.h"
 
 #include "util/io.h"
 #include "util/text.h"

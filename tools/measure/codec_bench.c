@@ -1,4 +1,4 @@
-#include "codec_bench.h"
+#include "measure/codec_bench.h"
 
 #include <isa-l.h>
 #include <stdlib.h>

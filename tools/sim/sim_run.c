@@ -1,4 +1,4 @@
-#include "sim.h"
+#include "sim/sim_tool.h"
 
 #include "plot.h"
 

@@ -1,6 +1,6 @@
 /* sim: what would happen */
 #include "plot.h"
-#include "sim.h"
+#include "sim/sim_tool.h"
 #include "tool.h"
 
 #include <inttypes.h>

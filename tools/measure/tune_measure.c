@@ -1,7 +1,7 @@
 /* Measuring for `ecfs tune`: every setting of an endpoint gets the same load, the one a file of eight stripes makes. */
-#include "codec_bench.h"
-#include "measure.h"
-#include "tune.h"
+#include "measure/codec_bench.h"
+#include "measure/measure.h"
+#include "measure/tune.h"
 #include "util/lock.h"
 
 #include <openssl/evp.h>

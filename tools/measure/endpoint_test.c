@@ -1,7 +1,7 @@
-#include "endpoint_test.h"
+#include "measure/endpoint_test.h"
 
 #include "archive/archive.h"
-#include "measure.h"
+#include "measure/measure.h"
 
 #include <gio/gio.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* tune: measures endpoints and machine, proposes settings, writes them */
+#include "measure/tune.h"
 #include "tool.h"
-#include "tune.h"
 #include "util/units.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* mount.ecfs and umount.ecfs, which mount(8) and umount(8) call: this program under other names, with their options. */
-#include "tool.h"
+#include "mount/mount_tool.h"
 
 #include "fs/mount.h"
 

@@ -1,10 +1,16 @@
 /* mount and umount */
-#include "tool.h"
+#include "mount/mount_tool.h"
 
-#include "archive/archive.h"
 #include "fs/mount.h"
 
+#define FUSE_USE_VERSION 31
+#include <fuse_lowlevel.h>
 #include <inttypes.h>
+
+const char *tool_fuse_version (void)
+{
+    return fuse_pkgversion ();
+}
 
 int verb_mount (const Verb *verb, int argc, char **argv)
 {
@@ -32,34 +38,26 @@ int verb_mount (const Verb *verb, int argc, char **argv)
 
 /* umount */
 
-/* What the mount wrote down at its end; an archive without a name has none to lose. */
-static void tell_journal (const char *verb, EcfsArchive *archive)
-{
-    EcfsRecoveryPoint point;
-    uint64_t next_ino;
-    if (ecfs_archive_recovery_point (archive, &point, NULL) && point.stored < point.sequence &&
-        ecfs_catalog_next_ino (ecfs_archive_catalog (archive), &next_ino, NULL) && next_ino > ECFS_ROOT_INO + 1)
-        tool_say (verb,
-                  "unmounted; %" PRIu64
-                  " changes of names are on too few endpoints to be safe without this machine: the next mount "
-                  "stores them",
-                  point.sequence - point.stored);
-}
-
 /* Everything is committed by now, but an endpoint that is down may still lack its stripes, and the journal. */
 void tool_tell_unfinished (const char *verb, const char *directory)
 {
-    EcfsTotals totals;
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, NULL);
-    if (archive == NULL || !ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL))
+    g_autofree char *text = ecfs_backlog (directory, NULL);
+    if (text == NULL)
         return; /* only a hint: whoever mounts it next is told */
-    tell_journal (verb, archive);
-    if (totals.n_not_full > 0)
+    g_autoptr (JsonObject) backlog = tool_json_object (text);
+    int64_t n_changes = tool_number (backlog, "changes_behind"), n_not_full = tool_number (backlog, "not_full");
+    if (n_changes > 0)
         tool_say (verb,
-                  "unmounted; %" PRIu64
+                  "unmounted; %" PRIi64
+                  " changes of names are on too few endpoints to be safe without this machine: the next mount "
+                  "stores them",
+                  n_changes);
+    if (n_not_full > 0)
+        tool_say (verb,
+                  "unmounted; %" PRIi64
                   " objects are stored safely, but not on all of their endpoints yet: the next mount "
                   "goes on with them",
-                  totals.n_not_full);
+                  n_not_full);
 }
 
 int verb_umount (const Verb *verb, int argc, char **argv)
