@@ -1,7 +1,7 @@
-/* Life cycle and group commit; the states of the transaction are in catalog_priv.h. */
+/* Life cycle and group commit; the states of the transaction are in db.h. */
 #include "catalog/age.h"
 #include "catalog/content_sum.h"
-#include "catalog/inode.h"
+#include "catalog/namespace_priv.h"
 #include "catalog/schema.h"
 #include "util/io.h"
 

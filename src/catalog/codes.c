@@ -1,5 +1,5 @@
 /* Codes: of inodes, their parameters, and which are in use. */
-#include "catalog/inode.h"
+#include "catalog/namespace_priv.h"
 
 #include <sys/stat.h>
 

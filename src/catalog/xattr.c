@@ -1,5 +1,5 @@
 /* Extended attributes. */
-#include "catalog/inode.h"
+#include "catalog/namespace_priv.h"
 
 #include <sys/xattr.h>
 
