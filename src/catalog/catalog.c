@@ -1,7 +1,7 @@
-/* Life cycle and group commit; the states of the transaction are in catalog_priv.h. */
+/* Life cycle and group commit; the states of the transaction are in db.h. */
 #include "catalog/age.h"
 #include "catalog/content_sum.h"
-#include "catalog/inode.h"
+#include "catalog/namespace_priv.h"
 #include "catalog/schema.h"
 #include "util/io.h"
 
@@ -668,33 +668,4 @@ char *ecfs_catalog_trouble (EcfsCatalog *self)
         told (fail_state (self, &error));
     ecfs_mutex_unlock (&self->lock);
     return error == NULL ? NULL : g_strdup (error->message);
-}
-
-void ecfs_journal_row_free (EcfsJournalRow *row)
-{
-    if (row == NULL)
-        return;
-    g_byte_array_unref (row->record);
-    g_free (row);
-}
-
-static GPtrArray *journal_rows (EcfsCatalog *self, uint64_t after, size_t max, GError **error)
-{
-    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
-    autoquery *query = QUERY (self, JOURNAL_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
-    int found;
-    while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsJournalRow *row = g_new0 (EcfsJournalRow, 1);
-        row->sequence = (uint64_t) sqlite3_column_int64 (query, 0);
-        row->time_ns = sqlite3_column_int64 (query, 1);
-        row->record = g_byte_array_new ();
-        g_byte_array_append (row->record, sqlite3_column_blob (query, 2), (guint) sqlite3_column_bytes (query, 2));
-        g_ptr_array_add (rows, row);
-    }
-    return found < 0 ? NULL : g_steal_pointer (&rows);
-}
-
-GPtrArray *ecfs_catalog_journal (EcfsCatalog *self, uint64_t after, size_t max, GError **error)
-{
-    return READ (self, journal_rows (self, after, max, error));
 }

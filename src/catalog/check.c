@@ -1,5 +1,5 @@
 /* What cannot be in a whole catalog. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #define MOST "100" /* of one kind are told */
 

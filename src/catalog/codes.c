@@ -1,5 +1,49 @@
-/* Parameters of codes: what makes an object readable whatever a later ecfs would choose for its code. */
-#include "catalog/db.h"
+/* Codes: of inodes, their parameters, and which are in use. */
+#include "catalog/namespace_priv.h"
+
+#include <sys/stat.h>
+
+static bool get_code (EcfsCatalog *self, uint64_t ino, Inode *ret_holder, GError **error)
+{
+    Inode inode;
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    if (S_ISDIR (inode.attr.mode))
+        return ecfs_code_above (self, &inode, ret_holder, error);
+    *ret_holder = inode;
+    return true;
+}
+
+bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GError **error)
+{
+    Inode inode;
+    if (!READ (self, get_code (self, ino, &inode, error)))
+        return false;
+    *ret_code = inode.has_code ? g_strdup (inode.code) : NULL;
+    return true;
+}
+
+static bool set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error)
+{
+    Inode inode;
+    size_t size = code == NULL ? 0 : strlen (code);
+    if (code != NULL && (size == 0 || size > ECFS_CODE_MAX))
+        return ecfs_fail (error, EINVAL, "a code has 1 to %d bytes, not %zu", ECFS_CODE_MAX, size);
+    if (!ecfs_inode_get (self, ino, &inode, error))
+        return false;
+    inode.has_code = code != NULL;
+    if (code != NULL)
+        memcpy (inode.code, code, size + 1);
+    inode.attr.ctime_ns = ecfs_real_ns ();
+    return ecfs_inode_update (self, &inode, error);
+}
+
+bool ecfs_catalog_set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error)
+{
+    return CHANGE (self, error, set_code (self, ino, code, error));
+}
+
+/* Parameters: what makes an object readable whatever a later ecfs would choose for its code. */
 
 static int has_code (EcfsCatalog *self, const char *code, GError **error)
 {
@@ -41,4 +85,38 @@ static GBytes *get (EcfsCatalog *self, const char *code, GError **error)
 GBytes *ecfs_catalog_code (EcfsCatalog *self, const char *code, GError **error)
 {
     return READ (self, get (self, code, error));
+}
+
+/* Codes in use */
+
+static GPtrArray *list_codes (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GPtrArray) codes = g_ptr_array_new_with_free_func (g_free);
+    autoquery *query = ecfs_query (self, STMT_CODES_IN_USE, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1)
+        g_ptr_array_add (codes, g_strdup ((const char *) sqlite3_column_text (query, 0)));
+    return found < 0 ? NULL : g_steal_pointer (&codes);
+}
+
+GPtrArray *ecfs_catalog_codes_in_use (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list_codes (self, error));
+}
+
+static GArray *list_directories (EcfsCatalog *self, GError **error)
+{
+    g_autoptr (GArray) directories = g_array_new (FALSE, FALSE, sizeof (uint64_t));
+    autoquery *query = ecfs_query (self, STMT_DIRECTORIES_WITH_CODES, NULL, 0, error);
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
+        g_array_append_val (directories, ino);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&directories);
+}
+
+GArray *ecfs_catalog_directories_with_codes (EcfsCatalog *self, GError **error)
+{
+    return READ (self, list_directories (self, error));
 }

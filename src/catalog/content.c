@@ -1,6 +1,6 @@
 /* What a file consists of: its extents, and what changes them but publishing. */
+#include "catalog/content_priv.h"
 #include "catalog/content_sum.h"
-#include "catalog/object.h"
 
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error)
 {

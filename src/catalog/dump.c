@@ -1,5 +1,5 @@
 /* A catalog as the records of a journal that would make it. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #include <sys/stat.h>
 

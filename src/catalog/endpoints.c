@@ -1,5 +1,5 @@
 /* Endpoint rows: stripes name endpoints by row id, everything outside by UUID. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #define OBJECTS_AT_ONCE   4096 /* that are looked at for stripes at an endpoint */
 #define DELETIONS_AT_ONCE 512  /* that are forgotten with it */

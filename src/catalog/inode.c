@@ -1,6 +1,6 @@
 /* Inode and entry rows: reading with checks, storing with their journal items. */
-#include "catalog/inode.h"
 #include "catalog/content_sum.h"
+#include "catalog/namespace_priv.h"
 
 #include <sys/stat.h>
 

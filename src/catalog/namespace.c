@@ -1,5 +1,5 @@
 /* Looking up, making, linking, removing and listing. Each operation checks first and writes then. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #include <sys/stat.h>
 

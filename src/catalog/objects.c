@@ -1,5 +1,5 @@
 /* Objects and their stripes: how they become the content of files, change, and are let go. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #include <sys/stat.h>
 

@@ -1,6 +1,6 @@
 /* Intents (what may be on its way to endpoints) and deletions (what is to vanish from them). */
 #include "catalog/age.h"
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error)
 {

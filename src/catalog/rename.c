@@ -1,5 +1,5 @@
 /* rename(2) with all its cases. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

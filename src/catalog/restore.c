@@ -1,6 +1,6 @@
 #include "catalog/restore.h"
 
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #include <sys/stat.h>
 

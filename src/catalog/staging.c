@@ -1,5 +1,5 @@
 /* Staging rows: files whose bytes are, or also are, in the staging area. */
-#include "catalog/object.h"
+#include "catalog/content_priv.h"
 
 #include <sys/stat.h>
 

@@ -1,7 +1,6 @@
-/* Extended attributes and the code of an inode. */
-#include "catalog/inode.h"
+/* Extended attributes. */
+#include "catalog/namespace_priv.h"
 
-#include <sys/stat.h>
 #include <sys/xattr.h>
 
 #define VALUE_MAX 65536 /* bytes of a value, as XATTR_SIZE_MAX */
@@ -124,44 +123,4 @@ static bool remove_one (EcfsCatalog *self, uint64_t ino, const char *name, GErro
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error)
 {
     return CHANGE (self, error, remove_one (self, ino, name, error));
-}
-
-static bool get_code (EcfsCatalog *self, uint64_t ino, Inode *ret_holder, GError **error)
-{
-    Inode inode;
-    if (!ecfs_inode_get (self, ino, &inode, error))
-        return false;
-    if (S_ISDIR (inode.attr.mode))
-        return ecfs_code_above (self, &inode, ret_holder, error);
-    *ret_holder = inode;
-    return true;
-}
-
-bool ecfs_catalog_get_code (EcfsCatalog *self, uint64_t ino, char **ret_code, GError **error)
-{
-    Inode inode;
-    if (!READ (self, get_code (self, ino, &inode, error)))
-        return false;
-    *ret_code = inode.has_code ? g_strdup (inode.code) : NULL;
-    return true;
-}
-
-static bool set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error)
-{
-    Inode inode;
-    size_t size = code == NULL ? 0 : strlen (code);
-    if (code != NULL && (size == 0 || size > ECFS_CODE_MAX))
-        return ecfs_fail (error, EINVAL, "a code has 1 to %d bytes, not %zu", ECFS_CODE_MAX, size);
-    if (!ecfs_inode_get (self, ino, &inode, error))
-        return false;
-    inode.has_code = code != NULL;
-    if (code != NULL)
-        memcpy (inode.code, code, size + 1);
-    inode.attr.ctime_ns = ecfs_real_ns ();
-    return ecfs_inode_update (self, &inode, error);
-}
-
-bool ecfs_catalog_set_code (EcfsCatalog *self, uint64_t ino, const char *code, GError **error)
-{
-    return CHANGE (self, error, set_code (self, ino, code, error));
 }

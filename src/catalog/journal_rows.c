@@ -1,7 +1,38 @@
-/* What is written down of the journal's way to the endpoints: places, snapshots, settings. */
+/* Records of the journal, and what is written down of their way to the endpoints: places, snapshots, settings. */
 #include "catalog/db.h"
 
 #define DROPPED_AT_ONCE 500 /* records: no transaction takes long */
+
+/* Records */
+
+void ecfs_journal_row_free (EcfsJournalRow *row)
+{
+    if (row == NULL)
+        return;
+    g_byte_array_unref (row->record);
+    g_free (row);
+}
+
+static GPtrArray *journal_rows (EcfsCatalog *self, uint64_t after, size_t max, GError **error)
+{
+    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
+    autoquery *query = QUERY (self, JOURNAL_LIST, error, INT (after), INT (MIN (max, INT_MAX)));
+    int found;
+    while ((found = ecfs_query_step (self, query, error)) == 1) {
+        EcfsJournalRow *row = g_new0 (EcfsJournalRow, 1);
+        row->sequence = (uint64_t) sqlite3_column_int64 (query, 0);
+        row->time_ns = sqlite3_column_int64 (query, 1);
+        row->record = g_byte_array_new ();
+        g_byte_array_append (row->record, sqlite3_column_blob (query, 2), (guint) sqlite3_column_bytes (query, 2));
+        g_ptr_array_add (rows, row);
+    }
+    return found < 0 ? NULL : g_steal_pointer (&rows);
+}
+
+GPtrArray *ecfs_catalog_journal (EcfsCatalog *self, uint64_t after, size_t max, GError **error)
+{
+    return READ (self, journal_rows (self, after, max, error));
+}
 
 bool ecfs_catalog_journal_bytes (EcfsCatalog *self, uint64_t after, uint64_t *ret_bytes, GError **error)
 {
@@ -30,6 +61,17 @@ static bool drop_records (EcfsCatalog *self, uint64_t sequence, bool *ret_more, 
 bool ecfs_catalog_journal_drop (EcfsCatalog *self, uint64_t sequence, bool *ret_more, GError **error)
 {
     return CHANGE (self, error, drop_records (self, sequence, ret_more, error));
+}
+
+static bool mark (EcfsCatalog *self)
+{
+    ecfs_journal_put_epoch (self->record, self->epoch);
+    return true;
+}
+
+bool ecfs_catalog_mark (EcfsCatalog *self, GError **error)
+{
+    return CHANGE (self, error, mark (self));
 }
 
 /* Places */
@@ -108,38 +150,6 @@ bool ecfs_catalog_snapshot_add (EcfsCatalog *self, const EcfsSnapshotRow *row, g
     return CHANGE_DURABLE (self, error, add_snapshot (self, row, keep, error));
 }
 
-static GPtrArray *list_codes (EcfsCatalog *self, GError **error)
-{
-    g_autoptr (GPtrArray) codes = g_ptr_array_new_with_free_func (g_free);
-    autoquery *query = ecfs_query (self, STMT_CODES_IN_USE, NULL, 0, error);
-    int found;
-    while ((found = ecfs_query_step (self, query, error)) == 1)
-        g_ptr_array_add (codes, g_strdup ((const char *) sqlite3_column_text (query, 0)));
-    return found < 0 ? NULL : g_steal_pointer (&codes);
-}
-
-GPtrArray *ecfs_catalog_codes_in_use (EcfsCatalog *self, GError **error)
-{
-    return READ (self, list_codes (self, error));
-}
-
-static GArray *list_directories (EcfsCatalog *self, GError **error)
-{
-    g_autoptr (GArray) directories = g_array_new (FALSE, FALSE, sizeof (uint64_t));
-    autoquery *query = ecfs_query (self, STMT_DIRECTORIES_WITH_CODES, NULL, 0, error);
-    int found;
-    while ((found = ecfs_query_step (self, query, error)) == 1) {
-        uint64_t ino = (uint64_t) sqlite3_column_int64 (query, 0);
-        g_array_append_val (directories, ino);
-    }
-    return found < 0 ? NULL : g_steal_pointer (&directories);
-}
-
-GArray *ecfs_catalog_directories_with_codes (EcfsCatalog *self, GError **error)
-{
-    return READ (self, list_directories (self, error));
-}
-
 /* Settings */
 
 typedef struct Setting {
@@ -177,17 +187,6 @@ bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const c
         each (user, setting->key, setting->value);
     }
     return settings != NULL;
-}
-
-static bool mark (EcfsCatalog *self)
-{
-    ecfs_journal_put_epoch (self->record, self->epoch);
-    return true;
-}
-
-bool ecfs_catalog_mark (EcfsCatalog *self, GError **error)
-{
-    return CHANGE (self, error, mark (self));
 }
 
 static int has_setting (EcfsCatalog *self, const char *key, const char *value, GError **error)

@@ -1,6 +1,6 @@
 /* Inodes, and the names that lead to them. */
-#ifndef ECFS_CATALOG_INODE_H
-#define ECFS_CATALOG_INODE_H
+#ifndef ECFS_CATALOG_NAMESPACE_PRIV_H
+#define ECFS_CATALOG_NAMESPACE_PRIV_H
 
 #include "catalog/db.h"
 
@@ -14,6 +14,8 @@ typedef struct Inode {
     char code[ECFS_CODE_MAX + 1];
 } Inode;
 
+/* inode.c */
+
 /** Reads INODE_COLUMNS from @column on. */
 bool ecfs_inode_from_row (sqlite3_stmt *query, int column, Inode *ret_inode, GError **error);
 /** What may leave this machine: the size and the modification time of stored content, whatever staging has. */
@@ -23,9 +25,6 @@ void ecfs_inode_keep_mtime (Inode *inode);
 /** ENOENT when there is none. */
 bool ecfs_inode_get (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
 /** The same for a directory that still has its name: ENOTDIR, ENOENT. */
-/** The inode from which what is made in a directory has its code: itself, or the nearest above it that has one; else
- * with has_code false. */
-bool ecfs_code_above (EcfsCatalog *self, const Inode *dir, Inode *ret_holder, GError **error);
 bool ecfs_inode_get_dir (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error);
 /** Adds and journals a new inode; @target is that of a symlink, else NULL. */
 bool ecfs_inode_insert (EcfsCatalog *self, const Inode *inode, const char *target, GError **error);
@@ -50,6 +49,10 @@ bool ecfs_attr_out (const Inode *inode, EcfsAttr *ret_attr);
 char *ecfs_column_name (sqlite3_stmt *query, int column, int64_t parent, GError **error);
 
 /* namespace.c */
+
+/** The inode from which what is made in a directory has its code: itself, or the nearest above it that has one; else
+ * with has_code false. */
+bool ecfs_code_above (EcfsCatalog *self, const Inode *dir, Inode *ret_holder, GError **error);
 
 /** What ecfs_catalog_drop () does. */
 bool ecfs_inode_drop (EcfsCatalog *self, uint64_t ino, GError **error);

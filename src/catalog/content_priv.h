@@ -1,8 +1,8 @@
-/* Contents: extents, their objects with the stripes, and what is stored or deleted. */
-#ifndef ECFS_CATALOG_OBJECT_H
-#define ECFS_CATALOG_OBJECT_H
+/* Contents: extents, their objects with the stripes, the endpoints of these, and what is stored or deleted. */
+#ifndef ECFS_CATALOG_CONTENT_PRIV_H
+#define ECFS_CATALOG_CONTENT_PRIV_H
 
-#include "catalog/inode.h"
+#include "catalog/namespace_priv.h"
 
 /* content.c */
 
@@ -59,14 +59,17 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Intent, ecfs_intent_clear)
 bool ecfs_intent_end (EcfsCatalog *self, int64_t id, const Intent *intent, const GArray *kept, GError **error);
 /** Whether @stripes has this index with this instance on this endpoint. */
 bool ecfs_stripes_have (const GArray *stripes, const EcfsStripeRow *stripe);
+/** EINVAL unless index, instance and endpoint are possible. */
+bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error);
+
+/* endpoints.c */
+
 /** The UUID of an endpoint; ENOENT. */
 bool ecfs_endpoint_uuid (EcfsCatalog *self, int64_t endpoint, EcfsUuid *ret_uuid, GError **error);
 /** That an endpoint is there and takes stripes; ENOENT, EAGAIN. */
 bool ecfs_endpoint_check_active (EcfsCatalog *self, int64_t endpoint, GError **error);
 /** Makes it one that was removed, under the name that it has from then on. */
 bool ecfs_endpoint_row_retire (EcfsCatalog *self, int64_t id, const char *name, GError **error);
-/** EINVAL unless index, instance and endpoint are possible. */
-bool ecfs_stripe_check (const EcfsStripeRow *stripe, GError **error);
 
 /* staging.c */
 

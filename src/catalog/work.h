@@ -1,0 +1,115 @@
+/*
+ * Work that must survive a crash: intents (stripes that may be on their way to endpoints), staging rows (files whose
+ * bytes are in the staging area), deletions (stripes that are to vanish) and repairs (stripes that were met damaged).
+ * Durability, threads and errors are as in catalog.h.
+ */
+#ifndef ECFS_CATALOG_WORK_H
+#define ECFS_CATALOG_WORK_H
+
+#include "catalog/content.h"
+
+#include <stdint.h>
+
+/* Intents */
+
+/**
+ * Durable: writes down which stripes are about to be stored, before their first byte leaves. Gives the object its epoch
+ * and sequence (in @object). @object->stripes need index, instance and endpoint only. EAGAIN: one of the endpoints is
+ * not active any more; so none has a stripe that was placed there before it was drained and announced after.
+ */
+bool ecfs_catalog_intent_begin (EcfsCatalog *self, EcfsObjectRow *object, uint64_t ino, int64_t *ret_intent,
+                                GError **error);
+/** Durable: one more stripe of an intent, for a spare endpoint. */
+bool ecfs_catalog_intent_add (EcfsCatalog *self, int64_t intent, const EcfsStripeRow *stripe, GError **error);
+/** Gives up: every stripe of the intent goes to the deletion queue, due at once. Nothing happens when it has ended. */
+bool ecfs_catalog_intent_abort (EcfsCatalog *self, int64_t intent, GError **error);
+/** Aborts all intents: at mount, when nothing is in flight. */
+bool ecfs_catalog_intents_abort_all (EcfsCatalog *self, GError **error);
+
+/** Durable intent to add stripes to an object that exists already. */
+bool ecfs_catalog_intent_more (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripes,
+                               size_t n_stripes, int64_t *ret_intent, GError **error);
+
+/* Staging */
+
+typedef enum EcfsStagingState {
+    ECFS_STAGING_OPEN = 0,   /* being written; not flushed since */
+    ECFS_STAGING_QUEUED = 1, /* flushed: is to be committed */
+    ECFS_STAGING_STORED = 2, /* committed, kept until its objects are full */
+} EcfsStagingState;
+
+typedef struct EcfsStagingRow {
+    int64_t id; /* names the file in the staging area */
+    uint64_t ino;
+    EcfsStagingState state;
+    bool fresh; /* the inode never had committed content */
+    uint64_t size;
+    int64_t since_ns; /* real time of the last change of state */
+    char *error;      /* why the last commit failed, or NULL */
+} EcfsStagingRow;
+
+void ecfs_staging_row_free (EcfsStagingRow *row);
+
+/** A staging row for an inode that has content already. */
+bool ecfs_catalog_staging_add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError **error);
+/**
+ * While the state is OPEN or QUEUED the inode shows @size, from QUEUED on also @mtime_ns. What is QUEUED takes the
+ * place of older rows of the inode, which go. ENOENT when the row is gone.
+ */
+bool ecfs_catalog_staging_set (EcfsCatalog *self, int64_t staging, EcfsStagingState state, uint64_t size,
+                               int64_t mtime_ns, const char *failure, GError **error);
+/** The inode shows its committed size again, unless other bytes of it are staged. Nothing happens when it is gone. */
+bool ecfs_catalog_staging_remove (EcfsCatalog *self, int64_t staging, GError **error);
+/** All rows, oldest first; GPtrArray of EcfsStagingRow with free function. */
+GPtrArray *ecfs_catalog_staging_list (EcfsCatalog *self, GError **error);
+/** Whether content of the inode is staged that is not stored. */
+bool ecfs_catalog_is_staged (EcfsCatalog *self, uint64_t ino, bool *ret_staged, GError **error);
+
+/* Deletions */
+
+typedef struct EcfsDeletion {
+    int64_t id;
+    int64_t queued_age_ns;
+    EcfsUuid object;
+    EcfsStripeRow stripe; /* index, instance, endpoint */
+    uint64_t sequence;    /* of the journal record that no longer names it */
+    bool uncommitted;     /* announced by an intent, and never in an object: its upload may be half done */
+} EcfsDeletion;
+
+/**
+ * Up to @max stripes of endpoint @endpoint (row id) that are due at once or were queued at least @grace_ns ago, in an
+ * order that does not change; @after NULL: the first, else those behind it, which may be gone itself. GArray of
+ * EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
+ */
+GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
+                                size_t max, GError **error);
+/** To be called now and then while deletions wait: the time that has passed outlives a crash of the machine. */
+bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
+/** The stripe is gone (or never was): forget it. */
+bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
+
+/* Repairs */
+
+#define ECFS_REPAIRS_MAX 10000 /* stripes that are queued; what is found beyond that is for a scrub to find again */
+
+/* A stripe that was met damaged. It leaves the queue with what takes its place, or with its object. */
+typedef struct EcfsRepairRow {
+    int64_t object; /* row id */
+    uint16_t index;
+    uint64_t instance;
+    int64_t endpoint; /* row id */
+    bool gone;        /* its endpoint has no such file; otherwise its bytes are wrong or too few */
+    int64_t found_ns; /* real time */
+    char *reason;     /* owned */
+} EcfsRepairRow;
+
+/**
+ * Queues a stripe, once; of @row all but object, endpoint and time count. Nothing happens when the object does not have
+ * this instance any more. *ret_queued: it was not there before. ENOSPC: the queue is full.
+ */
+bool ecfs_catalog_repair_add (EcfsCatalog *self, const EcfsUuid *object, const EcfsRepairRow *row, bool *ret_queued,
+                              GError **error);
+/** GArray of EcfsRepairRow by object and index, with clear function; of one @object, or with 0 of all. */
+GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error);
+
+#endif
