@@ -155,7 +155,7 @@ def test_the_user_says_whose_word_counts(place):
     worlds.lie(NAMES[1:2], "all")
     again, told = facts(place, worlds.endpoints, "--believe", NAMES[1])
     assert "evil" in tree_of(place, again)
-    assert recover(place, worlds.endpoints, "--believe", "nobody", check=False)[1].returncode == 1
+    assert recover(place, worlds.endpoints, "--believe", "nobody", check=False)[1].returncode == 2
 
 
 def test_what_endpoints_tell_makes_no_deletion_sooner(place):
