@@ -10,7 +10,7 @@
  *   step.c, turns.c     the step; whose turn it is
  *   promise.c           durable on this machine; what a close promised is set aside before it changes
  *   attempt.c           an attempt to store: commit, fill up, settle
- *   stream.c, worth.c   storing what is still being written; whether an upload is worth it
+ *   stream.c            whether an upload is worth it; storing what is still being written
  *   leave.c             out of staging
  *   room.c              writers wait for room
  *   table.c, recover.c  begin and end of a mount, and what time brings; what an earlier mount left
@@ -146,7 +146,7 @@ struct EcfsStaged {
     uint64_t durable_generation;
     uint64_t promised_generation; /* 0: the row promises nothing */
     uint64_t promised_size;
-    uint64_t written_bytes;  /* since it was opened or last empty; see worth.c */
+    uint64_t written_bytes;  /* since it was opened or last empty; see stream.c */
     uint64_t uploaded_bytes; /* likewise */
     int64_t rests_since_us;  /* when a last writer left what no attempt has begun to upload; 0: none did */
     uint64_t charged_bytes;  /* part of table->staged_bytes, as the next */
@@ -327,6 +327,17 @@ void ecfs_staged_leave (EcfsStaged *self);
 void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* stream.c */
+/** Whether a flush commits what is there now, or leaves that to the last release. */
+bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** A writer has gone: puts off what is not worth an upload yet, if it was the last one. */
+void ecfs_staged_rest_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_upload_begins_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The attempt has read and sent all, whatever became of it. */
+void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its content was written and uploaded before. */
+void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The file has no content: what comes now is all new. */
+void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_stream_init (EcfsStagedTable *table);
 /** A change of bytes from @offset on begins; it is not in n_changing yet. */
 void ecfs_staged_stream_hold_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t offset)
@@ -373,19 +384,6 @@ void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool
     ECFS_REQUIRES (table->lock);
 /** The timer looks at @at_us, or before. */
 void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
-
-/* worth.c */
-/** Whether a flush commits what is there now, or leaves that to the last release. */
-bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** A writer has gone: puts off what is not worth an upload yet, if it was the last one. */
-void ecfs_staged_rest_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_upload_begins_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** The attempt has read and sent all, whatever became of it. */
-void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its content was written and uploaded before. */
-void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** The file has no content: what comes now is all new. */
-void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* room.c */
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);
