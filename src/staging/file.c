@@ -1,8 +1,9 @@
 /*
- * One staged file: in memory, and the file in the staging directory behind it.
+ * What the other files of this room stand on: one staged file in memory, its row and the file in the staging directory
+ * behind it; and how the timer is woken.
  *
- * It is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files wait to
- * be stored, few are open.
+ * The file is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files
+ * wait to be stored, few are open.
  */
 #include "archive/common.h"
 #include "staging/staged_priv.h"
@@ -112,6 +113,14 @@ void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64
     uint64_t charged = MIN (self->charged_bytes + bytes, self->size);
     table->staged_bytes += charged - self->charged_bytes;
     self->charged_bytes = charged;
+}
+
+void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us)
+{
+    if (at_us >= table->wake_us)
+        return;
+    table->wake_us = at_us;
+    ecfs_cond_signal (&table->timer_wake);
 }
 
 /* Names */

@@ -4,10 +4,10 @@
  * A staged file is a state machine. An event (a change, a flush, an end of something) is noted in its fields, and then
  * step.c takes a step: it finds out what is due now, and begins it, or queues it until it is its turn.
  *
- *   file.c              one staged file in memory; its name, row and descriptor
+ *   file.c              one staged file in memory; its name, row and descriptor; waking the timer
  *   change.c, open.c    writers come, change bytes and go
  *   flush.c, waiters.c  close, fsync and `ecfs wait`; who waits, and what they are answered
- *   step.c, turns.c     the step; whose turn it is
+ *   step.c              the step: what is due, and whose turn it is
  *   promise.c           durable on this machine; what a close promised is set aside before it changes
  *   attempt.c           an attempt to store: commit, fill up, settle
  *   stream.c            whether an upload is worth it; storing what is still being written
@@ -242,6 +242,8 @@ struct EcfsStagedTable {
 EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino);
 void ecfs_staged_insert_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t bytes) ECFS_REQUIRES (table->lock);
+/** The timer looks at @at_us, or before. */
+void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 int64_t ecfs_staged_now_ns (void); /* real time */
 bool ecfs_staged_is_clean (const EcfsStaged *self);
 bool ecfs_staged_is_committing (const EcfsStaged *self);
@@ -302,6 +304,24 @@ void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQ
 void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_dispatch_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
 
+typedef enum EcfsVerdict {
+    ECFS_VERDICT_GOOD,
+    ECFS_VERDICT_BAD,  /* it failed for a reason that others may have too */
+    ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
+} EcfsVerdict;
+
+void ecfs_staged_queues_init (EcfsStagedTable *table);
+void ecfs_staged_queues_clear (EcfsStagedTable *table);
+/** The first of those that wait for @turn; NULL: none. */
+EcfsStaged *ecfs_staged_first_locked (EcfsStagedTable *table, EcfsTurn turn) ECFS_REQUIRES (table->lock);
+/** It leaves the table: nothing of it is due any more. */
+void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its commit is published with its quorum. Returns whether it may go on as TRAILING. */
+bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts. */
+void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
+    ECFS_REQUIRES (table->lock);
+
 /* promise.c */
 void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Whether a change of the bytes from @offset on, which keeps the first @keep bytes, has to wait for set_apart (). */
@@ -354,36 +374,6 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
     ECFS_REQUIRES (table->lock);
 /** Abandons those whose writers pause for long. Returns when to look again. */
 int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
-
-/* turns.c */
-typedef enum EcfsVerdict {
-    ECFS_VERDICT_GOOD,
-    ECFS_VERDICT_BAD,  /* it failed for a reason that others may have too */
-    ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
-} EcfsVerdict;
-
-void ecfs_staged_queues_init (EcfsStagedTable *table);
-void ecfs_staged_queues_clear (EcfsStagedTable *table);
-void ecfs_staged_enter_turn_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsTurn turn)
-    ECFS_REQUIRES (table->lock);
-/** The first of those that wait for @turn; NULL: none. */
-EcfsStaged *ecfs_staged_first_locked (EcfsStagedTable *table, EcfsTurn turn) ECFS_REQUIRES (table->lock);
-/** Who may begin an attempt now; NULL: nobody waits, or enough are under way. */
-EcfsStaged *ecfs_staged_next_turn_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
-/** It leaves its queue for @phase, an attempt. */
-void ecfs_staged_take_turn_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsPhase phase)
-    ECFS_REQUIRES (table->lock);
-/** It leaves the table: nothing of it is due any more. */
-void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Stop waits for what is under way, and for content that was never committed and may yet be. */
-void ecfs_staged_count_busy_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its commit is published with its quorum. Returns whether it may go on as TRAILING. */
-bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts. */
-void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
-    ECFS_REQUIRES (table->lock);
-/** The timer looks at @at_us, or before. */
-void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 
 /* room.c */
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);
