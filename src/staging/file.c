@@ -1,6 +1,6 @@
 /*
  * What the other files of this room stand on: one staged file in memory, its row and the file in the staging directory
- * behind it; and how the timer is woken.
+ * behind it; waking the timer, and answering who waits.
  *
  * The file is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files
  * wait to be stored, few are open.
@@ -329,5 +329,40 @@ void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes)
         ecfs_mutex_lock (&table->lock);
         settled = strcmp (self->name, name) == 0;
         ecfs_mutex_unlock (&table->lock);
+    }
+}
+
+/* Answers */
+
+EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user)
+{
+    EcfsWaiter *answer = g_new0 (EcfsWaiter, 1);
+    answer->done = done;
+    answer->user = user;
+    return answer;
+}
+
+void ecfs_answer_all (GQueue *answers)
+{
+    EcfsWaiter *answer;
+    while ((answer = g_queue_pop_head (answers)) != NULL) {
+        answer->done (answer->user, answer->error);
+        g_clear_error (&answer->error);
+        g_free (answer);
+    }
+}
+
+void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error)
+{
+    if (answer->error == NULL && error != NULL)
+        answer->error = g_error_copy (error);
+}
+
+void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error)
+{
+    EcfsWaiter *answer;
+    while ((answer = g_queue_pop_head (from)) != NULL) {
+        ecfs_answer_take_error (answer, error);
+        g_queue_push_tail (to, answer);
     }
 }

@@ -4,12 +4,12 @@
  * A staged file is a state machine. An event (a change, a flush, an end of something) is noted in its fields, and then
  * step.c takes a step: it finds out what is due now, and begins it, or queues it until it is its turn.
  *
- *   file.c              one staged file in memory; its name, row and descriptor; waking the timer
+ *   file.c              one staged file in memory; its name, row and descriptor; waking the timer; answers
  *   change.c, open.c    writers come, change bytes and go
- *   flush.c, waiters.c  close, fsync and `ecfs wait`; who waits, and what they are answered
+ *   flush.c             close, fsync and `ecfs wait` begin to wait
  *   step.c              the step: what is due, and whose turn it is
  *   promise.c           durable on this machine; what a close promised is set aside before it changes
- *   attempt.c           an attempt to store: commit, fill up, settle
+ *   attempt.c           an attempt to store: commit, fill up, settle; what those who wait are answered
  *   stream.c            whether an upload is worth it; storing what is still being written
  *   leave.c             out of staging
  *   room.c              writers wait for room
@@ -270,28 +270,12 @@ void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int f
 void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
-
-/* waiters.c */
 EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
 /** Answers and frees all; no lock may be held. */
 void ecfs_answer_all (GQueue *answers);
 void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error);
-/** Moves who waits for this file to @answers, with @error (NULL: the file has no name any more, all is well). */
-void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, GQueue *answers)
-    ECFS_REQUIRES (table->lock);
-/** Flushes whose attempt has ended: satisfied, failed, or in need of another one. */
-void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, bool overtaken,
-                                        GQueue *answers) ECFS_REQUIRES (table->lock);
-/** Waits that have what they want; with @all the others too, as failed, but for those that began during the attempt. */
-void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool all, const GError *error,
-                                      GQueue *answers) ECFS_REQUIRES (table->lock);
-/** The file needs nothing more for this wait, or will not get it now. */
-void ecfs_staged_settle_wait (EcfsWait *wait, const GError *error, GQueue *answers);
-/** The generation up to which everything was flushed; 0: nothing ever was. */
-uint64_t ecfs_staged_flushed_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** The upload goes on behind; who waits in @link of `flushes` is content with what is durable here. */
-void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link)
-    ECFS_REQUIRES (table->lock);
+/** The first error stays. */
+void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
 
 /* flush.c */
 /** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
@@ -338,6 +322,16 @@ void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** Queues it, for the content as it is now; @commit may have more. */
 void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
+    ECFS_REQUIRES (table->lock);
+/** Moves who waits for this file to @answers, with @error (NULL: the file has no name any more, all is well). */
+void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, GQueue *answers)
+    ECFS_REQUIRES (table->lock);
+/** The file needs nothing more for this wait, or will not get it now. */
+void ecfs_staged_settle_wait (EcfsWait *wait, const GError *error, GQueue *answers);
+/** The generation up to which everything was flushed; 0: nothing ever was. */
+uint64_t ecfs_staged_flushed_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The upload goes on behind; who waits in @link of `flushes` is content with what is durable here. */
+void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link)
     ECFS_REQUIRES (table->lock);
 
 /* leave.c */
