@@ -46,6 +46,19 @@ typedef struct EcfsLaneEndpoint {
     uint64_t read_bytes;     /* in all, to whomever */
 } EcfsLaneEndpoint;
 
+/**
+ * How long a lane may owe bytes without showing one before it counts as stalled: max (4 round trips, 8 mean gaps, 200
+ * ms); a second where the round trip is not known yet.
+ */
+int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us);
+
+/**
+ * Until @bytes that a lane owes, with all that is queued before them, are here in nearly all cases: the time they take
+ * at its rate and what is left of @gap_us, which nearly all its silences are shorter than; one that has already lasted
+ * longer is expected to last as long again. @bytes_per_s 0: not known, and no reason to doubt.
+ */
+int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us);
+
 /** Of a smoothed rate, @bytes in @elapsed_us later. */
 double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us);
 
