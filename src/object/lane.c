@@ -109,6 +109,11 @@ bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us)
     return true;
 }
 
+bool ecfs_lane_is_silent (const EcfsLane *self)
+{
+    return self->suspect || self->stalled;
+}
+
 int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us)
 {
     uint64_t queued = mark - MIN (mark, self->passed_bytes);

@@ -79,6 +79,20 @@ void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes);
  * was before. */
 bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us);
 
+/**
+ * Whether nobody should wait for what it owes who can do without: that counts as erased then. Either of two clocks says
+ * so, and both are looked at once a tick:
+ *
+ *   suspect  The endpoint's: one of its connections owes an answer for 3 times its usual silence, 40 ms at least, or
+ *            200 ms while little is known of it; ecfs_silences_suspect_us (). Asked anew at each tick.
+ *   stalled  The reader's: it is owed bytes, and the endpoint delivers none to anybody for ecfs_stall_us (), 200 ms at
+ *            least. Stays until a byte of ours comes, the endpoint is suspect no more, or 5 s have passed.
+ *
+ * Mostly suspect is first: one silent connection is enough, and its time is shorter. Stalled is first where silences
+ * are usually long, and alone where a piece only queues, behind writes for example: the queue has no clock.
+ */
+bool ecfs_lane_is_silent (const EcfsLane *self);
+
 /** Until a piece that is asked, with its mark and what is left of it, is here in nearly all cases. */
 int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us);
 
