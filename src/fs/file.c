@@ -1,4 +1,4 @@
-/* Content: opening, reading, writing, and what close(2) means. */
+/* Content: where it is, opening, reading, writing, and what close(2) means. */
 #include "fs/fs_priv.h"
 
 #include <errno.h>
@@ -13,6 +13,68 @@ static int64_t now_ns (void)
     struct timespec now;
     (void) clock_gettime (CLOCK_REALTIME, &now); /* cannot fail with this clock */
     return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Where content is: staged, or committed */
+
+/* Someone begins to write: committed content is looked up anew when nothing is staged any more. */
+static void forget_content (EcfsFs *self, uint64_t ino)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = ecfs_fs_inode_locked (self, ino);
+    EcfsContent *content = g_steal_pointer (&inode->content);
+    inode->content_epoch++;
+    ecfs_mutex_unlock (&self->lock);
+    ecfs_content_unref (content);
+}
+
+/* Takes the kept content, or says with which epoch a newly opened one may be kept. */
+static EcfsContent *kept_content (EcfsFs *self, uint64_t ino, unsigned *ret_epoch)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = ecfs_fs_inode_locked (self, ino);
+    EcfsContent *content = inode->content == NULL ? NULL : ecfs_content_ref (inode->content);
+    *ret_epoch = inode->content_epoch;
+    ecfs_mutex_unlock (&self->lock);
+    return content;
+}
+
+static void keep_content (EcfsFs *self, uint64_t ino, EcfsContent *content, unsigned epoch)
+{
+    ecfs_mutex_lock (&self->lock);
+    EcfsInode *inode = ecfs_fs_inode_locked (self, ino);
+    if (inode->content == NULL && inode->content_epoch == epoch && inode->n_handles > 0)
+        inode->content = ecfs_content_ref (content);
+    ecfs_mutex_unlock (&self->lock);
+}
+
+/* The staged file to read from, for ecfs_staged_read_end (); or NULL and committed content in *ret_content (or an
+ * error). */
+static EcfsStaged *source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error)
+{
+    unsigned epoch;
+    /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
+    EcfsContent *content = kept_content (self, ino, &epoch);
+    while (content != NULL && !ecfs_content_is_current (content)) {
+        ecfs_content_unref (content);
+        forget_content (self, ino);
+        content = kept_content (self, ino, &epoch);
+    }
+    GError *reason = NULL;
+    EcfsStaged *staged = ecfs_staged_read_begin (self->archive, ino, &reason);
+    if (staged != NULL || reason != NULL) {
+        ecfs_content_unref (content);
+        if (reason != NULL)
+            g_propagate_error (error, reason);
+        return staged;
+    }
+    if (content == NULL) {
+        content = ecfs_content_open (self->archive, ino, error);
+        if (content != NULL)
+            keep_content (self, ino, content, epoch);
+    }
+    *ret_content = content;
+    return NULL;
 }
 
 /* Opening */
@@ -54,7 +116,7 @@ static void opened_for_writing (void *user, EcfsStaged *staged, const GError *er
         ecfs_fs_reply_error (request->req, request->ino, "opening it for writing", error);
     } else {
         EcfsFs *self = ecfs_fs_of (request->req);
-        ecfs_fs_forget_content (self, request->ino);
+        forget_content (self, request->ino);
         if (request->fi.flags & O_TRUNC && fuse_req_ctx (request->req)->uid != 0)
             clear_id_bits (self, request->ino);
         reply_open (request->req, request->ino, staged, &request->fi);
@@ -141,7 +203,7 @@ static void op_read (fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 {
     EcfsContent *content = NULL;
     g_autoptr (GError) error = NULL;
-    EcfsStaged *staged = ecfs_fs_source (ecfs_fs_of (req), ino, &content, &error);
+    EcfsStaged *staged = source (ecfs_fs_of (req), ino, &content, &error);
     if (staged != NULL) {
         struct fuse_bufvec data = FUSE_BUFVEC_INIT (size);
         data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
@@ -186,7 +248,7 @@ static void op_lseek (fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, 
         fuse_reply_err (req, EINVAL);
         return;
     }
-    EcfsStaged *staged = ecfs_fs_source (ecfs_fs_of (req), ino, &content, &error);
+    EcfsStaged *staged = source (ecfs_fs_of (req), ino, &content, &error);
     if (staged == NULL && content == NULL) {
         ecfs_fs_reply_error (req, ino, "seek", error);
         return;
@@ -347,7 +409,7 @@ static void truncate_opened (void *user, EcfsStaged *staged, const GError *open_
         return;
     }
     request->staged = staged;
-    ecfs_fs_forget_content (request->fs, request->ino);
+    forget_content (request->fs, request->ino);
     if (request->size > 0 && !ecfs_staged_truncate (staged, request->size, now_ns (), &error))
         truncate_flushed (request, error);
     else

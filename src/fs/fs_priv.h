@@ -74,6 +74,8 @@ void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, c
 /** The same without an answer. */
 int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const GError *error);
 
+/** The inode, a new one if nobody knew it. */
+EcfsInode *ecfs_fs_inode_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->lock);
 void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat);
 /** A program that runs as its owner or group, until somebody truncates it. */
 bool ecfs_fs_is_set_id (uint32_t mode);
@@ -91,11 +93,6 @@ void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr);
 
 EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged);
 void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle);
-/** Someone begins to write: committed content is looked up anew when nothing is staged any more. */
-void ecfs_fs_forget_content (EcfsFs *self, uint64_t ino);
-/** The staged file to read from, for ecfs_staged_read_end (); or NULL and committed content in *ret_content (or an
- * error). */
-EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error);
 
 /* The operations of each part. */
 void ecfs_fs_name_ops (struct fuse_lowlevel_ops *ops);

@@ -136,7 +136,7 @@ double ecfs_fs_attr_timeout_s (const EcfsFs *self, const EcfsAttr *attr)
     return ecfs_fs_is_set_id (attr->mode) ? 0 : self->timeout_s;
 }
 
-static EcfsInode *get_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->lock)
+EcfsInode *ecfs_fs_inode_locked (EcfsFs *self, uint64_t ino)
 {
     EcfsInode *inode = g_hash_table_lookup (self->inodes, &ino);
     if (inode == NULL) {
@@ -151,7 +151,7 @@ void ecfs_fs_entry (EcfsFs *self, unsigned moment, EcfsAttr *attr, struct fuse_e
 {
     ecfs_staged_overlay (self->archive, moment, attr);
     ecfs_mutex_lock (&self->lock);
-    get_locked (self, attr->ino)->n_lookups++;
+    ecfs_fs_inode_locked (self, attr->ino)->n_lookups++;
     ecfs_mutex_unlock (&self->lock);
     *ret_entry = (struct fuse_entry_param){.ino = attr->ino,
                                            .generation = 1, /* inode numbers are never reused */
@@ -208,7 +208,7 @@ void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr)
     if (attr->ino == 0 || (attr->nlink > 0 && !S_ISDIR (attr->mode)))
         return;
     ecfs_mutex_lock (&self->lock);
-    EcfsInode *inode = get_locked (self, attr->ino);
+    EcfsInode *inode = ecfs_fs_inode_locked (self, attr->ino);
     inode->unlinked = true;
     bool gone = retire_locked (self, inode);
     ecfs_mutex_unlock (&self->lock);
@@ -218,13 +218,13 @@ void ecfs_fs_lost_name (EcfsFs *self, const EcfsAttr *attr)
         ecfs_staged_unlinked (self->archive, attr->ino);
 }
 
-/* Handles and content */
+/* Handles */
 
 EcfsHandle *ecfs_fs_handle_new (EcfsFs *self, uint64_t ino, EcfsStaged *staged)
 {
     EcfsHandle *handle = g_new (EcfsHandle, 1);
     ecfs_mutex_lock (&self->lock);
-    *handle = (EcfsHandle){.inode = get_locked (self, ino), .staged = staged};
+    *handle = (EcfsHandle){.inode = ecfs_fs_inode_locked (self, ino), .staged = staged};
     handle->inode->n_handles++;
     g_hash_table_add (self->handles, handle);
     ecfs_mutex_unlock (&self->lock);
@@ -246,61 +246,4 @@ void ecfs_fs_handle_free (EcfsFs *self, EcfsHandle *handle)
     g_free (handle);
     if (gone)
         drop (self, ino);
-}
-
-void ecfs_fs_forget_content (EcfsFs *self, uint64_t ino)
-{
-    ecfs_mutex_lock (&self->lock);
-    EcfsInode *inode = get_locked (self, ino);
-    EcfsContent *content = g_steal_pointer (&inode->content);
-    inode->content_epoch++;
-    ecfs_mutex_unlock (&self->lock);
-    ecfs_content_unref (content);
-}
-
-/* Takes the kept content, or says with which epoch a newly opened one may be kept. */
-static EcfsContent *kept_content (EcfsFs *self, uint64_t ino, unsigned *ret_epoch)
-{
-    ecfs_mutex_lock (&self->lock);
-    EcfsInode *inode = get_locked (self, ino);
-    EcfsContent *content = inode->content == NULL ? NULL : ecfs_content_ref (inode->content);
-    *ret_epoch = inode->content_epoch;
-    ecfs_mutex_unlock (&self->lock);
-    return content;
-}
-
-static void keep_content (EcfsFs *self, uint64_t ino, EcfsContent *content, unsigned epoch)
-{
-    ecfs_mutex_lock (&self->lock);
-    EcfsInode *inode = get_locked (self, ino);
-    if (inode->content == NULL && inode->content_epoch == epoch && inode->n_handles > 0)
-        inode->content = ecfs_content_ref (content);
-    ecfs_mutex_unlock (&self->lock);
-}
-
-EcfsStaged *ecfs_fs_source (EcfsFs *self, uint64_t ino, EcfsContent **ret_content, GError **error)
-{
-    unsigned epoch;
-    /* In this order: content that is kept under the epoch was committed while nothing was staged after it began. */
-    EcfsContent *content = kept_content (self, ino, &epoch);
-    while (content != NULL && !ecfs_content_is_current (content)) {
-        ecfs_content_unref (content);
-        ecfs_fs_forget_content (self, ino);
-        content = kept_content (self, ino, &epoch);
-    }
-    GError *reason = NULL;
-    EcfsStaged *staged = ecfs_staged_read_begin (self->archive, ino, &reason);
-    if (staged != NULL || reason != NULL) {
-        ecfs_content_unref (content);
-        if (reason != NULL)
-            g_propagate_error (error, reason);
-        return staged;
-    }
-    if (content == NULL) {
-        content = ecfs_content_open (self->archive, ino, error);
-        if (content != NULL)
-            keep_content (self, ino, content, epoch);
-    }
-    *ret_content = content;
-    return NULL;
 }

@@ -2,11 +2,27 @@
 
 #include "object/transfer.h"
 
-#define STALL_RETRY_US  5000000
-#define PACE_US         200000  /* time constant of a lane's pace */
-#define FORGIVEN_US     5000000 /* time constant of taking a slow lane for what its endpoint usually is */
-#define REACH_MIN_BYTES (32u << 20)
-#define RATE_UNKNOWN    1e8 /* bytes per second of an endpoint that was never read: it is worth a try */
+#define STALL_MIN_US     200000
+#define STALL_UNKNOWN_US 1000000
+#define STALL_RETRY_US   5000000
+#define PACE_US          200000  /* time constant of a lane's pace */
+#define FORGIVEN_US      5000000 /* time constant of taking a slow lane for what its endpoint usually is */
+#define REACH_MIN_BYTES  (32u << 20)
+#define RATE_UNKNOWN     1e8  /* bytes per second of an endpoint that was never read: it is worth a try */
+#define FOREVER_US       1e12 /* longer forecasts say nothing, and need not fit into an integer */
+
+int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us)
+{
+    if (rtt_us == 0)
+        return STALL_UNKNOWN_US;
+    return MAX (MAX (4 * rtt_us, 8 * mean_gap_us), STALL_MIN_US);
+}
+
+int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us)
+{
+    int64_t moving_us = bytes_per_s > 0 ? (int64_t) MIN (1e6 * (double) bytes / bytes_per_s, FOREVER_US) : 0;
+    return moving_us + MAX (gap_us - silent_us, silent_us > gap_us ? silent_us : 0);
+}
 
 double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us)
 {
@@ -91,6 +107,11 @@ bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us)
     self->stalled = true;
     self->stalled_us = now_us;
     return true;
+}
+
+bool ecfs_lane_is_silent (const EcfsLane *self)
+{
+    return self->suspect || self->stalled;
 }
 
 int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us)

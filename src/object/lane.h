@@ -46,6 +46,19 @@ typedef struct EcfsLaneEndpoint {
     uint64_t read_bytes;     /* in all, to whomever */
 } EcfsLaneEndpoint;
 
+/**
+ * How long a lane may owe bytes without showing one before it counts as stalled: max (4 round trips, 8 mean gaps, 200
+ * ms); a second where the round trip is not known yet.
+ */
+int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us);
+
+/**
+ * Until @bytes that a lane owes, with all that is queued before them, are here in nearly all cases: the time they take
+ * at its rate and what is left of @gap_us, which nearly all its silences are shorter than; one that has already lasted
+ * longer is expected to last as long again. @bytes_per_s 0: not known, and no reason to doubt.
+ */
+int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us);
+
 /** Of a smoothed rate, @bytes in @elapsed_us later. */
 double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_t constant_us);
 
@@ -65,6 +78,20 @@ void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes);
 /** Whether it shows nothing for longer than its stall time, while it owes a piece; it is stalled then. False when it
  * was before. */
 bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us);
+
+/**
+ * Whether nobody should wait for what it owes who can do without: that counts as erased then. Either of two clocks says
+ * so, and both are looked at once a tick:
+ *
+ *   suspect  The endpoint's: one of its connections owes an answer for 3 times its usual silence, 40 ms at least, or
+ *            200 ms while little is known of it; ecfs_silences_suspect_us (). Asked anew at each tick.
+ *   stalled  The reader's: it is owed bytes, and the endpoint delivers none to anybody for ecfs_stall_us (), 200 ms at
+ *            least. Stays until a byte of ours comes, the endpoint is suspect no more, or 5 s have passed.
+ *
+ * Mostly suspect is first: one silent connection is enough, and its time is shorter. Stalled is first where silences
+ * are usually long, and alone where a piece only queues, behind writes for example: the queue has no clock.
+ */
+bool ecfs_lane_is_silent (const EcfsLane *self);
 
 /** Until a piece that is asked, with its mark and what is left of it, is here in nearly all cases. */
 int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us);

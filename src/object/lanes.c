@@ -100,7 +100,7 @@ void ecfs_fetch_outlook_locked (EcfsFetch *self, int64_t now_us, EcfsCandidate *
     for (unsigned i = 0; i < reader->n; i++) {
         const EcfsLane *health = &reader->lanes[i];
         EcfsFetchSlot *slot = &self->slots[i];
-        bool silent = !self->patient && (health->stalled || health->suspect);
+        bool silent = !self->patient && ecfs_lane_is_silent (health);
         EcfsCandidate *lane = &ret_lanes[i];
         *lane = (EcfsCandidate){.stored = reader->stripes[i].endpoint != NULL,
                                 .arrived = slot->arrived,
@@ -158,7 +158,7 @@ static EcfsErasedWhy erased_why (const EcfsFetch *fetch, unsigned i)
         return slot->failed_code == EBADMSG || slot->failed_code == ENOENT ? ECFS_ERASED_DAMAGED : ECFS_ERASED_DOWN;
     if (lane->down)
         return ECFS_ERASED_DOWN;
-    if ((lane->stalled || lane->suspect) && (slot->asked || fetch->wanted[i]))
+    if (ecfs_lane_is_silent (lane) && (slot->asked || fetch->wanted[i]))
         return ECFS_ERASED_STALLED;
     return slot->asked && slot->hedged ? ECFS_ERASED_LATE : ECFS_ERASED_NOT;
 }

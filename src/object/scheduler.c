@@ -2,27 +2,11 @@
 
 #include <string.h>
 
-#define STALL_MIN_US     200000
-#define STALL_UNKNOWN_US 1000000
-#define DECODE_US        5000       /* what data packets may be later than parity: decoding costs a turn of a worker */
-#define TRAFFIC_US       10000      /* what a packet more than needed may save at least */
-#define DOWN_US          1e12       /* so much more than any forecast that a lane that is down is the last to ask */
-#define FOREVER_US       1e12       /* longer forecasts say nothing, and need not fit into an integer */
-#define SOONER_US        20000      /* what is sooner by less is not worth bytes */
-#define HEDGE_MIN_BYTES  (2u << 20) /* so that the first pieces of an object can be hedged, too */
-
-int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us)
-{
-    if (rtt_us == 0)
-        return STALL_UNKNOWN_US;
-    return MAX (MAX (4 * rtt_us, 8 * mean_gap_us), STALL_MIN_US);
-}
-
-int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us)
-{
-    int64_t moving_us = bytes_per_s > 0 ? (int64_t) MIN (1e6 * (double) bytes / bytes_per_s, FOREVER_US) : 0;
-    return moving_us + MAX (gap_us - silent_us, silent_us > gap_us ? silent_us : 0);
-}
+#define DECODE_US       5000       /* what data packets may be later than parity: decoding costs a turn of a worker */
+#define TRAFFIC_US      10000      /* what a packet more than needed may save at least */
+#define DOWN_US         1e12       /* so much more than any forecast that a lane that is down is the last to ask */
+#define SOONER_US       20000      /* what is sooner by less is not worth bytes */
+#define HEDGE_MIN_BYTES (2u << 20) /* so that the first pieces of an object can be hedged, too */
 
 unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
                            uint64_t piece_bytes)

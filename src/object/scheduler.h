@@ -67,19 +67,6 @@ typedef struct EcfsDecision {
 EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
                             const EcfsCandidate *lanes, EcfsDecision *ret_decision);
 
-/**
- * How long a lane may owe bytes without showing one before it counts as stalled: max (4 round trips, 8 mean gaps, 200
- * ms); a second where the round trip is not known yet.
- */
-int64_t ecfs_stall_us (int64_t rtt_us, int64_t mean_gap_us);
-
-/**
- * Until @bytes that a lane owes, with all that is queued before them, are here in nearly all cases: the time they take
- * at its rate and what is left of @gap_us, which nearly all its silences are shorter than; one that has already lasted
- * longer is expected to last as long again. @bytes_per_s 0: not known, and no reason to doubt.
- */
-int64_t ecfs_due_us (uint64_t bytes, double bytes_per_s, int64_t gap_us, int64_t silent_us);
-
 /** Pieces of @piece_bytes that may be asked beyond what is needed, of @received_bytes and @extra_bytes until now. */
 unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
                            uint64_t piece_bytes);

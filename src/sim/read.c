@@ -164,7 +164,7 @@ static EcfsCandidate look (SimReader *self, uint64_t segment, unsigned i, int64_
     const EcfsLane *health = &self->lanes[place];
     const SimPiece *piece = self->segments[segment].pieces[i];
     int64_t now_us = ecfs_sim_now_us (self->sim->network);
-    bool silent = health->stalled || health->suspect;
+    bool silent = ecfs_lane_is_silent (health);
     EcfsCandidate lane = {.stored = self->links[place] != NULL,
                           .arrived = self->segments[segment].arrived[i],
                           .asked = piece != NULL,

@@ -1,8 +1,9 @@
 /*
- * One staged file: in memory, and the file in the staging directory behind it.
+ * What the other files of this room stand on: one staged file in memory, its row and the file in the staging directory
+ * behind it; waking the timer, and answering who waits.
  *
- * It is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files wait to
- * be stored, few are open.
+ * The file is open while somebody uses it, and some that nobody uses stay open for who comes next. However many files
+ * wait to be stored, few are open.
  */
 #include "archive/common.h"
 #include "staging/staged_priv.h"
@@ -112,6 +113,14 @@ void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64
     uint64_t charged = MIN (self->charged_bytes + bytes, self->size);
     table->staged_bytes += charged - self->charged_bytes;
     self->charged_bytes = charged;
+}
+
+void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us)
+{
+    if (at_us >= table->wake_us)
+        return;
+    table->wake_us = at_us;
+    ecfs_cond_signal (&table->timer_wake);
 }
 
 /* Names */
@@ -320,5 +329,40 @@ void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes)
         ecfs_mutex_lock (&table->lock);
         settled = strcmp (self->name, name) == 0;
         ecfs_mutex_unlock (&table->lock);
+    }
+}
+
+/* Answers */
+
+EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user)
+{
+    EcfsWaiter *answer = g_new0 (EcfsWaiter, 1);
+    answer->done = done;
+    answer->user = user;
+    return answer;
+}
+
+void ecfs_answer_all (GQueue *answers)
+{
+    EcfsWaiter *answer;
+    while ((answer = g_queue_pop_head (answers)) != NULL) {
+        answer->done (answer->user, answer->error);
+        g_clear_error (&answer->error);
+        g_free (answer);
+    }
+}
+
+void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error)
+{
+    if (answer->error == NULL && error != NULL)
+        answer->error = g_error_copy (error);
+}
+
+void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error)
+{
+    EcfsWaiter *answer;
+    while ((answer = g_queue_pop_head (from)) != NULL) {
+        ecfs_answer_take_error (answer, error);
+        g_queue_push_tail (to, answer);
     }
 }

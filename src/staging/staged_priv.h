@@ -4,13 +4,13 @@
  * A staged file is a state machine. An event (a change, a flush, an end of something) is noted in its fields, and then
  * step.c takes a step: it finds out what is due now, and begins it, or queues it until it is its turn.
  *
- *   file.c              one staged file in memory; its name, row and descriptor
+ *   file.c              one staged file in memory; its name, row and descriptor; waking the timer; answers
  *   change.c, open.c    writers come, change bytes and go
- *   flush.c, waiters.c  close, fsync and `ecfs wait`; who waits, and what they are answered
- *   step.c, turns.c     the step; whose turn it is
+ *   flush.c             close, fsync and `ecfs wait` begin to wait
+ *   step.c              the step: what is due, and whose turn it is
  *   promise.c           durable on this machine; what a close promised is set aside before it changes
- *   attempt.c           an attempt to store: commit, fill up, settle
- *   stream.c, worth.c   storing what is still being written; whether an upload is worth it
+ *   attempt.c           an attempt to store: commit, fill up, settle; what those who wait are answered
+ *   stream.c            whether an upload is worth it; storing what is still being written
  *   leave.c             out of staging
  *   room.c              writers wait for room
  *   table.c, recover.c  begin and end of a mount, and what time brings; what an earlier mount left
@@ -146,7 +146,7 @@ struct EcfsStaged {
     uint64_t durable_generation;
     uint64_t promised_generation; /* 0: the row promises nothing */
     uint64_t promised_size;
-    uint64_t written_bytes;  /* since it was opened or last empty; see worth.c */
+    uint64_t written_bytes;  /* since it was opened or last empty; see stream.c */
     uint64_t uploaded_bytes; /* likewise */
     int64_t rests_since_us;  /* when a last writer left what no attempt has begun to upload; 0: none did */
     uint64_t charged_bytes;  /* part of table->staged_bytes, as the next */
@@ -242,6 +242,8 @@ struct EcfsStagedTable {
 EcfsStaged *ecfs_staged_alloc (EcfsStagedTable *table, uint64_t ino);
 void ecfs_staged_insert_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_charge_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t bytes) ECFS_REQUIRES (table->lock);
+/** The timer looks at @at_us, or before. */
+void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
 int64_t ecfs_staged_now_ns (void); /* real time */
 bool ecfs_staged_is_clean (const EcfsStaged *self);
 bool ecfs_staged_is_committing (const EcfsStaged *self);
@@ -268,28 +270,12 @@ void ecfs_staged_take_fd_locked (EcfsStagedTable *table, EcfsStaged *self, int f
 void ecfs_staged_close_idle_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 /** The bytes that the file takes in staging, into *bytes; untouched when it has left. */
 void ecfs_staged_count_data (EcfsStaged *self, uint64_t *bytes);
-
-/* waiters.c */
 EcfsWaiter *ecfs_answer_new (EcfsStagedDone done, void *user);
 /** Answers and frees all; no lock may be held. */
 void ecfs_answer_all (GQueue *answers);
 void ecfs_answers_move (GQueue *from, GQueue *to, const GError *error);
-/** Moves who waits for this file to @answers, with @error (NULL: the file has no name any more, all is well). */
-void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, GQueue *answers)
-    ECFS_REQUIRES (table->lock);
-/** Flushes whose attempt has ended: satisfied, failed, or in need of another one. */
-void ecfs_staged_settle_flushes_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, bool overtaken,
-                                        GQueue *answers) ECFS_REQUIRES (table->lock);
-/** Waits that have what they want; with @all the others too, as failed, but for those that began during the attempt. */
-void ecfs_staged_settle_waits_locked (EcfsStagedTable *table, EcfsStaged *self, bool all, const GError *error,
-                                      GQueue *answers) ECFS_REQUIRES (table->lock);
-/** The file needs nothing more for this wait, or will not get it now. */
-void ecfs_staged_settle_wait (EcfsWait *wait, const GError *error, GQueue *answers);
-/** The generation up to which everything was flushed; 0: nothing ever was. */
-uint64_t ecfs_staged_flushed_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** The upload goes on behind; who waits in @link of `flushes` is content with what is durable here. */
-void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link)
-    ECFS_REQUIRES (table->lock);
+/** The first error stays. */
+void ecfs_answer_take_error (EcfsWaiter *answer, const GError *error);
 
 /* flush.c */
 /** Flushes past their deadline are answered once staging is durable. Returns the next deadline. */
@@ -301,6 +287,24 @@ bool ecfs_staged_may_leave_locked (EcfsStagedTable *table, const EcfsStaged *sel
 void ecfs_staged_step_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_line_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_dispatch_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
+
+typedef enum EcfsVerdict {
+    ECFS_VERDICT_GOOD,
+    ECFS_VERDICT_BAD,  /* it failed for a reason that others may have too */
+    ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
+} EcfsVerdict;
+
+void ecfs_staged_queues_init (EcfsStagedTable *table);
+void ecfs_staged_queues_clear (EcfsStagedTable *table);
+/** The first of those that wait for @turn; NULL: none. */
+EcfsStaged *ecfs_staged_first_locked (EcfsStagedTable *table, EcfsTurn turn) ECFS_REQUIRES (table->lock);
+/** It leaves the table: nothing of it is due any more. */
+void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its commit is published with its quorum. Returns whether it may go on as TRAILING. */
+bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts. */
+void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
+    ECFS_REQUIRES (table->lock);
 
 /* promise.c */
 void ecfs_staged_start_durable_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
@@ -319,6 +323,16 @@ void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self)
 /** Queues it, for the content as it is now; @commit may have more. */
 void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
     ECFS_REQUIRES (table->lock);
+/** Moves who waits for this file to @answers, with @error (NULL: the file has no name any more, all is well). */
+void ecfs_staged_give_up_locked (EcfsStagedTable *table, EcfsStaged *self, const GError *error, GQueue *answers)
+    ECFS_REQUIRES (table->lock);
+/** The file needs nothing more for this wait, or will not get it now. */
+void ecfs_staged_settle_wait (EcfsWait *wait, const GError *error, GQueue *answers);
+/** The generation up to which everything was flushed; 0: nothing ever was. */
+uint64_t ecfs_staged_flushed_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The upload goes on behind; who waits in @link of `flushes` is content with what is durable here. */
+void ecfs_staged_leave_behind_locked (EcfsStagedTable *table, EcfsStaged *self, GList *link)
+    ECFS_REQUIRES (table->lock);
 
 /* leave.c */
 void ecfs_staged_start_leaving_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
@@ -327,6 +341,17 @@ void ecfs_staged_leave (EcfsStaged *self);
 void ecfs_staged_withdraw_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* stream.c */
+/** Whether a flush commits what is there now, or leaves that to the last release. */
+bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** A writer has gone: puts off what is not worth an upload yet, if it was the last one. */
+void ecfs_staged_rest_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+void ecfs_staged_upload_begins_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The attempt has read and sent all, whatever became of it. */
+void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** Its content was written and uploaded before. */
+void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
+/** The file has no content: what comes now is all new. */
+void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 void ecfs_staged_stream_init (EcfsStagedTable *table);
 /** A change of bytes from @offset on begins; it is not in n_changing yet. */
 void ecfs_staged_stream_hold_locked (EcfsStagedTable *table, EcfsStaged *self, uint64_t offset)
@@ -343,49 +368,6 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
     ECFS_REQUIRES (table->lock);
 /** Abandons those whose writers pause for long. Returns when to look again. */
 int64_t ecfs_staged_stream_expire_locked (EcfsStagedTable *table, int64_t now_us) ECFS_REQUIRES (table->lock);
-
-/* turns.c */
-typedef enum EcfsVerdict {
-    ECFS_VERDICT_GOOD,
-    ECFS_VERDICT_BAD,  /* it failed for a reason that others may have too */
-    ECFS_VERDICT_NONE, /* it was overtaken or cancelled */
-} EcfsVerdict;
-
-void ecfs_staged_queues_init (EcfsStagedTable *table);
-void ecfs_staged_queues_clear (EcfsStagedTable *table);
-void ecfs_staged_enter_turn_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsTurn turn)
-    ECFS_REQUIRES (table->lock);
-/** The first of those that wait for @turn; NULL: none. */
-EcfsStaged *ecfs_staged_first_locked (EcfsStagedTable *table, EcfsTurn turn) ECFS_REQUIRES (table->lock);
-/** Who may begin an attempt now; NULL: nobody waits, or enough are under way. */
-EcfsStaged *ecfs_staged_next_turn_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock);
-/** It leaves its queue for @phase, an attempt. */
-void ecfs_staged_take_turn_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsPhase phase)
-    ECFS_REQUIRES (table->lock);
-/** It leaves the table: nothing of it is due any more. */
-void ecfs_staged_forget_turn_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Stop waits for what is under way, and for content that was never committed and may yet be. */
-void ecfs_staged_count_busy_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its commit is published with its quorum. Returns whether it may go on as TRAILING. */
-bool ecfs_staged_note_published_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its attempt, which the phase still names, has ended; it had a feed, or counts in n_attempts. */
-void ecfs_staged_note_end_locked (EcfsStagedTable *table, EcfsStaged *self, bool streamed, EcfsVerdict verdict)
-    ECFS_REQUIRES (table->lock);
-/** The timer looks at @at_us, or before. */
-void ecfs_staged_schedule_locked (EcfsStagedTable *table, int64_t at_us) ECFS_REQUIRES (table->lock);
-
-/* worth.c */
-/** Whether a flush commits what is there now, or leaves that to the last release. */
-bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** A writer has gone: puts off what is not worth an upload yet, if it was the last one. */
-void ecfs_staged_rest_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-void ecfs_staged_upload_begins_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** The attempt has read and sent all, whatever became of it. */
-void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Its content was written and uploaded before. */
-void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** The file has no content: what comes now is all new. */
-void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
 
 /* room.c */
 bool ecfs_staged_check_room_locked (EcfsStagedTable *table, uint64_t size, GError **error) ECFS_REQUIRES (table->lock);

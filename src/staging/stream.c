@@ -1,5 +1,12 @@
 /*
- * Storing a file while it is being written.
+ * What is sent before the last writer has gone: whether an upload is worth it, and storing a file while it is being
+ * written.
+ *
+ * An upload sends all of a file, however little of it is new. So a flush commits only while what was uploaded of this
+ * file, the commit in question included, is at most the bytes written and an eighth; and what the last writer leaves
+ * rests for a while, since another may come to append to it. Content that is not worth an upload is durable here, and
+ * waits for the last release and its rest. A file that is written in a thousand pieces, each by a process of its own,
+ * costs about twice its bytes at most: these uploads, and the last one.
  *
  * A file that is written from its beginning on, one byte after another, is read along behind its writer: an attempt of
  * the kind STREAM encodes and sends whole segments, so that close(2) costs little more than the last one. It becomes
@@ -14,8 +21,60 @@
 #include "archive/common.h"
 #include "staging/staged_priv.h"
 
-#define MIN_SEGMENTS 4 /* a file has, before it is worth an attempt of its own */
-#define PATIENCE_US  (30 * G_USEC_PER_SEC)
+#define OVERHEAD_SHARE 8 /* uploads before the last one are the bytes written and an eighth, at most */
+#define REST_MIN_US    G_USEC_PER_SEC
+#define REST_MAX_US    (60 * G_USEC_PER_SEC)
+#define MIN_SEGMENTS   4 /* a file has, before it is worth an attempt of its own */
+#define PATIENCE_US    (30 * G_USEC_PER_SEC)
+
+/* What an upload is worth */
+
+bool ecfs_staged_is_worth_locked (EcfsStagedTable *table, const EcfsStaged *self)
+{
+    uint64_t written = self->written_bytes;
+    return self->uploaded_bytes + self->charged_bytes <= written + written / OVERHEAD_SHARE;
+}
+
+void ecfs_staged_rest_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    bool due = table->stopping || table->paused.length > 0 || ecfs_staged_is_worth_locked (table, self);
+    if (self->n_writers > 0 || self->unlinked || ecfs_staged_is_clean (self) || due)
+        return;
+    int64_t now_us = ecfs_now_us ();
+    if (self->rests_since_us == 0)
+        self->rests_since_us = now_us;
+    /* As long as the last upload took, so that uploads over and over take half of the time at most. */
+    int64_t rest_us = CLAMP (self->attempt_took_us, REST_MIN_US, REST_MAX_US);
+    self->retry_us = MAX (self->retry_us, MIN (now_us + rest_us, self->rests_since_us + REST_MAX_US));
+}
+
+void ecfs_staged_upload_begins_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    self->attempt_bytes = self->charged_bytes;
+    self->attempt_began_us = ecfs_now_us ();
+    self->rests_since_us = 0;
+}
+
+void ecfs_staged_uploaded_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    self->uploaded_bytes += self->attempt_bytes;
+    self->attempt_bytes = 0;
+    self->attempt_took_us = ecfs_now_us () - self->attempt_began_us;
+}
+
+void ecfs_staged_copied_up_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    self->written_bytes = self->uploaded_bytes = self->charged_bytes;
+    self->stream_from_bytes = self->size > 0 ? UINT64_MAX : 0; /* how much of it is overwritten nobody knows */
+}
+
+void ecfs_staged_emptied_locked (EcfsStagedTable *table, EcfsStaged *self)
+{
+    self->written_bytes = self->uploaded_bytes = self->attempt_bytes = 0;
+    self->stream_from_bytes = 0;
+}
+
+/* Reading along */
 
 static uint64_t least_bytes (const EcfsConfig *config)
 {

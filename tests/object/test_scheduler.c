@@ -1,4 +1,5 @@
 /* Which lanes are asked: stories on a simulated clock, and invariants over random states. */
+#include "object/lane.h"
 #include "object/scheduler.h"
 
 #include <string.h>
@@ -332,27 +333,9 @@ static void test_random (gconstpointer code)
     }
 }
 
-static void test_stall_time (void)
-{
-    g_assert_cmpint (ecfs_stall_us (0, 0), ==, G_USEC_PER_SEC);
-    g_assert_cmpint (ecfs_stall_us (1000, 1000), ==, 200000);
-    g_assert_cmpint (ecfs_stall_us (300000, 1000), ==, 1200000);
-    g_assert_cmpint (ecfs_stall_us (1000, 100000), ==, 800000);
-}
-
-static void test_due_time (void)
-{
-    g_assert_cmpint (ecfs_due_us (3000000, 1e6, 500, 100), ==, 3000400);
-    g_assert_cmpint (ecfs_due_us (3000000, 0, 500, 700), ==, 700);
-    int64_t never_us = ecfs_due_us (UINT64_MAX, 1e-9, 500, 100);
-    g_assert_cmpint (never_us, >, INT64_C (1000000) * 86400);
-    g_assert_cmpint (never_us, <, INT64_MAX / 1000); /* sums of some have room */
-}
-
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_test_add_func ("/scheduler/what-hardly-moves-is-due-some-day", test_due_time);
     g_test_add_func ("/scheduler/data-comes-first", test_data_first);
     g_test_add_func ("/scheduler/all-links-are-used-alike", test_all_links);
     g_test_add_func ("/scheduler/a-crawling-lane-is-not-asked", test_crawling_lane);
@@ -372,6 +355,5 @@ int main (int argc, char **argv)
         g_autofree char *path = g_strdup_printf ("/scheduler/%s/random-states-keep-the-rules", codes[i]);
         g_test_add_data_func (path, codes[i], test_random);
     }
-    g_test_add_func ("/scheduler/the-stall-time-follows-round-trip-and-gaps", test_stall_time);
     return g_test_run ();
 }

@@ -5,7 +5,7 @@
 #include "staging/staged_priv.h"
 
 #define N_FILES    60
-#define N_TRAILING 4 /* as in turns.c */
+#define N_TRAILING 4 /* as in step.c */
 #define N_WORKERS  4 /* as in table.c */
 
 /* An attempt under way. */

@@ -1,11 +1,11 @@
 /*
  * The circuit breaker: what is asked of an endpoint that failed.
  *
- *   state  in the literature  meaning                                          leaves by
- *   UP     closed             everything is asked of it                        fail → DOWN
- *   DOWN   open               nothing is, but for probes, with back-off        pass → UP; → TRIAL when it failed at
- * work TRIAL  half-open          one request at a time, until it has proven       prove → UP; fail → DOWN, with the
- *                             itself by work                                   back-off that follows its last one
+ *   state  in the literature  meaning                                     leaves by
+ *   UP     closed             everything is asked of it                   fail → DOWN
+ *   DOWN   open               nothing is, but for probes, with back-off   pass → UP, or TRIAL if it failed at work
+ *   TRIAL  half-open          one request at a time, until it has proven  prove → UP; fail → DOWN, with the back-off
+ *                             itself by work                              that follows its last one
  *
  * One that fails at work again soon after it was let in goes on with its back-off where it was: it may well answer
  * probes, and fall over as soon as there is work. One that was away for another reason, or worked for STEADY_US, begins

@@ -171,8 +171,6 @@ bool ecfs_core_attempt_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 
 /* request.c */
 EcfsStream *ecfs_request_new (EcfsEndpoint *self, EcfsRequestKind kind, const char *name);
-/** Hands a request to the endpoint, which takes the caller's reference. */
-void ecfs_request_submit (EcfsStream *request);
 /** Moves a request that no driver has to the keeper, to end with @error (taken). */
 void ecfs_request_end_locked (EcfsEndpoint *self, EcfsStream *request, GError *error) ECFS_REQUIRES (self->lock);
 /** Calls back and drops the core's reference; no lock held. @error is borrowed. */

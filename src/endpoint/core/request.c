@@ -1,4 +1,4 @@
-/* Requests: from the face into the queue, what drivers tell about them, and their callbacks. */
+/* Requests: what the face asks, the way into the queue, what drivers tell about them, and their callbacks. */
 #include "endpoint/core/core.h"
 
 #include "util/xxh3.h"
@@ -13,6 +13,8 @@ typedef struct Chunk {
     size_t size;
     uint64_t end; /* offset in the file behind it */
 } Chunk;
+
+/* Making, queueing, cancelling */
 
 EcfsStream *ecfs_request_new (EcfsEndpoint *self, EcfsRequestKind kind, const char *name)
 {
@@ -121,7 +123,8 @@ static void enqueue_locked (EcfsEndpoint *self, EcfsStream *request) ECFS_REQUIR
     ecfs_core_kick_locked (self);
 }
 
-void ecfs_request_submit (EcfsStream *request)
+/* Hands a request to the endpoint, which takes the caller's reference. */
+static void submit (EcfsStream *request)
 {
     EcfsEndpoint *self = request->endpoint;
     ecfs_mutex_lock (&self->lock);
@@ -169,6 +172,149 @@ void ecfs_stream_wake (EcfsStream *stream)
         ecfs_slot_notify (stream->slot);
     ecfs_mutex_unlock (&self->lock);
 }
+
+/* The requests of endpoint.h */
+
+EcfsStream *ecfs_endpoint_read (EcfsEndpoint *self, const char *name, const EcfsRange *ranges, size_t n_ranges,
+                                unsigned flags, const EcfsSink *sink)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_READ, name);
+    request->ranges = g_memdup2 (ranges, n_ranges * sizeof *ranges);
+    request->n_ranges = n_ranges;
+    request->flags = flags;
+    request->sink = *sink;
+    submit (ecfs_stream_ref (request));
+    return request;
+}
+
+EcfsStream *ecfs_endpoint_read_pieces (EcfsEndpoint *self, const char *name, const EcfsPieces *pieces)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_READ, name);
+    EcfsRange range = {.offset = pieces->offset};
+    for (size_t i = 0; i < pieces->n; i++)
+        range.size += pieces->sizes[i];
+    range.to = request->memory = self->driver->lends ? NULL : g_malloc (range.size);
+    request->ranges = g_memdup2 (&range, sizeof range);
+    request->n_ranges = pieces->n > 0 ? 1 : 0;
+    request->piece_sizes = g_memdup2 (pieces->sizes, pieces->n * sizeof *pieces->sizes);
+    request->n_pieces = pieces->n;
+    request->piece = pieces->piece;
+    request->sink = (EcfsSink){.done = pieces->done, .user = pieces->user};
+    submit (ecfs_stream_ref (request));
+    return request;
+}
+
+EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_WRITE, name);
+    request->source = *source;
+    submit (ecfs_stream_ref (request));
+    return request;
+}
+
+/* A write of bytes that are there already. */
+typedef struct Whole {
+    const uint8_t *bytes;
+    size_t size;
+    bool given; /* the slot's thread */
+    void (*done) (void *user, const GError *error);
+    void *user;
+} Whole;
+
+static EcfsPull whole_pull (void *user, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    Whole *self = user;
+    if (self->given)
+        return ECFS_PULL_END;
+    *ret_bytes = self->bytes;
+    *ret_size = self->size;
+    self->given = true;
+    return ECFS_PULL_BYTES;
+}
+
+static void whole_release (void *user, const uint8_t *bytes, size_t size)
+{
+    (void) user; /* they are lent until done */
+    (void) bytes;
+    (void) size;
+}
+
+static void whole_done (void *user, const GError *error)
+{
+    Whole *self = user;
+    self->done (self->user, error);
+    g_free (self);
+}
+
+EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, const void *bytes, size_t size,
+                                       void (*done) (void *user, const GError *error), void *user)
+{
+    Whole *whole = g_new0 (Whole, 1);
+    *whole = (Whole){.bytes = bytes, .size = size, .done = done, .user = user};
+    EcfsSource source = {.pull = whole_pull, .release = whole_release, .done = whole_done, .user = whole, .size = size};
+    return ecfs_endpoint_write (self, name, &source);
+}
+
+static void submit_simple (EcfsEndpoint *self, EcfsRequestKind kind, const char *name, EcfsEndpointDone done,
+                           void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, kind, name);
+    request->finished = done;
+    request->user = user;
+    submit (request);
+}
+
+void ecfs_endpoint_remove (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_REMOVE, name, done, user);
+}
+
+void ecfs_endpoint_remove_directory (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_RMDIR, name, done, user);
+}
+
+void ecfs_endpoint_size (EcfsEndpoint *self, const char *name, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_SIZE, name, done, user);
+}
+
+void ecfs_endpoint_space (EcfsEndpoint *self, EcfsEndpointDone done, void *user)
+{
+    submit_simple (self, ECFS_REQUEST_SPACE, NULL, done, user);
+}
+
+void ecfs_endpoint_list (EcfsEndpoint *self, const char *name, void (*each) (void *user, const EcfsListed *listed),
+                         EcfsEndpointDone done, void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_LIST, name);
+    request->each = each;
+    request->finished = done;
+    request->user = user;
+    submit (request);
+}
+
+void ecfs_endpoint_mark (EcfsEndpoint *self, const EcfsMarker *marker, bool create, EcfsEndpointDone done, void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_MARK, NULL);
+    request->marker = *marker;
+    request->text = ecfs_marker_format (marker);
+    request->create = create;
+    request->finished = done;
+    request->user = user;
+    submit (request);
+}
+
+void ecfs_endpoint_examine (EcfsEndpoint *self,
+                            void (*done) (void *user, const EcfsMarker *marker, const GError *error), void *user)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_EXAMINE, NULL);
+    request->examined = done;
+    request->user = user;
+    submit (request);
+}
+
+/* What drivers tell */
 
 static void note_round_trip_locked (EcfsEndpoint *self, EcfsStream *request, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
