@@ -121,15 +121,15 @@ int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t ma
     return ecfs_due_us (MAX (left_bytes, queued), rate, self->gap_us, MAX (silent_us (self, asked_us, now_us), 0));
 }
 
-void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsCandidate *lane)
+void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t packet_bytes, EcfsCandidate *lane)
 {
     double rate = self->endpoint_rate > 0 ? self->endpoint_rate : RATE_UNKNOWN;
-    uint64_t queued = self->asked_bytes - self->passed_bytes + piece_bytes;
+    uint64_t queued = self->asked_bytes - self->passed_bytes + packet_bytes;
     /* What it did of late counts where that is less: so does it for what is under way. */
     int64_t own_us = self->rtt_us + ecfs_due_us (queued, self->bytes_per_s, 0, 0);
     lane->forecast_us = MAX (forecast.us, own_us);
     lane->late_us = self->endpoint_rate > 0 ? lane->forecast_us + self->gap_us : INT64_MAX / 2;
-    lane->alone_us = self->rtt_us + ecfs_due_us (piece_bytes, rate, 0, 0);
+    lane->alone_us = self->rtt_us + ecfs_due_us (packet_bytes, rate, 0, 0);
     lane->n_running = self->n_running;
 }
 

@@ -29,7 +29,7 @@ typedef struct EcfsLane {
     double endpoint_rate;    /* bytes per second; 0: not known */
     uint64_t asked_bytes;    /* in all */
     uint64_t passed_bytes;   /* of them those that came, and those that will not */
-    unsigned n_running;      /* pieces that are asked */
+    unsigned n_running;      /* packets that are asked */
     int64_t owed_since_us;   /* at the last tick; 0: nothing was owed */
     uint64_t came_bytes;     /* since then */
     double bytes_per_s;      /* to this reader, of late; 0: not known */
@@ -66,16 +66,16 @@ double ecfs_smooth_rate (double rate, uint64_t bytes, int64_t elapsed_us, int64_
 bool ecfs_lane_refresh (EcfsLane *self, const EcfsLaneEndpoint *endpoint, int64_t now_us);
 void ecfs_lane_measure (EcfsLane *self, int64_t now_us);
 
-/** Returns the mark of the piece: what was asked of the lane with it. */
+/** Returns the mark of the packet: what was asked of the lane with it. */
 uint64_t ecfs_lane_asked (EcfsLane *self, uint64_t bytes, int64_t now_us);
 /** Of what it owes, @bytes came. */
 void ecfs_lane_came (EcfsLane *self, uint64_t bytes);
-/** Bytes of a piece that was asked at @asked_us arrive. */
+/** Bytes of a packet that was asked at @asked_us arrive. */
 void ecfs_lane_moved (EcfsLane *self, int64_t asked_us, int64_t now_us);
-/** A piece ended, and @left_bytes of it will not come. */
+/** A packet ended, and @left_bytes of it will not come. */
 void ecfs_lane_done (EcfsLane *self, uint64_t left_bytes);
 
-/** Whether it shows nothing for longer than its stall time, while it owes a piece; it is stalled then. False when it
+/** Whether it shows nothing for longer than its stall time, while it owes a packet; it is stalled then. False when it
  * was before. */
 bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us);
 
@@ -89,15 +89,15 @@ bool ecfs_lane_finds_stall (EcfsLane *self, int64_t asked_us, int64_t now_us);
  *            least. Stays until a byte of ours comes, the endpoint is suspect no more, or 5 s have passed.
  *
  * Mostly suspect is first: one silent connection is enough, and its time is shorter. Stalled is first where silences
- * are usually long, and alone where a piece only queues, behind writes for example: the queue has no clock.
+ * are usually long, and alone where a packet only queues, behind writes for example: the queue has no clock.
  */
 bool ecfs_lane_is_silent (const EcfsLane *self);
 
-/** Until a piece that is asked, with its mark and what is left of it, is here in nearly all cases. */
+/** Until a packet that is asked, with its mark and what is left of it, is here in nearly all cases. */
 int64_t ecfs_lane_due_us (const EcfsLane *self, uint64_t left_bytes, uint64_t mark, int64_t asked_us, int64_t now_us);
 
 /** What the scheduler is told of a lane that is not asked yet; @forecast: the endpoint's own. */
-void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t piece_bytes, EcfsCandidate *lane);
+void ecfs_lane_look_ahead (const EcfsLane *self, EcfsForecast forecast, uint64_t packet_bytes, EcfsCandidate *lane);
 
 /** Until a stall on this lane would be found and made good elsewhere; 0: where nothing is expected of it anyway. */
 int64_t ecfs_lane_reach_us (const EcfsLane *self);

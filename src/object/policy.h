@@ -1,7 +1,7 @@
 /*
  * How a reader chooses among the stripes of an object. The default asks whatever makes a segment decodable soonest and
  * hedges what is late; the parameters of Collins and Plank (Assessing the Performance of Erasure Codes in the
- * Wide-Area, 2005) are there to be compared with it. A piece is what one stripe has of one segment.
+ * Wide-Area, 2005) are there to be compared with it. A packet is what one stripe has of one segment.
  */
 #ifndef ECFS_OBJECT_POLICY_H
 #define ECFS_OBJECT_POLICY_H
@@ -11,7 +11,7 @@
 typedef enum EcfsSelection {
     ECFS_SELECT_SOONEST,  /* by forecast, behind what is queued there */
     ECFS_SELECT_FASTEST0, /* always the fastest, whatever is queued */
-    ECFS_SELECT_FASTEST1, /* the same, each transfer under way there counting like the piece itself */
+    ECFS_SELECT_FASTEST1, /* the same, each transfer under way there counting like the packet itself */
 } EcfsSelection;
 
 typedef enum EcfsPreference {
@@ -21,9 +21,9 @@ typedef enum EcfsPreference {
 } EcfsPreference;
 
 typedef struct EcfsReadPolicy {
-    unsigned transfers;   /* T: pieces of a reader under way at once; 0: all that readahead asks for */
-    unsigned replication; /* R: pieces under way for each that is missing; 0: late ones are hedged by forecast */
-    unsigned failover;    /* P: with R > 1: a piece is late once so many that were asked later have come */
+    unsigned transfers;   /* T: packets of a reader under way at once; 0: all that readahead asks for */
+    unsigned replication; /* R: packets under way for each that is missing; 0: late ones are hedged by forecast */
+    unsigned failover;    /* P: with R > 1: a packet is late once so many that were asked later have come */
     EcfsSelection selection;
     EcfsPreference preference;
     unsigned hedge_percent; /* of received bytes that may be beyond what was needed; where R is 0 */

@@ -149,7 +149,7 @@ bool ecfs_lanes_refresh_locked (EcfsReader *self, int64_t now_us) ECFS_REQUIRES 
 uint64_t ecfs_reader_reach_locked (const EcfsReader *self) ECFS_REQUIRES (self->lock);
 /* Lanes that owe this fetch bytes and show none for their stall time. Returns whether one is newly found. */
 bool ecfs_lanes_find_stalls_locked (EcfsFetch *fetch, int64_t now_us) ECFS_REQUIRES (fetch->reader->lock);
-/* Whether something that it asked for is later than nearly all such pieces are. */
+/* Whether something that it asked for is later than nearly all such packets are. */
 bool ecfs_fetch_is_late_locked (const EcfsFetch *self, int64_t now_us) ECFS_REQUIRES (self->reader->lock);
 /* Tells the log which endpoints a ready fetch was read around, and counts it. */
 void ecfs_fetch_explain_locked (const EcfsFetch *self, bool decoded) ECFS_REQUIRES (self->reader->lock);

@@ -20,7 +20,7 @@ typedef struct EcfsReadLog EcfsReadLog;
 typedef enum EcfsErasedWhy {
     ECFS_ERASED_NOT,
     ECFS_ERASED_STALLED, /* it owed bytes and showed none */
-    ECFS_ERASED_LATE,    /* a piece was hedged, and not needed in the end */
+    ECFS_ERASED_LATE,    /* a packet was hedged, and not needed in the end */
     ECFS_ERASED_DOWN,    /* it does not answer, or a request failed */
     ECFS_ERASED_DAMAGED, /* what it gave failed its checksum, or is not there */
 } EcfsErasedWhy;
@@ -37,7 +37,7 @@ typedef struct EcfsReadCounts {
     uint64_t segments;       /* that were fetched, in whole or in part */
     uint64_t decoded;        /* of them from parity */
     uint64_t degraded;       /* of them around an endpoint that was treated as erased */
-    uint64_t received_bytes; /* of pieces that came whole */
+    uint64_t received_bytes; /* of packets that came whole */
     uint64_t hedged_bytes;   /* that came and were not needed */
     uint64_t cancelled;      /* requests, because they no longer helped */
 } EcfsReadCounts;

@@ -6,13 +6,13 @@
 #define TRAFFIC_US      10000      /* what a packet more than needed may save at least */
 #define DOWN_US         1e12       /* so much more than any forecast that a lane that is down is the last to ask */
 #define SOONER_US       20000      /* what is sooner by less is not worth bytes */
-#define HEDGE_MIN_BYTES (2u << 20) /* so that the first pieces of an object can be hedged, too */
+#define HEDGE_MIN_BYTES (2u << 20) /* so that the first packets of an object can be hedged, too */
 
 unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
-                           uint64_t piece_bytes)
+                           uint64_t packet_bytes)
 {
     uint64_t budget = policy->hedge_percent == 0 ? 0 : HEDGE_MIN_BYTES + received_bytes / 100 * policy->hedge_percent;
-    return (unsigned) MIN ((budget - MIN (extra_bytes, budget)) / piece_bytes, ECFS_CODEC_MAX_N);
+    return (unsigned) MIN ((budget - MIN (extra_bytes, budget)) / packet_bytes, ECFS_CODEC_MAX_N);
 }
 
 /* What the steps of one decision share. */
@@ -213,7 +213,7 @@ static void hedge_by_forecast (const Task *task, bool *hoped, EcfsDecision *deci
     }
 }
 
-/* R and P: what so many others overtook is asked once more elsewhere, up to R pieces for each that is missing. */
+/* R and P: what so many others overtook is asked once more elsewhere, up to R packets for each that is missing. */
 static void replicate (const Task *task, bool *hoped, EcfsDecision *decision)
 {
     unsigned n_arrived = 0, n_asked = 0;

@@ -5,17 +5,17 @@
  * The policy: whichever lanes make the wanted packets available soonest, by their forecasts. Where all links are
  * equally fast that is all n of them in turn; a packet that needs no decoding is preferred while it is hardly later,
  * and a part of a segment comes from its own stripe unless k others are much sooner. Where a lane is gone, stalled or
- * bad, what it owes is erased: as few others as the code needs are asked in its place at once. A piece that is late is
+ * bad, what it owes is erased: as few others as the code needs are asked in its place at once. A packet that is late is
  * hedged, which costs bytes: within the budget, where that brings the segment sooner, and no earlier than needed for
  * when the reader wants it. Late is not lost: a lane that is asked stays asked.
  *
- * Times in a lane are from now on; a piece is late when
+ * Times in a lane are from now on; a packet is late when
  *
- *   due_us > promised_us + 2 common + 20 ms it is later than nearly all such pieces are, and more so than others now,
+ *   due_us > promised_us + 2 common + 20 ms it is later than nearly all such packets are, and more so than others now,
  *   due_us > needed_us - replacement        waiting for it first would leave no time for a replacement, and
  *   due_us > 3/2 replacement + 20 ms        the replacement is sooner,
  *
- * where a piece that is past its time counts as due after as long again, and common is how late even those lanes are
+ * where a packet that is past its time counts as due after as long again, and common is how late even those lanes are
  * that the code could not do without: not they are slow then, but this machine, or a line that all of them share.
  */
 #ifndef ECFS_OBJECT_SCHEDULER_H
@@ -37,18 +37,18 @@ typedef struct EcfsCandidate {
     int64_t forecast_us; /* until its blocks would be here if asked now */
     int64_t late_us;     /* the same in nearly all cases; INT64_MAX / 2: nothing is known of its endpoint */
     int64_t alone_us;    /* forecast_us if nothing else were under way there; for fastest0 and fastest1 */
-    unsigned n_running;  /* pieces under way there; for fastest1 */
+    unsigned n_running;  /* packets under way there; for fastest1 */
     int64_t due_us;      /* asked: until its blocks are here in nearly all cases, ecfs_due_us () */
     int64_t promised_us; /* asked: the same as it was foretold when it was asked; negative: that has passed */
-    unsigned n_overtook; /* asked: pieces asked later, of any segment, that have come since; for P */
+    unsigned n_overtook; /* asked: packets asked later, of any segment, that have come since; for P */
 } EcfsCandidate;
 
 /* What a fetch wants, and what it may take. */
 typedef struct EcfsWanted {
     const bool *packets;  /* n flags */
     int64_t needed_us;    /* until the reader needs them; 0: it waits; INT64_MAX: nobody knows */
-    unsigned n_hedges;    /* pieces that the budget has left */
-    unsigned n_transfers; /* pieces that may be asked now; UINT_MAX without T */
+    unsigned n_hedges;    /* packets that the budget has left */
+    unsigned n_transfers; /* packets that may be asked now; UINT_MAX without T */
 } EcfsWanted;
 
 typedef enum EcfsSchedule {
@@ -67,8 +67,8 @@ typedef struct EcfsDecision {
 EcfsSchedule ecfs_schedule (const EcfsCodec *codec, const EcfsReadPolicy *policy, const EcfsWanted *wanted,
                             const EcfsCandidate *lanes, EcfsDecision *ret_decision);
 
-/** Pieces of @piece_bytes that may be asked beyond what is needed, of @received_bytes and @extra_bytes until now. */
+/** Packets of @packet_bytes that may be asked beyond what is needed, of @received_bytes and @extra_bytes until now. */
 unsigned ecfs_hedges_left (const EcfsReadPolicy *policy, uint64_t received_bytes, uint64_t extra_bytes,
-                           uint64_t piece_bytes);
+                           uint64_t packet_bytes);
 
 #endif

@@ -137,31 +137,31 @@ static void note_owes (SimNetwork *self, SimLink *link, EcfsOwes owes)
         ecfs_clock_note (&link->clock, link->silences, self->now_us);
 }
 
-static void note_came (SimNetwork *self, SimPiece *piece, uint64_t bytes)
+static void note_came (SimNetwork *self, SimPacket *packet, uint64_t bytes)
 {
-    SimLink *link = piece->link;
+    SimLink *link = packet->link;
     note_owes (self, link, ECFS_OWES_ANSWER);
-    if (piece->alone && piece->filled == 0)
-        ecfs_distribution_note (&link->latency, (double) (self->now_us - piece->asked_us), 1, self->now_us);
-    piece->filled += bytes;
+    if (packet->alone && packet->filled == 0)
+        ecfs_distribution_note (&link->latency, (double) (self->now_us - packet->asked_us), 1, self->now_us);
+    packet->filled += bytes;
     link->queued_bytes -= bytes;
     Progress progress = {
         .owed = (double) link->queued_bytes, .delay_us = link->latency.quantiles.p5, .now_us = self->now_us};
     ecfs_meter_add (&link->meter, bytes, &progress);
-    self->calls.came (piece, bytes);
+    self->calls.came (packet, bytes);
 }
 
 void ecfs_sim_settle (SimNetwork *self, SimLink *link)
 {
-    SimPiece *piece = link->sending;
+    SimPacket *packet = link->sending;
     int64_t elapsed_us = self->now_us - link->since_us;
     link->since_us = self->now_us;
-    if (piece == NULL || link->rate <= 0)
+    if (packet == NULL || link->rate <= 0)
         return;
-    piece->left = MAX (piece->left - link->rate * (double) elapsed_us / 1e6, 0);
-    uint64_t come = piece->bytes - (uint64_t) ceil (piece->left - 1e-6);
-    if (come > piece->filled)
-        note_came (self, piece, come - piece->filled);
+    packet->left = MAX (packet->left - link->rate * (double) elapsed_us / 1e6, 0);
+    uint64_t come = packet->bytes - (uint64_t) ceil (packet->left - 1e-6);
+    if (come > packet->filled)
+        note_came (self, packet, come - packet->filled);
 }
 
 EcfsForecast ecfs_sim_forecast (const SimLink *link, uint64_t bytes)
@@ -241,10 +241,10 @@ static void leave (GPtrArray *links, size_t at, bool of_client)
     }
 }
 
-static SimPiece *first_ready (const SimNetwork *self, const SimLink *link)
+static SimPacket *first_ready (const SimNetwork *self, const SimLink *link)
 {
     for (GList *at = link->queue.head; at != NULL; at = at->next)
-        if (((SimPiece *) at->data)->ready_us <= self->now_us)
+        if (((SimPacket *) at->data)->ready_us <= self->now_us)
             return at->data;
     return NULL;
 }
@@ -280,7 +280,7 @@ static void send_next (SimNetwork *self, SimLink *link, bool was_sending)
     balance_server (self, link->server);
 }
 
-/* Pieces */
+/* Packets */
 
 static int64_t answer_us (SimNetwork *self, const EcfsSimServer *server)
 {
@@ -292,37 +292,37 @@ static int64_t answer_us (SimNetwork *self, const EcfsSimServer *server)
     return us;
 }
 
-void ecfs_sim_ask (SimNetwork *self, SimPiece *piece)
+void ecfs_sim_ask (SimNetwork *self, SimPacket *packet)
 {
-    SimLink *link = piece->link;
+    SimLink *link = packet->link;
     ecfs_sim_settle (self, link);
-    piece->asked_us = self->now_us;
-    piece->ready_us = self->now_us + answer_us (self, &self->model->servers[link->server]);
-    piece->left = (double) piece->bytes;
-    piece->filled = 0;
-    piece->alone = link->queue.length == 0;
-    piece->node = (GList){.data = piece};
+    packet->asked_us = self->now_us;
+    packet->ready_us = self->now_us + answer_us (self, &self->model->servers[link->server]);
+    packet->left = (double) packet->bytes;
+    packet->filled = 0;
+    packet->alone = link->queue.length == 0;
+    packet->node = (GList){.data = packet};
     if (link->queue.length == 0)
         note_owes (self, link, ECFS_OWES_ANSWER);
-    g_queue_push_tail_link (&link->queue, &piece->node);
-    link->queued_bytes += piece->bytes;
+    g_queue_push_tail_link (&link->queue, &packet->node);
+    link->queued_bytes += packet->bytes;
     ecfs_meter_begin (&link->meter, self->now_us);
-    plan (self, piece->ready_us, SIM_READY, link, 0);
+    plan (self, packet->ready_us, SIM_READY, link, 0);
 }
 
-void ecfs_sim_drop (SimNetwork *self, SimPiece *piece)
+void ecfs_sim_drop (SimNetwork *self, SimPacket *packet)
 {
-    SimLink *link = piece->link;
+    SimLink *link = packet->link;
     bool was_sending = link->sending != NULL;
     ecfs_sim_settle (self, link);
-    g_queue_unlink (&link->queue, &piece->node);
-    link->queued_bytes -= piece->bytes - piece->filled;
+    g_queue_unlink (&link->queue, &packet->node);
+    link->queued_bytes -= packet->bytes - packet->filled;
     if (link->queued_bytes == 0)
         ecfs_meter_dry (&link->meter, link->latency.quantiles.p5);
     ecfs_meter_end (&link->meter, link->latency.quantiles.p5, self->now_us);
     if (link->queue.length == 0)
         note_owes (self, link, ECFS_OWES_NOTHING);
-    if (link->sending != piece)
+    if (link->sending != packet)
         return;
     link->sending = NULL;
     send_next (self, link, was_sending);
@@ -330,12 +330,12 @@ void ecfs_sim_drop (SimNetwork *self, SimPiece *piece)
 
 static void complete (SimNetwork *self, SimLink *link)
 {
-    SimPiece *piece = link->sending;
+    SimPacket *packet = link->sending;
     ecfs_sim_settle (self, link);
-    piece->left = 0; /* but for what was rounded */
-    if (piece->filled < piece->bytes)
-        note_came (self, piece, piece->bytes - piece->filled);
-    self->calls.complete (piece);
+    packet->left = 0; /* but for what was rounded */
+    if (packet->filled < packet->bytes)
+        note_came (self, packet, packet->bytes - packet->filled);
+    self->calls.complete (packet);
 }
 
 /* Down and up */

@@ -1,8 +1,8 @@
 /*
- * Modelled servers, clients' lines and what is under way between them: pieces move as a fluid, at rates that change
+ * Modelled servers, clients' lines and what is under way between them: packets move as a fluid, at rates that change
  * when somebody begins or ends to send. For reader.c.
  *
- * A link is what one client has with one server, with what the client's endpoint there measures. Pieces of a link
+ * A link is what one client has with one server, with what the client's endpoint there measures. Packets of a link
  * queue in the order of asking; the first that is ready is being sent.
  */
 #ifndef ECFS_SIM_NETWORK_H
@@ -18,7 +18,7 @@ typedef struct SimLink SimLink;
 typedef struct SimReader SimReader;
 typedef struct SimNetwork SimNetwork;
 
-typedef struct SimPiece {
+typedef struct SimPacket {
     SimLink *link;
     SimReader *reader;
     uint64_t segment, number;
@@ -31,12 +31,12 @@ typedef struct SimPiece {
     bool alone;         /* nothing else was under way when it was asked */
     bool extra, hedged; /* asked because others are late; late, and others were asked in its place */
     GList node;         /* in its link's queue */
-} SimPiece;
+} SimPacket;
 
 struct SimLink {
     unsigned client, server;
-    GQueue queue;      /* of SimPiece */
-    SimPiece *sending; /* NULL: nothing is ready */
+    GQueue queue;       /* of SimPacket */
+    SimPacket *sending; /* NULL: nothing is ready */
     double rate;
     int64_t since_us; /* its rate was applied up to then */
     uint64_t version; /* of its rate: events of others are stale */
@@ -53,9 +53,9 @@ struct SimLink {
 
 /* What moves; each is called by ecfs_sim_network_run (). */
 typedef struct SimCalls {
-    void (*came) (SimPiece *piece, uint64_t bytes);
-    void (*complete) (SimPiece *piece); /* which is to be dropped */
-    void (*failed) (SimPiece *piece);   /* its endpoint is down; to be dropped */
+    void (*came) (SimPacket *packet, uint64_t bytes);
+    void (*complete) (SimPacket *packet); /* which is to be dropped */
+    void (*failed) (SimPacket *packet);   /* its endpoint is down; to be dropped */
     void (*timer) (SimReader *reader, uint64_t what);
     void (*tick) (void *user);
     bool (*over) (const void *user);
@@ -70,10 +70,10 @@ uint64_t ecfs_sim_n_events (const SimNetwork *self);
 
 SimLink *ecfs_sim_link (SimNetwork *self, unsigned client, unsigned server);
 
-/** Asks: the piece's link, bytes and what is the reader's are set. */
-void ecfs_sim_ask (SimNetwork *self, SimPiece *piece);
-/** Takes a piece off its link, complete or not; brings it up to date before. */
-void ecfs_sim_drop (SimNetwork *self, SimPiece *piece);
+/** Asks: the packet's link, bytes and what is the reader's are set. */
+void ecfs_sim_ask (SimNetwork *self, SimPacket *packet);
+/** Takes a packet off its link, complete or not; brings it up to date before. */
+void ecfs_sim_drop (SimNetwork *self, SimPacket *packet);
 /** What has come until now is told. */
 void ecfs_sim_settle (SimNetwork *self, SimLink *link);
 

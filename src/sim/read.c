@@ -7,14 +7,14 @@
 
 #define MINUTE_US    (60 * G_USEC_PER_SEC)
 #define N_CANDIDATES 64  /* endpoints that placement chooses from, for each object */
-#define MAX_PIECES   1e8 /* of the objects that are read at a time */
+#define MAX_PACKETS  1e8 /* of the objects that are read at a time */
 
 typedef enum SegmentState { SEGMENT_RUNNING, SEGMENT_DECODING, SEGMENT_READY } SegmentState;
 
 typedef struct Segment {
     SegmentState state;
-    bool *arrived;     /* n */
-    SimPiece **pieces; /* n; NULL: not asked */
+    bool *arrived;       /* n */
+    SimPacket **packets; /* n; NULL: not asked */
 } Segment;
 
 typedef struct Sim Sim;
@@ -23,7 +23,7 @@ struct SimReader {
     Sim *sim;
     unsigned client;
     uint64_t object;
-    unsigned n_places; /* where its pieces are: n, or all servers where it is spread */
+    unsigned n_places; /* where its packets are: n, or all servers where it is spread */
     SimLink **links;   /* n_places; NULL: not stored */
     EcfsLane *lanes;   /* n_places */
     Segment *segments;
@@ -60,7 +60,7 @@ void ecfs_sim_model_init (EcfsSimModel *self)
 {
     *self = (EcfsSimModel){.code = "rs:8+3",
                            .n_segments = 200,
-                           .piece_bytes = 256 << 10,
+                           .packet_bytes = 256 << 10,
                            .n_clients = 1,
                            .n_objects = 1,
                            .seed = 1,
@@ -78,7 +78,7 @@ static void schedule (SimReader *self, uint64_t segment);
 
 static uint64_t segment_bytes (const Sim *sim)
 {
-    return sim->k * sim->model->piece_bytes;
+    return sim->k * sim->model->packet_bytes;
 }
 
 /* Where sequential reading has come to, within a segment where its reader takes its time. */
@@ -108,52 +108,52 @@ static unsigned place_of (const SimReader *self, uint64_t segment, unsigned lane
     return self->sim->model->spread ? (unsigned) ((segment * self->sim->n + lane) % self->n_places) : lane;
 }
 
-/* Pieces */
+/* Packets */
 
-static SimPiece *release (SimPiece *piece)
+static SimPacket *release (SimPacket *packet)
 {
-    SimReader *self = piece->reader;
-    ecfs_sim_drop (self->sim->network, piece);
-    ecfs_lane_done (&self->lanes[piece->place], piece->bytes - piece->filled);
-    self->segments[piece->segment].pieces[piece->lane] = NULL;
+    SimReader *self = packet->reader;
+    ecfs_sim_drop (self->sim->network, packet);
+    ecfs_lane_done (&self->lanes[packet->place], packet->bytes - packet->filled);
+    self->segments[packet->segment].packets[packet->lane] = NULL;
     self->n_running--;
-    self->hedging_bytes -= piece->extra ? piece->bytes : 0;
-    return piece;
+    self->hedging_bytes -= packet->extra ? packet->bytes : 0;
+    return packet;
 }
 
 static void drop_rest (SimReader *self, uint64_t segment)
 {
     for (unsigned i = 0; i < self->sim->n; i++) {
-        SimPiece *piece = self->segments[segment].pieces[i];
-        if (piece == NULL)
+        SimPacket *packet = self->segments[segment].packets[i];
+        if (packet == NULL)
             continue;
-        ecfs_sim_settle (self->sim->network, piece->link);
-        self->extra_bytes += piece->filled;
-        g_free (release (piece));
+        ecfs_sim_settle (self->sim->network, packet->link);
+        self->extra_bytes += packet->filled;
+        g_free (release (packet));
     }
 }
 
 static void ask (SimReader *self, uint64_t segment, unsigned lane, int64_t foretold_us, bool extra)
 {
     Sim *sim = self->sim;
-    SimPiece *piece = g_new0 (SimPiece, 1);
-    piece->place = place_of (self, segment, lane);
-    piece->link = self->links[piece->place];
-    piece->reader = self;
-    piece->segment = segment;
-    piece->lane = lane;
-    piece->bytes = sim->model->piece_bytes;
-    piece->number = ++self->n_numbers;
-    piece->extra = extra;
-    piece->promise_us = ecfs_sim_now_us (sim->network) + foretold_us;
-    ecfs_sim_ask (sim->network, piece);
-    piece->mark = ecfs_lane_asked (&self->lanes[piece->place], piece->bytes, piece->asked_us);
-    self->segments[segment].pieces[lane] = piece;
+    SimPacket *packet = g_new0 (SimPacket, 1);
+    packet->place = place_of (self, segment, lane);
+    packet->link = self->links[packet->place];
+    packet->reader = self;
+    packet->segment = segment;
+    packet->lane = lane;
+    packet->bytes = sim->model->packet_bytes;
+    packet->number = ++self->n_numbers;
+    packet->extra = extra;
+    packet->promise_us = ecfs_sim_now_us (sim->network) + foretold_us;
+    ecfs_sim_ask (sim->network, packet);
+    packet->mark = ecfs_lane_asked (&self->lanes[packet->place], packet->bytes, packet->asked_us);
+    self->segments[segment].packets[lane] = packet;
     self->n_running++;
-    self->hedging_bytes += extra ? piece->bytes : 0;
+    self->hedging_bytes += extra ? packet->bytes : 0;
     sim->result.most_running = MAX (sim->result.most_running, self->n_running);
     if (sim->model->ret_asked != NULL)
-        sim->model->ret_asked[piece->link->server]++;
+        sim->model->ret_asked[packet->link->server]++;
 }
 
 /* What the scheduler is told */
@@ -162,25 +162,25 @@ static EcfsCandidate look (SimReader *self, uint64_t segment, unsigned i, int64_
 {
     unsigned place = place_of (self, segment, i);
     const EcfsLane *health = &self->lanes[place];
-    const SimPiece *piece = self->segments[segment].pieces[i];
+    const SimPacket *packet = self->segments[segment].packets[i];
     int64_t now_us = ecfs_sim_now_us (self->sim->network);
     bool silent = ecfs_lane_is_silent (health);
     EcfsCandidate lane = {.stored = self->links[place] != NULL,
                           .arrived = self->segments[segment].arrived[i],
-                          .asked = piece != NULL,
-                          .stalled = piece != NULL && silent,
+                          .asked = packet != NULL,
+                          .stalled = packet != NULL && silent,
                           .down = health->down,
                           .avoided = silent};
     *ret_foretold_us = 0;
     if (!lane.stored || lane.arrived)
         return lane;
-    if (piece != NULL) {
-        lane.n_overtook = piece->n_overtook;
-        lane.due_us = ecfs_lane_due_us (health, piece->bytes - piece->filled, piece->mark, piece->asked_us, now_us);
-        lane.promised_us = piece->promise_us - now_us;
+    if (packet != NULL) {
+        lane.n_overtook = packet->n_overtook;
+        lane.due_us = ecfs_lane_due_us (health, packet->bytes - packet->filled, packet->mark, packet->asked_us, now_us);
+        lane.promised_us = packet->promise_us - now_us;
         return lane;
     }
-    uint64_t bytes = self->sim->model->piece_bytes;
+    uint64_t bytes = self->sim->model->packet_bytes;
     EcfsForecast forecast = ecfs_sim_forecast (self->links[place], bytes);
     *ret_foretold_us = forecast.late_us;
     ecfs_lane_look_ahead (health, forecast, bytes, &lane);
@@ -198,7 +198,7 @@ static EcfsWanted wanted_of (const SimReader *self, uint64_t segment)
                                      : us < 1e15 ? (int64_t) us
                                                  : INT64_MAX,
                         .n_hedges = ecfs_hedges_left (&model->policy, self->received_bytes,
-                                                      self->extra_bytes + self->hedging_bytes, model->piece_bytes),
+                                                      self->extra_bytes + self->hedging_bytes, model->packet_bytes),
                         .n_transfers = most - MIN (most, self->n_running)};
 }
 
@@ -220,7 +220,7 @@ static double decoding_bytes (const Sim *sim, const Segment *segment)
     unsigned n_missing = 0;
     for (unsigned i = 0; i < sim->k; i++)
         n_missing += !segment->arrived[i];
-    return n_missing * sim->decoding_work * (double) sim->model->piece_bytes;
+    return n_missing * sim->decoding_work * (double) sim->model->packet_bytes;
 }
 
 static void complete_segment (SimReader *self, uint64_t number)
@@ -259,8 +259,8 @@ static void schedule (SimReader *self, uint64_t number)
     case ECFS_SCHEDULE_WAIT:
         sim->result.n_hedges += decision.n_hedges;
         for (unsigned i = 0; i < sim->n; i++) {
-            if (segment->pieces[i] != NULL)
-                segment->pieces[i]->hedged |= decision.late[i];
+            if (segment->packets[i] != NULL)
+                segment->packets[i]->hedged |= decision.late[i];
             if (decision.ask[i])
                 ask (self, number, i, foretold_us[i], decision.n_hedges > 0);
         }
@@ -312,9 +312,9 @@ static void reader_end (SimReader *self)
 {
     for (uint64_t i = 0; i < self->sim->model->n_segments; i++) {
         for (unsigned j = 0; j < self->sim->n; j++)
-            if (self->segments[i].pieces[j] != NULL)
-                g_free (release (self->segments[i].pieces[j]));
-        g_free (self->segments[i].pieces);
+            if (self->segments[i].packets[j] != NULL)
+                g_free (release (self->segments[i].packets[j]));
+        g_free (self->segments[i].packets);
         g_free (self->segments[i].arrived);
     }
     g_free (self->segments);
@@ -336,7 +336,7 @@ static SimReader *reader_new (Sim *sim, unsigned client, uint64_t object)
     self->segments = g_new0 (Segment, sim->model->n_segments);
     for (uint64_t i = 0; i < sim->model->n_segments; i++) {
         self->segments[i].arrived = g_new0 (bool, sim->n);
-        self->segments[i].pieces = g_new0 (SimPiece *, sim->n);
+        self->segments[i].packets = g_new0 (SimPacket *, sim->n);
     }
     self->begun_us = self->free_us = ecfs_sim_now_us (sim->network);
     place_links (self);
@@ -420,11 +420,11 @@ static void consume (SimReader *self)
 
 /* What the network calls */
 
-static void came (SimPiece *piece, uint64_t bytes)
+static void came (SimPacket *packet, uint64_t bytes)
 {
-    EcfsLane *lane = &piece->reader->lanes[piece->place];
+    EcfsLane *lane = &packet->reader->lanes[packet->place];
     ecfs_lane_came (lane, bytes);
-    ecfs_lane_moved (lane, piece->asked_us, ecfs_sim_now_us (piece->reader->sim->network));
+    ecfs_lane_moved (lane, packet->asked_us, ecfs_sim_now_us (packet->reader->sim->network));
 }
 
 static void overtake (const SimReader *self, uint64_t number)
@@ -432,23 +432,23 @@ static void overtake (const SimReader *self, uint64_t number)
     uint64_t end = MIN (self->consumed + window_of (self), self->sim->model->n_segments);
     for (uint64_t segment = self->consumed; segment < end; segment++)
         for (unsigned i = 0; i < self->sim->n; i++) {
-            SimPiece *piece = self->segments[segment].pieces[i];
-            if (piece != NULL)
-                piece->n_overtook += piece->number < number;
+            SimPacket *packet = self->segments[segment].packets[i];
+            if (packet != NULL)
+                packet->n_overtook += packet->number < number;
         }
 }
 
-static void complete (SimPiece *piece)
+static void complete (SimPacket *packet)
 {
-    SimReader *self = piece->reader;
+    SimReader *self = packet->reader;
     Sim *sim = self->sim;
     const EcfsReadPolicy *policy = &sim->model->policy;
-    uint64_t segment = piece->segment;
-    self->segments[segment].arrived[piece->lane] = true;
-    self->received_bytes += piece->bytes;
-    sim->result.n_pieces++;
-    uint64_t number = release (piece)->number;
-    g_free (piece);
+    uint64_t segment = packet->segment;
+    self->segments[segment].arrived[packet->lane] = true;
+    self->received_bytes += packet->bytes;
+    sim->result.n_packets++;
+    uint64_t number = release (packet)->number;
+    g_free (packet);
     if (policy->replication > 1)
         overtake (self, number);
     schedule (self, segment);
@@ -458,9 +458,9 @@ static void complete (SimPiece *piece)
         change_readers (sim);
 }
 
-static void failed (SimPiece *piece)
+static void failed (SimPacket *packet)
 {
-    g_free (release (piece));
+    g_free (release (packet));
 }
 
 static void timer (SimReader *reader, uint64_t what)
@@ -505,15 +505,15 @@ static bool is_troubled (SimReader *self, const Segment *segment)
     int64_t now_us = ecfs_sim_now_us (self->sim->network);
     bool troubled = false;
     for (unsigned i = 0; i < self->sim->n; i++) {
-        const SimPiece *piece = segment->pieces[i];
-        if (piece == NULL)
+        const SimPacket *packet = segment->packets[i];
+        if (packet == NULL)
             continue;
-        troubled |= ecfs_lane_finds_stall (&self->lanes[piece->place], piece->asked_us, now_us);
-        if (self->sim->model->policy.replication > 0 || piece->hedged)
+        troubled |= ecfs_lane_finds_stall (&self->lanes[packet->place], packet->asked_us, now_us);
+        if (self->sim->model->policy.replication > 0 || packet->hedged)
             continue;
-        int64_t due_us = ecfs_lane_due_us (&self->lanes[piece->place], piece->bytes - piece->filled, piece->mark,
-                                           piece->asked_us, now_us);
-        troubled |= now_us + due_us > piece->promise_us;
+        int64_t due_us = ecfs_lane_due_us (&self->lanes[packet->place], packet->bytes - packet->filled, packet->mark,
+                                           packet->asked_us, now_us);
+        troubled |= now_us + due_us > packet->promise_us;
     }
     return troubled;
 }
@@ -579,10 +579,10 @@ bool ecfs_sim_run (const EcfsSimModel *model, EcfsSimResult *ret_result, GError 
     g_autoptr (EcfsCodec) codec = ecfs_codec_new_modelled (model->code, error);
     if (codec == NULL)
         return false;
-    if (model->n_servers == 0 || model->n_clients == 0 || model->n_segments == 0 || model->piece_bytes == 0)
+    if (model->n_servers == 0 || model->n_clients == 0 || model->n_segments == 0 || model->packet_bytes == 0)
         return ecfs_fail (error, EINVAL, "there must be servers, clients and something to read");
-    if ((double) model->n_clients * (double) model->n_segments * ecfs_codec_n (codec) > MAX_PIECES)
-        return ecfs_fail (error, EINVAL, "%s: clients read more than 10^8 pieces at a time; make objects smaller",
+    if ((double) model->n_clients * (double) model->n_segments * ecfs_codec_n (codec) > MAX_PACKETS)
+        return ecfs_fail (error, EINVAL, "%s: clients read more than 10^8 packets at a time; make objects smaller",
                           model->code);
     Sim sim = {.model = model, .codec = codec, .k = ecfs_codec_k (codec), .n = ecfs_codec_n (codec)};
     SimCalls calls = {

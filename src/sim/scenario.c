@@ -39,7 +39,7 @@ static const Field object_fields[] = {
     {"count", FIELD_WHOLE, OF (n_objects), 1, 1, MAX_OBJECTS},
     {"stand_for", FIELD_WHOLE, OF (stand_for), 1, 1, MAX_OBJECTS},
     {"size", FIELD_SIZE, OF (object_bytes), 100 << 20, 1, 1e15},
-    {"piece", FIELD_SIZE, OF (piece_bytes), 256 << 10, 512, 1 << 30},
+    {"packet", FIELD_SIZE, OF (packet_bytes), 256 << 10, 512, 1 << 30},
     {"by_lot", FIELD_WHOLE, OF (by_lot), 0, 0, 1},
     {"spread", FIELD_WHOLE, OF (spread), 0, 0, 1},
     {0},
@@ -254,8 +254,8 @@ static bool check_whole (const EcfsScenario *self, GError **error)
     if (n_servers > MAX_SERVERS || n_servers * self->n_clients > MAX_CELLS)
         return ecfs_fail (error, EINVAL, "it has more than %d servers, or %d servers times clients", MAX_SERVERS,
                           MAX_CELLS);
-    if (!self->is_lifetime && self->object_bytes * self->n_objects / self->piece_bytes > 1e9)
-        return ecfs_fail (error, EINVAL, "it has more than 10^9 pieces to read");
+    if (!self->is_lifetime && self->object_bytes * self->n_objects / self->packet_bytes > 1e9)
+        return ecfs_fail (error, EINVAL, "it has more than 10^9 packets to read");
     return check_texts (self, error);
 }
 
@@ -394,10 +394,10 @@ bool ecfs_scenario_read (const EcfsScenario *self, const char *code, const char 
     for (unsigned i = 0; i < n_zones; i++)
         zones[i] = (EcfsSimZone){.stalls_every_us = (int64_t) (self->zone_stall_every_s * 1e6),
                                  .stalls_for_us = (int64_t) (self->zone_stall_for_s * 1e6)};
-    double segment = ecfs_codec_k (codec) * self->piece_bytes;
+    double segment = ecfs_codec_k (codec) * self->packet_bytes;
     model.code = code;
     model.n_segments = (uint64_t) ceil (self->object_bytes / segment);
-    model.piece_bytes = (uint64_t) self->piece_bytes;
+    model.packet_bytes = (uint64_t) self->packet_bytes;
     model.window = (unsigned) MIN (ceil (self->readahead / segment), 1e6);
     model.memory_bytes = (uint64_t) self->memory;
     model.reader_segments_per_s = self->pace / segment;

@@ -30,7 +30,7 @@ typedef struct EcfsScenario {
     char *about;
     double seed, repeat, limit_s;
     double stand_for; /* objects that are simulated as one, at the same endpoints */
-    double n_objects, object_bytes, piece_bytes, by_lot, spread;
+    double n_objects, object_bytes, packet_bytes, by_lot, spread;
     double n_clients, client_bandwidth, readahead, memory, decode, pace, known;
     double zone_stall_every_s, zone_stall_for_s, disaster_every_years, disaster_share;
     double years, detect_hours, replace_days;

@@ -4,7 +4,7 @@
  * servers delivered, as in a reader, never taken from the model.
  *
  * A server answers each request after its latency, jitter and perhaps a delay of that request alone. What is ready is
- * sent at once, of each client one piece after the other in the order of asking; a server's rate is shared equally by
+ * sent at once, of each client one packet after the other in the order of asking; a server's rate is shared equally by
  * the clients that it sends to, and a client's line by the servers that send to it. A rate may change at given moments
  * (0 is a stall), and servers and whole zones may stall at random. Endpoints that are silent for longer than ever are
  * taken for down, as by the endpoint's stall clock, until they send again; breaker and probes are not modelled.
@@ -43,7 +43,7 @@ typedef struct EcfsSimModel {
     const char *code; /* as for ecfs_codec_new_modelled () */
     EcfsReadPolicy policy;
     uint64_t n_segments; /* of each object */
-    uint64_t piece_bytes;
+    uint64_t packet_bytes;
     unsigned window;              /* segments that are read ahead; 0: as a reader does */
     uint64_t memory_bytes;        /* of a reader, for what is read ahead; 0: no bound */
     double reader_segments_per_s; /* how fast they are consumed; 0: at once */
@@ -52,14 +52,14 @@ typedef struct EcfsSimModel {
     unsigned n_clients;
     uint64_t n_objects; /* read by the clients, each in turn */
     bool place_by_lot;  /* by ecfs_place (); else stripe i of object o is at server i + o */
-    bool spread;        /* each segment's pieces are at the servers behind those of the one before */
+    bool spread;        /* each segment's packets are at the servers behind those of the one before */
     bool known;         /* clients begin with estimates of an earlier time */
     uint32_t seed;
     size_t n_servers, n_zones;
     EcfsSimServer *servers; /* borrowed, like zones */
     const EcfsSimZone *zones;
     int64_t limit_us;    /* of simulated time */
-    unsigned *ret_asked; /* n_servers, how many pieces each was asked for; may be NULL */
+    unsigned *ret_asked; /* n_servers, how many packets each was asked for; may be NULL */
 } EcfsSimModel;
 
 typedef struct EcfsSimResult {
@@ -68,11 +68,11 @@ typedef struct EcfsSimResult {
     int64_t object_p50_us, object_p95_us;
     uint64_t n_objects;      /* that were read */
     uint64_t n_failed;       /* that could not be */
-    uint64_t received_bytes; /* in pieces that came whole */
+    uint64_t received_bytes; /* in packets that came whole */
     uint64_t extra_bytes;    /* that came and were not needed */
-    uint64_t n_pieces;       /* that came whole */
+    uint64_t n_packets;      /* that came whole */
     unsigned n_hedges;
-    unsigned most_running; /* pieces at once, of one reader */
+    unsigned most_running; /* packets at once, of one reader */
     uint64_t n_events;
     bool timed_out; /* the limit came first */
 } EcfsSimResult;

@@ -11,16 +11,16 @@ static void test_stall_time (void)
     g_assert_cmpint (ecfs_stall_us (1000, 100000), ==, 800000);
 }
 
-/* An endpoint that owes a lane a piece and delivers nothing of it. */
+/* An endpoint that owes a lane a packet and delivers nothing of it. */
 typedef struct Silence {
     int64_t usual_us; /* its silences until now */
     int64_t rtt_us;
-    bool queues;         /* the piece waits for a connection */
+    bool queues;         /* the packet waits for a connection */
     bool others_deliver; /* another connection reads */
 } Silence;
 
 typedef struct Found {
-    int64_t suspect_us, stalled_us, silent_us; /* since the piece was asked; 0: not within a second */
+    int64_t suspect_us, stalled_us, silent_us; /* since the packet was asked; 0: not within a second */
 } Found;
 
 static void note_first (int64_t *when_us, bool found, int64_t now_us)
@@ -134,7 +134,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/lane/silence-out-of-the-usual-is-found-before-a-stall", test_suspect_first);
     g_test_add_func ("/lane/one-silent-connection-of-several-is-no-stall", test_suspect_alone);
     g_test_add_func ("/lane/a-stall-is-found-first-where-silences-are-usually-long", test_stalled_first);
-    g_test_add_func ("/lane/a-piece-in-the-queue-is-found-by-its-reader-only", test_stalled_alone);
+    g_test_add_func ("/lane/a-packet-in-the-queue-is-found-by-its-reader-only", test_stalled_alone);
     g_test_add_func ("/lane/silence-ends-with-a-byte-an-answer-or-after-5-s", test_end_of_silence);
     g_test_add_func ("/lane/what-hardly-moves-is-due-some-day", test_due_time);
     return g_test_run ();

@@ -10,7 +10,7 @@
 
 typedef struct Model {
     EcfsReadPolicy policy;
-    uint64_t n_segments, piece_bytes;
+    uint64_t n_segments, packet_bytes;
     unsigned window;
     double reader_segments_per_s;
     uint32_t seed;
@@ -27,7 +27,7 @@ typedef struct Simulated {
 
 static void model_init (Model *self)
 {
-    *self = (Model){.n_segments = 200, .piece_bytes = 256 << 10, .window = 16, .seed = 1};
+    *self = (Model){.n_segments = 200, .packet_bytes = 256 << 10, .window = 16, .seed = 1};
     ecfs_read_policy_init (&self->policy);
     for (unsigned i = 0; i < N_LANES; i++)
         self->lanes[i] = ecfs_sim_server ();
@@ -45,7 +45,7 @@ static Simulated simulate (const Model *model)
     ecfs_sim_model_init (&sim);
     sim.policy = model->policy;
     sim.n_segments = model->n_segments;
-    sim.piece_bytes = model->piece_bytes;
+    sim.packet_bytes = model->packet_bytes;
     sim.window = model->window;
     sim.reader_segments_per_s = model->reader_segments_per_s;
     sim.seed = model->seed;
@@ -68,7 +68,7 @@ static Simulated simulate (const Model *model)
 /* The least that a read can take over so many lanes of the model's first rate. */
 static int64_t least_us (const Model *model, unsigned n_lanes)
 {
-    return (int64_t) (1e6 * 8 * (double) (model->n_segments * model->piece_bytes) /
+    return (int64_t) (1e6 * 8 * (double) (model->n_segments * model->packet_bytes) /
                       (n_lanes * model->lanes[0].bytes_per_s));
 }
 
@@ -248,7 +248,7 @@ static void test_unequal_links (void)
         }
         sim.code = "rs:4+2";
         sim.n_segments = 48;
-        sim.piece_bytes = 512 << 10;
+        sim.packet_bytes = 512 << 10;
         sim.memory_bytes = 256 << 20;
         sim.known = true;
         sim.servers = servers;
@@ -289,12 +289,12 @@ static void test_endless (void)
     (void) ecfs_sim_run (&sim, &result, &error);
     g_assert_no_error (error);
     g_assert_true (result.timed_out);
-    g_assert_cmpuint (result.n_pieces, ==, 0);
+    g_assert_cmpuint (result.n_packets, ==, 0);
     g_assert_cmpint (ecfs_sim_span_us (1e9, 1e-9), >, G_MAXINT64 / 16);
     g_assert_cmpint (ecfs_sim_span_us (1, 3), ==, 333334);
 }
 
-static void test_too_many_pieces (void)
+static void test_too_many_packets (void)
 {
     g_autoptr (GError) error = NULL;
     EcfsSimServer server = ecfs_sim_server ();
@@ -376,7 +376,7 @@ static void test_data_first (void)
         g_assert_cmpuint (any.n_asked[i], >, 130);
 }
 
-/* A lane that is slow for one piece: with R = 1 it is waited for, with R = 2 overtaken by P others it is not. */
+/* A lane that is slow for one packet: with R = 1 it is waited for, with R = 2 overtaken by P others it is not. */
 static void test_replication (void)
 {
     Model model;
@@ -443,7 +443,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/simulation/what-slows-all-is-not-hedged", test_common_cause);
     g_test_add_func ("/simulation/too-few-lanes-are-impossible", test_impossible);
     g_test_add_func ("/simulation/what-takes-longer-than-the-clock-never-comes", test_endless);
-    g_test_add_func ("/simulation/more-pieces-than-can-be-kept-are-refused", test_too_many_pieces);
+    g_test_add_func ("/simulation/more-packets-than-can-be-kept-are-refused", test_too_many_packets);
     g_test_add_func ("/simulation/T-limits-the-transfers", test_transfers);
     g_test_add_func ("/simulation/fastest0-asks-the-fastest", test_fastest0);
     g_test_add_func ("/simulation/fastest1-looks-at-the-load", test_fastest1);

@@ -113,9 +113,9 @@ static void print_reading (const GArray *rows)
         tool_cell (cells, g_strdup_printf ("%.0f", row->failed));
     }
     tool_table (cells, G_N_ELEMENTS (titles), "");
-    puts ("\nCAME: bytes that came in whole pieces, for each byte read. EXTRA: those that came and were not needed. "
+    puts ("\nCAME: bytes that came in whole packets, for each byte read. EXTRA: those that came and were not needed. "
           "HEDGES:\n"
-          "pieces asked because others were late. FAILED: objects that could not be read. Means of all seeds.");
+          "packets asked because others were late. FAILED: objects that could not be read. Means of all seeds.");
 }
 
 static void print_lifetime (const EcfsScenario *scenario, const GArray *rows)

@@ -23,7 +23,7 @@ import links  # noqa: E402
 import systems  # noqa: E402
 import trouble  # noqa: E402
 
-PIECE = 256 << 10  # of a segment of 2 MiB and 8 data stripes
+PACKET = 256 << 10  # of a segment of 2 MiB and 8 data stripes
 OVERHEAD = 1.012  # bytes on a line for each of content: tags, SFTP, SSH, TCP
 GROUP = """[servers {name}]
 count = {count}
@@ -34,7 +34,7 @@ SCENARIO = """[scenario]
 about = the twin of a read in a laboratory
 [objects]
 size = {size}M
-piece = {piece}
+packet = {packet}
 [compare]
 codes = {code}
 """
@@ -76,7 +76,7 @@ def simulate(options, base, stalls_at_s):
     """(seconds, bytes that came for each byte); with so many servers stalled as the code has parity."""
     k, n = systems.split_code(options.code)
     bandwidth = int(options.rate * 1e6 / OVERHEAD)
-    text = SCENARIO.format(size=options.size, piece=PIECE * 8 // k, code=options.code)
+    text = SCENARIO.format(size=options.size, packet=PACKET * 8 // k, code=options.code)
     text += GROUP.format(name="good", count=k, bandwidth=bandwidth)
     text += GROUP.format(name="bad", count=n - k, bandwidth=bandwidth)
     if stalls_at_s is not None:
