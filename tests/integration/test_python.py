@@ -232,11 +232,25 @@ def test_archive_is_kept_open_when_asked(shared, folder):
 
 
 def test_package_says_what_it_is():
-    project = (lab.REPOSITORY / "python/pyproject.toml").read_text()
-    version = re.search(r"version: '([^']+)'", (lab.REPOSITORY / "meson.build").read_text())[1]
-    assert f'version = "{version}"' in project
-    module, _, name = re.search(r'^ecfs = "([^"]+)"$', project, re.M)[1].partition(":")
+    """Without what is installed, and in the same words as `meson install` has it."""
+    place = lab.REPOSITORY / "python"
+    project, metadata = (place / "pyproject.toml").read_text(), (place / "METADATA.in").read_text()
+    for key, field in (("name", "Name"), ("description", "Summary"), ("requires-python", "Requires-Python")):
+        value = re.search(rf'^{key} = "(.+)"$', project, re.M)[1]
+        assert re.search(rf"^{field}: (.+)$", metadata, re.M)[1].replace(" ", "") == value.replace(" ", "")
+    assert re.search(r'^fsspec = \["fsspec >= ([\d.]+)"\]$', project, re.M)[1] == re.search(
+        r'^Requires-Dist: fsspec>=([\d.]+); extra == "fsspec"$', metadata, re.M)[1]
+    module, _, name = re.search(r"^ecfs = (.+)$", (place / "entry_points.txt").read_text(), re.M)[1].partition(":")
     assert getattr(__import__(module, fromlist=[name]), name) is EcfsFileSystem
+    listed = re.findall(r"'ecfs/([\w.]+)'", (place / "meson.build").read_text())
+    assert set(listed) == {path.name for path in (place / "ecfs").iterdir() if path.is_file()}
     # The package itself does without fsspec.
     code = "import sys; sys.modules['fsspec'] = None; import ecfs; print(ecfs.Archive)"
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(lab.REPOSITORY / "python")})
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(place)})
+
+
+def test_pip_gets_the_version_of_meson():
+    pytest.importorskip("setuptools")
+    version = re.search(r"version: '([^']+)'", (lab.REPOSITORY / "meson.build").read_text())[1]
+    said = lab.run(sys.executable, "setup.py", "--version", cwd=lab.REPOSITORY / "python").stdout
+    assert said.splitlines()[-1] == version
