@@ -128,6 +128,17 @@ def test_threads_read_at_once(shared, folder):
     assert not wrong
 
 
+def test_missing_library_is_explained(place):
+    for variable, hint in ((str(place.path / "nowhere.so"), "ECFS_LIBRARY names another file"),
+                           (str(lab.BUILD / "tools/ecfs"), "ECFS_LIBRARY names another file"),
+                           ("libglib-2.0.so.0", "older than this package"), ("", "set ECFS_LIBRARY")):
+        environment = {**os.environ, "PYTHONPATH": str(lab.REPOSITORY / "python"), "ECFS_LIBRARY": variable}
+        done = lab.run(sys.executable, "-c", "import ecfs", env=environment, check=False)
+        if variable or done.returncode != 0:  # libecfs may be installed
+            assert done.returncode == 1 and "OSError" not in done.stderr
+            assert done.stderr.splitlines()[-1].startswith("ImportError: the library of ecfs") and hint in done.stderr
+
+
 def test_beside_a_mount_the_mount_stores(place, archive, mount):
     with ecfs.Archive(archive.path, writable=True) as opened:
         opened.write("/from/python", content(MIB))
