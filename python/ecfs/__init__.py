@@ -7,7 +7,8 @@
             file.write(b"...")
 
 Errors are OSErrors with the errno and the sentence of libecfs. Any thread may use an archive; only reading from open
-files goes on in several at once. After fork(2) the child must open the archive itself.
+files goes on in several at once. After fork(2) the child must open archives and files itself: those of its parent raise
+ValueError there, and are left alone when they are closed or forgotten.
 """
 from __future__ import annotations
 
@@ -79,6 +80,7 @@ class Archive:
     def __init__(self, directory: Path, writable: bool = False) -> None:
         self.directory = os.fsdecode(directory)
         self.writable = writable
+        self._of_pid = os.getpid()
         self._lock = threading.RLock()  # one call at a time, but for pread; again where a callback frees a file
         self._files: "weakref.WeakSet[File]" = weakref.WeakSet()
         self._handle: Optional[int] = _lib.call("open", os.fsencode(directory), _lib.OPEN_WRITE if writable else 0)
@@ -102,6 +104,9 @@ class Archive:
 
     def close(self) -> None:
         """Closes it. What is open for writing is discarded: close files first."""
+        if self._is_inherited():
+            self._handle = None
+            return
         for file in list(self._files):
             file.discard()
         with self._lock:
@@ -109,7 +114,16 @@ class Archive:
             if handle is not None:
                 _lib.close(handle)
 
+    def _is_inherited(self) -> bool:
+        """By fork(2). Another thread of the parent may have held the locks, so that they are held forever."""
+        return os.getpid() != self._of_pid
+
+    def _check_process(self) -> None:
+        if self._is_inherited():
+            raise ValueError(f"{self.directory}: the archive was opened before fork(2): open it again in this process")
+
     def _call(self, name: str, *arguments: Any) -> Any:
+        self._check_process()
         with self._lock:
             if self._handle is None:
                 raise ValueError(f"{self.directory}: the archive is closed")
@@ -160,6 +174,7 @@ class Archive:
 
     def stat(self, path: Path) -> Entry:
         entry = _lib.CEntry()
+        self._check_process()
         with self._lock:
             if self._handle is None:
                 raise ValueError(f"{self.directory}: the archive is closed")
@@ -228,6 +243,7 @@ class File(io.RawIOBase):
 
     # Whoever uses the handle keeps others from ending it meanwhile.
     def _begin(self) -> int:
+        self.archive._check_process()
         with self._idle:
             if self._handle is None or self.closed:
                 raise ValueError(f"{self.name}: the file is closed")
@@ -240,6 +256,9 @@ class File(io.RawIOBase):
             self._idle.notify_all()
 
     def _take(self) -> Optional[int]:
+        if self.archive._is_inherited():
+            self._handle = None
+            return None
         with self._idle:
             handle, self._handle = self._handle, None
             self._idle.wait_for(lambda: self._n_users == 0)

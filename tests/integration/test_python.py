@@ -1,12 +1,15 @@
 """The Python package: archives without a mount and beside one, and fsspec's view of them."""
 import errno
+import gc
 import itertools
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
+import traceback
 
 import lab
 import pytest
@@ -126,6 +129,44 @@ def test_threads_read_at_once(shared, folder):
             for thread in threads:
                 thread.join()
     assert not wrong
+
+
+def in_child(function):
+    """Whether it returned, in a child by fork(2) that ends without what ends a program."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_child_opens_archives_itself(shared, folder):
+    with ecfs.Archive(shared.path, writable=True) as archive:
+        archive.write(f"{folder}/file", b"content")
+        reader, writer = archive.open(f"{folder}/file"), archive.open(f"{folder}/new", "wb")
+        writer.write(b"new")
+
+        def child():
+            nonlocal archive, reader, writer
+            for refused in (lambda: archive.stat("/"), lambda: archive.list("/"), reader.read, writer.flush):
+                with pytest.raises(ValueError, match="fork"):
+                    refused()
+            with ecfs.Archive(shared.path) as own:
+                assert own.read(f"{folder}/file") == b"content"
+            archive.close()
+            archive = reader = writer = None
+            gc.collect()
+
+        with archive._lock:  # which another thread may have at this time
+            assert in_child(child)
+        writer.close()
+        assert reader.read() == b"content" and archive.read(f"{folder}/new") == b"new"
 
 
 def test_missing_library_is_explained(place):
