@@ -19,11 +19,11 @@ import os
 import stat as _stat
 import threading
 import weakref
-from typing import Any, Callable, Iterable, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Literal, NamedTuple, Optional, Union, overload
 
 from . import _library as _lib
 
-__all__ = ["Archive", "Entry", "File", "init"]
+__all__ = ["Archive", "Entry", "File", "Writer", "init"]
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -55,9 +55,9 @@ class Entry(NamedTuple):
 
 
 def _entry_of(entry: Any) -> Entry:
-    texts = [None if text is None else os.fsdecode(text) for text in (entry.path, entry.name, entry.target)]
-    return Entry(*texts, entry.inode, entry.mode, entry.nlink, entry.uid, entry.gid, entry.size, entry.mtime_ns,
-                 entry.staged)  # type: ignore[arg-type]
+    target = None if entry.target is None else os.fsdecode(entry.target)
+    return Entry(os.fsdecode(entry.path), os.fsdecode(entry.name), target, entry.inode, entry.mode, entry.nlink, entry.uid,
+                 entry.gid, entry.size, entry.mtime_ns, entry.staged)
 
 
 def init(directory: Path, endpoints: Iterable[str], code: Optional[str] = None, settings: Iterable[str] = ()) -> None:
@@ -131,7 +131,14 @@ class Archive:
 
     # Files
 
-    def open(self, path: Path, mode: str = "rb", code: Optional[str] = None, permissions: int = 0) -> Any:
+    @overload
+    def open(self, path: Path, mode: Literal["rb"] = "rb") -> io.BufferedReader: ...
+
+    @overload
+    def open(self, path: Path, mode: Literal["wb"], code: Optional[str] = None, permissions: int = 0) -> Writer: ...
+
+    def open(self, path: Path, mode: str = "rb", code: Optional[str] = None,
+             permissions: int = 0) -> Union[io.BufferedReader, Writer]:
         """A binary file object: "rb" to read and seek, "wb" to write new content from its first byte on.
 
         Written content becomes the file's when it is closed, with close() as the promise; where a `with` block ends by
@@ -140,7 +147,7 @@ class Archive:
         """
         if mode == "rb":
             return io.BufferedReader(File(self, path, mode), _BUFFER_BYTES)
-        return _Writer(File(self, path, mode, code, permissions), _BUFFER_BYTES)
+        return Writer(File(self, path, mode, code, permissions), _BUFFER_BYTES)
 
     def read(self, path: Path, offset: int = 0, size: int = -1) -> bytes:
         """The bytes of a file, or a range of them."""
@@ -366,10 +373,10 @@ class File(io.RawIOBase):
             self._ended.pop()()
 
 
-class _Writer(io.BufferedWriter):
-    """What is written halfway is not stored."""
+class Writer(io.BufferedWriter):
+    """A file that is written; what is written halfway is not stored."""
 
-    raw: File  # type: ignore[misc,assignment]
+    raw: File
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:

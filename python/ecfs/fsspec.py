@@ -27,7 +27,7 @@ def _is_archive(directory: str) -> bool:
     return os.path.isfile(os.path.join(directory, "ecfs.conf")) or os.path.isfile(os.path.join(directory, "catalog.sqlite"))
 
 
-class EcfsFileSystem(AbstractFileSystem):
+class EcfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Paths are those of archive directories, with the path in the archive behind: /srv/photos/2024/a.csv."""
 
     protocol = "ecfs"
@@ -63,7 +63,7 @@ class EcfsFileSystem(AbstractFileSystem):
         return os.path.abspath(path) if path else cls.root_marker
 
     def unstrip_protocol(self, name: str) -> str:
-        return name if name.startswith("ecfs://") else "ecfs://" + self._strip_protocol(name)
+        return name if name.startswith("ecfs://") else f"ecfs://{self._strip_protocol(name)}"
 
     @staticmethod
     def _split(path: str) -> "tuple[str, str]":
