@@ -1,4 +1,5 @@
 """The Python package: archives without a mount and beside one, and fsspec's view of them."""
+import concurrent.futures
 import errno
 import gc
 import itertools
@@ -259,6 +260,48 @@ def test_names_and_ranges(shared, folder, files, tmp_path):
         files.ls("/tmp")
 
 
+def test_open_files_outlive_what_opened_them(shared, folder, files):
+    path = f"{shared.path}{folder}/file"
+    files.pipe(path, content(MIB))
+    with files.open(path) as file:
+        assert (file.size, file.path, file.read(1000)) == (MIB, path, content(MIB)[:1000])
+        files.invalidate_cache()
+        files.close()
+        assert file.read(1000) == content(MIB)[1000:2000]
+        with pickle.loads(pickle.dumps(file)) as other:
+            assert other.read() == content(MIB)[2000:]
+
+
+def test_threads_share_the_lock(shared, folder):
+    """fsspec makes a file system for each thread."""
+    def write(i):
+        url = f"ecfs://{shared.path}{folder}/{i}"
+        with fsspec.open(url, "wb") as file:
+            file.write(content(MIB, i))
+        files = fsspec.filesystem("ecfs")
+        for _ in range(20):  # what others still use stays open
+            files.close()
+            assert files.cat_file(url, 5, 1000) == content(MIB, i)[5:1000]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(16)))
+        files = EcfsFileSystem(skip_instance_cache=True)
+        assert list(pool.map(lambda i: files.cat(f"{shared.path}{folder}/{i}"), range(16))) == [
+            content(MIB, i) for i in range(16)]
+    lab.ecfs("rm", shared.path, f"{folder}/0")  # nobody has the lock
+
+
+def test_child_goes_on_with_the_file_system(shared, folder):
+    files = EcfsFileSystem(keep_open=True, skip_instance_cache=True)
+    path = f"{shared.path}{folder}/file"
+    files.pipe(path, content(MIB))
+    assert files.cat(path) == content(MIB)
+    with files._own, ecfs.fsspec._archives._lock:  # which other threads may have at this time
+        assert in_child(lambda: files.cat(path)[5:] == content(MIB)[5:] or sys.exit("wrong"))
+    files.close()
+    lab.ecfs("rm", shared.path, f"{folder}/file")
+
+
 def test_transaction_is_all_or_nothing(shared, folder, files):
     root = f"{shared.path}{folder}"
     with files.transaction:
@@ -279,8 +322,12 @@ def test_archive_is_kept_open_when_asked(shared, folder):
     assert "EBUSY" not in lab.ecfs("ls", shared.path).stderr
     refused = lab.ecfs("rm", shared.path, f"{folder}/a", check=False)
     assert refused.returncode == 1
-    files.close()
+    # Another thread's, as zarr's, may have asked for it.
+    EcfsFileSystem(skip_instance_cache=True).close()
     lab.ecfs("rm", shared.path, f"{folder}/a")
+    files.pipe(f"{shared.path}{folder}/b", b"b")
+    del files
+    lab.ecfs("rm", shared.path, f"{folder}/b")
 
 
 def test_package_says_what_it_is():
