@@ -25,6 +25,7 @@ __all__ = ["EcfsFileSystem"]
 
 _PIECE_BYTES = 1 << 20
 _BUFFER_BYTES = 256 * 1024
+_MAGIC = set("*?[")
 
 
 def _is_archive(directory: str) -> bool:
@@ -273,7 +274,8 @@ class EcfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if mode == "rb":
             return _Reader(self, path, File(_archives.reader(directory), inner))
         if mode != "wb":
-            raise NotImplementedError(f"{mode!r}: files are read, or written from their first byte on")
+            raise NotImplementedError(
+                f"{path} cannot be opened with {mode!r}: files are read, or written from their first byte on")
         archive = self._take_writer(directory)
         try:
             file = archive.open(inner, "wb", code)
@@ -284,17 +286,24 @@ class EcfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         file.raw._is_kept = not autocommit
         return file
 
-    def pipe_file(self, path: str, value: bytes, **kwargs: Any) -> None:
+    def _check_absent(self, path: str, mode: str) -> None:
+        """What a mode of fsspec demands."""
+        if mode == "create" and self.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         directory, inner = self._split(self._strip_protocol(path))
         with self._writer(directory) as archive:
+            self._check_absent(path, mode)
             archive.write(inner, value, kwargs.get("code"))
 
-    def put_file(self, lpath: Any, rpath: str, **kwargs: Any) -> None:
+    def put_file(self, lpath: Any, rpath: str, callback: Any = None, mode: str = "overwrite", **kwargs: Any) -> None:
         directory, inner = self._split(self._strip_protocol(rpath))
         if os.path.isdir(lpath):
             self.makedirs(rpath, exist_ok=True)
             return
         with self._writer(directory) as archive:
+            self._check_absent(rpath, mode)
             archive.put([lpath], inner, kwargs.get("code"))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
@@ -354,18 +363,26 @@ class EcfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             if maxdepth is not None or isinstance(path, list) or not recursive:
                 super().rm(path, recursive=recursive, maxdepth=maxdepth)
                 return
-            for one in self.expand_path(path):
+            removed = None
+            for one in sorted(self.expand_path(path), key=lambda found: found.split("/")):
+                if removed is not None and one.startswith(removed + "/"):
+                    continue  # with its directory
+                removed = one
                 directory, inner = self._split(one)
                 with self._writer(directory) as archive:
                     archive.remove(inner, recursive=True)
 
-    def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: Optional[int] = None, **kwargs: Any) -> None:
-        old, new = (self._split(self._strip_protocol(path)) for path in (path1, path2))
-        if old[0] != new[0]:
+    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: Optional[int] = None, **kwargs: Any) -> None:
+        if isinstance(path1, str) and isinstance(path2, str) and maxdepth is None and not set(path1) & _MAGIC:
+            old, new = (self._split(self._strip_protocol(path)) for path in (path1, path2))
+            if old[0] == new[0]:
+                with self._writer(old[0]) as archive:
+                    archive.stat(old[1])  # ENOENT before directories are made, as they are for a file that is written
+                    archive.make_directory(new[1].rpartition("/")[0], parents=True)
+                    archive.move(old[1], new[1])
+                return
+        with self._holding():
             super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
-            return
-        with self._writer(old[0]) as archive:
-            archive.move(old[1], new[1])
 
     move = rename = mv
 

@@ -260,6 +260,52 @@ def test_names_and_ranges(shared, folder, files, tmp_path):
         files.ls("/tmp")
 
 
+def test_directories_go_in_and_out(shared, folder, files, tmp_path):
+    root = f"{shared.path}{folder}"
+    names = ["a", "d/b", "d/e/c", "empty/"]
+    for name in names:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            (tmp_path / "in" / name).mkdir()
+        else:
+            (tmp_path / "in" / name).write_bytes(name.encode())
+    files.put(str(tmp_path / "in"), f"{root}/in", recursive=True)
+    files.cp(f"{root}/in", f"{root}/copy", recursive=True)
+    files.get(f"{root}/copy", str(tmp_path / "out"), recursive=True)
+    assert lab.describe_tree(tmp_path / "out").keys() == lab.describe_tree(tmp_path / "in").keys()
+    assert (tmp_path / "out/d/e/c").read_bytes() == b"d/e/c"
+    assert files.glob(f"{root}/copy/d/*") == [f"{root}/copy/d/b", f"{root}/copy/d/e"]
+    assert f"{root}/copy/d/e/c" in files.glob(f"{root}/copy/**")
+    files.pipe(f"{root}/copy/d/e-f", b"sorts between e and what is in it")
+    files.rm(f"{root}/copy/d/*", recursive=True)
+    files.rm(f"{root}/in/**", recursive=True)
+    assert files.find(root) == [f"{root}/copy/a"]
+
+
+def test_files_move_one_by_one_and_many(shared, folder, files):
+    root = f"{shared.path}{folder}"
+    files.pipe({f"{root}/from/{name}": name.encode() for name in ("a.x", "b.x", "c.y")})
+    files.mkdir(f"{root}/to")
+    files.mv(f"{root}/from/*.x", f"{root}/to")
+    files.mv([f"{root}/from/c.y"], [f"{root}/to/d.y"])
+    files.mv(f"{root}/to/b.x", f"{root}/to/new/b.x")
+    with pytest.raises(FileNotFoundError):
+        files.mv(f"{root}/absent", f"{root}/other/absent")
+    assert files.find(root) == [f"{root}/to/{name}" for name in ("a.x", "d.y", "new/b.x")]
+    assert not files.exists(f"{root}/other")
+
+
+def test_modes_that_cannot_be_are_refused(shared, folder, files):
+    path = f"{shared.path}{folder}/file"
+    files.pipe_file(path, b"before", mode="create")
+    with pytest.raises(FileExistsError):
+        files.pipe_file(path, b"after", mode="create")
+    for mode in ("ab", "r+b", "xb"):
+        with pytest.raises(NotImplementedError, match=re.escape(mode)), files.open(path, mode) as file:
+            file.write(b"after")
+    assert files.cat(path) == b"before"
+
+
 def test_open_files_outlive_what_opened_them(shared, folder, files):
     path = f"{shared.path}{folder}/file"
     files.pipe(path, content(MIB))
