@@ -7,7 +7,8 @@
             file.write(b"...")
 
 Errors are OSErrors with the errno and the sentence of libecfs. Any thread may use an archive; only reading from open
-files goes on in several at once. After fork(2) the child must open the archive itself.
+files goes on in several at once. After fork(2) the child must open archives and files itself: those of its parent raise
+ValueError there, and are left alone when they are closed or forgotten.
 """
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ import os
 import stat as _stat
 import threading
 import weakref
-from typing import Any, Callable, Iterable, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Literal, NamedTuple, Optional, Union, overload
 
 from . import _library as _lib
 
-__all__ = ["Archive", "Entry", "File", "init"]
+__all__ = ["Archive", "Entry", "File", "Writer", "init"]
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -54,9 +55,9 @@ class Entry(NamedTuple):
 
 
 def _entry_of(entry: Any) -> Entry:
-    texts = [None if text is None else os.fsdecode(text) for text in (entry.path, entry.name, entry.target)]
-    return Entry(*texts, entry.inode, entry.mode, entry.nlink, entry.uid, entry.gid, entry.size, entry.mtime_ns,
-                 entry.staged)  # type: ignore[arg-type]
+    target = None if entry.target is None else os.fsdecode(entry.target)
+    return Entry(os.fsdecode(entry.path), os.fsdecode(entry.name), target, entry.inode, entry.mode, entry.nlink, entry.uid,
+                 entry.gid, entry.size, entry.mtime_ns, entry.staged)
 
 
 def init(directory: Path, endpoints: Iterable[str], code: Optional[str] = None, settings: Iterable[str] = ()) -> None:
@@ -79,6 +80,7 @@ class Archive:
     def __init__(self, directory: Path, writable: bool = False) -> None:
         self.directory = os.fsdecode(directory)
         self.writable = writable
+        self._of_pid = os.getpid()
         self._lock = threading.RLock()  # one call at a time, but for pread; again where a callback frees a file
         self._files: "weakref.WeakSet[File]" = weakref.WeakSet()
         self._handle: Optional[int] = _lib.call("open", os.fsencode(directory), _lib.OPEN_WRITE if writable else 0)
@@ -102,6 +104,9 @@ class Archive:
 
     def close(self) -> None:
         """Closes it. What is open for writing is discarded: close files first."""
+        if self._is_inherited():
+            self._handle = None
+            return
         for file in list(self._files):
             file.discard()
         with self._lock:
@@ -109,7 +114,16 @@ class Archive:
             if handle is not None:
                 _lib.close(handle)
 
+    def _is_inherited(self) -> bool:
+        """By fork(2). Another thread of the parent may have held the locks, so that they are held forever."""
+        return os.getpid() != self._of_pid
+
+    def _check_process(self) -> None:
+        if self._is_inherited():
+            raise ValueError(f"{self.directory}: the archive was opened before fork(2): open it again in this process")
+
     def _call(self, name: str, *arguments: Any) -> Any:
+        self._check_process()
         with self._lock:
             if self._handle is None:
                 raise ValueError(f"{self.directory}: the archive is closed")
@@ -117,7 +131,14 @@ class Archive:
 
     # Files
 
-    def open(self, path: Path, mode: str = "rb", code: Optional[str] = None, permissions: int = 0) -> Any:
+    @overload
+    def open(self, path: Path, mode: Literal["rb"] = "rb") -> io.BufferedReader: ...
+
+    @overload
+    def open(self, path: Path, mode: Literal["wb"], code: Optional[str] = None, permissions: int = 0) -> Writer: ...
+
+    def open(self, path: Path, mode: str = "rb", code: Optional[str] = None,
+             permissions: int = 0) -> Union[io.BufferedReader, Writer]:
         """A binary file object: "rb" to read and seek, "wb" to write new content from its first byte on.
 
         Written content becomes the file's when it is closed, with close() as the promise; where a `with` block ends by
@@ -126,7 +147,7 @@ class Archive:
         """
         if mode == "rb":
             return io.BufferedReader(File(self, path, mode), _BUFFER_BYTES)
-        return _Writer(File(self, path, mode, code, permissions), _BUFFER_BYTES)
+        return Writer(File(self, path, mode, code, permissions), _BUFFER_BYTES)
 
     def read(self, path: Path, offset: int = 0, size: int = -1) -> bytes:
         """The bytes of a file, or a range of them."""
@@ -160,6 +181,7 @@ class Archive:
 
     def stat(self, path: Path) -> Entry:
         entry = _lib.CEntry()
+        self._check_process()
         with self._lock:
             if self._handle is None:
                 raise ValueError(f"{self.directory}: the archive is closed")
@@ -228,6 +250,7 @@ class File(io.RawIOBase):
 
     # Whoever uses the handle keeps others from ending it meanwhile.
     def _begin(self) -> int:
+        self.archive._check_process()
         with self._idle:
             if self._handle is None or self.closed:
                 raise ValueError(f"{self.name}: the file is closed")
@@ -240,6 +263,9 @@ class File(io.RawIOBase):
             self._idle.notify_all()
 
     def _take(self) -> Optional[int]:
+        if self.archive._is_inherited():
+            self._handle = None
+            return None
         with self._idle:
             handle, self._handle = self._handle, None
             self._idle.wait_for(lambda: self._n_users == 0)
@@ -347,10 +373,10 @@ class File(io.RawIOBase):
             self._ended.pop()()
 
 
-class _Writer(io.BufferedWriter):
-    """What is written halfway is not stored."""
+class Writer(io.BufferedWriter):
+    """A file that is written; what is written halfway is not stored."""
 
-    raw: File  # type: ignore[misc,assignment]
+    raw: File
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
+from ctypes import (POINTER, Structure, byref, c_bool, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64,
+                    c_void_p)
 from typing import Any, Optional
 
 OPEN_WRITE = 1  # ECFS_OPEN_WRITE
@@ -43,12 +44,24 @@ class CTransferOptions(Structure):
     _fields_ = [("code", c_char_p), ("update", c_bool), ("progress", PROGRESS), ("problem", PROBLEM), ("user", c_void_p)]
 
 
+def _load() -> ctypes.CDLL:
+    named = os.environ.get("ECFS_LIBRARY")
+    try:
+        return ctypes.CDLL(named or "libecfs.so.0")
+    except OSError as error:
+        raise ImportError(
+            f"the library of ecfs cannot be loaded: {error}. "
+            + ("ECFS_LIBRARY names another file than libecfs.so.0, or one that does not fit" if named else
+               "This package needs ecfs itself, which `meson install` installs. Where it is in a place that the dynamic "
+               "linker does not search, run ldconfig, or set ECFS_LIBRARY to the path of libecfs.so.0")) from None
+
+
+_ecfs = _load()
 _glib = ctypes.CDLL("libglib-2.0.so.0")
 _glib.g_free.argtypes = [c_void_p]
 _glib.g_free.restype = None
 _glib.g_error_free.argtypes = [POINTER(GError)]
 _glib.g_error_free.restype = None
-_ecfs = ctypes.CDLL(os.environ.get("ECFS_LIBRARY") or "libecfs.so.0")
 
 _ERROR = POINTER(POINTER(GError))
 _STRINGS = POINTER(c_char_p)
@@ -71,7 +84,10 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {  # what is returned, then the argume
     "ecfs_wait": (c_bool, c_void_p, _STRINGS, c_uint),
 }
 for _name, (_result, *_arguments) in _PROTOTYPES.items():
-    _function = getattr(_ecfs, _name)
+    try:
+        _function = getattr(_ecfs, _name)
+    except AttributeError as error:
+        raise ImportError(f"the library of ecfs is older than this package: {error}") from None
     _function.restype, _function.argtypes = _result, [*_arguments, _ERROR]
 for _name in ("ecfs_close", "ecfs_file_discard"):
     getattr(_ecfs, _name).restype, getattr(_ecfs, _name).argtypes = None, [c_void_p]

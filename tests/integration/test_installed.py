@@ -1,4 +1,5 @@
-"""Programs that are no part of the tree, made with what `meson install` leaves: header, ecfs.pc and shared library."""
+"""Programs that are no part of the tree, with what `meson install` leaves: header, ecfs.pc, library, Python package."""
+import importlib.metadata
 import json
 import os
 import sys
@@ -20,7 +21,16 @@ def installed(tmp_path_factory):
     description.write_text(description.read_text().replace(f"prefix={prefix}", f"prefix={staged}{prefix}", 1))
     (library,) = staged.rglob("libecfs.so.0")
     return {**os.environ, "PKG_CONFIG_PATH": str(description.parent), "LD_LIBRARY_PATH": str(library.parent),
-            "PYTHONPATH": str(lab.REPOSITORY / "python"), "ECFS_LIBRARY": ""}
+            "PYTHONPATH": ":".join(str(package.parent) for package in staged.rglob("ecfs-*.dist-info")),
+            "ECFS_LIBRARY": ""}
+
+
+@pytest.fixture
+def package(installed):
+    """The environment, where the build installs the package."""
+    if not installed["PYTHONPATH"]:
+        pytest.skip("this build is without the Python package (-Dpython)")
+    return installed
 
 
 @pytest.fixture
@@ -43,7 +53,37 @@ def test_c_program_tells_what_is_wrong(installed, program, place):
     assert done.returncode == 1 and "nowhere" in done.stderr
 
 
-def test_python_program(installed, archive):
-    lines = lab.run(sys.executable, EXAMPLES / "archive.py", archive.path, env=installed).stdout.splitlines()
+def test_python_program(package, archive):
+    lines = lab.run(sys.executable, EXAMPLES / "archive.py", archive.path, env=package).stdout.splitlines()
     assert lines[:3] == ["/letters 0", "/letters/hallo.txt 15", "Archiv"] and len(lines) == 4
     assert lab.ecfs("cat", archive.path, "/letters/hallo.txt").stdout == "Hallo, Archiv!\n"
+
+
+FSSPEC_PROGRAM = """
+import fsspec, sys
+url = "ecfs://" + sys.argv[1] + "/letters/salut.txt"
+assert "ecfs" not in sys.modules
+with fsspec.open(url, "w") as file:
+    file.write("Salut, archive!")
+with fsspec.open(url) as file:
+    assert file.read() == b"Salut, archive!"
+import importlib.metadata
+print(sys.modules["ecfs"].__file__)
+print(importlib.metadata.version("ecfs"))
+"""
+
+
+def test_fsspec_finds_the_package(package, archive):
+    place, version = lab.run(sys.executable, "-c", FSSPEC_PROGRAM, archive.path, env=package,
+                             cwd=archive.path).stdout.splitlines()
+    assert place == package["PYTHONPATH"] + "/ecfs/__init__.py"
+    assert version in lab.ecfs("--version").stdout
+
+
+def test_package_describes_itself(package):
+    (found,) = importlib.metadata.distributions(path=[package["PYTHONPATH"]])
+    assert found.metadata["Name"] == "ecfs" and found.version == found.metadata["Version"]
+    assert found.requires == ['fsspec>=2022.11; extra == "fsspec"']
+    assert [(entry.group, entry.name, entry.value) for entry in found.entry_points] == [
+        ("fsspec.specs", "ecfs", "ecfs.fsspec:EcfsFileSystem")]
+    assert (found.read_text("INSTALLER"), found.files) == ("meson\n", None)  # so that pip removes nothing
