@@ -696,8 +696,9 @@ static void run_attempt (void *data)
     EcfsCommitAttempt *self = data;
     GError *error = NULL;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    bool is_counted = !self->backfill; /* a recode in place sets it */
     self->parts = g_ptr_array_new_with_free_func (part_free);
-    if (!self->backfill)
+    if (is_counted)
         ecfs_archive_count_storing (self->archive, true);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
@@ -707,7 +708,7 @@ static void run_attempt (void *data)
         error->code = error->code == ENOENT && self->run == ecfs_attempt_repair ? ESTALE : error->code;
     else if (open_content (self, &error))
         (void) self->run (self, &error); /* error says it */
-    if (!self->backfill)
+    if (is_counted)
         ecfs_archive_count_storing (self->archive, false);
     end_attempt (self, error);
 }

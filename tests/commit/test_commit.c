@@ -396,6 +396,31 @@ static void test_repair_of_what_is_deleted (Fixture *fixture, gconstpointer code
     g_assert_error (error, ECFS_ERROR, ESTALE);
 }
 
+/* Repairs wait until nothing is being stored, and an object that keeps its stripes counts only while it is recoded. */
+static void test_quiet_after_recode (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    g_autoptr (GError) error = NULL;
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    uint64_t ino = make_file (fixture, "file");
+    ecfs_autofd fd = file_of (fixture, bytes, 100000);
+    g_assert_true (commit_fd (fixture, ino, fd, 100000, false, false, &error));
+    g_assert_true (ecfs_archive_is_quiet (fixture->archive, -1));
+    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (fixture->archive), ino, &error);
+    const EcfsCommit recode = {.ino = ino,
+                               .fd = fd,
+                               .size = 100000,
+                               .code = "copies:3",
+                               .object = g_array_index (extents, EcfsExtent, 0).object};
+    (void) run_and_ask (fixture, recode, ecfs_archive_recode, &error);
+    g_assert_no_error (error);
+    g_autoptr (EcfsObjectRow) object =
+        ecfs_catalog_object (ecfs_archive_catalog (fixture->archive), recode.object, &error);
+    g_assert_cmpstr (object->code, ==, "copies:3"); /* a new object would have another row */
+    g_assert_true (ecfs_archive_is_quiet (fixture->archive, -1));
+    assert_content (fixture, ino, bytes, 100000);
+}
+
 typedef struct Looking {
     EcfsArchive *archive;
     atomic_bool stop;
@@ -486,6 +511,8 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/commit/a-repair-of-what-is-deleted-is-stale", Fixture, "rs:4+2", set_up,
                 test_repair_of_what_is_deleted, tear_down);
+    g_test_add ("/commit/the-archive-is-quiet-after-a-recode-in-place", Fixture, "copies:2", set_up,
+                test_quiet_after_recode, tear_down);
     g_test_add ("/commit/an-endpoint-that-is-found-again-takes-stripes-at-once", Fixture, "rs:4+2", set_up,
                 test_found_again, tear_down);
     g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);
