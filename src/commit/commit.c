@@ -3,6 +3,8 @@
 #include "archive/common.h"
 #include "object/writer.h"
 
+#include <assert.h>
+
 #define FILL_ATTEMPTS  3
 #define PLACE_ATTEMPTS 3
 #define TAGS_SHARE     1000 /* a stripe is larger than its packets by less than one in so many */
@@ -46,11 +48,18 @@ static uint64_t random_u64 (void)
     return value >> 1; /* SQLite's integers are signed */
 }
 
+/* Whether the stripes join others that the object has: each of them is worth storing. */
+static bool joins_others (const EcfsCommitAttempt *self)
+{
+    return self->commit.kind == ECFS_COMMIT_BACKFILL || self->commit.kind == ECFS_COMMIT_REPAIR ||
+           (self->commit.kind == ECFS_COMMIT_RECODE && self->in_place);
+}
+
 /* Whether what was @found is enough to go on with; @n_without stripes found no place. */
 static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, unsigned n_without)
 {
     bool stripes[ECFS_CODEC_MAX_N];
-    if (self->backfill || self->commit.patient)
+    if (joins_others (self) || self->commit.patient)
         return n_without == 0;
     size_t holder[ECFS_CODEC_MAX_N];
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
@@ -58,6 +67,16 @@ static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, 
         stripes[i] = holder[i] != SIZE_MAX;
     }
     return ecfs_quorum_reached (self->places.codec, stripes, holder, ecfs_archive_config (self->archive)->write_quorum);
+}
+
+static bool moves_crowded (const EcfsCommitAttempt *self)
+{
+    return self->commit.kind == ECFS_COMMIT_REPAIR && self->commit.repair.order->is_crowded;
+}
+
+static bool stores_only_named (const EcfsCommitAttempt *self)
+{
+    return self->commit.kind == ECFS_COMMIT_REPAIR && self->commit.repair.order->only_named;
 }
 
 /* Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
@@ -69,12 +88,12 @@ static void place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_to
     size_t n_places = self->places.n_endpoints;
     unsigned most = ecfs_archive_most_per_endpoint (self->archive, n_places, n);
     uint64_t lot = random_u64 ();
-    const EcfsRepairOrder *order = self->commit.order;
+    const EcfsRepairOrder *order = self->commit.kind == ECFS_COMMIT_REPAIR ? self->commit.repair.order : NULL;
     const bool *towards = order != NULL && order->n_towards == n_places ? order->towards : NULL; /* else one is new */
     const EcfsDoubts most_doubts = doubtful_too ? ECFS_DOUBTS_ALL : ECFS_DOUBTS_TRIAL;
-    const bool chosen = order != NULL && order->is_crowded;
+    const bool chosen = moves_crowded (self);
     if (chosen)
-        memcpy (found, self->to, n * sizeof *found);
+        memcpy (found, self->repair.to, n * sizeof *found);
     for (EcfsDoubts doubts = ECFS_DOUBTS_NONE; doubts <= most_doubts && !chosen; doubts++) {
         g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubts);
         unsigned n_without = towards == NULL
@@ -96,15 +115,15 @@ static void place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_to
 static bool is_backed_by_quorum (EcfsCommitAttempt *self, const bool *stripes)
 {
     const EcfsCodec *codec = self->places.codec;
-    unsigned wanted =
-        self->commit.object == 0 ? ecfs_archive_config (self->archive)->write_quorum : ecfs_codec_n (codec);
+    unsigned wanted = self->commit.kind == ECFS_COMMIT_RECODE ? ecfs_codec_n (codec)
+                                                              : ecfs_archive_config (self->archive)->write_quorum;
     return ecfs_quorum_reached (codec, stripes, self->places.position, wanted);
 }
 
 static bool possible (void *user, const bool *stripes)
 {
     EcfsCommitAttempt *self = user;
-    return self->backfill || is_backed_by_quorum (self, stripes);
+    return joins_others (self) || is_backed_by_quorum (self, stripes);
 }
 
 /* Gives stripe @index, which has no place now, one at an endpoint that was not tried yet, and announces it. */
@@ -114,7 +133,7 @@ static bool find_spare (EcfsCommitAttempt *self, unsigned index, bool doubtful, 
     bool wanted[ECFS_CODEC_MAX_N] = {0};
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     wanted[index] = true;
-    if (self->spare_error == NULL && (self->commit.order == NULL || !self->commit.order->is_crowded))
+    if (self->spare_error == NULL && !moves_crowded (self))
         place (self, wanted, doubtful, targets);
     if (self->places.position[index] == SIZE_MAX)
         return false;
@@ -193,15 +212,11 @@ static EcfsStripeHeader make_header (const EcfsCommitAttempt *self)
     return header;
 }
 
-bool ecfs_attempt_is_cancelled (const EcfsCommitAttempt *self)
+bool ecfs_attempt_is_cancelled (void *attempt)
 {
+    const EcfsCommitAttempt *self = attempt;
     return ecfs_archive_is_stopping (self->archive) ||
            (self->commit.cancelled != NULL && atomic_load (self->commit.cancelled));
-}
-
-static bool is_cancelled (void *attempt)
-{
-    return ecfs_attempt_is_cancelled (attempt);
 }
 
 void ecfs_attempt_describe (EcfsCommitAttempt *self)
@@ -235,20 +250,21 @@ static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, cons
                          .fd = self->commit.fd,
                          .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
                          .records = records,
-                         .feed = self->commit.feed,
+                         .feed = self->commit.stream.feed,
                          .feed_offset = self->part->feed_offset,
                          .most = ecfs_archive_config (self->archive)->object_max,
                          .ended = ecfs_attempt_content_ended,
-                         .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
+                         .packets = self->commit.kind == ECFS_COMMIT_REPAIR ? ecfs_repair_packets (self->repair.packets)
+                                                                            : NULL,
                          .expected_digest = expected == NULL ? NULL : expected->digest,
                          .expected_sha256 = expected != NULL && expected->has_sha256 ? expected->sha256 : NULL,
                          .targets = targets,
                          .replace = replace,
                          .possible = possible,
                          .patient = self->commit.patient,
-                         .enough = self->commit.published != NULL ? ecfs_attempt_publish_early : NULL,
-                         .at_quorum = self->commit.at_quorum,
-                         .cancelled = is_cancelled,
+                         .enough = self->commit.publish.published != NULL ? ecfs_attempt_publish_early : NULL,
+                         .at_quorum = self->commit.publish.at_quorum,
+                         .cancelled = ecfs_attempt_is_cancelled,
                          .user = self};
     if (ecfs_writer_run (&job, result, error))
         return true;
@@ -282,15 +298,6 @@ static bool place_all (EcfsCommitAttempt *self, EcfsWriterTarget *targets, GErro
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         placed[i] = targets[i].endpoint != NULL;
     return is_backed_by_quorum (self, placed) || fail_too_few (self, "too few endpoints take its stripes", error);
-}
-
-/* Objects name their code by its identity; what that takes is in the catalog before them. */
-static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GError **error)
-{
-    size_t size;
-    const uint8_t *parameters = ecfs_codec_parameters (codec, &size);
-    return parameters == NULL || ecfs_catalog_keep_code (ecfs_archive_catalog (archive), ecfs_codec_identity (codec),
-                                                         parameters, size, error);
 }
 
 void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result)
@@ -348,14 +355,17 @@ static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const Ecf
     }
 }
 
-/* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     EcfsArchive *archive = self->archive;
     const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
-    if (!keep_parameters (archive, codec, error))
+    size_t parameters_bytes;
+    const uint8_t *parameters = ecfs_codec_parameters (codec, &parameters_bytes);
+    /* Objects name their code by its identity; what that takes is in the catalog before them. */
+    if (parameters != NULL && !ecfs_catalog_keep_code (ecfs_archive_catalog (archive), ecfs_codec_identity (codec),
+                                                       parameters, parameters_bytes, error))
         return false;
     EcfsObjectRow *row = part->row;
     row->code = g_strdup (ecfs_codec_identity (codec));
@@ -443,22 +453,24 @@ static void note_stored_stripes (EcfsCommitAttempt *self, const EcfsObjectRow *r
 {
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
-        if (self->replaced[stripe->index].instance != 0)
+        if (self->repair.replaced[stripe->index].instance != 0)
             continue;
         self->stored_before[stripe->index] = true;
         self->places.position[stripe->index] = position_of (self, stripe->endpoint);
     }
 }
 
-/* Stripes that are stored once more stay where they are, if their endpoints take some; these are not @wanted then. */
+/* Stripes that a REPAIR stores once more stay where they are, if their endpoints take some; these are not @wanted then.
+ */
 static void place_back (EcfsCommitAttempt *self, bool *wanted, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
     g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, ECFS_DOUBTS_ALL);
     for (unsigned i = 0; i < n; i++) {
-        size_t at = self->replaced[i].instance == 0 ? SIZE_MAX : position_of (self, self->replaced[i].endpoint);
-        if (!wanted[i] || at == SIZE_MAX || self->commit.order->moved[i] || !places[at].usable ||
+        const EcfsStripeRow *replaced = &self->repair.replaced[i];
+        size_t at = replaced->instance == 0 ? SIZE_MAX : position_of (self, replaced->endpoint);
+        if (!wanted[i] || at == SIZE_MAX || self->commit.repair.order->moved[i] || !places[at].usable ||
             places[at].room == 0 || places[at].n_held >= most)
             continue;
         places[at].n_held++;
@@ -480,7 +492,7 @@ static void note_missing (EcfsCommitAttempt *self, const char *reason)
 static void note_unusable (EcfsCommitAttempt *self)
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
-    if (self->commit.order != NULL && self->commit.order->only_named)
+    if (stores_only_named (self))
         note_missing (self, "no other endpoint has a place for what is to be moved");
     note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
 }
@@ -505,13 +517,6 @@ static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *
     return stripes;
 }
 
-static bool is_left_to_others (const EcfsCommitAttempt *self, unsigned index)
-{
-    return self->commit.order != NULL && self->commit.order->only_named && self->replaced[index].instance == 0;
-}
-
-/* Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
- * on errors only. */
 GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
                                     GError **error)
 {
@@ -521,15 +526,17 @@ GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *p
     begin_object (self, part, codec);
     note_stored_stripes (self, part->row);
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
-        wanted[i] = !self->stored_before[i] && !is_left_to_others (self, i);
+        bool left_to_others = stores_only_named (self) && self->repair.replaced[i].instance == 0;
+        wanted[i] = !self->stored_before[i] && !left_to_others;
         n_wanted += wanted[i];
     }
-    place_back (self, wanted, targets);
+    if (self->commit.kind == ECFS_COMMIT_REPAIR)
+        place_back (self, wanted, targets);
     place (self, wanted, self->commit.patient, targets);
     g_autoptr (GArray) stripes = intended_stripes (self, targets);
     if (stripes->len < n_wanted)
         note_unusable (self);
-    if (stripes->len < n_wanted && self->commit.object != 0 && self->repair == NULL)
+    if (stripes->len < n_wanted && self->commit.kind == ECFS_COMMIT_RECODE)
         g_array_set_size (stripes, 0);
     if (stripes->len == 0)
         return g_steal_pointer (&stripes);
@@ -556,7 +563,6 @@ static bool make_known (EcfsCommitAttempt *self, const EcfsCommitObject *part, c
     return false;
 }
 
-/* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
 bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
@@ -607,7 +613,6 @@ static bool fill_up (EcfsCommitAttempt *self, GError **error)
     return true;
 }
 
-/* The object that the attempt is about. */
 EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error)
 {
     GError *why = NULL;
@@ -664,7 +669,12 @@ static bool open_content (EcfsCommitAttempt *self, GError **error)
     if (self->commit.open != NULL)
         self->commit.fd = self->commit.open (self->commit.user, error);
     self->outcome.opened = self->commit.open != NULL && self->commit.fd >= 0;
-    return self->commit.fd >= 0 || self->run == ecfs_attempt_repair;
+    return self->commit.fd >= 0 || self->commit.kind == ECFS_COMMIT_REPAIR;
+}
+
+static bool is_new (const EcfsCommit *commit)
+{
+    return commit->kind == ECFS_COMMIT_STORE || commit->kind == ECFS_COMMIT_STREAM;
 }
 
 static void end_attempt (EcfsCommitAttempt *self, GError *error)
@@ -672,8 +682,7 @@ static void end_attempt (EcfsCommitAttempt *self, GError *error)
     abort_intents (self);
     if (error != NULL) {
         error->code = outcome_code (error);
-        g_prefix_error (
-            &error, self->run == ecfs_attempt_store && !self->early ? "%s: cannot be stored: " : "%s: ", self->path);
+        g_prefix_error (&error, is_new (&self->commit) && !self->early ? "%s: cannot be stored: " : "%s: ", self->path);
     }
     self->outcome.error = error;
     self->commit.done (self->commit.user, &self->outcome);
@@ -691,12 +700,29 @@ static void end_attempt (EcfsCommitAttempt *self, GError *error)
     g_free (self);
 }
 
+static bool run_kind (EcfsCommitAttempt *self, GError **error)
+{
+    switch (self->commit.kind) {
+    case ECFS_COMMIT_STORE:
+    case ECFS_COMMIT_STREAM:
+        return ecfs_attempt_store (self, error);
+    case ECFS_COMMIT_BACKFILL:
+        return fill_up (self, error);
+    case ECFS_COMMIT_RECODE:
+        return ecfs_attempt_recode (self, error);
+    case ECFS_COMMIT_REPAIR:
+        return ecfs_attempt_repair (self, error);
+    }
+    g_assert_not_reached ();
+}
+
 static void run_attempt (void *data)
 {
     EcfsCommitAttempt *self = data;
     GError *error = NULL;
+    /* Repairs wait for what is counted. */
+    bool is_counted = self->commit.kind != ECFS_COMMIT_BACKFILL && self->commit.kind != ECFS_COMMIT_REPAIR;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    bool is_counted = !self->backfill; /* a recode in place sets it */
     self->parts = g_ptr_array_new_with_free_func (part_free);
     if (is_counted)
         ecfs_archive_count_storing (self->archive, true);
@@ -705,46 +731,42 @@ static void run_attempt (void *data)
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
     if (!ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
-        error->code = error->code == ENOENT && self->run == ecfs_attempt_repair ? ESTALE : error->code;
+        error->code = error->code == ENOENT && self->commit.kind == ECFS_COMMIT_REPAIR ? ESTALE : error->code;
     else if (open_content (self, &error))
-        (void) self->run (self, &error); /* error says it */
+        (void) run_kind (self, &error); /* error says it */
     if (is_counted)
         ecfs_archive_count_storing (self->archive, false);
     end_attempt (self, error);
 }
 
-static void queue (EcfsArchive *archive, const EcfsCommit *commit,
-                   bool (*run) (EcfsCommitAttempt *self, GError **error))
+/* In debug builds: what belongs to the kind is there, and nothing that belongs to others only. */
+static void check_kind (const EcfsCommit *commit)
 {
+    EcfsCommitKind kind = commit->kind;
+    assert (kind >= ECFS_COMMIT_STORE && kind <= ECFS_COMMIT_REPAIR);
+    assert (commit->ino != 0 && commit->done != NULL);
+    assert (commit->open != NULL || commit->fd >= 0 || kind == ECFS_COMMIT_REPAIR);
+    assert ((commit->object != 0) == (kind == ECFS_COMMIT_RECODE || kind == ECFS_COMMIT_REPAIR));
+    assert (commit->code == NULL || is_new (commit) || kind == ECFS_COMMIT_RECODE);
+    assert (is_new (commit) || (commit->publish.staging == 0 && commit->publish.time_told == NULL));
+    assert (is_new (commit) || (commit->publish.published == NULL && !commit->publish.at_quorum));
+    assert ((commit->stream.feed != NULL) == (kind == ECFS_COMMIT_STREAM));
+    assert ((commit->stream.ended != NULL) == (kind == ECFS_COMMIT_STREAM));
+    assert ((commit->repair.order != NULL) == (kind == ECFS_COMMIT_REPAIR));
+    assert (commit->repair.pace == NULL || kind == ECFS_COMMIT_REPAIR);
+    (void) kind; /* read by the assertions only */
+}
+
+void ecfs_archive_commit (EcfsArchive *archive, const EcfsCommit *commit)
+{
+    check_kind (commit);
     EcfsCommitAttempt *self = g_new0 (EcfsCommitAttempt, 1);
     self->archive = archive;
     self->commit = *commit;
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
-    self->run = run;
     self->content = ecfs_uuid_new ();
-    self->backfill = run == fill_up || run == ecfs_attempt_repair;
-    EcfsStoring own = commit->feed != NULL ? ECFS_STORES_STREAMED : ECFS_STORES_STAGED;
+    EcfsStoring own = commit->kind == ECFS_COMMIT_STREAM ? ECFS_STORES_STREAMED : ECFS_STORES_STAGED;
     EcfsWorkers *workers = ecfs_archive_workers (archive, commit->is_foreign ? ECFS_STORES_PUT : own);
     ecfs_workers_push (workers, run_attempt, self);
-}
-
-void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, ecfs_attempt_store);
-}
-
-void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, fill_up);
-}
-
-void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, ecfs_attempt_recode);
-}
-
-void ecfs_archive_repair (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, ecfs_attempt_repair);
 }
