@@ -1,7 +1,7 @@
 /*
- * What the attempts share that store objects: commit.c (one object, new or filled up; backfill), store.c (new content
- * of files), feed.c (content that is still being written), recode.c and repair.c (objects as they are, for another
- * code, and whole again).
+ * What the attempts share that store objects: commit.c (one object), store.c (new content of files), feed.c (content
+ * that is still being written), backfill.c, recode.c and repair.c (objects as they are, with what they lack, for
+ * another code, and whole again).
  */
 #ifndef ECFS_COMMIT_COMMIT_PRIV_H
 #define ECFS_COMMIT_COMMIT_PRIV_H
@@ -63,6 +63,25 @@ EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **err
 /** The codec for an object of the file of @bytes bytes. */
 const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GError **error);
 
+/* Steps of storing an object; there are ECFS_CODEC_MAX_N targets. */
+
+/** The object is the one that is being stored; none of its stripes has a place. */
+void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec);
+/** Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
+ * others do not suffice. */
+void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets);
+/** A number for a stripe that is stored. */
+uint64_t ecfs_attempt_instance (void);
+/** Rows of the stripes that have a target, for an intent. */
+GArray *ecfs_attempt_intended_stripes (const EcfsCommitAttempt *self, const EcfsWriterTarget *targets);
+/** Stores what has a target. @expected: whose content it is to be; NULL: new. The failures of *result are the caller's.
+ */
+bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
+                              EcfsWriterResult *result, GError **error);
+/** The row of a stripe that was stored. */
+EcfsStripeRow ecfs_attempt_stored_stripe (const EcfsCommitAttempt *self, unsigned index,
+                                          const EcfsWriterTarget *targets, const EcfsWriterResult *result);
+
 /** The row of the object that is being stored gets what was stored. */
 void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result);
 /** Asked when nothing reads the content any more: what was read before is what it is to be. */
@@ -98,6 +117,7 @@ bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error);
 
 /* What attempts run, by kind; STORE and STREAM the first. */
 bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error);
+bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error);
 
