@@ -50,20 +50,20 @@ static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
         return false;
     Attempt *attempt = g_new (Attempt, 1);
     *attempt = (Attempt){.runner = self, .task = task};
-    EcfsCommit commit = {.ino = ino,
+    EcfsCommit commit = {.kind = ECFS_COMMIT_REPAIR,
+                         .ino = ino,
                          .fd = -1,
                          .size = attr.size,
                          .mtime_ns = attr.mtime_ns,
                          .object = task->object,
-                         .order = &task->order,
-                         .pace = task->pace,
+                         .repair = {.order = &task->order, .pace = task->pace},
                          .patient = true,
                          .is_foreign = true,
                          .cancelled = &self->cancelled,
                          .done = on_done,
                          .user = attempt};
     self->n_in_flight++;
-    ecfs_archive_repair (self->archive, &commit);
+    ecfs_archive_commit (self->archive, &commit);
     return true;
 }
 

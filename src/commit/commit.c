@@ -3,7 +3,8 @@
 #include "archive/common.h"
 #include "object/writer.h"
 
-#define FILL_ATTEMPTS  3
+#include <assert.h>
+
 #define PLACE_ATTEMPTS 3
 #define TAGS_SHARE     1000 /* a stripe is larger than its packets by less than one in so many */
 
@@ -39,18 +40,25 @@ const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GE
     return ecfs_archive_object_codec (archive, code != NULL ? code : ecfs_archive_config (archive)->code, bytes, error);
 }
 
-static uint64_t random_u64 (void)
+uint64_t ecfs_attempt_instance (void)
 {
     uint64_t value;
     ecfs_random (&value, sizeof value);
     return value >> 1; /* SQLite's integers are signed */
 }
 
+/* Whether the stripes join others that the object has: each of them is worth storing. */
+static bool joins_others (const EcfsCommitAttempt *self)
+{
+    return self->commit.kind == ECFS_COMMIT_BACKFILL || self->commit.kind == ECFS_COMMIT_REPAIR ||
+           (self->commit.kind == ECFS_COMMIT_RECODE && self->in_place);
+}
+
 /* Whether what was @found is enough to go on with; @n_without stripes found no place. */
 static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, unsigned n_without)
 {
     bool stripes[ECFS_CODEC_MAX_N];
-    if (self->backfill || self->commit.patient)
+    if (joins_others (self) || self->commit.patient)
         return n_without == 0;
     size_t holder[ECFS_CODEC_MAX_N];
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
@@ -60,21 +68,25 @@ static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, 
     return ecfs_quorum_reached (self->places.codec, stripes, holder, ecfs_archive_config (self->archive)->write_quorum);
 }
 
-/* Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
- * others do not suffice. */
-static void place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets)
+static bool moves_crowded (const EcfsCommitAttempt *self)
+{
+    return self->commit.kind == ECFS_COMMIT_REPAIR && self->commit.repair.order->is_crowded;
+}
+
+void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets)
 {
     unsigned n = ecfs_codec_n (self->places.codec);
     size_t found[ECFS_CODEC_MAX_N];
     size_t n_places = self->places.n_endpoints;
     unsigned most = ecfs_archive_most_per_endpoint (self->archive, n_places, n);
-    uint64_t lot = random_u64 ();
-    const EcfsRepairOrder *order = self->commit.order;
+    uint64_t lot;
+    ecfs_random (&lot, sizeof lot);
+    const EcfsRepairOrder *order = self->commit.kind == ECFS_COMMIT_REPAIR ? self->commit.repair.order : NULL;
     const bool *towards = order != NULL && order->n_towards == n_places ? order->towards : NULL; /* else one is new */
     const EcfsDoubts most_doubts = doubtful_too ? ECFS_DOUBTS_ALL : ECFS_DOUBTS_TRIAL;
-    const bool chosen = order != NULL && order->is_crowded;
+    const bool chosen = moves_crowded (self);
     if (chosen)
-        memcpy (found, self->to, n * sizeof *found);
+        memcpy (found, self->repair.to, n * sizeof *found);
     for (EcfsDoubts doubts = ECFS_DOUBTS_NONE; doubts <= most_doubts && !chosen; doubts++) {
         g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, doubts);
         unsigned n_without = towards == NULL
@@ -89,22 +101,22 @@ static void place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_to
             continue;
         self->places.position[i] = found[i];
         targets[i] = (EcfsWriterTarget){.endpoint = ecfs_archive_endpoint (self->archive, found[i])->endpoint,
-                                        .instance = random_u64 ()};
+                                        .instance = ecfs_attempt_instance ()};
     }
 }
 
 static bool is_backed_by_quorum (EcfsCommitAttempt *self, const bool *stripes)
 {
     const EcfsCodec *codec = self->places.codec;
-    unsigned wanted =
-        self->commit.object == 0 ? ecfs_archive_config (self->archive)->write_quorum : ecfs_codec_n (codec);
+    unsigned wanted = self->commit.kind == ECFS_COMMIT_RECODE ? ecfs_codec_n (codec)
+                                                              : ecfs_archive_config (self->archive)->write_quorum;
     return ecfs_quorum_reached (codec, stripes, self->places.position, wanted);
 }
 
 static bool possible (void *user, const bool *stripes)
 {
     EcfsCommitAttempt *self = user;
-    return self->backfill || is_backed_by_quorum (self, stripes);
+    return joins_others (self) || is_backed_by_quorum (self, stripes);
 }
 
 /* Gives stripe @index, which has no place now, one at an endpoint that was not tried yet, and announces it. */
@@ -114,8 +126,8 @@ static bool find_spare (EcfsCommitAttempt *self, unsigned index, bool doubtful, 
     bool wanted[ECFS_CODEC_MAX_N] = {0};
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
     wanted[index] = true;
-    if (self->spare_error == NULL && (self->commit.order == NULL || !self->commit.order->is_crowded))
-        place (self, wanted, doubtful, targets);
+    if (self->spare_error == NULL && !moves_crowded (self))
+        ecfs_attempt_place (self, wanted, doubtful, targets);
     if (self->places.position[index] == SIZE_MAX)
         return false;
     EcfsStripeRow stripe = {.index = (uint16_t) index,
@@ -146,7 +158,7 @@ static bool replace (void *user, unsigned index, const GError *error, EcfsWriter
     return false;
 }
 
-static GArray *intended_stripes (const EcfsCommitAttempt *self, const EcfsWriterTarget *targets)
+GArray *ecfs_attempt_intended_stripes (const EcfsCommitAttempt *self, const EcfsWriterTarget *targets)
 {
     GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
@@ -160,8 +172,8 @@ static GArray *intended_stripes (const EcfsCommitAttempt *self, const EcfsWriter
     return stripes;
 }
 
-static EcfsStripeRow stored_stripe (const EcfsCommitAttempt *self, unsigned index, const EcfsWriterTarget *targets,
-                                    const EcfsWriterResult *result)
+EcfsStripeRow ecfs_attempt_stored_stripe (const EcfsCommitAttempt *self, unsigned index,
+                                          const EcfsWriterTarget *targets, const EcfsWriterResult *result)
 {
     EcfsStripeRow stripe = {.index = (uint16_t) index,
                             .instance = targets[index].instance,
@@ -193,15 +205,11 @@ static EcfsStripeHeader make_header (const EcfsCommitAttempt *self)
     return header;
 }
 
-bool ecfs_attempt_is_cancelled (const EcfsCommitAttempt *self)
+bool ecfs_attempt_is_cancelled (void *attempt)
 {
+    const EcfsCommitAttempt *self = attempt;
     return ecfs_archive_is_stopping (self->archive) ||
            (self->commit.cancelled != NULL && atomic_load (self->commit.cancelled));
-}
-
-static bool is_cancelled (void *attempt)
-{
-    return ecfs_attempt_is_cancelled (attempt);
 }
 
 void ecfs_attempt_describe (EcfsCommitAttempt *self)
@@ -221,9 +229,8 @@ void ecfs_attempt_describe (EcfsCommitAttempt *self)
                                     .elsewhere = self->part->elsewhere};
 }
 
-/* @expected: whose content it is to be; NULL: new. */
-static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
-                        EcfsWriterResult *result, GError **error)
+bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
+                              EcfsWriterResult *result, GError **error)
 {
     ecfs_attempt_describe (self);
     g_autoptr (GPtrArray) records = g_ptr_array_new ();
@@ -235,20 +242,21 @@ static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, cons
                          .fd = self->commit.fd,
                          .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
                          .records = records,
-                         .feed = self->commit.feed,
+                         .feed = self->commit.stream.feed,
                          .feed_offset = self->part->feed_offset,
                          .most = ecfs_archive_config (self->archive)->object_max,
                          .ended = ecfs_attempt_content_ended,
-                         .packets = self->repair == NULL ? NULL : ecfs_repair_packets (self->repair),
+                         .packets = self->commit.kind == ECFS_COMMIT_REPAIR ? ecfs_repair_packets (self->repair.packets)
+                                                                            : NULL,
                          .expected_digest = expected == NULL ? NULL : expected->digest,
                          .expected_sha256 = expected != NULL && expected->has_sha256 ? expected->sha256 : NULL,
                          .targets = targets,
                          .replace = replace,
                          .possible = possible,
                          .patient = self->commit.patient,
-                         .enough = self->commit.published != NULL ? ecfs_attempt_publish_early : NULL,
-                         .at_quorum = self->commit.at_quorum,
-                         .cancelled = is_cancelled,
+                         .enough = self->commit.publish.published != NULL ? ecfs_attempt_publish_early : NULL,
+                         .at_quorum = self->commit.publish.at_quorum,
+                         .cancelled = ecfs_attempt_is_cancelled,
                          .user = self};
     if (ecfs_writer_run (&job, result, error))
         return true;
@@ -260,7 +268,7 @@ static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, cons
     return false;
 }
 
-static void begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec)
+void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec)
 {
     self->part = part;
     uint64_t packet_bytes = part->row->size / ecfs_codec_k (codec);
@@ -278,19 +286,10 @@ static bool place_all (EcfsCommitAttempt *self, EcfsWriterTarget *targets, GErro
     bool wanted[ECFS_CODEC_MAX_N] = {0}, placed[ECFS_CODEC_MAX_N] = {0};
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         wanted[i] = true;
-    place (self, wanted, true, targets);
+    ecfs_attempt_place (self, wanted, true, targets);
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         placed[i] = targets[i].endpoint != NULL;
     return is_backed_by_quorum (self, placed) || fail_too_few (self, "too few endpoints take its stripes", error);
-}
-
-/* Objects name their code by its identity; what that takes is in the catalog before them. */
-static bool keep_parameters (EcfsArchive *archive, const EcfsCodec *codec, GError **error)
-{
-    size_t size;
-    const uint8_t *parameters = ecfs_codec_parameters (codec, &size);
-    return parameters == NULL || ecfs_catalog_keep_code (ecfs_archive_catalog (archive), ecfs_codec_identity (codec),
-                                                         parameters, size, error);
 }
 
 void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result)
@@ -299,7 +298,8 @@ void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *
     EcfsObjectRow *row = part->row;
     g_array_set_size (row->stripes, 0);
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
-        EcfsStripeRow stripe = result->stored[i] ? stored_stripe (self, i, self->targets, result) : (EcfsStripeRow){0};
+        EcfsStripeRow stripe =
+            result->stored[i] ? ecfs_attempt_stored_stripe (self, i, self->targets, result) : (EcfsStripeRow){0};
         if (result->stored[i])
             g_array_append_val (row->stripes, stripe);
     }
@@ -331,12 +331,12 @@ static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const Ecf
 {
     for (unsigned attempt = 1;; attempt++) {
         GError *why = NULL;
-        begin_object (self, part, codec);
+        ecfs_attempt_begin_object (self, part, codec);
         memset (targets, 0, ECFS_CODEC_MAX_N * sizeof *targets);
         if (!place_all (self, targets, error))
             return false;
         g_array_unref (part->row->stripes);
-        part->row->stripes = intended_stripes (self, targets);
+        part->row->stripes = ecfs_attempt_intended_stripes (self, targets);
         if (ecfs_catalog_intent_begin (ecfs_archive_catalog (self->archive), part->row, self->commit.ino, &part->intent,
                                        &why))
             return true;
@@ -348,14 +348,17 @@ static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const Ecf
     }
 }
 
-/* Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     EcfsArchive *archive = self->archive;
     const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
-    if (!keep_parameters (archive, codec, error))
+    size_t parameters_bytes;
+    const uint8_t *parameters = ecfs_codec_parameters (codec, &parameters_bytes);
+    /* Objects name their code by its identity; what that takes is in the catalog before them. */
+    if (parameters != NULL && !ecfs_catalog_keep_code (ecfs_archive_catalog (archive), ecfs_codec_identity (codec),
+                                                       parameters, parameters_bytes, error))
         return false;
     EcfsObjectRow *row = part->row;
     row->code = g_strdup (ecfs_codec_identity (codec));
@@ -367,263 +370,11 @@ bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part,
         return false;
     EcfsWriterResult result;
     self->targets = targets;
-    if (!run_writer (self, targets, NULL, &result, error))
+    if (!ecfs_attempt_run_writer (self, targets, NULL, &result, error))
         return false;
     bool fine = self->early ? ecfs_attempt_add_rest (self, &result, error) : judge (self, &result, error);
     g_string_free (result.failures, TRUE);
     return fine;
-}
-
-/* NULL: it is gone meanwhile. */
-static const EcfsUuid *uuid_of (EcfsCommitAttempt *self, int64_t object)
-{
-    if (self->uuids == NULL)
-        self->uuids = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
-    const EcfsUuid *uuid = g_hash_table_lookup (self->uuids, &object);
-    if (uuid != NULL)
-        return uuid;
-    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, NULL);
-    if (row != NULL)
-        g_hash_table_insert (self->uuids, g_memdup2 (&object, sizeof object), g_memdup2 (&row->uuid, sizeof row->uuid));
-    return row == NULL ? NULL : g_hash_table_lookup (self->uuids, &object);
-}
-
-/* Notes what else the file consists of, so that the object's stripes tell it. */
-static void note_elsewhere (EcfsCommitAttempt *self, EcfsCommitObject *part, const GArray *extents, int64_t object)
-{
-    g_autoptr (GArray) elsewhere = g_array_new (FALSE, FALSE, sizeof (EcfsElsewhere));
-    part->is_apart = true;
-    for (guint i = 0; i < extents->len; i++) {
-        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
-        const EcfsUuid *uuid = extent->object == object ? NULL : uuid_of (self, extent->object);
-        if (extent->object != object && (uuid == NULL || elsewhere->len == ECFS_ELSEWHERE_MAX))
-            return;
-        EcfsElsewhere there = {
-            .file_offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
-        if (uuid == NULL)
-            continue;
-        there.object = *uuid;
-        g_array_append_val (elsewhere, there);
-    }
-    part->n_objects = 1;
-    part->elsewhere = g_steal_pointer (&elsewhere);
-}
-
-/* The object of an extent run, as a part whose ranges say where the staged file has its content. */
-static EcfsCommitObject *committed_part (EcfsCommitAttempt *self, const GArray *extents, guint *next, GError **error)
-{
-    int64_t object = g_array_index (extents, EcfsExtent, *next).object;
-    EcfsObjectRow *row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, error);
-    if (row == NULL)
-        return NULL;
-    EcfsCommitObject *part = ecfs_attempt_part (self);
-    ecfs_object_row_free (part->row);
-    part->row = row;
-    note_elsewhere (self, part, extents, object);
-    for (; *next < extents->len; (*next)++) {
-        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, *next);
-        if (extent->object != object)
-            break;
-        EcfsFileRange range = {
-            .file_offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
-        g_array_append_val (part->ranges, range);
-    }
-    return part;
-}
-
-static size_t position_of (const EcfsCommitAttempt *self, int64_t endpoint)
-{
-    for (size_t i = 0; i < self->places.n_endpoints; i++)
-        if (ecfs_archive_endpoint (self->archive, i)->id == endpoint)
-            return i;
-    return SIZE_MAX;
-}
-
-static void note_stored_stripes (EcfsCommitAttempt *self, const EcfsObjectRow *row)
-{
-    for (guint i = 0; i < row->stripes->len; i++) {
-        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
-        if (self->replaced[stripe->index].instance != 0)
-            continue;
-        self->stored_before[stripe->index] = true;
-        self->places.position[stripe->index] = position_of (self, stripe->endpoint);
-    }
-}
-
-/* Stripes that are stored once more stay where they are, if their endpoints take some; these are not @wanted then. */
-static void place_back (EcfsCommitAttempt *self, bool *wanted, EcfsWriterTarget *targets)
-{
-    unsigned n = ecfs_codec_n (self->places.codec);
-    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
-    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, ECFS_DOUBTS_ALL);
-    for (unsigned i = 0; i < n; i++) {
-        size_t at = self->replaced[i].instance == 0 ? SIZE_MAX : position_of (self, self->replaced[i].endpoint);
-        if (!wanted[i] || at == SIZE_MAX || self->commit.order->moved[i] || !places[at].usable ||
-            places[at].room == 0 || places[at].n_held >= most)
-            continue;
-        places[at].n_held++;
-        wanted[i] = false;
-        self->places.position[i] = at;
-        targets[i] = (EcfsWriterTarget){.endpoint = ecfs_archive_endpoint (self->archive, at)->endpoint,
-                                        .instance = random_u64 ()};
-    }
-}
-
-static void note_missing (EcfsCommitAttempt *self, const char *reason)
-{
-    if (self->missing == NULL)
-        self->missing = g_string_new (reason);
-    else if (strstr (self->missing->str, reason) == NULL) /* most objects of a file lack the same */
-        g_string_append_printf (self->missing, "; %s", reason);
-}
-
-static void note_unusable (EcfsCommitAttempt *self)
-{
-    g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
-    if (self->commit.order != NULL && self->commit.order->only_named)
-        note_missing (self, "no other endpoint has a place for what is to be moved");
-    note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
-}
-
-/* Those of the wanted stripes that were stored; what was not is noted as missing. */
-static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *targets, const EcfsWriterResult *result)
-{
-    bool lacks_some = false;
-    GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
-    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
-        lacks_some = lacks_some || (targets[i].endpoint != NULL && !result->stored[i]);
-        if (!result->stored[i])
-            continue;
-        EcfsStripeRow stripe = stored_stripe (self, i, targets, result);
-        g_array_append_val (stripes, stripe);
-    }
-    if (lacks_some && result->failures->len > 0) /* others of the failures may have been made good by spares */
-        note_missing (self, result->failures->str);
-    else if (lacks_some) /* it was late */
-        note_unusable (self);
-    g_string_free (result->failures, TRUE);
-    return stripes;
-}
-
-static bool is_left_to_others (const EcfsCommitAttempt *self, unsigned index)
-{
-    return self->commit.order != NULL && self->commit.order->only_named && self->replaced[index].instance == 0;
-}
-
-/* Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
- * on errors only. */
-GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
-                                    GError **error)
-{
-    unsigned n_wanted = 0;
-    bool wanted[ECFS_CODEC_MAX_N];
-    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
-    begin_object (self, part, codec);
-    note_stored_stripes (self, part->row);
-    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
-        wanted[i] = !self->stored_before[i] && !is_left_to_others (self, i);
-        n_wanted += wanted[i];
-    }
-    place_back (self, wanted, targets);
-    place (self, wanted, self->commit.patient, targets);
-    g_autoptr (GArray) stripes = intended_stripes (self, targets);
-    if (stripes->len < n_wanted)
-        note_unusable (self);
-    if (stripes->len < n_wanted && self->commit.object != 0 && self->repair == NULL)
-        g_array_set_size (stripes, 0);
-    if (stripes->len == 0)
-        return g_steal_pointer (&stripes);
-    EcfsWriterResult result;
-    if (!ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
-                                   (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent,
-                                   error) ||
-        !run_writer (self, targets, part->row, &result, error))
-        return NULL;
-    return stored_stripes (self, targets, &result);
-}
-
-/* What was stored is the object's content, so ESTALE would say too much as long as it is there: EAGAIN. */
-static bool make_known (EcfsCommitAttempt *self, const EcfsCommitObject *part, const GArray *stripes, GError **error)
-{
-    bool known = false;
-    GError *why = NULL;
-    if (ecfs_attempt_set_stripes (self, part, stripes, &why))
-        return true;
-    if (why->code == ESTALE &&
-        ecfs_catalog_object_known (ecfs_archive_catalog (self->archive), &part->row->uuid, &known, NULL) && known)
-        why->code = EAGAIN;
-    g_propagate_error (error, why);
-    return false;
-}
-
-/* Fills up an object, each stripe made known by compare-and-set. Returns false on errors only. */
-bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
-{
-    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
-    g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
-    /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
-    return stripes != NULL && (stripes->len == 0 || ecfs_attempt_check_unchanged (self, error)) &&
-           make_known (self, part, stripes, error);
-}
-
-bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error)
-{
-    return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
-}
-
-static bool fill_objects (EcfsCommitAttempt *self, GError **error)
-{
-    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, error);
-    if (extents == NULL)
-        return false;
-    for (guint next = 0; next < extents->len;) {
-        EcfsCommitObject *part = committed_part (self, extents, &next, error);
-        if (part == NULL || !ecfs_attempt_fill_object (self, part, error))
-            return false;
-    }
-    return true;
-}
-
-/* An object that is another meanwhile may have been recoded; then the others still need what they lack. */
-static bool fill_up (EcfsCommitAttempt *self, GError **error)
-{
-    for (unsigned attempt = 1;; attempt++) {
-        g_autoptr (GError) why = NULL;
-        if (self->missing != NULL) /* of the attempt before */
-            g_string_free (g_steal_pointer (&self->missing), TRUE);
-        bool filled = fill_objects (self, &why);
-        ecfs_archive_stripes_changed (self->archive);
-        if (filled)
-            break;
-        bool again = why->code == ESTALE || why->code == EAGAIN || why->code == ENOENT;
-        if (!again || attempt == FILL_ATTEMPTS) {
-            g_propagate_error (error, g_steal_pointer (&why));
-            return false;
-        }
-    }
-    if (self->missing != NULL)
-        return ecfs_attempt_fail_missing (self, error);
-    self->outcome.full = true;
-    return true;
-}
-
-/* The object that the attempt is about. */
-EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error)
-{
-    GError *why = NULL;
-    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, &why);
-    guint next = 0;
-    while (extents != NULL && next < extents->len &&
-           g_array_index (extents, EcfsExtent, next).object != self->commit.object)
-        next++;
-    if (extents != NULL && next == extents->len)
-        why = g_error_new_literal (ECFS_ERROR, ESTALE, "it was replaced meanwhile");
-    EcfsCommitObject *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
-    if (part == NULL) {
-        why->code = why->code == ENOENT ? ESTALE : why->code; /* deleted since */
-        g_propagate_error (error, why);
-    }
-    return part;
 }
 
 /* Stripes of an attempt that came to nothing, or that no stripe_set took, are queued for deletion. */
@@ -664,7 +415,12 @@ static bool open_content (EcfsCommitAttempt *self, GError **error)
     if (self->commit.open != NULL)
         self->commit.fd = self->commit.open (self->commit.user, error);
     self->outcome.opened = self->commit.open != NULL && self->commit.fd >= 0;
-    return self->commit.fd >= 0 || self->run == ecfs_attempt_repair;
+    return self->commit.fd >= 0 || self->commit.kind == ECFS_COMMIT_REPAIR;
+}
+
+static bool is_new (const EcfsCommit *commit)
+{
+    return commit->kind == ECFS_COMMIT_STORE || commit->kind == ECFS_COMMIT_STREAM;
 }
 
 static void end_attempt (EcfsCommitAttempt *self, GError *error)
@@ -672,8 +428,7 @@ static void end_attempt (EcfsCommitAttempt *self, GError *error)
     abort_intents (self);
     if (error != NULL) {
         error->code = outcome_code (error);
-        g_prefix_error (
-            &error, self->run == ecfs_attempt_store && !self->early ? "%s: cannot be stored: " : "%s: ", self->path);
+        g_prefix_error (&error, is_new (&self->commit) && !self->early ? "%s: cannot be stored: " : "%s: ", self->path);
     }
     self->outcome.error = error;
     self->commit.done (self->commit.user, &self->outcome);
@@ -691,59 +446,73 @@ static void end_attempt (EcfsCommitAttempt *self, GError *error)
     g_free (self);
 }
 
+static bool run_kind (EcfsCommitAttempt *self, GError **error)
+{
+    switch (self->commit.kind) {
+    case ECFS_COMMIT_STORE:
+    case ECFS_COMMIT_STREAM:
+        return ecfs_attempt_store (self, error);
+    case ECFS_COMMIT_BACKFILL:
+        return ecfs_attempt_backfill (self, error);
+    case ECFS_COMMIT_RECODE:
+        return ecfs_attempt_recode (self, error);
+    case ECFS_COMMIT_REPAIR:
+        return ecfs_attempt_repair (self, error);
+    }
+    g_assert_not_reached ();
+}
+
 static void run_attempt (void *data)
 {
     EcfsCommitAttempt *self = data;
     GError *error = NULL;
+    /* Repairs wait for what is counted. */
+    bool is_counted = self->commit.kind != ECFS_COMMIT_BACKFILL && self->commit.kind != ECFS_COMMIT_REPAIR;
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     self->parts = g_ptr_array_new_with_free_func (part_free);
-    if (!self->backfill)
+    if (is_counted)
         ecfs_archive_count_storing (self->archive, true);
     self->path =
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
     if (!ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
-        error->code = error->code == ENOENT && self->run == ecfs_attempt_repair ? ESTALE : error->code;
+        error->code = error->code == ENOENT && self->commit.kind == ECFS_COMMIT_REPAIR ? ESTALE : error->code;
     else if (open_content (self, &error))
-        (void) self->run (self, &error); /* error says it */
-    if (!self->backfill)
+        (void) run_kind (self, &error); /* error says it */
+    if (is_counted)
         ecfs_archive_count_storing (self->archive, false);
     end_attempt (self, error);
 }
 
-static void queue (EcfsArchive *archive, const EcfsCommit *commit,
-                   bool (*run) (EcfsCommitAttempt *self, GError **error))
+/* In debug builds: what belongs to the kind is there, and nothing that belongs to others only. */
+static void check_kind (const EcfsCommit *commit)
 {
+    EcfsCommitKind kind = commit->kind;
+    assert (kind >= ECFS_COMMIT_STORE && kind <= ECFS_COMMIT_REPAIR);
+    assert (commit->ino != 0 && commit->done != NULL);
+    assert (commit->open != NULL || commit->fd >= 0 || kind == ECFS_COMMIT_REPAIR);
+    assert ((commit->object != 0) == (kind == ECFS_COMMIT_RECODE || kind == ECFS_COMMIT_REPAIR));
+    assert (commit->code == NULL || is_new (commit) || kind == ECFS_COMMIT_RECODE);
+    assert (is_new (commit) || (commit->publish.staging == 0 && commit->publish.time_told == NULL));
+    assert (is_new (commit) || (commit->publish.published == NULL && !commit->publish.at_quorum));
+    assert ((commit->stream.feed != NULL) == (kind == ECFS_COMMIT_STREAM));
+    assert ((commit->stream.ended != NULL) == (kind == ECFS_COMMIT_STREAM));
+    assert ((commit->repair.order != NULL) == (kind == ECFS_COMMIT_REPAIR));
+    assert (commit->repair.pace == NULL || kind == ECFS_COMMIT_REPAIR);
+    (void) kind; /* read by the assertions only */
+}
+
+void ecfs_archive_commit (EcfsArchive *archive, const EcfsCommit *commit)
+{
+    check_kind (commit);
     EcfsCommitAttempt *self = g_new0 (EcfsCommitAttempt, 1);
     self->archive = archive;
     self->commit = *commit;
     self->commit.code = g_strdup (commit->code);
     self->commit.path = g_strdup (commit->path);
-    self->run = run;
     self->content = ecfs_uuid_new ();
-    self->backfill = run == fill_up || run == ecfs_attempt_repair;
-    EcfsStoring own = commit->feed != NULL ? ECFS_STORES_STREAMED : ECFS_STORES_STAGED;
+    EcfsStoring own = commit->kind == ECFS_COMMIT_STREAM ? ECFS_STORES_STREAMED : ECFS_STORES_STAGED;
     EcfsWorkers *workers = ecfs_archive_workers (archive, commit->is_foreign ? ECFS_STORES_PUT : own);
     ecfs_workers_push (workers, run_attempt, self);
-}
-
-void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, ecfs_attempt_store);
-}
-
-void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, fill_up);
-}
-
-void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, ecfs_attempt_recode);
-}
-
-void ecfs_archive_repair (EcfsArchive *self, const EcfsCommit *commit)
-{
-    queue (self, commit, ecfs_attempt_repair);
 }

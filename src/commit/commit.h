@@ -1,6 +1,7 @@
 /*
- * Storing staged content: one attempt from intent to publish (the table of durable steps in doc/architecture.md), and
- * filling up what an attempt had to leave out. Attempts run on the archive's commit threads, several at a time.
+ * One attempt to store stripes of a file: new content from intent to publish (the table of durable steps in
+ * doc/architecture.md), or what objects lack that are there. Attempts run on the archive's commit threads, several at a
+ * time.
  */
 #ifndef ECFS_COMMIT_COMMIT_H
 #define ECFS_COMMIT_COMMIT_H
@@ -37,66 +38,81 @@ typedef struct EcfsOutcome {
     bool kept;   /* the content is published, but the catalog could not write it down yet: ecfs_catalog_publish () */
 } EcfsOutcome;
 
+/* What an attempt does. Each kind names the fields of EcfsCommit that it has besides those of all kinds; others are 0.
+ */
+typedef enum EcfsCommitKind {
+    /* The content becomes that of the file, with all its objects at once: content, code, `publish`. */
+    ECFS_COMMIT_STORE = 1, /* 0 is none, so that a forgotten kind is noticed */
+    /* The same with content that is still being written: the attempt reads along behind, and ends once the feed is
+     * final; ECANCELED when it is abandoned. Content, code, `publish`, `stream`. */
+    ECFS_COMMIT_STREAM,
+    /* The missing stripes of a committed file are stored from the same, unchanged content. Where some are missing
+     * still, the error says why. ESTALE: the file has been replaced meanwhile. Content. */
+    ECFS_COMMIT_BACKFILL,
+    /* The object, whose bytes are all that the content holds, gets the code, all stripes of it or none. Where the old
+     * and the new code share stripes these stay, and the missing ones are added. ESTALE: the file has been replaced
+     * meanwhile. Content, code, object. */
+    ECFS_COMMIT_RECODE,
+    /* The stripes that the object lacks are stored, and those that the order names as long as the object still has
+     * them, from its other stripes: where they were, else at an endpoint that has none. Each is made known by
+     * compare-and-set, and the one in its place is queued for deletion. ESTALE: the file or object is another
+     * meanwhile. Object, `repair`; it needs no content. */
+    ECFS_COMMIT_REPAIR,
+} EcfsCommitKind;
+
 typedef struct EcfsCommit EcfsCommit;
 struct EcfsCommit {
+    EcfsCommitKind kind;
     uint64_t ino;
-    int64_t staging; /* catalog row that the publish settles; 0: none (content from elsewhere) */
-    int fd;          /* the content, read with pread only; holes are found by SEEK_DATA. Lent until done */
+    uint64_t size; /* bytes; of a stream, as the next, when it has ended */
+    int64_t mtime_ns;
+    const char *path; /* for messages and as a hint in the stripes; NULL: what the catalog says */
+    bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
+    bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
+    bool is_foreign; /* reading the content may take as long as it likes: on threads that no staged file needs */
+    const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
+    /* Called exactly once, from a commit thread. */
+    void (*done) (void *user, const EcfsOutcome *outcome);
+    void *user; /* of all functions here */
+
+    /* Content */
+    int fd; /* read with pread only; holes are found by SEEK_DATA. Lent until done */
     /* Asked for the content when the attempt begins, on its thread, in place of fd; lent until done. -1 with an error
      * ends the attempt. May be NULL: fd is open. */
     int (*open) (void *user, GError **error);
-    /* The content is still being written: the attempt reads along behind, and ends once the feed is final; ECANCELED
-     * when it is abandoned. Lent until done. NULL: size, mtime_ns and staging are known. */
-    EcfsFeed *feed;
-    void (*ended) (void *user, EcfsCommit *commit); /* the feed is final: sets these three */
-    uint64_t size;                                  /* bytes */
-    int64_t mtime_ns;
-    bool patient; /* stripes whose endpoints are silent are waited for until these are down, as nobody would add them */
-    bool retry; /* an attempt failed or left something out before: endpoints that are down are tried once more first */
-    const char *code;           /* NULL: what the catalog says for the inode, else the archive's default */
-    int64_t object;             /* of a recode or repair: the row of the object */
-    EcfsRepairOrder *order;     /* of a repair; lent until done, as the next */
-    const EcfsRepairPace *pace; /* NULL: as fast as it goes */
-    const char *path;           /* for messages and as a hint in the stripes; NULL: what the catalog says */
-    bool is_foreign; /* reading the content may take as long as it likes: on threads that no staged file needs */
-    const atomic_bool *cancelled; /* ends the attempt with ECANCELED, as the end of the archive does. May be NULL */
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
     bool (*unchanged) (void *user);
-    const atomic_bool *time_told; /* looked at behind that: the catalog has the file's time already. May be NULL: no */
-    /* The content is the file's, durably, but not all stripes are there yet: those that are left are certain to be
-     * late, or with at_quorum (close_at = quorum) in any case. Called from the attempt's thread, before done; whatever
-     * `done` says then is about those. False: they are left out. May be NULL: all are waited for, and late ones are
-     * left out. */
-    bool (*published) (void *user);
-    bool at_quorum;
-    /* Called exactly once, from a commit thread. */
-    void (*done) (void *user, const EcfsOutcome *outcome);
-    void *user;
+
+    const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
+    int64_t object;   /* the row of the object */
+
+    /* How the content becomes the file's. */
+    struct {
+        int64_t staging; /* catalog row that the publish settles; 0: none (content from elsewhere). Of a stream when it
+                          * has ended */
+        /* Looked at at the publish: the catalog has the file's time already. May be NULL: no. */
+        const atomic_bool *time_told;
+        /* The content is the file's, durably, but not all stripes are there yet: those that are left are certain to be
+         * late, or with at_quorum (close_at = quorum) in any case. Called from the attempt's thread, before done;
+         * whatever `done` says then is about those. False: they are left out. May be NULL: all are waited for, and late
+         * ones are left out. */
+        bool (*published) (void *user);
+        bool at_quorum;
+    } publish;
+
+    struct {
+        EcfsFeed *feed;                                 /* lent until done */
+        void (*ended) (void *user, EcfsCommit *commit); /* the feed is final: sets size, mtime_ns, publish.staging */
+    } stream;
+
+    struct {
+        EcfsRepairOrder *order;     /* lent until done, as the next */
+        const EcfsRepairPace *pace; /* NULL: as fast as it goes */
+    } repair;
 };
 
 /** Queues one attempt; @commit is copied. Never blocks. */
 void ecfs_archive_commit (EcfsArchive *self, const EcfsCommit *commit);
-
-/**
- * Queues one attempt to store the missing stripes of a committed file from the same, unchanged content. Where some are
- * missing still, the error says why. A file that has been replaced meanwhile ends with ESTALE.
- */
-void ecfs_archive_backfill (EcfsArchive *self, const EcfsCommit *commit);
-
-/**
- * Queues one attempt to give the object commit->object of a file, whose bytes are all that the content holds, the code
- * commit->code, all stripes of it or none. Where the old and the new code share stripes these stay, and the missing
- * ones are added. ESTALE: the file has been replaced meanwhile.
- */
-void ecfs_archive_recode (EcfsArchive *self, const EcfsCommit *commit);
-
-/**
- * Queues one attempt to store the stripes of commit->object that it lacks, and those that commit->order names as long
- * as the object still has them, from its other stripes: where they were, else at an endpoint that has none. Each is
- * made known by compare-and-set, and the one in its place is queued for deletion. ESTALE: the file or object is another
- * meanwhile.
- */
-void ecfs_archive_repair (EcfsArchive *self, const EcfsCommit *commit);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What the attempts share that store objects: commit.c (one object, new or filled up), store.c (new content of
- * files), feed.c (content that is still being written), recode.c and repair.c (objects as they
- * are, for another code, and whole again).
+ * What the attempts share that store objects: commit.c (one object), store.c (new content of files), feed.c (content
+ * that is still being written), backfill.c, recode.c and repair.c (objects as they are, with what they lack, for
+ * another code, and whole again).
  */
 #ifndef ECFS_COMMIT_COMMIT_PRIV_H
 #define ECFS_COMMIT_COMMIT_PRIV_H
@@ -29,28 +29,30 @@ typedef struct EcfsCommitObject {
 typedef struct EcfsCommitAttempt {
     EcfsArchive *archive;
     EcfsCommit commit;
-    bool (*run) (struct EcfsCommitAttempt *self, GError **error);
-    bool backfill; /* stripes that are stored already count */
-    char *path;    /* for messages */
+    char *path; /* for messages */
     EcfsAttr attr;
     GPtrArray *parts;      /* of EcfsCommitObject */
-    EcfsUuid content;      /* of the objects that are new with the file's content */
-    GHashTable *uuids;     /* of the file's objects, by row; NULL: none was needed */
     EcfsFileRecord record; /* what the stripes of the object that is being stored tell of the file */
+    EcfsOutcome outcome;
     /* Of the object that is being stored: */
     EcfsCommitObject *part;
     EcfsObjectPlaces places; /* with its codec */
-    bool stored_before[ECFS_CODEC_MAX_N];
-    GError *spare_error; /* the catalog refused the intent of a spare */
     EcfsWriterTarget *targets;
+    GError *spare_error; /* the catalog refused the intent of a spare */
+    /* Of STORE and STREAM: */
+    EcfsUuid content;    /* of the objects that are new with the file's content */
     bool early;          /* it was published, or was to be, when its last object had its quorum */
     GError *early_error; /* why not */
-    GString *missing;    /* why a backfill leaves stripes out; NULL: it does not */
-    /* Of a repair: */
-    EcfsRepair *repair;
-    EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */
-    size_t to[ECFS_CODEC_MAX_N];              /* of a crowded object: where these go, and nowhere else */
-    EcfsOutcome outcome;
+    /* Of BACKFILL, RECODE and REPAIR, whose objects were there before: */
+    GHashTable *uuids; /* of the file's objects, by row; NULL: none was needed */
+    bool stored_before[ECFS_CODEC_MAX_N];
+    GString *missing; /* why stripes are left out; NULL: none are */
+    bool in_place;    /* of a RECODE: the stripes that both codes have stay */
+    struct {
+        EcfsRepair *packets;
+        EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */
+        size_t to[ECFS_CODEC_MAX_N];              /* of a crowded object: where these go, and nowhere else */
+    } repair;
 } EcfsCommitAttempt;
 
 /** A new object of the attempt, with a UUID of its own. */
@@ -60,6 +62,25 @@ EcfsCommitObject *ecfs_attempt_part (EcfsCommitAttempt *self);
 EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error);
 /** The codec for an object of the file of @bytes bytes. */
 const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GError **error);
+
+/* Steps of storing an object; there are ECFS_CODEC_MAX_N targets. */
+
+/** The object is the one that is being stored; none of its stripes has a place. */
+void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec);
+/** Finds endpoints for the wanted stripes, and gives each a fresh instance. Doubtful endpoints are used only where the
+ * others do not suffice. */
+void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubtful_too, EcfsWriterTarget *targets);
+/** A number for a stripe that is stored. */
+uint64_t ecfs_attempt_instance (void);
+/** Rows of the stripes that have a target, for an intent. */
+GArray *ecfs_attempt_intended_stripes (const EcfsCommitAttempt *self, const EcfsWriterTarget *targets);
+/** Stores what has a target. @expected: whose content it is to be; NULL: new. The failures of *result are the caller's.
+ */
+bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
+                              EcfsWriterResult *result, GError **error);
+/** The row of a stripe that was stored. */
+EcfsStripeRow ecfs_attempt_stored_stripe (const EcfsCommitAttempt *self, unsigned index,
+                                          const EcfsWriterTarget *targets, const EcfsWriterResult *result);
 
 /** The row of the object that is being stored gets what was stored. */
 void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result);
@@ -73,15 +94,15 @@ EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *resu
 bool ecfs_attempt_add_rest (EcfsCommitAttempt *self, const EcfsWriterResult *result, GError **error);
 /** What is stored tells of the file what is known of it now. */
 void ecfs_attempt_describe (EcfsCommitAttempt *self);
-/** Stores the objects of content that is still being written (feed.c). */
+/** Stores the objects of a STREAM (feed.c). */
 bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error);
 /** The object that is being stored has all its content: EcfsWriterJob.ended (). */
 void ecfs_attempt_content_ended (void *attempt, uint64_t bytes);
-bool ecfs_attempt_is_cancelled (const EcfsCommitAttempt *self);
+bool ecfs_attempt_is_cancelled (void *attempt);
 /** Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
 bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error);
-/** Stores the stripes that an object lacks in @codec, as far as there are places, or none where all are asked for; NULL
- * on errors only. */
+/** Stores the stripes that an object lacks in @codec, as far as there are places; a RECODE all or none. NULL on errors
+ * only. */
 GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
                                     GError **error);
 /** Fills up an object, each stripe made known by compare-and-set. Returns false on errors only; EAGAIN: others changed
@@ -94,8 +115,9 @@ bool ecfs_attempt_set_stripes (EcfsCommitAttempt *self, const EcfsCommitObject *
 /** Says what store_missing () noted. */
 bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error);
 
-/* What attempts run. */
+/* What attempts run, by kind; STORE and STREAM the first. */
 bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error);
+bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error);
 

@@ -1,7 +1,7 @@
 /*
- * Content that is still being written, stored behind its writer. The last objects, their sizes and what the stripes
- * tell of the file are known when the feed is final; until then an object takes all that comes, up to what objects
- * hold.
+ * STREAM: content that is still being written, stored behind its writer. The last objects, their sizes and what the
+ * stripes tell of the file are known when the feed is final; until then an object takes all that comes, up to what
+ * objects hold.
  */
 #include "commit/commit_priv.h"
 
@@ -10,15 +10,15 @@
 #define LOOK_US 100000 /* whether the attempt is cancelled */
 
 /* Code and places of an object are chosen by its size: so much of it is waited for. */
-static bool await_object (const EcfsCommitAttempt *self, uint64_t offset, EcfsFeedState *ret_state, GError **error)
+static bool await_object (EcfsCommitAttempt *self, uint64_t offset, EcfsFeedState *ret_state, GError **error)
 {
     const EcfsConfig *config = ecfs_archive_config (self->archive);
     uint64_t wanted = offset + config->small_file + config->segment_size;
     do {
         if (ecfs_attempt_is_cancelled (self))
             return ecfs_fail (error, ECANCELED, "storing was cancelled");
-        ecfs_feed_wait (self->commit.feed, wanted, ecfs_now_us () + LOOK_US);
-        ecfs_feed_look (self->commit.feed, ret_state);
+        ecfs_feed_wait (self->commit.stream.feed, wanted, ecfs_now_us () + LOOK_US);
+        ecfs_feed_look (self->commit.stream.feed, ret_state);
         if (ret_state->abandoned)
             return ecfs_fail (error, ECANCELED, "the content changed while it was stored");
     } while (ret_state->available < wanted && !ret_state->final);
@@ -38,34 +38,29 @@ static EcfsCommitObject *feed_part (EcfsCommitAttempt *self, uint64_t offset, ui
     return part;
 }
 
-/* Names and attributes are what they are at the end. */
-static void look_at_file (EcfsCommitAttempt *self)
-{
-    EcfsAttr attr;
-    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
-    if (ecfs_catalog_getattr (catalog, self->commit.ino, &attr, NULL)) /* else nothing comes of it anyway */
-        self->attr = attr;
-    if (self->commit.path != NULL)
-        return;
-    g_free (self->path);
-    self->path = ecfs_catalog_path (catalog, self->commit.ino);
-}
-
 void ecfs_attempt_content_ended (void *attempt, uint64_t bytes)
 {
     EcfsCommitAttempt *self = attempt;
     EcfsCommitObject *part = self->part;
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     EcfsFeedState state;
+    EcfsAttr attr;
     EcfsFileRange range = {.file_offset = part->feed_offset, .length = bytes};
     part->row->size = bytes;
     g_array_append_val (part->ranges, range);
     self->commit.size = part->feed_offset + bytes;
-    ecfs_feed_look (self->commit.feed, &state);
+    ecfs_feed_look (self->commit.stream.feed, &state);
     if (state.final)
-        self->commit.ended (self->commit.user, &self->commit);
+        self->commit.stream.ended (self->commit.user, &self->commit);
     if (state.final && state.available == part->feed_offset + bytes)
         part->n_objects = self->parts->len;
-    look_at_file (self);
+    /* Names and attributes are what they are at the end. */
+    if (ecfs_catalog_getattr (catalog, self->commit.ino, &attr, NULL)) /* else nothing comes of it anyway */
+        self->attr = attr;
+    if (self->commit.path == NULL) {
+        g_free (self->path);
+        self->path = ecfs_catalog_path (catalog, self->commit.ino);
+    }
     ecfs_attempt_describe (self);
 }
 
@@ -94,6 +89,6 @@ bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error)
         if (!ecfs_attempt_store_object (self, feed_part (self, offset, state.available), error))
             return false;
     }
-    self->commit.ended (self->commit.user, &self->commit);
+    self->commit.stream.ended (self->commit.user, &self->commit);
     return true;
 }

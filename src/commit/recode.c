@@ -1,4 +1,4 @@
-/* One object to another code. */
+/* RECODE: one object to another code. */
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
@@ -32,7 +32,7 @@ static bool check_kept (const EcfsCommitAttempt *self, const EcfsObjectRow *row,
 static bool recode_in_place (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *before,
                              const EcfsCodec *codec, GError **error)
 {
-    self->backfill = true;
+    self->in_place = true;
     g_autoptr (GArray) stripes = ecfs_attempt_store_missing (self, part, codec, error);
     if (stripes == NULL || (self->missing != NULL && !ecfs_attempt_fail_missing (self, error)))
         return false;

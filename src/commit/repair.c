@@ -1,4 +1,4 @@
-/* One object whole again, from its own stripes. */
+/* REPAIR: one object whole again, from its own stripes. */
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
@@ -18,16 +18,16 @@ static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stri
 static bool set_stripe (EcfsCommitAttempt *self, const EcfsCommitObject *part, const EcfsStripeRow *stripe,
                         GError **error)
 {
-    const EcfsStripeRow *replaced = &self->replaced[stripe->index];
+    const EcfsStripeRow *replaced = &self->repair.replaced[stripe->index]; /* of other kinds none */
     unsigned most =
         ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, ecfs_codec_n (self->places.codec));
     if (!check_same (replaced, stripe, error) ||
         !ecfs_catalog_stripe_set (ecfs_archive_catalog (self->archive), &part->row->uuid, stripe, replaced->instance,
                                   most, part->intent, error))
         return false;
-    if (self->commit.order != NULL) {
-        self->commit.order->n_stored++;
-        self->commit.order->written_bytes += stripe->size;
+    if (self->commit.kind == ECFS_COMMIT_REPAIR) {
+        self->commit.repair.order->n_stored++;
+        self->commit.repair.order->written_bytes += stripe->size;
     }
     return true;
 }
@@ -54,8 +54,8 @@ bool ecfs_attempt_set_stripes (EcfsCommitAttempt *self, const EcfsCommitObject *
 static void note_replaced (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsigned n, bool *ret_wanted,
                            bool *ret_left_out)
 {
-    const EcfsRepairOrder *order = self->commit.order;
-    memset (self->replaced, 0, sizeof self->replaced);
+    const EcfsRepairOrder *order = self->commit.repair.order;
+    memset (self->repair.replaced, 0, sizeof self->repair.replaced);
     for (unsigned i = 0; i < n; i++)
         ret_wanted[i] = !order->only_named;
     for (guint i = 0; i < row->stripes->len; i++) {
@@ -64,7 +64,7 @@ static void note_replaced (EcfsCommitAttempt *self, const EcfsObjectRow *row, un
         ret_wanted[stripe->index] = named;
         ret_left_out[stripe->index] = named && order->gone[stripe->index];
         if (named)
-            self->replaced[stripe->index] = *stripe;
+            self->repair.replaced[stripe->index] = *stripe;
     }
 }
 
@@ -74,7 +74,7 @@ static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsi
     EcfsRoomy roomy;
     EcfsCrowding crowding;
     uint64_t lot;
-    EcfsRepairOrder *order = self->commit.order;
+    EcfsRepairOrder *order = self->commit.repair.order;
     ecfs_random (&lot, sizeof lot);
     ecfs_roomy_init (&roomy, self->archive);
     bool any = ecfs_object_is_crowded (&roomy, row, lot, &crowding) && crowding.n_moves > 0;
@@ -82,7 +82,7 @@ static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsi
     if (!any)
         return false;
     order->only_named = true;
-    memcpy (self->to, crowding.to, n * sizeof self->to[0]);
+    memcpy (self->repair.to, crowding.to, n * sizeof self->repair.to[0]);
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         if (stripe->index >= n)
@@ -96,21 +96,22 @@ static bool order_moves (EcfsCommitAttempt *self, const EcfsObjectRow *row, unsi
 static bool repair_part (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     bool wanted[ECFS_CODEC_MAX_N] = {0}, left_out[ECFS_CODEC_MAX_N] = {0};
+    EcfsRepairOrder *order = self->commit.repair.order;
     const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
     if (codec == NULL)
         return false;
-    if (self->commit.order->is_crowded && !order_moves (self, part->row, ecfs_codec_n (codec)))
+    if (order->is_crowded && !order_moves (self, part->row, ecfs_codec_n (codec)))
         return true;
     note_replaced (self, part->row, ecfs_codec_n (codec), wanted, left_out);
     EcfsReader *reader = ecfs_archive_reader (self->archive, part->row, left_out, error);
     if (reader == NULL)
         return false;
     ecfs_archive_pin (self->archive, &part->row->uuid);
-    self->repair = ecfs_repair_new (reader, wanted, self->commit.pace);
+    self->repair.packets = ecfs_repair_new (reader, wanted, self->commit.repair.pace);
     bool fine = ecfs_attempt_fill_object (self, part, error);
     ecfs_archive_stripes_changed (self->archive);
-    self->commit.order->read_bytes += ecfs_repair_read_bytes (self->repair);
-    ecfs_repair_free (self->repair);
+    order->read_bytes += ecfs_repair_read_bytes (self->repair.packets);
+    ecfs_repair_free (g_steal_pointer (&self->repair.packets));
     ecfs_archive_unpin (self->archive, &part->row->uuid);
     self->outcome.full = fine && self->missing == NULL;
     return fine && (self->missing == NULL || ecfs_attempt_fail_missing (self, error));
@@ -134,7 +135,7 @@ static bool leave_out_damaged (EcfsRepairOrder *order)
 static bool order_lies (EcfsCommitAttempt *self, const EcfsObjectRow *row)
 {
     bool lies[ECFS_CODEC_MAX_N] = {false}, any = false;
-    EcfsRepairOrder *order = self->commit.order;
+    EcfsRepairOrder *order = self->commit.repair.order;
     if (!row->has_sha256 || !ecfs_archive_find_forged (self->archive, row, lies, NULL))
         return false;
     for (guint i = 0; i < row->stripes->len; i++) {
@@ -161,7 +162,7 @@ bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error)
             g_string_free (g_steal_pointer (&self->missing), TRUE);
         if (repair_part (self, part, &why))
             return true;
-        if (why->code == EBADMSG && (leave_out_damaged (self->commit.order) || order_lies (self, part->row))) {
+        if (why->code == EBADMSG && (leave_out_damaged (self->commit.repair.order) || order_lies (self, part->row))) {
             g_error_free (why);
             continue;
         }

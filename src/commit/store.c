@@ -1,4 +1,4 @@
-/* New content of a file: its objects one after another, then all at once the file's. */
+/* STORE and STREAM: new content of a file, its objects one after another, then all at once the file's. */
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
@@ -63,8 +63,9 @@ static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
                            .n_extents = extents->len,
                            .size = self->commit.size,
                            .mtime_ns = self->commit.mtime_ns,
-                           .keep_mtime = self->commit.time_told != NULL && atomic_load (self->commit.time_told),
-                           .staging = self->commit.staging,
+                           .keep_mtime =
+                               self->commit.publish.time_told != NULL && atomic_load (self->commit.publish.time_told),
+                           .staging = self->commit.publish.staging,
                            .full = full,
                            .last_goes_on = goes_on};
     ecfs_archive_await_session (self->archive);
@@ -76,7 +77,6 @@ static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
     return durable;
 }
 
-/* Asked when nothing reads the content any more: what was read before is what it is to be. */
 bool ecfs_attempt_check_unchanged (const EcfsCommitAttempt *self, GError **error)
 {
     return self->commit.unchanged == NULL || self->commit.unchanged (self->commit.user) ||
@@ -86,7 +86,7 @@ bool ecfs_attempt_check_unchanged (const EcfsCommitAttempt *self, GError **error
 /* Whether what the attempt holds may become the file's content. */
 static bool check (EcfsCommitAttempt *self, GError **error)
 {
-    return (self->commit.feed == NULL || ecfs_attempt_check_codes (self, error)) &&
+    return (self->commit.kind != ECFS_COMMIT_STREAM || ecfs_attempt_check_codes (self, error)) &&
            ecfs_attempt_check_unchanged (self, error);
 }
 
@@ -94,11 +94,10 @@ static bool check (EcfsCommitAttempt *self, GError **error)
 
 static bool is_last (const EcfsCommitAttempt *self)
 {
-    EcfsFeedState state = {.final = true};
-    if (self->commit.feed != NULL)
-        ecfs_feed_look (self->commit.feed, &state);
-    else
+    if (self->commit.kind == ECFS_COMMIT_STORE)
         return self->part == g_ptr_array_index (self->parts, self->parts->len - 1);
+    EcfsFeedState state;
+    ecfs_feed_look (self->commit.stream.feed, &state);
     return state.final && self->part->feed_offset + self->part->row->size == state.available;
 }
 
@@ -111,7 +110,7 @@ EcfsRest ecfs_attempt_publish_early (void *attempt, const EcfsWriterResult *resu
     self->early = true;
     if (!check (self, &self->early_error) || !publish (self, true, &self->early_error))
         return ECFS_REST_LEFT;
-    return self->commit.published (self->commit.user) ? ECFS_REST_TRAILS : ECFS_REST_LEFT;
+    return self->commit.publish.published (self->commit.user) ? ECFS_REST_TRAILS : ECFS_REST_LEFT;
 }
 
 bool ecfs_attempt_add_rest (EcfsCommitAttempt *self, const EcfsWriterResult *result, GError **error)
@@ -165,6 +164,7 @@ static bool store_objects (EcfsCommitAttempt *self, GError **error)
 
 bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error)
 {
-    bool stored = self->commit.feed != NULL ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
+    bool stored =
+        self->commit.kind == ECFS_COMMIT_STREAM ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
     return stored && (self->early || (check (self, error) && publish (self, false, error)));
 }

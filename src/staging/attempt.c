@@ -393,9 +393,8 @@ static void settle_job (void *data)
 
 void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
 {
-    bool fills = self->phase == ECFS_PHASE_FILLING;
+    bool fills = commit->kind == ECFS_COMMIT_BACKFILL;
     commit->ino = self->ino;
-    commit->staging = self->row;
     commit->fd = -1;
     commit->open = open_content;
     commit->size = self->size;
@@ -403,15 +402,17 @@ void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, 
     commit->patient = fills && self->waits != NULL;
     commit->retry = self->waits != NULL || (self->phase == ECFS_PHASE_COMMITTING && self->n_failures > 0);
     commit->unchanged = unchanged;
-    commit->time_told = &self->time_told;
     commit->cancelled = &self->cut_short;
     atomic_store (&self->cut_short, false);
-    if (!fills)
-        commit->published = published;
-    commit->at_quorum = ecfs_archive_config (table->archive)->close_quorum;
+    if (!fills) {
+        commit->publish.staging = self->row;
+        commit->publish.time_told = &self->time_told;
+        commit->publish.published = published;
+        commit->publish.at_quorum = ecfs_archive_config (table->archive)->close_quorum;
+    }
     commit->done = attempt_done;
     commit->user = ecfs_staged_ref (self);
-    (fills ? table->store.backfill : table->store.commit) (table->archive, commit);
+    table->store (table->archive, commit);
 }
 
 void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self)
@@ -424,6 +425,6 @@ void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self)
     self->attempt_mtime_ns = self->mtime_ns;
     if (self->phase == ECFS_PHASE_COMMITTING)
         ecfs_staged_upload_begins_locked (table, self);
-    EcfsCommit commit = {0};
+    EcfsCommit commit = {.kind = self->phase == ECFS_PHASE_FILLING ? ECFS_COMMIT_BACKFILL : ECFS_COMMIT_STORE};
     ecfs_staged_queue_commit_locked (table, self, &commit);
 }

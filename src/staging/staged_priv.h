@@ -183,11 +183,8 @@ typedef struct EcfsPaused {
     EcfsWaiter *answer;
 } EcfsPaused;
 
-/* Who stores content: commit.h, or what a test puts in its place. */
-typedef struct EcfsStagedStore {
-    void (*commit) (EcfsArchive *archive, const EcfsCommit *commit);
-    void (*backfill) (EcfsArchive *archive, const EcfsCommit *commit);
-} EcfsStagedStore;
+/* ecfs_archive_commit (), or what a test puts in its place. */
+typedef void (*EcfsStagedStore) (EcfsArchive *archive, const EcfsCommit *commit);
 
 /* Attempts behind of one kind. Failures in a row, of different files, are taken for a common reason. */
 typedef struct EcfsRetryPace {
@@ -320,7 +317,7 @@ void ecfs_staged_drop_aside (EcfsStaged *self) ECFS_REQUIRES (self->row_lock);
 /* attempt.c */
 /** Begins the attempt that the phase names. */
 void ecfs_staged_start_attempt_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRES (table->lock);
-/** Queues it, for the content as it is now; @commit may have more. */
+/** Queues it, for the content as it is now; @commit has its kind, and what of a stream is its own. */
 void ecfs_staged_queue_commit_locked (EcfsStagedTable *table, EcfsStaged *self, EcfsCommit *commit)
     ECFS_REQUIRES (table->lock);
 /** Moves who waits for this file to @answers, with @error (NULL: the file has no name any more, all is well). */
@@ -378,8 +375,8 @@ void ecfs_staged_room_made_locked (EcfsStagedTable *table, uint64_t bytes) ECFS_
 int64_t ecfs_staged_resume_locked (EcfsStagedTable *table, int64_t now_us, GQueue *answers) ECFS_REQUIRES (table->lock);
 
 /* table.c */
-/** ecfs_staged_start () with another store, which is copied. */
-bool ecfs_staged_start_with (EcfsArchive *archive, const EcfsStagedStore *store, GError **error);
+/** ecfs_staged_start () with another store. */
+bool ecfs_staged_start_with (EcfsArchive *archive, EcfsStagedStore store, GError **error);
 
 /* recover.c */
 bool ecfs_staged_recover (EcfsStagedTable *table, GError **error);

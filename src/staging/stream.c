@@ -105,7 +105,7 @@ static void ended (void *user, EcfsCommit *commit)
     ecfs_mutex_lock (&self->table->lock);
     commit->size = self->attempt_size;
     commit->mtime_ns = self->attempt_mtime_ns;
-    commit->staging = self->row;
+    commit->publish.staging = self->row;
     ecfs_mutex_unlock (&self->table->lock);
 }
 
@@ -118,7 +118,7 @@ static void begin_locked (EcfsStagedTable *table, EcfsStaged *self) ECFS_REQUIRE
     self->moved_us = ecfs_now_us ();
     self->phase = ECFS_PHASE_STREAMING;
     ecfs_staged_upload_begins_locked (table, self);
-    EcfsCommit commit = {.ended = ended, .feed = self->feed};
+    EcfsCommit commit = {.kind = ECFS_COMMIT_STREAM, .stream = {.feed = self->feed, .ended = ended}};
     ecfs_staged_queue_commit_locked (table, self, &commit);
     ecfs_staged_schedule_locked (table, self->moved_us + table->stream_patience_us);
 }

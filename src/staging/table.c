@@ -19,7 +19,7 @@ static void unref_file (gpointer data)
     ecfs_staged_unref (data);
 }
 
-static EcfsStagedTable *table_new (EcfsArchive *archive, const EcfsStagedStore *store, int dir_fd)
+static EcfsStagedTable *table_new (EcfsArchive *archive, EcfsStagedStore store, int dir_fd)
 {
     EcfsStagedTable *table = g_new0 (EcfsStagedTable, 1);
     ecfs_mutex_init (&table->lock);
@@ -27,7 +27,7 @@ static EcfsStagedTable *table_new (EcfsArchive *archive, const EcfsStagedStore *
     ecfs_cond_init (&table->progress);
     table->archive = archive;
     table->dir_fd = dir_fd;
-    table->store = *store;
+    table->store = store;
     table->files = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, unref_file);
     g_queue_init (&table->idle);
     g_queue_init (&table->paused);
@@ -169,7 +169,7 @@ static void step_all_locked (EcfsStagedTable *table) ECFS_REQUIRES (table->lock)
     ecfs_staged_dispatch_locked (table);
 }
 
-bool ecfs_staged_start_with (EcfsArchive *archive, const EcfsStagedStore *store, GError **error)
+bool ecfs_staged_start_with (EcfsArchive *archive, EcfsStagedStore store, GError **error)
 {
     ecfs_autofd dir_fd = ecfs_staged_open_dir (archive, "staging", error);
     if (dir_fd < 0 || !ecfs_staged_check_identity (archive, dir_fd, error))
@@ -191,8 +191,7 @@ bool ecfs_staged_start_with (EcfsArchive *archive, const EcfsStagedStore *store,
 
 bool ecfs_staged_start (EcfsArchive *archive, GError **error)
 {
-    static const EcfsStagedStore store = {ecfs_archive_commit, ecfs_archive_backfill};
-    return ecfs_staged_start_with (archive, &store, error);
+    return ecfs_staged_start_with (archive, ecfs_archive_commit, error);
 }
 
 static unsigned count_left_locked (EcfsStagedTable *table, GQueue *answers) ECFS_REQUIRES (table->lock)

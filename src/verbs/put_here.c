@@ -289,12 +289,13 @@ static void submit (Here *self, Job *job)
 {
     EcfsPutFile *file = job->file;
     g_autofree char *path = file->fills ? NULL : g_build_filename (parent_path (self, file->parent), file->name, NULL);
-    EcfsCommit commit = {.ino = file->ino,
+    EcfsCommit commit = {.kind = file->fills ? ECFS_COMMIT_BACKFILL : ECFS_COMMIT_STORE,
+                         .ino = file->ino,
                          .fd = file->fd,
                          .size = (uint64_t) file->st.st_size,
                          .mtime_ns = to_ns (&file->st.st_mtim),
                          .retry = file->fills,
-                         .code = self->options.code,
+                         .code = file->fills ? NULL : self->options.code,
                          .path = path,
                          .patient = true,
                          .is_foreign = true,
@@ -303,10 +304,7 @@ static void submit (Here *self, Job *job)
                          .done = on_done,
                          .user = job};
     file->attempt++;
-    if (file->fills)
-        ecfs_archive_backfill (self->archive, &commit);
-    else
-        ecfs_archive_commit (self->archive, &commit);
+    ecfs_archive_commit (self->archive, &commit);
 }
 
 /* A name that a directory has is refused before anything is sent. */

@@ -247,7 +247,8 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
     file->n_refs++;
     self->n_in_flight++;
     self->spooled += job->size;
-    EcfsCommit commit = {.ino = file->ino,
+    EcfsCommit commit = {.kind = ECFS_COMMIT_RECODE,
+                         .ino = file->ino,
                          .fd = -1,
                          .open = open_spool,
                          .size = attr->size,
@@ -260,7 +261,7 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
                          .cancelled = &self->cancelled,
                          .done = on_done,
                          .user = job};
-    ecfs_archive_recode (self->archive, &commit);
+    ecfs_archive_commit (self->archive, &commit);
 }
 
 static bool begin_objects (Recode *self, File *file, GError **error)

@@ -38,7 +38,8 @@ static EcfsContent *store (Fixture *fixture, uint64_t hole, const uint8_t *bytes
     ecfs_mutex_init (&outcome.lock);
     ecfs_cond_init (&outcome.cond);
     *ret_ino = make_file (fixture, "file");
-    const EcfsCommit commit = {.ino = *ret_ino,
+    const EcfsCommit commit = {.kind = ECFS_COMMIT_STORE,
+                               .ino = *ret_ino,
                                .fd = fd,
                                .size = hole + SIZE,
                                .mtime_ns = 1,

@@ -47,8 +47,7 @@ static bool outrun_by_others (void *user)
 }
 
 /* Has it done, and waits; the error is the caller's. */
-static bool run_and_ask (Fixture *fixture, EcfsCommit commit, void (*run) (EcfsArchive *, const EcfsCommit *),
-                         GError **error)
+static bool run_and_ask (Fixture *fixture, EcfsCommit commit, GError **error)
 {
     Outcome outcome = {0};
     ecfs_mutex_init (&outcome.lock);
@@ -56,7 +55,7 @@ static bool run_and_ask (Fixture *fixture, EcfsCommit commit, void (*run) (EcfsA
     commit.done = committed;
     commit.patient = true; /* on a busy machine an endpoint is soon thought late */
     commit.user = &outcome;
-    run (fixture->archive, &commit);
+    ecfs_archive_commit (fixture->archive, &commit);
     ecfs_mutex_lock (&outcome.lock);
     int64_t deadline = ecfs_now_us () + 60 * G_USEC_PER_SEC;
     while (!outcome.done)
@@ -72,9 +71,13 @@ static bool run_and_ask (Fixture *fixture, EcfsCommit commit, void (*run) (EcfsA
 static bool commit_and_ask (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill,
                             bool (*unchanged) (void *user), GError **error)
 {
-    const EcfsCommit commit = {
-        .ino = ino, .fd = fd, .size = size, .mtime_ns = 1234567890123456789, .unchanged = unchanged};
-    return run_and_ask (fixture, commit, backfill ? ecfs_archive_backfill : ecfs_archive_commit, error);
+    const EcfsCommit commit = {.kind = backfill ? ECFS_COMMIT_BACKFILL : ECFS_COMMIT_STORE,
+                               .ino = ino,
+                               .fd = fd,
+                               .size = size,
+                               .mtime_ns = 1234567890123456789,
+                               .unchanged = unchanged};
+    return run_and_ask (fixture, commit, error);
 }
 
 static bool commit_fd (Fixture *fixture, uint64_t ino, int fd, uint64_t size, bool backfill, bool changed,
@@ -387,13 +390,40 @@ static void test_repair_of_what_is_deleted (Fixture *fixture, gconstpointer code
     g_assert_true (commit_fd (fixture, ino, fd, 100000, false, false, &error));
     deleting = ecfs_archive_catalog (fixture->archive);
     g_autoptr (GArray) extents = ecfs_catalog_extents (deleting, ino, &error);
-    const EcfsCommit repair = {.ino = ino,
+    const EcfsCommit repair = {.kind = ECFS_COMMIT_REPAIR,
+                               .ino = ino,
                                .fd = -1,
                                .open = delete_file,
                                .object = g_array_index (extents, EcfsExtent, 0).object,
-                               .order = &order};
-    g_assert_false (run_and_ask (fixture, repair, ecfs_archive_repair, &error));
+                               .repair = {.order = &order}};
+    g_assert_false (run_and_ask (fixture, repair, &error));
     g_assert_error (error, ECFS_ERROR, ESTALE);
+}
+
+/* Repairs wait until nothing is being stored, and an object that keeps its stripes counts only while it is recoded. */
+static void test_quiet_after_recode (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    g_autoptr (GError) error = NULL;
+    g_autofree uint8_t *bytes = random_bytes (100000);
+    uint64_t ino = make_file (fixture, "file");
+    ecfs_autofd fd = file_of (fixture, bytes, 100000);
+    g_assert_true (commit_fd (fixture, ino, fd, 100000, false, false, &error));
+    g_assert_true (ecfs_archive_is_quiet (fixture->archive, -1));
+    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (fixture->archive), ino, &error);
+    const EcfsCommit recode = {.kind = ECFS_COMMIT_RECODE,
+                               .ino = ino,
+                               .fd = fd,
+                               .size = 100000,
+                               .code = "copies:3",
+                               .object = g_array_index (extents, EcfsExtent, 0).object};
+    (void) run_and_ask (fixture, recode, &error);
+    g_assert_no_error (error);
+    g_autoptr (EcfsObjectRow) object =
+        ecfs_catalog_object (ecfs_archive_catalog (fixture->archive), recode.object, &error);
+    g_assert_cmpstr (object->code, ==, "copies:3"); /* a new object would have another row */
+    g_assert_true (ecfs_archive_is_quiet (fixture->archive, -1));
+    assert_content (fixture, ino, bytes, 100000);
 }
 
 typedef struct Looking {
@@ -486,6 +516,8 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/commit/a-repair-of-what-is-deleted-is-stale", Fixture, "rs:4+2", set_up,
                 test_repair_of_what_is_deleted, tear_down);
+    g_test_add ("/commit/the-archive-is-quiet-after-a-recode-in-place", Fixture, "copies:2", set_up,
+                test_quiet_after_recode, tear_down);
     g_test_add ("/commit/an-endpoint-that-is-found-again-takes-stripes-at-once", Fixture, "rs:4+2", set_up,
                 test_found_again, tear_down);
     g_test_add ("/commit/holes-stay-holes", Fixture, "rs:4+2", set_up, test_holes, tear_down);

@@ -8,46 +8,26 @@
 #define N_TRAILING 4 /* as in step.c */
 #define N_WORKERS  4 /* as in table.c */
 
-/* An attempt under way. */
-typedef struct Attempt {
-    EcfsCommit commit;
-    bool fills;
-} Attempt;
-
 static EcfsMutex begun_lock;
 static EcfsCond begun_more;
-static GQueue begun = G_QUEUE_INIT; /* of Attempt, oldest first; guarded by begun_lock */
+static GQueue begun = G_QUEUE_INIT; /* of EcfsCommit, the attempts under way, oldest first; guarded by begun_lock */
 
-static void begin (const EcfsCommit *commit, bool fills)
+static void store_that_notes (EcfsArchive *archive, const EcfsCommit *commit)
 {
-    Attempt *attempt = g_new0 (Attempt, 1);
-    attempt->commit = *commit;
-    attempt->fills = fills;
+    EcfsCommit *attempt = g_memdup2 (commit, sizeof *commit);
     ecfs_mutex_lock (&begun_lock);
     g_queue_push_tail (&begun, attempt);
     ecfs_cond_signal (&begun_more);
     ecfs_mutex_unlock (&begun_lock);
 }
 
-static void begin_commit (EcfsArchive *archive, const EcfsCommit *commit)
-{
-    begin (commit, false);
-}
-
-static void begin_backfill (EcfsArchive *archive, const EcfsCommit *commit)
-{
-    begin (commit, true);
-}
-
-static const EcfsStagedStore store_that_notes = {begin_commit, begin_backfill};
-
-static Attempt *next_attempt (void)
+static EcfsCommit *next_attempt (void)
 {
     int64_t deadline_us = ecfs_now_us () + PATIENCE_US;
     ecfs_mutex_lock (&begun_lock);
     while (g_queue_is_empty (&begun))
         g_assert_true (ecfs_cond_wait_until (&begun_more, &begun_lock, deadline_us) || !g_queue_is_empty (&begun));
-    Attempt *attempt = g_queue_pop_head (&begun);
+    EcfsCommit *attempt = g_queue_pop_head (&begun);
     ecfs_mutex_unlock (&begun_lock);
     return attempt;
 }
@@ -61,27 +41,27 @@ static unsigned n_begun (void)
 }
 
 /* It is asked for the last time whether anything moved, and writes the row as a publish does. */
-static bool publish (Fixture *fixture, const Attempt *attempt, bool full)
+static bool publish (Fixture *fixture, const EcfsCommit *commit, bool full)
 {
     g_autoptr (GError) error = NULL;
     EcfsCatalog *catalog = ecfs_archive_catalog (fixture->archive);
-    const EcfsCommit *commit = &attempt->commit;
     if (!commit->unchanged (commit->user))
         return false;
     if (full)
-        (void) ecfs_catalog_staging_remove (catalog, commit->staging, &error);
+        (void) ecfs_catalog_staging_remove (catalog, commit->publish.staging, &error);
     else
-        (void) ecfs_catalog_staging_set (catalog, commit->staging, ECFS_STAGING_STORED, commit->size, 0, NULL, &error);
+        (void) ecfs_catalog_staging_set (catalog, commit->publish.staging, ECFS_STAGING_STORED, commit->size, 0, NULL,
+                                         &error);
     g_assert_no_error (error);
     return true;
 }
 
 /* @code 0: without an error. */
-static void end (Attempt *attempt, int code, bool full, bool kept)
+static void end (EcfsCommit *attempt, int code, bool full, bool kept)
 {
     g_autoptr (GError) error = code == 0 ? NULL : g_error_new_literal (ECFS_ERROR, code, "as the test wants it");
     const EcfsOutcome outcome = {.error = error, .full = full, .kept = kept};
-    attempt->commit.done (attempt->commit.user, &outcome);
+    attempt->done (attempt->user, &outcome);
     g_free (attempt);
 }
 
@@ -112,7 +92,7 @@ static void release_and_leave (EcfsStaged *staged)
 }
 
 /* A file whose commit is under way because somebody closes it. */
-static EcfsStaged *begin_to_close (Fixture *fixture, const char *name, Answer **ret_answer, Attempt **ret_attempt)
+static EcfsStaged *begin_to_close (Fixture *fixture, const char *name, Answer **ret_answer, EcfsCommit **ret_attempt)
 {
     uint64_t ino;
     EcfsStaged *staged = create (fixture, name, &ino);
@@ -121,8 +101,8 @@ static EcfsStaged *begin_to_close (Fixture *fixture, const char *name, Answer **
     *ret_answer = answer_new ();
     ecfs_staged_flush (staged, done, *ret_answer);
     *ret_attempt = next_attempt ();
-    g_assert_cmpuint ((*ret_attempt)->commit.ino, ==, ino);
-    g_assert_false ((*ret_attempt)->fills);
+    g_assert_cmpuint ((*ret_attempt)->ino, ==, ino);
+    g_assert_cmpint ((*ret_attempt)->kind, ==, ECFS_COMMIT_STORE);
     g_assert_cmpint (phase_of (staged), ==, ECFS_PHASE_COMMITTING);
     return staged;
 }
@@ -130,7 +110,7 @@ static EcfsStaged *begin_to_close (Fixture *fixture, const char *name, Answer **
 static void test_commit (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &answer, &attempt);
     g_assert_true (publish (fixture, attempt, true));
     g_assert_cmpint (phase_of (staged), ==, ECFS_PHASE_PUBLISHING);
@@ -146,7 +126,7 @@ static void test_commit (Fixture *fixture, gconstpointer data)
 static void test_overtaken (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &answer, &attempt);
     put (staged, "more", 4, 7);
     g_assert_false (publish (fixture, attempt, true));
@@ -158,7 +138,7 @@ static void test_overtaken (Fixture *fixture, gconstpointer data)
     EcfsStaged *mine = ecfs_staged_ref (staged);
     ecfs_staged_release (staged);
     attempt = next_attempt ();
-    g_assert_cmpuint (attempt->commit.size, ==, 11);
+    g_assert_cmpuint (attempt->size, ==, 11);
     g_assert_true (publish (fixture, attempt, true));
     end (attempt, 0, true, false);
     wait_for_phase (mine, ECFS_PHASE_ABSENT);
@@ -169,7 +149,7 @@ static void test_overtaken (Fixture *fixture, gconstpointer data)
 static void test_filling (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &answer, &attempt);
     g_assert_true (publish (fixture, attempt, false));
     end (attempt, 0, false, false);
@@ -180,9 +160,9 @@ static void test_filling (Fixture *fixture, gconstpointer data)
     answer = answer_new ();
     ecfs_staged_wait (fixture->archive, 0, true, done, answer);
     attempt = next_attempt ();
-    g_assert_true (attempt->fills);
+    g_assert_cmpint (attempt->kind, ==, ECFS_COMMIT_BACKFILL);
     g_assert_cmpint (phase_of (mine), ==, ECFS_PHASE_FILLING);
-    g_assert_true (publish (fixture, attempt, true));
+    g_assert_true (attempt->unchanged (attempt->user));
     g_assert_cmpint (phase_of (mine), ==, ECFS_PHASE_FILLING); /* there is nothing to publish */
     end (attempt, 0, true, false);
     g_assert_cmpint (code_of (answer, NULL), ==, 0);
@@ -194,22 +174,22 @@ static void test_filling (Fixture *fixture, gconstpointer data)
 static void test_trailing (Fixture *fixture, gconstpointer data)
 {
     EcfsStaged *files[N_TRAILING + 1];
-    Attempt *attempts[N_TRAILING + 1];
+    EcfsCommit *attempts[N_TRAILING + 1];
     for (unsigned i = 0; i <= N_TRAILING; i++) {
         Answer *answer;
         g_autofree char *name = g_strdup_printf ("file%u", i);
         files[i] = begin_to_close (fixture, name, &answer, &attempts[i]);
         g_assert_true (publish (fixture, attempts[i], false));
-        g_assert_cmpint (attempts[i]->commit.published (attempts[i]->commit.user), ==, i < N_TRAILING);
+        g_assert_cmpint (attempts[i]->publish.published (attempts[i]->user), ==, i < N_TRAILING);
         g_assert_cmpint (phase_of (files[i]), ==, i < N_TRAILING ? ECFS_PHASE_TRAILING : ECFS_PHASE_ENDING);
         g_assert_cmpint (code_of (answer, NULL), ==, 0);
-        g_assert_false (atomic_load (attempts[i]->commit.cancelled));
+        g_assert_false (atomic_load (attempts[i]->cancelled));
     }
     static const uint8_t more[100] = {1}; /* worth an upload of its own */
     put (files[0], more, sizeof more, 0);
     Answer *answer = answer_new ();
     ecfs_staged_flush (files[0], done, answer);
-    g_assert_true (atomic_load (attempts[0]->commit.cancelled));
+    g_assert_true (atomic_load (attempts[0]->cancelled));
     end (attempts[0], ECANCELED, false, false);
     attempts[0] = next_attempt ();
     g_assert_true (publish (fixture, attempts[0], true));
@@ -225,7 +205,7 @@ static void test_trailing (Fixture *fixture, gconstpointer data)
 static void test_settling (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &answer, &attempt);
     g_assert_true (publish (fixture, attempt, true));
     end (attempt, EROFS, true, true);
@@ -251,7 +231,7 @@ static void test_settling_meets_durable (Fixture *fixture, gconstpointer data)
 {
     EcfsStaged *files[N_WORKERS];
     Answer *answers[N_WORKERS], *closed, *synced;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &closed, &attempt);
     EcfsMutex *rows[N_WORKERS];
     for (unsigned i = 0; i < N_WORKERS; i++) { /* nobody is left for what comes behind */
@@ -291,7 +271,7 @@ static void test_settling_meets_durable (Fixture *fixture, gconstpointer data)
 static void test_failing (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &answer, &attempt);
     end (attempt, EIO, false, false);
     g_assert_cmpint (code_of (answer, NULL), ==, EIO);
@@ -299,7 +279,7 @@ static void test_failing (Fixture *fixture, gconstpointer data)
     EcfsStaged *mine = ecfs_staged_ref (staged);
     ecfs_staged_release (staged);
     attempt = next_attempt (); /* after a pause */
-    g_assert_true (attempt->commit.retry);
+    g_assert_true (attempt->retry);
     g_assert_true (publish (fixture, attempt, true));
     end (attempt, 0, true, false);
     wait_for_phase (mine, ECFS_PHASE_ABSENT);
@@ -309,11 +289,11 @@ static void test_failing (Fixture *fixture, gconstpointer data)
 static void test_unlinked (Fixture *fixture, gconstpointer data)
 {
     Answer *answer;
-    Attempt *attempt;
+    EcfsCommit *attempt;
     EcfsStaged *staged = begin_to_close (fixture, "file", &answer, &attempt);
     ecfs_staged_unlinked (fixture->archive, staged->ino);
     g_assert_cmpint (code_of (answer, NULL), ==, 0);
-    g_assert_false (attempt->commit.unchanged (attempt->commit.user));
+    g_assert_false (attempt->unchanged (attempt->user));
     end (attempt, ECANCELED, false, false);
     g_assert_cmpint (phase_of (staged), ==, ECFS_PHASE_IDLE);
     EcfsStaged *mine = ecfs_staged_ref (staged);
@@ -337,8 +317,8 @@ static void close_in_order (Fixture *fixture, uint64_t *ret_inos)
 static void check_order (Fixture *fixture, const uint64_t *inos)
 {
     for (unsigned i = 0; i < N_FILES; i++) {
-        Attempt *attempt = next_attempt ();
-        g_assert_cmpuint (attempt->commit.ino, ==, inos[i]);
+        EcfsCommit *attempt = next_attempt ();
+        g_assert_cmpuint (attempt->ino, ==, inos[i]);
         g_assert_true (publish (fixture, attempt, true));
         end (attempt, 0, true, false);
     }
@@ -355,7 +335,7 @@ static void test_oldest_first (Fixture *fixture, gconstpointer data)
 static void start_noting (Fixture *fixture)
 {
     g_autoptr (GError) error = NULL;
-    ecfs_staged_start_with (fixture->archive, &store_that_notes, &error);
+    ecfs_staged_start_with (fixture->archive, store_that_notes, &error);
     g_assert_no_error (error);
 }
 

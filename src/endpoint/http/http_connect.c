@@ -147,25 +147,29 @@ static void looked (EcfsHttp *self, EcfsHttpOp *op)
     look->over = true;
 }
 
+static CURLcode start_result;
+
 static void start_library (void)
 {
-    if (curl_global_init (CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        g_error ("libcurl does not start");
+    start_result = curl_global_init (CURL_GLOBAL_DEFAULT);
     xmlInitParser ();
 }
 
-static EcfsHttp *new_connection (EcfsSlot *slot)
+static EcfsHttp *new_connection (EcfsSlot *slot, GError **error)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void) pthread_once (&once, start_library); /* cannot fail */
+    if (start_result != CURLE_OK)
+        return (void) !ecfs_fail (error, EIO, "libcurl does not start: error %d", (int) start_result), NULL;
+    CURLM *multi = curl_multi_init ();
+    if (multi == NULL)
+        return (void) !ecfs_fail (error, EIO, "libcurl has no memory or descriptor left for a connection"), NULL;
     EcfsHttp *self = g_new0 (EcfsHttp, 1);
     self->slot = slot;
     self->config = ecfs_slot_config (slot);
     self->auth = CURLAUTH_NONE;
     self->easies = g_ptr_array_new_with_free_func (curl_easy_cleanup);
-    self->multi = curl_multi_init ();
-    if (self->multi == NULL)
-        g_error ("out of memory");
+    self->multi = multi;
     g_queue_init (&self->ops);
     return self;
 }
@@ -223,7 +227,9 @@ static bool connect_root (EcfsHttp *self, bool make, GError **error)
 
 void *ecfs_http_connect (EcfsSlot *slot, bool make_root_too, GError **error)
 {
-    EcfsHttp *self = new_connection (slot);
+    EcfsHttp *self = new_connection (slot, error);
+    if (self == NULL)
+        return NULL;
     if (!connect_root (self, make_root_too, error)) {
         ecfs_http_disconnect (self);
         return NULL;

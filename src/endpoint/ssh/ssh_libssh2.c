@@ -20,10 +20,11 @@
 #define CIPHERS "aes128-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,aes256-gcm@openssh.com"
 #define MACS    "hmac-sha2-256-etm@openssh.com,hmac-sha2-256,hmac-sha2-512-etm@openssh.com,hmac-sha2-512,hmac-sha1"
 
+static int init_result;
+
 static void init_library (void)
 {
-    if (libssh2_init (0) != 0)
-        g_error ("libssh2_init failed");
+    init_result = libssh2_init (0);
 }
 
 const char *ecfs_ssh_last_error (const EcfsSsh *self)
@@ -447,6 +448,8 @@ static EcfsSsh *begin (const EcfsSshConfig *config, const EcfsSshWait *wait, boo
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void) pthread_once (&once, init_library); /* cannot fail with these arguments */
+    if (init_result != 0)
+        return (void) !ecfs_fail (error, EIO, "libssh2 does not start: error %d", init_result), NULL;
     EcfsSsh *self = g_new0 (EcfsSsh, 1);
     self->base.ops = &ops;
     self->fd = -1;

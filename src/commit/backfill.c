@@ -1,0 +1,261 @@
+/*
+ * BACKFILL: objects that are there get the stripes that they lack. RECODE and REPAIR do the same with another code, and
+ * with bytes that were rebuilt.
+ */
+#include "commit/commit_priv.h"
+
+#include "archive/common.h"
+
+#define FILL_ATTEMPTS 3
+
+/* NULL: it is gone meanwhile. */
+static const EcfsUuid *uuid_of (EcfsCommitAttempt *self, int64_t object)
+{
+    if (self->uuids == NULL)
+        self->uuids = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+    const EcfsUuid *uuid = g_hash_table_lookup (self->uuids, &object);
+    if (uuid != NULL)
+        return uuid;
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, NULL);
+    if (row != NULL)
+        g_hash_table_insert (self->uuids, g_memdup2 (&object, sizeof object), g_memdup2 (&row->uuid, sizeof row->uuid));
+    return row == NULL ? NULL : g_hash_table_lookup (self->uuids, &object);
+}
+
+/* Notes what else the file consists of, so that the object's stripes tell it. */
+static void note_elsewhere (EcfsCommitAttempt *self, EcfsCommitObject *part, const GArray *extents, int64_t object)
+{
+    g_autoptr (GArray) elsewhere = g_array_new (FALSE, FALSE, sizeof (EcfsElsewhere));
+    part->is_apart = true;
+    for (guint i = 0; i < extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        const EcfsUuid *uuid = extent->object == object ? NULL : uuid_of (self, extent->object);
+        if (extent->object != object && (uuid == NULL || elsewhere->len == ECFS_ELSEWHERE_MAX))
+            return;
+        EcfsElsewhere there = {
+            .file_offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
+        if (uuid == NULL)
+            continue;
+        there.object = *uuid;
+        g_array_append_val (elsewhere, there);
+    }
+    part->n_objects = 1;
+    part->elsewhere = g_steal_pointer (&elsewhere);
+}
+
+/* The object of an extent run, as a part whose ranges say where the staged file has its content. */
+static EcfsCommitObject *committed_part (EcfsCommitAttempt *self, const GArray *extents, guint *next, GError **error)
+{
+    int64_t object = g_array_index (extents, EcfsExtent, *next).object;
+    EcfsObjectRow *row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, error);
+    if (row == NULL)
+        return NULL;
+    EcfsCommitObject *part = ecfs_attempt_part (self);
+    ecfs_object_row_free (part->row);
+    part->row = row;
+    note_elsewhere (self, part, extents, object);
+    for (; *next < extents->len; (*next)++) {
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, *next);
+        if (extent->object != object)
+            break;
+        EcfsFileRange range = {
+            .file_offset = extent->offset, .length = extent->length, .object_offset = extent->object_offset};
+        g_array_append_val (part->ranges, range);
+    }
+    return part;
+}
+
+static bool stores_only_named (const EcfsCommitAttempt *self)
+{
+    return self->commit.kind == ECFS_COMMIT_REPAIR && self->commit.repair.order->only_named;
+}
+
+static size_t position_of (const EcfsCommitAttempt *self, int64_t endpoint)
+{
+    for (size_t i = 0; i < self->places.n_endpoints; i++)
+        if (ecfs_archive_endpoint (self->archive, i)->id == endpoint)
+            return i;
+    return SIZE_MAX;
+}
+
+static void note_stored_stripes (EcfsCommitAttempt *self, const EcfsObjectRow *row)
+{
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        if (self->repair.replaced[stripe->index].instance != 0)
+            continue;
+        self->stored_before[stripe->index] = true;
+        self->places.position[stripe->index] = position_of (self, stripe->endpoint);
+    }
+}
+
+/* Stripes that a REPAIR stores once more stay where they are, if their endpoints take some; these are not @wanted then.
+ */
+static void place_back (EcfsCommitAttempt *self, bool *wanted, EcfsWriterTarget *targets)
+{
+    unsigned n = ecfs_codec_n (self->places.codec);
+    unsigned most = ecfs_archive_most_per_endpoint (self->archive, self->places.n_endpoints, n);
+    g_autofree EcfsPlace *places = ecfs_object_places (self->archive, &self->places, ECFS_DOUBTS_ALL);
+    for (unsigned i = 0; i < n; i++) {
+        const EcfsStripeRow *replaced = &self->repair.replaced[i];
+        size_t at = replaced->instance == 0 ? SIZE_MAX : position_of (self, replaced->endpoint);
+        if (!wanted[i] || at == SIZE_MAX || self->commit.repair.order->moved[i] || !places[at].usable ||
+            places[at].room == 0 || places[at].n_held >= most)
+            continue;
+        places[at].n_held++;
+        wanted[i] = false;
+        self->places.position[i] = at;
+        targets[i] = (EcfsWriterTarget){.endpoint = ecfs_archive_endpoint (self->archive, at)->endpoint,
+                                        .instance = ecfs_attempt_instance ()};
+    }
+}
+
+static void note_missing (EcfsCommitAttempt *self, const char *reason)
+{
+    if (self->missing == NULL)
+        self->missing = g_string_new (reason);
+    else if (strstr (self->missing->str, reason) == NULL) /* most objects of a file lack the same */
+        g_string_append_printf (self->missing, "; %s", reason);
+}
+
+static void note_unusable (EcfsCommitAttempt *self)
+{
+    g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
+    if (stores_only_named (self))
+        note_missing (self, "no other endpoint has a place for what is to be moved");
+    note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
+}
+
+/* Those of the wanted stripes that were stored; what was not is noted as missing. */
+static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *targets, const EcfsWriterResult *result)
+{
+    bool lacks_some = false;
+    GArray *stripes = g_array_new (FALSE, TRUE, sizeof (EcfsStripeRow));
+    for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++) {
+        lacks_some = lacks_some || (targets[i].endpoint != NULL && !result->stored[i]);
+        if (!result->stored[i])
+            continue;
+        EcfsStripeRow stripe = ecfs_attempt_stored_stripe (self, i, targets, result);
+        g_array_append_val (stripes, stripe);
+    }
+    if (lacks_some && result->failures->len > 0) /* others of the failures may have been made good by spares */
+        note_missing (self, result->failures->str);
+    else if (lacks_some) /* it was late */
+        note_unusable (self);
+    g_string_free (result->failures, TRUE);
+    return stripes;
+}
+
+GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                                    GError **error)
+{
+    unsigned n_wanted = 0;
+    bool wanted[ECFS_CODEC_MAX_N];
+    EcfsWriterTarget targets[ECFS_CODEC_MAX_N] = {0};
+    ecfs_attempt_begin_object (self, part, codec);
+    note_stored_stripes (self, part->row);
+    for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
+        bool left_to_others = stores_only_named (self) && self->repair.replaced[i].instance == 0;
+        wanted[i] = !self->stored_before[i] && !left_to_others;
+        n_wanted += wanted[i];
+    }
+    if (self->commit.kind == ECFS_COMMIT_REPAIR)
+        place_back (self, wanted, targets);
+    ecfs_attempt_place (self, wanted, self->commit.patient, targets);
+    g_autoptr (GArray) stripes = ecfs_attempt_intended_stripes (self, targets);
+    if (stripes->len < n_wanted)
+        note_unusable (self);
+    if (stripes->len < n_wanted && self->commit.kind == ECFS_COMMIT_RECODE)
+        g_array_set_size (stripes, 0);
+    if (stripes->len == 0)
+        return g_steal_pointer (&stripes);
+    EcfsWriterResult result;
+    if (!ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
+                                   (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent,
+                                   error) ||
+        !ecfs_attempt_run_writer (self, targets, part->row, &result, error))
+        return NULL;
+    return stored_stripes (self, targets, &result);
+}
+
+/* What was stored is the object's content, so ESTALE would say too much as long as it is there: EAGAIN. */
+static bool make_known (EcfsCommitAttempt *self, const EcfsCommitObject *part, const GArray *stripes, GError **error)
+{
+    bool known = false;
+    GError *why = NULL;
+    if (ecfs_attempt_set_stripes (self, part, stripes, &why))
+        return true;
+    if (why->code == ESTALE &&
+        ecfs_catalog_object_known (ecfs_archive_catalog (self->archive), &part->row->uuid, &known, NULL) && known)
+        why->code = EAGAIN;
+    g_propagate_error (error, why);
+    return false;
+}
+
+bool ecfs_attempt_fill_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
+    g_autoptr (GArray) stripes = codec == NULL ? NULL : ecfs_attempt_store_missing (self, part, codec, error);
+    /* The digest stands for the first reading only: a stripe that began anew or lagged was read again. */
+    return stripes != NULL && (stripes->len == 0 || ecfs_attempt_check_unchanged (self, error)) &&
+           make_known (self, part, stripes, error);
+}
+
+bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error)
+{
+    return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
+}
+
+static bool fill_objects (EcfsCommitAttempt *self, GError **error)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, error);
+    if (extents == NULL)
+        return false;
+    for (guint next = 0; next < extents->len;) {
+        EcfsCommitObject *part = committed_part (self, extents, &next, error);
+        if (part == NULL || !ecfs_attempt_fill_object (self, part, error))
+            return false;
+    }
+    return true;
+}
+
+/* An object that is another meanwhile may have been recoded; then the others still need what they lack. */
+bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error)
+{
+    for (unsigned attempt = 1;; attempt++) {
+        g_autoptr (GError) why = NULL;
+        if (self->missing != NULL) /* of the attempt before */
+            g_string_free (g_steal_pointer (&self->missing), TRUE);
+        bool filled = fill_objects (self, &why);
+        ecfs_archive_stripes_changed (self->archive);
+        if (filled)
+            break;
+        bool again = why->code == ESTALE || why->code == EAGAIN || why->code == ENOENT;
+        if (!again || attempt == FILL_ATTEMPTS) {
+            g_propagate_error (error, g_steal_pointer (&why));
+            return false;
+        }
+    }
+    if (self->missing != NULL)
+        return ecfs_attempt_fail_missing (self, error);
+    self->outcome.full = true;
+    return true;
+}
+
+EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **error)
+{
+    GError *why = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, &why);
+    guint next = 0;
+    while (extents != NULL && next < extents->len &&
+           g_array_index (extents, EcfsExtent, next).object != self->commit.object)
+        next++;
+    if (extents != NULL && next == extents->len)
+        why = g_error_new_literal (ECFS_ERROR, ESTALE, "it was replaced meanwhile");
+    EcfsCommitObject *part = why == NULL ? committed_part (self, extents, &next, &why) : NULL;
+    if (part == NULL) {
+        why->code = why->code == ENOENT ? ESTALE : why->code; /* deleted since */
+        g_propagate_error (error, why);
+    }
+    return part;
+}
