@@ -41,7 +41,7 @@ static char *whereabouts (const char *url)
     struct stat status;
     if (uri == NULL)
         return g_strdup (url);
-    if (strcmp (g_uri_get_scheme (uri), "file") != 0)
+    if (g_uri_get_host (uri) != NULL && *g_uri_get_host (uri) != '\0')
         return g_strdup_printf ("host %s", g_uri_get_host (uri));
     if (stat (g_uri_get_path (uri), &status) != 0)
         return g_strdup (url);

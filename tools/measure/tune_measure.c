@@ -181,14 +181,14 @@ static void measure_endpoint (const EcfsArchive *archive, const EcfsArchiveEndpo
                    .max_load_bytes = max_load_bytes};
     const char *connections = option_of (config->spec, "connections");
     const char *transport = option_of (config->spec, "transport");
-    bool ssh = g_str_has_prefix (config->spec->url, "sftp:");
+    bool has_transports = g_strv_contains (ecfs_endpoint_option_keys (config->spec->url), "transport");
     *results =
         (TuneEndpoint){.name = endpoint->name,
                        .url = config->spec->url,
-                       .has_connections = ssh,
+                       .has_connections = has_transports,
                        .connections = connections != NULL ? (unsigned) g_ascii_strtoull (connections, NULL, 10)
                                                           : ecfs_endpoint_default_connections (config->spec->url),
-                       .transport = !ssh                ? NULL
+                       .transport = !has_transports     ? NULL
                                     : transport != NULL ? transport
                                                         : "auto"};
     g_autoptr (GError) error = NULL;
