@@ -11,34 +11,24 @@
 
 static const struct {
     const char *kind;
-    bool is_sure, with_http, with_ftp;
+    const char *protocol;
+    bool is_sure;
 } kinds[] = {
-    {.kind = "proftpd-sftp", .is_sure = true}, {.kind = "asyncssh", .is_sure = true},
-    {.kind = "proftpd-ftp", .with_ftp = true}, {.kind = "lighttpd", .with_http = true},
-    {.kind = "wsgidav", .with_http = true},
+    {.kind = "proftpd-sftp", .protocol = "sftp://", .is_sure = true},
+    {.kind = "asyncssh", .protocol = "sftp://", .is_sure = true},
+    {.kind = "proftpd-ftp", .protocol = "ftp://"},
+    {.kind = "lighttpd", .protocol = "dav://"},
+    {.kind = "wsgidav", .protocol = "dav://"},
 };
 
 #define N_KINDS G_N_ELEMENTS (kinds)
-
-/* Whether this build has the driver. */
-static bool is_built (size_t i)
-{
-#ifndef ECFS_WITH_HTTP
-    if (kinds[i].with_http)
-        return false;
-#endif
-#ifndef ECFS_WITH_GRIDFTP
-    if (kinds[i].with_ftp)
-        return false;
-#endif
-    return true;
-}
 
 static Other *add_row (size_t i, ConformanceRow *row)
 {
     bool everything = g_strcmp0 (g_getenv ("ECFS_SERVERS"), "all") == 0;
     g_autofree char *why = NULL;
-    if (!is_built (i) || (WITH_SANITIZER && !everything))
+    bool built = ecfs_endpoint_option_keys (kinds[i].protocol) != NULL;
+    if (!built || (WITH_SANITIZER && !everything))
         return NULL;
     Other *server = other_new (kinds[i].kind, &why);
     if (server == NULL) {
