@@ -7,7 +7,6 @@
  */
 #include "conformance.h"
 #include "other_fixture.h"
-#include "util/log.h"
 
 static const struct {
     const char *kind;
@@ -23,7 +22,7 @@ static const struct {
 
 #define N_KINDS G_N_ELEMENTS (kinds)
 
-static Other *add_row (size_t i, ConformanceRow *row)
+static Other *add_row (size_t i)
 {
     bool everything = g_strcmp0 (g_getenv ("ECFS_SERVERS"), "all") == 0;
     g_autofree char *why = NULL;
@@ -31,43 +30,27 @@ static Other *add_row (size_t i, ConformanceRow *row)
     if (!built || (WITH_SANITIZER && !everything))
         return NULL;
     Other *server = other_new (kinds[i].kind, &why);
-    if (server == NULL) {
-        g_print ("# SKIPPED %s: %s\n", kinds[i].kind, why);
-        return NULL;
-    }
-    row->name = g_strdup (kinds[i].kind);
-    row->url = other_url (server);
-    row->options = other_options (server);
-    row->path = g_strdup (server->root);
-    row->is_sure = kinds[i].is_sure;
-    row->brief = !everything;
-    conformance_add (row);
+    if (server == NULL)
+        conformance_lacks (kinds[i].kind, why);
+    else
+        conformance_add ((ConformanceRow){.name = g_strdup (kinds[i].kind),
+                                          .url = other_url (server),
+                                          .options = other_options (server),
+                                          .path = g_strdup (server->root),
+                                          .is_sure = kinds[i].is_sure,
+                                          .brief = !everything});
     return server;
 }
 
 int main (int argc, char **argv)
 {
-    g_test_init (&argc, &argv, NULL);
-    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
-    g_unsetenv ("http_proxy");
-    g_unsetenv ("https_proxy");
-    g_unsetenv ("all_proxy");
+    conformance_init (&argc, &argv);
     Other *servers[N_KINDS] = {NULL};
-    ConformanceRow rows[N_KINDS] = {0};
-    size_t n_servers = 0;
     for (size_t i = 0; i < N_KINDS; i++)
-        n_servers += (servers[i] = add_row (i, &rows[i])) != NULL;
-    if (n_servers == 0)
-        g_print (
-            "1..0 # SKIP there is none of these servers here, or there are sanitizers: see tests/lab/other-server\n");
-    int result = n_servers == 0 ? 0 : g_test_run ();
-    for (size_t i = 0; i < N_KINDS; i++) {
+        servers[i] = add_row (i);
+    int result =
+        conformance_run ("there is none of these servers here, or there are sanitizers: see tests/lab/other-server");
+    for (size_t i = 0; i < N_KINDS; i++)
         other_free (servers[i]);
-        g_free (rows[i].name);
-        g_free (rows[i].url);
-        g_free (rows[i].options);
-        g_free (rows[i].path);
-    }
     return result;
 }
