@@ -1,6 +1,7 @@
 /* The face of endpoints: drivers by scheme, options, life cycle, health. */
 #include "endpoint/core/core.h"
 
+#include "endpoint/drivers.h" /* made by meson: drivers[] and absent[] */
 #include "util/io.h"
 #include "util/units.h"
 
@@ -10,43 +11,6 @@
 
 #define DEFAULT_CONNECT_TIMEOUT_US (10 * G_USEC_PER_SEC)
 #define MAX_TEST_DRIVERS           4
-
-extern const EcfsDriver ecfs_driver_file, ecfs_driver_sftp;
-#ifdef ECFS_WITH_GRIDFTP
-extern const EcfsDriver ecfs_driver_gsiftp, ecfs_driver_ftp, ecfs_driver_sshftp;
-#endif
-#ifdef ECFS_WITH_HTTP
-extern const EcfsDriver ecfs_driver_dav, ecfs_driver_davs, ecfs_driver_http, ecfs_driver_https;
-#endif
-
-static const EcfsDriver *const drivers[] = {
-    &ecfs_driver_file,   &ecfs_driver_sftp,
-#ifdef ECFS_WITH_GRIDFTP
-    &ecfs_driver_gsiftp, &ecfs_driver_ftp,  &ecfs_driver_sshftp,
-#endif
-#ifdef ECFS_WITH_HTTP
-    &ecfs_driver_dav,    &ecfs_driver_davs, &ecfs_driver_http,   &ecfs_driver_https,
-#endif
-};
-
-/* What a build without a library does not know, and the package that it lacks. */
-static const struct {
-    const char *scheme;
-    const char *package;
-} absent[] = {
-#ifndef ECFS_WITH_GRIDFTP
-    {"gsiftp", "libglobus-ftp-client-dev"},
-    {"ftp", "libglobus-ftp-client-dev"},
-    {"sshftp", "libglobus-ftp-client-dev"},
-#endif
-#ifndef ECFS_WITH_HTTP
-    {"dav", "libcurl4-openssl-dev and libxml2-dev"},
-    {"davs", "libcurl4-openssl-dev and libxml2-dev"},
-    {"http", "libcurl4-openssl-dev and libxml2-dev"},
-    {"https", "libcurl4-openssl-dev and libxml2-dev"},
-#endif
-    {NULL, NULL},
-};
 
 static const EcfsDriver *test_drivers[MAX_TEST_DRIVERS];
 static unsigned n_test_drivers;
@@ -97,7 +61,7 @@ bool ecfs_endpoint_check_scheme (const char *url, GError **error)
     for (size_t i = 0; absent[i].scheme != NULL; i++)
         if (has_scheme (url, absent[i].scheme))
             return ecfs_fail (error, EINVAL, "%s: this ecfs was built without %s://: install %s and build it again",
-                              url, absent[i].scheme, absent[i].package);
+                              url, absent[i].scheme, absent[i].packages);
     g_autofree char *known = g_strjoinv (", ", (char **) ecfs_endpoint_schemes ());
     return ecfs_fail (error, EINVAL,
                       "\"%s\" is no URL that ecfs knows: file:///DIR or SCHEME://HOST/DIR, and schemes are %s", url,

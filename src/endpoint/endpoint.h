@@ -57,8 +57,8 @@ typedef enum EcfsCapability {
 /* How an endpoint is described in ecfs.conf and on the command line. */
 typedef struct EcfsEndpointSpec {
     char *name; /* unique in the archive: letters, digits, "-_." */
-    char *url;  /* file:///path, sftp://[user@]host[:port]/path, dav://, davs://, http://, https://; "/~/" at the start
-                 * of an SFTP path is the home */
+    char *url; /* file:///path or SCHEME://[user@]host[:port]/path, schemes as of ecfs_endpoint_schemes (); "/~/" at the
+                * start of an SFTP path is the home */
     GHashTable *options; /* char * → char *: further keys, each checked by the protocol; may be NULL */
 } EcfsEndpointSpec;
 

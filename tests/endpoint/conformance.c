@@ -1,6 +1,8 @@
 #include "conformance_priv.h"
 #include "transfer.h"
 
+#include "program/program.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +10,8 @@
 
 #define KIB ((size_t) 1024)
 #define MIB (1024 * KIB)
+
+static GPtrArray *rows; /* ConformanceRow, in the order of adding */
 
 EcfsEndpointSpec *conformance_spec (const ConformanceRow *row, const char *leaf)
 {
@@ -52,13 +56,13 @@ static void set_up_unconnected (Fixture *self, gconstpointer row)
 void conformance_set_up (Fixture *self, gconstpointer row)
 {
     set_up_unconnected (self, row);
-    if (self->row->unsettle == NULL)
+    if (self->row->proxy == NULL)
         return;
     g_autoptr (GError) error = NULL;
     EcfsMarker found;
     ecfs_endpoint_examine_wait (self->endpoint, &found, &error);
     g_assert_no_error (error);
-    self->row->unsettle (self->row);
+    lab_proxy_tell (self->row->proxy, "cut");
 }
 
 void conformance_tear_down (Fixture *self, gconstpointer row)
@@ -906,7 +910,7 @@ static void add (const ConformanceRow *row, const char *name, void (*up) (Fixtur
     g_test_add (path, Fixture, row, up, test, conformance_tear_down);
 }
 
-void conformance_add (const ConformanceRow *row)
+static void add_all (const ConformanceRow *row)
 {
     add (row, "reads-back-what-was-written", conformance_set_up, test_round_trip);
     add (row, "says-that-a-file-is-missing", conformance_set_up, test_missing);
@@ -940,4 +944,49 @@ void conformance_add (const ConformanceRow *row)
         return;
     add (row, "takes-nothing-where-its-root-was", conformance_set_up, test_exchanged_for_nothing);
     add (row, "takes-nothing-where-there-is-no-marker", conformance_set_up, test_exchanged_for_directories);
+}
+
+static void row_free (void *data)
+{
+    ConformanceRow *row = data;
+    lab_proxy_free (row->proxy);
+    g_free (row->name);
+    g_free (row->url);
+    g_free (row->options);
+    g_free (row->path);
+    g_free (row);
+}
+
+void conformance_init (int *argc, char ***argv)
+{
+    g_test_init (argc, argv, NULL);
+    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
+    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
+    g_unsetenv ("http_proxy");
+    g_unsetenv ("https_proxy");
+    g_unsetenv ("all_proxy");
+    rows = g_ptr_array_new_with_free_func (row_free);
+}
+
+void conformance_add (ConformanceRow row)
+{
+    ConformanceRow *kept = g_memdup2 (&row, sizeof row);
+    g_ptr_array_add (rows, kept);
+    add_all (kept);
+    if (kept->proxy != NULL)
+        conformance_add_network (kept);
+}
+
+void conformance_lacks (const char *name, const char *why)
+{
+    g_print ("# SKIPPED %s: %s\n", name, why);
+}
+
+int conformance_run (const char *why)
+{
+    if (rows->len == 0)
+        g_print ("1..0 # SKIP %s\n", why);
+    int result = rows->len == 0 ? 0 : g_test_run ();
+    g_ptr_array_unref (rows);
+    return result;
 }

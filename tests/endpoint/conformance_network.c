@@ -1,6 +1,5 @@
 /* Lines that are cut and that stand still, amid transfers: what was told stays true, and nothing is left half done. */
 #include "conformance_priv.h"
-#include "proxy_fixture.h"
 #include "transfer.h"
 
 #include <errno.h>
@@ -10,11 +9,6 @@
 #define GUSTS     "gusts 2"  /* ms */
 #define RATE      "20000000" /* so that what is to be cut is most likely met under way; nothing depends on it */
 #define IMPATIENT "stall_timeout=500ms"
-
-static void unsettle (const ConformanceRow *row)
-{
-    lab_proxy_tell (row->proxy, "cut");
-}
 
 static void tell (const Fixture *self, const char *command)
 {
@@ -157,7 +151,7 @@ static void test_stall (Fixture *self, gconstpointer row)
     conformance_wait_readable (self, "stall");
 }
 
-void conformance_add_network (ConformanceRow *row)
+void conformance_add_network (const ConformanceRow *row)
 {
     static const struct {
         const char *name;
@@ -168,9 +162,7 @@ void conformance_add_network (ConformanceRow *row)
         {"tells-the-truth-when-cut", test_cut_reads},
         {"gives-up-a-line-that-stands-still", test_stall},
     };
-    row->unsettle = unsettle;
     lab_proxy_tell (row->proxy, GUSTS);
-    conformance_add (row);
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         g_autofree char *path = g_strdup_printf ("/conformance/%s/%s", row->name, cases[i].name);
         g_test_add (path, Fixture, row, conformance_set_up, cases[i].test, conformance_tear_down);

@@ -17,6 +17,9 @@ typedef struct Fixture {
 void conformance_set_up (Fixture *self, gconstpointer row);
 void conformance_tear_down (Fixture *self, gconstpointer row);
 
+/** Adds the tests of lines that come and go to those of @row, which has a proxy. */
+void conformance_add_network (const ConformanceRow *row);
+
 /** What leads to the directory @leaf by the URL and options of @row. */
 EcfsEndpointSpec *conformance_spec (const ConformanceRow *row, const char *leaf);
 /** Starts an endpoint. */

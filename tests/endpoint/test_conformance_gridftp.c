@@ -9,7 +9,6 @@
  */
 #include "conformance.h"
 #include "gridftp_fixture.h"
-#include "program/program.h"
 
 typedef struct Kind {
     const char *name, *scheme, *options;
@@ -32,75 +31,49 @@ static const Kind kinds[] = {
      .proxy = 2},
 };
 
-#define N_KINDS G_N_ELEMENTS (kinds)
-
-static void add_plain (const Gridftp *server, const Kind *kind, ConformanceRow *row)
+static void add_plain (const Gridftp *server, const Kind *kind, ConformanceRow row)
 {
     g_autofree char *login = gridftp_options (server);
-    row->path = g_strdup (server->root);
-    row->options =
-        g_str_equal (kind->scheme, "gsiftp") ? g_strconcat (login, ",", kind->options, NULL) : g_strdup (kind->options);
-    if (kind->proxy == 0) {
-        row->url = gridftp_url (server, kind->scheme, "localhost", server->root);
-        conformance_add (row);
-        return;
-    }
     g_autofree char *address = NULL;
-    row->proxy = gridftp_proxy (server, kind->proxy, &address);
-    row->url = gridftp_url (server, kind->scheme, address, server->root);
-    conformance_add_network (row);
-}
-
-static void add_over_ssh (const Kind *kind, ConformanceRow *row, Sshd **ret_sshd)
-{
-    Sshd *sshd = sshd_new (NULL);
-    *ret_sshd = sshd;
-    if (sshd == NULL) {
-        g_print ("# SKIPPED %s: it has no sshd\n", kind->name);
-        return;
-    }
-    g_autofree char *options = gridftp_over_ssh (sshd);
-    row->path = g_strdup (sshd->root);
-    row->options = g_strconcat (options, ",", kind->options, NULL);
-    row->url = g_strdup_printf ("sshftp://127.0.0.1:%u%s", sshd->port, sshd->root);
+    row.name = g_strdup (kind->name);
+    row.path = g_strdup (server->root);
+    row.options =
+        g_str_equal (kind->scheme, "gsiftp") ? g_strconcat (login, ",", kind->options, NULL) : g_strdup (kind->options);
+    if (kind->proxy != 0)
+        row.proxy = gridftp_proxy (server, kind->proxy, &address);
+    row.url = gridftp_url (server, kind->scheme, kind->proxy != 0 ? address : "localhost", server->root);
     conformance_add (row);
 }
 
-static void add_row (const Gridftp *server, const Kind *kind, ConformanceRow *row, Sshd **ret_sshd)
+static void add_over_ssh (const Sshd *sshd, const Kind *kind, ConformanceRow row)
 {
-    bool all = g_strcmp0 (g_getenv ("ECFS_GRIDFTP"), "all") == 0;
-    if (!all && !kind->always && (!kind->plain || WITH_SANITIZER))
-        return;
-    row->name = g_strdup (kind->name);
-    row->brief = !all && !kind->always;
-    if (g_str_equal (kind->scheme, "sshftp"))
-        add_over_ssh (kind, row, ret_sshd);
-    else
-        add_plain (server, kind, row);
+    g_autofree char *options = gridftp_over_ssh (sshd);
+    row.name = g_strdup (kind->name);
+    row.path = g_strdup (sshd->root);
+    row.options = g_strconcat (options, ",", kind->options, NULL);
+    row.url = g_strdup_printf ("sshftp://127.0.0.1:%u%s", sshd->port, sshd->root);
+    conformance_add (row);
 }
 
 int main (int argc, char **argv)
 {
-    g_test_init (&argc, &argv, NULL);
-    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
+    conformance_init (&argc, &argv);
+    bool all = g_strcmp0 (g_getenv ("ECFS_GRIDFTP"), "all") == 0;
     Gridftp *server = gridftp_new ();
-    if (server == NULL) {
-        g_print ("1..0 # SKIP there is no globus-gridftp-server: install globus-gridftp-server-progs\n");
-        return 0;
-    }
-    ConformanceRow rows[N_KINDS] = {0};
     Sshd *sshd = NULL;
-    for (size_t i = 0; i < N_KINDS; i++)
-        add_row (server, &kinds[i], &rows[i], &sshd);
-    int result = g_test_run ();
-    for (size_t i = 0; i < N_KINDS; i++) {
-        lab_proxy_free (rows[i].proxy);
-        g_free (rows[i].name);
-        g_free (rows[i].url);
-        g_free (rows[i].options);
-        g_free (rows[i].path);
+    for (size_t i = 0; server != NULL && i < G_N_ELEMENTS (kinds); i++) {
+        const Kind *kind = &kinds[i];
+        ConformanceRow row = {.brief = !all && !kind->always};
+        if (!all && !kind->always && (!kind->plain || WITH_SANITIZER))
+            continue;
+        if (!g_str_equal (kind->scheme, "sshftp"))
+            add_plain (server, kind, row);
+        else if ((sshd = sshd_new (NULL)) != NULL)
+            add_over_ssh (sshd, kind, row);
+        else
+            conformance_lacks (kind->name, "it has no sshd");
     }
+    int result = conformance_run ("there is no globus-gridftp-server: install globus-gridftp-server-progs");
     sshd_free (sshd);
     gridftp_free (server);
     return result;

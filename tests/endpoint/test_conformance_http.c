@@ -6,11 +6,7 @@
  * contents are transferred.
  */
 #include "conformance.h"
-#include "program/program.h"
-#include "proxy_fixture.h"
 #include "web_fixture.h"
-
-#include <stdlib.h>
 
 static const struct {
     const char *name;
@@ -41,34 +37,23 @@ static const Web *find (Web *const *webs, const char *name)
     return NULL;
 }
 
-static void add_row (size_t i, const Web *web, bool everything, ConformanceRow *row)
+static void add_row (size_t i, const Web *web, bool everything)
 {
     const char *more = servers[i].more != NULL ? servers[i].more : "";
-    row->name = g_strdup (servers[i].name);
-    row->path = g_strdup (web->root);
-    row->options = web->ca == NULL ? NULL : g_strconcat ("ca_file=", web->ca, more, NULL);
-    if (servers[i].behind == NULL) {
-        row->url = web_url (web, web->port);
-        conformance_add (row);
-    } else {
-        row->proxy = lab_proxy_new (web->port);
-        row->url = web_url (web, row->proxy->port);
-        row->brief = !everything;
-        conformance_add_network (row);
-    }
+    LabProxy *proxy = servers[i].behind == NULL ? NULL : lab_proxy_new (web->port);
+    conformance_add ((ConformanceRow){.name = g_strdup (servers[i].name),
+                                      .url = web_url (web, proxy == NULL ? web->port : proxy->port),
+                                      .options = web->ca == NULL ? NULL : g_strconcat ("ca_file=", web->ca, more, NULL),
+                                      .path = g_strdup (web->root),
+                                      .brief = proxy != NULL && !everything,
+                                      .proxy = proxy});
 }
 
 int main (int argc, char **argv)
 {
-    g_test_init (&argc, &argv, NULL);
-    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
-    unsetenv ("http_proxy");
-    unsetenv ("https_proxy");
-    unsetenv ("all_proxy");
-    bool everything = g_strcmp0 (getenv ("ECFS_WEB"), "all") == 0;
+    conformance_init (&argc, &argv);
+    bool everything = g_strcmp0 (g_getenv ("ECFS_WEB"), "all") == 0;
     Web *webs[N_SERVERS] = {NULL};
-    ConformanceRow rows[N_SERVERS] = {0};
     for (size_t i = 0; i < N_SERVERS; i++) {
         const char *why = "it has no server";
         if (servers[i].long_form && !everything)
@@ -77,18 +62,12 @@ int main (int argc, char **argv)
             webs[i] = web_new (servers[i].kind, servers[i].features, &why);
         const Web *web = servers[i].behind == NULL ? webs[i] : find (webs, servers[i].behind);
         if (web == NULL)
-            g_print ("# SKIPPED %s: %s\n", servers[i].name, why);
+            conformance_lacks (servers[i].name, why);
         else
-            add_row (i, web, everything, &rows[i]);
+            add_row (i, web, everything);
     }
-    int result = g_test_run ();
-    for (size_t i = 0; i < N_SERVERS; i++) {
-        lab_proxy_free (rows[i].proxy);
+    int result = conformance_run ("there is neither nginx nor Apache httpd with WebDAV: see above");
+    for (size_t i = 0; i < N_SERVERS; i++)
         web_free (webs[i]);
-        g_free (rows[i].name);
-        g_free (rows[i].url);
-        g_free (rows[i].options);
-        g_free (rows[i].path);
-    }
     return result;
 }

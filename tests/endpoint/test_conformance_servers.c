@@ -7,77 +7,50 @@
  */
 #include "conformance.h"
 #include "other_fixture.h"
-#include "program/program.h"
 
 static const struct {
     const char *kind;
-    bool is_sure, with_http, with_ftp;
+    const char *protocol;
+    bool is_sure;
 } kinds[] = {
-    {.kind = "proftpd-sftp", .is_sure = true}, {.kind = "asyncssh", .is_sure = true},
-    {.kind = "proftpd-ftp", .with_ftp = true}, {.kind = "lighttpd", .with_http = true},
-    {.kind = "wsgidav", .with_http = true},
+    {.kind = "proftpd-sftp", .protocol = "sftp://", .is_sure = true},
+    {.kind = "asyncssh", .protocol = "sftp://", .is_sure = true},
+    {.kind = "proftpd-ftp", .protocol = "ftp://"},
+    {.kind = "lighttpd", .protocol = "dav://"},
+    {.kind = "wsgidav", .protocol = "dav://"},
 };
 
 #define N_KINDS G_N_ELEMENTS (kinds)
 
-/* Whether this build has the driver. */
-static bool is_built (size_t i)
-{
-#ifndef ECFS_WITH_HTTP
-    if (kinds[i].with_http)
-        return false;
-#endif
-#ifndef ECFS_WITH_GRIDFTP
-    if (kinds[i].with_ftp)
-        return false;
-#endif
-    return true;
-}
-
-static Other *add_row (size_t i, ConformanceRow *row)
+static Other *add_row (size_t i)
 {
     bool everything = g_strcmp0 (g_getenv ("ECFS_SERVERS"), "all") == 0;
     g_autofree char *why = NULL;
-    if (!is_built (i) || (WITH_SANITIZER && !everything))
+    bool built = ecfs_endpoint_option_keys (kinds[i].protocol) != NULL;
+    if (!built || (WITH_SANITIZER && !everything))
         return NULL;
     Other *server = other_new (kinds[i].kind, &why);
-    if (server == NULL) {
-        g_print ("# SKIPPED %s: %s\n", kinds[i].kind, why);
-        return NULL;
-    }
-    row->name = g_strdup (kinds[i].kind);
-    row->url = other_url (server);
-    row->options = other_options (server);
-    row->path = g_strdup (server->root);
-    row->is_sure = kinds[i].is_sure;
-    row->brief = !everything;
-    conformance_add (row);
+    if (server == NULL)
+        conformance_lacks (kinds[i].kind, why);
+    else
+        conformance_add ((ConformanceRow){.name = g_strdup (kinds[i].kind),
+                                          .url = other_url (server),
+                                          .options = other_options (server),
+                                          .path = g_strdup (server->root),
+                                          .is_sure = kinds[i].is_sure,
+                                          .brief = !everything});
     return server;
 }
 
 int main (int argc, char **argv)
 {
-    g_test_init (&argc, &argv, NULL);
-    ecfs_log_init (false, G_LOG_LEVEL_CRITICAL); /* warnings are what these tests provoke */
-    g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
-    g_unsetenv ("http_proxy");
-    g_unsetenv ("https_proxy");
-    g_unsetenv ("all_proxy");
+    conformance_init (&argc, &argv);
     Other *servers[N_KINDS] = {NULL};
-    ConformanceRow rows[N_KINDS] = {0};
-    size_t n_servers = 0;
     for (size_t i = 0; i < N_KINDS; i++)
-        n_servers += (servers[i] = add_row (i, &rows[i])) != NULL;
-    if (n_servers == 0)
-        g_print (
-            "1..0 # SKIP there is none of these servers here, or there are sanitizers: see tests/lab/other-server\n");
-    int result = n_servers == 0 ? 0 : g_test_run ();
-    for (size_t i = 0; i < N_KINDS; i++) {
+        servers[i] = add_row (i);
+    int result =
+        conformance_run ("there is none of these servers here, or there are sanitizers: see tests/lab/other-server");
+    for (size_t i = 0; i < N_KINDS; i++)
         other_free (servers[i]);
-        g_free (rows[i].name);
-        g_free (rows[i].url);
-        g_free (rows[i].options);
-        g_free (rows[i].path);
-    }
     return result;
 }

@@ -95,13 +95,23 @@ def test_keys_of_the_archive_are_those_of_the_manual(archive):
 
 
 def test_keys_of_endpoints_are_those_of_the_manual(archive):
-    known = set()
-    for url in ["file:///srv/x", "sftp://host.example.org/srv/x", "davs://host.example.org/srv/x",
-                "gsiftp://host.example.org/srv/x", "sshftp://host.example.org/srv/x"]:
+    known, told = {"url"}, page_keys("Sections")
+    built, absent = lab.schemes()
+    for scheme in built:
+        url = f"{scheme}://{'' if scheme == 'file' else 'host.example.org'}/srv/x"
         done = lab.ecfs("init", archive.path.parent / "new", "--endpoint", f"x={url},no_such_key=1", check=False)
         assert done.returncode == 2
         known |= set(re.search(r"this URL takes (.*)", done.stderr).group(1).split(", "))
-    assert known | {"url"} == page_keys("Sections")
+    assert known <= told
+    assert absent or known == told
+
+
+def test_schemes_of_endpoints_are_those_of_the_manual_and_of_readme():
+    known = set(sum(lab.schemes(), []))
+    items = re.findall(r"^\.It Li (.*://.*)$", (MAN / "ecfs.conf.5").read_text(), flags=re.M)
+    assert {scheme for item in items for scheme in re.findall(r"(\w+)://", item)} == known
+    readme = (lab.REPOSITORY / "README.md").read_text().partition("- **Protocols**")[2].partition("\n- ")[0]
+    assert set(re.findall(r"`(\w+)://`", readme)) == known
 
 
 @pytest.mark.parametrize("words", [("put",), ("endpoint",), ("endpoint", "drain")])

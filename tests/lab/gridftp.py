@@ -20,7 +20,7 @@ class Grid:
     def __init__(self, directory):
         if not shutil.which(PROGRAM):
             pytest.skip(f"there is no {PROGRAM}: install globus-gridftp-server-progs")
-        if "gsiftp" not in lab.ecfs("--version").stdout.partition("built without")[0]:
+        if "gsiftp" in lab.schemes()[1]:
             pytest.skip("ecfs was built without GridFTP: install libglobus-ftp-client-dev, and set the build up again")
         directory.mkdir(parents=True)
         self.directory = directory

@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
@@ -342,6 +343,12 @@ def ecfs(*arguments, **options):
     """Runs the program; options as of run()."""
     assert PROGRAM.exists(), f"{PROGRAM} is missing: build first (meson setup build && ninja -C build), or set ECFS_BUILD"
     return run(PROGRAM, *arguments, **options)
+
+
+def schemes():
+    """Of endpoints' URLs: those that this build has, and those that it was built without."""
+    told = re.search(r"^endpoints +([\w, ]+)(?:; built without ([\w, ]+))?$", ecfs("--version").stdout, flags=re.M)
+    return [names.split(", ") if names else [] for names in told.groups()]
 
 
 class Archive:

@@ -26,7 +26,7 @@ class Web:
             pytest.skip("there is no nginx with PROPFIND: install nginx-light and libnginx-mod-http-dav-ext")
         if kind == "apache" and not Path("/usr/sbin/apache2").exists():
             pytest.skip("there is no Apache httpd: install apache2-bin")
-        if "davs" not in lab.ecfs("--version").stdout.partition("built without")[0]:
+        if "davs" in lab.schemes()[1]:
             pytest.skip("ecfs was built without WebDAV: install libcurl4-openssl-dev and libxml2-dev, and set the build up again")
         self.name, self.kind, self.features, self.directory = name, kind, features, directory
         self.root = directory / "root"
