@@ -55,7 +55,7 @@ bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **er
 /** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). */
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error);
 
-/** From here on every change that the journal would tell fails with EROFS and @reason; the first call counts. */
+/** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 
 /** Changes are taken again after ecfs_catalog_refuse (). */
@@ -171,7 +171,7 @@ bool ecfs_catalog_drop_orphans (EcfsCatalog *self, GError **error);
 
 typedef struct EcfsDirent {
     char *name;
-    int64_t offset; /* give it as @after to continue behind this entry; stable while entries come and go */
+    int64_t offset; /* give it as @after to continue after this entry; stable while entries come and go */
     EcfsAttr attr;
 } EcfsDirent;
 
@@ -198,7 +198,7 @@ bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, c
                             int flags, GError **error);
 /** ENODATA when there is none. The array is g_byte_array_unref ()ed by the caller. */
 GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
-/** Names, each with its NUL, one behind the other, as listxattr(2) gives them. */
+/** Names, each with its NUL, one after the other, as listxattr(2) gives them. */
 GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error);
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 
@@ -304,7 +304,7 @@ bool ecfs_catalog_session_known (EcfsCatalog *self, uint64_t number, const EcfsU
 bool ecfs_catalog_dump (EcfsCatalog *self, bool (*take) (void *user, const GByteArray *record, GError **error),
                         void *user, uint64_t *ret_sequence, GError **error);
 
-/** Keeps a setting of the archive for who has the journal only; nothing happens when it is kept already. */
+/** Keeps a setting of the archive for whoever has only the journal; nothing happens when it is kept already. */
 bool ecfs_catalog_keep_setting (EcfsCatalog *self, const char *key, const char *value, GError **error);
 /** A record that changes nothing, so that what is stored from now on has a number of its own. */
 bool ecfs_catalog_mark (EcfsCatalog *self, GError **error);
@@ -506,7 +506,7 @@ typedef struct EcfsDeletion {
 
 /**
  * Up to @max stripes of endpoint @endpoint (row id) that are due at once or were queued at least @grace_ns ago, in an
- * order that does not change; @after NULL: the first, else those behind it, which may be gone itself. GArray of
+ * order that does not change; @after NULL: the first, else those after it, which may be gone itself. GArray of
  * EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
  */
 GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,
@@ -542,21 +542,20 @@ GArray *ecfs_catalog_repairs (EcfsCatalog *self, int64_t object, GError **error)
 
 /* Check */
 
-/* Something that cannot be; @ino is the inode that it is about, 0: none. */
+/* Something impossible; @ino is the inode that it is about, 0: none. */
 typedef void (*EcfsCatalogProblem) (void *user, uint64_t ino, const char *text);
 
 /**
- * Looks for what cannot be in a whole catalog: SQLite's own check, references to nothing, extents outside of their
- * object or file, objects that no file has, names and counters that are wrong. Tells each, and of each kind the first
- * hundred; @ino is the inode that it is about, 0: none. Holds the catalog for as long as it takes: it is to be one that
- * was opened READONLY for this. *ret_sound: SQLite finds nothing, so it can be written. False when it could not be
- * read.
+ * Looks for what is impossible in a whole catalog: SQLite's own check, references to nothing, extents outside of their
+ * object or file, objects that no file has, names and counters that are wrong. Reports of each kind the first hundred;
+ * @ino is the inode that it is about, 0: none. Holds the catalog for as long as it takes: it is to be one that was
+ * opened READONLY for this. *ret_sound: SQLite finds nothing, so it can be written. False when it could not be read.
  */
 bool ecfs_catalog_check (EcfsCatalog *self, EcfsCatalogProblem problem, void *user, bool *ret_sound, GError **error);
 
 /**
- * Up to @max objects by UUID behind *after, which moves on. Rows that cannot be are told and left out, so that there
- * are fewer where there are @ret_more. GPtrArray with free function; EBADMSG: the table itself cannot be read on.
+ * Up to @max objects by UUID after *after, which moves on. Impossible rows are reported and left out, so there may be
+ * fewer although there are @ret_more. GPtrArray with free function; EBADMSG: the table itself cannot be read on.
  */
 GPtrArray *ecfs_catalog_walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, bool *ret_more,
                                       EcfsCatalogProblem problem, void *user, GError **error);
@@ -587,7 +586,7 @@ typedef enum EcfsEndpointState {
     ECFS_ENDPOINT_READONLY = 1,
     ECFS_ENDPOINT_DRAINING = 2,
     ECFS_ENDPOINT_FAILED = 3,
-    ECFS_ENDPOINT_REMOVED = 4,    /* its row stays so that it is known when it comes back; nothing else tells of it */
+    ECFS_ENDPOINT_REMOVED = 4,    /* its row stays so that it is recognised; nothing else mentions it */
     ECFS_ENDPOINT_DISTRUSTED = 5, /* it is there, and nothing that it says is believed: as FAILED otherwise */
 } EcfsEndpointState;
 
@@ -636,8 +635,8 @@ typedef struct EcfsStripeAt {
 } EcfsStripeAt;
 
 /**
- * The stripes at an endpoint (row id) of some objects with ids above *after, by object: of so many as are looked at in
- * no time. *after becomes the last that was looked at; *ret_more: there are others behind it. GArray of EcfsStripeAt.
+ * The stripes at an endpoint (row id) of some objects with ids above *after, by object: of as many as can be looked at
+ * quickly. *after becomes the last that was looked at; *ret_more: there are others after it. GArray of EcfsStripeAt.
  */
 GArray *ecfs_catalog_stripes_at (EcfsCatalog *self, int64_t endpoint, int64_t *after, bool *ret_more, GError **error);
 /** How many stripes are announced for an endpoint by intents: they may be on their way. */
@@ -645,7 +644,8 @@ bool ecfs_catalog_announced_at (EcfsCatalog *self, int64_t endpoint, uint64_t *r
 /** How many stripes wait for their deletion at an endpoint. */
 bool ecfs_catalog_deletions_at (EcfsCatalog *self, int64_t endpoint, uint64_t *ret_n_stripes, GError **error);
 
-/* How an endpoint was the last time: p5, p50 and p95 of each; 0: not known. Of this machine, so no journal has it. */
+/* What was last measured of an endpoint: p5, p50 and p95 of each; 0: not known. Of this machine, so no journal has it.
+ */
 typedef struct EcfsEstimateRow {
     int64_t endpoint; /* row id */
     uint64_t latency_us[3];

@@ -63,7 +63,7 @@ struct EcfsCommit {
     /* Asked after the last byte of fd was read and before it becomes the file's content, by a backfill for each object;
      * false ends the attempt with ECANCELED and what was stored is queued for deletion. May be NULL. Must not block. */
     bool (*unchanged) (void *user);
-    const atomic_bool *time_told; /* looked at behind that: the catalog has the file's time already. May be NULL: no */
+    const atomic_bool *time_told; /* looked at after that: the catalog has the file's time already. May be NULL: no */
     /* The content is the file's, durably, but not all stripes are there yet: those that are left are certain to be
      * late, or with at_quorum (close_at = quorum) in any case. Called from the attempt's thread, before done; whatever
      * `done` says then is about those. False: they are left out. May be NULL: all are waited for, and late ones are

@@ -1,4 +1,4 @@
-/* ecfs_recover () in its parts, for who tells more of it. */
+/* ecfs_recover () in its parts, for a program that reports more of it. */
 #ifndef ECFS_VERBS_RECOVER_H
 #define ECFS_VERBS_RECOVER_H
 
