@@ -65,11 +65,11 @@ static void print_protection (const char *directory, const EcfsConfig *config)
     Protection protection = protection_of (config, codec);
     unsigned n = ecfs_codec_n (codec), n_endpoints = config->endpoints->len;
     printf (
-        "%s: %s over %u endpoints: any %d of them may vanish and every file stays readable; a byte takes %.2f bytes.\n",
+        "%s: %s over %u endpoints: any %d of them may vanish and every file stays readable. A byte takes %.2f bytes.\n",
         directory, config->code, n_endpoints, protection.endpoints, (double) n / ecfs_codec_k (codec));
     if (protection.n_zones < n_endpoints)
         printf ("They lie in %u zones, of which any %d may vanish.%s\n", protection.n_zones, protection.zones,
-                protection.zones == 0 ? " No zone may: spread them over more." : "");
+                protection.zones == 0 ? " No zone may: spread them over more zones." : "");
     g_autofree char *sentence = n_endpoints >= n ? plan_sentence (config->code) : NULL;
     if (sentence != NULL)
         puts (sentence);
@@ -121,12 +121,16 @@ int verb_init (const Verb *verb, int argc, char **argv)
     InitArguments arguments = {0};
     const GOptionEntry options[] = {
         {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code, "How files are made redundant (rs:4+2)", "CODE"},
-        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints, "An endpoint; once for each",
+        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints, "An endpoint; give it once for each",
          "[NAME=]URL[,KEY=VALUE...]"},
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
+    if (arguments.endpoints == NULL) {
+        tool_say (verb->name, "--endpoint is missing: give it once for each endpoint");
+        return TOOL_USAGE;
+    }
     GError *error = NULL;
     g_autoptr (EcfsConfig) config = ecfs_init_config (arguments.code, (const char *const *) arguments.endpoints,
                                                       (const char *const *) arguments.settings, &error);

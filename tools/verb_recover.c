@@ -77,7 +77,7 @@ static bool ask (void *user, const char *text)
         return false;
     end_line (self);
     tool_say (self->verb->name, "%s", text);
-    fputs ("Type \"yes\" to go on all the same: ", stderr);
+    fputs ("Type \"yes\" to continue anyway: ", stderr);
     return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
 }
 
@@ -100,7 +100,7 @@ static void print_doubted (const EcfsRecovered *recovered)
     for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
         g_string_append_printf (names, "%s%s", i == 0 ? "" : ", ", (const char *) recovered->doubted->pdata[i]);
     if (names->len > 0)
-        printf ("not all that these endpoints tell is believed: %s\n", names->str);
+        printf ("not everything that these endpoints say is believed: %s (--believe NAME believes one)\n", names->str);
 }
 
 static void print_end (const Arguments *arguments)
@@ -111,8 +111,8 @@ static void print_end (const Arguments *arguments)
         puts ("this directory can only be read (ecfs mount -o ro, get, ls, export); the endpoints and every other copy "
               "of it are as they were");
     else
-        puts ("every other copy of this archive directory can only be read from now on\n"
-              "where endpoints are gone, ecfs fsck -y rebuilds on others what they had");
+        puts ("from now on every other copy of this archive directory can only be read\nif endpoints are gone, ecfs "
+              "fsck -y rebuilds on others what they had");
 }
 
 static void print_recovered (const char *directory, const EcfsRecovered *recovered, const Arguments *arguments)
@@ -124,18 +124,18 @@ static void print_recovered (const char *directory, const EcfsRecovered *recover
     if (recovered->sequence > 0) {
         g_autoptr (GDateTime) time = g_date_time_new_from_unix_local (recovered->time_ns / 1000000000);
         g_autofree char *text = time == NULL ? NULL : g_date_time_format (time, "%F %T");
-        printf ("names and attributes are as of %s (change %" PRIu64 ")\n", text == NULL ? "a time unknown" : text,
+        printf ("names and attributes are as of %s (change %" PRIu64 ")\n", text == NULL ? "an unknown time" : text,
                 recovered->sequence);
     } else {
-        puts ("there was neither snapshot nor journal: all names and attributes are hints of the stripes");
+        puts ("there was neither snapshot nor journal: all names and attributes are hints in the stripes");
     }
     print_count (recovered->n_unfinished, "files that were being written, and never closed, are left out");
-    print_count (recovered->n_hinted, "files are there by the hints of their stripes");
-    print_count (recovered->n_set_apart, "files are in /recovered, since others have their names");
+    print_count (recovered->n_hinted, "files are named by the hints in their stripes");
+    print_count (recovered->n_set_apart, "files are in /recovered, because others have their names");
     print_count (recovered->n_partial,
-                 "files are in /recovered as .partial, since only a part of their content is there");
+                 "files are in /recovered as .partial, because only a part of their content is there");
     print_count (recovered->n_refused, "records of the journal made no sense and were left out");
-    print_count (recovered->n_lost, "objects cannot be read: too few of their stripes are at these endpoints");
+    print_count (recovered->n_lost, "objects cannot be read: too few of their stripes are on these endpoints");
     print_doubted (recovered);
     print_end (arguments);
 }
@@ -152,7 +152,7 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
     if (config == NULL)
         return tool_fail (verb->name, error, TOOL_USAGE);
     if (arguments->archive != NULL && !ecfs_uuid_parse (arguments->archive, &archive)) {
-        tool_say (verb->name, "--archive %s: this is no UUID", arguments->archive);
+        tool_say (verb->name, "--archive %s: this is not a UUID", arguments->archive);
         return TOOL_USAGE;
     }
     Progress progress = {.verb = verb, .terminal = isatty (STDERR_FILENO) && !arguments->json};
@@ -181,38 +181,44 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
         print_recovered (directory, &recovered, arguments);
     ecfs_recovered_clear (&recovered);
     if (!done)
-        return tool_fail (verb->name, error, TOOL_FAILED);
-    return all ? TOOL_DONE : TOOL_FAILED;
+        (void) tool_fail (verb->name, error, TOOL_FAILED);
+    if (!done && recovered.is_refused)
+        tool_say (verb->name,
+                  "--dry-run and --read-only change nothing, --believe and --distrust say whose word counts, "
+                  "--force recovers all the same");
+    return done && all ? TOOL_DONE : TOOL_FAILED;
 }
 
 int verb_recover (const Verb *verb, int argc, char **argv)
 {
     Arguments arguments = {0};
     const GOptionEntry options[] = {{"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints,
-                                     "An endpoint that is there; once for each", "[NAME=]URL[,KEY=VALUE...]"},
+                                     "An endpoint that is there; give it once for each", "[NAME=]URL[,KEY=VALUE...]"},
                                     {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive,
-                                     "The archive, where endpoints have several", "UUID"},
+                                     "The archive, if the endpoints belong to several", "UUID"},
                                     {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code,
                                      "The code of new files, in place of what it was", "CODE"},
                                     {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
                                      "A key of [archive] in ecfs.conf, in place of what it was; may be repeated",
                                      "KEY=VALUE"},
                                     {"believe", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.believe,
-                                     "Believe this endpoint whatever others tell; may be repeated", "NAME"},
+                                     "Believe this endpoint, whatever others say; may be repeated", "NAME"},
                                     {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
-                                     "Believe nothing that this endpoint alone tells; may be repeated", "NAME"},
+                                     "Believe nothing that this endpoint says; may be repeated", "NAME"},
                                     {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
-                                     "Only tell what would be recovered; change nothing anywhere", NULL},
+                                     "Only show what would be recovered; change nothing anywhere", NULL},
                                     {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
                                      "Make a directory that can only be read, and change no endpoint", NULL},
                                     {"force", 'f', 0, G_OPTION_ARG_NONE, &arguments.force,
                                      "Recover although endpoints are missing or another machine was just here", NULL},
                                     {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &arguments.allow_lost,
-                                     "Exit with 0 even where objects cannot be read", NULL},
+                                     "Exit with 0 even if objects cannot be read", NULL},
                                     {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
                                     G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
-    int status = recover (verb, argv[1], &arguments);
+    if (arguments.endpoints == NULL)
+        tool_say (verb->name, "--endpoint is missing: give it once for each endpoint that is there");
+    int status = arguments.endpoints == NULL ? TOOL_USAGE : recover (verb, argv[1], &arguments);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
     g_strfreev (arguments.believe);

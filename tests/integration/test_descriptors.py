@@ -86,7 +86,7 @@ def test_damaged_descriptors_are_refused(place):
     text = lab.ecfs("export", archive.path, "/file").stdout
     descriptor = place.path / "descriptor"
     for old, new, words in [("format=1", "format=2", "later ecfs"), ("code=rs:4+2", "code=rs:4+x", "rs:4+x"),
-                            ("[ecfs-descriptor]", "[other]", "no descriptor"), ("segment_bytes=", "segment_bytes=9", "make no sense"),
+                            ("[ecfs-descriptor]", "[other]", "not a descriptor"), ("segment_bytes=", "segment_bytes=9", "make no sense"),
                             ("digest=", "digest=x", "digest")]:
         descriptor.write_text(text.replace(old, new, 1))
         done = lab.ecfs("fetch", descriptor, place.path / "target", check=False)
@@ -134,7 +134,7 @@ def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
             url = f"{scheme}://127.0.0.1:{port}/srv"
             descriptor.write_text(text.replace(first.endpoint().partition("=")[2], url))
             done = lab.ecfs("fetch", descriptor, target)
-            assert f"add -e {first.name}=" in done.stderr and lab.digest(target) == digest
+            assert f"name it as {first.name}=" in done.stderr and lab.digest(target) == digest
             with pytest.raises(BlockingIOError):
                 listening.accept()
         lab.ecfs("fetch", "-e", f"{first.name}=sftp://127.0.0.1:{port}/srv", descriptor, target)
