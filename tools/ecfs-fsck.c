@@ -131,11 +131,12 @@ static void print_help (JsonObject *finding)
         JsonObject *stripe = json_array_get_object_element (stripes, i);
         if (!json_object_has_member (stripe, "helps"))
             continue;
-        printf ("%s %" PRIi64, any ? "," : ", any of these would help:", tool_number (stripe, "index"));
+        printf ("%s %" PRIi64,
+                any ? "," : ", any of these stripes would make it readable:", tool_number (stripe, "index"));
         any = true;
     }
     if (!any)
-        fputs (", more than one of these stripes are needed", stdout);
+        fputs (", more than one of these stripes is needed", stdout);
 }
 
 static void print_file (JsonObject *finding)
@@ -157,7 +158,7 @@ static void print_file (JsonObject *finding)
             printf (" - %s", results[i].text);
     bool whole = strcmp (result, "repaired") == 0 || strcmp (result, "changed") == 0;
     if (tool_number (finding, "guarantee") < 0 && !whole) {
-        fputs (", CANNOT BE READ from the stripes that are fine", stdout);
+        fputs (", CANNOT BE READ from the good stripes", stdout);
         print_help (finding);
     }
     printf ("%s%s\n", *reason == '\0' || whole ? "" : ": ", whole ? "" : reason);
@@ -178,7 +179,7 @@ static void print_crowded (JsonObject *finding)
     g_autofree char *now = losses (tool_number (finding, "zones"), tool_number (finding, "endpoints"));
     g_autofree char *then =
         losses (tool_number (finding, "possible_zones"), tool_number (finding, "possible_endpoints"));
-    printf ("%s: crowded: bears the loss of any %s, with stripes elsewhere of %s - %s%s%s\n", path, now, then,
+    printf ("%s: crowded: survives the loss of any %s, could survive %s - %s%s%s\n", path, now, then,
             strcmp (result, "moved") == 0  ? "moved apart"
             : strcmp (result, "left") == 0 ? "LEFT"
                                            : "not moved",
@@ -187,7 +188,7 @@ static void print_crowded (JsonObject *finding)
 
 static void print_waiting (JsonObject *finding, const char *text)
 {
-    printf ("endpoint %s of zone %s: %" PRIi64 " crowded objects have no better place before it takes stripes: %s\n",
+    printf ("endpoint %s of zone %s: %" PRIi64 " crowded objects need it, and it takes no stripes: %s\n",
             tool_text (finding, "name"), tool_text (finding, "zone"), tool_number (finding, "objects"), text);
 }
 
@@ -202,7 +203,7 @@ static void print_export (JsonObject *finding)
         printf ("%s: NOT WRITTEN: %s\n", path, reason);
         return;
     }
-    printf ("%s: %s of it are in %s, holes where it cannot be read:", path, bytes, file);
+    printf ("%s: %s of it written to %s, with holes where it cannot be read:", path, bytes, file);
     for (guint i = 0; i < json_array_get_length (ranges); i++) {
         JsonArray *range = json_array_get_array_element (ranges, i);
         int64_t from = json_array_get_int_element (range, 0);
@@ -216,14 +217,14 @@ static void print_orphan (JsonObject *finding)
 {
     g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
     g_autofree char *age = tool_seconds ((double) MAX (tool_number (finding, "age"), 0));
-    printf ("endpoint %s: %s: nothing knows this stripe of %s, %s old\n", tool_text (finding, "endpoint"),
+    printf ("endpoint %s: %s: no file uses this stripe of %s, %s old\n", tool_text (finding, "endpoint"),
             tool_text (finding, "name"), bytes, age);
 }
 
 static void print_unrecovered (JsonObject *finding)
 {
     g_autofree char *bytes = tool_bytes ((double) tool_number (finding, "bytes"));
-    printf ("orphans: object %s, which a recovery did not bring back: %" PRIi64 " stripes of %s\n",
+    printf ("orphans: object %s, which a recovery did not bring back: %" PRIi64 " stripes, %s\n",
             tool_text (finding, "object"), tool_number (finding, "stripes"), bytes);
 }
 
@@ -301,33 +302,33 @@ static char *day (int64_t time_s)
 static void print_sample (JsonObject *sample)
 {
     int64_t most = tool_number (sample, "at_most_bad"), all = tool_number (sample, "population");
-    printf ("  sample   %" PRIi64 " of %" PRIi64 " stripes read by chance (seed %" PRIi64 "), %" PRIi64
+    printf ("  sample   %" PRIi64 " of %" PRIi64 " stripes read at random (seed %" PRIi64 "), %" PRIi64
             " bad: with %.0f%% confidence ",
             tool_number (sample, "read"), all, tool_number (sample, "seed"), tool_number (sample, "bad"),
             tool_double (sample, "confidence") * 100);
     if (most < all)
-        printf ("fewer than %" PRIi64 " of them are bad\n", most + 1);
+        printf ("fewer than %" PRIi64 " of all are bad\n", most + 1);
     else
-        puts ("nothing is known of the others");
+        puts ("nothing can be said of the others");
 }
 
 /* How far a check of everything has come. */
 static void print_pass (JsonObject *deep)
 {
     if (json_object_has_member (deep, "unchanged"))
-        printf ("  digests  of %" PRIi64 " of %" PRIi64 " stripes are as they were when these were verified\n",
+        printf ("  digests  of %" PRIi64 " of %" PRIi64 " stripes are unchanged since they were verified\n",
                 tool_number (deep, "unchanged"), tool_number (deep, "stripes"));
     g_autofree char *began = day (tool_number (deep, "began"));
     g_autofree char *left = tool_bytes ((double) tool_number (deep, "left_bytes"));
     if (json_object_get_boolean_member (deep, "whole"))
         printf ("  scrub    of %s is complete: everything was verified\n", began);
     else if (!json_object_get_boolean_member (deep, "kept"))
-        printf ("  scrub    about %s were not verified, and what was is not noted\n", left);
+        printf ("  scrub    about %s were not verified, and progress is not noted\n", left);
     else if (json_object_get_boolean_member (deep, "continues"))
-        printf ("  scrub    of %s: about %s are left; the next --deep goes on there\n", began, left);
+        printf ("  scrub    of %s: about %s are left; the next --deep resumes there\n", began, left);
     else
-        printf ("  scrub    of %s went round, but about %s could not be read; the next --deep begins there\n", began,
-                left);
+        printf ("  scrub    of %s reached the end, but about %s could not be read; the next --deep begins there\n",
+                began, left);
 }
 
 static void print_deep (JsonObject *deep)
@@ -343,7 +344,7 @@ static bool on_confirm_prune (void *user, uint64_t n_stripes, uint64_t bytes)
     Shown *self = user;
     g_autofree char *size = tool_bytes ((double) bytes);
     clear_progress (self);
-    fprintf (stderr, "Remove %" PRIu64 " stripes of %s that nothing knows? [y/N] ", n_stripes, size);
+    fprintf (stderr, "Remove %" PRIu64 " orphans (%s)? [y/N] ", n_stripes, size);
     return is_yes ();
 }
 
@@ -353,18 +354,18 @@ static void print_orphans (const Shown *self, JsonObject *summary)
     g_autofree char *removed = tool_bytes ((double) tool_number (summary, "removed_bytes"));
     if (tool_number (summary, "orphans") == 0)
         return;
-    printf ("  orphans  %" PRIi64 " stripes of %s that nothing knows", tool_number (summary, "orphans"), bytes);
+    printf ("  orphans  %" PRIi64 " stripes of %s that no file uses", tool_number (summary, "orphans"), bytes);
     if (!self->options.prune)
-        puts ("; they stay (--prune removes what is old)");
+        puts ("; they stay (--prune removes old ones)");
     else
-        printf (", %" PRIi64 " of them old enough: %" PRIi64 " of %s removed\n", tool_number (summary, "orphans_old"),
+        printf (", %" PRIi64 " of them old enough: %" PRIi64 " removed (%s)\n", tool_number (summary, "orphans_old"),
                 tool_number (summary, "orphans_removed"), removed);
     int64_t n_unrecovered = tool_number (summary, "orphans_unrecovered");
     if (n_unrecovered > 0 && (uint64_t) n_unrecovered != self->options.unrecovered)
         printf ("  kept     %" PRIi64
-                " stripes from before the archive was recovered, of objects that it does not have: "
-                "they may be all that is left of files. ecfs-salvage --list tells of which; with endpoints that were "
-                "missing ecfs recover may bring them back; --prune --unrecovered %" PRIi64 " removes them\n",
+                " unrecovered stripes, of objects that the recovery did not bring back: they may be all that is left "
+                "of files. 'ecfs-salvage --list' shows which. With endpoints that were missing, 'ecfs recover' may "
+                "bring them back. --prune --unrecovered %" PRIi64 " removes them\n",
                 n_unrecovered, n_unrecovered);
 }
 
@@ -373,10 +374,10 @@ static void print_moves (JsonObject *summary)
     int64_t n_crowded = tool_number (summary, "objects_crowded"), n_waiting = tool_number (summary, "objects_waiting");
     g_autofree char *bytes = tool_bytes ((double) tool_number (summary, "moved_bytes"));
     if (tool_number (summary, "stripes_moved") > 0)
-        printf ("  moved    %" PRIi64 " stripes of crowded objects with %s\n", tool_number (summary, "stripes_moved"),
+        printf ("  moved    %" PRIi64 " stripes of crowded objects, %s\n", tool_number (summary, "stripes_moved"),
                 bytes);
     if (n_crowded > 0)
-        printf ("  crowded  %" PRIi64 " objects would bear more with stripes elsewhere; -y moves them\n", n_crowded);
+        printf ("  crowded  %" PRIi64 " objects could survive more with stripes elsewhere; -y moves them\n", n_crowded);
     if (n_waiting > 0)
         printf ("  waiting  %" PRIi64 " crowded objects need endpoints that take nothing now: see above\n", n_waiting);
 }
@@ -394,7 +395,7 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
         puts ("presence and sizes only (--deep verifies their bytes)");
     }
     if (json_object_get_boolean_member (summary, "out_of_time"))
-        puts ("  time     was over (--max-time): not all was looked at");
+        puts ("  time     was up (--max-time): not everything was checked");
     printf ("  stripes  %" PRIi64 " gone, %" PRIi64 " damaged, %" PRIi64 " never stored, %" PRIi64 " unknown\n",
             tool_number (summary, "stripes_gone"), tool_number (summary, "stripes_damaged"),
             tool_number (summary, "stripes_never_stored"), tool_number (summary, "stripes_unknown"));
@@ -403,18 +404,19 @@ static void print_summary (const Shown *self, const char *archive, JsonObject *s
     if (written > 0) {
         g_autofree char *read_text = tool_bytes (read);
         g_autofree char *written_text = tool_bytes (written);
-        printf ("  rebuilt  %" PRIi64 " stripes of %" PRIi64 " objects: %s written, %s read, %.2f bytes for each\n",
+        printf ("  rebuilt  %" PRIi64 " stripes of %" PRIi64
+                " objects: %s written, %s read, %.2f bytes for each one written\n",
                 tool_number (summary, "stripes_rebuilt"), tool_number (summary, "objects_repaired"), written_text,
                 read_text, read / written);
     }
     print_moves (summary);
     print_orphans (self, summary);
     int64_t n_left = tool_number (summary, "objects_left") + tool_number (summary, "objects_found");
-    const char *advice = "; -y stores them once more";
+    const char *advice = "; -y rebuilds them";
     if (tool_number (summary, "objects_left") > 0)
         advice = ": bring endpoints back or add some (ecfs endpoint add), then run this again";
     else if (tool_number (summary, "catalog_problems") > 0)
-        advice = "; first see to the catalog";
+        advice = "; deal with the catalog first";
     if (n_left > 0)
         printf ("  left     %" PRIi64 " objects lack stripes%s\n", n_left, advice);
 }
@@ -440,7 +442,7 @@ static int status_of (const Options *options, JsonObject *summary)
 static int fail (const GError *error)
 {
     if (error->code == ECANCELED) {
-        fputs ("ecfs-fsck: cancelled; what was repaired stays so, and the next run does the rest\n", stderr);
+        fputs ("ecfs-fsck: cancelled; what was repaired stays repaired, and the next run does the rest\n", stderr);
         return FSCK_CANCELLED;
     }
     fprintf (stderr, "ecfs-fsck: %s\n", error->message);
@@ -494,30 +496,31 @@ static GOptionContext *option_context (Options *options, Texts *texts)
 {
     const GOptionEntry entries[] = {
         {"yes", 'y', 0, G_OPTION_ARG_NONE, &options->yes, "Repair without asking", NULL},
-        {"no", 'n', 0, G_OPTION_ARG_NONE, &options->no, "Change nothing, only tell", NULL},
+        {"no", 'n', 0, G_OPTION_ARG_NONE, &options->no, "Change nothing, only report", NULL},
         {"deep", 0, 0, G_OPTION_ARG_NONE, &options->deep, "Read every stripe and verify its checksums", NULL},
         {"remote-hash", 0, 0, G_OPTION_ARG_NONE, &options->remote_hash,
-         "Where SSH endpoints have a hash tool, read for --deep only what changed", NULL},
-        {"bwlimit", 0, 0, G_OPTION_ARG_STRING, &texts->rate, "Read at most so many bytes per second for --deep",
+         "For --deep, let SSH endpoints hash stripes, and read only what changed", NULL},
+        {"bwlimit", 0, 0, G_OPTION_ARG_STRING, &texts->rate, "Read at most this many bytes per second for --deep",
          "RATE"},
         {"max-time", 0, 0, G_OPTION_ARG_STRING, &texts->max_time,
-         "Stop checking after this time; the next --deep goes on", "DURATION"},
-        {"sample", 0, 0, G_OPTION_ARG_STRING, &texts->sample, "Read a random sample of so much for --deep", "PERCENT"},
+         "Stop checking after this time; the next --deep resumes", "DURATION"},
+        {"sample", 0, 0, G_OPTION_ARG_STRING, &texts->sample, "Read a random sample of this size for --deep",
+         "PERCENT"},
         {"seed", 0, 0, G_OPTION_ARG_STRING, &texts->seed, "Number that chooses the sample", "NUMBER"},
-        {"prune", 0, 0, G_OPTION_ARG_NONE, &options->prune, "Remove old stripes that nothing knows", NULL},
+        {"prune", 0, 0, G_OPTION_ARG_NONE, &options->prune, "Remove old orphans (stripes that no file uses)", NULL},
         {"export", 0, 0, G_OPTION_ARG_FILENAME, &options->export_dir,
-         "Write what of unreadable files can be read to this directory", "DIR"},
-        {"older-than", 0, 0, G_OPTION_ARG_STRING, &texts->older_than, "How old they must be for --prune (7d)",
+         "Write what can be read of unreadable files to this directory", "DIR"},
+        {"older-than", 0, 0, G_OPTION_ARG_STRING, &texts->older_than, "How old orphans must be for --prune (7d)",
          "DURATION"},
         {"unrecovered", 0, 0, G_OPTION_ARG_STRING, &texts->unrecovered,
-         "Remove what a recovery left alone, too, if there is just so much of it", "STRIPES"},
+         "Also remove unrecovered stripes, if there are exactly this many", "STRIPES"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print a JSON object per line", NULL},
         {"help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Explain this program", NULL},
         {"version", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &options->version, "", NULL},
         G_OPTION_ENTRY_NULL};
     GOptionContext *context = g_option_context_new (ARGUMENTS);
     g_option_context_set_help_enabled (context, FALSE);
-    g_option_context_set_summary (context, "Checks an archive, and stores lost and damaged stripes once more.");
+    g_option_context_set_summary (context, "Checks an archive, and rebuilds lost and damaged stripes.");
     g_option_context_set_description (
         context, "Exit status, added up: 0 clean, 1 repaired, 4 something is left, 8 could not run, 16 wrong usage,\n"
                  "32 cancelled.");
@@ -550,15 +553,15 @@ static void parse_texts (Options *options, const Texts *texts)
         (!ecfs_parse_duration (texts->older_than, &options->prune_age_us) || options->prune_age_us <= 0))
         usage ("--older-than takes a duration, such as 30d");
     if (!options->prune && texts->older_than != NULL)
-        usage ("--older-than tells --prune what to remove");
+        usage ("--older-than needs --prune");
     if (texts->unrecovered != NULL &&
         (!g_ascii_string_to_unsigned (texts->unrecovered, 10, 1, G_MAXINT64, &options->unrecovered, NULL) ||
          !options->prune))
-        usage ("--unrecovered tells --prune how many stripes of objects that a recovery left alone are to go, too");
+        usage ("--unrecovered takes the number of unrecovered stripes to remove, and needs --prune");
     if (!options->deep && texts->sample != NULL)
-        usage ("--sample is a way to do --deep");
+        usage ("--sample needs --deep");
     if (options->remote_hash && (!options->deep || options->no || texts->sample != NULL))
-        usage ("--remote-hash is for --deep, and neither for -n, which notes nothing, nor for --sample");
+        usage ("--remote-hash needs --deep, and works neither with -n, which notes nothing, nor with --sample");
 }
 
 static void parse (Options *options, int *argc, char ***argv)
@@ -584,9 +587,9 @@ static void parse (Options *options, int *argc, char ***argv)
     if (*argc < 2)
         usage ("the archive is missing");
     if (options->prune && *argc > 2)
-        usage ("--prune looks at all files, not at some");
+        usage ("--prune checks all files: give no path");
     if (options->remote_hash && *argc > 2)
-        usage ("--remote-hash is for a check of all files, not of some");
+        usage ("--remote-hash checks all files: give no path");
     if (options->yes && options->no)
         usage ("-y and -n contradict each other");
     parse_texts (options, &texts);

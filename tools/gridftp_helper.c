@@ -563,9 +563,9 @@ static bool parse_options (Options *options, int *argc, char ***argv)
         {"streams", 0, 0, G_OPTION_ARG_INT, &options->streams, "TCP streams per transfer", "N"},
         {"tcp-buffer", 0, 0, G_OPTION_ARG_INT, &options->tcp_buffer, "Size of TCP buffers", "BYTES"},
         {"subject", 0, 0, G_OPTION_ARG_FILENAME, &options->subject, "The server's identity", "SUBJECT"},
-        {"user", 0, 0, G_OPTION_ARG_FILENAME, &options->user, "Whom to log in", "NAME"},
+        {"user", 0, 0, G_OPTION_ARG_FILENAME, &options->user, "User to log in as", "NAME"},
         {"ssh", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->ssh, "Words of the program that carries commands", "WORD"},
-        {"password-file", 0, 0, G_OPTION_ARG_FILENAME, &options->password_file, "What holds the password", "FILE"},
+        {"password-file", 0, 0, G_OPTION_ARG_FILENAME, &options->password_file, "File with the password", "FILE"},
         G_OPTION_ENTRY_NULL,
     };
     g_autoptr (GOptionContext) context = g_option_context_new ("- a connection of ecfs to a GridFTP server");

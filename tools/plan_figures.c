@@ -127,7 +127,7 @@ GPtrArray *plan_rows_for (unsigned k, double wanted, const PlanEndpoints *endpoi
     }
     if (rows->len == 0) {
         g_set_error (error, ECFS_ERROR, EINVAL,
-                     "no code with %u data stripes can be read so surely from these endpoints", k);
+                     "no code with %u data stripes can be read with this probability from these endpoints", k);
         return NULL;
     }
     return g_steal_pointer (&rows);
@@ -153,7 +153,7 @@ char *plan_sentence (const char *code)
     if (row == NULL)
         return NULL;
     g_autofree char *year = plan_year (row), *single = tool_seconds ((1 - USUAL) * YEAR_S);
-    return g_strdup_printf ("Were each endpoint away %.0f%% of the time, by itself, a file could not be read for %s a "
-                            "year; with one endpoint alone, for %s.",
+    return g_strdup_printf ("If each endpoint were away %.0f%% of the time, independently, a file could not be read "
+                            "for %s a year; with one endpoint alone, for %s.",
                             100 * (1 - USUAL), year, single);
 }

@@ -159,7 +159,7 @@ char **tool_in_archive (const Verb *verb, int *argc, char **argv, int min, int n
         char *inside = first == NULL || i >= n_paths ? NULL : ecfs_mounted_path (argv[i], &other);
         bool same = inside != NULL && g_strcmp0 (other, directory) == 0;
         if (first != NULL && !whole && i < n_paths && !same) {
-            tool_say (verb->name, "%s and %s are not in one archive", argv[1], argv[i]);
+            tool_say (verb->name, "%s and %s are not in the same archive", argv[1], argv[i]);
             exit (TOOL_USAGE);
         }
         g_ptr_array_add (words, same ? g_steal_pointer (&inside) : g_strdup (argv[i]));
@@ -331,8 +331,9 @@ int tool_transfer_end (ToolTransfer *self, GError *error)
     clear_progress (self);
     if (self->last.n_not_full > 0)
         tool_say (self->verb,
-                  "%" PRIu64 " of %" PRIu64 " files are stored with fewer stripes than their code has, since endpoints "
-                  "could not be reached: a mount completes them in the background, 'ecfs fsck -y' does so now",
+                  "%" PRIu64 " of %" PRIu64
+                  " files are stored with fewer stripes than their code has, because endpoints could not be reached: a "
+                  "mount completes them in the background, 'ecfs fsck -y' does so now",
                   self->last.n_not_full, self->last.n_found);
     if (error == NULL)
         return TOOL_DONE;

@@ -14,7 +14,7 @@ static void tell_what_is_there (const char *archive)
         return;
     g_autoptr (JsonObject) status = tool_json_object (text);
     g_autofree char *bytes = tool_bytes ((double) tool_number (status, "content_bytes"));
-    fprintf (stderr, "%s has %" G_GINT64_FORMAT " files with %s. They are removed here and at every endpoint.\n",
+    fprintf (stderr, "%s has %" G_GINT64_FORMAT " files with %s. They will be removed here and on every endpoint.\n",
              archive, tool_number (status, "files"), bytes);
 }
 
@@ -22,11 +22,11 @@ static bool is_confirmed (const char *archive)
 {
     char answer[16] = "";
     if (!isatty (STDIN_FILENO)) {
-        tool_say ("destroy", "--yes is needed where nobody can be asked");
+        tool_say ("destroy", "--yes is needed where there is no terminal to ask on");
         return false;
     }
     tell_what_is_there (archive);
-    fputs ("Type yes to go on: ", stderr);
+    fputs ("Type yes to continue: ", stderr);
     if (fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0)
         return true;
     tool_say ("destroy", "nothing was removed");
@@ -37,8 +37,8 @@ int verb_destroy (const Verb *verb, int argc, char **argv)
 {
     gboolean yes = FALSE, force = FALSE;
     const GOptionEntry options[] = {
-        {"yes", 'y', 0, G_OPTION_ARG_NONE, &yes, "Does not ask", NULL},
-        {"force", 0, 0, G_OPTION_ARG_NONE, &force, "Leaves what endpoints have that cannot be reached", NULL},
+        {"yes", 'y', 0, G_OPTION_ARG_NONE, &yes, "Do not ask", NULL},
+        {"force", 0, 0, G_OPTION_ARG_NONE, &force, "Leave what is on endpoints that cannot be reached", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     if (!yes && !is_confirmed (argv[1]))
@@ -48,5 +48,9 @@ int verb_destroy (const Verb *verb, int argc, char **argv)
     tool_transfer_begin (&transfer, verb->name);
     transfer.things = "remote files";
     (void) ecfs_destroy (argv[1], force, &transfer.transfer, &error); /* the error says it */
-    return tool_transfer_end (&transfer, error);
+    bool is_away = !force && error != NULL && (error->code == ENOTCONN || error->code == ETIMEDOUT);
+    int status = tool_transfer_end (&transfer, error);
+    if (is_away)
+        tool_say (verb->name, "--force leaves what is on endpoints that cannot be reached");
+    return status;
 }

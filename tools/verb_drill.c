@@ -47,10 +47,10 @@ static void print_reading (JsonObject *report)
     printf ("without   %s\n", without);
     printf ("catalog   %" PRIi64 " of %" PRIi64 " objects have too few stripes elsewhere\n",
             tool_number (report, "unreadable_by_catalog"), tool_number (report, "objects"));
-    printf ("sample    %" PRIi64 " objects were read (--seed %" PRIi64 " reads the same): ",
+    printf ("sample    %" PRIi64 " objects were read (--seed %" PRIi64 " chooses the same): ",
             tool_number (report, "sampled"), tool_number (report, "seed"));
     if (n_bad == 0 && n_broken == 0)
-        puts ("every byte is what was stored");
+        puts ("every byte was as it was stored");
     else
         printf ("%" PRIi64 " could not be read, and %" PRIi64 " not even with all endpoints\n", n_bad, n_broken);
     print_speed (report);
@@ -66,7 +66,7 @@ static void print_unsafe (JsonObject *loss)
     for (unsigned i = 0; i < json_array_get_length (unsafe); i++) {
         JsonObject *set = json_array_get_object_element (unsafe, i);
         g_autofree char *names = joined (json_object_get_array_member (set, "without"));
-        printf ("  without %s: %" PRIi64 " objects cannot be read\n", names[0] == '\0' ? "any of them gone" : names,
+        printf ("  without %s: %" PRIi64 " objects cannot be read\n", names[0] == '\0' ? "any of them missing" : names,
                 tool_number (set, "unreadable"));
     }
 }
@@ -81,7 +81,7 @@ static void print_loss (JsonObject *loss)
     else if (n == 0)
         puts ("With all endpoints, not all objects are readable:");
     else if (!json_object_has_member (loss, "safe"))
-        printf ("Without %" PRIi64 " %s: there are too many sets of them to look at each.\n", n, endpoints);
+        printf ("Without %" PRIi64 " %s: there are too many sets to check each of them.\n", n, endpoints);
     else if (n_safe == n_sets)
         printf ("Without any %" PRIi64 " %s, all %" PRIi64 " objects whose codes promise it stay readable.\n", n,
                 endpoints, n_objects);
@@ -140,14 +140,14 @@ int verb_drill (const Verb *verb, int argc, char **argv)
     const GOptionEntry options[] = {
         {"without", 'w', 0, G_OPTION_ARG_STRING, &without, "Endpoints to do without; none: ask the catalog alone",
          "NAME,..."},
-        {"sample", 's', 0, G_OPTION_ARG_STRING, &sample, "Part of the objects that is read (1%)", "P%"},
-        {"seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Which are read; the report tells it (random)", "N"},
+        {"sample", 's', 0, G_OPTION_ARG_STRING, &sample, "Share of the objects to read (1%)", "P%"},
+        {"seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Number that chooses the sample; the report shows it (random)", "N"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, 1);
     EcfsDrill drill = {.percent = 1};
     if (sample != NULL && (without == NULL || !parse_percent (sample, &drill.percent))) {
-        tool_say (verb->name, without == NULL ? "--sample is for --without, which names the endpoints to do without"
+        tool_say (verb->name, without == NULL ? "--sample needs --without, which names the endpoints to do without"
                                               : "--sample takes more than 0%% and at most 100%%");
         return TOOL_USAGE;
     }

@@ -90,7 +90,7 @@ int verb_endpoint (const Verb *verb, int argc, char **argv)
                                           "distrust", "drain", "replace", "remove",   NULL};
     g_autofree char *all = g_strjoinv (", ", (char **) actions);
     const char *near = tool_nearest (action, actions);
-    tool_say (verb->name, "\"%s\" is none of %s", action, all);
+    tool_say (verb->name, "\"%s\" is not one of %s", action, all);
     if (near != NULL)
         tool_say (verb->name, "did you mean \"ecfs endpoint %s\"?", near);
     return TOOL_USAGE;

@@ -8,13 +8,13 @@ int verb_export (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *format = NULL;
     const GOptionEntry options[] = {
-        {"format", 'f', 0, G_OPTION_ARG_STRING, &format, "ecfs (the default) or fec, which are properties", "FORMAT"},
+        {"format", 'f', 0, G_OPTION_ARG_STRING, &format, "ecfs (the default), or fec: a properties file", "FORMAT"},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, 2);
     g_auto (GStrv) words = tool_in_archive (verb, &argc, argv, 1, 0);
     bool fec = g_strcmp0 (format, "fec") == 0;
     if (format != NULL && !fec && strcmp (format, "ecfs") != 0) {
-        tool_say (verb->name, "\"%s\" is none of ecfs, fec", format);
+        tool_say (verb->name, "\"%s\" is neither ecfs nor fec", format);
         return TOOL_USAGE;
     }
     GError *error = NULL;
@@ -33,7 +33,7 @@ int verb_fetch (const Verb *verb, int argc, char **argv)
 {
     g_auto (GStrv) endpoints = NULL;
     const GOptionEntry options[] = {{"endpoint", 'e', 0, G_OPTION_ARG_STRING_ARRAY, &endpoints,
-                                     "What counts instead of the descriptor's URL of that name; may be repeated",
+                                     "Use this instead of the descriptor's URL of that name; may be repeated",
                                      "NAME=URL[,KEY=VALUE...]"},
                                     G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 2, 2);

@@ -125,11 +125,11 @@ int verb_info (const Verb *verb, int argc, char **argv)
 int verb_wait (const Verb *verb, int argc, char **argv)
 {
     gboolean quorum = FALSE, unmounted = FALSE;
-    const GOptionEntry options[] = {
-        {"unmounted", 'u', 0, G_OPTION_ARG_NONE, &unmounted, "Do not fail only because the archive is not mounted",
-         NULL},
-        {"quorum", 'q', 0, G_OPTION_ARG_NONE, &quorum, "Until it is committed, not until all stripes are stored", NULL},
-        G_OPTION_ENTRY_NULL};
+    const GOptionEntry options[] = {{"unmounted", 'u', 0, G_OPTION_ARG_NONE, &unmounted,
+                                     "Do not fail only because the archive is not mounted", NULL},
+                                    {"quorum", 'q', 0, G_OPTION_ARG_NONE, &quorum,
+                                     "Wait until it is committed, not until all stripes are stored", NULL},
+                                    G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 1, G_MAXINT);
     GError *error = NULL;
     unsigned flags = (quorum ? ECFS_WAIT_QUORUM : 0) | (unmounted ? ECFS_WAIT_UNMOUNTED : 0);

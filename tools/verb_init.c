@@ -23,12 +23,12 @@ static void print_promise (const char *directory)
     int64_t n_endpoints = tool_number (promise, "endpoints"), n_zones = tool_number (promise, "zones");
     int64_t zones = tool_number (promise, "zones_may_vanish");
     printf ("%s: %s over %" PRIi64 " endpoints: any %" PRIi64
-            " of them may vanish and every file stays readable; a byte takes %.2f bytes.\n",
+            " of them may vanish and every file stays readable. A byte takes %.2f bytes.\n",
             directory, code, n_endpoints, tool_number (promise, "endpoints_may_vanish"),
             (double) tool_number (promise, "n") / (double) tool_number (promise, "k"));
     if (n_zones < n_endpoints)
         printf ("They lie in %" PRIi64 " zones, of which any %" PRIi64 " may vanish.%s\n", n_zones, zones,
-                zones == 0 ? " No zone may: spread them over more." : "");
+                zones == 0 ? " No zone may: spread them over more zones." : "");
     g_autofree char *sentence = n_endpoints >= tool_number (promise, "n") ? plan_sentence (code) : NULL;
     if (sentence != NULL)
         puts (sentence);
@@ -83,12 +83,16 @@ int verb_init (const Verb *verb, int argc, char **argv)
     InitArguments arguments = {0};
     const GOptionEntry options[] = {
         {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code, "How files are made redundant (rs:4+2)", "CODE"},
-        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints, "An endpoint; once for each",
+        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints, "An endpoint; give it once for each",
          "[NAME=]URL[,KEY=VALUE...]"},
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
+    if (arguments.endpoints == NULL) {
+        tool_say (verb->name, "--endpoint is missing: give it once for each endpoint");
+        return TOOL_USAGE;
+    }
     GError *error = NULL;
     bool good = ecfs_init (argv[1], arguments.code, (const char *const *) arguments.endpoints,
                            (const char *const *) arguments.settings, &error);

@@ -11,7 +11,7 @@ static const Verb active_verb = {"endpoint active", "ARCHIVE NAME", "Lets an end
 static const Verb distrust_verb = {"endpoint distrust", "ARCHIVE NAME", "Believes nothing that an endpoint says", NULL};
 static const Verb drain_verb = {"endpoint drain", "ARCHIVE NAME", "Moves all that an endpoint holds to others", NULL};
 static const Verb replace_verb = {"endpoint replace", "ARCHIVE OLD [[NAME=]URL[,KEY=VALUE...]...]",
-                                  "Rebuilds what an endpoint held at others, or in its place, which was emptied", NULL};
+                                  "Rebuilds what an endpoint held on others, or on itself after it was emptied", NULL};
 static const Verb remove_verb = {"endpoint remove", "ARCHIVE NAME", "Takes an empty endpoint out of an archive", NULL};
 
 static int set_state (const Verb *verb, const char *state, int argc, char **argv)
@@ -65,7 +65,8 @@ static void print_stuck (JsonObject *plan)
     int64_t n_stuck = tool_number (plan, "unplaced_objects");
     if (n_stuck == 0)
         return;
-    printf ("  stuck    %" PRIi64 " objects find no other endpoint: add one with 'ecfs endpoint add', or make room\n",
+    printf ("  stuck    %" PRIi64
+            " objects have no other endpoint to go to: add one with 'ecfs endpoint add', or make room\n",
             n_stuck);
     for (guint i = 0; i < json_array_get_length (paths); i++) {
         g_autofree char *path = tool_printable (json_array_get_string_element (paths, i));
@@ -82,7 +83,7 @@ static void print_plan (JsonObject *plan)
             tool_number (plan, "stripes"), bytes);
     if (tool_number (plan, "rebuilt_bytes") > 0) {
         g_autofree char *read = tool_bytes ((double) tool_number (plan, "rebuild_read_bytes"));
-        printf ("  rebuilt  all, from about %s at the others\n", read);
+        printf ("  rebuilt  all, from about %s on the others\n", read);
     }
     if (tool_number (plan, "endangered_objects") > 0)
         printf ("  first    %" PRIi64 " objects that are less safe than they should be\n",
@@ -91,7 +92,7 @@ static void print_plan (JsonObject *plan)
     if (json_object_has_member (plan, "seconds")) {
         g_autofree char *time = tool_seconds (tool_double (plan, "seconds"));
         const char *slowest = tool_text (plan, "slowest");
-        printf ("  time     about %s%s%s\n", time, *slowest == '\0' ? "" : ", by what was measured of endpoint ",
+        printf ("  time     about %s%s%s\n", time, *slowest == '\0' ? "" : ", by the measured speed of endpoint ",
                 slowest);
     }
     print_stuck (plan);
@@ -131,8 +132,8 @@ static int drain (int argc, char **argv)
 {
     gboolean dry_run = FALSE, json = FALSE;
     const GOptionEntry options[] = {
-        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only tell what would be moved", NULL},
-        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Tell what is to be moved as a JSON object", NULL},
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only show what would be moved", NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print what is to be moved as a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (&drain_verb, options, argc, argv, 2, 2);
     GError *error = NULL;
@@ -152,7 +153,7 @@ static int take_out (const Verb *verb, Ecfs *ecfs, const char *name)
     if (!ecfs_remove_endpoint (ecfs, name, &left, &error))
         return tool_fail (verb->name, error, TOOL_FAILED);
     if (left != NULL)
-        tool_say (verb->name, "endpoint %s is taken out; %s", name, left);
+        tool_say (verb->name, "endpoint %s was taken out; %s", name, left);
     return TOOL_DONE;
 }
 
@@ -234,7 +235,7 @@ static int replace (int argc, char **argv)
     g_auto (GStrv) names = names_of (argv + 3, &error);
     bool done = false, good = names != NULL && check_old (directory, old, names, &done, &error);
     if (done) {
-        tool_say (replace_verb.name, "endpoint %s is taken out already", old);
+        tool_say (replace_verb.name, "endpoint %s was already taken out", old);
         return TOOL_DONE;
     }
     for (int i = 3; good && i < argc; i++)

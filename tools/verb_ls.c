@@ -99,8 +99,8 @@ int verb_ls (const Verb *verb, int argc, char **argv)
 {
     Listing listing = {0};
     const GOptionEntry options[] = {
-        {"long", 'l', 0, G_OPTION_ARG_NONE, &listing.details, "Modes, owners, sizes and times, too", NULL},
-        {"recursive", 'R', 0, G_OPTION_ARG_NONE, &listing.recursive, "What is in directories, too, as whole paths",
+        {"long", 'l', 0, G_OPTION_ARG_NONE, &listing.details, "Also show modes, owners, sizes and times", NULL},
+        {"recursive", 'R', 0, G_OPTION_ARG_NONE, &listing.recursive, "Also list what is in directories, as whole paths",
          NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &listing.json, "Print a JSON array", NULL},
         G_OPTION_ENTRY_NULL};

@@ -52,7 +52,7 @@ static bool remove_path (void *user, Ecfs *ecfs, const char *path, GError **erro
         return true;
     }
     if (g_error_matches (reason, ECFS_ERROR, ENOTEMPTY))
-        g_prefix_error (&reason, "-r removes a directory with all that is in it: ");
+        g_prefix_error (&reason, "-r removes a directory with everything in it: ");
     g_propagate_error (error, reason);
     return false;
 }
@@ -61,8 +61,9 @@ int verb_rm (const Verb *verb, int argc, char **argv)
 {
     Removal removal = {0};
     const GOptionEntry options[] = {
-        {"recursive", 'r', 0, G_OPTION_ARG_NONE, &removal.recursive, "Directories with all that is in them", NULL},
-        {"force", 'f', 0, G_OPTION_ARG_NONE, &removal.force, "What is not there is no failure", NULL},
+        {"recursive", 'r', 0, G_OPTION_ARG_NONE, &removal.recursive, "Remove directories with everything in them",
+         NULL},
+        {"force", 'f', 0, G_OPTION_ARG_NONE, &removal.force, "Ignore what does not exist", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
     return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 2, remove_path, &removal);
@@ -85,7 +86,7 @@ int verb_mkdir (const Verb *verb, int argc, char **argv)
     Making making = {.mode = 0777 & ~mask};
     umask (mask);
     const GOptionEntry options[] = {{"parents", 'p', 0, G_OPTION_ARG_NONE, &making.parents,
-                                     "Directories on the way, too; one that is there is no failure", NULL},
+                                     "Also make the directories on the way, and ignore those that exist", NULL},
                                     G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, G_MAXINT);
     return for_each (verb, ECFS_OPEN_WRITE, argv, argc - 2, make, &making);
@@ -105,9 +106,9 @@ static bool move (void *user, Ecfs *ecfs, const char *path, GError **error)
 int verb_mv (const Verb *verb, int argc, char **argv)
 {
     Move target = {0};
-    const GOptionEntry options[] = {{"no-clobber", 'n', 0, G_OPTION_ARG_NONE, &target.keep,
-                                     "Replaces nothing: it fails where the name is taken", NULL},
-                                    G_OPTION_ENTRY_NULL};
+    const GOptionEntry options[] = {
+        {"no-clobber", 'n', 0, G_OPTION_ARG_NONE, &target.keep, "Replace nothing: fail if the name is taken", NULL},
+        G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 3, G_MAXINT);
     /* Several go into a directory. */
     g_autofree char *into = argc > 4 ? g_strconcat (argv[argc - 1], "/", NULL) : NULL;

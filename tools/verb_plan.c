@@ -22,7 +22,7 @@ static bool parse_probability (const char *text, double *ret_value, GError **err
     char *end;
     double value = g_ascii_strtod (text, &end);
     if (end == text || *end != '\0' || !(value >= 0 && value <= 1))
-        return tool_error (error, EINVAL, "\"%s\" is no probability from 0 to 1", text);
+        return tool_error (error, EINVAL, "\"%s\" is not a probability from 0 to 1", text);
     *ret_value = value;
     return true;
 }
@@ -32,8 +32,7 @@ static bool parse_endpoints (const char *text, PlanEndpoints *ret_endpoints, GEr
     g_auto (GStrv) parts = g_strsplit (text, ",", -1);
     unsigned n = g_strv_length (parts);
     if (n == 0 || n > ECFS_MAX_STRIPES)
-        return tool_error (error, EINVAL, "--availability takes 1 to %d figures, and these are %u", ECFS_MAX_STRIPES,
-                           n);
+        return tool_error (error, EINVAL, "--availability takes 1 to %d figures, not %u", ECFS_MAX_STRIPES, n);
     for (unsigned i = 0; i < n; i++)
         if (!parse_probability (g_strstrip (parts[i]), &ret_endpoints->availability[i], error)) {
             g_prefix_error_literal (error, "--availability: ");
@@ -122,9 +121,9 @@ static void print_table (const GPtrArray *rows)
     if (estimated)
         puts ("+-: estimated from a sample, with its standard error. <: the sample shows no more than that.");
     if (formula)
-        puts ("BY FORMULA: as Gaidioz et al. reckon for ldpc, from how many stripes a download takes on average.");
+        puts ("BY FORMULA: as Gaidioz et al. compute it for ldpc, from how many stripes a download takes on average.");
     if (modelled)
-        puts ("mds: a code of which any K stripes do; rs here has 32 stripes at most. peeling: ldpc without "
+        puts ("mds: a code of which any K stripes suffice; rs here has at most 32 stripes. peeling: ldpc without "
               "elimination.");
 }
 
@@ -167,11 +166,11 @@ int verb_plan (const Verb *verb, int argc, char **argv)
     const GOptionEntry options[] = {
         {"k", 0, 0, G_OPTION_ARG_INT, &arguments.k, "Data stripes (4)", "K"},
         {"m", 0, 0, G_OPTION_ARG_INT, &arguments.m, "Parity stripes (2)", "M"},
-        {"code", 0, 0, G_OPTION_ARG_STRING, &arguments.codes, "These codes instead", "CODE,..."},
+        {"code", 0, 0, G_OPTION_ARG_STRING, &arguments.codes, "Compare these codes instead", "CODE,..."},
         {"availability", 0, 0, G_OPTION_ARG_STRING, &arguments.availability,
-         "How often an endpoint is there, or each of them (0.99)", "P[,P...]"},
+         "Part of the time an endpoint is there, or each of them (0.99)", "P[,P...]"},
         {"want", 0, 0, G_OPTION_ARG_STRING, &arguments.wanted,
-         "The least space with which files can be read with this probability", "P"},
+         "Find the least space with which files can be read with this probability", "P"},
         {"plot", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plot, "Draw failure against space, with gnuplot",
          "FILE.svg|png"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},

@@ -61,14 +61,14 @@ int verb_recode (const Verb *verb, int argc, char **argv)
     g_autofree char *code = NULL;
     gboolean dry_run = FALSE, json = FALSE;
     const GOptionEntry options[] = {
-        {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "Code that the files are to have", "CODE"},
-        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only tell what would be read, written and freed", NULL},
+        {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "New code of the files", "CODE"},
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only show what would be read, written and freed", NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "With --dry-run: print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 2, 2);
     if (code == NULL || (json && !dry_run)) {
-        tool_say (verb->name, code == NULL ? "--code says which code the files are to have; it is missing"
-                                           : "--json is for --dry-run");
+        tool_say (verb->name,
+                  code == NULL ? "--code is missing: it names the new code of the files" : "--json needs --dry-run");
         return TOOL_USAGE;
     }
     GError *error = NULL;

@@ -75,7 +75,7 @@ static bool ask (void *user, const char *text)
         return false;
     end_line (self);
     tool_say (self->verb->name, "%s", text);
-    fputs ("Type \"yes\" to go on all the same: ", stderr);
+    fputs ("Type \"yes\" to continue anyway: ", stderr);
     return fgets (answer, sizeof answer, stdin) != NULL && strcmp (answer, "yes\n") == 0;
 }
 
@@ -89,10 +89,10 @@ static void print_doubted (JsonObject *report)
 {
     JsonArray *doubted = json_object_get_array_member (report, "endpoints_doubted");
     for (guint i = 0; i < json_array_get_length (doubted); i++)
-        printf ("%s%s", i == 0 ? "not all that these endpoints tell is believed: " : ", ",
+        printf ("%s%s", i == 0 ? "not everything that these endpoints say is believed: " : ", ",
                 json_array_get_string_element (doubted, i));
     if (json_array_get_length (doubted) > 0)
-        putchar ('\n');
+        puts (" (--believe NAME believes one)");
 }
 
 static void print_end (const Arguments *arguments)
@@ -103,8 +103,8 @@ static void print_end (const Arguments *arguments)
         puts ("this directory can only be read (ecfs mount -o ro, get, ls, export); the endpoints and every other copy "
               "of it are as they were");
     else
-        puts ("every other copy of this archive directory can only be read from now on\n"
-              "where endpoints are gone, ecfs fsck -y rebuilds on others what they had");
+        puts ("from now on every other copy of this archive directory can only be read\nif endpoints are gone, ecfs "
+              "fsck -y rebuilds on others what they had");
 }
 
 static void print_recovered (const char *directory, JsonObject *report, const Arguments *arguments)
@@ -117,17 +117,18 @@ static void print_recovered (const char *directory, JsonObject *report, const Ar
         g_autoptr (GDateTime) time =
             g_date_time_new_from_unix_local (tool_number (report, "recovery_point_ns") / 1000000000);
         g_autofree char *text = time == NULL ? NULL : g_date_time_format (time, "%F %T");
-        printf ("names and attributes are as of %s (change %" PRIi64 ")\n", text == NULL ? "a time unknown" : text,
+        printf ("names and attributes are as of %s (change %" PRIi64 ")\n", text == NULL ? "an unknown time" : text,
                 tool_number (report, "sequence"));
     } else {
-        puts ("there was neither snapshot nor journal: all names and attributes are hints of the stripes");
+        puts ("there was neither snapshot nor journal: all names and attributes are hints in the stripes");
     }
     print_count (report, "unfinished", "files that were being written, and never closed, are left out");
-    print_count (report, "hinted", "files are there by the hints of their stripes");
-    print_count (report, "set_apart", "files are in /recovered, since others have their names");
-    print_count (report, "partial", "files are in /recovered as .partial, since only a part of their content is there");
+    print_count (report, "hinted", "files are named by the hints in their stripes");
+    print_count (report, "set_apart", "files are in /recovered, because others have their names");
+    print_count (report, "partial",
+                 "files are in /recovered as .partial, because only a part of their content is there");
     print_count (report, "refused_records", "records of the journal made no sense and were left out");
-    print_count (report, "lost", "objects cannot be read: too few of their stripes are at these endpoints");
+    print_count (report, "lost", "objects cannot be read: too few of their stripes are on these endpoints");
     print_doubted (report);
     print_end (arguments);
 }
@@ -153,8 +154,15 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
     (void) signal (SIGTERM, on_signal);
     g_autofree char *text = ecfs_recover (directory, &what, &error);
     end_line (&progress);
-    if (text == NULL)
-        return tool_fail (verb->name, error, error->code == EINVAL ? TOOL_USAGE : TOOL_FAILED);
+    if (text == NULL) {
+        int code = error->code;
+        (void) tool_fail (verb->name, error, TOOL_FAILED);
+        if (code == EPERM && !arguments->force)
+            tool_say (verb->name,
+                      "--dry-run and --read-only change nothing, --believe and --distrust say whose word counts, "
+                      "--force recovers all the same");
+        return code == EINVAL ? TOOL_USAGE : TOOL_FAILED;
+    }
     g_autoptr (JsonObject) report = tool_json_object (text);
     if (arguments->json)
         puts (text);
@@ -168,30 +176,32 @@ int verb_recover (const Verb *verb, int argc, char **argv)
 {
     Arguments arguments = {0};
     const GOptionEntry options[] = {{"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints,
-                                     "An endpoint that is there; once for each", "[NAME=]URL[,KEY=VALUE...]"},
+                                     "An endpoint that is there; give it once for each", "[NAME=]URL[,KEY=VALUE...]"},
                                     {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive,
-                                     "The archive, where endpoints have several", "UUID"},
+                                     "The archive, if the endpoints belong to several", "UUID"},
                                     {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code,
                                      "The code of new files, in place of what it was", "CODE"},
                                     {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
                                      "A key of [archive] in ecfs.conf, in place of what it was; may be repeated",
                                      "KEY=VALUE"},
                                     {"believe", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.believe,
-                                     "Believe this endpoint whatever others tell; may be repeated", "NAME"},
+                                     "Believe this endpoint, whatever others say; may be repeated", "NAME"},
                                     {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
-                                     "Believe nothing that this endpoint alone tells; may be repeated", "NAME"},
+                                     "Believe nothing that this endpoint says; may be repeated", "NAME"},
                                     {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
-                                     "Only tell what would be recovered; change nothing anywhere", NULL},
+                                     "Only show what would be recovered; change nothing anywhere", NULL},
                                     {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
                                      "Make a directory that can only be read, and change no endpoint", NULL},
                                     {"force", 'f', 0, G_OPTION_ARG_NONE, &arguments.force,
                                      "Recover although endpoints are missing or another machine was just here", NULL},
                                     {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &arguments.allow_lost,
-                                     "Exit with 0 even where objects cannot be read", NULL},
+                                     "Exit with 0 even if objects cannot be read", NULL},
                                     {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
                                     G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
-    int status = recover (verb, argv[1], &arguments);
+    if (arguments.endpoints == NULL)
+        tool_say (verb->name, "--endpoint is missing: give it once for each endpoint that is there");
+    int status = arguments.endpoints == NULL ? TOOL_USAGE : recover (verb, argv[1], &arguments);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
     g_strfreev (arguments.believe);

@@ -123,7 +123,7 @@ static void print_staging (JsonObject *status)
     for (unsigned i = 0; i < json_array_get_length (oldest); i++)
         print_row (json_array_get_object_element (oldest, i));
     if (!json_object_get_boolean_member (status, "mounted"))
-        puts ("  the archive is not mounted, or for reading only: mount it for writing to have them stored");
+        puts ("  the archive is not mounted for writing: mount it for writing to store them");
 }
 
 static void print_repairs (JsonObject *status)
@@ -133,8 +133,9 @@ static void print_repairs (JsonObject *status)
     if (n_queued == 0)
         return;
     const char *outlook = !json_object_get_boolean_member (repairs, "auto") ? "repair = off: ecfs-fsck -y repairs them"
-                          : json_object_get_boolean_member (status, "mounted") ? "the mount repairs them behind"
-                                                                               : "the next mount repairs them";
+                          : json_object_get_boolean_member (status, "mounted")
+                              ? "the mount repairs them in the background"
+                              : "the next mount repairs them";
     printf ("repairs    %" PRIi64 " damaged %s met by readers and queued; %s\n", n_queued,
             n_queued == 1 ? "stripe was" : "stripes were", outlook);
     JsonArray *stripes = json_object_get_array_member (repairs, "stripes");
@@ -167,7 +168,7 @@ static char *clock_text (int64_t time_s)
     g_autoptr (GDateTime) now = g_date_time_new_now_local ();
     g_autoptr (GDateTime) then = g_date_time_new_from_unix_local (time_s);
     if (then == NULL)
-        return g_strdup ("a time unknown");
+        return g_strdup ("an unknown time");
     bool today = g_date_time_get_year (now) == g_date_time_get_year (then) &&
                  g_date_time_get_day_of_year (now) == g_date_time_get_day_of_year (then);
     return g_date_time_format (then, today ? "%T" : "%F %T");
@@ -180,10 +181,10 @@ static void print_snapshot (JsonObject *point)
     if (n_behind < BEHIND_TOLD)
         return;
     if (json_object_has_member (point, "snapshot_time"))
-        printf ("           %" PRIi64 " changes came since the snapshot of the catalog at %s", n_behind, time);
+        printf ("           %" PRIi64 " changes since the snapshot of the catalog at %s", n_behind, time);
     else
         printf ("           there is no snapshot of the catalog, and %" PRIi64 " changes", n_behind);
-    puts (": mounts of some minutes store one when it is due");
+    puts (": a mount of some minutes stores one when it is due");
 }
 
 static void print_recovery_point (JsonObject *status)
@@ -212,14 +213,14 @@ static void print_scrub (JsonObject *status)
     g_autofree char *ended = clock_text (tool_number (scrub, "full_ended"));
     g_autofree char *began = clock_text (tool_number (scrub, "began"));
     if (json_object_has_member (scrub, "full_ended"))
-        printf ("scrub      all was read and verified last at %s", ended);
+        printf ("scrub      everything was last verified at %s", ended);
     else
-        fputs ("scrub      never was all read and verified (ecfs-fsck --deep)", stdout);
+        fputs ("scrub      not everything was verified yet (ecfs-fsck --deep does it)", stdout);
     if (json_object_has_member (scrub, "open") && json_object_get_boolean_member (scrub, "open"))
-        printf ("; one of %s has come to %.1f%%", began, tool_double (scrub, "verified") * 100);
+        printf ("; one begun at %s has reached %.1f%%", began, tool_double (scrub, "verified") * 100);
     puts ("");
     if (tool_number (scrub, "damaged") > 0)
-        printf ("           %" PRIi64 " stripes are damaged: ecfs-fsck -y --deep repairs what can be\n",
+        printf ("           %" PRIi64 " stripes are damaged: ecfs-fsck -y --deep repairs what it can\n",
                 tool_number (scrub, "damaged"));
 }
 
@@ -304,7 +305,7 @@ static void print_erasure (JsonObject *erasure)
             tool_text (erasure, "why"), lasted, n_segments, n_segments == 1 ? "segment" : "segments");
     if (json_object_has_member (erasure, "saved_s")) {
         g_autofree char *saved = tool_seconds (tool_double (erasure, "saved_s"));
-        printf ("; one would still have waited %s", saved);
+        printf ("; one would have waited %s more", saved);
     }
     puts ("");
 }
@@ -324,7 +325,7 @@ static void print_explanation (JsonObject *status)
     printf ("           %s received, %s of hedges not needed in the end, %" PRIi64 " requests cancelled\n", received,
             hedged, tool_number (reads, "cancelled"));
     unsigned n = json_array_get_length (erasures);
-    puts (n == 0 ? "erased     no endpoint was treated as erased" : "erased     endpoints treated as erased of late:");
+    puts (n == 0 ? "erased     no endpoint was treated as erased" : "erased     endpoints treated as erased recently:");
     for (unsigned i = 0; i < n; i++)
         print_erasure (json_array_get_object_element (erasures, i));
 }
@@ -348,7 +349,8 @@ int verb_status (const Verb *verb, int argc, char **argv)
 {
     gboolean json = FALSE, explain = FALSE, check = FALSE;
     const GOptionEntry options[] = {
-        {"explain", 0, 0, G_OPTION_ARG_NONE, &explain, "Tell which endpoints reading treated as erased, and why", NULL},
+        {"explain", 0, 0, G_OPTION_ARG_NONE, &explain, "Also show which endpoints reading treated as erased, and why",
+         NULL},
         {"check", 0, 0, G_OPTION_ARG_NONE, &check,
          "Exit with 0 when all is fine, 1 when it is degraded, 2 when files are unreadable or at risk", NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},

@@ -44,7 +44,7 @@ int verb_put (const Verb *verb, int argc, char **argv)
     const GOptionEntry options[] = {
         {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "Code for these files instead of the directory's", "CODE"},
         {"update", 'u', 0, G_OPTION_ARG_NONE, &update,
-         "Leaves files alone that the archive has with the same size and time", NULL},
+         "Leave files alone that the archive already has with the same size and time", NULL},
         G_OPTION_ENTRY_NULL};
     argc = tool_parse (verb, options, argc, argv, 3, G_MAXINT);
     GError *error = NULL;

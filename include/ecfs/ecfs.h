@@ -109,8 +109,8 @@ typedef enum EcfsOpenFlags {
 Ecfs *ecfs_open (const char *directory, unsigned flags, GError **error);
 
 /**
- * Ends what is under way and closes. Damage that was read around is queued for repair; before, endpoints that were
- * found without a stripe are asked for it once more, which takes until they answer or are given up. NULL is accepted.
+ * Ends what is under way and closes. Damage that was read around is queued for repair. Before that, endpoints that were
+ * found without a stripe are asked for it once more, which lasts until they answer or are given up. NULL is accepted.
  */
 void ecfs_close (Ecfs *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Ecfs, ecfs_close)
@@ -138,22 +138,23 @@ typedef struct EcfsTransferOptions {
 
 /**
  * Stores files and directories (with all below them) in an archive opened for writing: content, modes, times, symbolic
- * links, extended attributes of the user namespace, owners; hard links among @sources stay hard links. A file that is
- * there loses its name to the new one when that is stored; its other hard links keep what it was.
+ * links, extended attributes of the user namespace, owners; hard links among @sources stay hard links. A file of the
+ * same name is replaced when the new one is stored; its other hard links keep the old content.
  *
  * @sources: NULL-terminated; "-" is standard input. Symbolic links named here are followed, those found below are not
  * @path:    a directory to put them in when it is one or there are several sources, else the new name; directories
  *           on the way are made
  *
- * False when any file failed: the first error, or how many there were when @transfer has `problem`, which got each.
+ * False when any file failed: with the first error, or with how many there were when @transfer has `problem`, which got
+ * each of them.
  */
 bool ecfs_put (Ecfs *self, const char *const *sources, const char *path, const EcfsTransferOptions *transfer,
                GError **error);
 
 /**
- * Fetches files and directories (with all below them) into @directory, which is made when absent. Where a single file
- * is fetched and @directory is none and does not end with "/", that is the file's new name. A file appears under its
- * name when it is complete; what has that name is replaced. Errors as ecfs_put ().
+ * Fetches files and directories (with all below them) into @directory, which is made when absent. If a single file is
+ * fetched, and @directory is not one and does not end with "/", it is the file's new name. A file appears under its
+ * name when it is complete, and replaces what has that name. Errors as ecfs_put ().
  */
 bool ecfs_get (Ecfs *self, const char *const *paths, const char *directory, const EcfsTransferOptions *transfer,
                GError **error);
@@ -173,25 +174,25 @@ typedef enum EcfsFileFlags {
     ECFS_FILE_WRITE = 1 << 0,
 } EcfsFileFlags;
 
-/* Of a file that is written; NULL in place of it, and members that are 0: as they say. */
+/* Of a file that is written. NULL in place of it is the same as all members 0 or NULL, which mean what they say. */
 typedef struct EcfsFileOptions {
     const char *code; /* how it is made redundant; NULL: what directory and archive say */
     uint32_t mode;    /* permissions; 0: 0644 */
 } EcfsFileOptions;
 
 /**
- * Opens a file of the archive: for reading what it is now, whatever becomes of it meanwhile; or for writing. Never
- * waits for an endpoint. For ecfs_file_close () or ecfs_file_discard ().
+ * Opens a file of the archive: for reading its content as it is now, whatever becomes of the file meanwhile; or for
+ * writing. Never waits for an endpoint. For ecfs_file_close () or ecfs_file_discard ().
  *
- * ENOENT, EISDIR; EINVAL: it is neither file nor directory. EAGAIN: all that there is of it waits in the staging area
+ * ENOENT, EISDIR; EINVAL: it is neither file nor directory. EAGAIN: all of its content still waits in the staging area
  * of a mount (ecfs_wait ()). Symbolic links are not followed. Writing makes directories on the way when it is closed.
  */
 EcfsFile *ecfs_file_open (Ecfs *self, const char *path, unsigned flags, const EcfsFileOptions *options, GError **error);
 
 /**
  * Reads into @to, which the caller owns, from the byte @offset on. *ret_size is less than @size at the end of the file
- * only. Blocks until the bytes are there and verified. EIO with the endpoints that failed when they cannot be had now;
- * EBADF: the file is open for writing.
+ * only. Blocks until the bytes are there and verified. EIO, naming the endpoints that failed, when the bytes cannot be
+ * had now; EBADF: the file is open for writing.
  *
  * Threads: unlike everything else, any number of threads may do this at once, in one file or several of an archive.
  */
@@ -207,19 +208,19 @@ bool ecfs_file_write (EcfsFile *file, const void *from, size_t size, GError **er
 uint64_t ecfs_file_size (const EcfsFile *file);
 
 /**
- * Ends it, in any case. What was written is stored as ecfs_put () does it, and is the file's content with the promise
- * of close(2) on a mount when this returns true: at least its quorum of stripes is on the endpoints, and the name is
+ * Closes the file, in any case. What was written is stored as by ecfs_put (). When this returns true, it is the file's
+ * content, with the promise of close(2) on a mount: at least its quorum of stripes is on the endpoints, and the name is
  * durable on this machine. Where the archive is mounted, the mount does this, and its users see the file at once.
  * Blocks. False: the file is what it was, and what was written is gone; ENOSPC or EDQUOT when endpoints are full, EIO
- * when too few of them took their stripes, EISDIR when the name is that of a directory by now. Only where the mount
- * ends, or the local disk fails, in the last step of all the file may have the new content although this is false.
+ * when too few of them took their stripes, EISDIR when the name is that of a directory by now. Only if the mount ends,
+ * or the local disk fails, in the very last step may the file have the new content although this is false.
  *
  * @ret_full: whether all stripes are stored; otherwise a mount adds what is missing, and so does ecfs_fsck () with
  *            ECFS_FSCK_REPAIR. May be NULL.
  */
 bool ecfs_file_close (EcfsFile *file, bool *ret_full, GError **error);
 
-/** Ends it without storing what was written. NULL is accepted. */
+/** Closes the file without storing what was written. NULL is accepted. */
 void ecfs_file_discard (EcfsFile *file);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsFile, ecfs_file_discard)
 
@@ -230,8 +231,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsFile, ecfs_file_discard)
 bool ecfs_remove (Ecfs *self, const char *path, bool recursive, GError **error);
 
 /**
- * Gives @from the name @to, or when that is a directory, its own name in there. A file that has the new name is
- * replaced, as rename(2) does; with @keep nothing is: EEXIST.
+ * Renames @from to @to, or, when that is a directory, moves it there under its own name. A file that has the new name
+ * is replaced, as rename(2) does; with @keep nothing is: EEXIST.
  */
 bool ecfs_move (Ecfs *self, const char *from, const char *to, bool keep, GError **error);
 
@@ -241,8 +242,8 @@ bool ecfs_make_directory (Ecfs *self, const char *path, uint32_t mode, bool pare
 /**
  * Moves the stored file @path, or all files below a directory, to @code: content is read, stored anew and put in the
  * place of the old, object by object; where both codes share stripes these stay. A file that is replaced or written
- * meanwhile is left alone and told. Can be repeated after whatever ended it. The archive is open for writing; where it
- * is mounted, the mount does it. Errors as ecfs_put (); EINVAL when @code is impossible here.
+ * meanwhile is left alone and reported. Can be repeated after whatever ended it. The archive is open for writing; where
+ * it is mounted, the mount does it. Errors as ecfs_put (); EINVAL when @code is impossible here.
  */
 bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransferOptions *transfer, GError **error);
 
@@ -251,13 +252,13 @@ char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError *
 
 /**
  * Adds an endpoint, "[NAME=]URL[,KEY=VALUE...]", to the archive in @directory; where it is mounted, the mount does it.
- * Blocks until the endpoint has answered. Who has the archive open for reading sees it when it is opened again.
+ * Blocks until the endpoint has answered. Whoever has the archive open for reading sees it after opening it again.
  */
 bool ecfs_add_endpoint (const char *directory, const char *endpoint, GError **error);
 
 /**
- * Has nothing believed any more that an endpoint says, or with @undo believes it again; likewise. Works also where
- * ecfs_open () fails with ESTALE for what this endpoint says.
+ * Lets nothing count that an endpoint says, or with @undo lets it count again. Works also where ecfs_open () fails with
+ * ESTALE because of what this endpoint says.
  */
 bool ecfs_distrust_endpoint (const char *directory, const char *name, bool undo, GError **error);
 
@@ -272,7 +273,7 @@ bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, G
  * healthy and rebuilt from the others where it is not; the most endangered objects come first. Can be repeated after
  * whatever ended it. The progress counts objects, and the bytes of moved stripes. Errors as ecfs_put ().
  *
- * @towards: names of endpoints that are to take what they can, NULL-terminated; NULL: the best place counts alone
+ * @towards: names of endpoints that are to take what they can, NULL-terminated; NULL: any others
  */
 bool ecfs_drain (Ecfs *self, const char *name, const char *const *towards, const EcfsTransferOptions *transfer,
                  GError **error);
@@ -289,13 +290,13 @@ char *ecfs_drain_plan (Ecfs *self, const char *name, const char *const *towards,
 bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError **error);
 
 /**
- * Takes an endpoint that holds nothing any more out of the archive; EBUSY with what to do where something lives there
- * only. Can be repeated after whatever ended it. *ret_left: what of it stays there all the same, for the user,
+ * Takes an endpoint that no longer holds anything out of the archive; EBUSY with what to do when something is only
+ * there. Can be repeated after whatever ended it. *ret_left: what of it stays there all the same, for the user,
  * g_free (); NULL: nothing.
  */
 bool ecfs_remove_endpoint (Ecfs *self, const char *name, char **ret_left, GError **error);
 
-/* A name in the archive; what it points to is lent by whoever tells it. */
+/* A name in the archive. Its strings are lent by the function that gives it. */
 typedef struct EcfsEntry {
     const char *path;   /* from the root, "/a/b" */
     const char *name;   /* its last part */
@@ -331,13 +332,12 @@ char *ecfs_status (Ecfs *self, GError **error);
 
 typedef enum EcfsFsckFlags {
     ECFS_FSCK_DEEP = 1 << 0, /* reads every stripe, not only its size */
-    /* Stores lost and damaged stripes once more, and moves such apart that share more zones or endpoints than they need
-     * to; the archive is open for writing. Not where SQLite finds that the
-     * catalog is damaged. */
+    /* Rebuilds lost and damaged stripes, and moves the stripes of crowded objects apart. The archive is open for
+     * writing. Not where SQLite finds that the catalog is damaged. */
     ECFS_FSCK_REPAIR = 1 << 1,
     /* Writes nothing at all, not even what was verified: a deep check then begins anew. Not with REPAIR. */
     ECFS_FSCK_DRY = 1 << 2,
-    /* Removes stripes that nothing knows and that are older than prune_age_us, where all files are checked. */
+    /* Removes orphans (stripes that no file uses) that are older than prune_age_us, if all files are checked. */
     ECFS_FSCK_PRUNE = 1 << 3,
     /* Where endpoints have a hash tool, a deep check of everything asks them for digests, and reads only stripes whose
      * digest is not what it was when all of their packets were verified. Needs what was verified: not with DRY. */
@@ -360,20 +360,21 @@ typedef struct EcfsFsck {
     int64_t max_time_us;      /* after which no more is checked; repairs are not cut short; 0: no limit */
     double sample;            /* the part of all stripes that a deep check reads, by chance; 0: all */
     uint64_t seed;            /* of the sample */
-    /* A directory that files which cannot be read whole are written to as far as they can, with holes where not, and
-     * the list unreadable.txt: path, offset and length, with tabs between. Nothing is written over. NULL: none are. */
+    /* A directory to which files that cannot be read whole are written as far as they can be read, with holes
+     * elsewhere, and the list unreadable.txt: path, offset and length, with tabs between. No file is overwritten.
+     * NULL: none is written. */
     const char *export_dir;
     int64_t prune_age_us; /* how old what is removed must be; with PRUNE, above 0 */
-    /* Stripes from before the archive was recovered, of objects that it does not have, stay, for they may be all that
-     * there is of a file; but where there are just so many of them, they are removed like others. 0: they stay. */
+    /* Stripes of objects that a recovery did not bring back stay, because they may be all that is left of a file. If
+     * there are exactly this many of them, they are removed like others. 0: they stay. */
     uint64_t prune_unrecovered;
     /* Called a few times a second; false ends it with ECANCELED. May be NULL. */
     bool (*progress) (void *user, const EcfsFsckProgress *progress);
     /* Asked once before anything is repaired; false: nothing is. May be NULL: yes. */
     bool (*confirm) (void *user, uint64_t n_objects);
-    /* The same before stripes of objects that would be safer so are moved to other endpoints. */
+    /* The same before stripes of crowded objects are moved to other endpoints. */
     bool (*confirm_move) (void *user, uint64_t n_objects);
-    /* The same before stripes that nothing knows are removed. */
+    /* The same before orphans are removed. */
     bool (*confirm_prune) (void *user, uint64_t n_stripes, uint64_t bytes);
     /* Something is not as it should be, or was not until it was repaired: a JSON object (ecfs-fsck(8) lists the
      * members), borrowed; the most endangered objects first. May be NULL. */
@@ -383,22 +384,22 @@ typedef struct EcfsFsck {
 
 /**
  * Checks catalog and stripes, and repairs what flags say. A deep check of everything begins with what was verified
- * before all else, goes on with one that was interrupted, and keeps what it has verified. Returns a summary as a JSON
- * object (ecfs-fsck(8) lists the members), g_free (); NULL when it could not be done. Works beside a mount, which then
- * does the repairing. An archive that is open for reading is opened for writing only where something is to be repaired
- * and its catalog is sound.
+ * longest ago, resumes one that was interrupted, and notes what it has verified. Returns a summary as a JSON object
+ * (ecfs-fsck(8) lists the members), g_free (); NULL when it could not be done. Works beside a mount, which then does
+ * the repairing. An archive that is open for reading is opened for writing only where something is to be repaired and
+ * its catalog is sound.
  */
 char *ecfs_fsck (Ecfs *self, const EcfsFsck *what, GError **error);
 
 /* Rehearsing a loss. */
 
 typedef struct EcfsDrill {
-    /* Names of endpoints (NULL-terminated) to do without. NULL: nothing is read, and for each set of endpoints that the
-     * codes promise to do without it is told by the catalog alone whether that is so. */
+    /* Names of endpoints (NULL-terminated) to do without. NULL: nothing is read; the catalog alone shows for each set
+     * of endpoints that the codes promise to do without whether that is so. */
     const char *const *without;
     double percent; /* of all objects that are read, above 0 and up to 100; at least one is */
     uint64_t seed;  /* which are chosen follows from it, while the archive stays as it is */
-    /* As for a transfer, where files are objects: what cannot be read is told as a problem. */
+    /* As for a transfer, where files are objects: what cannot be read is reported as a problem. */
     const EcfsTransferOptions *transfer;
 } EcfsDrill;
 
@@ -425,8 +426,8 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
 /**
  * Ends the archive in @directory: removes its stripes, journal, snapshots and marker at every endpoint, and then the
  * directory. Not while it is mounted (EBUSY), nor where the endpoints know a newer copy of it (ESTALE). Without @force
- * nothing is removed unless every endpoint can be reached; with it, what the others have stays there, and is told as a
- * warning. Can be repeated after whatever ended it. The progress counts files at endpoints.
+ * nothing is removed unless every endpoint can be reached; with it, what the others have stays there, and is reported
+ * as a warning. Can be repeated after whatever ended it. The progress counts files at endpoints.
  */
 bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error);
 
@@ -454,7 +455,7 @@ typedef struct EcfsRecovery {
 
 /**
  * Makes the archive directory @directory, new or empty, from what endpoints have. Returns a report as a JSON object
- * (ecfs-recover(1) lists the members), g_free (); files may be lost all the same, which is told there. NULL: it could
+ * (ecfs-recover(1) lists the members), g_free (); files may be lost all the same, which the report says. NULL: it could
  * not be done, and no endpoint has changed. EINVAL; EPERM with what to do where it is refused without `force`. Blocks.
  */
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error);
@@ -463,13 +464,13 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
 
 /**
  * The descriptor of a stored file (ecfs-descriptor(5)), with which ecfs_fetch () gets its content from the endpoints
- * alone; @fec: as properties instead of our own form. g_free (). It ages: what is stored anew has another.
+ * alone; @fec: as properties instead of our own form. g_free (). It ages: content that is stored anew has another one.
  */
 char *ecfs_export (Ecfs *self, const char *path, bool fec, GError **error);
 
 /**
  * Fetches and verifies what a descriptor file describes into the file @path, which appears when it is complete.
- * @endpoints: "NAME=URL[,KEY=VALUE...]" that count instead of what the descriptor says; NULL-terminated, may be NULL.
+ * @endpoints: "NAME=URL[,KEY=VALUE...]" that are used instead of what the descriptor says; NULL-terminated, or NULL.
  */
 bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, GError **error);
 

@@ -38,7 +38,8 @@ static bool open_endpoint (EcfsArchive *self, const EcfsEndpointRow *row, const 
     size_t position = self->n_endpoints;
     EcfsEndpoint *endpoint = NULL;
     if (position == ECFS_ENDPOINTS_MAX)
-        return ecfs_fail (error, ENOSPC, "%s: it has %d endpoints already", self->directory, ECFS_ENDPOINTS_MAX);
+        return ecfs_fail (error, ENOSPC, "%s: it already has %d endpoints, the most there can be", self->directory,
+                          ECFS_ENDPOINTS_MAX);
     if (config != NULL && (endpoint = make_endpoint (self, row, config, error)) == NULL)
         return false;
     self->endpoints[position] = (EcfsArchiveEndpoint){.id = row->id,
@@ -130,11 +131,10 @@ bool ecfs_archive_check_writable (EcfsArchive *self, GError **error)
 {
     bool found = false;
     return ecfs_catalog_settings (self->catalog, find_read_only, &found, error) &&
-           (!found ||
-            ecfs_fail (error, EROFS,
-                       "%s was recovered for reading only: mount it with -o ro; to write, recover the archive "
-                       "without --read-only",
-                       self->directory));
+           (!found || ecfs_fail (error, EROFS,
+                                 "%s was recovered for reading only: 'ecfs mount -o ro' mounts it; to write, take the "
+                                 "archive over with 'ecfs recover' in another place",
+                                 self->directory));
 }
 
 static bool open_parts (EcfsArchive *self, GError **error)
@@ -474,7 +474,7 @@ static bool find_again (EcfsArchive *self, const EcfsArchiveEndpoint *known, con
     EcfsArchiveEndpoint *own = ecfs_archive_endpoint_own (self, known);
     EcfsEndpoint *endpoint = make_endpoint (self, row, config, error);
     if (endpoint == NULL)
-        return ecfs_prefix (error, "endpoint %s is used from the next mount on", known->name);
+        return ecfs_prefix (error, "endpoint %s will be used from the next mount on", known->name);
     if (strcmp (known->zone, config->zone) != 0) {
         own->first_zone = (char *) own->zone;
         own->zone = g_strdup (config->zone);
@@ -493,12 +493,12 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     if (text == NULL || !ecfs_archive_register (self->catalog, endpoint->spec, false, &row, error))
         return false;
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
-        return ecfs_prefix (error, "the catalog has endpoint %s now, add its section to the file by hand", name);
+        return ecfs_prefix (error, "the catalog has endpoint %s now: add its section to the file by hand", name);
     const EcfsArchiveEndpoint *known = ecfs_archive_endpoint_by_id (self, row.id);
     if (known != NULL)
         return known->endpoint != NULL || find_again (self, known, &row, endpoint, error);
     if (!open_endpoint (self, &row, name, endpoint, error))
-        return ecfs_prefix (error, "endpoint %s is used from the next mount on", name);
+        return ecfs_prefix (error, "endpoint %s will be used from the next mount on", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
     self->n_endpoints++;
     return true;
@@ -545,11 +545,13 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
         return false;
     const EcfsConfigEndpoint *section = ecfs_config_endpoint (config, name);
     if (section == NULL || old->endpoint == NULL)
-        return ecfs_fail (error, ENOTCONN,
-                          "endpoint %s is not in ecfs.conf: name the place that takes over, as NEW=URL behind %s", name,
-                          name);
+        return ecfs_fail (
+            error, ENOTCONN,
+            "endpoint %s is not in ecfs.conf: name a place that takes over, with 'ecfs endpoint replace %s %s NEW=URL'",
+            name, self->directory, name);
     if (self->n_endpoints == ECFS_ENDPOINTS_MAX)
-        return ecfs_fail (error, ENOSPC, "%s: it has %d endpoints already", self->directory, ECFS_ENDPOINTS_MAX);
+        return ecfs_fail (error, ENOSPC, "%s: it already has %d endpoints, the most there can be", self->directory,
+                          ECFS_ENDPOINTS_MAX);
     EcfsEndpointState before = old->state;
     if (!ecfs_archive_put_state (self, old, ECFS_ENDPOINT_DRAINING, error))
         return false; /* nothing new is placed there meanwhile */
@@ -563,7 +565,7 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
     ecfs_endpoint_retire (own->endpoint, "was emptied, and another endpoint has taken its place");
     *ret_old = g_steal_pointer (&renamed);
     if (!open_endpoint (self, &row, name, section, error))
-        return ecfs_prefix (error, "endpoint %s is used from the next mount on: run this again then", name);
+        return ecfs_prefix (error, "endpoint %s will be used from the next mount on: then run this again", name);
     ecfs_endpoint_start (self->endpoints[self->n_endpoints].endpoint);
     self->n_endpoints++;
     return true;

@@ -50,9 +50,9 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
 bool ecfs_archive_start (EcfsArchive *self, GError **error);
 
 /**
- * Whether so many endpoints have the journal up to now, and none of a newer copy of the archive, that whoever recovers
- * it finds it; by their markers, read now. For who has it open for reading: one that changes it stores the journal.
- * ESTALE, EAGAIN as ecfs_lineage_confirm_stored ().
+ * Whether enough endpoints have the journal up to now for a recovery to find it, and none has that of a newer copy of
+ * the archive; by their markers, which are read now. For an archive that is open for reading: one that is changed
+ * stores the journal. ESTALE, EAGAIN as ecfs_lineage_confirm_stored ().
  */
 bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error);
 
@@ -64,13 +64,15 @@ void ecfs_archive_await_session (EcfsArchive *self);
 void ecfs_archive_stop (EcfsArchive *self);
 
 /**
- * From here on objects that are known to be damaged, or that lack stripes which nothing in staging gives them, are
- * repaired behind, as `repair` in ecfs.conf says; for mounts. After start and when the staging area is there.
+ * From now on objects that are known to be damaged, or that lack stripes which nothing in staging gives them, are
+ * repaired in the background, as `repair` in ecfs.conf says. For mounts; after start, and when the staging area is
+ * there.
  */
 void ecfs_archive_repair_behind (EcfsArchive *self);
 /** Something was queued for repair. Thread-safe. */
 void ecfs_archive_hurry_repairs (EcfsArchive *self);
-/** Cancels repairs that are under way, and begins no others: before what is staged is stored at the end. */
+/** Cancels repairs that are under way, and begins no others. To be called before what is staged is stored at the end.
+ */
 void ecfs_archive_end_repairs (EcfsArchive *self);
 
 /** Stops, closes the catalog, releases the lock. NULL is accepted. */
@@ -85,7 +87,7 @@ typedef struct EcfsHolder {
 
 /** Tells whoever meets the lock from now on where the archive is mounted. */
 void ecfs_archive_mounted_on (EcfsArchive *self, const char *mountpoint);
-/** Who took the lock of the archive in @directory last; may be gone since. False: it cannot be told. */
+/** Who took the lock of the archive in @directory last; may be gone since. False: it is not known. */
 bool ecfs_archive_holder (const char *directory, EcfsHolder *ret_holder);
 void ecfs_holder_clear (EcfsHolder *holder);
 
@@ -103,7 +105,7 @@ typedef struct EcfsArchiveEndpoint {
     char *first_zone;
     _Atomic EcfsEndpointState state; /* REMOVED: only what had it open before knows it still */
     EcfsEndpoint *_Atomic endpoint;  /* NULL: in the catalog, but not in the configuration, until it is found again */
-    /* It has not what it had of the journal: so it was seen last, and no snapshot was stored there since. */
+    /* It lacks files of the journal that it had: so it was seen last, and no snapshot was stored there since. */
     atomic_bool lacks_journal;
 } EcfsArchiveEndpoint;
 
@@ -213,8 +215,8 @@ typedef struct EcfsArchiveSpace {
 } EcfsArchiveSpace;
 
 /**
- * From figures that are asked for behind four times a minute, less what was written since; never waits for an
- * endpoint. Nothing is free until the first are in.
+ * From figures that are asked for in the background four times a minute, less what was written since; never waits for
+ * an endpoint. Nothing is free until the first are in.
  */
 void ecfs_archive_space (EcfsArchive *self, EcfsArchiveSpace *ret_space);
 

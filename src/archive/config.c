@@ -354,7 +354,7 @@ bool ecfs_config_add_endpoint (EcfsConfig *self, EcfsConfigEndpoint *endpoint, G
     for (unsigned i = 0; i < self->endpoints->len; i++) {
         const EcfsConfigEndpoint *other = g_ptr_array_index (self->endpoints, i);
         if (strcmp (other->spec->name, taken->spec->name) == 0)
-            return ecfs_fail (error, EINVAL, "endpoint %s: there are two of this name", taken->spec->name);
+            return ecfs_fail (error, EINVAL, "endpoint %s: there are two with this name", taken->spec->name);
         if (same_url (other->spec->url, taken->spec->url))
             return ecfs_fail (error, EINVAL, "endpoint %s is the same place as endpoint %s: both are %s",
                               taken->spec->name, other->spec->name, taken->spec->url);

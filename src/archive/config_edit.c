@@ -148,7 +148,7 @@ static bool replace (const char *directory,
     if (then == NULL || strcmp (then, text) == 0)
         return then != NULL;
     if (!ecfs_replace_file_like (previous, text, strlen (text), &status, error))
-        return ecfs_prefix (error, "%s stays as it is, since what it was cannot be kept", path);
+        return ecfs_prefix (error, "%s stays as it is, because no copy of it can be kept", path);
     return ecfs_replace_file_like (path, then, strlen (then), &status, error);
 }
 

@@ -264,11 +264,10 @@ EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *obje
 static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, unsigned index)
 {
     const EcfsReaderStripe *stripe = &params->stripes[index];
-    g_autoptr (GError) error = g_error_new (
-        ECFS_ERROR, EBADMSG,
-        "endpoint %s: its checksums fit, but these are not the bytes that were stored there: this is no accident of a "
-        "disk, ask who runs the endpoint",
-        ecfs_endpoint_name (stripe->endpoint));
+    g_autoptr (GError) error = g_error_new (ECFS_ERROR, EBADMSG,
+                                            "endpoint %s: its checksums fit, but these are not the bytes that were "
+                                            "stored there: this is not a disk fault, ask whoever runs the endpoint",
+                                            ecfs_endpoint_name (stripe->endpoint));
     const EcfsTrouble trouble = {.object = &params->object,
                                  .codec = params->codec,
                                  .endpoint = stripe->endpoint,

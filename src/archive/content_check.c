@@ -44,7 +44,7 @@ static bool end_object (EcfsContentCheck *self, int64_t index, GError **error)
         return true;
     self->bad = object;
     return ecfs_fail (error, EBADMSG,
-                      "its checksums fit, and its SHA-256 is not that of what was stored: an endpoint returns other "
+                      "its checksums fit, but its SHA-256 is not that of what was stored: an endpoint returns other "
                       "bytes than it got");
 }
 

@@ -20,8 +20,8 @@ const EcfsArchiveEndpoint *ecfs_archive_endpoint_named (const EcfsArchive *self,
     for (size_t i = 0; i < n_endpoints; i++)
         if (self->endpoints[i].state != ECFS_ENDPOINT_REMOVED && strcmp (self->endpoints[i].name, name) == 0)
             return &self->endpoints[i];
-    (void) !ecfs_fail (error, ENOENT, "%s has no endpoint %s: ecfs endpoint list tells which there are",
-                       self->directory, name);
+    (void) !ecfs_fail (error, ENOENT, "%s has no endpoint %s: 'ecfs endpoint list' shows those it has", self->directory,
+                       name);
     return NULL;
 }
 

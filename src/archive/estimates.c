@@ -23,7 +23,7 @@ void ecfs_archive_load_estimates (EcfsArchive *self)
         if (self->endpoints[i].endpoint == NULL)
             continue;
         if (!ecfs_catalog_estimate (self->catalog, self->endpoints[i].id, &row, &error)) {
-            g_info ("how endpoint %s was is not known: %s", self->endpoints[i].name, error->message);
+            g_info ("what was measured of endpoint %s cannot be read: %s", self->endpoints[i].name, error->message);
             continue;
         }
         EcfsEstimates prior = {.latency_us = loaded (row.latency_us),
@@ -47,6 +47,6 @@ void ecfs_archive_keep_estimates (EcfsArchive *self)
         store (&estimates.write_bytes_per_s, row.write_bytes_per_s);
         /* Hints only: what is wrong with the catalog it says itself. */
         if (estimates.latency_us.p50 > 0 && !ecfs_catalog_estimate_set (self->catalog, &row, &error))
-            g_info ("how endpoint %s is was not noted: %s", self->endpoints[i].name, error->message);
+            g_info ("what was measured of endpoint %s is not noted: %s", self->endpoints[i].name, error->message);
     }
 }

@@ -60,7 +60,7 @@ static bool check_marker (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, 
     EcfsMarker there;
     return ecfs_endpoint_examine_wait (endpoint, &there, error) &&
            (is_same_endpoint (&there, own) ||
-            ecfs_fail (error, ENOTCONN, "what is at %s now is another endpoint than %s", spec->url, spec->name));
+            ecfs_fail (error, ENOTCONN, "the endpoint at %s is now another one than %s", spec->url, spec->name));
 }
 
 bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error)
@@ -112,11 +112,10 @@ static bool check_never_removed (EcfsCatalog *catalog, const EcfsMarker *there, 
 {
     g_autofree char *was = NULL;
     return ecfs_catalog_endpoint_removed (catalog, &there->endpoint, &was, error) &&
-           (was == NULL ||
-            ecfs_fail (error, EEXIST,
-                       "it was an endpoint of this archive, %s, and nothing there is used any more: empty "
-                       "its directory, and add it anew",
-                       was));
+           (was == NULL || ecfs_fail (error, EEXIST,
+                                      "it was an endpoint of this archive, %s, and nothing there is used any more: "
+                                      "empty its directory, and add it again",
+                                      was));
 }
 
 /* Writes *marker, or takes the one that is there into it where an add has left it that was killed before its row. */
@@ -159,11 +158,10 @@ static bool check_that_of_row (EcfsEndpoint *endpoint, const EcfsEndpointSpec *s
                           spec->name, spec->url);
     if (!new && reason->code == ENOENT) {
         g_error_free (reason);
-        return ecfs_fail (
-            error, ENOENT,
-            "endpoint %s is one already, but %s has no %s there: mount it, or if it was emptied, begin anew "
-            "there with 'ecfs endpoint replace' and its name alone",
-            spec->name, spec->url, ECFS_MARKER_NAME);
+        return ecfs_fail (error, ENOENT,
+                          "there is an endpoint %s already, but %s has no %s: mount it, or if it was emptied, begin "
+                          "anew there with 'ecfs endpoint replace' and its name alone",
+                          spec->name, spec->url, ECFS_MARKER_NAME);
     }
     if (!new || reason->code != ENOENT) {
         g_propagate_error (error, reason);
@@ -248,11 +246,12 @@ static bool check_emptied (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec,
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
     }
-    return n_files == 0 || ecfs_fail (error, ENOTEMPTY,
-                                      "endpoint %s: %s has no %s, but %" PRIu64
-                                      " stripes and other files: restore that file if they are "
-                                      "its own, else empty the directory",
-                                      old->name, spec->url, ECFS_MARKER_NAME, n_files);
+    return n_files == 0 ||
+           ecfs_fail (
+               error, ENOTEMPTY,
+               "endpoint %s: %s has no %s, but %" PRIu64
+               " stripes and other files: restore that file if they belong to this endpoint, else empty the directory",
+               old->name, spec->url, ECFS_MARKER_NAME, n_files);
 }
 
 bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
@@ -327,8 +326,9 @@ static bool examine_directory (const char *directory, bool *ret_begun, GError **
     while ((name = g_dir_read_name (listing)) != NULL) {
         if (!is_of_init (name))
             return has_config (directory)
-                       ? ecfs_fail (error, ENOTEMPTY, "%s is an archive already: ecfs status tells about it", directory)
-                       : ecfs_fail (error, ENOTEMPTY, "%s is not empty: an archive begins in a new or empty directory",
+                       ? ecfs_fail (error, ENOTEMPTY, "%s is an archive already: 'ecfs status' shows its state",
+                                    directory)
+                       : ecfs_fail (error, ENOTEMPTY, "%s is not empty: make the archive in a new or empty directory",
                                     directory);
         *ret_begun = true;
     }
@@ -365,9 +365,9 @@ static EcfsCatalog *open_new_catalog (const char *directory, const EcfsConfig *c
         const EcfsEndpointRow *row = g_ptr_array_index (rows, i);
         if (ecfs_config_endpoint (config, row->name) == NULL)
             fine = ecfs_fail (error, ENOTEMPTY,
-                              "%s: an init that did not end had begun with an endpoint %s: give the same endpoints "
-                              "again; or remove the directory, and the file " ECFS_MARKER_NAME
-                              " at the endpoints that it was given",
+                              "%s: an interrupted 'ecfs init' had begun with an endpoint %s: run it again with the "
+                              "same endpoints, or remove the directory, and the file " ECFS_MARKER_NAME
+                              " at each of its endpoints",
                               directory, row->name);
     }
     if (fine)
@@ -447,8 +447,7 @@ bool ecfs_archive_begin_directory (const char *directory, int *ret_lock, bool *r
     if (!lock_directory (directory, ret_lock, error) || !examine_directory (directory, &begun, error) ||
         !own_directory (directory, *ret_lock, error))
         return false;
-    return !begun ||
-           ecfs_fail (error, ENOTEMPTY, "%s is not empty: a recovery begins in a new or empty directory", directory);
+    return !begun || ecfs_fail (error, ENOTEMPTY, "%s is not empty: recover into a new or empty directory", directory);
 }
 
 void ecfs_archive_empty_directory (const char *directory, bool made)

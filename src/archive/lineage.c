@@ -123,7 +123,7 @@ static char *describe_locked (const EcfsLineage *lineage, const Witness *self) E
     g_autofree char *origin = describe_origin (marker->since_s, marker->host);
     uint32_t epoch = ecfs_catalog_epoch (lineage->archive->catalog);
     if (self->is_foreign && marker->epoch == epoch && (!listed || self->listed_epoch <= epoch))
-        return g_strdup_printf ("endpoint %s tells of changes by another copy of it (session %" PRIu64 "%s)", name,
+        return g_strdup_printf ("endpoint %s reports changes by another copy of it (session %" PRIu64 "%s)", name,
                                 marker->session_number, origin);
     return g_strdup_printf ("endpoint %s knows of epoch %" PRIu32 ", change %" PRIu64 "%s", name,
                             listed ? self->listed_epoch : marker->epoch,
@@ -169,14 +169,14 @@ static void become_stale_locked (EcfsLineage *self, const Witness *witness) ECFS
     EcfsCatalog *catalog = self->archive->catalog;
     g_autofree char *said = describe_locked (self, witness);
     self->is_stale = true;
-    self->reason =
-        g_strdup_printf ("%s is an old copy: %s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
-                         "; make it new with 'ecfs recover', or mount this one for reading only (-o ro)",
-                         self->archive->directory, said, ecfs_catalog_epoch (catalog), ecfs_catalog_sequence (catalog));
+    self->reason = g_strdup_printf (
+        "%s is an old copy: %s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
+        "; make a new one with 'ecfs recover', or mount this one for reading only with 'ecfs mount -o ro'",
+        self->archive->directory, said, ecfs_catalog_epoch (catalog), ecfs_catalog_sequence (catalog));
     if (!self->awaited)
         return;
     ecfs_catalog_refuse (catalog, self->reason);
-    g_critical ("%s; changes are refused from here on", self->reason);
+    g_critical ("%s; changes are refused from now on", self->reason);
 }
 
 /* Until somebody answers, or the recovery ends: nothing is stored or deleted that depends on being the newest. */
@@ -184,7 +184,7 @@ static void hold_locked (EcfsLineage *self, const Weights *sum) ECFS_REQUIRES (s
 {
     bool held = counts (self, sum->n_newer + sum->n_claimed, sum->n_silent);
     if (!held && self->is_held)
-        g_message ("%s is the newest there is: it goes on", self->archive->directory);
+        g_message ("%s is the newest copy: it resumes", self->archive->directory);
     if (held == self->is_held)
         return;
     self->is_held = held;
@@ -194,10 +194,10 @@ static void hold_locked (EcfsLineage *self, const Weights *sum) ECFS_REQUIRES (s
     if (sum->claimed != NULL) {
         const EcfsMarkerClaim *claim = &sum->claimed->marker.claim;
         g_autofree char *origin = describe_origin (claim->since_s, claim->host);
-        self->hold = g_strdup_printf (
-            "a recovery of this archive is under way%s: until it ends nothing is safe without this machine; when it "
-            "succeeds, this archive directory is an old copy; when it is given up, this goes on two minutes later",
-            origin);
+        self->hold = g_strdup_printf ("a recovery of this archive is under way%s: until it ends, nothing more becomes "
+                                      "safe without this machine. If it succeeds, this archive directory becomes an "
+                                      "old copy. If it is given up, this one resumes two minutes later",
+                                      origin);
     } else {
         g_autofree char *said = describe_locked (self, sum->newer);
         self->hold = g_strdup_printf ("%s may be an old copy: %s, and %zu endpoints that could contradict do not "
@@ -225,9 +225,10 @@ static void tell_disagreeing_locked (EcfsLineage *self) ECFS_REQUIRES (self->loc
             continue;
         g_autofree char *said = describe_locked (self, witness);
         witness->told = true;
-        g_warning ("%s, which too few others do to be believed: its journal and lineage do not count; if it lies, run "
-                   "'ecfs endpoint distrust %s %s'",
-                   said, self->archive->directory, self->archive->endpoints[i].name);
+        g_warning (
+            "%s, but too few others do for it to be believed: its journal and lineage do not count; if it lies, run "
+            "'ecfs endpoint distrust %s %s'",
+            said, self->archive->directory, self->archive->endpoints[i].name);
     }
 }
 
@@ -383,7 +384,7 @@ static void on_marked (void *user, uint64_t value, const GError *error)
 {
     (void) value;
     if (error != NULL)
-        g_info ("who uses the archive cannot be told there: %s", error->message);
+        g_info ("an endpoint cannot note who uses the archive: %s", error->message);
     settle (user, error);
 }
 

@@ -400,7 +400,7 @@ static bool check_start (EcfsCatalog *self, GError **error)
         ecfs_query_number (self, STMT_JOURNAL_MAX, NULL, 0, &max_seq, error) < 0)
         return false;
     if (counters.next_ino <= (uint64_t) max_ino || counters.sequence < (uint64_t) max_seq)
-        return ecfs_bad_row (error, "counters", 1, "is behind the rows that it counts");
+        return ecfs_bad_row (error, "counters", 1, "is lower than the rows that it counts");
     g_autoptr (GError) why = NULL;
     if (!ecfs_inode_get_dir (self, ECFS_ROOT_INO, &root, &why))
         return ecfs_bad_row (error, "inodes", ECFS_ROOT_INO, why->message);

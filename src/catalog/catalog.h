@@ -69,7 +69,7 @@ bool ecfs_catalog_create (const char *path, const EcfsUuid *archive, GError **er
 /** Opens it, migrating older versions unless read-only. Refuses files on NFS (SQLite's WAL does not work there). */
 EcfsCatalog *ecfs_catalog_open (const char *path, unsigned flags, GError **error);
 
-/** From here on every change that the journal would tell fails with EROFS and @reason; the first call counts. */
+/** From now on every change that would go into the journal fails with EROFS and @reason; the first call counts. */
 void ecfs_catalog_refuse (EcfsCatalog *self, const char *reason);
 
 /** Changes are taken again after ecfs_catalog_refuse (). */

@@ -19,7 +19,7 @@ static const struct {
      "an extent is not within its object: the one at byte "},
     {"SELECT e.ino, printf ('%d', e.start) FROM extents e JOIN inodes i ON i.ino = e.ino "
      "WHERE e.start > i.committed_size - e.length LIMIT " MOST,
-     "an extent ends behind the file: the one at byte "},
+     "an extent ends beyond the file: the one at byte "},
     {"SELECT i.ino, '' FROM inodes i LEFT JOIN extents e ON e.ino = i.ino GROUP BY i.ino HAVING i.content_sum <> "
      "ecfs_content_sum (i.ino, i.committed_size, i.data_bytes, e.start, e.length, e.object, e.object_start) "
      "LIMIT " MOST,
@@ -27,10 +27,10 @@ static const struct {
     {"SELECT ino, printf ('%d', start) FROM (SELECT ino, start, length, "
      "lead (start) OVER (PARTITION BY ino ORDER BY start) AS next FROM extents) WHERE next < start + length "
      "LIMIT " MOST,
-     "two extents are about the same bytes: the one at byte "},
+     "two extents overlap: the one at byte "},
     {"SELECT 0, printf ('row %d', id) FROM objects o "
      "WHERE NOT EXISTS (SELECT 1 FROM extents e WHERE e.object = o.id) LIMIT " MOST,
-     "no file has an object that is kept: "},
+     "no file uses an object: "},
     {"SELECT i.ino, printf ('%d, and there are %d', i.nlink, count (e.ino)) FROM inodes i "
      "LEFT JOIN entries e ON e.ino = i.ino WHERE i.mode & 61440 <> 16384 GROUP BY i.ino "
      "HAVING i.nlink <> count (e.ino) LIMIT " MOST,
@@ -38,12 +38,12 @@ static const struct {
     {"SELECT 0, printf ('stripe %d of object %s', s.idx, lower (hex (o.uuid))) FROM deletions d "
      "CROSS JOIN objects o ON o.uuid = d.object CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "
      "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST,
-     "what an object has is queued for deletion, which does not touch it: "},
+     "a stripe in use is queued for deletion, which will leave it alone: "},
     {"SELECT 0, printf ('stripe %d of object %s', s.idx, lower (hex (o.uuid))) FROM intent_stripes d "
      "CROSS JOIN intents i ON i.id = d.intent CROSS JOIN objects o ON o.uuid = i.object "
      "CROSS JOIN stripes s ON s.object = o.id AND s.idx = d.idx "
      "WHERE s.instance = d.instance AND s.endpoint = d.endpoint LIMIT " MOST,
-     "what an object has is announced as if it were not stored yet: "},
+     "a stripe in use is announced as if it were not stored yet: "},
     {"SELECT 0, printf ('%s, %d, and there are %d', name, kept, found) FROM ("
      "SELECT 'inodes' AS name, n_inodes AS kept, (SELECT count (*) FROM inodes) AS found FROM counters "
      "UNION ALL SELECT 'objects', n_objects, (SELECT count (*) FROM objects) FROM counters "

@@ -9,21 +9,20 @@
 
 #include <stdint.h>
 
-/* Something that cannot be; @ino is the inode that it is about, 0: none. */
+/* Something impossible; @ino is the inode that it is about, 0: none. */
 typedef void (*EcfsCatalogProblem) (void *user, uint64_t ino, const char *text);
 
 /**
- * Looks for what cannot be in a whole catalog: SQLite's own check, references to nothing, extents outside of their
- * object or file, objects that no file has, names and counters that are wrong. Tells each, and of each kind the first
- * hundred; @ino is the inode that it is about, 0: none. Holds the catalog for as long as it takes: it is to be one that
- * was opened READONLY for this. *ret_sound: SQLite finds nothing, so it can be written. False when it could not be
- * read.
+ * Looks for what is impossible in a whole catalog: SQLite's own check, references to nothing, extents outside of their
+ * object or file, objects that no file has, names and counters that are wrong. Reports of each kind the first hundred;
+ * @ino is the inode that it is about, 0: none. Holds the catalog for as long as it takes: it is to be one that was
+ * opened READONLY for this. *ret_sound: SQLite finds nothing, so it can be written. False when it could not be read.
  */
 bool ecfs_catalog_check (EcfsCatalog *self, EcfsCatalogProblem problem, void *user, bool *ret_sound, GError **error);
 
 /**
- * Up to @max objects by UUID behind *after, which moves on. Rows that cannot be are told and left out, so that there
- * are fewer where there are @ret_more. GPtrArray with free function; EBADMSG: the table itself cannot be read on.
+ * Up to @max objects by UUID after *after, which moves on. Impossible rows are reported and left out, so there may be
+ * fewer although there are @ret_more. GPtrArray with free function; EBADMSG: the table itself cannot be read on.
  */
 GPtrArray *ecfs_catalog_walk_objects (EcfsCatalog *self, EcfsUuid *after, size_t max, bool *ret_more,
                                       EcfsCatalogProblem problem, void *user, GError **error);

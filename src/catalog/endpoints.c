@@ -102,7 +102,7 @@ static bool set_state (EcfsCatalog *self, int64_t id, EcfsEndpointState state, G
 bool ecfs_catalog_endpoint_set_state (EcfsCatalog *self, int64_t endpoint, EcfsEndpointState state, GError **error)
 {
     if (state > ECFS_ENDPOINT_FAILED && state != ECFS_ENDPOINT_DISTRUSTED)
-        return ecfs_fail (error, EINVAL, "%d is no state of an endpoint", state);
+        return ecfs_fail (error, EINVAL, "%d is not a state of an endpoint", state);
     return CHANGE_DURABLE (self, error, set_state (self, endpoint, state, error));
 }
 

@@ -17,7 +17,7 @@ typedef enum EcfsEndpointState {
     ECFS_ENDPOINT_READONLY = 1,
     ECFS_ENDPOINT_DRAINING = 2,
     ECFS_ENDPOINT_FAILED = 3,
-    ECFS_ENDPOINT_REMOVED = 4,    /* its row stays so that it is known when it comes back; nothing else tells of it */
+    ECFS_ENDPOINT_REMOVED = 4,    /* its row stays so that it is recognised; nothing else mentions it */
     ECFS_ENDPOINT_DISTRUSTED = 5, /* it is there, and nothing that it says is believed: as FAILED otherwise */
 } EcfsEndpointState;
 
@@ -68,8 +68,8 @@ typedef struct EcfsStripeAt {
 } EcfsStripeAt;
 
 /**
- * The stripes at an endpoint (row id) of some objects with ids above *after, by object: of so many as are looked at in
- * no time. *after becomes the last that was looked at; *ret_more: there are others behind it. GArray of EcfsStripeAt.
+ * The stripes at an endpoint (row id) of some objects with ids above *after, by object: of as many as can be looked at
+ * quickly. *after becomes the last that was looked at; *ret_more: there are others after it. GArray of EcfsStripeAt.
  */
 GArray *ecfs_catalog_stripes_at (EcfsCatalog *self, int64_t endpoint, int64_t *after, bool *ret_more, GError **error);
 /** How many stripes are announced for an endpoint by intents: they may be on their way. */
@@ -79,7 +79,8 @@ bool ecfs_catalog_deletions_at (EcfsCatalog *self, int64_t endpoint, uint64_t *r
 
 /* Estimates */
 
-/* How an endpoint was the last time: p5, p50 and p95 of each; 0: not known. Of this machine, so no journal has it. */
+/* What was last measured of an endpoint: p5, p50 and p95 of each; 0: not known. Of this machine, so no journal has it.
+ */
 typedef struct EcfsEstimateRow {
     int64_t endpoint; /* row id */
     uint64_t latency_us[3];

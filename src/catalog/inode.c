@@ -81,7 +81,7 @@ bool ecfs_inode_get_dir (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GErr
     if (!ecfs_inode_get (self, ino, &inode, error))
         return false;
     if (!S_ISDIR (inode.attr.mode))
-        return ecfs_fail (error, ENOTDIR, "inode %" PRIu64 " is no directory", ino);
+        return ecfs_fail (error, ENOTDIR, "inode %" PRIu64 " is not a directory", ino);
     if (inode.attr.nlink == 0)
         return ecfs_fail (error, ENOENT, "directory inode %" PRIu64 " was removed", ino);
     *ret_inode = inode;

@@ -81,7 +81,7 @@ bool ecfs_journal_file_head (const uint8_t *bytes, size_t size, EcfsJournalFile 
     EcfsCursor from = {.at = bytes, .left = size};
     const uint8_t *start = ecfs_cursor_bytes (&from, ECFS_JOURNAL_HEADER_BYTES);
     if (start == NULL || memcmp (start, magic, sizeof magic) != 0)
-        return ecfs_fail (error, EBADMSG, "this is no journal file of ecfs");
+        return ecfs_fail (error, EBADMSG, "this is not a journal file of ecfs");
     if (ecfs_get_le (start + HASHED_BYTES, 8) != ecfs_xxh3_64 (start, HASHED_BYTES))
         return ecfs_fail (error, EBADMSG, "the header fails its checksum");
     from = (EcfsCursor){.at = start + sizeof magic, .left = HASHED_BYTES - sizeof magic};

@@ -77,7 +77,7 @@ bool ecfs_catalog_dump (EcfsCatalog *self, bool (*take) (void *user, const GByte
 
 /* Settings */
 
-/** Keeps a setting of the archive for who has the journal only; nothing happens when it is kept already. */
+/** Keeps a setting of the archive for whoever has only the journal; nothing happens when it is kept already. */
 bool ecfs_catalog_keep_setting (EcfsCatalog *self, const char *key, const char *value, GError **error);
 /** Calls @each with every setting that is kept. */
 bool ecfs_catalog_settings (EcfsCatalog *self, void (*each) (void *user, const char *key, const char *value),

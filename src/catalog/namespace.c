@@ -34,8 +34,8 @@ bool ecfs_catalog_getattr (EcfsCatalog *self, uint64_t ino, EcfsAttr *ret_attr, 
 static bool set_size (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error)
 {
     if (!S_ISREG (inode->attr.mode))
-        return ecfs_fail (error, S_ISDIR (inode->attr.mode) ? EISDIR : EINVAL, "inode %" PRIu64 " is no regular file",
-                          inode->attr.ino);
+        return ecfs_fail (error, S_ISDIR (inode->attr.mode) ? EISDIR : EINVAL,
+                          "inode %" PRIu64 " is not a regular file", inode->attr.ino);
     if (size > INT64_MAX)
         return ecfs_fail (error, EFBIG, "%" PRIu64 " bytes are more than a file can have", size);
     int staged = ecfs_staging_unstored (self, inode->attr.ino, error);
@@ -292,7 +292,7 @@ static bool check_removable (EcfsCatalog *self, const Inode *inode, const char *
     if (is_dir && !want_dir)
         return ecfs_fail (error, EISDIR, "'%s' is a directory", name);
     if (!is_dir && want_dir)
-        return ecfs_fail (error, ENOTDIR, "'%s' is no directory", name);
+        return ecfs_fail (error, ENOTDIR, "'%s' is not a directory", name);
     int empty = is_dir ? ecfs_dir_is_empty (self, inode->attr.ino, error) : 1;
     return empty == 1 || (empty == 0 && ecfs_fail (error, ENOTEMPTY, "directory '%s' is not empty", name));
 }
@@ -386,7 +386,7 @@ static char *read_target (EcfsCatalog *self, uint64_t ino, GError **error)
     if (!ecfs_inode_get (self, ino, &inode, error))
         return NULL;
     if (!S_ISLNK (inode.attr.mode)) {
-        told (ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no symlink", ino));
+        told (ecfs_fail (error, EINVAL, "inode %" PRIu64 " is not a symlink", ino));
         return NULL;
     }
     autoquery *query = QUERY (self, INODE_TARGET, error, INT (ino));
@@ -441,7 +441,7 @@ static GPtrArray *list (EcfsCatalog *self, uint64_t ino, int64_t after, size_t m
     if (!ecfs_inode_get (self, ino, &dir, error))
         return NULL;
     if (!S_ISDIR (dir.attr.mode)) {
-        told (ecfs_fail (error, ENOTDIR, "inode %" PRIu64 " is no directory", ino));
+        told (ecfs_fail (error, ENOTDIR, "inode %" PRIu64 " is not a directory", ino));
         return NULL;
     }
     g_autoptr (GPtrArray) entries = g_ptr_array_new_with_free_func (free_dirent);
@@ -525,7 +525,7 @@ static bool resolve (EcfsCatalog *self, const char *path, EcfsAttr *ret_attr, GE
             return ecfs_prefix (error, "path %s", path);
         name += strlen (part);
         if (*name == '/' && !S_ISDIR (at.mode))
-            return ecfs_fail (error, ENOTDIR, "path %s: '%s' is no directory", path, part);
+            return ecfs_fail (error, ENOTDIR, "path %s: '%s' is not a directory", path, part);
     }
     *ret_attr = at;
     return true;

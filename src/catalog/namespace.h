@@ -117,7 +117,7 @@ bool ecfs_catalog_drop_orphans (EcfsCatalog *self, GError **error);
 
 typedef struct EcfsDirent {
     char *name;
-    int64_t offset; /* give it as @after to continue behind this entry; stable while entries come and go */
+    int64_t offset; /* give it as @after to continue after this entry; stable while entries come and go */
     EcfsAttr attr;
 } EcfsDirent;
 
@@ -146,7 +146,7 @@ bool ecfs_catalog_setxattr (EcfsCatalog *self, uint64_t ino, const char *name, c
                             int flags, GError **error);
 /** ENODATA when there is none. The array is g_byte_array_unref ()ed by the caller. */
 GByteArray *ecfs_catalog_getxattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
-/** Names, each with its NUL, one behind the other, as listxattr(2) gives them. */
+/** Names, each with its NUL, one after the other, as listxattr(2) gives them. */
 GByteArray *ecfs_catalog_listxattr (EcfsCatalog *self, uint64_t ino, GError **error);
 bool ecfs_catalog_removexattr (EcfsCatalog *self, uint64_t ino, const char *name, GError **error);
 

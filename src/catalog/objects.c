@@ -326,7 +326,8 @@ static bool get_publishable (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, 
 {
     g_autoptr (GError) why = NULL;
     if (ecfs_inode_get (self, ino, ret_inode, &why))
-        return S_ISREG (ret_inode->attr.mode) || ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no regular file", ino);
+        return S_ISREG (ret_inode->attr.mode) ||
+               ecfs_fail (error, EINVAL, "inode %" PRIu64 " is not a regular file", ino);
     if (ecfs_errno (why) == ENOENT)
         return ecfs_fail (error, ESTALE, "inode %" PRIu64 " was deleted", ino);
     g_propagate_error (error, g_steal_pointer (&why));

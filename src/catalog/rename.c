@@ -42,9 +42,9 @@ static bool check_target (EcfsCatalog *self, const Move *move, GError **error)
 {
     bool is_dir = S_ISDIR (move->inode.attr.mode), onto_dir = S_ISDIR (move->target.attr.mode);
     if (is_dir && !onto_dir)
-        return ecfs_fail (error, ENOTDIR, "'%s' is no directory, '%s' is one", move->new_name, move->name);
+        return ecfs_fail (error, ENOTDIR, "'%s' is not a directory, '%s' is one", move->new_name, move->name);
     if (!is_dir && onto_dir)
-        return ecfs_fail (error, EISDIR, "'%s' is a directory, '%s' is none", move->new_name, move->name);
+        return ecfs_fail (error, EISDIR, "'%s' is a directory, '%s' is not", move->new_name, move->name);
     int empty = onto_dir ? ecfs_dir_is_empty (self, move->target.attr.ino, error) : 1;
     return empty == 1 || (empty == 0 && ecfs_fail (error, ENOTEMPTY, "directory '%s' is not empty", move->new_name));
 }

@@ -74,7 +74,7 @@ static bool restore_inode (EcfsRestore *self, const EcfsJournalItem *item, GErro
     if (attr->ino == 0 || attr->ino >= INT64_MAX || (attr->mode & ~(uint32_t) (S_IFMT | 07777)) != 0)
         return refuse (error, "an inode's number or mode is impossible");
     if (attr->ino == ECFS_ROOT_INO && attr->nlink == 0)
-        return refuse (error, "the root goes");
+        return refuse (error, "the root is removed");
     inode = (Inode){.attr = *attr, .committed_size = attr->size, .has_code = item->code.size > 0};
     memcpy (inode.code, item->code.bytes, MIN (item->code.size, ECFS_CODE_MAX));
     if (!ecfs_inode_get (catalog, attr->ino, &old, &absent)) {
@@ -104,7 +104,7 @@ static bool restore_touch (EcfsRestore *self, const EcfsJournalItem *item, GErro
     if (!ecfs_inode_get (self->catalog, item->attr.ino, &inode, error))
         return false;
     if (item->attr.ino == ECFS_ROOT_INO && item->attr.nlink == 0)
-        return refuse (error, "the root goes");
+        return refuse (error, "the root is removed");
     if (inode.attr.nlink > 0 && item->attr.nlink == 0 && !give_up_intents (self, item->attr.ino, INT64_MAX, error))
         return false;
     inode.attr.nlink = item->attr.nlink;
@@ -145,7 +145,7 @@ static bool restore_xattr (EcfsRestore *self, const EcfsJournalItem *item, GErro
 static bool endpoint_row (EcfsCatalog *catalog, const EcfsUuid *uuid, int64_t *ret_id, GError **error)
 {
     int found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, ret_id, error, UUID (uuid));
-    return found == 1 || (found == 0 && refuse (error, "a stripe is at an endpoint that nothing tells of"));
+    return found == 1 || (found == 0 && refuse (error, "a stripe is at an endpoint that no record mentions"));
 }
 
 static bool stripe_of (EcfsCatalog *catalog, const EcfsJournalStripe *told, EcfsStripeRow *ret_stripe, GError **error)
@@ -211,7 +211,7 @@ static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GErr
         return ecfs_deletion_queue (catalog, &item->uuid, &stripe, false, error);
     g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &item->uuid, &found, error);
     if (object == NULL)
-        return found == 0 && refuse (error, "a stripe is of an object that nothing tells of");
+        return found == 0 && refuse (error, "a stripe is of an object that no record mentions");
     return ecfs_stripe_check (&stripe, error) &&
            ecfs_stripe_swap (catalog, object, &stripe, ecfs_stripe_at (object, stripe.index), error);
 }
@@ -225,7 +225,7 @@ static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, u
         int found;
         g_autoptr (EcfsObjectRow) object = ecfs_object_find (catalog, &extent.object, &found, error);
         if (object == NULL)
-            return found == 0 && refuse (error, "an extent is of an object that nothing tells of");
+            return found == 0 && refuse (error, "an extent is of an object that no record mentions");
         if (extent.object_offset > object->size || extent.length > object->size - extent.object_offset)
             return refuse (error, "an extent is not within its object");
         begun = MAX (begun, object->sequence);
@@ -245,7 +245,7 @@ static bool restore_content (EcfsRestore *self, const EcfsJournalItem *item, GEr
     if (!ecfs_inode_get (catalog, ino, &inode, error))
         return false;
     if (!S_ISREG (inode.attr.mode))
-        return refuse (error, "content is of an inode that is no regular file");
+        return refuse (error, "content is of an inode that is not a regular file");
     g_autoptr (GArray) old = ecfs_extents_list (catalog, ino, error);
     if (old == NULL || !EXEC (catalog, EXTENT_DELETE_ALL, error, INT (ino)) ||
         !insert_extents (catalog, item, &begun, error) || !ecfs_objects_release (catalog, old, error) ||
@@ -265,7 +265,7 @@ static bool restore_drop (EcfsRestore *self, const EcfsJournalItem *item, GError
     if (!ecfs_inode_get (self->catalog, ino, &inode, error))
         return false;
     if (inode.attr.nlink > 0)
-        return refuse (error, "an inode goes that has names");
+        return refuse (error, "an inode that has names is removed");
     set_fresh (self, ino, false);
     return give_up_intents (self, ino, INT64_MAX, error) && ecfs_inode_drop (self->catalog, ino, error);
 }

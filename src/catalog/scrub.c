@@ -88,7 +88,8 @@ static bool lock (EcfsScrub *self, const char *directory, const char *path, GErr
     if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     return errno == EWOULDBLOCK
-               ? ecfs_fail (error, EBUSY, "%s: another ecfs-fsck --deep or --prune of this archive is running", path)
+               ? ecfs_fail (error, EBUSY,
+                            "%s: another deep check of this archive, or one that removes orphans, is running", path)
                : ecfs_fail_errno (error, errno, "%s: cannot lock it", path);
 }
 
@@ -113,7 +114,7 @@ static bool open_readable (EcfsScrub *self, const char *path, GError **error)
     if (stat (path, &st) == 0 && st.st_size > 0) {
         if (open_file (self, path, false, &why))
             return true;
-        g_warning ("what is known of earlier scrubs cannot be read: %s", why->message);
+        g_warning ("what earlier scrubs have noted cannot be read: %s", why->message);
     }
     return open_empty (self, error);
 }
@@ -127,7 +128,7 @@ static bool open_writable (EcfsScrub *self, const char *path, GError **error)
         g_propagate_error (error, g_steal_pointer (&why));
         return false;
     }
-    g_warning ("%s; what was verified when is forgotten", why->message);
+    g_warning ("%s; what was verified before is forgotten", why->message);
     ecfs_side_close (&self->side);
     if (ftruncate (self->lock_fd, 0) != 0)
         return ecfs_fail_errno (error, errno, "%s", path);

@@ -12,7 +12,7 @@ static bool begin_session (EcfsCatalog *self, uint64_t number, const EcfsUuid *u
 bool ecfs_catalog_session_begin (EcfsCatalog *self, uint64_t number, const EcfsUuid *uuid, GError **error)
 {
     if (number == 0 || number > INT64_MAX)
-        return ecfs_fail (error, EOVERFLOW, "%" PRIu64 " is no number of a session", number);
+        return ecfs_fail (error, EOVERFLOW, "%" PRIu64 " is not the number of a session", number);
     return CHANGE_DURABLE (self, error, begin_session (self, number, uuid, error));
 }
 

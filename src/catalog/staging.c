@@ -20,7 +20,7 @@ static bool add (EcfsCatalog *self, uint64_t ino, int64_t *ret_staging, GError *
     if (!ecfs_inode_get (self, ino, &inode, error))
         return false;
     if (!S_ISREG (inode.attr.mode))
-        return ecfs_fail (error, EINVAL, "inode %" PRIu64 " is no regular file", ino);
+        return ecfs_fail (error, EINVAL, "inode %" PRIu64 " is not a regular file", ino);
     int64_t one;
     int fresh = QUERY_NUMBER (self, STAGING_FRESH, &one, error, INT (ino));
     return fresh >= 0 && ecfs_staging_insert (self, ino, fresh == 1, ret_staging, error);

@@ -78,7 +78,7 @@ typedef struct EcfsDeletion {
 
 /**
  * Up to @max stripes of endpoint @endpoint (row id) that are due at once or were queued at least @grace_ns ago, in an
- * order that does not change; @after NULL: the first, else those behind it, which may be gone itself. GArray of
+ * order that does not change; @after NULL: the first, else those after it, which may be gone itself. GArray of
  * EcfsDeletion. Changes of the time of day do not matter; time in which the machine was off may not count.
  */
 GArray *ecfs_catalog_deletions (EcfsCatalog *self, int64_t endpoint, int64_t grace_ns, const EcfsDeletion *after,

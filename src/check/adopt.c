@@ -63,7 +63,7 @@ static void take (EcfsArchive *archive, EcfsRepairTask *task, const EcfsCheckedS
     if (*instance == 0)
         return;
     if (!ecfs_catalog_stripe_adopt (ecfs_archive_catalog (archive), &checked->object->uuid, stripe, *instance, &why)) {
-        g_info ("a stripe that nothing knows is not taken: %s", why->message);
+        g_info ("an orphan is not used: %s", why->message);
         return;
     }
     *instance = 0;

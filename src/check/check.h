@@ -101,7 +101,8 @@ void ecfs_pending_clear (EcfsPending *self);
 /** Before the requests are made. */
 void ecfs_pending_expect (EcfsPending *self, unsigned n);
 void ecfs_pending_note_locked (EcfsPending *self) ECFS_REQUIRES (self->lock);
-/** Until all have come: endpoints have their own deadlines, and who cancels waits for these, too. False: cancelled. */
+/** Until all have come: endpoints have their own deadlines, and whoever cancels waits for these, too. False: cancelled.
+ */
 bool ecfs_pending_await (EcfsPending *self, const EcfsCheckBatch *batch);
 
 /** A stripe is there, with so many bytes: as many as it should have? */

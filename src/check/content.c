@@ -171,9 +171,9 @@ static void compare_stripes (const EcfsContentCheckup *self, const EcfsCodewordR
     ret_content->is_new = all_fine;
     memcpy (ret_content->sha256, result->sha256, sizeof result->sha256);
     if (differs)
-        ret_content->problem = g_strdup (
-            "its checksums fit, and its stripes do not agree: an endpoint returns other bytes than it got, and no "
-            "SHA-256 of this content was stored that would tell which");
+        ret_content->problem =
+            g_strdup ("its checksums fit, but its stripes disagree: an endpoint returns other bytes than it got, and "
+                      "without a stored SHA-256 of the content nothing shows which");
 }
 
 void ecfs_checkup_end (EcfsContentCheckup *self, EcfsCheckedContent *ret_content)

@@ -200,7 +200,7 @@ static bool check_footer (const Stripe *self, const uint8_t *bytes, uint64_t lef
     if (!ecfs_stripe_tail_parse (tail, checked->stripe->size, &offset, &size, &hash, error))
         return false;
     if (offset != self->at.offset || size > left)
-        return ecfs_fail (error, EBADMSG, "its footer is not behind its packets");
+        return ecfs_fail (error, EBADMSG, "its footer does not follow its packets");
     if (!ecfs_stripe_footer_parse (bytes, size, hash, &footer, error))
         return false;
     bool same = footer.size == self->layout.size &&
@@ -219,8 +219,8 @@ static bool check_area (const Stripe *self, GError **error)
     XXH128_canonicalFromHash (&found, XXH3_128bits_digest (self->area));
     return memcmp (found.digest, self->job->checked->stripe->digest, ECFS_DIGEST_SIZE) == 0 ||
            ecfs_fail (error, EBADMSG,
-                      "each check block fits its checksum, and together they are not what was stored there: this is no "
-                      "accident of a disk");
+                      "each check block fits its checksum, but together they are not what was stored there: this is "
+                      "not a disk fault");
 }
 
 static bool check_part (const Stripe *self, const uint8_t *bytes, uint64_t size, GError **error)

@@ -193,7 +193,7 @@ void ecfs_checked_forged (EcfsCheckedStripe *checked)
     checked->fault = ECFS_STRIPE_FORGED;
     g_free (checked->text);
     checked->text = g_strdup ("its checksums fit, and the SHA-256 of the content shows that these are not the bytes "
-                              "that were stored there: this is no accident of a disk, ask who runs the endpoint");
+                              "that were stored there: this is not a disk fault, ask whoever runs the endpoint");
 }
 
 void ecfs_checked_unknown (EcfsCheckedStripe *checked, const char *why)

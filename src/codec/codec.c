@@ -78,7 +78,7 @@ static void set_unknown_code (const char *code, GError **error)
     /* The text may be anything: it comes from configuration files and extended attributes. */
     g_autofree char *start = g_strndup (code, 40);
     g_autofree char *shown = g_strescape (start, NULL);
-    g_set_error (error, ECFS_ERROR, EINVAL, "\"%s\" is no code; known are: %s", shown, forms->str);
+    g_set_error (error, ECFS_ERROR, EINVAL, "\"%s\" is not a code; known codes: %s", shown, forms->str);
 }
 
 static bool is_id (const char *text)
@@ -123,8 +123,9 @@ EcfsCodec *ecfs_codec_new_by (const char *text, const char *provider, GError **e
     bool has_other_parameters =
         *hash != '\0' && (self == NULL ? reason->code == ENOTSUP : strcmp (self->identity, text) != 0);
     if (has_other_parameters) {
-        g_set_error (error, ECFS_ERROR, ESTALE, "%s: this ecfs makes %s:%u+%u another way, and must be told this one",
-                     text, ops->name, k, n - k);
+        g_set_error (error, ECFS_ERROR, ESTALE,
+                     "%s: this ecfs makes %s:%u+%u in another way, and needs the stored parameters", text, ops->name, k,
+                     n - k);
         return NULL;
     }
     if (self == NULL)

@@ -74,7 +74,7 @@ void ecfs_codec_free (EcfsCodec *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsCodec, ecfs_codec_free)
 
 /**
- * The same, and for plans and simulations three codes that hold no data: "mds:K+M", any K of up to 256 stripes do;
+ * The same, and for plans and simulations three codes that hold no data: "mds:K+M", any K of up to 256 stripes suffice;
  * "peeling:K+M", the graph of ldpc:K+M decoded by peeling alone; and "sparse:K+M", likewise, with a graph of few edges
  * that is made for that. What determines what, guarantee and choice can be asked of these; they must not encode, and
  * plan nothing.
@@ -133,7 +133,7 @@ unsigned ecfs_codec_tolerance (const EcfsCodec *self);
 
 /**
  * Packets that a download in random order takes on average until all data is determined, over k: 1 where any k packets
- * do. Up to a second where it is not known beforehand and must be measured.
+ * do. Takes up to a second where it is not known beforehand and must be measured.
  */
 double ecfs_codec_overhead (const EcfsCodec *self);
 

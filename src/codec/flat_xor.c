@@ -63,8 +63,8 @@ static bool learn_graph (unsigned k, unsigned m, EcfsGraph *ret_graph, GError **
 static bool learn_graph (unsigned k, unsigned m, EcfsGraph *ret_graph, GError **error)
 {
     return ecfs_fail (error, ENOTSUP,
-                      "xor:%u+%u: this ecfs was built without liberasurecode, whose code that is: set another for new "
-                      "files; those stored with it can be read",
+                      "xor:%u+%u: this ecfs was built without liberasurecode, which makes this code: set another for "
+                      "new files; files stored with it can be read",
                       k, m);
 }
 

@@ -53,7 +53,7 @@ bool ecfs_graph_parse (const uint8_t *bytes, size_t size, unsigned k, unsigned m
         if (!parse_members (bytes, size, &at, parity, &graph, error))
             return false;
     if (at != size)
-        return ecfs_fail (error, EBADMSG, "the graph has %zu bytes behind its end", size - at);
+        return ecfs_fail (error, EBADMSG, "the graph has %zu bytes after its end", size - at);
     for (unsigned i = 0; i < k; i++)
         if (graph.columns[i][0] == 0 && graph.columns[i][1] == 0)
             return ecfs_fail (error, EBADMSG, "the graph leaves data packet %u without parity", i);

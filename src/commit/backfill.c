@@ -122,7 +122,7 @@ static void note_unusable (EcfsCommitAttempt *self)
 {
     g_autofree char *unusable = ecfs_unusable_endpoints (self->archive, &self->places);
     if (stores_only_named (self))
-        note_missing (self, "no other endpoint has a place for what is to be moved");
+        note_missing (self, "no other endpoint can take the stripes that are to be moved");
     note_missing (self, unusable[0] != '\0' ? unusable + strlen ("; ") : "there is no endpoint left for them");
 }
 

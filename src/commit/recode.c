@@ -12,9 +12,9 @@ static bool check_stripe (const EcfsCommitAttempt *self, const EcfsObjectRow *ro
     ecfs_stripe_name (&row->uuid, stripe->index, stripe->instance, name);
     const EcfsArchiveEndpoint *endpoint = position == SIZE_MAX ? NULL : ecfs_archive_endpoint (self->archive, position);
     if (endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
-        return ecfs_fail (error, EIO, "%s is on an endpoint that is given up", name);
+        return ecfs_fail (error, EIO, "%s is on an endpoint that was given up", name);
     return ecfs_endpoint_size_wait (endpoint->endpoint, name, &size, error) &&
-           (size == stripe->size || ecfs_fail (error, EIO, "endpoint %s: %s has not its size", endpoint->name, name));
+           (size == stripe->size || ecfs_fail (error, EIO, "endpoint %s: %s has the wrong size", endpoint->name, name));
 }
 
 /* What would go may be all that is left: whether what stays is really there. */
@@ -23,7 +23,7 @@ static bool check_kept (const EcfsCommitAttempt *self, const EcfsObjectRow *row,
     for (guint i = 0; i < row->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
         if (stripe->index < n && !check_stripe (self, row, stripe, error))
-            return ecfs_prefix (error, "no stripe is dropped, for one that would stay is not there");
+            return ecfs_prefix (error, "no stripe is dropped, because one that would stay is missing");
     }
     return true;
 }
@@ -57,7 +57,7 @@ static bool recode_anew (EcfsCommitAttempt *self, const EcfsCommitObject *old, G
         return false;
     bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0 &&
                 (!old->row->has_sha256 || memcmp (part->row->sha256, old->row->sha256, ECFS_SHA256_SIZE) == 0);
-    return (same || ecfs_fail (error, EBADMSG, "what was read of it is not what its digest says: repair it first")) &&
+    return (same || ecfs_fail (error, EBADMSG, "what was read of it does not fit its digest: repair it first")) &&
            ecfs_catalog_exchange (ecfs_archive_catalog (self->archive), &old->row->uuid, part->row, part->intent,
                                   error);
 }

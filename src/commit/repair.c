@@ -11,7 +11,7 @@ static bool check_same (const EcfsStripeRow *replaced, const EcfsStripeRow *stri
 {
     return replaced->instance == 0 || memcmp (replaced->digest, stripe->digest, sizeof stripe->digest) == 0 ||
            ecfs_fail (error, EBADMSG,
-                      "stripe %u was rebuilt to other bytes than the catalog's digest of it says: left as it was",
+                      "stripe %u as it was rebuilt does not fit its digest in the catalog: left as it was",
                       stripe->index);
 }
 

@@ -139,7 +139,7 @@ static bool wait_for_paths (Waiting *waiting, EcfsArchive *archive, JsonArray *p
         if (!ecfs_catalog_resolve (ecfs_archive_catalog (archive), path, &attr, error))
             return false;
         if (S_ISREG (attr.mode) && ecfs_staged_is_unflushed (archive, attr.ino))
-            return ecfs_fail (error, EBUSY, "%s: it is being written, and nothing of it has been closed yet", path);
+            return ecfs_fail (error, EBUSY, "%s: it is still being written, and was never closed", path);
         wait_for (waiting, archive, S_ISREG (attr.mode) ? attr.ino : 0, full);
     }
     if (n_paths == 0)
@@ -207,10 +207,11 @@ static bool handle_umount (Client *client, JsonObject *request, JsonObject *repl
         return ecfs_fail (error, ENOTCONN, "this is the mount on %s", self->ops.mountpoint);
     if (!drain (client, NULL, false, error))
         return ecfs_prefix (
-            error, "not unmounted, for not everything could be stored (umount(8) leaves it to the next mount)");
+            error, "not unmounted, because not everything could be stored (umount(8) leaves it to the next mount)");
     ecfs_staged_await_full (self->archive, is_wanted, client);
     if (!is_wanted (client))
-        return ecfs_fail (error, ECANCELED, "not unmounted: who asked for it is gone, or it ends already");
+        return ecfs_fail (error, ECANCELED,
+                          "not unmounted: the program that asked for it is gone, or the mount already ends");
     return self->ops.umount (self->ops.user, error);
 }
 

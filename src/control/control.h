@@ -1,4 +1,4 @@
-/* The server behind control.sock, the door to a running mount; wire/wire.h tells what is said there. */
+/* The server behind control.sock, the door to a running mount; wire/wire.h describes what is said there. */
 #ifndef ECFS_CONTROL_CONTROL_H
 #define ECFS_CONTROL_CONTROL_H
 
@@ -8,7 +8,7 @@ typedef struct EcfsControl EcfsControl;
 
 typedef struct EcfsControlOps {
     const char *mountpoint; /* absolute; borrowed while the server runs */
-    /* Unmounts; called from a server thread when everything is stored, or not possible to store. */
+    /* Unmounts; called from a server thread when everything is stored, or cannot be stored. */
     bool (*umount) (void *user, GError **error);
     void *user;
     EcfsNameWatch names; /* called from a server thread, without locks */

@@ -64,8 +64,8 @@ bool ecfs_endpoint_check_scheme (const char *url, GError **error)
                               url, absent[i].scheme, absent[i].packages);
     g_autofree char *known = g_strjoinv (", ", (char **) ecfs_endpoint_schemes ());
     return ecfs_fail (error, EINVAL,
-                      "\"%s\" is no URL that ecfs knows: file:///DIR or SCHEME://HOST/DIR, and schemes are %s", url,
-                      known);
+                      "\"%s\" is not a URL that ecfs knows: write file:///DIR or SCHEME://HOST/DIR; schemes are %s",
+                      url, known);
 }
 
 bool ecfs_endpoint_has_own_login (const char *url)

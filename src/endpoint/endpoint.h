@@ -19,18 +19,18 @@
  * Health: an endpoint whose connection could not be made, whose marker is absent or foreign, or that made no progress
  * for stall_timeout (less where it never was silent for nearly as long, unless more than the default is asked for) is
  * `down` for everybody: requests fail at once with ENOTCONN and the reason, except urgent ones, which try to connect
- * once more (at most once a second). It is probed behind with back-off (1 s doubling to 30 s) and is up again by
- * itself; where it failed at work it is on trial first: asked one thing at a time until it has proven itself, and one
- * that fails again soon goes on with its back-off where it was. So is one down that loses three connections in a row in
- * the middle of work. The marker is looked at again whenever space is asked for, and when a write finds no directory. A
- * connection that timed out or broke in the middle of anything is closed, never reused; its other requests fail, no
- * request is retried here: the caller knows better. Long before that, after a silence that is out of the usual for it,
- * an endpoint is suspect: still asked and answered, but nobody should wait for it who can do without. An endpoint that
- * fails to store what it is given, since it is full or its disk is bad, says so once in the log, and in its health
- * until it takes that much again.
+ * once more (at most once a second). It is probed in the background with back-off (1 s doubling to 30 s) and comes up
+ * again by itself. If it failed at work it is on trial first: it is asked one thing at a time until it has proven
+ * itself, and if it soon fails again, its back-off resumes where it was. An endpoint that loses three connections in a
+ * row in the middle of work is down, too. The marker is looked at again whenever space is asked for, and when a write
+ * finds no directory. A connection that timed out or broke in the middle of anything is closed, never reused; its other
+ * requests fail, no request is retried here: the caller knows better. Long before that, after a silence that is unusual
+ * for it, an endpoint is suspect: it is still asked, but nobody should wait for it who can do without it. An endpoint
+ * that fails to store what it is given, because it is full or its disk is bad, says so once in the log, and in its
+ * health until it takes that much again.
  *
  * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
- * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server talks nonsense. Texts
+ * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server sends nonsense. Texts
  * begin with "endpoint NAME: ".
  */
 #ifndef ECFS_ENDPOINT_ENDPOINT_H
@@ -85,7 +85,7 @@ unsigned ecfs_endpoint_default_connections (const char *url);
 #define ECFS_MARKER_MAX_SIZE  4096
 #define ECFS_MARKER_HOST_SIZE 72
 
-/* Who has announced to recover the archive, and has not ended. */
+/* Who has announced a recovery of the archive that has not ended. */
 typedef struct EcfsMarkerClaim {
     uint32_t epoch;   /* that it will begin; 0: there is no claim, and the rest is empty */
     EcfsUuid session; /* random, of this recovery */
@@ -99,7 +99,7 @@ typedef struct EcfsMarker {
     EcfsUuid endpoint;
     uint32_t epoch;    /* of the archive, when the marker was written */
     uint64_t sequence; /* highest known then */
-    /* Of the opening of the archive that wrote it. Older versions of ecfs tell none of what follows. */
+    /* Of the opening of the archive that wrote it. Older versions of ecfs write none of what follows. */
     uint64_t session_number;          /* 0: not told, and session is nil */
     EcfsUuid session;                 /* random */
     int64_t since_s;                  /* when it was written, by the writer's clock; 0: not told */
@@ -122,7 +122,7 @@ bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, G
  */
 EcfsEndpoint *ecfs_endpoint_new (const EcfsEndpointSpec *spec, const EcfsMarker *expected, GError **error);
 void ecfs_endpoint_start (EcfsEndpoint *self);
-/** Ends connections and all that is under way, and makes none ever again: every request is answered with ENOTCONN and
+/** Ends all connections and requests, and never connects again: every request is answered with ENOTCONN and
  * @reason. Health says that it is down. Returns at once. */
 void ecfs_endpoint_retire (EcfsEndpoint *self, const char *reason);
 /** Begins to cancel what is queued and under way and to end connections, and returns at once. stop () has to follow:
@@ -192,7 +192,7 @@ void ecfs_endpoint_health_clear (EcfsEndpointHealth *health);
 /** Of its health only whether it is down. Thread-safe. */
 bool ecfs_endpoint_is_down (EcfsEndpoint *self);
 
-/** What to hold for usual before there are samples, such as what it was the last time. Impossible values are ignored.
+/** What to take as usual before there are samples, such as what was measured last time. Impossible values are ignored.
  */
 void ecfs_endpoint_expect (EcfsEndpoint *self, const EcfsEstimates *prior);
 /** How it usually is, as far as enough was asked of it to tell: what is worth keeping. Thread-safe. */
@@ -208,7 +208,7 @@ typedef struct EcfsForecast {
     int64_t late_us; /* what nearly all (p95) are shorter than; at least us */
 } EcfsForecast;
 
-/** Until @bytes that were asked for now are here, behind what is queued. Thread-safe. */
+/** Until @bytes that were asked for now are here, after what is queued. Thread-safe. */
 EcfsForecast ecfs_endpoint_forecast (EcfsEndpoint *self, uint64_t bytes);
 
 /* A range of a stored file and where its bytes go. Memory is lent until done. */
@@ -316,7 +316,8 @@ typedef struct EcfsHashed {
  * not from callbacks, until @goes_on, which is asked now and then, says no: ECANCELED. One thread at a time.
  */
 EcfsHasher *ecfs_endpoint_hasher (EcfsEndpoint *self, bool (*goes_on) (void *user), void *user, GError **error);
-/** Fills in the digests. False: the line was lost, or says nothing for too long; the hasher is of no use any more. */
+/** Fills in the digests. False: the connection was lost, or was silent for too long; the hasher is of no use any more.
+ */
 bool ecfs_hasher_ask (EcfsHasher *self, EcfsHashed *files, size_t n, GError **error);
 /** NULL is accepted. */
 void ecfs_hasher_free (EcfsHasher *self);

@@ -282,8 +282,7 @@ static void tell_what_is_not_full (EcfsArchive *archive)
     EcfsTotals totals;
     if (ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) && totals.n_not_full > 0)
         g_warning ("%s: %" PRIu64
-                   " objects are stored safely, but not on all of their endpoints yet: the next mount goes on with "
-                   "them",
+                   " objects are stored safely, but not on all of their endpoints yet: the next mount stores the rest",
                    ecfs_archive_directory (archive), totals.n_not_full);
 }
 
@@ -322,8 +321,7 @@ static void tell_what_is_staged (EcfsArchive *archive)
     EcfsTotals totals;
     if (ecfs_catalog_totals (ecfs_archive_catalog (archive), &totals, NULL) && totals.n_staged > 0)
         g_message ("%s has %" PRIu64
-                   " %s in staging, which a mount for reading only leaves there: what is read is what "
-                   "is stored",
+                   " %s in staging, which a mount for reading only leaves there: readers see what is stored",
                    ecfs_archive_directory (archive), totals.n_staged, totals.n_staged == 1 ? "file" : "files");
 }
 
@@ -439,15 +437,15 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
         g_autofree char *catalog = g_build_filename (options->directory, "catalog.sqlite", NULL);
         bool lost = code == ENOENT && access (catalog, F_OK) == 0;
         return code != ENOENT ? ecfs_fail_errno (error, code, "%s", config)
-               : lost
-                   ? ecfs_fail (error, ENOENT,
-                                "%s has lost its ecfs.conf: restore that file from a backup, or make the archive "
-                                "directory again with 'ecfs recover' in another place",
-                                options->directory)
-                   : ecfs_fail (error, ENOENT,
-                                "%s is no archive directory (it has no ecfs.conf): ecfs init makes a new archive, ecfs "
-                                "recover brings a lost one back from its endpoints",
-                                options->directory);
+               : lost         ? ecfs_fail (error, ENOENT,
+                                           "%s has lost its ecfs.conf: restore that file from a backup, or make the archive "
+                                                   "directory again with 'ecfs recover' in another place",
+                                           options->directory)
+                              : ecfs_fail (
+                                    error, ENOENT,
+                                    "%s is not an archive directory (it has no ecfs.conf): ecfs init makes a new archive, ecfs "
+                                            "recover brings a lost one back from its endpoints",
+                                    options->directory);
     }
     if (stat (options->mountpoint, &status) != 0)
         return ecfs_fail_errno (error, errno, "the mountpoint %s", options->mountpoint);

@@ -33,7 +33,7 @@ typedef struct EcfsMountOptions {
 
 /**
  * Adds the words of a comma-separated -o list. Those that mount(8), fstab and systemd keep for themselves are dropped.
- * EINVAL naming all that nobody knows, unless @sloppy.
+ * EINVAL naming all unknown ones, unless @sloppy.
  */
 bool ecfs_mount_options_add (EcfsMountOptions *self, const char *list, bool sloppy, GError **error);
 void ecfs_mount_options_clear (EcfsMountOptions *self);
@@ -55,7 +55,7 @@ char *ecfs_mounted_archive (const char *mountpoint);
 
 typedef enum EcfsUmountFlags {
     ECFS_UMOUNT_FORCE = 1 << 0, /* stores nothing first; what is under way fails */
-    ECFS_UMOUNT_LAZY = 1 << 1,  /* stores nothing first; who uses it goes on */
+    ECFS_UMOUNT_LAZY = 1 << 1,  /* stores nothing first; those who use it continue */
     ECFS_UMOUNT_DEAD = 1 << 2,  /* also where the process behind the mount is gone */
 } EcfsUmountFlags;
 

@@ -128,7 +128,7 @@ bool ecfs_mount_options_add (EcfsMountOptions *self, const char *list, bool slop
         mnt_optstr_get_flags (list, &self->flags, mnt_get_builtin_optmap (MNT_LINUX_MAP)) != 0)
         return ecfs_fail (error, EINVAL, "these are no mount options: %s", list);
     return unknown->len == 0 || sloppy ||
-           ecfs_fail (error, EINVAL, "unknown or impossible mount options: %s (ecfs-mount(1) tells those there are)",
+           ecfs_fail (error, EINVAL, "unknown or impossible mount options: %s (ecfs-mount(1) lists those there are)",
                       unknown->str);
 }
 

@@ -22,7 +22,7 @@ static void say (void *user)
     bool stopping = atomic_load (&self->stopping);
     g_autofree char *brief = ecfs_archive_brief (self->archive);
     g_autofree char *state = g_strdup_printf (
-        "STATUS=%s %s: %s", stopping ? "storing what is staged, no longer on" : "on", self->mountpoint, brief);
+        "STATUS=%s %s: %s", stopping ? "storing what is staged, unmounted from" : "on", self->mountpoint, brief);
     if (g_strcmp0 (state, self->said) == 0)
         return;
     ecfs_notify (state);

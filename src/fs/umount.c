@@ -124,7 +124,7 @@ bool ecfs_fs_detach (const char *mountpoint, int flags, GError **error)
         return true;
     bool busy = errno == EPERM || errno == EBUSY; /* fusermount3 tells no reason */
     return ecfs_fail (error, busy ? EBUSY : errno, "%s cannot be unmounted: %s", mountpoint,
-                      busy ? "it is in use (fuser -vm tells by whom)" : g_strerror (errno));
+                      busy ? "it is in use (fuser -vm shows by whom)" : g_strerror (errno));
 }
 
 static JsonNode *request (const char *verb, const char *mountpoint)
@@ -233,7 +233,7 @@ bool ecfs_fs_remount (const EcfsMountOptions *options, GError **error)
     if (!find (options->mountpoint, &mounted, error))
         return false;
     if (options->allow_other && !mounted.allow_other)
-        return ecfs_fail (error, EINVAL, "%s: allow_other cannot be had by remounting: unmount it, and mount it again",
+        return ecfs_fail (error, EINVAL, "%s: allow_other cannot be set by remounting: unmount it, and mount it again",
                           mounted.mountpoint);
     if (!options->readonly && !is_writable (&mounted))
         return ecfs_fail (error, EROFS,

@@ -96,7 +96,7 @@ static void task_done (void *user, EcfsRepairTask *task)
     Attempt *attempt = (Attempt *) (void *) task;
     bool any = task->order.n_stored > 0;
     if (task->error == NULL && !any && judge (self, task->object, &attempt->crowding) == 1)
-        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "who has the archive open finds no better place now");
+        task->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "no better place is found now");
     if (task->error != NULL && task->error->code != ESTALE)
         conclude (self, attempt, ECFS_CROWDED_LEFT);
     else if (any)

@@ -96,7 +96,7 @@ static bool leave_out_faulty (const EcfsFsckRun *run, GArray *stripes, GError **
 /* What cannot be noted any more is verified all the same, and not noted: nor is what comes. */
 static void stop_noting (Deep *self, GError *why)
 {
-    g_warning ("%s; what is verified from here on is not noted", why->message);
+    g_warning ("%s; what is verified from now on is not noted", why->message);
     g_error_free (why);
     g_clear_pointer (&self->notes, ecfs_scrub_close);
     self->run->deep.keeps = false;

@@ -113,7 +113,7 @@ static bool open_copy (Copy *self, GError **error)
     if (g_mkdir_with_parents (directory, 0700) != 0)
         return ecfs_fail_errno (error, errno, "%s", directory);
     self->fd = open (self->to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return self->fd >= 0 || ecfs_fail_errno (error, errno, "%s: nothing is written over", self->to);
+    return self->fd >= 0 || ecfs_fail_errno (error, errno, "%s: no file is overwritten", self->to);
 }
 
 /* What cannot be written does not keep the others from being so. */

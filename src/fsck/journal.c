@@ -57,7 +57,7 @@ static unsigned look_at_all (EcfsFsckRun *self, char **ret_missing)
     bool too_few = n_whole < MIN (n_seen, ecfs_snapshot_copies (self->archive));
     for (size_t i = 0; i < self->n_endpoints; i++) {
         if (too_few && lacks[i] && ret_missing[i] == NULL)
-            ret_missing[i] = g_strdup ("it has not all of the newest snapshot of the catalog");
+            ret_missing[i] = g_strdup ("it lacks parts of the newest snapshot of the catalog");
         n_lacking += ret_missing[i] != NULL;
     }
     return n_lacking;
@@ -101,9 +101,8 @@ void ecfs_fsck_store_repairs (EcfsFsckRun *self)
     g_autoptr (GError) why = NULL;
     if (self->sums.n_rebuilt == 0 || store (self, false, &why))
         return;
-    g_autofree char *text = g_strdup_printf (
-        "what was repaired is not in the journal yet: if this machine is lost now, ecfs recover finds the "
-        "damaged stripes: run ecfs wait: %s",
-        why->message);
+    g_autofree char *text = g_strdup_printf ("what was repaired is not in the journal yet (if this machine is lost "
+                                             "now, 'ecfs recover' finds the damaged stripes); run 'ecfs wait': %s",
+                                             why->message);
     tell (self, SIZE_MAX, text, false);
 }

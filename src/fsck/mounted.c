@@ -137,9 +137,8 @@ static void leave_rest (Asking *self, const GError *why)
     g_hash_table_iter_init (&iter, self->tasks);
     while (g_hash_table_iter_next (&iter, NULL, (void **) &task)) {
         g_hash_table_iter_remove (&iter);
-        task->error = why != NULL
-                          ? g_error_copy (why)
-                          : g_error_new_literal (ECFS_ERROR, EPROTO, "the mount did not tell what became of it");
+        task->error = why != NULL ? g_error_copy (why)
+                                  : g_error_new_literal (ECFS_ERROR, EPROTO, "the mount did not say what became of it");
         self->repairs->done (self->repairs->user, task);
     }
 }

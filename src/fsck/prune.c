@@ -9,7 +9,7 @@
 /* It is needed for endpoints that tell no times alone: what these have counts as new then, and stays. */
 static void stop_seeing (EcfsFsckRun *self, GError *why)
 {
-    g_warning ("%s; orphans at endpoints that tell no times stay", why->message);
+    g_warning ("%s; orphans on endpoints that list no times stay", why->message);
     g_error_free (why);
     g_clear_pointer (&self->seen, ecfs_scrub_close);
 }
@@ -170,8 +170,9 @@ static bool prune_unrecovered (EcfsFsckRun *self, GError **error)
          i++)
         ecfs_fsck_tell (self, ecfs_fsck_tell_unrecovered (&object));
     if (n_meant > 0)
-        ecfs_fsck_tell (self, ecfs_fsck_tell_prune ("there are more or fewer that were stored before the archive was "
-                                                    "recovered than were to be removed: none of them is"));
+        ecfs_fsck_tell (
+            self, ecfs_fsck_tell_prune (
+                      "there are more or fewer unrecovered stripes than were to be removed: none of them is removed"));
     return found >= 0;
 }
 
@@ -180,7 +181,7 @@ static bool is_wanted (EcfsFsckRun *self)
     if (!(self->what->flags & ECFS_FSCK_PRUNE) || (self->what->flags & ECFS_FSCK_DRY) || self->sums.n_old_orphans == 0)
         return false;
     if (self->sums.n_problems > 0 || !self->is_sound) { /* what its rows hide is no orphan */
-        ecfs_fsck_tell (self, ecfs_fsck_tell_prune ("nothing is removed by a catalog that has problems"));
+        ecfs_fsck_tell (self, ecfs_fsck_tell_prune ("nothing is removed while the catalog has problems"));
         return false;
     }
     return self->what->confirm_prune == NULL ||

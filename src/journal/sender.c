@@ -552,9 +552,8 @@ static bool fail_stored (EcfsJournalSender *self, uint64_t sequence, GError **er
     }
     ecfs_mutex_unlock (&self->lock);
     if (!ecfs_lineage_is_sure (self->lineage))
-        g_string_append (reasons,
-                         "\nso few endpoints have answered that this archive directory may be an old copy: its "
-                         "journal is not stored before more do");
+        g_string_append (reasons, "\nso few endpoints have answered that this archive directory may be an old copy: "
+                                  "its journal is not stored until more do");
     return ecfs_fail (error, EIO,
                       "the journal up to now is on %u endpoints, and has to be on %u: without this machine the names "
                       "of the newest files would be lost; see ecfs status%s",

@@ -17,7 +17,7 @@ EcfsJournalSender *ecfs_journal_sender_start (EcfsArchive *archive, EcfsLineage 
 void ecfs_journal_sender_stop (EcfsJournalSender *self);
 
 /**
- * Stores the journal up to now at as many endpoints as may vanish and one more. @goes_on is asked now and then whether
+ * Stores the journal up to now on as many endpoints as may vanish and one more. @goes_on is asked now and then whether
  * to wait on: ECANCELED. Otherwise fails when endpoints that are up are too few, with the reasons.
  */
 bool ecfs_journal_sender_store (EcfsJournalSender *self, bool (*goes_on) (void *user), void *user, GError **error);
@@ -25,7 +25,7 @@ bool ecfs_journal_sender_store (EcfsJournalSender *self, bool (*goes_on) (void *
 /** Has the journal stored without waiting for the minute to be over. */
 void ecfs_journal_sender_hurry (EcfsJournalSender *self);
 
-/** Whether the journal up to @sequence is at as many endpoints as may vanish and one more. */
+/** Whether the journal up to @sequence is on as many endpoints as may vanish and one more. */
 bool ecfs_journal_sender_has_stored (EcfsJournalSender *self, uint64_t sequence);
 
 #endif

@@ -267,8 +267,8 @@ static void tell_failure (EcfsSnapshots *self, const GError *error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     if (error->code == ETIME)
-        g_message ("%s: a snapshot of the catalog is due, and %s: leave the archive mounted for so long, or ecfs "
-                   "recover has more to read one day",
+        g_message ("%s: a snapshot of the catalog is due, and %s: leave the archive mounted for that long, or a "
+                   "recovery will have more to read",
                    directory, error->message);
     else if (error->code != ECANCELED)
         g_warning ("%s: no snapshot of the catalog for now: %s", directory, error->message);
@@ -396,7 +396,7 @@ static bool is_small (EcfsSnapshots *self)
         return false; /* the catalog says what is wrong with it */
     if (totals.n_inodes > END_INODES)
         g_message ("%s: a snapshot of the catalog is due, which takes a while: leave the archive mounted for some "
-                   "minutes, or ecfs recover has more to read one day",
+                   "minutes, or a recovery will have more to read",
                    ecfs_archive_directory (self->archive));
     return totals.n_inodes <= END_INODES;
 }
@@ -420,9 +420,9 @@ void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored)
     g_message ("%s: storing a snapshot of the catalog, for %d s at most", ecfs_archive_directory (self->archive),
                (int) (END_US / G_USEC_PER_SEC));
     if (!is_over (self, now_us + END_US))
-        g_message ("%s: it takes longer: leave the archive mounted for some minutes, or ecfs recover has more to read "
-                   "one day",
-                   ecfs_archive_directory (self->archive));
+        g_message (
+            "%s: it takes longer: leave the archive mounted for some minutes, or a recovery will have more to read",
+            ecfs_archive_directory (self->archive));
 }
 
 void ecfs_snapshots_free (EcfsSnapshots *self)

@@ -165,7 +165,7 @@ static bool parse_preamble (EcfsCursor *from, EcfsStripeHeader *header, GError *
 {
     const uint8_t *magic = ecfs_cursor_bytes (from, sizeof header_magic);
     if (magic == NULL || memcmp (magic, header_magic, sizeof header_magic) != 0)
-        return ecfs_fail (error, EBADMSG, "this is no ecfs stripe");
+        return ecfs_fail (error, EBADMSG, "this is not an ecfs stripe");
     uint64_t version = ecfs_cursor_le (from, 2);
     uint64_t reserved = ecfs_cursor_le (from, 2);
     header->header_bytes = (uint32_t) ecfs_cursor_le (from, 4);

@@ -122,7 +122,7 @@ static char *begin_text (const EcfsErasure *erasure)
 static char *end_text (const EcfsErasure *erasure)
 {
     g_autofree char *saved = erasure->saved_us == 0 ? g_strdup ("")
-                                                    : g_strdup_printf ("; one would still have waited %.1f s",
+                                                    : g_strdup_printf ("; one would have waited %.1f s more",
                                                                        (double) erasure->saved_us / 1e6);
     return g_strdup_printf ("endpoint %s: was treated as erased in reads for %.1f s: %s; segments=%" PRIu64 "%s",
                             erasure->endpoint, (double) (erasure->end_us - erasure->begin_us) / 1e6,

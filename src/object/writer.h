@@ -17,7 +17,7 @@
  * A running lane is late when its endpoint is silent for longer than is usual there, or so slow that it takes as long
  * again as the others took together. Once nothing but late lanes is left to wait for, they are cut: their stripes go to
  * spares, or are left out where what is stored suffices. So an endpoint that hangs costs some tens of milliseconds.
- * Those that move, but are certain to be late, may go on behind instead: `enough` decides.
+ * Those that move, but are certain to be late, may continue in the background instead: `enough` decides.
  */
 #ifndef ECFS_OBJECT_WRITER_H
 #define ECFS_OBJECT_WRITER_H
@@ -52,7 +52,7 @@ typedef struct EcfsPacketSource {
 
 /* What becomes of stripes that are on their way when those that are stored suffice. */
 typedef enum EcfsRest {
-    ECFS_REST_AWAITED, /* late ones are left out, as ever */
+    ECFS_REST_AWAITED, /* late ones are left out, as usual */
     ECFS_REST_TRAILS,  /* nobody waits for them: they have all the time until their endpoints are down */
     ECFS_REST_LEFT,    /* they are cut */
 } EcfsRest;
@@ -72,7 +72,7 @@ typedef struct EcfsWriterJob {
     EcfsTransferPool *transfer;
     const EcfsCodec *codec;
     EcfsStripeHeader header; /* index, instance and header_bytes are filled in per stripe */
-    uint64_t size;           /* bytes of content, > 0; with a feed of no account */
+    uint64_t size;           /* bytes of content, > 0; ignored with a feed */
     int fd;                  /* content; read with preadv at any time, some ranges more than once: ECANCELED if they
                               * are not the same each time */
     const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */

@@ -89,8 +89,8 @@ static bool await_others (EcfsRecovering *self, GError **error)
     const EcfsRecoverPlace *claimed = find_claimed (self, &n_claimed);
     if (claimed == NULL)
         return true;
-    ecfs_recover_tell (self, "endpoint %s tells of another recovery, on %s: it is watched for %d s", claimed->name,
-                       *claimed->marker.claim.host == '\0' ? "a machine unknown" : claimed->marker.claim.host,
+    ecfs_recover_tell (self, "endpoint %s reports another recovery, on %s: watching it for %d s", claimed->name,
+                       *claimed->marker.claim.host == '\0' ? "an unknown machine" : claimed->marker.claim.host,
                        (int) (patience_us / G_USEC_PER_SEC));
     for (int64_t begun_us = ecfs_now_us (), now_us = begun_us; now_us - begun_us < patience_us;
          now_us = ecfs_now_us ()) {
@@ -107,10 +107,10 @@ static bool await_others (EcfsRecovering *self, GError **error)
         g_autoptr (GDateTime) since = g_date_time_new_from_unix_local (claimed->marker.claim.since_s);
         g_autofree char *text = since == NULL ? NULL : g_date_time_format (since, "%F %T");
         return ecfs_fail (error, EBUSY, "another recovery of this archive is under way on %s since %s",
-                          *claimed->marker.claim.host == '\0' ? "a machine unknown" : claimed->marker.claim.host,
-                          text == NULL ? "a time unknown" : text);
+                          *claimed->marker.claim.host == '\0' ? "an unknown machine" : claimed->marker.claim.host,
+                          text == NULL ? "an unknown time" : text);
     }
-    ecfs_recover_tell (self, "it does not go on: its claim is taken over");
+    ecfs_recover_tell (self, "the other recovery makes no progress: its claim is taken over");
     return true;
 }
 
@@ -242,12 +242,11 @@ bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error)
     ecfs_mutex_unlock (&claim->lock);
     if (n_stand >= n_needed)
         return true;
-    g_autofree char *text = g_strdup_printf ("the claim to the archive stands on %zu endpoints, and on fewer than %zu "
-                                             "of %zu another machine may still store "
-                                             "what is lost then",
+    g_autofree char *text = g_strdup_printf ("the claim to the archive stands on %zu endpoints; with fewer than %zu of "
+                                             "%zu, another machine may still store changes that are lost then",
                                              n_stand, n_needed, n_known);
-    if (!self->what->force || n_stand == 0)
-        return ecfs_fail (error, EPERM, "%s; give more of the endpoints, or --force", text);
+    if (!self->what->force || n_stand == 0) /* force does not help where there is nothing */
+        return ecfs_fail (error, n_stand == 0 ? ENOTCONN : EPERM, "%s; give more of the endpoints", text);
     if (!self->has_warned)
         ecfs_recover_tell (self, "%s", text);
     self->has_warned = true;

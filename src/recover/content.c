@@ -18,7 +18,7 @@ static bool on_read (void *user, uint64_t bytes)
 {
     Check *self = user;
     self->n_read += bytes;
-    return ecfs_recover_tick (self->recovering, "content that no journal tells of", MIN (self->n_read, self->n_all),
+    return ecfs_recover_tick (self->recovering, "content that no journal mentions", MIN (self->n_read, self->n_all),
                               self->n_all, NULL);
 }
 
@@ -49,10 +49,10 @@ static void drop_lies (EcfsRecovering *self, const char *path, EcfsObjectRow *ro
         unsigned index = g_array_index (row->stripes, EcfsStripeRow, i).index;
         if (!lies[index])
             continue;
-        ecfs_recover_tell (self,
-                           "%s: endpoint %s returns other bytes than were stored, whose checksums fit; stripe %u is "
-                           "left out",
-                           shown, ecfs_endpoint_name (stripes[index].endpoint), index);
+        ecfs_recover_tell (
+            self,
+            "%s: endpoint %s returns other bytes than were stored, with checksums that fit; stripe %u is left out",
+            shown, ecfs_endpoint_name (stripes[index].endpoint), index);
         g_array_remove_index (row->stripes, i);
     }
 }

@@ -86,10 +86,8 @@ void ecfs_recover_doubt (EcfsRecovering *self, size_t position, const char *what
     EcfsRecoverPlace *place = &self->places[position];
     if (place->distrusted || place->n_doubts++ > 2)
         return;
-    ecfs_recover_tell (self,
-                       "endpoint %s tells of %s, and too few other endpoints do: it is not believed (--believe %s "
-                       "takes its word)",
-                       place->name, what, place->name);
+    ecfs_recover_tell (self, "endpoint %s reports %s, but too few other endpoints do: it is not believed", place->name,
+                       what);
 }
 
 void ecfs_recover_doubt_all (EcfsRecovering *self, const EcfsRecoverFound *found, const char *besides)

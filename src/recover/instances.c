@@ -135,7 +135,7 @@ bool ecfs_recover_instances (EcfsRecovering *self, const GArray *all, const GPtr
             if (doubt->found != NULL && !replace (self, doubt, error))
                 return false;
         }
-        if (!ecfs_recover_tick (self, "reading stripes that are there twice", end, doubts->len, error))
+        if (!ecfs_recover_tick (self, "reading stripes that exist twice", end, doubts->len, error))
             return false;
     }
     return true;

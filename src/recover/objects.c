@@ -15,7 +15,7 @@ static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
     g_autofree char *path = ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL)
                                 ? ecfs_catalog_path (self->catalog, ino)
                                 : g_strdup ("an object of no file");
-    ecfs_recover_tell (self, "%s cannot be read: too few of its stripes are at these endpoints", path);
+    ecfs_recover_tell (self, "%s cannot be read: too few of its stripes are on these endpoints", path);
 }
 
 static bool check_objects (EcfsRecovering *self, const GArray *all, GError **error)
@@ -270,18 +270,17 @@ static void tell_rest (EcfsRecovering *self)
 {
     const EcfsRecovered *sums = self->sums;
     if (sums->n_hinted > ECFS_RECOVER_TOLD_MOST)
-        ecfs_recover_tell (self, "the names of %" PRIu64 " files in all are hints of their stripes", sums->n_hinted);
+        ecfs_recover_tell (self, "%" PRIu64 " files in all are named by hints in their stripes", sums->n_hinted);
     if (sums->n_set_apart > ECFS_RECOVER_TOLD_MOST)
-        ecfs_recover_tell (self, "%" PRIu64 " files in all are set apart so", sums->n_set_apart);
+        ecfs_recover_tell (self, "%" PRIu64 " files in all are set apart in this way", sums->n_set_apart);
     if (sums->n_partial > ECFS_RECOVER_TOLD_MOST)
-        ecfs_recover_tell (self, "of %" PRIu64 " files in all only a part of the content is there", sums->n_partial);
+        ecfs_recover_tell (self, "%" PRIu64 " files in all have only a part of their content", sums->n_partial);
     if (sums->n_lost > ECFS_RECOVER_TOLD_MOST)
         ecfs_recover_tell (self, "%" PRIu64 " objects in all cannot be read", sums->n_lost);
     if (self->n_exchanged > 0)
         ecfs_recover_tell (self,
-                           "%" PRIu64
-                           " stripes that the journal names are gone or damaged, and others that were stored "
-                           "of the same content take their places",
+                           "%" PRIu64 " stripes that the journal names are gone or damaged, and others that have the "
+                           "same content take their places",
                            self->n_exchanged);
     if (self->n_given_up > 0)
         ecfs_recover_tell (self,
@@ -290,7 +289,7 @@ static void tell_rest (EcfsRecovering *self)
                            self->n_given_up);
     if (sums->n_lost_strays > 0)
         ecfs_recover_tell (self,
-                           "%" PRIu64 " objects that no journal tells of have too few stripes at these endpoints: they "
+                           "%" PRIu64 " objects that no journal mentions have too few stripes on these endpoints: they "
                            "were not finished, or are lost",
                            sums->n_lost_strays);
     if (sums->n_foreign > 0)

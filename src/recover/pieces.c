@@ -144,7 +144,7 @@ static bool check_sizes (const EcfsRecoverTold *self, GError **error)
     return ecfs_stripe_layout (&self->header, self->footer.size, &layout, error) &&
            ((self->footer.area_bytes == ecfs_layout_area_bytes (&layout) &&
              self->footer_offset == layout.header_bytes + self->footer.area_bytes) ||
-            ecfs_fail (error, EBADMSG, "its packets have not the size that its content makes them"));
+            ecfs_fail (error, EBADMSG, "its packets do not have the size that its content gives them"));
 }
 
 void ecfs_recover_told_read (void *data)

@@ -59,7 +59,8 @@ static bool choose_archive (EcfsRecovering *self, GError **error)
         g_string_append_printf (text, "%s%s of %s", i > 0 ? ", " : "", self->places[i].name, uuid);
     }
     return ecfs_fail (error, EINVAL,
-                      "the endpoints are of several archives (%s): say with --archive which one is meant", text->str);
+                      "the endpoints belong to several archives (%s): name the UUID of the one that is meant",
+                      text->str);
 }
 
 static bool is_foreign (EcfsRecovering *self, const EcfsRecoverPlace *place)
@@ -68,7 +69,7 @@ static bool is_foreign (EcfsRecovering *self, const EcfsRecoverPlace *place)
     if (ecfs_uuid_equal (&place->marker.archive, &self->archive))
         return false;
     ecfs_uuid_text (&place->marker.archive, text);
-    ecfs_recover_tell (self, "endpoint %s is of archive %s: it is left alone", place->name, text);
+    ecfs_recover_tell (self, "endpoint %s belongs to archive %s: it is left alone", place->name, text);
     return true;
 }
 
@@ -91,7 +92,7 @@ static bool mark_words (EcfsRecovering *self, const char *const *names, bool bel
             if (g_str_equal (self->places[i].name, *names))
                 named = &self->places[i];
         if (named == NULL)
-            return ecfs_fail (error, EINVAL, "%s is none of the endpoints that are given", *names);
+            return ecfs_fail (error, EINVAL, "%s is not one of the given endpoints", *names);
         named->believed = believed && !named->distrusted;
         named->distrusted = !believed;
         self->has_believed = self->has_believed || named->believed;
@@ -117,14 +118,14 @@ static bool open_places (EcfsRecovering *self, GError **error)
             return false;
     for (size_t i = 0; i < self->n_places; i++)
         if (!ecfs_endpoint_examine_wait (self->places[i].endpoint, &self->places[i].marker, error))
-            return ecfs_prefix (error, "what cannot be asked now is left out, or mended first");
+            return ecfs_prefix (error, "leave out endpoints that cannot be asked now, or repair them first");
     if (!choose_archive (self, error))
         return false;
     for (size_t i = self->n_places; i-- > 0;)
         if (is_foreign (self, &self->places[i]))
             drop_place (self, i);
     if (self->n_places == 0)
-        return ecfs_fail (error, EINVAL, "none of the endpoints is of the archive that is meant");
+        return ecfs_fail (error, EINVAL, "none of the endpoints belongs to the archive that is meant");
     return check_twins (self, error) && mark_words (self, self->what->believe, true, error) &&
            mark_words (self, self->what->distrust, false, error);
 }
@@ -175,9 +176,10 @@ static void take_setting (void *user, const char *key, const char *value)
     if (g_str_equal (key, "deletion_grace")) { /* nothing that endpoints tell makes a deletion sooner */
         g_autofree char *now = format_setting (self->config, key);
         if (!is_given (self->recovering->what, key) && g_strcmp0 (value, now) != 0)
-            ecfs_recover_tell (
-                self->recovering,
-                "deletion_grace was %s and is %s now; change it in " ECFS_CONFIG_NAME " if that is meant", value, now);
+            ecfs_recover_tell (self->recovering,
+                               "deletion_grace was %s and is %s now; change it in " ECFS_CONFIG_NAME
+                               " if you want the old value",
+                               value, now);
         return;
     }
     if (!is_given (self->recovering->what, key) && ecfs_config_travels (key) &&
@@ -423,7 +425,7 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
     self->sums->n_given = self->n_places;
     self->sequence = MAX (self->sequence, self->sums->sequence);
     if (self->used_epoch == UINT32_MAX)
-        return ecfs_fail (error, EBADMSG, "the endpoints tell of an epoch that is impossible");
+        return ecfs_fail (error, EBADMSG, "the endpoints report an epoch that is impossible");
     if (self->new_epoch == 0)
         self->new_epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
     return ecfs_restore_finish (self->restore, self->new_epoch, self->sequence, error) &&
@@ -464,8 +466,7 @@ static bool refuse (EcfsRecovering *self, GError **error, const char *format, ..
         ecfs_recover_tell (self, "%s", text);
         return true;
     }
-    return ecfs_fail (error, EPERM, "%s; --dry-run and --read-only change nothing, --force recovers all the same",
-                      text);
+    return ecfs_fail (error, EPERM, "%s", text);
 }
 
 /* Another machine may be at work still: its copy of the archive becomes one for reading only. */
@@ -476,7 +477,7 @@ static bool check_quiet (EcfsRecovering *self, GError **error)
         return true;
     g_autofree char *text =
         g_strdup_printf ("a machine with this archive stored changes %" PRId64 " s ago, and may still have it mounted: "
-                         "from a recovery on its mount can only read, and what it stores meanwhile is lost. Make "
+                         "after a recovery its mount can only read, and what it stores meanwhile is lost. Make "
                          "sure that it is unmounted or gone",
                          MAX (ago_s, 0));
     if (!self->what->force && self->what->ask != NULL && self->what->ask (self->what->user, text))
@@ -504,15 +505,14 @@ static bool check_sense (EcfsRecovering *self, GError **error)
                  self->sums->n_lost, missing))
         return false;
     if (self->has_doubted && !self->sums->has_snapshot && self->sums->n_records == 0 &&
-        !refuse (self, error, "nothing that the endpoints tell is believed: --believe says whose word counts"))
+        !refuse (self, error, "nothing that the endpoints say is believed: name endpoints to believe"))
         return false;
     if (self->unsettled != NULL && !names_words (self) &&
-        !refuse (
-            self, error,
-            "endpoints tell of later changes, and too few for it to be certain or ruled out (%s): names may be lost "
-            "for good. Say whose word counts, with --believe NAME or --distrust NAME, or leave an endpoint out that "
-            "has lost files",
-            self->unsettled))
+        !refuse (self, error,
+                 "endpoints report later changes, but too few of them for this to be certain or ruled out (%s): names "
+                 "may be lost permanently. Name endpoints to believe or to distrust, or leave out an endpoint that has "
+                 "lost files",
+                 self->unsettled))
         return false;
     return check_quiet (self, error);
 }
@@ -607,7 +607,7 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
         if (!grew)
             return write_config (self, error);
         if (round == GROWTHS)
-            return ecfs_fail (error, EAGAIN, "another machine goes on storing changes: unmount the archive there");
+            return ecfs_fail (error, EAGAIN, "another machine keeps storing changes: unmount the archive there");
         ecfs_recover_tell (self, "another machine has stored changes meanwhile: the catalog is made again");
         remove_snapshot (self);
         reset_sums (self);

@@ -1,12 +1,12 @@
 /*
  * Making an archive directory anew from what endpoints have: the newest snapshot that can be read, the segments of the
- * journal behind it, and for objects that no journal tells of, the footers of their stripes.
+ * journal behind it, and for objects that no journal mentions, the footers of their stripes.
  *
- * Endpoints may lie: what they tell counts when so many tell the same as `ecfs wait` stores it at, where each endpoint
- * that is not there may have told it, too. See journal.c.
+ * Endpoints may lie: what they say counts when as many say the same as `ecfs wait` stores it on, where each endpoint
+ * that is not there counts as one that may have said it. See journal.c.
  *
  * The new catalog begins a new epoch: it is stored as a snapshot, and the endpoints' markers are written again, so that
- * every older copy of the archive directory is known for what it is from then on.
+ * every older copy of the archive directory is recognised as one from then on.
  */
 #ifndef ECFS_RECOVER_RECOVER_H
 #define ECFS_RECOVER_RECOVER_H

@@ -315,7 +315,7 @@ void ecfs_recover_tell_gap (EcfsRecovering *self, const GPtrArray *segments, uin
     if (last > 0)
         ecfs_recover_tell (self,
                            "the journal has a gap: its changes from %" PRIu64
-                           " on are missing or damaged, and those up "
-                           "to %" PRIu64 " behind them cannot be used; names are as of change %" PRIu64,
+                           " on are missing or damaged, and those up to %" PRIu64
+                           " after them cannot be used; names are as of change %" PRIu64,
                            self->sums->sequence + 1, last, self->sums->sequence);
 }

@@ -283,7 +283,7 @@ static bool make_parent (EcfsRecovering *self, char **names, uint64_t *ret_paren
         EcfsAttr attr;
         if (ecfs_catalog_lookup (self->catalog, *ret_parent, names[0], &attr, NULL)) {
             if (!S_ISDIR (attr.mode))
-                return ecfs_fail (error, ENOTDIR, "%s is no directory", names[0]);
+                return ecfs_fail (error, ENOTDIR, "%s is not a directory", names[0]);
         } else if (!ecfs_catalog_make (self->catalog, *ret_parent, names[0], &directory, &attr, NULL, error)) {
             return false;
         }
@@ -346,13 +346,13 @@ static void tell_apart (EcfsRecovering *self, const Content *content, const char
     if (content->forged) {
         ecfs_recover_tell (
             self,
-            "%s: no journal tells of this content, and its bytes are not what its stripes say, whichever "
+            "%s: no journal mentions this content, and its bytes are not what its stripes say, whichever "
             "endpoint is left out; it is %s",
             shown, apart);
         return;
     }
     if (content->believed) {
-        ecfs_recover_tell (self, "%s: no journal tells of this content; it is %s", shown, apart);
+        ecfs_recover_tell (self, "%s: no journal mentions this content; it is %s", shown, apart);
         return;
     }
     const Claim *claim = &g_array_index (content->claims, Claim, 0);
@@ -361,7 +361,7 @@ static void tell_apart (EcfsRecovering *self, const Content *content, const char
     g_autofree char *tellers = ecfs_recover_tellers (self, claim->stray, claim->record);
     ecfs_recover_tell (
         self,
-        "%s: no journal tells of this content, and too few endpoints say that it has this name and these "
+        "%s: no journal mentions this content, and too few endpoints say that it has this name and these "
         "attributes (%s); it is %s",
         shown, tellers, apart);
 }
@@ -372,7 +372,7 @@ static bool put_whole (EcfsRecovering *self, EcfsFoundFile *file, const Content 
     g_autofree char *shown = g_utf8_make_valid (path, -1), *apart = NULL;
     if (content->believed && !content->forged && put_at_hint (self, file, path, NULL)) {
         if (++self->sums->n_hinted <= ECFS_RECOVER_TOLD_MOST)
-            ecfs_recover_tell (self, "%s: no journal tells of it; its name and attributes are hints of its stripes",
+            ecfs_recover_tell (self, "%s: no journal mentions it; its name and attributes are hints in its stripes",
                                shown);
         return true;
     }
@@ -406,10 +406,9 @@ static void tell_partial (EcfsRecovering *self, const Content *content, const ch
     if (++self->sums->n_partial > ECFS_RECOVER_TOLD_MOST)
         return;
     g_autofree char *gaps = gaps_text (content), *shown = g_utf8_make_valid (content->record->path, -1);
-    g_autofree char *where = gaps[0] == '\0'
-                                 ? g_strdup ("what is missing is behind that")
-                                 : g_strdup_printf ("what is missing reads as zeros in it, some of bytes %s", gaps);
-    ecfs_recover_tell (self, "%s: only a part of this content is there, of %u objects; it is %s, and %s", shown,
+    g_autofree char *where = gaps[0] == '\0' ? g_strdup ("what is missing comes after that")
+                                             : g_strdup_printf ("what is missing reads as zeros, among bytes %s", gaps);
+    ecfs_recover_tell (self, "%s: only a part of this content is there (%u objects); it is %s, and %s", shown,
                        content->claims->len, apart, where);
 }
 
@@ -566,7 +565,7 @@ bool ecfs_recover_strays (EcfsRecovering *self, GPtrArray *strays, GError **erro
         for (end = at + 1; end < contents->len && ino_at (contents, end) == ino_at (contents, at);)
             end++;
         if (!put_file (self, contents, at, end, error) ||
-            !ecfs_recover_tick (self, "files that no journal tells of", end, contents->len, error))
+            !ecfs_recover_tick (self, "files that no journal mentions", end, contents->len, error))
             return false;
     }
     return true;

@@ -236,13 +236,13 @@ static bool check_texts (const EcfsScenario *self, GError **error)
     uint64_t bytes;
     for (char **code = self->codes; *code != NULL; code++)
         if (strchr (*code, ':') == NULL)
-            return ecfs_fail (error, EINVAL, "[compare] codes: \"%s\" is no code", *code);
+            return ecfs_fail (error, EINVAL, "[compare] codes: \"%s\" is not a code", *code);
     for (char **text = self->policies; *text != NULL; text++)
         if (!ecfs_read_policy_parse (*text, &policy, error))
             return ecfs_prefix (error, "[compare] policies: %s", *text);
     for (char **text = self->repair_bandwidths; *text != NULL; text++)
         if (!ecfs_parse_size (*text, &bytes) || bytes == 0)
-            return ecfs_fail (error, EINVAL, "[compare] repair_bandwidths: \"%s\" is no size above 0", *text);
+            return ecfs_fail (error, EINVAL, "[compare] repair_bandwidths: \"%s\" is not a size above 0", *text);
     return true;
 }
 
@@ -280,7 +280,7 @@ EcfsScenario *ecfs_scenario_parse (const char *text, const char *name, GError **
     g_autoptr (GError) wrong = NULL;
     g_autoptr (EcfsScenario) self = scenario_new ();
     if (!g_utf8_validate (text, -1, NULL)) {
-        g_set_error (error, ECFS_ERROR, EINVAL, "%s: it is no text", name);
+        g_set_error (error, ECFS_ERROR, EINVAL, "%s: it is not text", name);
         return NULL;
     }
     if (!g_key_file_load_from_data (file, text, strlen (text), G_KEY_FILE_NONE, &wrong)) {
@@ -308,7 +308,7 @@ EcfsScenario *ecfs_scenario_load (const char *path, GError **error)
         return NULL;
     }
     if (size > MAX_FILE || strlen (text) != size) {
-        g_set_error (error, ECFS_ERROR, EINVAL, "%s: it is no scenario: too large, or no text", path);
+        g_set_error (error, ECFS_ERROR, EINVAL, "%s: it is not a scenario: too large, or not text", path);
         return NULL;
     }
     return ecfs_scenario_parse (text, path, error);
@@ -423,7 +423,7 @@ bool ecfs_scenario_live (const EcfsScenario *self, const char *code, const char 
     unsigned n_zones = 0;
     uint64_t bytes;
     if (!ecfs_parse_size (repair_bandwidth, &bytes))
-        return ecfs_fail (error, EINVAL, "\"%s\" is no size", repair_bandwidth);
+        return ecfs_fail (error, EINVAL, "\"%s\" is not a size", repair_bandwidth);
     for (guint i = 0; i < self->servers->len; i++) {
         const EcfsScenarioServers *group = g_ptr_array_index (self->servers, i);
         unsigned first = n_zones;

@@ -161,7 +161,7 @@ static void tell_failure_locked (EcfsStagedTable *table, const GError *error) EC
     if (n_before < ECFS_STAGED_PATIENCE)
         g_warning ("%s; it stays in staging and is retried", error->message);
     else if (n_before == ECFS_STAGED_PATIENCE)
-        g_warning ("%s/staging: %u files wait to be stored; that each fails alike is not told any more",
+        g_warning ("%s/staging: %u files wait to be stored; further failures of this kind are not logged",
                    ecfs_archive_directory (table->archive), atomic_load (&table->n_files));
 }
 

@@ -137,7 +137,7 @@ static int64_t expire_locked (EcfsStagedTable *table, EcfsStaged *self, int64_t 
         }
         flush->error = g_error_new (ECFS_ERROR, ETIMEDOUT,
                                     "inode %" PRIu64
-                                    ": not stored within close_timeout; it stays in staging and the upload goes on",
+                                    ": not stored within close_timeout; it stays in staging and the upload continues",
                                     self->ino);
         ecfs_staged_leave_behind_locked (table, self, l);
     }

@@ -65,7 +65,7 @@ static bool refuse (const char *directory, const char *path, const char *what, G
     g_autofree char *word = ecfs_shell_word (path);
     return ecfs_fail (error, ENOTCONN,
                       "%s/staging is not the staging directory of this archive: %s. If it is a file system of its own, "
-                      "mount it there. If it is lost for good, and what was staged there with it, run ': > %s' and "
+                      "mount it there. If it is permanently lost, with what was staged there, run ': > %s' and "
                       "mount the archive again",
                       directory, what, word);
 }

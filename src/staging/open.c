@@ -94,8 +94,9 @@ static bool copy_content (EcfsStaged *self, int fd, uint64_t *ret_size, uint64_t
         ecfs_content_unref (content);
     }
     if (ok && again)
-        return ecfs_fail (
-            error, EIO, "inode %" PRIu64 ": endpoints return other bytes than they got, each time another", self->ino);
+        return ecfs_fail (error, EIO,
+                          "inode %" PRIu64 ": endpoints return other bytes than they got, another one each time",
+                          self->ino);
     return ok && (ftruncate (fd, (off_t) *ret_size) == 0 || ecfs_fail_errno (error, errno, "staging/%s", self->name));
 }
 
@@ -147,7 +148,7 @@ static bool begin_file (EcfsStaged *self, bool truncate, GError **error)
     if (!ecfs_catalog_getattr (ecfs_archive_catalog (self->table->archive), self->ino, &attr, error))
         return false;
     if (!S_ISREG (attr.mode))
-        return ecfs_fail (error, S_ISDIR (attr.mode) ? EISDIR : EINVAL, "inode %" PRIu64 " is no regular file",
+        return ecfs_fail (error, S_ISDIR (attr.mode) ? EISDIR : EINVAL, "inode %" PRIu64 " is not a regular file",
                           self->ino);
     if (!may_rewrite (self, attr.size, attr.data_bytes, truncate, error) ||
         !has_room (self, truncate ? 0 : attr.data_bytes, error))

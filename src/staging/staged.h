@@ -107,7 +107,8 @@ void ecfs_staged_overlay (EcfsArchive *archive, unsigned moment, EcfsAttr *attr)
 
 /** close(2) of one descriptor: commits now, or makes durable what the last release commits; see decision 4. */
 void ecfs_staged_flush (EcfsStaged *self, EcfsStagedDone done, void *user);
-/** The flush that was begun with @user shall be answered as soon as staging is durable; the commit goes on behind. */
+/** The flush that was begun with @user shall be answered as soon as staging is durable; the commit continues in the
+ * background. */
 void ecfs_staged_hurry (EcfsStaged *self, const void *user);
 /**
  * fsync(2): staging and namespace durable on this machine; with fsync = remote the content of now committed, which may
@@ -123,7 +124,7 @@ void ecfs_staged_before_rename (EcfsArchive *archive, uint64_t parent, const cha
 /** One writer less; gives back the reference of new or open. */
 void ecfs_staged_release (EcfsStaged *self);
 
-/** The inode lost its last name: nothing is committed any more, who has it open goes on. */
+/** The inode lost its last name: nothing is committed any more; those who have it open continue. */
 void ecfs_staged_unlinked (EcfsArchive *archive, uint64_t ino);
 /** Nobody can reach the inode any more and it is dropped from the catalog: so is what is staged. */
 void ecfs_staged_drop (EcfsArchive *archive, uint64_t ino);

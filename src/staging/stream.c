@@ -183,7 +183,7 @@ bool ecfs_staged_stream_ended_locked (EcfsStagedTable *table, EcfsStaged *self, 
     if (self->phase != ECFS_PHASE_STREAMING && !failed)
         return false;
     self->stream_from_bytes = 2 * self->run_bytes;
-    g_info ("%s; what was sent of it while it was written is of no use", outcome->error->message);
+    g_info ("%s; what was sent while it was being written cannot be used", outcome->error->message);
     return true;
 }
 

@@ -37,9 +37,9 @@ static void tell_stuck (Sweep *self, const char *what, const GError *error)
 {
     bool forbidden = error->code == EACCES || error->code == EPERM || error->code == EROFS;
     if (forbidden && !self->told)
-        g_warning ("%s cannot be deleted and takes room there until it can: %s", what, error->message);
+        g_warning ("cannot delete %s: %s; it uses space until this is fixed", what, error->message);
     else
-        g_info ("%s cannot be deleted yet: %s", what, error->message);
+        g_info ("cannot delete %s yet: %s", what, error->message);
     self->told = self->told || forbidden;
 }
 

@@ -104,7 +104,7 @@ static bool prune_all (Pruning *self, EcfsPruneStripe *stripes, size_t n_stripes
         g_autoptr (GError) why = NULL;
         if (ecfs_archive_is_stopping (self->archive) ||
             !ecfs_lineage_may_delete (ecfs_archive_lineage (self->archive), position))
-            return ecfs_fail (error, ECANCELED, "endpoint %s: the archive is being closed, or is not sure to be newest",
+            return ecfs_fail (error, ECANCELED, "endpoint %s: the archive is being closed, or may not be the newest",
                               self->endpoint->name);
         if (!prune_one (self, &stripes[i], &why) && first == NULL && !stripes[i].is_unrecovered)
             first = g_steal_pointer (&why);

@@ -34,5 +34,5 @@ void ecfs_notify (const char *state)
     socklen_t address_size = (socklen_t) (offsetof (struct sockaddr_un, sun_path) + size);
     if (fd < 0 ||
         sendto (fd, state, strlen (state), MSG_NOSIGNAL, (const struct sockaddr *) &address, address_size) < 0)
-        g_info ("the service manager at %s cannot be told \"%s\": %s", name, state, g_strerror (errno));
+        g_info ("cannot tell the service manager at %s \"%s\": %s", name, state, g_strerror (errno));
 }

@@ -406,10 +406,10 @@ static bool is_stored (Ecfs *self, const GPtrArray *rows, uint64_t ino, bool quo
         n_staged += (ino == 0 || row->ino == ino) && !(quorum && committed);
     }
     if (n_staged > 0)
-        return ecfs_fail (error, ENOTCONN,
-                          "%s has %u files in staging and is not mounted, or for reading only: mount it for writing to "
-                          "have them stored",
-                          ecfs_archive_directory (self->archive), n_staged);
+        return ecfs_fail (
+            error, ENOTCONN,
+            "%s has %u files in staging and is not mounted for writing: mount it for writing to store them",
+            ecfs_archive_directory (self->archive), n_staged);
     return quorum || ecfs_archive_check_full (self->archive, ino, error);
 }
 
@@ -439,9 +439,8 @@ static bool has_journal (Ecfs *self, GError **error)
         return true;
     if (point.stored < point.sequence)
         return ecfs_fail (error, ENOTCONN,
-                          "%s has %" PRIu64
-                          " changes that are not in the journal on the endpoints, and is not mounted, or "
-                          "for reading only: mount it for writing to have them stored",
+                          "%s has %" PRIu64 " changes that are not in the journal on the endpoints, and is not mounted "
+                          "for writing: mount it for writing to store them",
                           ecfs_archive_directory (self->archive), point.sequence - point.stored);
     return ecfs_archive_confirm_journal (self->archive, error);
 }
@@ -456,11 +455,10 @@ static void add_path (JsonArray *array, const char *path)
 static bool is_mounted_or_need_not (Ecfs *self, unsigned flags, GError **error)
 {
     return (flags & ECFS_WAIT_UNMOUNTED) != 0 ||
-           ecfs_fail (
-               error, ENOTCONN,
-               "%s is not mounted for writing: what was written to its mountpoint is not in the archive; mount it "
-               "first, or use --unmounted to ask whether all that the archive has is stored",
-               ecfs_archive_directory (self->archive));
+           ecfs_fail (error, ENOTCONN,
+                      "%s is not mounted for writing, so what was written to its mountpoint is not in the archive: "
+                      "mount it first, or ask with 'ecfs wait --unmounted' whether everything in the archive is stored",
+                      ecfs_archive_directory (self->archive));
 }
 
 bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **error)

@@ -138,7 +138,7 @@ static EcfsCodec *make_codec (const char *code, const char *parameters, GError *
     uint8_t bytes[ECFS_CODEC_MAX_PARAMETERS];
     size_t size = strlen (parameters) / 2;
     if (size > sizeof bytes || !ecfs_descriptor_bytes (parameters, bytes, size)) {
-        (void) !ecfs_fail (error, EBADMSG, "the parameters of a code are none");
+        (void) !ecfs_fail (error, EBADMSG, "the parameters of a code make no sense");
         return NULL;
     }
     return ecfs_codec_new_with (code, bytes, size, error);
@@ -153,7 +153,7 @@ bool ecfs_descriptor_read_object (EcfsDescriptorLookup lookup, void *user, const
     for (size_t i = 0; i < G_N_ELEMENTS (numbers); i++) {
         g_autofree char *text = lookup (user, number_keys[i]);
         if (!ecfs_descriptor_number (text, i == 0 ? ECFS_OBJECT_MAX_BYTES : G_MAXUINT32, &numbers[i]))
-            return ecfs_fail (error, EBADMSG, "%s is missing or no number that can be", number_keys[i]);
+            return ecfs_fail (error, EBADMSG, "%s is missing or not a possible number", number_keys[i]);
     }
     row->size = numbers[0];
     row->segment_bytes = (uint32_t) numbers[1];
@@ -163,13 +163,13 @@ bool ecfs_descriptor_read_object (EcfsDescriptorLookup lookup, void *user, const
     g_autofree char *parameters = lookup (user, keys->parameters);
     row->code = lookup (user, keys->code);
     if (uuid == NULL || !ecfs_uuid_parse (uuid, &row->uuid))
-        return ecfs_fail (error, EBADMSG, "%s is missing or no UUID", keys->uuid);
+        return ecfs_fail (error, EBADMSG, "%s is missing or not a UUID", keys->uuid);
     if (!ecfs_descriptor_bytes (digest, row->digest, sizeof row->digest))
-        return ecfs_fail (error, EBADMSG, "%s is missing or no digest", keys->digest);
+        return ecfs_fail (error, EBADMSG, "%s is missing or not a digest", keys->digest);
     g_autofree char *sha256 = keys->sha256 == NULL ? NULL : lookup (user, keys->sha256);
     row->has_sha256 = sha256 != NULL;
     if (sha256 != NULL && !ecfs_descriptor_bytes (sha256, row->sha256, sizeof row->sha256))
-        return ecfs_fail (error, EBADMSG, "%s is no digest", keys->sha256);
+        return ecfs_fail (error, EBADMSG, "%s is not a digest", keys->sha256);
     if (row->code == NULL)
         return ecfs_fail (error, EBADMSG, "%s is missing", keys->code);
     *ret_codec = make_codec (row->code, parameters, error);
@@ -306,7 +306,7 @@ static bool parse_extent (EcfsDescriptor *self, const char *text, GError **error
     for (size_t i = 0; good && i < G_N_ELEMENTS (numbers); i++)
         good = ecfs_descriptor_number (words[i], G_MAXINT64, &numbers[i]);
     if (!good)
-        return ecfs_fail (error, EBADMSG, "\"%s\" is no extent", text);
+        return ecfs_fail (error, EBADMSG, "\"%s\" is not an extent", text);
     EcfsExtent extent = {
         .offset = numbers[0], .length = numbers[1], .object = (int64_t) numbers[2], .object_offset = numbers[3]};
     g_array_append_val (self->extents, extent);
@@ -370,7 +370,7 @@ static EcfsDescriptor *parse (const char *text, size_t size, GError **error)
     g_autoptr (GKeyFile) file = g_key_file_new ();
     g_autofree char *copy = g_strndup (text, size);
     if (size > ECFS_DESCRIPTOR_MAX_BYTES || strlen (copy) != size) {
-        (void) !ecfs_fail (error, EBADMSG, "it is no descriptor");
+        (void) !ecfs_fail (error, EBADMSG, "it is not a descriptor");
         return NULL;
     }
     if (g_key_file_load_from_data (file, copy, size, G_KEY_FILE_NONE, NULL) && g_key_file_has_group (file, GROUP)) {

@@ -44,7 +44,7 @@ EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, 
     if (!ecfs_catalog_resolve (catalog, path, &attr, error))
         return NULL;
     if (!S_ISREG (attr.mode)) {
-        (void) !ecfs_fail (error, EINVAL, "%s: is no regular file, and has no descriptor", path);
+        (void) !ecfs_fail (error, EINVAL, "%s: is not a regular file, and has no descriptor", path);
         return NULL;
     }
     EcfsContent *content = ecfs_content_open (archive, attr.ino, error);

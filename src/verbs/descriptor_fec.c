@@ -41,7 +41,7 @@ char *ecfs_descriptor_format_fec (const EcfsDescriptor *self, GError **error)
     const EcfsExtent *extent = self->extents->len == 1 ? &g_array_index (self->extents, EcfsExtent, 0) : NULL;
     if (object == NULL || extent == NULL || extent->length != self->size || object->row->size != self->size) {
         (void) !ecfs_fail (error, ENOTSUP,
-                           "a fec descriptor is of one whole object, and this file is not: use --format ecfs");
+                           "a fec descriptor describes one whole object, which this file is not: use the format ecfs");
         return NULL;
     }
     const EcfsObjectRow *row = object->row;
@@ -113,7 +113,7 @@ static bool parse_stripe (EcfsDescriptor *self, GHashTable *table, const char *n
     if (g_strv_length (words) != 3 || !ecfs_uuid_parse (words[1], &uuid) ||
         !ecfs_descriptor_number (words[2], G_MAXINT64, &stripe.size) ||
         !ecfs_descriptor_bytes (g_hash_table_lookup (table, checksum_key), stripe.digest, sizeof stripe.digest))
-        return ecfs_fail (error, EBADMSG, "what is said of %s makes no sense", name);
+        return ecfs_fail (error, EBADMSG, "what it says of %s makes no sense", name);
     stripe.endpoint = ecfs_descriptor_add_endpoint (self, words[0], url, &uuid);
     g_array_append_val (row->stripes, stripe);
     return true;
@@ -130,7 +130,7 @@ EcfsDescriptor *ecfs_descriptor_parse_fec (const char *text, GError **error)
     EcfsCodec *codec;
     const char *archive = g_hash_table_lookup (table, "ecfs.archive"), *path = g_hash_table_lookup (table, "fileName");
     if (archive == NULL || !ecfs_uuid_parse (archive, &self->archive)) {
-        (void) !ecfs_fail (error, EBADMSG, "it is no descriptor, or its ecfs.archive is missing");
+        (void) !ecfs_fail (error, EBADMSG, "it is not a descriptor, or its ecfs.archive is missing");
         return NULL;
     }
     if (!ecfs_descriptor_read_object (lookup, table, &keys, &row, &codec, error) ||

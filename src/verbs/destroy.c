@@ -123,10 +123,10 @@ static bool examine (EcfsEndpoint *endpoint, const Place *place, bool *ret_ours,
         return ecfs_fail (error, ENOTCONN, "endpoint %s: what is at %s now is another endpoint, and is left alone",
                           place->spec->name, place->spec->url);
     if (*ret_ours && there.epoch > place->own.epoch) /* few that say so do not make the archive an old copy */
-        return ecfs_fail (error, ESTALE,
-                          "endpoint %s tells of a newer copy of the archive, to which what is there may belong: it is "
-                          "left alone",
-                          place->spec->name);
+        return ecfs_fail (
+            error, ESTALE,
+            "endpoint %s reports a newer copy of the archive, which may own what is there: it is left alone",
+            place->spec->name);
     if (*ret_ours)
         return true;
     if (reason->code != ENOENT) {
@@ -159,8 +159,7 @@ static bool reach_places (const GArray *places, GError **error)
         const Place *place = &g_array_index (places, Place, i);
         g_autoptr (EcfsEndpoint) endpoint = open_place (place, error);
         if (endpoint == NULL || !examine (endpoint, place, &is_ours, error))
-            return ecfs_prefix (error,
-                                "nothing was removed, for what this endpoint has would stay (--force leaves it)");
+            return ecfs_prefix (error, "nothing was removed, because what this endpoint has would stay");
     }
     return true;
 }
@@ -189,7 +188,7 @@ static bool clear_places (Destroying *self, const GArray *places, bool force, GE
             continue;
         if (!force) {
             g_propagate_error (error, reason);
-            return ecfs_prefix (error, "%s stays, and can be destroyed again", self->directory);
+            return ecfs_prefix (error, "%s stays; destroy it again to remove the rest", self->directory);
         }
         ecfs_tally_warn (&self->tally, reason);
     }

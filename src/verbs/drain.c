@@ -257,7 +257,7 @@ static bool run (Drain *self, GError **error)
             return false;
         n_idle = n_left > 0 && self->n_moved == 0 ? n_idle + 1 : 0;
     }
-    return ecfs_fail (error, EAGAIN, "what endpoint %s holds changes all the time: run this again later",
+    return ecfs_fail (error, EAGAIN, "what endpoint %s holds keeps changing: run this again later",
                       self->endpoint->name);
 }
 

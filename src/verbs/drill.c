@@ -99,11 +99,11 @@ static bool read_object (const Drill *self, EcfsContent *content, GError **error
     if (!good)
         return false;
     if (memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) != 0)
-        return ecfs_fail (error, EBADMSG, "what was read is not what was stored: its digest is another");
+        return ecfs_fail (error, EBADMSG, "what was read is not what was stored: its digest differs");
     return !object->has_sha256 || memcmp (found, object->sha256, sizeof found) == 0 ||
            ecfs_fail (error, EBADMSG,
-                      "its checksums fit, and its SHA-256 is not that of what was stored: an endpoint returns other "
-                      "bytes than it got: ecfs-fsck --deep tells which");
+                      "its checksums fit, but its SHA-256 is not that of what was stored: an endpoint returns other "
+                      "bytes than it got: ecfs-fsck --deep finds out which");
 }
 
 /* Whether the object is gone or has got other stripes since the content was opened, here or by somebody else. */
@@ -345,7 +345,7 @@ static bool flag_without (Drill *self, GError **error)
         while (at < n && strcmp (ecfs_archive_endpoint (self->archive, at)->name, *name) != 0)
             at++;
         if (at == n)
-            return ecfs_fail (error, EINVAL, "there is no endpoint \"%s\": \"ecfs endpoint list\" tells their names",
+            return ecfs_fail (error, EINVAL, "there is no endpoint \"%s\": \"ecfs endpoint list\" shows their names",
                               *name);
         self->without[at] = true;
     }

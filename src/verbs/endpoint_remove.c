@@ -140,7 +140,7 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
         return false;
     return (ecfs_uuid_equal (&marker.archive, ecfs_catalog_archive (ecfs_archive_catalog (self))) &&
             ecfs_uuid_equal (&marker.endpoint, &endpoint->uuid)) ||
-           ecfs_fail (error, ENOTCONN, "endpoint %s is another by now", endpoint->name);
+           ecfs_fail (error, ENOTCONN, "endpoint %s has become another one", endpoint->name);
 }
 
 /* What it has of the journal may be newer than an old copy of the catalog. */
@@ -223,7 +223,7 @@ static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GErr
         return ecfs_fail (error, EROFS, "endpoint %s stays: %s", name, trouble);
     if ((!superseded && !remove_from_config (self, endpoint, error)) ||
         !ecfs_catalog_endpoint_remove (ecfs_archive_catalog (self), endpoint->id, error))
-        return ecfs_prefix (error, "endpoint %s is not taken out in full: run this again", name);
+        return ecfs_prefix (error, "endpoint %s is not completely taken out: run this again", name);
     ecfs_archive_endpoint_own (self, endpoint)->state = ECFS_ENDPOINT_REMOVED;
     if (endpoint->endpoint != NULL)
         ecfs_endpoint_retire (endpoint->endpoint, "was taken out of the archive");

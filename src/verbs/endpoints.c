@@ -43,7 +43,8 @@ bool ecfs_control_state_parse (const char *text, EcfsEndpointState *ret_state, G
             return true;
         }
     }
-    return ecfs_fail (error, EINVAL, "%s is no state that an endpoint can be given", text != NULL ? text : "nothing");
+    return ecfs_fail (error, EINVAL, "%s is not a state that an endpoint can be given",
+                      text != NULL ? text : "nothing");
 }
 
 bool ecfs_set_endpoint_state (Ecfs *self, const char *name, const char *state, GError **error)

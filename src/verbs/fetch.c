@@ -30,11 +30,10 @@ static EcfsEndpointSpec *spec_of (const EcfsDescriptorEndpoint *endpoint, const 
     }
     /* Whoever made the descriptor chose the servers: they learn nothing of the keys of who fetches. */
     if (ecfs_endpoint_has_own_login (endpoint->url)) {
-        (void) !ecfs_fail (
-            error, EACCES,
-            "endpoint %s is not used: %s wants a login, and your keys and certificates are for endpoints "
-            "that you name: add -e %s=URL[,KEY=VALUE...] if you trust that server",
-            endpoint->name, endpoint->url, endpoint->name);
+        (void) !ecfs_fail (error, EACCES,
+                           "endpoint %s is not used: %s wants a login, and your keys and certificates are only for "
+                           "endpoints that you name: name it as %s=URL[,KEY=VALUE...] if you trust that server",
+                           endpoint->name, endpoint->url, endpoint->name);
         return NULL;
     }
     return ecfs_endpoint_spec_new (endpoint->name, endpoint->url);
@@ -58,7 +57,7 @@ static bool check_given (const EcfsDescriptor *descriptor, const char *const *gi
         if (spec == NULL)
             return false;
         if (find_named (descriptor, spec->name) == NULL)
-            g_warning ("the descriptor names no endpoint %s: what was given for it does not count", spec->name);
+            g_warning ("the descriptor names no endpoint %s: what was given for it is ignored", spec->name);
     }
     return true;
 }
@@ -74,7 +73,7 @@ static void start_endpoints (Fetch *self, const char *const *given)
         if (self->endpoints[i] != NULL)
             ecfs_endpoint_start (self->endpoints[i]);
         else
-            g_warning ("%s; it is done without", problem->message);
+            g_warning ("%s; continuing without it", problem->message);
     }
 }
 

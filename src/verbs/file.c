@@ -70,7 +70,7 @@ static bool check_kind (const EcfsAttr *attr, GError **error)
 {
     if (S_ISDIR (attr->mode))
         return ecfs_fail (error, EISDIR, "it is a directory");
-    return S_ISREG (attr->mode) || ecfs_fail (error, EINVAL, "it is no file");
+    return S_ISREG (attr->mode) || ecfs_fail (error, EINVAL, "it is not a file");
 }
 
 static bool begin_reading (EcfsFile *self, GError **error)
@@ -231,7 +231,7 @@ static bool store (EcfsFile *self, bool *ret_full, GError **error)
 {
     EcfsPutPlace place = {0};
     if (self->is_torn)
-        return ecfs_fail (error, EIO, "%s: not all that was to be written was; not stored", self->path);
+        return ecfs_fail (error, EIO, "%s: not everything could be written; not stored", self->path);
     EcfsPutStore *store = ecfs_put_store_new (self->ecfs, self->code, error);
     if (store == NULL)
         return false;

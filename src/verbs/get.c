@@ -246,7 +246,7 @@ static bool fill (Item *item, int fd, GError **error)
     for (unsigned attempt = 0; again && attempt < MAX_ATTEMPTS; attempt++)
         good = fill_once (item, without, attempt > 0, fd, &again, error);
     if (again)
-        return ecfs_fail (error, EIO, "endpoints return other bytes than they got, each time another");
+        return ecfs_fail (error, EIO, "endpoints return other bytes than they got, another one each time");
     if (good)
         (void) set_xattrs (item->get, fd, item->attr.ino, &item->warning); /* told by the caller's thread */
     good = good && set_attributes (fd, &item->attr, item->is_former, error);
@@ -498,7 +498,7 @@ static bool get_any (Get *get, Directory *to, const char *name, const char *path
 {
     /* The catalog refuses such names; a damaged one must not lead out of the destination either. */
     if (name[0] == '\0' || strcmp (name, ".") == 0 || strcmp (name, "..") == 0 || strchr (name, '/') != NULL)
-        return ecfs_fail (error, EBADMSG, "%s: the catalog is damaged: \"%s\" is no name", path, name);
+        return ecfs_fail (error, EBADMSG, "%s: the catalog is damaged: \"%s\" is not a name", path, name);
     if (S_ISDIR (attr->mode))
         return get_directory (get, to, name, path, attr, error);
     if (S_ISREG (attr->mode))
@@ -693,7 +693,7 @@ static bool cat_once (Cat *self, bool *ret_again, GError **error)
     int result = good && self->kept != NULL ? ecfs_write_all (self->fd, self->kept->data, self->kept->len) : 0;
     good = good && (result == 0 || ecfs_fail_errno (&why, -result, "output"));
     if (found && self->written > 0)
-        g_prefix_error (&why, "what was written of it is wrong, run this again, which reads around that endpoint: ");
+        g_prefix_error (&why, "what was written of it is wrong; run this again, which reads around that endpoint: ");
     g_clear_pointer (&self->kept, g_byte_array_unref);
     ecfs_content_unref (content);
     if (*ret_again)
@@ -710,7 +710,7 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
     if (!ecfs_catalog_resolve (catalog, path, &attr, error))
         return false;
     if (!S_ISREG (attr.mode))
-        return ecfs_fail (error, EINVAL, "%s: it is no file", path);
+        return ecfs_fail (error, EINVAL, "%s: it is not a file", path);
     g_autoptr (GHashTable) staged = ecfs_staged_rows (catalog, error);
     if (staged == NULL)
         return false;
@@ -724,6 +724,6 @@ bool ecfs_cat (Ecfs *self, const char *path, int fd, GError **error)
     for (unsigned attempt = 0; again && attempt < MAX_ATTEMPTS; attempt++)
         good = cat_once (&cat, &again, error);
     if (again)
-        return ecfs_fail (error, EIO, "%s: endpoints return other bytes than they got, each time another", path);
+        return ecfs_fail (error, EIO, "%s: endpoints return other bytes than they got, another one each time", path);
     return good || ecfs_prefix (error, "%s", path);
 }

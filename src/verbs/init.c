@@ -26,12 +26,12 @@ static bool check_count (const EcfsConfig *config, const EcfsCodec *codec, GErro
 {
     unsigned n = ecfs_codec_n (codec), n_endpoints = config->endpoints->len;
     if (n_endpoints == 0)
-        return ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each");
+        return ecfs_fail (error, EINVAL, "name the endpoints, each as NAME=URL");
     if (n_endpoints >= n || config->allow_double)
         return true;
     return ecfs_fail (error, EINVAL,
-                      "%s needs %u endpoints and there are %u: name more, choose another --code, or let endpoints hold "
-                      "several stripes of a file with --set allow_double=yes, which protects against less",
+                      "%s needs %u endpoints and there are %u: name more, choose another code, or let endpoints hold "
+                      "several stripes of a file with allow_double = yes, which protects against less",
                       ecfs_codec_code (codec), n, n_endpoints);
 }
 

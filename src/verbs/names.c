@@ -50,7 +50,7 @@ static bool find_directory (const EcfsNames *self, char **names, size_t n_names,
         if (!ecfs_catalog_lookup (catalog_of (self), *ret_ino, names[i], &attr, error))
             return false;
         if (!S_ISDIR (attr.mode))
-            return ecfs_fail (error, ENOTDIR, "%s: it is no directory", names[i]);
+            return ecfs_fail (error, ENOTDIR, "%s: it is not a directory", names[i]);
         *ret_ino = attr.ino;
     }
     return true;
@@ -64,7 +64,7 @@ static bool find_place (const EcfsNames *self, const char *path, Place *ret_plac
         return false;
     size_t n_names = g_strv_length (names);
     if (n_names == 0)
-        return ecfs_fail (error, EBUSY, "%s is the root of the archive, which stays", path);
+        return ecfs_fail (error, EBUSY, "%s is the root of the archive, which cannot be changed", path);
     if (!find_directory (self, names, n_names - 1, &ret_place->parent, error))
         return ecfs_prefix (error, "%s", path);
     ret_place->name = g_strdup (names[n_names - 1]);
@@ -228,9 +228,9 @@ static bool check_stored (const EcfsNames *self, const Place *from, const Place 
     if (!ecfs_catalog_lookup (catalog_of (self), from->parent, from->name, &attr, error))
         return false;
     return !ecfs_catalog_lookup (catalog_of (self), to->parent, to->name, &old, NULL) || !is_staged (self, attr.ino) ||
-           ecfs_fail (error, EBUSY,
-                      "its content is not stored yet and would take the place of a file that is: mount "
-                      "the archive to have it stored first");
+           ecfs_fail (
+               error, EBUSY,
+               "its content is not stored yet, and would replace a file that is: mount the archive to store it first");
 }
 
 /* Into the directory @to under the own name, or to the name @to. */

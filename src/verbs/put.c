@@ -262,7 +262,7 @@ static bool put_file (Put *put, const Source *from, GError **error)
         return ecfs_fail_errno (error, errno, "%s", from->path);
     struct stat st;
     if (fstat (fd, &st) != 0 || !S_ISREG (st.st_mode))
-        return ecfs_fail (error, ESTALE, "%s: it is no regular file any more", from->path);
+        return ecfs_fail (error, ESTALE, "%s: it is not a regular file any more", from->path);
     uint64_t current;
     Link *link = link_of (put, &st);
     if (is_current (put, from, &st, &current) && (link == NULL || (!link->in_flight && link->ino == 0))) {

@@ -351,7 +351,7 @@ static bool again (Here *self, Job *job)
         return false;
     if (file->attempt >= MAX_ATTEMPTS || fstat (file->fd, &now) != 0) {
         g_clear_error (&job->error);
-        job->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "it changes while it is read; not stored");
+        job->error = g_error_new_literal (ECFS_ERROR, EAGAIN, "it changed while it was read; not stored");
         return false;
     }
     g_clear_error (&job->error);

@@ -92,7 +92,7 @@ static bool check_room (const Job *job, int fd, GError **error)
     uint64_t free_bytes = (uint64_t) disk.f_bavail * disk.f_frsize;
     return free_bytes >= reserve ||
            ecfs_fail (error, ENOSPC,
-                      "with %" PRIu64 " bytes that are needed on the way the disk of %s/staging would have %" PRIu64
+                      "this takes %" PRIu64 " bytes on the way, with which the disk of %s/staging would have %" PRIu64
                       " left, and staging_reserve is %" PRIu64 ": make room there",
                       job->size, ecfs_archive_directory (job->recode->archive), free_bytes, reserve);
 }
@@ -133,7 +133,7 @@ static bool fill_spool (Job *job, int fd, GError **error)
     g_autofree bool *without = g_new0 (bool, ECFS_ENDPOINTS_MAX); /* more may come meanwhile */
     for (unsigned attempt = 0; again && attempt < ATTEMPTS; attempt++)
         good = fill_once (job, without, attempt > 0, fd, &again, error);
-    return again ? ecfs_fail (error, EIO, "endpoints return other bytes than they got, each time another") : good;
+    return again ? ecfs_fail (error, EIO, "endpoints return other bytes than they got, another one each time") : good;
 }
 
 static int open_spool (void *user, GError **error)

@@ -26,7 +26,7 @@ static EcfsConfig *config_of (const EcfsRecovery *what, GPtrArray *given, GError
             return NULL;
     g_ptr_array_add (given, NULL);
     if (config->endpoints->len == 0) {
-        (void) !ecfs_fail (error, EINVAL, "name the endpoints: --endpoint NAME=URL for each that is there");
+        (void) !ecfs_fail (error, EINVAL, "name the endpoints that are there, each as NAME=URL");
         return NULL;
     }
     return ecfs_config_check (config, error) ? g_steal_pointer (&config) : NULL;
@@ -85,7 +85,7 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
     if (config == NULL)
         return NULL;
     if (what->archive != NULL && !ecfs_uuid_parse (what->archive, &archive)) {
-        (void) !ecfs_fail (error, EINVAL, "%s: this is no UUID", what->archive);
+        (void) !ecfs_fail (error, EINVAL, "%s: this is not a UUID", what->archive);
         return NULL;
     }
     const EcfsRecover order = {.directory = directory,

@@ -73,6 +73,6 @@ JsonObject *ecfs_archive_scrub_facts (EcfsArchive *archive)
     JsonObject *facts = json_object_new ();
     g_autoptr (EcfsScrub) notes = ecfs_scrub_open (ecfs_archive_directory (archive), false, &error);
     if (notes == NULL || !add (facts, notes, archive, &error))
-        g_warning ("what is known of earlier scrubs cannot be read: %s", error->message);
+        g_warning ("what earlier scrubs have noted cannot be read: %s", error->message);
     return facts;
 }

@@ -124,7 +124,7 @@ static void judge_read_only (Verdict *self)
                               .check = 0,
                               .reason = g_strdup (text_of (self->status, "read_only")),
                               .meaning = safety (self),
-                              .advice = g_strdup ("To take the archive over from who has it:"),
+                              .advice = g_strdup ("To take the archive over from whoever has it:"),
                               .action = recover_command (self)});
 }
 
@@ -160,7 +160,7 @@ static void judge_held (Verdict *self)
                        .check = 1,
                        .since = other == NULL ? 0 : number_of (other, "since")};
     problem.meaning = g_strdup (held ? "Files can be read, but what is written now is only safe on this machine."
-                                     : "Too few endpoints say so to be believed: files are stored as ever.");
+                                     : "Too few endpoints say so for it to be believed: files are stored as usual.");
     if (claim != NULL) {
         problem.reason =
             g_strdup_printf ("ecfs recover runs for this archive%s, or was interrupted (%" PRIi64 " endpoints say so)",
@@ -206,7 +206,7 @@ static void judge_catalog (Verdict *self)
                               .check = 2,
                               .reason = g_strdup (text_of (self->status, "catalog_error")),
                               .meaning = g_strdup ("Names and attributes cannot be changed."),
-                              .advice = g_strdup ("See to the disk of the archive directory:"),
+                              .advice = g_strdup ("Check the disk of the archive directory:"),
                               .action = g_strdup_printf ("df -h %s", self->directory)});
 }
 
@@ -270,7 +270,7 @@ static void judge_away (Verdict *self)
         problem.verdict = "unreadable";
         problem.check = 2;
         g_free (problem.meaning);
-        problem.meaning = g_strdup ("No file can be read before endpoints answer.");
+        problem.meaning = g_strdup ("No file can be read until endpoints answer.");
     }
     g_autofree char *name = ecfs_shell_word (text_of (away.first, "name"));
     bool gone = away.since > 0 && g_get_real_time () / G_USEC_PER_SEC - away.since > LONG_GONE_S;
@@ -287,7 +287,7 @@ static void judge_away (Verdict *self)
         problem.action = g_strdup_printf ("ecfs endpoint replace %s %s NEW=URL", self->directory, name);
     } else if (json_object_get_boolean_member_with_default (away.first, "unmarked", FALSE)) {
         problem.advice =
-            g_strdup_printf ("Mount it if it is not mounted. If %s was emptied for good, begin anew there:", name);
+            g_strdup_printf ("Mount it if it is not mounted. If %s was emptied permanently, begin anew there:", name);
         problem.action = g_strdup_printf ("ecfs endpoint replace %s %s", self->directory, name);
     } else if (gone) {
         problem.advice = g_strdup_printf ("Bring %s back, or rebuild its stripes on a new endpoint (ecfs fsck does "
@@ -360,9 +360,8 @@ static void judge_rebuilt (Verdict *self)
         return;
     add (self, &(Problem){.verdict = "degraded",
                           .check = 1,
-                          .reason = g_strdup_printf ("the journal at the endpoints does not name %" PRIi64
-                                                     " stripes yet that were rebuilt",
-                                                     n_unstored),
+                          .reason = g_strdup_printf (
+                              "the journal on the endpoints does not name %" PRIi64 " rebuilt stripes yet", n_unstored),
                           .meaning = g_strdup ("If this machine is lost now, these may be missed."),
                           .advice = g_strdup ("The mount stores it by itself. To wait for that:"),
                           .action = g_strdup_printf ("ecfs wait %s", self->directory)});

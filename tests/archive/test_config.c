@@ -82,7 +82,7 @@ static void test_unknown (void)
     REFUSED ("[archive\n", "ecfs.conf:1: \"[archive\" lacks");
     REFUSED ("[endpoint a]\nurl = file:///srv/a\ncolour = red\n",
              "ecfs.conf:3: endpoint a: unknown key \"colour\"; this URL takes zone, ");
-    REFUSED ("[endpoint a]\nurl = gopher://srv/a\n", "ecfs.conf:1: endpoint a: \"gopher://srv/a\" is no URL");
+    REFUSED ("[endpoint a]\nurl = gopher://srv/a\n", "ecfs.conf:1: endpoint a: \"gopher://srv/a\" is not a URL");
     REFUSED ("[archive]\ncode = \xff\n", "ecfs.conf:2: is not UTF-8");
 }
 
@@ -92,7 +92,7 @@ static void test_twice (void)
              "ecfs.conf:4: key \"commit\" is given twice, first in line 2");
     REFUSED ("[archive]\n[archive]\n", "ecfs.conf:2: section \"archive\" is given twice, first in line 1");
     REFUSED (ENDPOINTS "[endpoint a]\nurl = file:///srv/c\n", "ecfs.conf:7: section \"endpoint a\" is given twice");
-    REFUSED (ENDPOINTS "[endpoint  a]\nurl = file:///srv/c\n", "ecfs.conf:7: endpoint a: there are two of this name");
+    REFUSED (ENDPOINTS "[endpoint  a]\nurl = file:///srv/c\n", "ecfs.conf:7: endpoint a: there are two with this name");
     REFUSED (ENDPOINTS "[endpoint c]\nurl = file:///srv/a/\n",
              "ecfs.conf:7: endpoint c is the same place as endpoint a");
     REFUSED ("[endpoint a]\nurl = file:///a\nurl = file:///b\n", "ecfs.conf:3: key \"url\" is given twice");

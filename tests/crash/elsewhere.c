@@ -32,7 +32,7 @@ static const struct {
               {"journal", "journal"},
               {"listing", "listing stripes"},
               {"stripes", "looking for stripes"},
-              {"strays", "files that no journal tells of"},
+              {"strays", "files that no journal mentions"},
               {"storing", "snapshot of the new catalog"},
               {"markers", "markers"}};
 

@@ -134,7 +134,7 @@ def test_put_takes_every_kind_of_code_and_refuses_what_is_impossible(place):
         archive.put("--code", code, source, f"/{code}")
         archive.get(f"/{code}", target)
         assert lab.digest(target / code) == expected and archive.json("info", f"/{code}")["code"] == code
-    for code, reason in {"rs:8+1": "9 stripes", "basic:3+3": "even number", "xor": "no code"}.items():
+    for code, reason in {"rs:8+1": "9 stripes", "basic:3+3": "even number", "xor": "not a code"}.items():
         done = archive.put("--code", code, source, "/refused", check=False)
         assert done.returncode == 1 and reason in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert "refused" not in lab.ecfs("ls", archive.path).stdout
@@ -174,7 +174,7 @@ def test_bench_codec_measures_codes_and_refuses_what_is_none():
         ("copies:2", "encode", 0), ("copies:2", "decode", 1)]
     assert all(row["packet_bytes"] == 4096 and row["gb_per_s"] > 0 for row in rows)
     assert "ldpc:8+6" in lab.ecfs("bench", "codec", "--packet", "4K", "--round-ms", "1", "ldpc:8+6").stdout
-    for arguments, text in [(["codec", "ldpc:0+1"], "at least one data stripe"), (["disk"], "nothing to measure"),
-                            (["codec", "--packet", "0"], "no size"), (["codec", "--round-ms", "0"], "1 to 10000")]:
+    for arguments, text in [(["codec", "ldpc:0+1"], "at least one data stripe"), (["disk"], "cannot be measured"),
+                            (["codec", "--packet", "0"], "not a size"), (["codec", "--round-ms", "0"], "1 to 10000")]:
         done = lab.ecfs("bench", *arguments, check=False)
         assert done.returncode in (1, 2) and text in done.stderr

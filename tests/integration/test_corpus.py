@@ -330,7 +330,7 @@ def test_two_objects_that_claim_one_name_are_both_there(place):
         shutil.rmtree(root / "snapshots", ignore_errors=True)
     target, told = recovered(place, archive)
     found = [path.read_bytes() for path in target.rglob("*") if path.is_file()]
-    assert sorted(found) == sorted([first, second]) and "no journal tells of this content" in told
+    assert sorted(found) == sorted([first, second]) and "no journal mentions this content" in told
     found = [path.read_bytes() for path in salvaged(place, roots).rglob("*") if path.is_file()]
     assert second in found and set(found) <= {first, second}
 

@@ -170,4 +170,4 @@ def test_a_plain_server_is_read(webs, place, kind):
     config.write_text(config.read_text().replace("dav://", "http://"))
     archive.get("/file", place.path / "back")
     assert lab.digest(place.path / "back") == digest
-    refused(writers[0].endpoint().replace("dav://", "http://"), "only read")
+    refused(writers[0].endpoint().replace("dav://", "http://"), "only be read")

@@ -87,7 +87,7 @@ def test_damaged_descriptors_are_refused(place):
     text = lab.ecfs("export", archive.path, "/file").stdout
     descriptor = place.path / "descriptor"
     for old, new, words in [("format=1", "format=2", "later ecfs"), ("code=rs:4+2", "code=rs:4+x", "rs:4+x"),
-                            ("[ecfs-descriptor]", "[other]", "no descriptor"), ("segment_bytes=", "segment_bytes=9", "make no sense"),
+                            ("[ecfs-descriptor]", "[other]", "not a descriptor"), ("segment_bytes=", "segment_bytes=9", "make no sense"),
                             ("digest=", "digest=x", "digest")]:
         descriptor.write_text(text.replace(old, new, 1))
         done = lab.ecfs("fetch", descriptor, place.path / "target", check=False)
@@ -138,7 +138,7 @@ def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
             url = f"{scheme}://127.0.0.1:{port if scheme in listed else 1}/srv"  # nobody listens at 1
             descriptor.write_text(text.replace(first.endpoint().partition("=")[2], url))
             done = lab.ecfs("fetch", descriptor, target)
-            assert (f"add -e {first.name}=" in done.stderr) == (scheme in listed), scheme
+            assert (f"name it as {first.name}=" in done.stderr) == (scheme in listed), scheme
             assert lab.digest(target) == digest
             with pytest.raises(BlockingIOError):
                 listening.accept()

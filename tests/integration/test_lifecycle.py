@@ -160,7 +160,7 @@ def test_a_dead_endpoint_is_replaced(place, archive):
     assert "s2" not in states(archive) and held(archive, "new") > 0
     assert_whole(place, archive, top)
     again = endpoint(archive, "replace", "s2", new.endpoint())  # as after a kill that came too late
-    assert "taken out already" in again.stderr
+    assert "already taken out" in again.stderr
     archive["s2"].start()
     again = endpoint(archive, "add", archive["s2"].endpoint(), check=False)
     assert again.returncode == 1 and "empty its directory" in again.stderr and "s2" not in states(archive)

@@ -388,9 +388,9 @@ def test_code_of_a_directory_is_for_new_files_below_it(mount):
 
 
 @pytest.mark.parametrize("code, reason", [
-    (b"rs:nonsense", "is no code"), (b"", "is no code"), (b"rs:0+3", "at least one data stripe"),
+    (b"rs:nonsense", "is not a code"), (b"", "is not a code"), (b"rs:0+3", "at least one data stripe"),
     (b"basic:7+7", "even number"), (b"rs:6+6", "12 stripes"), (b"copies:7", "7 stripes"),
-    (b"ldpc:4+2\0", "NUL"), (b"rs:4+2\nrs:4+2", "is no code"), (b"x" * 60_000, "is no code")])
+    (b"ldpc:4+2\0", "NUL"), (b"rs:4+2\nrs:4+2", "is not a code"), (b"x" * 60_000, "is not a code")])
 def test_impossible_code_of_a_directory_is_refused_and_logged(mount, code, reason):
     (mount.path / "directory").mkdir()
     with pytest.raises(OSError) as refused:
@@ -555,7 +555,7 @@ def test_verbs_take_paths_in_the_mount(place, mount, archive):
     assert json.loads(lab.ecfs("status", "--json", mount.path).stdout)["directory"] == str(archive.path)
     for words in [["ls", directory, place.path], ["info", mount.path / "dir", "/dir"]]:
         refused = lab.ecfs(*words, check=False)
-        assert refused.returncode == 2 and "not in one archive" in refused.stderr
+        assert refused.returncode == 2 and "not in the same archive" in refused.stderr
     missing = lab.ecfs("ls", directory / "none", check=False)
     assert missing.returncode == 1 and "/dir/none" in missing.stderr
     assert lab.ecfs("ls", place.path, check=False).returncode == 1, "there is neither an archive nor a mount"

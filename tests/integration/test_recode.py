@@ -198,7 +198,7 @@ def test_no_room_on_the_way_is_told_and_harms_nothing(place, archive):
 
 
 @pytest.mark.parametrize("path, code, reason", [
-    ("/tree", "rs:9+9", "18 stripes"), ("/tree", "nonsense", "no code"), ("/nowhere", "rs:4+3", "nowhere"),
+    ("/tree", "rs:9+9", "18 stripes"), ("/tree", "nonsense", "not a code"), ("/nowhere", "rs:4+3", "nowhere"),
     ("/tree/link", "rs:4+3", "neither a file nor a directory")])
 def test_what_is_impossible_is_refused_in_a_sentence(place, archive, path, code, reason):
     archive.put(tree(place), "/")

@@ -192,7 +192,7 @@ def test_without_any_journal_names_are_hints(place):
     for endpoint in endpoints:
         lose_journal(endpoint)
     again, done = recover(place, endpoints[1:5])
-    assert "neither snapshot nor journal" in done.stdout and "hints of its stripes" in done.stderr
+    assert "neither snapshot nor journal" in done.stdout and "hints in its stripes" in done.stderr
     found = {name: fact["digest"] for name, fact in tree_of(place, again).items() if "digest" in fact}
     assert found == {f"source/{path.name}": lab.digest(path) for path in source.iterdir()}
 
@@ -333,11 +333,11 @@ def test_endpoints_of_another_archive_are_left_alone(place):
     before = stored(theirs)
     marker = (theirs[0].root / "ecfs-endpoint").read_text()
     _, done = recover(place, ours[:3] + theirs, check=False)  # no archive has most of them
-    assert done.returncode == 1 and "--archive" in done.stderr
+    assert done.returncode == 1 and "name the UUID" in done.stderr
     assert all(f"{endpoint.name} of " in done.stderr for endpoint in ours[:3] + theirs)
     for options in ([], ["--archive", uuid]):
         again, done = recover(place, ours + theirs, *options)
-        assert [name for name in ("one", "two", "three") if f"endpoint {name} is of archive" not in done.stderr] == []
+        assert [name for name in ("one", "two", "three") if f"endpoint {name} belongs to archive" not in done.stderr] == []
         assert lab.ecfs("ls", again.path, "/").stdout.split() == ["file"]
     assert stored(theirs) == before and (theirs[0].root / "ecfs-endpoint").read_text() == marker
 

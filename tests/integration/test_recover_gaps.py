@@ -115,7 +115,7 @@ def test_two_that_say_nothing_alike_are_not_believed_one_by_one(place):
     shutil.copytree(first, endpoints[0].root)
     words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
     done = lab.ecfs("recover", place.path / "again", *words, check=False)
-    assert done.returncode == 1 and "--believe" in done.stderr and "for good" in done.stderr, done.stderr
+    assert done.returncode == 1 and "--believe" in done.stderr and "permanently" in done.stderr, done.stderr
     done = lab.ecfs("recover", place.path / "again", *words, "--read-only", "--believe", endpoints[1].name)
     assert lab.ecfs("ls", place.path / "again", "/").stdout.split()[:1] == ["other"], done.stderr
 
@@ -142,4 +142,4 @@ def test_snapshots_of_which_none_is_believed_make_no_catalog(place):
         shutil.copytree(place.path / "kept" / endpoint.name, endpoint.root)
         shutil.rmtree(endpoint.root / "journal")
     done = lab.ecfs("recover", place.path / "last", *words, check=False)
-    assert done.returncode == 1 and "nothing that the endpoints tell is believed" in done.stderr, done.stderr
+    assert done.returncode == 1 and "nothing that the endpoints say is believed" in done.stderr, done.stderr

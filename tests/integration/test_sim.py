@@ -48,7 +48,7 @@ def test_a_scenario_repeats(small):
 
 def test_the_table_names_seeds_and_models(small):
     text = sim(small, "--codes", "mds:20+20;sparse:5+5;rs:8+3").stdout
-    assert "seeds 1 to 2" in text and "mds: any k of the stripes do" in text and "rs:8+3" in text
+    assert "seeds 1 to 2" in text and "mds: any k of the stripes suffice" in text and "rs:8+3" in text
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SCENARIOS.glob("*.scenario")))
@@ -82,7 +82,7 @@ def test_what_keeps_objects_safe():
 @pytest.mark.parametrize("text, said", [
     ("[nonsense]\na=1\n", "nonsense"), ("[servers a]\ncuont=1\n", "cuont"), ("[servers a]\ncount=1.5\n", "count"),
     ("[servers a]\ncount=1\n[compare]\npolicies=T=0\n", "T=0"), ("[scenario]\nkind=what\n", "what"), ("", "servers"),
-    ("[servers a]\ncount=99999\n[clients]\ncount=99999\n", "servers times clients"), ("\xff\n", "no text"),
+    ("[servers a]\ncount=99999\n[clients]\ncount=99999\n", "servers times clients"), ("\xff\n", "not text"),
     ("[servers a]\ncount=3\n[scenario]\nkind=lifetime\n", "needs 11 endpoints"),
     ("[servers a]\ncount=20\n[scenario]\nkind=lifetime\n[objects]\ncount=99999999\n", "stand_for"),
 ])

@@ -82,7 +82,7 @@ def test_what_no_further_loss_leaves_readable_is_at_risk(filled):
     assert (code, facts["verdict"]) == (2, "unreadable") and "3 of 6" in text
     for name in ["delta", "ember", "fjord"]:
         filled[name].kill()
-    assert check(filled)[1]["meaning"] == "No file can be read before endpoints answer."
+    assert check(filled)[1]["meaning"] == "No file can be read until endpoints answer."
 
 
 def test_damage_is_told(filled):

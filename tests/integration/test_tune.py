@@ -70,7 +70,7 @@ def test_what_is_applied_is_what_the_next_mount_uses(place, small):
     expected = lab.write_pattern(mount.path / "file", 5 * MIB, 1)
     small.await_stored()
     refused = lab.ecfs("tune", small.path, *LITTLE, "--apply", check=False)
-    assert refused.returncode == 1 and "unmount it" in refused.stderr and str(mount.path) in refused.stderr, refused
+    assert refused.returncode == 1 and "unmount the archive" in refused.stderr and str(mount.path) in refused.stderr, refused
     assert config.read_text() == after
     lab.drop_caches()
     assert lab.digest(mount.path / "file") == expected

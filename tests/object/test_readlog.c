@@ -36,7 +36,7 @@ static void test_told (void)
     ecfs_read_log_tell (log, false);
     g_test_expect_message (NULL, G_LOG_LEVEL_INFO,
                            "endpoint amber: was treated as erased in reads for *: stalled; "
-                           "segments=1; one would still have waited 1.5 s");
+                           "segments=1; one would have waited 1.5 s more");
     ecfs_read_log_tell (log, true);
     g_test_assert_expected_messages ();
     ecfs_read_log_tell (log, true);

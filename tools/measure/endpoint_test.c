@@ -101,11 +101,11 @@ static char *ssh_banner (const char *url)
 
 static bool fail_spooler (const EcfsEndpoint *endpoint, GError **error)
 {
-    return ecfs_fail (error, EPROTO,
-                      "endpoint %s: rclone serves it, which answers that a file is stored before it is, and keeps what "
-                      "an upload that was cut off has left: data can be lost. Use the storage behind it over a "
-                      "protocol of its own",
-                      ecfs_endpoint_name (endpoint));
+    return ecfs_fail (
+        error, EPROTO,
+        "endpoint %s: it is served by rclone, which reports files as stored before they are, and keeps what "
+        "interrupted uploads have left: data can be lost. Use the storage behind it by a protocol of its own",
+        ecfs_endpoint_name (endpoint));
 }
 
 static bool test_honesty (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
@@ -136,8 +136,8 @@ static bool test_marker (EcfsEndpoint *endpoint, const EcfsMarker *expected, Jso
         }
         g_error_free (missing);
         return ecfs_fail (error, ENOENT,
-                          "endpoint %s: it has no file " ECFS_MARKER_NAME ", its marker: check that it is mounted and "
-                          "its URL is right",
+                          "endpoint %s: it has no marker, the file " ECFS_MARKER_NAME
+                          ": check that it is mounted and its URL is right",
                           ecfs_endpoint_name (endpoint));
     }
     char archive[ECFS_UUID_TEXT_SIZE], uuid[ECFS_UUID_TEXT_SIZE];
@@ -162,7 +162,8 @@ static bool test_range (EcfsEndpoint *endpoint, const MeasureFiles *files, GErro
     if (!ecfs_endpoint_read_wait (endpoint, files->names[0], &part, 1, error))
         return false;
     return memcmp (to, files->bytes + RANGE_OFFSET, RANGE_BYTES) == 0 ||
-           ecfs_fail (error, EIO, "endpoint %s: a range comes back with other bytes", ecfs_endpoint_name (endpoint));
+           ecfs_fail (error, EIO, "endpoint %s: a range was read with other bytes than were written",
+                      ecfs_endpoint_name (endpoint));
 }
 
 /* Servers may rename over what is there: ecfs never uses a name twice, so nothing is lost by it. */
@@ -297,7 +298,7 @@ static bool check_names (const EcfsArchive *archive, char **names, int n_names, 
             found = strcmp (ecfs_archive_endpoint (archive, j)->name, names[i]) == 0;
         if (!found)
             return ecfs_fail (error, ENOENT,
-                              "the archive has no endpoint \"%s\": ecfs endpoint list tells which it has", names[i]);
+                              "the archive has no endpoint \"%s\": 'ecfs endpoint list' shows those it has", names[i]);
     }
     return true;
 }

@@ -181,7 +181,7 @@ bool measure_read (EcfsEndpoint *endpoint, const MeasureFiles *files, int64_t pa
         return false;
     for (unsigned i = 0; i < files->n; i++)
         if (memcmp (to + i * files->size, files->bytes, files->size) != 0)
-            return ecfs_fail (error, EIO, "endpoint %s: a file comes back with other bytes",
+            return ecfs_fail (error, EIO, "endpoint %s: a file was read with other bytes than were written",
                               ecfs_endpoint_name (endpoint));
     return true;
 }
@@ -195,7 +195,7 @@ bool measure_round_trip (EcfsEndpoint *endpoint, const MeasureFiles *files, doub
         if (!ecfs_endpoint_size_wait (endpoint, files->names[0], &size, error))
             return false;
         if (size != files->size)
-            return ecfs_fail (error, EIO, "endpoint %s: a file of %zu bytes has %" PRIu64 " there",
+            return ecfs_fail (error, EIO, "endpoint %s: a file of %zu bytes has %" PRIu64 " bytes there",
                               ecfs_endpoint_name (endpoint), files->size, size);
         best = MIN (best, measure_seconds_since (begin_us));
     }

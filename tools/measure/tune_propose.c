@@ -70,8 +70,8 @@ static void propose_connections (GPtrArray *proposals, const TuneEndpoint *endpo
     propose (proposals, section_of (endpoint), "connections", g_strdup_printf ("%u", chosen->connections),
              g_strdup_printf ("%u", now->connections),
              g_strdup_printf ("%s, %s with %u; %s with %u; the round trip takes %s",
-                              more ? "one line has room for more" : "more bring nothing", then_text,
-                              chosen->connections, now_text, now->connections, delay));
+                              more ? "the line has room for more" : "more gain nothing", then_text, chosen->connections,
+                              now_text, now->connections, delay));
 }
 
 static const TuneTrial *with_transport (const TuneEndpoint *endpoint, const char *transport)
@@ -160,8 +160,8 @@ static uint64_t propose_segment_size (GPtrArray *proposals, const EcfsConfig *co
     g_autofree char *decode = tool_bytes (machine->decode_bytes_per_s[chosen]);
     propose (proposals, g_strdup ("archive"), "segment_size", g_strdup_printf ("%" PRIu64 "K", size >> 10),
              g_strdup_printf ("%" PRIu64 "K", config->segment_size >> 10),
-             g_strdup_printf ("the longest line has %s in flight, and a packet should be an eighth of that; %s encodes "
-                              "%s/s and decodes %s/s then",
+             g_strdup_printf ("the longest line has %s in flight, and a packet should be an eighth of that; with it, "
+                              "%s encodes %s/s and decodes %s/s",
                               line, machine->code, encode, decode));
     return size;
 }

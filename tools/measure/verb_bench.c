@@ -74,7 +74,7 @@ static bool read_packets (BenchArguments *arguments, GError **error)
     for (char **text = arguments->packets; text != NULL && *text != NULL; text++) {
         uint64_t bytes;
         if (!ecfs_parse_size (*text, &bytes) || bytes == 0 || bytes > MAX_PACKET)
-            return ecfs_fail (error, EINVAL, "--packet: \"%s\" is no size from 1 to 1G", *text);
+            return ecfs_fail (error, EINVAL, "--packet: \"%s\" is not a size from 1 to 1G", *text);
         g_array_append_val (arguments->packet_bytes, bytes);
     }
     if (arguments->packet_bytes->len == 0)
@@ -134,7 +134,7 @@ int verb_bench (const Verb *verb, int argc, char **argv)
     arguments.packets = packets;
     GError *error = NULL;
     if (strcmp (argv[1], "codec") != 0) {
-        tool_say (verb->name, "\"%s\" is nothing to measure; codec is", argv[1]);
+        tool_say (verb->name, "\"%s\" cannot be measured, codec can", argv[1]);
         return TOOL_USAGE;
     }
     g_autoptr (GArray) packet_bytes = g_array_new (FALSE, FALSE, sizeof (uint64_t));

@@ -158,9 +158,9 @@ static void print_proposals (const GPtrArray *proposals, const char *directory, 
                 proposal->change.value, proposal->now, proposal->reason);
     }
     if (applied)
-        printf ("What it was is %s/ecfs.conf" ECFS_CONFIG_PREVIOUS ".\n", directory);
+        printf ("The previous file is %s/ecfs.conf" ECFS_CONFIG_PREVIOUS ".\n", directory);
     else
-        puts ("ecfs tune --apply writes that.");
+        puts ("ecfs tune --apply writes these settings.");
 }
 
 static bool apply (const char *directory, const GPtrArray *proposals, GError **error)
@@ -188,7 +188,8 @@ static EcfsArchive *open_archive (const char *directory, bool to_apply, GError *
 {
     EcfsArchive *archive = ecfs_archive_open (directory, to_apply ? 0 : ECFS_ARCHIVE_READONLY, error);
     if (archive == NULL && to_apply && ecfs_errno (*error) == EBUSY)
-        g_prefix_error (error, "new settings count from the next mount on, so unmount it, then apply them: ");
+        g_prefix_error (error,
+                        "new settings count from the next mount on, so unmount the archive before you apply them: ");
     return archive;
 }
 
@@ -198,15 +199,15 @@ int verb_tune (const Verb *verb, int argc, char **argv)
     g_autofree char *load = NULL;
     uint64_t load_bytes = TUNE_LOAD_MAX;
     const GOptionEntry options[] = {
-        {"apply", 0, 0, G_OPTION_ARG_NONE, &to_apply, "Write what is proposed to ecfs.conf", NULL},
-        {"load", 0, 0, G_OPTION_ARG_STRING, &load, "Bytes that are moved at once at most (64M)", "SIZE"},
+        {"apply", 0, 0, G_OPTION_ARG_NONE, &to_apply, "Write the proposed settings to ecfs.conf", NULL},
+        {"load", 0, 0, G_OPTION_ARG_STRING, &load, "Bytes to move at once, at most (64M)", "SIZE"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     if (load != NULL &&
         (!ecfs_parse_size (load, &load_bytes) || load_bytes < TUNE_LOAD_MIN || load_bytes > TUNE_LOAD_MAX)) {
-        tool_say (verb->name, "--load: \"%s\" is no size from 1M to 64M", load);
+        tool_say (verb->name, "--load: \"%s\" is not a size from 1M to 64M", load);
         return TOOL_USAGE;
     }
     g_autoptr (EcfsArchive) archive = open_archive (argv[1], to_apply, &error);

@@ -129,10 +129,11 @@ int tool_umount_helper (const char *name, int argc, char **argv)
     gboolean force = FALSE, lazy = FALSE, nothing = FALSE, readonly = FALSE, verbose = FALSE;
     g_autofree char *namespace = NULL, *type = NULL, *directory = NULL;
     const GOptionEntry entries[] = {
-        {"force", 'f', 0, G_OPTION_ARG_NONE, &force, "Store nothing first, fail what is under way", NULL},
-        {"lazy", 'l', 0, G_OPTION_ARG_NONE, &lazy, "Store nothing first, let users of it go on", NULL},
+        {"force", 'f', 0, G_OPTION_ARG_NONE, &force, "Store nothing first, and let requests under way fail", NULL},
+        {"lazy", 'l', 0, G_OPTION_ARG_NONE, &lazy, "Store nothing first, and let those who use the mount continue",
+         NULL},
         {"no-mtab", 'n', 0, G_OPTION_ARG_NONE, &nothing, "Ignored: there is no mtab", NULL},
-        {"read-only", 'r', 0, G_OPTION_ARG_NONE, &readonly, "Where it cannot be unmounted, make it read-only", NULL},
+        {"read-only", 'r', 0, G_OPTION_ARG_NONE, &readonly, "If it cannot be unmounted, make it read-only", NULL},
         {"verbose", 'v', 0, G_OPTION_ARG_NONE, &verbose, "Say what was done", NULL},
         {"types", 't', 0, G_OPTION_ARG_STRING, &type, "Ignored: the type is known", "TYPE"},
         {"namespace", 'N', 0, G_OPTION_ARG_STRING, &namespace, "Refused: use nsenter(1)", "NS"},

@@ -17,8 +17,8 @@ int verb_mount (const Verb *verb, int argc, char **argv)
     gboolean foreground = FALSE, debug = FALSE;
     g_auto (GStrv) lists = NULL;
     const GOptionEntry options[] = {
-        {"foreground", 'f', 0, G_OPTION_ARG_NONE, &foreground, "Stay, and log to stderr", NULL},
-        {"options", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &lists, "ro, allow_other, and others as mount(8) takes",
+        {"foreground", 'f', 0, G_OPTION_ARG_NONE, &foreground, "Stay in the foreground, and log to stderr", NULL},
+        {"options", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &lists, "ro, allow_other, and others that mount(8) takes",
          "OPTS"},
         {"debug", 'd', 0, G_OPTION_ARG_NONE, &debug, "Print every request; implies -f", NULL},
         G_OPTION_ENTRY_NULL};
@@ -55,8 +55,7 @@ void tool_tell_unfinished (const char *verb, const char *directory)
     if (n_not_full > 0)
         tool_say (verb,
                   "unmounted; %" PRIi64
-                  " objects are stored safely, but not on all of their endpoints yet: the next mount "
-                  "goes on with them",
+                  " objects are stored safely, but not on all of their endpoints yet: the next mount stores the rest",
                   n_not_full);
 }
 

@@ -161,13 +161,13 @@ static void print_text (const EcfsScenario *scenario, const GArray *rows)
         sparse |= g_str_has_prefix (row->code, "sparse:");
     }
     if (mds)
-        puts ("mds: any k of the stripes do, as with Reed-Solomon codes; ours have 32 stripes at most, so this is a "
-              "model.");
+        puts ("mds: any k of the stripes suffice, as with Reed-Solomon codes; ours have at most 32 stripes, so this is "
+              "a model.");
     if (peeling)
         puts (
             "peeling: the ldpc code decoded by peeling alone, as in the papers; ldpc: with elimination, as ours are.");
     if (sparse)
-        puts ("sparse: an ldpc code of few edges, made for peeling alone; no code of ours.");
+        puts ("sparse: an ldpc code of few edges, made for peeling alone; not one of ours.");
 }
 
 static bool apply (EcfsScenario *scenario, const SimArguments *arguments, GError **error)
@@ -209,12 +209,12 @@ int verb_sim (const Verb *verb, int argc, char **argv)
 {
     SimArguments arguments = {.seed = -1, .repeat = -1};
     const GOptionEntry options[] = {
-        {"codes", 0, 0, G_OPTION_ARG_STRING, &arguments.codes, "These instead of the scenario's", "CODE;..."},
+        {"codes", 0, 0, G_OPTION_ARG_STRING, &arguments.codes, "Use these codes instead of the scenario's", "CODE;..."},
         {"variants", 0, 0, G_OPTION_ARG_STRING, &arguments.policies,
-         "These policies, or bandwidths of repair, instead of the scenario's", "TEXT;..."},
-        {"seed", 0, 0, G_OPTION_ARG_INT64, &arguments.seed, "The first seed", "NUMBER"},
-        {"repeat", 0, 0, G_OPTION_ARG_INT64, &arguments.repeat, "Runs of each, with a seed each", "NUMBER"},
-        {"plot", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plot, "Draw it, with gnuplot", "FILE.svg|png"},
+         "Use these policies, or bandwidths of repair, instead", "TEXT;..."},
+        {"seed", 0, 0, G_OPTION_ARG_INT64, &arguments.seed, "First seed", "NUMBER"},
+        {"repeat", 0, 0, G_OPTION_ARG_INT64, &arguments.repeat, "Runs of each, every one with its own seed", "NUMBER"},
+        {"plot", 0, 0, G_OPTION_ARG_FILENAME, &arguments.plot, "Draw the result with gnuplot", "FILE.svg|png"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);

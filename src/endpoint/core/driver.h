@@ -81,7 +81,7 @@ typedef struct EcfsDriver {
     bool (*begin_read) (void *connection, EcfsStream *request);
 } EcfsDriver;
 
-/** Adds a scheme; before any endpoint is made. The driver is borrowed for good. */
+/** Adds a scheme; before any endpoint is made. The driver is borrowed permanently. */
 void ecfs_endpoint_register_for_tests (const EcfsDriver *driver);
 
 /* What the slot is for; any of these from the slot's thread. */

@@ -145,7 +145,7 @@ static bool check_root (FileConnection *self, GError **error)
     if (fstat (self->root_fd, &held) != 0 || stat (self->root, &there) != 0)
         return fail_root (error, self->root, errno);
     if (held.st_dev != there.st_dev || held.st_ino != there.st_ino)
-        return ecfs_fail (error, ENOTCONN, "%s is not the directory any more that it was: unmounted or exchanged",
+        return ecfs_fail (error, ENOTCONN, "%s is no longer the directory that it was: unmounted or replaced",
                           self->root);
     self->root_checked_us = ecfs_now_us ();
     return true;

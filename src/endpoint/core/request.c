@@ -574,7 +574,7 @@ void ecfs_request_fail_marked (EcfsStream *request, const char *text, size_t siz
 {
     EcfsMarker marker;
     if (!ecfs_marker_parse (text, size, &marker, NULL)) {
-        ecfs_request_fail (request, EEXIST, "has a file %s already, which is none of this version of ecfs",
+        ecfs_request_fail (request, EEXIST, "has a file %s already, which is not from this version of ecfs",
                            ECFS_MARKER_NAME);
         return;
     }

@@ -237,7 +237,7 @@ static bool check_text (const char *what, const char *text, bool is_url, GError 
     if (!ecfs_text_has_controls (text) && !(is_url && has_encoded_controls (text)))
         return true;
     g_autofree char *shown = ecfs_text_clean (text, ECFS_WORDS_MAX);
-    return ecfs_fail (error, EINVAL, "%s \"%s\" has a control character, which no endpoint is called by", what, shown);
+    return ecfs_fail (error, EINVAL, "%s \"%s\" has a control character, which is not allowed", what, shown);
 }
 
 bool ecfs_spec_check (const EcfsEndpointSpec *spec, GError **error)

@@ -85,8 +85,8 @@ static bool parse_data_channel (EcfsGridftpConfig *config, const EcfsEndpointSpe
         return false;
     if (config->password_file != NULL && !g_str_equal (way, "clear"))
         return ecfs_fail (error, EINVAL,
-                          "ftp:// sends the password in clear, where it could be read on the way: use sftp:// or "
-                          "gsiftp://, or say auth=clear where it may be");
+                          "ftp:// sends the password in clear, so that it could be read on the way: use sftp:// or "
+                          "gsiftp://, or say auth=clear if that is acceptable");
     if (!choose (spec, "protection", levels, &level, error) ||
         !choose (spec, "data_authentication", answers, &authenticates, error))
         return false;
@@ -95,8 +95,8 @@ static bool parse_data_channel (EcfsGridftpConfig *config, const EcfsEndpointSpe
     bool listens = g_strcmp0 (ecfs_spec_option (spec, "mode"), "extended") == 0;
     if (!config->gsi && listens && !config->trusts_data)
         return ecfs_fail (error, EINVAL,
-                          "with mode = extended anybody may connect to where data is waited for, which only gsiftp:// "
-                          "authenticates: say data_authentication=no where that may be");
+                          "with mode = extended anybody may connect to the port where data is awaited, and only "
+                          "gsiftp:// authenticates that: say data_authentication=no if that is acceptable");
     if (config->trusts_data && !g_str_equal (level, "clear"))
         return ecfs_fail (error, EINVAL, "protection = %s needs data_authentication = yes", level);
     if ((config->user_certificate == NULL) != (config->user_key == NULL))
@@ -240,9 +240,8 @@ static bool look_around (EcfsGridftp *self, bool make_root, GError **error)
         else if (self->broken == NULL && knows_no_mlst (problem))
             (void) !ecfs_fail (
                 error, ENOTSUP,
-                "%s: the server lacks MLST, and so it cannot be an endpoint: ecfs learns names and sizes "
-                "by MLST and MLSD (RFC 3659), which ProFTPD and GridFTP servers have, and vsftpd has "
-                "not (%s)",
+                "%s: the server lacks MLST, so it cannot be an endpoint: ecfs learns names and sizes by MLST and MLSD "
+                "(RFC 3659), which ProFTPD and GridFTP servers have, and vsftpd does not (%s)",
                 self->config->base, problem->message);
         else
             g_propagate_error (error, g_steal_pointer (&problem));
@@ -274,7 +273,7 @@ static void *gridftp_connect (EcfsSlot *slot, bool make_root, GError **error)
 
 static void serve_space (EcfsGridftp *self, EcfsStream *request)
 {
-    ecfs_request_fail (request, ENOTSUP, "GridFTP servers do not tell how much space there is");
+    ecfs_request_fail (request, ENOTSUP, "GridFTP servers do not report how much space there is");
 }
 
 static void begin (EcfsGridftp *self, EcfsStream *request)

@@ -289,7 +289,7 @@ static bool receive (EcfsGridftp *self)
         if (self->n_heard == head &&
             (self->message.text_bytes > ECFS_GRIDFTP_TEXT_MAX || self->message.block >= ECFS_GRIDFTP_N_BLOCKS ||
              self->message.length > ECFS_GRIDFTP_BLOCK_BYTES)) {
-            break_literally (self, EPROTO, HELPER " talks nonsense");
+            break_literally (self, EPROTO, HELPER " sends nonsense");
             return false;
         }
     }
@@ -363,7 +363,7 @@ bool ecfs_gridftp_await (EcfsGridftp *self, const char *name, int64_t deadline_u
     for (;;) {
         EcfsGridftpHeard heard = ecfs_gridftp_hear (self, deadline_us);
         if (heard == ECFS_GRIDFTP_TOO_LATE)
-            ecfs_gridftp_break (self, g_error_new (ECFS_ERROR, ETIMEDOUT, "no answer of %s", self->config->host));
+            ecfs_gridftp_break (self, g_error_new (ECFS_ERROR, ETIMEDOUT, "no answer from %s", self->config->host));
         if (self->broken != NULL)
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE)
@@ -420,7 +420,7 @@ bool ecfs_gridftp_facts (EcfsGridftp *self, const char *name, EcfsFacts *ret_fac
     if (!ecfs_gridftp_do (self, ECFS_GRIDFTP_FACTS, name, NULL, error))
         return false;
     if (!ecfs_facts_parse (self->text, strcspn (self->text, "\r\n"), ret_facts))
-        return ecfs_fail (error, EPROTO, "%s: the server tells nothing of it that is understood (MLST)", name);
+        return ecfs_fail (error, EPROTO, "%s: the server describes it in a way that is not understood (MLST)", name);
     if (ret_facts->type != ECFS_FACTS_FILE && name[0] != '\0')
         return ecfs_fail (error, EPROTO, "%s: is not a regular file", name);
     return true;

@@ -326,7 +326,7 @@ static bool receive (EcfsGridftp *self, Get *get, const char *name, GError **err
             note_pace (self);
             if (!take_block (self, get)) {
                 ecfs_gridftp_abort (self);
-                return ecfs_fail (error, EPROTO, "%s: the server sends pieces without those before them", name);
+                return ecfs_fail (error, EPROTO, "%s: the server sends pieces, but not those before them", name);
             }
         }
     }

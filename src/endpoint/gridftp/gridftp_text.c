@@ -230,16 +230,14 @@ static char *explain_identity (const char *text, const EcfsGridftpNames *names)
 {
     g_autofree char *host = between (text, "does not match the authenticated name of the remote host (", ")");
     if (host != NULL)
-        return g_strdup_printf (
-            "the server that answers at %s has a certificate for another host (%s): correct the URL, "
-            "or set subject to whom it is to be",
-            names->host, g_str_has_prefix (host, "host@") ? host + strlen ("host@") : host);
+        return g_strdup_printf ("the server that answers at %s has a certificate for another host (%s): correct the "
+                                "URL, or set subject to the identity to expect",
+                                names->host, g_str_has_prefix (host, "host@") ? host + strlen ("host@") : host);
     g_autofree char *subject = between (text, "The name of the remote entity (", "), and the expected name");
     if (subject != NULL)
-        return g_strdup_printf (
-            "the server that answers at %s has the certificate of another (%s): correct the URL, or "
-            "set subject to whom it is to be",
-            names->host, subject);
+        return g_strdup_printf ("the server that answers at %s has a certificate of another identity (%s): correct the "
+                                "URL, or set subject to the identity to expect",
+                                names->host, subject);
     g_autofree char *revoked = between (text, "The certificate has been revoked: ", "\n");
     if (revoked != NULL)
         return g_strdup_printf ("the certificate of %s has been revoked (%s)", names->host, revoked);

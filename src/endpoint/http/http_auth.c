@@ -83,8 +83,8 @@ bool ecfs_http_auth_choose (EcfsHttp *self, unsigned long offered, GError **erro
         self->auth = CURLAUTH_BASIC;
     else if ((offered & CURLAUTH_BASIC) != 0)
         return ecfs_fail (error, EACCES,
-                          "the server wants the password in clear, where it could be read on the way: use davs://, or "
-                          "say auth=clear");
+                          "the server wants the password in clear, so that it could be read on the way: use davs://, "
+                          "or say auth=clear");
     else
         return ecfs_fail (error, EACCES, "the server takes no password (neither digest nor basic)");
     return true;

@@ -42,7 +42,7 @@ static bool set_root (EcfsHttpConfig *config, const char *url, const char *path,
 {
     config->plain = g_uri_unescape_string (path, NULL);
     if (config->plain == NULL || !g_utf8_validate (config->plain, -1, NULL))
-        return ecfs_fail (error, EINVAL, "the path has a %% that is not %%XX (write %%25), or is no UTF-8");
+        return ecfs_fail (error, EINVAL, "the path has a %% that is not %%XX (write %%25), or is not UTF-8");
     for (size_t size = strlen (config->plain); size > 0 && config->plain[size - 1] == '/';)
         config->plain[--size] = '\0';
     g_auto (GStrv) parts = g_strsplit (config->plain, "/", -1);
@@ -67,7 +67,7 @@ static bool split_url (const char *url, Url *parts, GError **error)
                                         &parts->user, &parts->password, NULL, &parts->host, &parts->port, &parts->path,
                                         &parts->query, &parts->fragment, &wrong);
     if (!split || parts->host == NULL || *parts->host == '\0')
-        return ecfs_fail (error, EINVAL, "%s is no URL of a server: %s", url,
+        return ecfs_fail (error, EINVAL, "%s is not the URL of a server: %s", url,
                           wrong != NULL ? wrong->message : "no host");
     if (parts->password != NULL)
         return ecfs_fail (error, EINVAL, "a URL may hold no password: use the option password_file");
@@ -116,8 +116,9 @@ static bool check_together (const EcfsHttpConfig *config, GError **error)
     if (!config->tls && (config->ca_file != NULL || config->client_cert != NULL))
         return ecfs_fail (error, EINVAL, "certificates are for davs:// and https://");
     if (!config->tls && config->token_file != NULL && !config->basic)
-        return ecfs_fail (error, EINVAL,
-                          "a token may be read on the way: use davs:// or https://, or say auth=clear where it may be");
+        return ecfs_fail (
+            error, EINVAL,
+            "a token may be read on the way: use davs:// or https://, or say auth=clear if that is acceptable");
     return true;
 }
 

@@ -64,7 +64,7 @@ static bool is_root (Look *look)
     if (look->error == NULL && look->op.call.status != 207)
         look->error = ecfs_http_root_refusal (look->op.http, &look->op.call);
     else if (look->error == NULL && !look->collection)
-        look->error = g_error_new (ECFS_ERROR, ENOTDIR, "%s%s is no directory", look->op.http->config->base,
+        look->error = g_error_new (ECFS_ERROR, ENOTDIR, "%s%s is not a directory", look->op.http->config->base,
                                    look->op.http->config->root);
     return look->error == NULL;
 }
@@ -111,7 +111,7 @@ static void describe (EcfsHttp *self, const EcfsHttpCall *call)
     if (self->dav)
         g_string_append_printf (text, ", WebDAV%s%s", call->dav != NULL ? " " : "", call->dav != NULL ? call->dav : "");
     else
-        g_string_append (text, ", no WebDAV: only read");
+        g_string_append (text, ", no WebDAV: can only be read");
     const EcfsHttpConfig *config = self->config;
     g_string_append_printf (text, ", %s",
                             config->token_file != NULL      ? "bearer token"

@@ -79,10 +79,11 @@ GError *ecfs_http_problem (const EcfsHttp *self, const EcfsHttpCall *call)
     case CURLE_SEND_FAIL_REWIND:
         if (call->status != 401)
             return new_error (ENOTCONN, "%s has closed its connection in the middle of an upload", config->base);
-        return new_error (ENOTCONN,
-                          "%s asks who we are in the middle of an upload, which ends it: make nonces of digest "
-                          "authentication last longer there (Apache: AuthDigestNonceLifetime)",
-                          config->base);
+        return new_error (
+            ENOTCONN,
+            "%s asks for authentication in the middle of an upload, which ends the upload: make nonces of digest "
+            "authentication last longer there (Apache: AuthDigestNonceLifetime)",
+            config->base);
     case CURLE_OPERATION_TIMEDOUT:
         return new_error (ETIMEDOUT, "%s does not answer: %s", config->base, text);
     default:
@@ -122,9 +123,9 @@ static GError *status_error (const EcfsHttpCall *call, const char *name)
     case 403:
         if (strcmp (method, "MOVE") == 0)
             return new_error (EACCES,
-                              "%s: the server took the upload, but does not let it have its name (MOVE is answered by "
-                              "%ld): allow MOVE for this user; a server that keeps uploads to itself first, as rclone "
-                              "serve webdav does, answers so too and cannot be an endpoint",
+                              "%s: the server took the upload, but does not give it its name (MOVE is answered by "
+                              "%ld): allow MOVE for this user. A server that first keeps uploads to itself, as rclone "
+                              "serve webdav does, answers like this too, and cannot be an endpoint",
                               name, status);
         return new_error (EACCES, "%s: %s is refused (%ld)", name, method, status);
     case 404:
@@ -136,7 +137,7 @@ static GError *status_error (const EcfsHttpCall *call, const char *name)
         return new_error (ENOTSUP, "%s: the server does not do %s (%ld): switch WebDAV on for this directory", name,
                           method, status);
     case 411:
-        return new_error (EPROTO, "%s: the server takes no upload of a size that is not known before (411)", name);
+        return new_error (EPROTO, "%s: the server takes no upload whose size is not known in advance (411)", name);
     case 412:
         return new_error (EEXIST, "%s: %s", name, g_strerror (EEXIST));
     case 413:
@@ -153,7 +154,7 @@ static GError *status_error (const EcfsHttpCall *call, const char *name)
     case 502:
         if (strcmp (method, "MOVE") == 0)
             return new_error (EPROTO,
-                              "%s: the server takes the new name for one of another server (502): its name and "
+                              "%s: the server mistakes the new name for one on another server (502): its name and "
                               "scheme must be those of the URL",
                               name);
         break;
@@ -161,9 +162,9 @@ static GError *status_error (const EcfsHttpCall *call, const char *name)
         break;
     }
     if (status >= 300 && status < 400)
-        return new_error (EPROTO,
-                          "%s: the server sends us to %s (%ld), where we do not go: write that URL if it is right",
-                          name, call->location != NULL ? call->location : "another place", status);
+        return new_error (
+            EPROTO, "%s: the server redirects to %s (%ld), which ecfs does not follow: write that URL if it is right",
+            name, call->location != NULL ? call->location : "another place", status);
     return new_error (status >= 500 ? EIO : EPROTO, "%s: %s is answered by %ld%s", name, method, status,
                       status >= 500 ? ": the server's log tells why, perhaps its disk is full" : "");
 }

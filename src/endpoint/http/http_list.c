@@ -50,7 +50,7 @@ static bool take (EcfsHttpOp *op, const uint8_t *bytes, size_t size)
     if (ecfs_request_cancelled (op->request) || !ecfs_dav_parser_feed (list->parser, bytes, size, &list->error))
         return false;
     return (list->left.length <= ECFS_LIST_MAX_DIRECTORIES && list->n_names <= ECFS_LIST_MAX_NAMES) ||
-           ecfs_fail (&list->error, EPROTO, "the server lists more names than can be: its list has no end");
+           ecfs_fail (&list->error, EPROTO, "the server lists more names than are possible: its list has no end");
 }
 
 static void done (EcfsHttp *self, EcfsHttpOp *op);

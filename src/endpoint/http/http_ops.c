@@ -43,7 +43,7 @@ static void removed (EcfsHttp *self, EcfsHttpOp *op)
 void ecfs_http_remove_begin (EcfsHttp *self, EcfsStream *request)
 {
     if (!self->dav) {
-        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and is only read", request->name);
+        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and can only be read", request->name);
         return;
     }
     SmallOp *small = new_op (self, request);
@@ -106,7 +106,7 @@ static void members_told (EcfsHttp *self, EcfsHttpOp *op)
 void ecfs_http_rmdir_begin (EcfsHttp *self, EcfsStream *request)
 {
     if (!self->dav) {
-        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and is only read", request->name);
+        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and can only be read", request->name);
         return;
     }
     RmdirOp *rmdir = (RmdirOp *) ecfs_http_op_new (self, request, sizeof *rmdir);
@@ -174,7 +174,7 @@ static void size_told (EcfsHttp *self, EcfsHttpOp *op)
     if (error == NULL && (small->entry.is_collection || !small->entry.has_size))
         error =
             g_error_new (ECFS_ERROR, EPROTO, "%s: %s", name,
-                         small->entry.is_collection ? "is not a regular file" : "the server does not tell its size");
+                         small->entry.is_collection ? "is not a regular file" : "the server does not report its size");
     ecfs_http_op_end (op, small->entry.size, error);
 }
 
@@ -186,7 +186,7 @@ static void head_told (EcfsHttp *self, EcfsHttpOp *op)
     if (!ecfs_http_good (op->call.status))
         error = ecfs_http_refusal (op, name);
     else if (op->call.length < 0)
-        error = g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not tell its size", name);
+        error = g_error_new (ECFS_ERROR, EPROTO, "%s: the server does not report its size", name);
     ecfs_http_op_end (op, error != NULL ? 0 : (uint64_t) op->call.length, error);
 }
 
@@ -207,7 +207,7 @@ static void space_told (EcfsHttp *self, EcfsHttpOp *op)
     (void) self;
     GError *error = properties_error (small, "the root");
     if (error == NULL && !small->entry.has_available)
-        error = g_error_new (ECFS_ERROR, ENOTSUP, "the server tells no quota");
+        error = g_error_new (ECFS_ERROR, ENOTSUP, "the server reports no quota");
     if (error != NULL) {
         ecfs_http_op_end (op, 0, error);
         return;
@@ -221,7 +221,7 @@ static void space_told (EcfsHttp *self, EcfsHttpOp *op)
 void ecfs_http_space_begin (EcfsHttp *self, EcfsStream *request)
 {
     if (!self->tells_space)
-        ecfs_request_fail (request, ENOTSUP, "the server tells no quota");
+        ecfs_request_fail (request, ENOTSUP, "the server reports no quota");
     else
         ask_properties (new_op (self, request), "", true, space_told);
 }

@@ -98,7 +98,7 @@ static void on_start (void *user, const xmlChar *name, const xmlChar *prefix, co
     Place entered = dav ? enter (self, place, (const char *) name) : PLACE_OTHER;
     self->places[self->depth++] = entered;
     if (place == PLACE_OUTSIDE && entered != PLACE_MULTISTATUS)
-        stop (self, "is no multistatus");
+        stop (self, "is not a multistatus");
     if (entered == PLACE_TEXT)
         g_string_truncate (self->text, 0);
     if (entered == PLACE_RESPONSE) {
@@ -251,7 +251,7 @@ static bool feed (EcfsDavParser *self, const void *bytes, size_t size, bool last
     if (self->wrong != NULL)
         return ecfs_fail (error, EPROTO, "the answer to PROPFIND %s", self->wrong);
     if (!self->context->wellFormed || (last && !self->complete))
-        return ecfs_fail (error, EPROTO, "the answer to PROPFIND is no complete XML document");
+        return ecfs_fail (error, EPROTO, "the answer to PROPFIND is not a complete XML document");
     return true;
 }
 

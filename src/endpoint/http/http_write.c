@@ -348,7 +348,7 @@ static WriteOp *new_op (EcfsHttp *self, EcfsStream *request, const char *name)
 void ecfs_http_write_begin (EcfsHttp *self, EcfsStream *request)
 {
     if (!self->dav) {
-        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and is only read", request->name);
+        ecfs_request_fail (request, EROFS, "%s: the server has no WebDAV, and can only be read", request->name);
         return;
     }
     WriteOp *write = new_op (self, request, request->name);
@@ -360,7 +360,7 @@ void ecfs_http_write_begin (EcfsHttp *self, EcfsStream *request)
 void ecfs_http_mark_begin (EcfsHttp *self, EcfsStream *request)
 {
     if (!self->dav) {
-        ecfs_request_fail (request, EROFS, "%s%s: the server has no WebDAV, and is only read", self->config->base,
+        ecfs_request_fail (request, EROFS, "%s%s: the server has no WebDAV, and can only be read", self->config->base,
                            self->config->plain);
         return;
     }

@@ -33,7 +33,8 @@ void ecfs_hasher_free (EcfsHasher *self)
 
 static bool fail_line (EcfsHasher *self, GError **error)
 {
-    return ecfs_fail (error, ENOTCONN, "the hash tool's line is gone: %s", self->line->ops->problem (self->line));
+    return ecfs_fail (error, ENOTCONN, "the connection to the hash tool is gone: %s",
+                      self->line->ops->problem (self->line));
 }
 
 /* Until something may have come, or there may be room; goes on to be asked after a while. */
@@ -46,7 +47,7 @@ static bool wait_a_little (EcfsHasher *self, int64_t deadline_us, GError **error
         return ecfs_fail (error, ECANCELED, "cancelled");
     int64_t left_us = deadline_us - ecfs_now_us ();
     if (left_us <= 0)
-        return ecfs_fail (error, ETIMEDOUT, "the hash tool of the other side says nothing");
+        return ecfs_fail (error, ETIMEDOUT, "the hash tool on the server says nothing");
     (void) poll (&fd, 1, events == 0 ? 0 : (int) (MIN (left_us, TICK_US) / 1000 + 1)); /* it is looked at again */
     return true;
 }
@@ -81,7 +82,7 @@ static const char *hear (EcfsHasher *self, int64_t deadline_us, GError **error)
         self->filled -= self->taken;
         self->taken = 0;
         if (self->filled == ECFS_HASH_LINE_MAX)
-            return (void) !ecfs_fail (error, EPROTO, "the hash tool of the other side says too much"), NULL;
+            return (void) !ecfs_fail (error, EPROTO, "the hash tool on the server says too much"), NULL;
         ssize_t n = self->line->ops->read (self->line, self->in + self->filled, ECFS_HASH_LINE_MAX - self->filled);
         if (n > 0)
             self->filled += (size_t) n;
@@ -166,7 +167,8 @@ bool ecfs_hasher_ask (EcfsHasher *self, EcfsHashed *files, size_t n, GError **er
         if (line == NULL)
             return false;
         if (!ecfs_hash_parse_answer (self->kind, files[i].name, line, strlen (line), &files[i].digest))
-            return ecfs_fail (error, EPROTO, "the hash tool of the other side answers what is no digest of %s",
+            return ecfs_fail (error, EPROTO,
+                              "the hash tool on the server answers with something that is not a digest of %s",
                               files[i].name);
     }
     return true;

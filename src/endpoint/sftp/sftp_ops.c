@@ -105,7 +105,7 @@ static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     } else if (op->request != NULL && reply->type == ECFS_SFTP_STATUS && reply->status == ECFS_SFTP_OP_UNSUPPORTED) {
         EcfsStream *request = g_steal_pointer (&op->request);
         request->driver_data = NULL;
-        ecfs_request_fail (request, ENOTSUP, "%s: the server does not tell its free space", self->config->root);
+        ecfs_request_fail (request, ENOTSUP, "%s: the server does not report its free space", self->config->root);
     } else {
         ecfs_sftp_op_finish (self, op, 0, ecfs_sftp_error (reply, ECFS_SFTP_ON_OTHER, self->config->root));
     }
@@ -114,7 +114,7 @@ static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 void ecfs_sftp_space_begin (EcfsSftp *self, EcfsStream *request)
 {
     if ((self->extensions & ECFS_SFTP_HAS_STATVFS) == 0) {
-        ecfs_request_fail (request, ENOTSUP, "the server does not tell its free space");
+        ecfs_request_fail (request, ENOTSUP, "the server does not report its free space");
         return;
     }
     EcfsSftpOp *op = simple_begin (self, request);
@@ -247,7 +247,7 @@ static void on_names (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     if (result == -EPROTO)
         ecfs_sftp_break (self, EPROTO, "the server's list of names makes no sense");
     else if (listing->list->n_names > ECFS_LIST_MAX_NAMES || listing->list->todo.length > ECFS_LIST_MAX_DIRECTORIES)
-        ecfs_sftp_break (self, EPROTO, "the server lists more names than can be: its list has no end");
+        ecfs_sftp_break (self, EPROTO, "the server lists more names than are possible: its list has no end");
     if (self->broken != NULL || listing->list->op.request == NULL)
         listing_end (self, listing, NULL);
     else

@@ -274,7 +274,7 @@ bool ecfs_ssh_authenticate (EcfsSsh *self, GError **error)
             "%s does not let user %s in; it takes %s; tried: %s; add one of the public keys to "
             "authorized_keys there, or set identity_file or password_file%s%s",
             self->config->hostname, self->config->user, methods,
-            attempts.text->len > 0 ? attempts.text->str : "nothing, as there is no key",
+            attempts.text->len > 0 ? attempts.text->str : "nothing, because there is no key",
             attempts.rsa && ecfs_ssh_rsa_is_old ()
                 ? ". RSA keys do not work here: libssh2 " LIBSSH2_VERSION
                   " can only sign with SHA-1 (ssh-rsa), which OpenSSH refuses since 8.8. Make another key with "
