@@ -58,7 +58,7 @@ static bool choose_archive (EcfsRecovering *self, GError **error)
         ecfs_uuid_text (&self->places[i].marker.archive, uuid);
         g_string_append_printf (text, "%s%s of %s", i > 0 ? ", " : "", self->places[i].name, uuid);
     }
-    return ecfs_fail (error, EINVAL,
+    return ecfs_fail (error, ENOTUNIQ,
                       "the endpoints belong to several archives (%s): name the UUID of the one that is meant",
                       text->str);
 }
@@ -125,7 +125,7 @@ static bool open_places (EcfsRecovering *self, GError **error)
         if (is_foreign (self, &self->places[i]))
             drop_place (self, i);
     if (self->n_places == 0)
-        return ecfs_fail (error, EINVAL, "none of the endpoints belongs to the archive that is meant");
+        return ecfs_fail (error, ENOENT, "none of the endpoints belongs to the archive that is meant");
     return check_twins (self, error) && mark_words (self, self->what->believe, true, error) &&
            mark_words (self, self->what->distrust, false, error);
 }
@@ -342,7 +342,7 @@ static bool leave_removed (EcfsRecovering *self, GError **error)
         drop_place (self, i);
     }
     return self->n_places > 0 ||
-           ecfs_fail (error, EINVAL, "all of the endpoints were taken out of the archive: give those that it has now");
+           ecfs_fail (error, ENOENT, "all of the endpoints were taken out of the archive: give those that it has now");
 }
 
 static bool count_files (EcfsRecovering *self, GError **error)

@@ -253,7 +253,7 @@ def test_what_is_staged_is_left_alone_by_a_mount_for_reading_only(place):
     status = archive.json("status")
     assert status["staging"]["files"] == 2 and not status["mounted"]
     done = lab.ecfs("wait", archive.path, check=False)
-    assert done.returncode == 1 and "2 files" in done.stderr and "read" in done.stderr
+    assert done.returncode == 1 and "2 files" in done.stderr and "not mounted for writing" in done.stderr
     mount.umount()
     mount.options = ()
     mount.start()
