@@ -492,7 +492,7 @@ def test_a_forked_writer_and_its_parent_share_the_file(d):
 
 
 def test_readers_and_a_writer_at_once(files):
-    """A reader sees each block either as it was or as it is."""
+    """A reader sees each block as it was or as it is; or half-way, for Linux copies to and from a page without a lock."""
     block = 4096
     path = files.make(b"a" * block * 8)
     with opened(path, os.O_WRONLY) as fd, opened(path) as reader:
@@ -504,7 +504,7 @@ def test_readers_and_a_writer_at_once(files):
         mixed = 0
         while os.waitpid(child, os.WNOHANG) == (0, 0):
             for i in range(8):
-                mixed += len(set(os.pread(reader, block, i * block))) != 1
+                mixed += len(set(os.pread(reader, block, i * block))) > 2
     assert mixed == 0
 
 
