@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-FILES = int(os.environ.get("ECFS_TREE_FILES", 600))
+FILES = int(os.environ.get("ECFS_TREE_FILES", 1200))
 DEADLINE = 60  # seconds until a read that cannot be had has failed, also on a busy machine
 
 
