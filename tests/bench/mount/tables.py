@@ -113,6 +113,16 @@ def show_distances(options, samples):
         print_rows(rows)
 
 
+def ratio_by_round(found, others, value):
+    """The median, over rounds that both have, of the value of one in relation to the other's."""
+    def of_rounds(samples):
+        rounds = {(sample.line(), sample.round) for sample in samples}
+        return {key: measure.median(value(sample) for sample in samples if (sample.line(), sample.round) == key)
+                for key in rounds}
+    ours, theirs = of_rounds(found), of_rounds(others)
+    return measure.median(ours[key] / theirs[key] for key in ours.keys() & theirs.keys() if theirs[key])
+
+
 def show_builds(chosen, samples):
     """What works cost in each build, of what they cost in the first: medians over rounds, in which all had their turn."""
     rows = [["of the first build: seconds, processor time", "works", "build", "s", "CPU"]]
@@ -120,11 +130,11 @@ def show_builds(chosen, samples):
         first = next(other for other in chosen if (other.kind, other.code, other.words) ==
                      (system.kind, system.code, system.words))
         for work in system.works if first is not system else []:
-            pairs = list(zip(pick(samples, work, system.name), pick(samples, work, first.name)))
-            if pairs:
+            ours, theirs = pick(samples, work, system.name), pick(samples, work, first.name)
+            if ours and theirs:
                 rows.append([first.name, work, system.build_name,
-                             *(number(measure.median(value(now) / value(then) for now, then in pairs if value(then)), 3)
-                               for value in (lambda s: s.cost.seconds, lambda s: s.cost.all_cpu()))])
+                             *(number(ratio_by_round(ours, theirs, value), 3)
+                               for value in (lambda sample: sample.cost.seconds, lambda sample: sample.cost.all_cpu()))])
     print_rows(rows)
 
 
