@@ -79,8 +79,8 @@ class _Archives:
         """Until release(). Which file system asked is forgotten: zarr makes its own, which nobody else can close."""
         with self._lock:
             if directory not in self._kept:
-                self._kept.append(directory)
                 self.take_writer(directory)
+                self._kept.append(directory)
 
     def release(self) -> None:
         with self._lock:
