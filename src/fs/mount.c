@@ -436,16 +436,17 @@ bool ecfs_mount_check (const EcfsMountOptions *options, GError **error)
         int code = errno;
         g_autofree char *catalog = g_build_filename (options->directory, "catalog.sqlite", NULL);
         bool lost = code == ENOENT && access (catalog, F_OK) == 0;
-        return code != ENOENT ? ecfs_fail_errno (error, code, "%s", config)
-               : lost         ? ecfs_fail (error, ENOENT,
-                                           "%s has lost its ecfs.conf: restore that file from a backup, or make the archive "
-                                                   "directory again with 'ecfs recover' in another place",
-                                           options->directory)
-                              : ecfs_fail (
-                                    error, ENOENT,
-                                    "%s is not an archive directory (it has no ecfs.conf): ecfs init makes a new archive, ecfs "
-                                            "recover brings a lost one back from its endpoints",
-                                    options->directory);
+        if (code != ENOENT)
+            return ecfs_fail_errno (error, code, "%s", config);
+        if (lost)
+            return ecfs_fail (error, ENOENT,
+                              "%s has lost its ecfs.conf: restore that file from a backup, or make the archive "
+                              "directory again with 'ecfs recover' in another place",
+                              options->directory);
+        return ecfs_fail (error, ENOENT,
+                          "%s is not an archive directory (it has no ecfs.conf): ecfs init makes a new archive, ecfs "
+                          "recover brings a lost one back from its endpoints",
+                          options->directory);
     }
     if (stat (options->mountpoint, &status) != 0)
         return ecfs_fail_errno (error, errno, "the mountpoint %s", options->mountpoint);

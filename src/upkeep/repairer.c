@@ -459,7 +459,7 @@ static void tell_not_handed_over (EcfsRepairer *self, const GError *error)
     const EcfsSighting *first = &g_array_index (self->met, EcfsSighting, 0);
     g_autofree char *path = ecfs_catalog_object_path (ecfs_archive_catalog (self->archive), &first->object);
     g_log (G_LOG_DOMAIN, self->queue_full ? G_LOG_LEVEL_INFO : G_LOG_LEVEL_WARNING,
-           "%s: it has damaged stripes, which a mount for reading only cannot queue for repair: %s; run "
+           "%s: it has damaged stripes, which this mount, for reading only, could not hand over for repair: %s; run "
            "\"ecfs-fsck --deep -y\" where the archive directory can be written",
            path == NULL ? "a file" : path, error->message);
     self->queue_full = true;
@@ -483,7 +483,7 @@ static void hand_over (EcfsRepairer *self)
         tell_not_handed_over (self, error);
         return;
     }
-    g_message ("%u damaged stripes were met; only a mount for writing queues them for repair", self->met->len);
+    g_message ("%u damaged stripes were met and are queued for repair, which a mount for writing does", self->met->len);
     self->queue_full = false;
     g_clear_pointer (&self->met, g_array_unref);
 }
