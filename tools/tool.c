@@ -28,6 +28,11 @@ int tool_fail (const char *verb, GError *error, int status)
     return status;
 }
 
+int tool_status (int code)
+{
+    return code == EINVAL || code == ENOTSUP ? TOOL_USAGE : TOOL_FAILED;
+}
+
 bool tool_error (GError **error, int code, const char *format, ...)
 {
     va_list args;

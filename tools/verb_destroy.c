@@ -48,7 +48,9 @@ int verb_destroy (const Verb *verb, int argc, char **argv)
     tool_transfer_begin (&transfer, verb->name);
     transfer.things = "remote files";
     (void) ecfs_destroy (argv[1], force, &transfer.transfer, &error); /* the error says it */
-    bool is_away = !force && error != NULL && (error->code == ENOTCONN || error->code == ETIMEDOUT);
+    int code = error == NULL ? 0 : error->code;
+    bool is_away =
+        !force && (code == ENOTCONN || code == ETIMEDOUT || code == EACCES || code == EPROTO || code == EBADMSG);
     int status = tool_transfer_end (&transfer, error);
     if (is_away)
         tool_say (verb->name, "--force leaves what is on endpoints that cannot be reached");

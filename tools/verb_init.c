@@ -41,7 +41,7 @@ static char *whereabouts (const char *url)
     struct stat status;
     if (uri == NULL)
         return g_strdup (url);
-    if (g_uri_get_host (uri) != NULL && *g_uri_get_host (uri) != '\0')
+    if (g_strcmp0 (g_uri_get_scheme (uri), "file") != 0 && g_uri_get_host (uri) != NULL)
         return g_strdup_printf ("host %s", g_uri_get_host (uri));
     if (stat (g_uri_get_path (uri), &status) != 0)
         return g_strdup (url);
@@ -89,18 +89,19 @@ int verb_init (const Verb *verb, int argc, char **argv)
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
-    if (arguments.endpoints == NULL) {
-        tool_say (verb->name, "--endpoint is missing: give it once for each endpoint");
-        return TOOL_USAGE;
-    }
     GError *error = NULL;
-    bool good = ecfs_init (argv[1], arguments.code, (const char *const *) arguments.endpoints,
-                           (const char *const *) arguments.settings, &error);
+    bool named = arguments.endpoints != NULL;
+    bool good = named && ecfs_init (argv[1], arguments.code, (const char *const *) arguments.endpoints,
+                                    (const char *const *) arguments.settings, &error);
     g_free (arguments.code);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
+    if (!named) {
+        tool_say (verb->name, "--endpoint is missing: give it once for each endpoint");
+        return TOOL_USAGE;
+    }
     if (!good)
-        return tool_fail (verb->name, error, error->code == EINVAL ? TOOL_USAGE : TOOL_FAILED);
+        return tool_fail (verb->name, error, tool_status (error->code));
     print_promise (argv[1]);
     warn_of_one_place (verb->name, argv[1]);
     return TOOL_DONE;

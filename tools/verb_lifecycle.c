@@ -202,7 +202,7 @@ static bool check_old (const char *directory, const char *name, GStrv by, bool *
         return false;
     for (; *ret_done && *by != NULL; by++)
         *ret_done = has (endpoints, *by);
-    return *ret_done || tool_error (error, ENOENT, "%s has no endpoint %s: ecfs endpoint list tells which there are",
+    return *ret_done || tool_error (error, ENOENT, "%s has no endpoint %s: 'ecfs endpoint list' shows those it has",
                                     directory, name);
 }
 

@@ -157,11 +157,13 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
     if (text == NULL) {
         int code = error->code;
         (void) tool_fail (verb->name, error, TOOL_FAILED);
-        if (code == EPERM && !arguments->force)
+        if (code == ENOTUNIQ && arguments->archive == NULL)
+            tool_say (verb->name, "--archive UUID names an archive");
+        if (code == ENOTRECOVERABLE)
             tool_say (verb->name,
                       "--dry-run and --read-only change nothing, --believe and --distrust say whose word counts, "
                       "--force recovers all the same");
-        return code == EINVAL ? TOOL_USAGE : TOOL_FAILED;
+        return tool_status (code);
     }
     g_autoptr (JsonObject) report = tool_json_object (text);
     if (arguments->json)

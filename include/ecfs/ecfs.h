@@ -54,8 +54,8 @@ char *ecfs_parse_endpoint (const char *endpoint, GError **error);
 
 /**
  * The path in its archive that @path in a mount stands for ("/" for the mountpoint), g_free (); *ret_directory gets the
- * archive's directory, g_free (). NULL: it is in no mount of an archive. Nothing at @path itself is touched, so this
- * works on a mount that hangs.
+ * archive's directory, g_free (). NULL: it is in no mount of an archive. This works for the mountpoint of a mount that
+ * hangs, and for names directly in it.
  */
 char *ecfs_mounted_path (const char *path, char **ret_directory);
 
@@ -68,9 +68,10 @@ char *ecfs_list_endpoints (const char *directory, GError **error);
 bool ecfs_endpoint_was_removed (const char *directory, const char *name, bool *ret_removed, GError **error);
 
 /**
- * What becomes of a file that is stored now, with all endpoints there, as a JSON object: `code`, `k`, `n`, `endpoints`,
- * `zones`, and how many of them, whichever these are, may vanish without any file becoming unreadable:
- * `endpoints_may_vanish`, `zones_may_vanish`. `stripes_without_place`: there are too few endpoints.
+ * What becomes of a file that is stored now, where all endpoints that take stripes can be reached, as a JSON object:
+ * `code`, `k`, `n`, `endpoints` that take stripes, their `zones`, and how many of them, whichever these are, may vanish
+ * without any file becoming unreadable: `endpoints_may_vanish`, `zones_may_vanish`. `stripes_without_place`: there are
+ * too few endpoints.
  */
 char *ecfs_promise (const char *directory, GError **error);
 
@@ -456,7 +457,8 @@ typedef struct EcfsRecovery {
 /**
  * Makes the archive directory @directory, new or empty, from what endpoints have. Returns a report as a JSON object
  * (ecfs-recover(1) lists the members), g_free (); files may be lost all the same, which the report says. NULL: it could
- * not be done, and no endpoint has changed. EINVAL; EPERM with what to do where it is refused without `force`. Blocks.
+ * not be done, and no endpoint has changed. EINVAL; ENOTRECOVERABLE where it is refused without `force`; ENOTUNIQ where
+ * endpoints have several archives, of which none is named. Blocks.
  */
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error);
 

@@ -246,7 +246,7 @@ bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error)
                                              "%zu, another machine may still store changes that are lost then",
                                              n_stand, n_needed, n_known);
     if (!self->what->force || n_stand == 0) /* force does not help where there is nothing */
-        return ecfs_fail (error, n_stand == 0 ? ENOTCONN : EPERM, "%s; give more of the endpoints", text);
+        return ecfs_fail (error, n_stand == 0 ? ENOTCONN : ENOTRECOVERABLE, "%s; give more of the endpoints", text);
     if (!self->has_warned)
         ecfs_recover_tell (self, "%s", text);
     self->has_warned = true;

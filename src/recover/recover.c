@@ -78,7 +78,7 @@ static bool check_twins (EcfsRecovering *self, GError **error)
     for (size_t i = 0; i < self->n_places; i++)
         for (size_t j = 0; j < i; j++)
             if (ecfs_uuid_equal (&self->places[i].marker.endpoint, &self->places[j].marker.endpoint))
-                return ecfs_fail (error, EINVAL, "endpoints %s and %s are the same place: they have one marker",
+                return ecfs_fail (error, ENOTUNIQ, "endpoints %s and %s are the same place: they have one marker",
                                   self->places[j].name, self->places[i].name);
     return true;
 }
@@ -466,7 +466,7 @@ static bool refuse (EcfsRecovering *self, GError **error, const char *format, ..
         ecfs_recover_tell (self, "%s", text);
         return true;
     }
-    return ecfs_fail (error, EPERM, "%s", text);
+    return ecfs_fail (error, ENOTRECOVERABLE, "%s", text);
 }
 
 /* Another machine may be at work still: its copy of the archive becomes one for reading only. */

@@ -55,8 +55,8 @@ typedef struct EcfsRecovered {
 } EcfsRecovered;
 
 /**
- * EPERM with what to do where it is refused without `force`. Nothing has changed on any endpoint then. *ret_recovered
- * is set in any case, and is to be cleared.
+ * ENOTRECOVERABLE with what to do where it is refused without `force`. Nothing has changed on any endpoint then.
+ * *ret_recovered is set in any case, and is to be cleared.
  */
 bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error);
 void ecfs_recovered_clear (EcfsRecovered *recovered);

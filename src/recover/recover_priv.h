@@ -119,7 +119,8 @@ extern _Atomic int64_t ecfs_recover_renew_us, ecfs_recover_patience_us, ecfs_rec
 
 /** Writes a claim to the archive into all markers and keeps it alive. EBUSY: another recovery is under way. */
 bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error);
-/** Reads the markers: EPERM where the claim is not on so many endpoints that no mount can say "stored" without it. */
+/** Reads the markers: ENOTRECOVERABLE, or ENOTCONN where it is on none, where the claim is not on so many endpoints
+ * that no mount can say "stored" without it. */
 bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error);
 /** Writes the new epoch and session into the markers, in place of the claim. */
 bool ecfs_recover_claim_finish (EcfsRecovering *self, uint64_t session_number, GError **error);

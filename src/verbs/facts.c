@@ -4,9 +4,9 @@
 #include "ecfs/ecfs.h"
 #include "object/spread.h"
 #include "util/text.h"
-#include "verbs/status.h"
 
 #include <isa-l.h>
+#include <json-glib/json-glib.h>
 #include <libssh2.h>
 #include <sqlite3.h>
 #include <string.h>
@@ -91,18 +91,28 @@ bool ecfs_endpoint_was_removed (const char *directory, const char *name, bool *r
            ecfs_catalog_endpoint_name_removed (ecfs_archive_catalog (archive), name, ret_removed, error);
 }
 
-/* Zones by number, as placement takes them; all endpoints are taken to be there. Returns how many zones there are. */
-static unsigned number_zones (EcfsArchive *archive, EcfsPlace *places)
+static bool takes_stripes (const EcfsArchiveEndpoint *endpoint)
 {
-    unsigned n_zones = 0;
+    return endpoint->endpoint != NULL && endpoint->state == ECFS_ENDPOINT_ACTIVE;
+}
+
+/* Places as placement takes them, zones by number; returns how many of them take stripes, in how many zones. */
+static unsigned count_places (EcfsArchive *archive, EcfsPlace *places, unsigned *ret_n_zones)
+{
+    unsigned n_usable = 0;
+    *ret_n_zones = 0;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        unsigned first = 0;
-        while (strcmp (ecfs_archive_endpoint (archive, first)->zone, ecfs_archive_endpoint (archive, i)->zone) != 0)
-            first++;
-        places[i] = (EcfsPlace){.zone = first, .usable = true};
-        n_zones += first == i;
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i), *first;
+        unsigned zone = 0;
+        while (first = ecfs_archive_endpoint (archive, zone),
+               zone < i && (!takes_stripes (first) || strcmp (first->zone, endpoint->zone) != 0))
+            zone++;
+        bool usable = takes_stripes (endpoint);
+        places[i] = (EcfsPlace){.zone = zone, .usable = usable};
+        n_usable += usable;
+        *ret_n_zones += usable && zone == i;
     }
-    return n_zones;
+    return n_usable;
 }
 
 char *ecfs_promise (const char *directory, GError **error)
@@ -119,14 +129,14 @@ char *ecfs_promise (const char *directory, GError **error)
     bool wanted[ECFS_CODEC_MAX_N];
     for (unsigned i = 0; i < n; i++)
         wanted[i] = true;
-    unsigned n_zones = number_zones (archive, places);
+    unsigned n_zones, n_usable = count_places (archive, places, &n_zones);
     unsigned n_homeless = ecfs_place (places, n_places, wanted, n, config->allow_double ? n : 1, 0, position);
     EcfsSpread spread = ecfs_spread (codec, places, position);
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "code", config->code);
     json_object_set_int_member (facts, "k", ecfs_codec_k (codec));
     json_object_set_int_member (facts, "n", n);
-    json_object_set_int_member (facts, "endpoints", (int64_t) n_places);
+    json_object_set_int_member (facts, "endpoints", n_usable);
     json_object_set_int_member (facts, "zones", n_zones);
     json_object_set_int_member (facts, "stripes_without_place", n_homeless);
     json_object_set_int_member (facts, "endpoints_may_vanish", spread.endpoints);
@@ -153,12 +163,4 @@ char *ecfs_backlog (const char *directory, GError **error)
                                 has_names && point.stored < point.sequence ? (int64_t) (point.sequence - point.stored)
                                                                            : 0);
     return text_of (facts);
-}
-
-char *ecfs_diagnose (const char *directory, const GError *error)
-{
-    JsonObject *status = json_object_new ();
-    json_object_set_string_member (status, "directory", directory);
-    ecfs_status_broken (status, error);
-    return text_of (status);
 }

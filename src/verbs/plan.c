@@ -64,7 +64,7 @@ char *ecfs_plan (const char *code, const double *availability, unsigned n_endpoi
     double reads = ecfs_codec_overhead (codec);
     for (unsigned i = 0; i < n_endpoints; i++) {
         if (!(availability[i] >= 0 && availability[i] <= 1)) {
-            g_set_error (error, ECFS_ERROR, EINVAL, "%g is no probability from 0 to 1", availability[i]);
+            g_set_error (error, ECFS_ERROR, EINVAL, "%g is not a probability from 0 to 1", availability[i]);
             return NULL;
         }
     }

@@ -23,9 +23,6 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
  */
 void ecfs_status_judge (JsonObject *status);
 
-/** The same for an archive that cannot be opened, of which @error says why; "directory" must be there already. */
-void ecfs_status_broken (JsonObject *status, const GError *error);
-
 /** When stripes were read and verified last, as far as that is kept beside the catalog. */
 JsonObject *ecfs_archive_scrub_facts (EcfsArchive *archive);
 

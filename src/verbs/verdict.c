@@ -5,6 +5,9 @@
 #include "util/text.h"
 #include "verbs/status.h"
 
+#include "ecfs/ecfs.h"
+#include "verbs/status_priv.h"
+
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -465,33 +468,37 @@ void ecfs_status_judge (JsonObject *status)
     g_free (self.directory);
 }
 
-void ecfs_status_broken (JsonObject *status, const GError *error)
+char *ecfs_diagnose (const char *directory, const GError *error)
 {
-    const char *directory = text_of (status, "directory");
     g_autofree char *word = ecfs_shell_word (directory);
     g_autofree char *config = g_build_filename (directory, "ecfs.conf", NULL);
     g_autofree char *catalog = g_build_filename (directory, "catalog.sqlite", NULL);
     bool no_config = access (config, F_OK) != 0, no_catalog = access (catalog, F_OK) != 0;
+    bool damaged = no_config || no_catalog || error->code == EBADMSG;
+    g_autofree char *recover = g_strdup_printf ("ecfs recover %s.new --endpoint URL...", word);
+    g_autofree char *again = g_strdup_printf ("ecfs status %s", word);
+    JsonObject *status = json_object_new ();
+    ecfs_status_add_text (status, "directory", directory);
     json_object_set_string_member (status, "verdict", "broken");
     json_object_set_int_member (status, "check", 2);
-    json_object_set_string_member (status, "reason", error->message);
+    ecfs_status_add_text (status, "reason", error->message);
     json_object_set_array_member (status, "problems", json_array_new ());
     if (no_config && no_catalog) {
         json_object_set_string_member (status, "meaning", "there is no archive in this directory");
         json_object_set_string_member (status, "advice", "ecfs init makes one, ecfs recover brings one back");
-        return;
+    } else if (damaged) {
+        json_object_set_string_member (status, "meaning",
+                                       "the archive cannot be used from this directory; the stripes on the endpoints "
+                                       "are not touched");
+        json_object_set_string_member (
+            status, "advice", "restore the file from a backup, or make the directory again from the endpoints:");
+        ecfs_status_add_text (status, "action", recover);
+    } else {
+        json_object_set_string_member (status, "meaning", "the archive cannot be opened");
+        json_object_set_string_member (status, "advice", "correct that, then:");
+        ecfs_status_add_text (status, "action", again);
     }
-    bool damaged = no_config || no_catalog || error->code == EBADMSG;
-    json_object_set_string_member (status, "meaning",
-                                   damaged
-                                       ? "the archive cannot be used from this directory; the stripes on the endpoints "
-                                         "are not touched"
-                                       : "the archive cannot be opened");
-    json_object_set_string_member (
-        status, "advice",
-        damaged ? "restore the file from a backup, or make the directory again from the endpoints:"
-                : "correct that, then:");
-    g_autofree char *action = damaged ? g_strdup_printf ("ecfs recover %s.new --endpoint URL...", word)
-                                      : g_strdup_printf ("ecfs status %s", word);
-    json_object_set_string_member (status, "action", action);
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, status);
+    return json_to_string (node, TRUE);
 }

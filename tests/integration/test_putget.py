@@ -247,7 +247,7 @@ def test_exit_codes_tell_failure_from_wrong_usage(place, archive):
     assert lab.ecfs("fly", archive.path, check=False).returncode == 2
     assert lab.ecfs("get", archive.path, check=False).returncode == 2
     assert lab.ecfs("ls", "--no-such-option", archive.path, check=False).returncode == 2
-    assert lab.ecfs("init", place.path / "new", "--code", "rs:99+2", check=False).returncode == 2
+    assert lab.ecfs("init", place.path / "new", "--code", "rs:99+2", "-e", f"file://{place.path}/e", check=False).returncode == 2
     assert lab.ecfs("ls", place.path / "nothing", check=False).returncode == 1
     done = lab.ecfs("get", archive.path, "/absent", place.path, check=False)
     assert done.returncode == 1 and "absent" in done.stderr

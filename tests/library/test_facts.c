@@ -136,6 +136,9 @@ static void test_endpoints (Fixture *fixture, gconstpointer code)
     g_assert_true (ecfs_endpoint_was_removed (fixture->directory, "e5", &removed, &error) && !removed);
     g_autoptr (Ecfs) ecfs = open_archive (fixture, ECFS_OPEN_WRITE);
     g_assert_true (ecfs_set_endpoint_state (ecfs, "e5", "draining", &error));
+    g_autoptr (JsonNode) promise = parse (ecfs_promise (fixture->directory, &error));
+    g_assert_cmpint (number_of (promise, "endpoints"), ==, N_ENDPOINTS - 1);
+    g_assert_cmpint (number_of (promise, "zones"), ==, N_ENDPOINTS - 1);
     bool done = ecfs_remove_endpoint (ecfs, "e5", &left, &error);
     g_assert_no_error (error);
     g_assert_true (done && !lists (fixture, "e5"));
@@ -164,6 +167,8 @@ static void test_diagnosis (Fixture *fixture, gconstpointer code)
     JsonObject *status = json_node_get_object (told);
     g_assert_cmpstr (json_object_get_string_member (status, "verdict"), ==, "broken");
     g_assert_nonnull (strstr (json_object_get_string_member (status, "action"), "ecfs recover"));
+    g_autoptr (JsonNode) odd = parse (ecfs_diagnose ("/nothing/\377", error)); /* is JSON whatever the bytes are */
+    g_assert_true (JSON_NODE_HOLDS_OBJECT (odd));
     g_clear_error (&error);
     g_assert_null (ecfs_promise (fixture->directory, &error));
     g_assert_nonnull (error);
