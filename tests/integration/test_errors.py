@@ -398,7 +398,7 @@ def test_dead_mounts_are_cleared_away_although_the_kernel_remembers_them(place, 
 def test_the_socket_of_a_dead_mount_goes_with_the_next_change(place, local):
     mount = place.mount(local)
     socket_path = local.path / "control.sock"
-    assert socket_path.exists()
+    lab.until(socket_path.exists, 20, "the mount answers")
     mount.kill()
     local.put(place.path / "source", "/again")
     assert not socket_path.exists()
