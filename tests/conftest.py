@@ -66,6 +66,7 @@ class Place:
         self.mounts, self.servers, self.proxies, self.disks = [], [], [], []
         self.numbers = itertools.count()
         self.known = set(lab.logs)
+        lab.places.add(self.path)
         self.keys = self.grid = None
 
     def gridftp(self, name, scheme="gsiftp"):
@@ -141,6 +142,7 @@ class Place:
             disk.remove()
         for name in set(lab.logs) - self.known:
             del lab.logs[name]
+        lab.places.remove(self.path)
         shutil.rmtree(self.path, ignore_errors=True)
 
 

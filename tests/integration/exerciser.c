@@ -27,7 +27,7 @@ static struct {
     gint64 segment;
     gint64 rewrite_max;
     gboolean direct;
-    gboolean drop_caches;
+    gboolean forget;
     char *save;
 } options = {.seed = -1, .operations = 1000, .largest = 2 << 20, .segment = 128 << 10};
 
@@ -38,7 +38,8 @@ static const GOptionEntry entries[] = {
     {"segment", 0, 0, G_OPTION_ARG_INT64, &options.segment, "Where edges are tried more often", "BYTES"},
     {"rewrite-max", 0, 0, G_OPTION_ARG_INT64, &options.rewrite_max, "Above it EFBIG is right", "BYTES"},
     {"direct", 0, 0, G_OPTION_ARG_NONE, &options.direct, "Use O_DIRECT, where alignment does not matter", NULL},
-    {"drop-caches", 0, 0, G_OPTION_ARG_NONE, &options.drop_caches, "All of the system's, now and then", NULL},
+    {"forget", 0, 0, G_OPTION_ARG_NONE, &options.forget, "What the kernel has of the mounted DIRECTORY, now and then",
+     NULL},
     {"save", 0, 0, G_OPTION_ARG_FILENAME, &options.save, "What the file must hold in the end", "FILE"},
     {NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL}};
 
@@ -95,13 +96,14 @@ bool chance (Exerciser *self, unsigned one_in)
 
 static void prepare (Exerciser *self, const char *directory)
 {
+    self->directory = directory;
     self->path[0] = g_build_filename (directory, "file", NULL);
     self->path[1] = g_build_filename (directory, "renamed", NULL);
     self->largest = (size_t) options.largest;
     self->segment = (size_t) options.segment;
     self->rewrite_max = (size_t) options.rewrite_max;
     self->direct = options.direct;
-    self->drop_caches = options.drop_caches;
+    self->forget = options.forget;
     self->random = g_rand_new_with_seed ((guint32) options.seed);
     self->model = g_malloc0 (self->largest);
     self->buffer = g_malloc0 (self->largest + MORE_BYTES);

@@ -29,12 +29,13 @@ typedef struct Range {
 
 typedef struct Exerciser {
     /* Options; immutable. */
+    const char *directory;
     char *path[2]; /* the names that it has in turn */
     size_t largest;
     size_t segment; /* edges at its multiples are tried more often */
     size_t rewrite_max;
     bool direct; /* O_DIRECT works without alignment */
-    bool drop_caches;
+    bool forget;
 
     GRand *random;
     unsigned name;   /* the index of the present path */

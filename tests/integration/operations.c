@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
@@ -402,18 +404,30 @@ static void do_holes (Exerciser *self)
         check_holes (self, handle->fd);
 }
 
+/* Mounted once more a file system gives up its names, and with them the pages of what nobody has open. */
+static void forget_all (Exerciser *self)
+{
+    struct statvfs found;
+    say (self, ", and all of the mount");
+    if (statvfs (self->directory, &found) != 0)
+        fail_errno (self, "statvfs");
+    unsigned long flags = found.f_flag & (ST_RDONLY | ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME);
+    if (mount ("none", self->directory, NULL, MS_REMOUNT | flags, NULL) != 0)
+        fail_errno (self, "mount");
+    for (size_t i = 0; i < N_HANDLES; i++) {
+        if (self->handles[i].fd >= 0)
+            (void) posix_fadvise (self->handles[i].fd, 0, 0, POSIX_FADV_DONTNEED);
+    }
+}
+
 /* The kernel forgets what it has of the file and is not to be written. */
 static void do_forget (Exerciser *self)
 {
     Handle *handle = handle_that (self, can_read);
     if (handle != NULL && posix_fadvise (handle->fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
         fail (self, "posix_fadvise");
-    if (!self->drop_caches || !chance (self, 30))
-        return;
-    say (self, ", all caches");
-    int fd = open ("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write (fd, "3", 1) != 1 || close (fd) != 0)
-        fail_errno (self, "drop_caches");
+    if (self->forget && chance (self, 30))
+        forget_all (self);
 }
 
 static bool is_stored (Exerciser *self)

@@ -53,7 +53,7 @@ def test_jumps_of_the_clock_neither_hang_nor_lose(place, archive, clock):
         assert abs(seen - time.time() - jump) < 3600, "the mount did not see the clock jump"
         archive.await_stored()
         lab.ecfs("status", archive.path, timeout=HANGS)
-        lab.drop_caches()
+        lab.forget_mounts()
         assert all((mount.path / name).read_bytes() == data for name, data in wanted.items())
     mount.umount()
 

@@ -81,7 +81,7 @@ def test_staging_that_is_full_is_enospc_in_time(cramped):
     os.unlink(cramped.path / "large")
     lab.until(lambda: cramped.disk.free_bytes() > 20 * MIB, PATIENCE, "staging has room again")
     (cramped.path / "next").write_bytes(content(2, 5 * MIB))
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (cramped.path / "directory/after").read_bytes() == content(1, 5 * MIB)
     assert (cramped.path / "next").read_bytes() == content(2, 5 * MIB)
     await_state(cramped.path / "next", "full 6/6")
@@ -101,7 +101,7 @@ def test_staging_filled_up_by_others_loses_nothing_that_was_closed(cramped):
         endpoint.start()
     cramped.archive.await_stored()
     cramped.disk.empty()
-    lab.drop_caches()
+    lab.forget_mounts()
     for i in range(3):
         assert (cramped.path / f"file-{i}").read_bytes() == content(i, 3 * MIB)
     assert fill_file(cramped.path / "again", MIB) == (MIB, 0, 0)
@@ -120,7 +120,7 @@ def test_catalog_without_any_room_refuses_changes_and_goes_on(cramped):
 
     lab.until(refused, PATIENCE, "changes are refused")
     assert set(made) <= {0, errno.ENOSPC}
-    lab.drop_caches()
+    lab.forget_mounts()
     assert "file" in os.listdir(cramped.path)
     assert (cramped.path / "file").read_bytes() == content(1, 100_000)
     assert errno_of(os.unlink, cramped.path / "file") == errno.ENOSPC
@@ -191,7 +191,7 @@ def test_endpoint_that_others_fill_up_in_the_middle_of_a_stripe(place, endpoints
     lab.until(lambda: amber.disk.free_bytes() > 500_000, PATIENCE, "its room is given back")
     amber.disk.empty()
     await_state(mount.path / "file", "full 6/6")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (mount.path / "file").read_bytes() == content(1, 20 * MIB)
 
 
@@ -224,7 +224,7 @@ def test_all_endpoints_full_is_enospc_and_what_waits_is_stored_later(place):
         disk.empty()
     await_state(mount.path / "second", "full 6/6")  # without being asked to
     lab.until(lambda: not any(partial_files(endpoint) for endpoint in endpoints), PATIENCE, "nothing that was begun stays")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (mount.path / "first").read_bytes() == content(1, 4 * MIB)
     assert (mount.path / "second").read_bytes() == content(2, 4 * MIB)
 

@@ -65,7 +65,7 @@ class World:
 
     def check(self):
         """Everything is read from the endpoints as it was written."""
-        lab.drop_caches()
+        lab.forget_mounts()
         for name, data in self.wanted.items():
             assert (self.mount.path / name).read_bytes() == data, name
 
@@ -183,7 +183,7 @@ def test_deleted_files_that_are_open_keep_only_their_own_stripes(place, archive)
     for path in paths:
         path.unlink()
     lab.until(lambda: len(lab.stripe_files(amber)) == 70, 60, "the stripe of the closed file is gone")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert all(file.read() == data for file in files)
     for file in files:
         file.close()

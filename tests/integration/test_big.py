@@ -25,12 +25,12 @@ def test_file_of_many_gigabytes_needs_little_memory(disk_place):
     with lab.Watch(mount) as watch:
         expected = lab.write_pattern(path, SIZE)
         print(f"written: the mount had {watch.peak >> 20} MiB at most")
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(path) == expected
         archive.await_stored()
         archive["birch"].kill()
         archive["cedar"].kill()
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(path) == expected
     print(f"in all {watch.peak >> 20} MiB")
     assert watch.peak < RESIDENT_MAX

@@ -17,7 +17,7 @@ if not WITHOUT_LIBERASURECODE:
 
 def fresh_digest(mount, path):
     """From the endpoints, not from memory."""
-    lab.drop_caches()
+    lab.forget_mounts()
     return lab.digest(mount.path / path)
 
 

@@ -57,7 +57,7 @@ def test_what_is_put_beside_a_mount_is_seen_there_at_once(place, archive, mount,
     archive.put("--code", "copies:3", source, "/deep/down/")
     assert lab.digest(mount.path / "deep/down/source") == lab.digest(source)
     assert os.getxattr(mount.path / "deep/down/source", "user.ecfs.code") == b"copies:3"
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(path) == lab.digest(other)
 
 
@@ -74,7 +74,7 @@ def test_readers_and_writers_keep_what_put_replaces(place, archive, mount, sourc
         assert len(reader.read()) == 2 * MIB
     assert lab.digest(path) == lab.digest(source) != old
     archive.await_stored()
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(path) == lab.digest(source)
 
 
@@ -334,7 +334,7 @@ def test_wait_is_for_all_that_was_closed_and_for_nothing_else(place, archive, co
     assert done.returncode == 1 and "absent" in done.stderr
     archive["amber"].kill()
     archive["fjord"].kill()
-    lab.drop_caches()
+    lab.forget_mounts()
     for i in range(30):
         expected = lab.write_pattern(place.path / "plain", i * 50_000, i)
         assert lab.digest(mount.path / f"file-{i}") == expected
@@ -439,7 +439,7 @@ def test_queue_of_closed_files_survives_kill_9(place, archive):
     archive.await_stored()
     archive["delta"].kill()
     archive["ember"].kill()
-    lab.drop_caches()
+    lab.forget_mounts()
     for copy in ["cp", "rsync"]:
         lab.assert_same_tree(expected, lab.describe_tree(mount.path / copy))
     assert os.listdir(archive.path / "interrupted") == []

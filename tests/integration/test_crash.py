@@ -84,12 +84,12 @@ def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
         first = copy.next + 1
         mount.start()
         check(mount, wanted, closed)
-    lab.drop_caches()
+    lab.forget_mounts()
     check(mount, wanted, closed)
     archive.await_stored()
     archive["amber"].kill()
     archive["fjord"].kill()
-    lab.drop_caches()
+    lab.forget_mounts()
     check(mount, wanted, closed)
 
 

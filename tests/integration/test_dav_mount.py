@@ -31,12 +31,12 @@ def test_servers_that_stall_and_lines_that_are_cut_cost_no_byte(place, webs):
     archive.await_stored()
     for proxy in proxies:
         proxy.tell("stall")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == digest
     for proxy in proxies:
         proxy.tell("resume")
         proxy.tell("cut")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == digest
     assert lab.write_pattern(mount.path / "new", CYCLE, 1) == lab.digest(mount.path / "new")
     archive.await_stored()
@@ -123,7 +123,7 @@ def test_servers_that_refuse_or_are_not_trusted_take_their_endpoints_away_and_no
     archive.await_stored()
 
     def states():
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(mount.path / "file") == digest
         return {one["name"]: one["state"] for one in archive.json("status")["endpoints"][:4]}
 

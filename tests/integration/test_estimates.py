@@ -41,7 +41,7 @@ def test_the_next_mount_begins_with_what_the_last_one_knew(place):
     set_row(archive, "amber", 300, 500, 5_000_000, 2000, 3000, 4000, 0, 0, 0)
     set_row(archive, "birch", -1, 0, 2**63 - 1, 5, 4, 3, -2**63, 2**63 - 1, 2**63 - 1)
     mount.start()
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == expected
     found = endpoints(archive)
     assert 0 < found["amber"]["read_rate"]["p50"] < 10_000, "only bytes that were asked for tell that it is faster"
@@ -73,6 +73,6 @@ def test_one_that_flaps_is_on_trial_and_let_in_again(place):
         archive.await_stored()
         lab.until(lambda: state() == "active", 60, "amber has proven itself")
         assert mount.text().count(", on trial") == i + 1, mount.text()
-    lab.drop_caches()
+    lab.forget_mounts()
     for name, digest in expected.items():
         assert lab.digest(mount.path / name) == digest

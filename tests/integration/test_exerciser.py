@@ -35,8 +35,8 @@ def exercise_mount(place, archive, operations, *options):
     archive.configure("archive", segment_size="128K")
     mount = place.mount(archive)
     model = place.path / "model"
-    drop = ["--drop-caches"] if lab.ROOT else []
-    exercise(mount.path, operations, "--direct", f"--save={model}", *drop, *options)
+    forget = ["--forget"] if lab.ROOT else []
+    exercise(mount.path, operations, "--direct", f"--save={model}", *forget, *options)
     expected = lab.digest(model)
     assert lab.digest(only_file(mount)) == expected
     archive.await_stored()

@@ -25,7 +25,7 @@ def test_a_stopped_server_is_explained(place):
     expected = lab.write_pattern(mount.path / "file", SIZE, 1)
     archive.await_stored()
     before = reads(archive)
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == expected
     healthy = reads(archive)
     assert healthy["segments"] > before["segments"]
@@ -34,7 +34,7 @@ def test_a_stopped_server_is_explained(place):
     def read_with_one_stopped():
         servers["delta"].suspend()
         try:
-            lab.drop_caches()
+            lab.forget_mounts()
             assert lab.digest(mount.path / "file") == expected
         finally:
             servers["delta"].resume()
@@ -60,7 +60,7 @@ def test_a_stopped_server_is_explained(place):
     lab.until(lambda: archive.json("status")["endpoints"][3]["state"] == "active", 120, "delta is back")
 
     def read_damage():
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(mount.path / "file") == expected
         return erased(archive, name, "damaged")
 
@@ -78,7 +78,7 @@ def test_policies_are_configured_and_read_the_same_bytes(place):
         name = f"file-{policy}"
         expected = lab.write_pattern(mount.path / name, 5 * MIB + 17, 2)
         archive.await_stored()
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(mount.path / name) == expected
         if "data-first" in policy:
             assert reads(archive)["hedged_bytes"] <= reads(archive)["received_bytes"]

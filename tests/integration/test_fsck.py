@@ -304,16 +304,16 @@ def test_a_mount_reads_what_was_repaired_instead_of_what_was_lost(place):
     mount = serving(place, archive)
     expected = lab.write_pattern(mount.path / "file", 9 * MIB, 4)
     archive.await_stored()
-    lab.drop_caches()
+    lab.forget_mounts()
     with open(mount.path / "file", "rb") as held:
         held.read(10)
         for name in ["e0", "e1", "e2"]:  # in the end no stripe is what it was
             for path in lab.stripe_files(archive[name]):
                 os.truncate(path, 100)  # who has it open is not spared
             assert fsck(archive, "-y")[0] == REPAIRED
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(mount.path / "file") == expected
-        lab.drop_caches()
+        lab.forget_mounts()
         held.seek(5 * MIB)
         with open(mount.path / "file", "rb") as opened:
             opened.seek(5 * MIB)

@@ -47,7 +47,7 @@ def test_any_two_of_six_may_die_whatever_they_speak(place, mixed):
     for lost in [("cedar", "delta"), ("amber", "birch"), ("ember", "fjord")]:  # and beneath a mount that goes on
         for name in lost:
             mixed[name].kill()
-        lab.drop_caches()
+        lab.forget_mounts()
         assert {name: lab.digest(mount.path / name) for name in facts} == facts, lost
         for name in lost:
             mixed[name].start()
@@ -78,7 +78,7 @@ def test_connections_that_are_cut_and_stall_cost_one_endpoint(place, scheme):
     behind.proxy.tell("cut")
     assert lab.write_pattern(mount.path / "second", SIZE, 1)
     behind.proxy.tell("stall")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "first") == expected
     lab.until(lambda: state() == "down", 120, "it is noticed", pause=0.2)
     written = lab.write_pattern(mount.path / "third", SIZE, 2)
@@ -86,7 +86,7 @@ def test_connections_that_are_cut_and_stall_cost_one_endpoint(place, scheme):
     behind.proxy.tell("cut")
     lab.until(lambda: state() != "down", 120, "it is back", pause=0.2)
     archive.await_stored()
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "third") == written
     mount.umount()
 
@@ -142,7 +142,7 @@ def test_an_expired_proxy_takes_one_endpoint_away_and_a_new_one_brings_it_back(p
     mount = place.mount(archive)
     expected = lab.write_pattern(mount.path / "file", SIZE)
     assert "the proxy certificate" in lab.until(lambda: "has expired" in mount.text() and mount.text(), 60, "it is told")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == expected
     assert mount.text().count("has expired") <= 3, mount.text()
     os.replace(ca.make_proxy(server.directory / "renewed", server.grid.user), server.grid.proxy)

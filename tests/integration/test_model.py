@@ -443,7 +443,7 @@ class World:
         elif what in (2, 3):
             self.change_endpoints()
         elif what == 4 and lab.ROOT:
-            lab.drop_caches()
+            lab.forget_mounts()
 
 
 def test_mount_does_what_a_plain_directory_does(place, tmp_path):
@@ -462,5 +462,5 @@ def test_mount_does_what_a_plain_directory_does(place, tmp_path):
     archive.await_stored()
     for endpoint in world.numbers.sample(archive.endpoints, 2):
         endpoint.kill()
-    lab.drop_caches()
+    lab.forget_mounts()
     world.model.compare()

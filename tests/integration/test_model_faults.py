@@ -177,7 +177,7 @@ def test_two_endpoints_in_trouble_change_nothing(place, tmp_path, monkeypatch):
     for endpoint in world.flawed:
         endpoint.kill()
     recovered, _ = recover(place, world.well)
-    lab.drop_caches()
+    lab.forget_mounts()
     again = place.mount(recovered, "-o", "allow_other")
     world.compare(again, "after ecfs recover")
     again.umount()

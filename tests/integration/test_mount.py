@@ -29,7 +29,7 @@ def source(place):
 
 def reread(mount, path):
     """The digest of a file from the endpoints, not from memory."""
-    lab.drop_caches()
+    lab.forget_mounts()
     return lab.digest(mount.path / path)
 
 
@@ -53,7 +53,7 @@ def attribute(path, name):
 def test_cp_a_keeps_everything(mount, source):
     lab.run("cp", "-a", f"{source}/.", mount.path)
     expected = lab.describe_tree(source)
-    lab.drop_caches()
+    lab.forget_mounts()
     lab.assert_same_tree(expected, lab.describe_tree(mount.path))
     lab.run("diff", "-r", "--no-dereference", source, mount.path)
     remount(mount)
@@ -77,7 +77,7 @@ def test_rsync_brings_changes_deletes_and_keeps_attributes_of_users(mount, sourc
     shutil.rmtree(source / "odd/directory")
     lab.settle(source)
     rsync("--delete", f"{source}/", f"{mount.path}/copy/")
-    lab.drop_caches()
+    lab.forget_mounts()
     lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
 
 
@@ -85,7 +85,7 @@ def test_tar_in_and_out(mount, source, place):
     packed = place.path / "source.tar"
     lab.run("tar", "-C", source, "--format=posix", "--xattrs", "-cf", packed, ".")
     lab.run("tar", "-C", mount.path, "--xattrs", "-xpf", packed)
-    lab.drop_caches()
+    lab.forget_mounts()
     lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path))
     back = place.path / "back.tar"
     lab.run("tar", "-C", mount.path, "-cf", back, ".")
@@ -100,7 +100,7 @@ def test_unzip(mount, place):
     if not shutil.which("unzip"):
         pytest.skip("unzip is not installed")
     lab.run("unzip", "-q", packed, "-d", mount.path)
-    lab.drop_caches()
+    lab.forget_mounts()
     for i in range(40):
         assert (mount.path / f"folder/{i}").read_bytes() == random.Random(i).randbytes(i * 5000)
 
@@ -164,7 +164,7 @@ def test_dd_in_odd_pieces_with_holes_and_truncation(mount, place):
     assert reread(mount, "copy") == lab.digest(plain)
     lab.run("dd", f"if={plain}", f"of={mount.path}/sparse", "bs=1M", "seek=40", "status=none")
     assert os.stat(mount.path / "sparse").st_size == 43 * MIB + 5
-    lab.drop_caches()
+    lab.forget_mounts()
     with open(mount.path / "sparse", "rb") as file:
         assert file.read(40 * MIB) == bytes(40 * MIB)
         assert file.read() == plain.read_bytes()
@@ -178,7 +178,7 @@ def test_holes_take_no_room_at_the_endpoints(mount, archive):
         file.seek(100 * MIB)
         file.write(b"island")
     assert sum(lab.size_of(path) for endpoint in archive.endpoints for path in lab.stripe_files(endpoint)) < 20 * MIB
-    lab.drop_caches()
+    lab.forget_mounts()
     with open(mount.path / "hole", "rb") as file:
         file.seek(100 * MIB)
         assert file.read(8) == b"island\0\0"
@@ -195,7 +195,7 @@ def test_writing_within_a_committed_file_and_appending_to_it(mount):
     with open(path, "ab") as file:
         file.write(b"and behind")
     expected += b"and behind"
-    lab.drop_caches()
+    lab.forget_mounts()
     assert path.read_bytes() == expected
     remount(mount)
     assert path.read_bytes() == expected
@@ -203,7 +203,7 @@ def test_writing_within_a_committed_file_and_appending_to_it(mount):
 
 def test_shell_redirection_with_several_writers_keeps_all_lines(mount):
     lab.run("sh", "-c", f"{{ echo a; (echo b); /bin/echo c; }} > {mount.path}/log; echo d >> {mount.path}/log")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (mount.path / "log").read_text() == "a\nb\nc\nd\n"
 
 
@@ -211,7 +211,7 @@ def test_mmap_reads_and_writes(mount):
     path = mount.path / "file"
     lab.write_pattern(path, 5 * MIB, 3)
     expected = path.read_bytes()
-    lab.drop_caches()
+    lab.forget_mounts()
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         for offset in random.Random(1).sample(range(len(expected)), 200):
             assert mapped[offset] == expected[offset]
@@ -221,7 +221,7 @@ def test_mmap_reads_and_writes(mount):
         file.truncate(MIB)
         with mmap.mmap(file.fileno(), MIB) as mapped:
             mapped[500_000:500_004] = b"here"
-    lab.drop_caches()
+    lab.forget_mounts()
     assert fresh.read_bytes()[499_999:500_005] == b"\0here\0"
 
 
@@ -229,7 +229,7 @@ def test_random_reads_are_right_at_every_edge(mount):
     path = mount.path / "file"
     lab.write_pattern(path, 6 * MIB + 1, 5)
     expected = path.read_bytes()
-    lab.drop_caches()
+    lab.forget_mounts()
     numbers = random.Random(7)
     with open(path, "rb", buffering=0) as file:
         for edge in [0, 2 * MIB, 4 * MIB, 6 * MIB, 6 * MIB + 1]:
@@ -257,7 +257,7 @@ def test_exec_closes_what_it_has_open(mount):
             "file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
             "os.write(file, b'x' * 3_000_000)\n"
             "os.execvp('true', ['true'])", mount.path / "file")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (mount.path / "file").read_bytes() == b"x" * 3_000_000
 
 
@@ -276,7 +276,7 @@ def test_many_writers_at_once(mount):
     for thread in threads:
         thread.join()
     assert not errors
-    lab.drop_caches()
+    lab.forget_mounts()
     for name, expected in digests.items():
         assert lab.digest(mount.path / name) == expected
 
@@ -445,7 +445,7 @@ def test_what_libfuse_is_told_for_measuring(place, archive):
                                        "no_splice_read,no_splice_write,clone_fd,max_threads=2")
     content = os.urandom(300_000)
     (mount.path / "file").write_bytes(content)
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (mount.path / "file").read_bytes() == content
     told = next(line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(mount.path) in line)
     assert "max_read=65536" in told.split(" - ")[1].split()[2].split(",")
@@ -486,11 +486,11 @@ def test_two_lost_directories_do_not_show(mount, archive, source):
     archive.await_stored()
     archive["amber"].kill()
     archive["ember"].kill()
-    lab.drop_caches()
+    lab.forget_mounts()
     lab.assert_same_tree(lab.describe_tree(source), lab.describe_tree(mount.path / "copy"))
     archive["fjord"].kill()
     # A directory that was moved may serve for a second more, until its endpoint looks.
-    lab.until(lambda: lab.drop_caches() or not readable(mount.path / "unread"), 60, "three losses are noticed")
+    lab.until(lambda: lab.forget_mounts() or not readable(mount.path / "unread"), 60, "three losses are noticed")
     with pytest.raises(OSError) as caught:
         lab.digest(mount.path / "unread")
     assert caught.value.errno == errno.EIO

@@ -22,7 +22,7 @@ class World:
 
     def check(self):
         """The file is read from the endpoints as it was written."""
-        lab.drop_caches()
+        lab.forget_mounts()
         assert lab.digest(self.mount.path / "file") == self.expected
 
 
@@ -52,7 +52,7 @@ def test_two_stalled_lines_do_not_show(world):
 
 def test_lines_cut_while_reading_do_no_harm(world):
     world.tell(lab.NAMES, "throttle", 4 * MIB)
-    lab.drop_caches()
+    lab.forget_mounts()
     with open(world.mount.path / "file", "rb") as file:
         found = hashlib.blake2b(digest_size=16)
         for i in range(40):
@@ -84,7 +84,7 @@ def test_bits_flipped_on_two_lines_do_not_reach_the_reader(world):
 
 def test_slow_line_does_not_hold_up_ls(world):
     world.tell(lab.NAMES, "throttle", 20_000)
-    lab.drop_caches()
+    lab.forget_mounts()
     with open(world.mount.path / "file", "rb", buffering=0) as file:
         lab.run("ls", "-l", world.mount.path, timeout=8)
         world.tell(lab.NAMES, "throttle", 0)

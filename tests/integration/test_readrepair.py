@@ -42,7 +42,7 @@ DAMAGES = {"flipped": flip, "truncated": cut, "deleted": os.unlink}
 
 
 def read(mount, name):
-    lab.drop_caches()
+    lab.forget_mounts()
     return (mount.path / name).read_bytes()
 
 

@@ -264,7 +264,7 @@ def test_beside_a_mount(place, archive):
     assert os.getxattr(mount.path / "tree/below/large", "user.ecfs.code") == b"ldpc:4+4"
     assert archive.json("info", "/tree/below/large")["code"] == "ldpc:4+4"
     recode(archive, "/tree", "rs:4+3")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.describe_tree(mount.path / "tree") == expected
     lab.until(lambda: len(stripes_of(archive)) == named_stripes(archive, FILES), 180, "old stripes are deleted")
     # What is written into a file from now on has its new code.
@@ -312,7 +312,7 @@ def test_who_asks_a_mount_and_goes_ends_it_there_too(place, number):
     assert code_of(paths[-1]) == b"rs:4+2", "it went on when nobody asked any more"
     proxy.tell("throttle", 0)
     lab.until(lambda: recode(archive, "/", "rs:4+3", check=False).returncode == 0, 180, "what was under way is over")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert {path: lab.digest(path) for path in paths} == expected
     assert {code_of(path) for path in paths} == {b"rs:4+3"}
     lab.until(lambda: len(stripes_of(archive)) == 7 * len(paths), 180, "old stripes are deleted")
@@ -336,7 +336,7 @@ def test_files_replaced_meanwhile_keep_what_replaced_them(place, archive):
     assert all("left alone" in line or "files were not recoded" in line for line in told.splitlines()), told
     archive.await_stored()
     recode(archive, "/", "ldpc:4+4")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert {name: lab.digest(mount.path / name) for name in expected} == expected
     assert {archive.json("info", f"/{name}")["code"] for name in expected} == {"ldpc:4+4"}
     lab.until(lambda: len(stripes_of(archive)) == named_stripes(archive, [f"/{name}" for name in expected]), 180,

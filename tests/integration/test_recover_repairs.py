@@ -110,7 +110,7 @@ def test_a_mount_stores_the_journal_before_it_says_repaired(place):
     lab.flip(path, path.stat().st_size // 2)
 
     def repaired():
-        lab.drop_caches()
+        lab.forget_mounts()
         assert (mount.path / "file").read_bytes() == content.read_bytes()
         repairs = archive.json("status")["repairs"]
         return repairs["rebuilt"] == 1

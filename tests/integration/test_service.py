@@ -261,7 +261,7 @@ def test_second_sigterm_leaves_what_is_staged_to_the_next_mount(place, distant):
     assert distant.json("status")["staging"]["files"] == 1
     mount.start()
     distant.await_stored()
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == expected
 
 

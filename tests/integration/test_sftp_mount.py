@@ -42,7 +42,7 @@ class World:
 
     def check(self, directory):
         """Everything is right in a copy, read from the endpoints."""
-        lab.drop_caches()
+        lab.forget_mounts()
         lab.run("diff", "-r", "--no-dereference", self.source, self.mount.path / directory, timeout=900)
         lab.assert_same_tree(self.facts, lab.describe_tree(self.mount.path / directory))
 
@@ -97,7 +97,7 @@ def test_two_killed_servers_do_not_show(world, pair):
 
 def test_servers_killed_while_reading_do_not_show(world):
     """One in the middle of a file, with others being read at the same time, and one in the middle of the tree."""
-    lab.drop_caches()
+    lab.forget_mounts()
     big = "odd/size-9000001"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         reading = pool.submit(lab.describe_tree, world.mount.path / "rsync")
@@ -112,7 +112,7 @@ def test_servers_killed_while_reading_do_not_show(world):
 
 def test_servers_suspended_while_reading_do_not_show(world):
     """They keep their connections and never answer again: what a cut cable looks like."""
-    lab.drop_caches()
+    lab.forget_mounts()
     world.servers["amber"].suspend()
     world.servers["delta"].suspend()
     try:
@@ -125,7 +125,7 @@ def test_servers_suspended_while_reading_do_not_show(world):
 def test_three_killed_servers_give_eio_in_time_and_names_still_work(world):
     dead = ["amber", "cedar", "ember"]
     world.kill(*dead)
-    lab.drop_caches()
+    lab.forget_mounts()
     path = world.mount.path / "cp/odd/size-9000001"
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         readings = [pool.submit(lab.digest, path) for _ in range(20)]
@@ -142,7 +142,7 @@ def test_three_killed_servers_give_eio_in_time_and_names_still_work(world):
 
 
 def test_three_servers_killed_while_reading_never_give_wrong_bytes(world):
-    lab.drop_caches()
+    lab.forget_mounts()
     wrong, failed = [], 0
     world.kill("birch", "cedar")
     for number, (relative, facts) in enumerate(sorted(world.facts.items())):
@@ -166,7 +166,7 @@ def test_writing_goes_on_with_one_server_gone(world):
     world.start("fjord")
     lab.until(world.all_active, 180, "fjord is back")
     world.kill("amber")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(world.mount.path / "written") == expected
     world.start("amber")
     world.archive.await_stored()

@@ -145,7 +145,7 @@ def test_readers_and_writers_in_trouble(place):
     assert not soak.wrong, "\n".join(soak.wrong)
     assert is_sanitized() or watch.peak < (TRANSFER_MIB + REST_MIB) * MIB
     soak.archive.await_stored()
-    lab.drop_caches()
+    lab.forget_mounts()
     choice = random.Random(0)
     for file in (file for files in soak.files for file in files if file.size is not None):
         soak.check(file, choice)

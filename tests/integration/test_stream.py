@@ -45,7 +45,7 @@ def test_is_at_the_endpoints_before_close(archive, place):
         assert os.getxattr(mount.path / "file", "user.ecfs.state").startswith(b"staged")
         file.write(content[SIZE // 2:])
     await_only(archive, SIZE)
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (mount.path / "file").read_bytes() == content
 
 
@@ -120,7 +120,7 @@ def test_close_waits_for_no_straggler(place, close_at):
         world.archive.await_stored()
         assert world.state(path.name).startswith("full 6/6")
         sent.append(world.sent() - before)
-        lab.drop_caches()
+        lab.forget_mounts()
         assert path.read_bytes() == content
         if sent[-1] < 1.5 * len(content) / 4:  # it went on where it was
             return
@@ -172,7 +172,7 @@ def test_what_is_changed_while_a_stripe_trails_is_never_mixed(place, again):
     assert world.state("file").startswith("full 6/6")
     world.archive.endpoints[0].kill()
     world.archive.endpoints[1].kill()  # the one that trailed is needed
-    lab.drop_caches()
+    lab.forget_mounts()
     assert path.read_bytes() == content
 
 
@@ -197,7 +197,7 @@ def test_a_crash_while_a_stripe_trails_begins_it_anew(place):
     world.mount.start()
     world.archive.await_stored()
     assert world.state("file").startswith("full 6/6")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert path.read_bytes() == content
 
 
@@ -227,7 +227,7 @@ def test_stragglers_hold_up_nothing_that_comes_after_them(place, close_at):
     assert world.state("file0").startswith("quorum 5/6")
     world.line.tell("throttle", 0)
     world.archive.await_stored()
-    lab.drop_caches()
+    lab.forget_mounts()
     for name, content in contents.items():
         assert world.state(name).startswith("full 6/6")
         assert (world.mount.path / name).read_bytes() == content

@@ -72,7 +72,7 @@ def test_what_is_applied_is_what_the_next_mount_uses(place, small):
     refused = lab.ecfs("tune", small.path, *LITTLE, "--apply", check=False)
     assert refused.returncode == 1 and "unmount the archive" in refused.stderr and str(mount.path) in refused.stderr, refused
     assert config.read_text() == after
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(mount.path / "file") == expected
 
 

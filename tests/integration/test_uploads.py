@@ -65,7 +65,7 @@ def test_lines_of_a_thousand_processes_cost_twice_their_bytes_at_most(world, her
     write(world, here, "printf x > one")
     overhead, known = max(world.stripes()), len(world.stripes())
     _, stripes = write(world, here, "{ for i in $(seq 1000); do /bin/echo $i; done; } > file")
-    lab.drop_caches()
+    lab.forget_mounts()
     assert (here / "file").read_text() == "".join(f"{i}\n" for i in range(1, 1001))
     n_stripes = len(world.stripes()) - known
     assert n_stripes <= 10 * COPIES
@@ -81,7 +81,7 @@ PIECE = "head -c 64K /dev/urandom | tee -a"
 def test_appending_processes_cost_twice_their_bytes_at_most(world, here, tmp_path, script, n_pieces):
     plain = tmp_path / "plain"
     sent, _ = write(world, here, script.replace("$PLAIN", str(plain)))
-    lab.drop_caches()
+    lab.forget_mounts()
     assert lab.digest(here / "file") == lab.digest(plain)
     size = n_pieces * 64 * KIB
     print(f"{sent / size / EXPANSION:.2f} times its bytes")
@@ -103,7 +103,7 @@ def test_sparse_file_of_a_gigabyte_costs_what_it_holds(world, here, tmp_path, co
     sent, stripes = write(world, here, command.format(plain))
     assert stripes < MIB * EXPANSION * 1.1
     assert sent < MIB * EXPANSION * 1.25
-    lab.drop_caches()
+    lab.forget_mounts()
     assert data_of(path) == [(offset, 256 * KIB) for offset in ISLANDS]
     lab.run("cp", path, out)
     assert data_of(out) == data_of(path)
@@ -139,5 +139,5 @@ def test_killed_cp_returns_at_once_and_nothing_closed_is_lost(world, here, tmp_p
     assert os.getxattr(here / "two", "user.ecfs.state").startswith(b"staged"), "cp waited until all was sent, which takes minutes"
     world.tell("throttle", 0)
     world.store()
-    lab.drop_caches()
+    lab.forget_mounts()
     assert {name: lab.digest(here / name) for name in expected} == expected

@@ -4,7 +4,9 @@ Everything started here is ended here, by its process id. Whatever writes a log 
 test shows the ends of all of them (see conftest.py).
 """
 import contextlib
+import ctypes
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -29,7 +31,12 @@ PROGRAM = BUILD / "tools/ecfs"  # or BUILD / "tests/lab/ecfs-flawed", see tests/
 NAMES = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
 ROOT = os.geteuid() == 0
 
+# From <sys/mount.h>, by the kernel's words for them.
+MOUNT_FLAGS = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024}
+MS_REMOUNT = 32
+
 logs = {}  # what wrote it -> Path
+places = set()  # directories in which tests mount
 
 
 def until(condition, timeout, what, pause=0.02):
@@ -172,7 +179,9 @@ class Sshd:
         if ROOT:
             os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # its empty chroot; init would have made it
         config = self.directory / "config"
+        # Against what OpenSSH prefers, which takes each side 20 ms of a processor, the tests in C connect.
         config.write_text("\n".join([
+            "KexAlgorithms curve25519-sha256",
             f"ListenAddress 127.0.0.1:{port}", f"HostKey {self.host_key}", "PidFile none", "StrictModes no",
             f"AuthorizedKeysFile {self.directory}/authorized_keys", "PubkeyAuthentication yes", "UsePAM no",
             "PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin yes",
@@ -472,11 +481,33 @@ class Watch(threading.Thread):
 
 
 def drop_caches():
-    """Empties the page cache and forgets names, so that the next read is a read from endpoints."""
+    """Empties the page cache of the whole machine, for a measurement; tests need only forget_mounts ()."""
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
     except OSError as error:
         pytest.skip(f"the page cache cannot be dropped here ({error.strerror}), and a read from it would prove nothing")
+
+
+def forget_mounts():
+    """Empties the kernel's caches of what is mounted in places, so that the next read is a read from endpoints."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    devices = set()
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        if " - fuse.ecfs " not in line or not any(fields[4].startswith(f"{place}/") for place in places):
+            continue
+        # Mounted once more it gives up every name, and with it the pages of each file that nobody has open. mount(8)
+        # would ask the daemon, which may be dead.
+        flags = functools.reduce(int.__or__, (MOUNT_FLAGS.get(word, 0) for word in fields[5].split(",")), MS_REMOUNT)
+        if libc.mount(b"none", fields[4].encode(), None, ctypes.c_ulong(flags), None) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            pytest.skip(f"caches cannot be emptied here ({reason}), and a read from them would prove nothing")
+        devices.add(fields[2])
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # it may be closed by now
+            found = os.fstat(number)
+            if stat.S_ISREG(found.st_mode) and f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}" in devices:
+                os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def digest(path):

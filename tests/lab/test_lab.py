@@ -1,4 +1,6 @@
 """The lab can be believed: its servers serve, its network is as bad as ordered, its comparisons notice."""
+import ctypes
+import mmap
 import os
 import random
 import socket
@@ -337,3 +339,27 @@ def test_a_web_server_is_not_taken_for_another_on_its_port(place):
     other.port = 0
     other.start()
     assert other.port not in (0, server.port)
+
+
+def resident_pages(path):
+    """How many pages of a file the kernel has in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
+        size = len(mapping)
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(mapping)))
+        assert libc.mincore(start, ctypes.c_size_t(size), pages) == 0, os.strerror(ctypes.get_errno())
+    return sum(page & 1 for page in pages)
+
+
+def test_what_was_read_from_a_mount_is_forgotten(place):
+    mount = place.mount(place.archive(place.directories(lab.NAMES)))
+    paths = [mount.path / "closed", mount.path / "open"]
+    for path in paths:
+        path.write_bytes(bytes(range(256)) * 1000)
+    with open(paths[1], "rb") as file:
+        assert file.read() == paths[0].read_bytes()
+        assert all(resident_pages(path) > 60 for path in paths)
+        lab.forget_mounts()
+        assert [resident_pages(path) for path in paths] == [0, 0]
+        assert os.pread(file.fileno(), 256_001, 0) == paths[0].read_bytes()
