@@ -7,6 +7,7 @@
 #define MAX_ACTIVE    32 /* requests of one connection */
 #define KEEP_ALIVE_US (15 * G_USEC_PER_SEC)
 #define IDLE_CLOSE_US (300 * G_USEC_PER_SEC)
+#define FINISH_US     G_USEC_PER_SEC /* for what is being committed when the connection must end */
 
 /* Options */
 
@@ -198,12 +199,12 @@ static void set_clock (EcfsSftp *self)
     self->owed = owes;
 }
 
-static void wait_for_events (EcfsSftp *self)
+static void wait_for_events (EcfsSftp *self, int64_t most_us)
 {
     short events;
     int fd = self->transport->ops->poll (self->transport, &events);
     struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = ecfs_slot_fd (self->slot), .events = POLLIN}};
-    int timeout_ms = events == 0 ? 0 : (int) (KEEP_ALIVE_US / 1000);
+    int timeout_ms = events == 0 ? 0 : (int) (most_us / 1000);
     /* Whatever poll says, the loop looks at everything again. */
     if (self->transport->ops->only_writes)
         ecfs_slot_poll (self->slot, fds, G_N_ELEMENTS (fds), timeout_ms);
@@ -248,14 +249,30 @@ static void abandon (EcfsSftp *self)
     }
 }
 
+/*
+ * Another connection found that this is not the endpoint any more. What is just being committed is taken back while the
+ * server answers: where no marker is, nobody would look for it.
+ */
+static void finish_commits (EcfsSftp *self)
+{
+    int64_t deadline_us = ecfs_now_us () + FINISH_US;
+    bool any;
+    while (ecfs_sftp_is_committing (self) && ecfs_now_us () < deadline_us && move (self, &any)) {
+        if (!any)
+            wait_for_events (self, FINISH_US);
+        (void) ecfs_slot_check (self->slot, NULL); /* it failed; this resets what wakes the wait */
+    }
+}
+
 static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
 {
     EcfsSftp *self = connection;
     bool idle = false;
     int64_t heard_us = ecfs_now_us ();
+    GError *end = NULL;
     self->owed = ECFS_OWES_NOTHING;
     self->busy_us = heard_us;
-    while (ecfs_slot_check (slot, error)) {
+    while (ecfs_slot_check (slot, &end)) {
         bool any;
         take_requests (self);
         cancel_requests (self);
@@ -266,7 +283,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
             keep_alive (self, &heard_us);
         }
         if (!move (self, &any)) {
-            (void) !ecfs_fail (error, self->broken->code, "%s", self->broken->message);
+            (void) !ecfs_fail (&end, self->broken->code, "%s", self->broken->message);
             break;
         }
         set_clock (self);
@@ -280,12 +297,16 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
                ecfs_now_us () - self->busy_us > IDLE_CLOSE_US && !ecfs_slot_is_last (slot);
         if (idle)
             break;
-        wait_for_events (self);
+        wait_for_events (self, KEEP_ALIVE_US);
     }
+    if (self->broken == NULL && ecfs_errno (end) == ENOTCONN)
+        finish_commits (self);
     ecfs_sftp_ahead_end (self);
     if (self->broken == NULL)
         ecfs_sftp_break (self, ENOTCONN, "closed");
     abandon (self);
+    if (end != NULL)
+        g_propagate_error (error, end);
     return idle;
 }
 

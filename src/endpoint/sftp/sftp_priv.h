@@ -213,6 +213,8 @@ void ecfs_sftp_note_removed (EcfsSftpShared *shared, const char *name);
 void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request);
 /** Begins a WRITE where a source has bytes. True: it did. */
 bool ecfs_sftp_write_issue (EcfsSftp *self);
+/** Whether there is a file for which a RENAME may be on its way, or which is being taken back. */
+bool ecfs_sftp_is_committing (const EcfsSftp *self);
 /** Once per turn: gives away what this connection cannot send now, and counts what others did with it. */
 void ecfs_sftp_write_share (EcfsSftp *self);
 

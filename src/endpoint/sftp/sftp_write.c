@@ -594,6 +594,14 @@ bool ecfs_sftp_write_issue (EcfsSftp *self)
     return ecfs_sftp_help_issue (self);
 }
 
+bool ecfs_sftp_is_committing (const EcfsSftp *self)
+{
+    for (const GList *at = self->writes.head; at != NULL; at = at->next)
+        if (((const SftpWrite *) at->data)->state >= WRITE_COMMITTING)
+            return true;
+    return false;
+}
+
 /* Sharing */
 
 static bool may_be_helped (const EcfsSftp *self, const SftpWrite *write)
