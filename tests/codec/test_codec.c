@@ -1,59 +1,9 @@
 /* What every code keeps: one table row per code, the same tests for all. */
 #include "oracle.h"
+#include "rows.h"
 #include "segment.h"
-#include "util/lock.h"
 
 #include <string.h>
-
-typedef struct Row {
-    const char *code;
-    EcfsCodeFamily family;
-    unsigned k, n, tolerance;
-    const char *small_code;
-    const char *provider;
-} Row;
-
-static const Row rows[] = {
-    {"rs:2+1", ECFS_CODE_RS, 2, 3, 1, "copies:2", NULL},
-    {"rs:4+2", ECFS_CODE_RS, 4, 6, 2, "copies:3", NULL},
-    {"rs:5+3", ECFS_CODE_RS, 5, 8, 3, "copies:4", NULL},
-    {"rs:8+3", ECFS_CODE_RS, 8, 11, 3, "copies:4", NULL},
-    {"rs:8+6", ECFS_CODE_RS, 8, 14, 6, "copies:7", NULL},
-    {"rs:1+3", ECFS_CODE_RS, 1, 4, 3, "copies:4", NULL},
-    {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32", NULL},
-    {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2", NULL},
-    {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17", NULL},
-    {"rs:20+8", ECFS_CODE_RS, 20, 28, 8, "copies:9", NULL},
-#ifdef ECFS_WITH_LIBERASURECODE
-    {"rs:4+2", ECFS_CODE_RS, 4, 6, 2, "copies:3", "liberasurecode"},
-    {"rs:5+3", ECFS_CODE_RS, 5, 8, 3, "copies:4", "liberasurecode"},
-    {"rs:1+31", ECFS_CODE_RS, 1, 32, 31, "copies:32", "liberasurecode"},
-    {"rs:31+1", ECFS_CODE_RS, 31, 32, 1, "copies:2", "liberasurecode"},
-    {"rs:16+16", ECFS_CODE_RS, 16, 32, 16, "copies:17", "liberasurecode"},
-    {"xor:3+3", ECFS_CODE_XOR, 3, 6, 2, "copies:3", NULL},
-    {"xor:10+5", ECFS_CODE_XOR, 10, 15, 3, "copies:4", NULL},
-    {"xor:20+6", ECFS_CODE_XOR, 20, 26, 3, "copies:4", NULL},
-#endif
-    {"copies:1", ECFS_CODE_COPIES, 1, 1, 0, "copies:1", NULL},
-    {"copies:2", ECFS_CODE_COPIES, 1, 2, 1, "copies:2", NULL},
-    {"copies:5", ECFS_CODE_COPIES, 1, 5, 4, "copies:5", NULL},
-    {"copies:32", ECFS_CODE_COPIES, 1, 32, 31, "copies:32", NULL},
-    {"ldpc:5+5", ECFS_CODE_LDPC, 5, 10, 3, "copies:4", NULL},
-    {"ldpc:8+6", ECFS_CODE_LDPC, 8, 14, 3, "copies:4", NULL},
-    {"ldpc:10+10", ECFS_CODE_LDPC, 10, 20, 5, "copies:6", NULL},
-    {"ldpc:20+20", ECFS_CODE_LDPC, 20, 40, 8, "copies:9", NULL},
-    {"ldpc:1+1", ECFS_CODE_LDPC, 1, 2, 1, "copies:2", NULL},
-    {"ldpc:4+3", ECFS_CODE_LDPC, 4, 7, 2, "copies:3", NULL},
-    {"ldpc:1+128", ECFS_CODE_LDPC, 1, 129, 128, "copies:32", NULL},
-    {"ldpc:128+1", ECFS_CODE_LDPC, 128, 129, 1, "copies:2", NULL},
-    {"ldpc:128+128", ECFS_CODE_LDPC, 128, 256, 7, "copies:8", NULL},
-    {"basic:4+4", ECFS_CODE_BASIC, 4, 8, 2, "copies:3", NULL},
-    {"basic:6+6", ECFS_CODE_BASIC, 6, 12, 3, "copies:4", NULL},
-    {"basic:8+8", ECFS_CODE_BASIC, 8, 16, 4, "copies:5", NULL},
-    {"basic:10+10", ECFS_CODE_BASIC, 10, 20, 5, "copies:6", NULL},
-    {"basic:14+14", ECFS_CODE_BASIC, 14, 28, 7, "copies:8", NULL},
-    {"basic:32+32", ECFS_CODE_BASIC, 32, 64, 14, "copies:15", NULL},
-};
 
 #define EXHAUSTIVE_N 16 /* up to here every set of losses is tried */
 
@@ -358,67 +308,6 @@ static void test_nothing_wanted (const void *data)
         g_assert_false (ecfs_plan_sources (plan)[i]);
 }
 
-typedef struct Shared {
-    const EcfsCodec *codec;
-    const EcfsPlan *plan;
-    const Segment *segment;
-    bool lost[ECFS_CODEC_MAX_N];
-} Shared;
-
-static void use_shared (void *data)
-{
-    const Shared *shared = data;
-    const Segment *segment = shared->segment;
-    g_autofree uint8_t *bytes = g_malloc0 (segment->n * segment->packet_bytes);
-    uint8_t *packets[ECFS_CODEC_MAX_N] = {0};
-    for (unsigned i = 0; i < segment->n; i++) {
-        packets[i] = bytes + i * segment->packet_bytes;
-        if (!shared->lost[i])
-            memcpy (packets[i], segment->packets[i], segment->packet_bytes);
-    }
-    ecfs_plan_run (shared->plan, packets, segment->packet_bytes);
-    for (unsigned i = 0; i < segment->n; i++)
-        g_assert_true (memcmp (packets[i], segment->packets[i], segment->packet_bytes) == 0);
-    for (unsigned i = segment->k; i < segment->n; i++)
-        memset (packets[i], 0, segment->packet_bytes);
-    ecfs_codec_encode (shared->codec, (const uint8_t *const *) packets, packets + segment->k, segment->packet_bytes);
-    for (unsigned i = segment->k; i < segment->n; i++)
-        g_assert_true (memcmp (packets[i], segment->packets[i], segment->packet_bytes) == 0);
-}
-
-static void test_threads (const void *data)
-{
-    const Row *row = data;
-    g_autoptr (EcfsCodec) codec = segment_codec_by (row->code, row->provider);
-    g_autoptr (Segment) segment = segment_new (codec, 16 * ecfs_codec_granule (codec), SEGMENT_AT_END, 0);
-    Shared shared = {.codec = codec, .segment = segment};
-    bool present[ECFS_CODEC_MAX_N] = {0};
-    segment_random_loss (row->n, row->tolerance, shared.lost);
-    for (unsigned i = 0; i < row->n; i++)
-        present[i] = !shared.lost[i];
-    g_autoptr (EcfsPlan) plan = ecfs_codec_plan (codec, present, shared.lost, NULL);
-    shared.plan = plan;
-    EcfsWorkers *workers = ecfs_workers_new ("codec", 4);
-    for (unsigned i = 0; i < 40; i++)
-        ecfs_workers_push (workers, use_shared, &shared);
-    ecfs_workers_free (workers);
-}
-
-static void make_codec (void *data)
-{
-    g_autoptr (EcfsCodec) codec = segment_codec (data);
-    g_assert_cmpuint (ecfs_codec_k (codec), ==, 4);
-}
-
-/* First in main, so that the self-test's once is among what they race for. */
-static void test_threads_make_codecs (void)
-{
-    EcfsWorkers *workers = ecfs_workers_new ("codec-new", 4);
-    for (unsigned i = 0; i < 16; i++)
-        ecfs_workers_push (workers, make_codec, (void *) "rs:4+2");
-    ecfs_workers_free (workers);
-}
-
 static void test_bad_texts (void)
 {
     static const char *const texts[] = {
@@ -589,11 +478,9 @@ static void add_row (const Row *row)
         {"repairs-from-cheap-packets", test_repairs},
         {"refuses-repairs-that-nothing-makes-possible", test_hopeless_repair},
         {"plans-nothing-when-nothing-is-wanted", test_nothing_wanted},
-        {"is-shared-by-threads", test_threads},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (tests); i++) {
-        const char *by = row->provider == NULL ? "" : "-by-", *provider = row->provider == NULL ? "" : row->provider;
-        g_autofree char *path = g_strdup_printf ("/codec/%s%s%s/%s", row->code, by, provider, tests[i].name);
+        g_autofree char *path = codec_test_path (row, tests[i].name);
         g_test_add_data_func (path, row, tests[i].test);
     }
 }
@@ -601,12 +488,11 @@ static void add_row (const Row *row)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
-    g_test_add_func ("/codec/threads-may-make-codecs-at-once", test_threads_make_codecs);
     g_test_add_func ("/codec/texts-that-are-no-code-are-refused-in-a-sentence", test_bad_texts);
     g_test_add_func ("/codec/numbers-that-are-no-code-are-refused", test_bad_numbers);
     g_test_add_func ("/codec/parity-is-added-without-touching-what-is-stored", test_shared_stripes);
     g_test_add_func ("/codec/null-may-be-freed", test_null_frees);
-    for (size_t i = 0; i < G_N_ELEMENTS (rows); i++)
-        add_row (&rows[i]);
+    for (size_t i = 0; i < codec_n_rows; i++)
+        add_row (&codec_rows[i]);
     return g_test_run ();
 }

@@ -75,12 +75,13 @@ static void test_sizes (gconstpointer code)
     store_clear (&store);
 }
 
-static void test_large (gconstpointer code)
+static void test_many_segments (gconstpointer code)
 {
     Store store;
     store_init (&store, "file", code, 0, MEMORY);
-    write_and_check (&store, 40 * MIB + 12345,
-                     ecfs_layout_segment_bytes (2 * MIB, ecfs_codec_k (store.codec), ecfs_codec_granule (store.codec)));
+    write_and_check (
+        &store, 10 * MIB + 12345,
+        ecfs_layout_segment_bytes (512 * KIB, ecfs_codec_k (store.codec), ecfs_codec_granule (store.codec)));
     store_clear (&store);
 }
 
@@ -580,9 +581,9 @@ int main (int argc, char **argv)
     static const char *const codes[] = {"copies:3", "rs:2+1", "rs:4+2", "rs:8+3"};
     for (size_t i = 0; i < G_N_ELEMENTS (codes); i++) {
         g_autofree char *sizes = g_strdup_printf ("/writer/%s/stores-every-size", codes[i]);
-        g_autofree char *large = g_strdup_printf ("/writer/%s/stores-40-mib", codes[i]);
+        g_autofree char *many = g_strdup_printf ("/writer/%s/stores-many-segments", codes[i]);
         g_test_add_data_func (sizes, codes[i], test_sizes);
-        g_test_add_data_func (large, codes[i], test_large);
+        g_test_add_data_func (many, codes[i], test_many_segments);
     }
     static const char *const binary_codes[] = {"ldpc:5+3", "ldpc:8+6", "basic:4+4", "basic:8+8", "basic:14+14"};
     for (size_t i = 0; i < G_N_ELEMENTS (binary_codes); i++) {
