@@ -2,7 +2,7 @@
  * Shamir's secret sharing (Shamir 1979), byte by byte in GF(2^8) with x^8 + x^4 + x^3 + x^2 + 1: any `threshold` shares
  * give the secret, fewer tell nothing of it. Takes the same time whatever the secret is. Pure functions.
  *
- * A share says nothing of whether it is right: a false one makes a false secret. See shares.h for who lies.
+ * A share says nothing of whether it is right: a false one makes a false secret. Who lies is found by slots.h.
  */
 #ifndef ECFS_KEY_SHAMIR_H
 #define ECFS_KEY_SHAMIR_H

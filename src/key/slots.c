@@ -11,7 +11,6 @@
 #define SCRYPT_R         8
 #define SCRYPT_P         1
 #define SLOT_BOUND_BYTES (16 + 16 + 1 + ECFS_KEY_BYTES + 3)
-#define SHARE_BYTES      (1 + ECFS_SECRET_BYTES)
 #define CODE_GROUP       4
 
 static const uint8_t magic[8] = {0x89, 'e', 'c', 'f', 's', 'k', 'e', 'y'};
@@ -255,6 +254,7 @@ bool ecfs_code_parse (const char *text, uint8_t ret_code[ECFS_CODE_BYTES])
 GByteArray *ecfs_key_file_format (const EcfsKeyFile *file)
 {
     GByteArray *to = g_byte_array_new ();
+    g_assert (file->slots->len <= ECFS_KEY_SLOTS_MAX);
     g_byte_array_append (to, magic, sizeof magic);
     ecfs_append_le (to, VERSION, 2);
     g_byte_array_append (to, file->archive.bytes, 16);

@@ -19,9 +19,9 @@
 #include "key/shamir.h"
 #include "util/uuid.h"
 
-#define ECFS_KEY_FILE_MAX_BYTES  (256u << 10)
+#define ECFS_KEY_FILE_MAX_BYTES  (2u << 20) /* more than any that can be made */
 #define ECFS_KEY_SLOTS_MAX       64
-#define ECFS_KEY_SLOT_SEALED_MAX (64u << 10)
+#define ECFS_KEY_SLOT_SEALED_MAX (16u << 10)
 #define ECFS_CODE_BYTES          20
 #define ECFS_CODE_TEXT_SIZE      40 /* eight groups of four characters, dashes between them, a NUL */
 
@@ -80,7 +80,7 @@ void ecfs_code_text (const uint8_t code[ECFS_CODE_BYTES], char text[ECFS_CODE_TE
 /** Reads one as people type it: in any case, with or without dashes and spaces. False when it is none. */
 bool ecfs_code_parse (const char *text, uint8_t ret_code[ECFS_CODE_BYTES]);
 
-/** Bytes of the file; g_byte_array_unref (). */
+/** Bytes of the file, which has ECFS_KEY_SLOTS_MAX slots at most; g_byte_array_unref (). */
 GByteArray *ecfs_key_file_format (const EcfsKeyFile *file);
 /** EBADMSG: it is none, or damaged; ENOTSUP: it needs a later ecfs. ecfs_key_file_clear () afterwards. */
 bool ecfs_key_file_parse (const uint8_t *bytes, size_t size, EcfsKeyFile *ret_file, GError **error);

@@ -272,6 +272,17 @@ static void test_file (void)
     g_assert_cmpmem (opened->data, opened->len, TEXT, sizeof TEXT);
     ecfs_key_forget_array (opened);
     ecfs_key_file_clear (&again);
+    g_autoptr (GByteArray) large = g_byte_array_new ();
+    g_byte_array_set_size (large, ECFS_KEY_SLOT_SEALED_MAX - ECFS_KEY_SEALED_BYTES);
+    memset (large->data, 0, large->len);
+    while (file->slots->len < ECFS_KEY_SLOTS_MAX)
+        g_ptr_array_add (file->slots, ecfs_key_slot_new (ECFS_KEY_SLOT_SPLIT, &archive, &opener, large, NULL));
+    g_autoptr (GByteArray) largest = ecfs_key_file_format (file);
+    g_assert_true (ecfs_key_file_parse (largest->data, largest->len, &again, &error));
+    g_assert_no_error (error);
+    ecfs_key_file_clear (&again);
+    g_byte_array_set_size (large, large->len + 1);
+    g_assert_null (ecfs_key_slot_new (ECFS_KEY_SLOT_SPLIT, &archive, &opener, large, NULL));
     for (guint size = 0; size < bytes->len; size++)
         g_assert_false (ecfs_key_file_parse (bytes->data, size, &again, NULL));
     for (guint at = 0; at < bytes->len; at++) {
