@@ -242,7 +242,9 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
 {
     Job *job = g_new (Job, 1);
     *job = (Job){.recode = self, .file = file, .object = object->id, .size = object->size, .reads = reads, .fd = -1};
-    while (self->n_in_flight >= MAX_IN_FLIGHT || (self->n_in_flight > 0 && self->spooled + job->size > MAX_SPOOLED))
+    /* Those of a file one after the other: the stripes of each tell which others the file has then. */
+    while (file->n_refs > 1 || self->n_in_flight >= MAX_IN_FLIGHT ||
+           (self->n_in_flight > 0 && self->spooled + job->size > MAX_SPOOLED))
         reap (self);
     file->n_refs++;
     self->n_in_flight++;
