@@ -299,8 +299,8 @@ static void note_heard (EcfsGridftp *self)
 {
     bool done = self->message.type == ECFS_GRIDFTP_DONE;
     /* Data connections that are authenticated begin with a handshake, which takes what a login takes. */
-    if (done && self->message.code != ECFS_GRIDFTP_LOST)
-        self->is_new = self->config->gsi && !self->config->trusts_data;
+    if (done)
+        self->is_new = self->message.code == ECFS_GRIDFTP_LOST || (self->config->gsi && !self->config->trusts_data);
     ecfs_slot_owed (self->slot, done ? ECFS_OWES_NOTHING : ECFS_OWES_ANSWER);
 }
 

@@ -319,7 +319,8 @@ static bool receive (EcfsGridftp *self, Get *get, const char *name, GError **err
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE) {
             get->done = true;
-            if (!ecfs_gridftp_outcome (self, name, error))
+            /* Where all that was wanted is there, a connection that is lost behind it is lost while idle. */
+            if (is_wanted (get) && !ecfs_gridftp_outcome (self, name, error))
                 return false;
         }
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_BLOCK) {
