@@ -708,11 +708,33 @@ bool ecfs_lineage_may_write (EcfsLineage *self, size_t position)
     return may;
 }
 
+static bool is_any_busy_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
+{
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints; i++)
+        if (self->witnesses[i].n_asked > 0 || self->witnesses[i].ending)
+            return true;
+    return false;
+}
+
+/* The marker of a session that has just begun may be on its way there, or wait for what others answer. */
+static void await_told (EcfsLineage *self, size_t position)
+{
+    const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[position];
+    int64_t deadline_us = ecfs_now_us () + CONFIRM_US;
+    ecfs_mutex_lock (&self->lock);
+    while (!self->witnesses[position].checked && !self->is_stale && !self->is_held && !self->stopping &&
+           is_any_busy_locked (self) && !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_now_us () < deadline_us)
+        (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
+    ecfs_mutex_unlock (&self->lock);
+}
+
 bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
 {
     Witness *witness = &self->witnesses[position];
     EcfsMarker marker;
     g_autoptr (GError) error = NULL;
+    await_told (self, position);
     int64_t asked_us = clock_us ();
     if (!ecfs_endpoint_examine_wait (self->archive->endpoints[position].endpoint, &marker, &error) ||
         !hear_marker (witness, &marker, &error)) {

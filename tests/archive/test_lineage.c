@@ -1,3 +1,4 @@
+#include "../lab/flawed.h"
 #include "archive/archive_priv.h"
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
@@ -366,7 +367,6 @@ static void test_half_marked (Fixture *fixture, gconstpointer user)
     ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
 }
 
-/* A place that says what is not so can be taken out. */
 /* What a crash leaves of a marker or of a journal file that was on its way goes; a stripe's is the intents' to end. */
 static void test_unfinished (Fixture *fixture, gconstpointer user)
 {
@@ -389,6 +389,26 @@ static void test_unfinished (Fixture *fixture, gconstpointer user)
     }
 }
 
+/* Who asks right after the beginning of a session is not told that an endpoint disagrees which is only slow. */
+static void test_slow (Fixture *fixture, gconstpointer user)
+{
+    g_autofree char *config = g_build_filename (fixture->directory, "ecfs.conf", NULL), *text = NULL;
+    g_autofree char *flaws = g_build_filename (fixture->directory, "flaws", NULL);
+    g_autofree char *root = endpoint_path (fixture, N_ENDPOINTS - 1);
+    g_autofree char *before = g_strconcat ("url = file://", root, "\n", NULL);
+    g_autofree char *behind = g_strconcat ("url = flaw+file://", root, "\nflaws = ", flaws, "\n", NULL);
+    (void) user;
+    close_archive (fixture);
+    g_assert_true (g_file_set_contents (flaws, "mark 1+ delay 1000\n", -1, NULL));
+    g_assert_true (g_file_get_contents (config, &text, NULL, NULL));
+    g_autoptr (GString) changed = g_string_new (text);
+    g_assert_cmpuint (g_string_replace (changed, before, behind, 0), ==, 1);
+    g_assert_true (g_file_set_contents (config, changed->str, -1, NULL));
+    open_archive (fixture);
+    g_assert_true (ecfs_lineage_confirm (fixture->archive->lineage, N_ENDPOINTS - 1));
+}
+
+/* A place that says what is not so can be taken out. */
 static void test_remove (Fixture *fixture, gconstpointer user)
 {
     g_autoptr (GError) error = NULL;
@@ -411,6 +431,7 @@ static void test_remove (Fixture *fixture, gconstpointer user)
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
+    flawed_register ();
     static const char code[] = "copies:3";
     g_test_add ("/lineage/one-of-six-may-lie", Fixture, GUINT_TO_POINTER (1), NULL, test_liars, NULL);
     g_test_add ("/lineage/two-of-six-may-lie", Fixture, GUINT_TO_POINTER (2), NULL, test_liars, NULL);
@@ -428,6 +449,7 @@ int main (int argc, char **argv)
     g_test_add ("/lineage/markers-of-a-dead-recovery-are-taken-back", Fixture, code, set_up, test_half_marked,
                 tear_down);
     g_test_add ("/lineage/what-a-crash-left-is-removed", Fixture, code, set_up, test_unfinished, tear_down);
+    g_test_add ("/lineage/a-slow-marker-is-awaited", Fixture, code, set_up, test_slow, tear_down);
     g_test_add ("/lineage/who-lies-can-be-removed", Fixture, code, set_up, test_remove, tear_down);
     return g_test_run ();
 }
