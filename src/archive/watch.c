@@ -150,8 +150,7 @@ static bool look_at (EcfsWatch *self, const EcfsArchiveEndpoint *endpoint, Seen 
     bool changes = health.down ? since == 0 : since > 0 && health.connected;
     ecfs_uuid_text (&endpoint->uuid, text);
     if (changes && health.down) {
-        since = (g_get_real_time () - (ecfs_now_us () - health.down_since_us)) / G_USEC_PER_SEC;
-        g_key_file_set_int64 (self->notes, GROUP, text, since);
+        g_key_file_set_int64 (self->notes, GROUP, text, health.down_since_s);
     } else if (changes) {
         (void) g_key_file_remove_key (self->notes, GROUP, text, NULL); /* it is there */
     }

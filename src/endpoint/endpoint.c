@@ -288,6 +288,7 @@ void ecfs_endpoint_health (EcfsEndpoint *self, EcfsEndpointHealth *ret_health)
         .unmarked = ecfs_core_down (self) && self->unmarked,
         .reason = g_strdup (ecfs_core_down (self) ? self->reason : self->refusal.text),
         .down_since_us = ecfs_core_down (self) ? self->breaker.down_since_us : 0,
+        .down_since_s = ecfs_core_down (self) ? self->down_since_s : 0,
         .estimates = {.latency_us = self->latency.quantiles,
                       .read_bytes_per_s = ecfs_meter_rate (&self->read_meter),
                       .write_bytes_per_s = ecfs_meter_rate (&self->write_meter)},

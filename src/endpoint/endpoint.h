@@ -177,7 +177,8 @@ typedef struct EcfsEndpointHealth {
     bool full;             /* something did not fit, and would not yet; see ecfs_endpoint_has_room () */
     bool unmarked;         /* it is down since there is no marker: not mounted, or emptied */
     char *reason;          /* why it is down, or what it refused last; NULL otherwise */
-    int64_t down_since_us; /* monotonic */
+    int64_t down_since_us; /* monotonic, … */
+    int64_t down_since_s;  /* … and since 1970, as it was by the system's clock then; 0: it is not down */
     EcfsEstimates estimates;
     int64_t rtt_us;         /* the median latency of the estimates; 0 unknown */
     uint64_t queued_bytes;  /* of reads begun and not yet delivered */

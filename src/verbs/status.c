@@ -241,7 +241,7 @@ static int64_t down_since (EcfsArchive *archive, const EcfsArchiveEndpoint *endp
     int64_t noted = ecfs_watch_noted (archive, &endpoint->uuid);
     if (noted > 0 || ecfs_archive_is_readonly (archive))
         return noted; /* who has just begun to look knows nothing of before */
-    return (g_get_real_time () - (ecfs_now_us () - health->down_since_us)) / G_USEC_PER_SEC;
+    return health->down_since_s;
 }
 
 /* What it had to say when it was asked goes before what is known of it, unless it does not count any more. */

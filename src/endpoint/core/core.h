@@ -125,6 +125,7 @@ struct EcfsEndpoint {
     GQueue queue; /* requests that wait for a slot */
     GQueue ended; /* requests that wait for the keeper */
     EcfsBreaker breaker;
+    int64_t down_since_s; /* as in EcfsEndpointHealth */
     char *reason;
     bool unmarked; /* when looked at last, there was no marker */
     int64_t last_attempt_us;
