@@ -262,16 +262,20 @@ static bool mount_and_serve (Mount *self, GError **error)
                                 .umount = umount_unused,
                                 .user = self,
                                 .names = {.renamed = verb_renamed, .changed = verb_changed, .user = self}};
-    if (fuse_session_mount (self->session, self->mountpoint) != 0)
-        return ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
-                          fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");
-    ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
     ecfs_archive_keep_space (self->fs.archive, ecfs_now_us () + SPACE_DEADLINE_US); /* df right after it tells */
-    if (!self->fs.readonly)
-        self->control = ecfs_control_start (self->fs.archive, &ops, error);
-    bool ok = (self->control != NULL || self->fs.readonly) && loop (self, error);
-    ecfs_report_stopping (self->report);
-    hang_up (self);
+    /* Before anybody sees the mount: who finds it in the kernel's table may ask it at once. */
+    if (!self->fs.readonly && (self->control = ecfs_control_start (self->fs.archive, &ops, error)) == NULL)
+        return false;
+    bool ok = false;
+    if (fuse_session_mount (self->session, self->mountpoint) == 0) {
+        ecfs_archive_mounted_on (self->fs.archive, self->mountpoint);
+        ok = loop (self, error);
+        ecfs_report_stopping (self->report);
+        hang_up (self);
+    } else {
+        (void) !ecfs_fail (error, EIO, "%s: cannot mount there: %s", self->mountpoint,
+                           fuse_said[0] != '\0' ? fuse_said : "fusermount3 says why");
+    }
     ecfs_control_stop (g_steal_pointer (&self->control));
     return ok;
 }

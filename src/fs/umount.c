@@ -148,9 +148,17 @@ static int watch_holder (const char *directory)
     return fd;
 }
 
+static bool is_there (const Mounted *mounted)
+{
+    g_auto (Mounted) now = {0};
+    return look_up (mounted->mountpoint, &now) && g_strcmp0 (now.directory, mounted->directory) == 0;
+}
+
 /* What is mounted for reading only has no door and nothing to store; nor has what is dead. */
 static bool end_unheard (const Mounted *mounted, unsigned flags, GError **error)
 {
+    if (!is_there (mounted)) /* it has ended meanwhile */
+        return true;
     if (mounted->readonly || (flags & ECFS_UMOUNT_DEAD) != 0)
         return ecfs_fs_detach (mounted->mountpoint, 0, error);
     return ecfs_fail (

@@ -320,6 +320,18 @@ def test_umount_drains_what_is_staged(place, archive):
         assert lab.digest(mount.path / name) == expected
 
 
+def test_who_sees_a_mount_can_ask_it(place, monkeypatch):
+    """However long endpoints take to tell what a mount asks them at its beginning."""
+    monkeypatch.setattr(lab, "PROGRAM", lab.BUILD / "tests/lab/ecfs-flawed")
+    endpoints, words = place.directories(), []
+    (place.path / "flaws").write_text("space 1+ delay 900\n")
+    for endpoint in endpoints:
+        words += ["--endpoint", f"{endpoint.name}=flaw+file://{endpoint.root},flaws={place.path / 'flaws'}"]
+    lab.ecfs("init", place.path / "slow", *words)
+    mount = place.mount(lab.Archive(place.path / "slow", endpoints))
+    mount.umount()
+
+
 def test_sigterm_drains_too(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
