@@ -1,4 +1,7 @@
-/* What the parts of status.h share: status.c, and status_repairs.c about damage. */
+/*
+ * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints), and
+ * status_repairs.c (damage).
+ */
 #ifndef ECFS_VERBS_STATUS_PRIV_H
 #define ECFS_VERBS_STATUS_PRIV_H
 
@@ -7,6 +10,24 @@
 
 /** JSON is UTF-8; names and what errors say of them are bytes. */
 void ecfs_status_add_text (JsonObject *object, const char *member, const char *text);
+
+void ecfs_status_add_uuid (JsonObject *object, const char *member, const EcfsUuid *uuid);
+
+/* A question to all endpoints. Lives until the last answer is in, which may be after whoever asked went on. */
+typedef struct EcfsProbe EcfsProbe;
+
+/* What asking has found out about one endpoint, beyond what its health tells. */
+typedef struct EcfsFound {
+    bool space_known;
+    uint64_t free_bytes;
+    const char *word; /* its state for now; NULL: as its health tells it */
+    char *reason;     /* owned */
+} EcfsFound;
+
+/** Asks; for ecfs_probe_end (). */
+EcfsProbe *ecfs_probe_new (EcfsArchive *archive);
+/** Waits until @deadline_us at most. EcfsFound of all endpoints, by position; g_array_unref (). */
+GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us, int64_t deadline_us);
 
 /** The queue of repairs, of which @rows (EcfsRepairRow) is all, and what became of it behind this mount. */
 void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GArray *rows);

@@ -11,6 +11,13 @@ void ecfs_status_add_text (JsonObject *object, const char *member, const char *t
     json_object_set_string_member (object, member, utf8);
 }
 
+void ecfs_status_add_uuid (JsonObject *object, const char *member, const EcfsUuid *uuid)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (uuid, text);
+    json_object_set_string_member (object, member, text);
+}
+
 static JsonObject *repair_facts (EcfsArchive *archive, const EcfsRepairRow *row)
 {
     uint64_t ino;

@@ -1,0 +1,207 @@
+/*
+ * What the answers amount to. An endpoint says something *newer* when its marker or the name of a journal file there
+ * has a higher epoch, or in the catalog's epoch a higher sequence number or a session that the catalog does not know;
+ * and it is *claimed* while its marker tells of a recovery under way. Who may lie are fewer than `copies` (as may
+ * vanish, and one more), so a statement counts unless fewer than that could be saying it: those who say it, and those
+ * who have not answered. What does not count is logged once and left alone.
+ */
+#include "archive/lineage_priv.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+int64_t ecfs_lineage_clock_us (void)
+{
+    struct timespec now = {0};
+    (void) clock_gettime (CLOCK_BOOTTIME, &now); /* it is there on every Linux */
+    return (int64_t) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
+}
+
+bool ecfs_lineage_is_claimed_locked (const EcfsLineage *lineage, const EcfsWitness *self, int64_t now_us)
+{
+    return self->claim_heard_us > 0 && now_us - self->claim_moved_us < ecfs_lineage_claim_us;
+}
+
+/* "since 2026-01-31 12:00 on HOST", as far as it is told; g_free () */
+static char *describe_origin (int64_t since_s, const char *host)
+{
+    g_autoptr (GDateTime) since = since_s > 0 ? g_date_time_new_from_unix_local (since_s) : NULL;
+    g_autofree char *time = since == NULL ? NULL : g_date_time_format (since, "%Y-%m-%d %H:%M");
+    return g_strdup_printf ("%s%s%s%s", time == NULL ? "" : " since ", time == NULL ? "" : time,
+                            *host == '\0' ? "" : " on ", host);
+}
+
+char *ecfs_lineage_describe_locked (const EcfsLineage *lineage, const EcfsWitness *self)
+{
+    const EcfsMarker *marker = &self->marker;
+    const char *name = lineage->archive->endpoints[self->position].name;
+    bool listed = self->listed_epoch > marker->epoch ||
+                  (self->listed_epoch == marker->epoch && self->listed_sequence > marker->sequence);
+    g_autofree char *origin = describe_origin (marker->since_s, marker->host);
+    uint32_t epoch = ecfs_catalog_epoch (lineage->archive->catalog);
+    if (self->is_foreign && marker->epoch == epoch && (!listed || self->listed_epoch <= epoch))
+        return g_strdup_printf ("endpoint %s reports changes by another copy of it (session %" PRIu64 "%s)", name,
+                                marker->session_number, origin);
+    return g_strdup_printf ("endpoint %s knows of epoch %" PRIu32 ", change %" PRIu64 "%s", name,
+                            listed ? self->listed_epoch : marker->epoch,
+                            listed ? self->listed_sequence : marker->sequence, listed ? "" : origin);
+}
+
+EcfsWeights ecfs_lineage_weigh_locked (EcfsLineage *self, int64_t since_us)
+{
+    EcfsWeights sum = {0};
+    int64_t now_us = ecfs_lineage_clock_us ();
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        const EcfsWitness *witness = &self->witnesses[i];
+        /* What one has said that was taken out since counts no more. */
+        if (!ecfs_lineage_is_asked (&self->archive->endpoints[i]))
+            continue;
+        sum.n_all++;
+        if (witness->is_newer) {
+            sum.n_newer++;
+            sum.newer = witness;
+        } else if (ecfs_lineage_is_claimed_locked (self, witness, now_us)) {
+            sum.n_claimed++;
+            sum.claimed = witness;
+        } else {
+            sum.n_silent += !witness->answered || witness->known_us < since_us;
+        }
+    }
+    return sum;
+}
+
+bool ecfs_lineage_counts (const EcfsLineage *self, size_t n_say, size_t n_silent)
+{
+    return n_say > 0 && n_say + n_silent >= ecfs_archive_journal_copies (self->archive);
+}
+
+static void become_stale_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    g_autofree char *said = ecfs_lineage_describe_locked (self, witness);
+    self->is_stale = true;
+    self->reason = g_strdup_printf (
+        "%s is an old copy: %s, and the catalog ends at epoch %" PRIu32 ", change %" PRIu64
+        "; make a new one with 'ecfs recover', or mount this one for reading only with 'ecfs mount -o ro'",
+        self->archive->directory, said, ecfs_catalog_epoch (catalog), ecfs_catalog_sequence (catalog));
+    if (!self->awaited)
+        return;
+    ecfs_catalog_refuse (catalog, self->reason);
+    g_critical ("%s; changes are refused from now on", self->reason);
+}
+
+/* Until somebody answers, or the recovery ends: nothing is stored or deleted that depends on being the newest. */
+static void hold_locked (EcfsLineage *self, const EcfsWeights *sum) ECFS_REQUIRES (self->lock)
+{
+    bool held = ecfs_lineage_counts (self, sum->n_newer + sum->n_claimed, sum->n_silent);
+    if (!held && self->is_held)
+        g_message ("%s is the newest copy: it resumes", self->archive->directory);
+    if (held == self->is_held)
+        return;
+    self->is_held = held;
+    g_clear_pointer (&self->hold, g_free);
+    if (!held)
+        return;
+    if (sum->claimed != NULL) {
+        const EcfsMarkerClaim *claim = &sum->claimed->marker.claim;
+        g_autofree char *origin = describe_origin (claim->since_s, claim->host);
+        self->hold = g_strdup_printf ("a recovery of this archive is under way%s: until it ends, nothing more becomes "
+                                      "safe without this machine. If it succeeds, this archive directory becomes an "
+                                      "old copy. If it is given up, this one resumes two minutes later",
+                                      origin);
+    } else {
+        g_autofree char *said = ecfs_lineage_describe_locked (self, sum->newer);
+        self->hold = g_strdup_printf ("%s may be an old copy: %s, and %zu endpoints that could contradict do not "
+                                      "answer; see ecfs status, and ecfs-endpoint(1) about 'ecfs endpoint distrust'",
+                                      self->archive->directory, said, sum->n_silent);
+    }
+    g_warning ("%s", self->hold);
+}
+
+bool ecfs_lineage_is_any_asked_locked (EcfsLineage *self)
+{
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints; i++)
+        if (self->witnesses[i].n_asked > 0)
+            return true;
+    return false;
+}
+
+static void tell_disagreeing_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
+{
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        EcfsWitness *witness = &self->witnesses[i];
+        if (!witness->is_newer || witness->told || !ecfs_lineage_is_asked (&self->archive->endpoints[i]))
+            continue;
+        g_autofree char *said = ecfs_lineage_describe_locked (self, witness);
+        witness->told = true;
+        g_warning (
+            "%s, but too few others do for it to be believed: its journal and lineage do not count; if it lies, run "
+            "'ecfs endpoint distrust %s %s'",
+            said, self->archive->directory, self->archive->endpoints[i].name);
+    }
+}
+
+void ecfs_lineage_judge_locked (EcfsLineage *self)
+{
+    if (self->is_stale)
+        return;
+    EcfsWeights sum = ecfs_lineage_weigh_locked (self, ecfs_lineage_clock_us () - ECFS_LINEAGE_FRESH_US);
+    if (sum.n_newer >= ecfs_archive_journal_copies (self->archive))
+        become_stale_locked (self, sum.newer);
+    if (!self->awaited || self->is_stale)
+        return;
+    hold_locked (self, &sum);
+    /* Others may be about to say the same. */
+    if (!self->is_held && sum.n_newer > 0 && !ecfs_lineage_is_any_asked_locked (self))
+        tell_disagreeing_locked (self);
+}
+
+/* Nothing of this process is on an endpoint that was there before it and was not checked yet, so what it has changed
+ * since makes an old copy no newer. */
+void ecfs_lineage_look_locked (const EcfsLineage *lineage, EcfsWitness *self, uint64_t now)
+{
+    const EcfsMarker *marker = &self->marker;
+    uint64_t sequence = self->checked || self->position >= lineage->n_opened ? now : lineage->opened;
+    uint32_t epoch = ecfs_catalog_epoch (lineage->archive->catalog);
+    self->is_newer = marker->epoch > epoch || self->listed_epoch > epoch ||
+                     (marker->epoch == epoch && (marker->sequence > sequence || self->is_foreign)) ||
+                     (self->listed_epoch == epoch && self->listed_sequence > sequence);
+    self->told = self->told && self->is_newer;
+}
+
+bool ecfs_lineage_is_sure_locked (EcfsLineage *self, int64_t since_us)
+{
+    size_t n_asked = 0, n_answered = 0, n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        if (!ecfs_lineage_is_asked (&self->archive->endpoints[i]))
+            continue;
+        n_asked++;
+        n_answered += self->witnesses[i].answered && self->witnesses[i].known_us >= since_us;
+    }
+    return n_answered > 0 && n_answered + ecfs_archive_journal_copies (self->archive) > n_asked;
+}
+
+bool ecfs_lineage_is_trusted_locked (EcfsLineage *self, size_t position)
+{
+    const EcfsWitness *witness = &self->witnesses[position];
+    return witness->answered && !witness->is_newer &&
+           !ecfs_lineage_is_claimed_locked (self, witness, ecfs_lineage_clock_us ()) && !self->is_stale &&
+           !self->is_held && ecfs_lineage_is_sure_locked (self, 0);
+}
+
+bool ecfs_lineage_may_write_locked (EcfsLineage *self, size_t position)
+{
+    return self->witnesses[position].checked && ecfs_lineage_is_trusted_locked (self, position);
+}
+
+void ecfs_lineage_judge_first_locked (EcfsLineage *self)
+{
+    EcfsWeights sum = ecfs_lineage_weigh_locked (self, 0);
+    if (!self->is_stale && ecfs_lineage_counts (self, sum.n_newer, sum.n_silent))
+        become_stale_locked (self, sum.newer);
+    self->awaited = true;
+    ecfs_lineage_judge_locked (self);
+}
