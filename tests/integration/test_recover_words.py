@@ -41,7 +41,8 @@ def everything(endpoints):
 
 
 def stripes(endpoints):
-    return {path for path in everything(endpoints) if "/stripes/" in path}
+    """The files of stripes: what is stored later may have a directory of its own."""
+    return {path for path, digest in everything(endpoints).items() if "/stripes/" in path and digest is not None}
 
 
 def keep(endpoints, where):
