@@ -48,8 +48,12 @@ bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position);
 bool ecfs_lineage_may_write (EcfsLineage *self, size_t position);
 /** Whether something may be deleted there: the same, with answers of late. */
 bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position);
-/** Reads the marker there, and then may_delete (): before deletions. Blocks as long as the endpoint does, and after the
- * beginning of a session until its marker is there, for 10 s at most. */
+/**
+ * Waits until an endpoint that is up has been told of a session that has just begun, for 10 s at most: before what is
+ * not tried again, so that one that is only slow is not taken for one that disagrees.
+ */
+void ecfs_lineage_await_told (EcfsLineage *self, size_t position);
+/** Reads the marker there, and then may_delete (): before deletions. Blocks as long as the endpoint does. */
 bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
 
 /**

@@ -30,14 +30,22 @@ static bool is_any_busy_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
     return false;
 }
 
-/* The marker of a session that has just begun may be on its way there, or wait for what others answer. */
-static void await_told (EcfsLineage *self, size_t position)
+/* Whether the session's marker is on its way there, or waits for what others answer. */
+static bool is_being_told_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock)
+{
+    if (witness->checked || witness->is_newer || self->is_stale || self->is_held || self->stopping)
+        return false;
+    return witness->n_asked > 0 || witness->ending ||
+           (!ecfs_lineage_is_sure_locked (self, 0) && is_any_busy_locked (self));
+}
+
+void ecfs_lineage_await_told (EcfsLineage *self, size_t position)
 {
     const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[position];
     int64_t deadline_us = ecfs_now_us () + CONFIRM_US;
     ecfs_mutex_lock (&self->lock);
-    while (!self->witnesses[position].checked && !self->is_stale && !self->is_held && !self->stopping &&
-           is_any_busy_locked (self) && !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_now_us () < deadline_us)
+    while (is_being_told_locked (self, &self->witnesses[position]) && !ecfs_endpoint_is_down (endpoint->endpoint) &&
+           ecfs_now_us () < deadline_us)
         (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
     ecfs_mutex_unlock (&self->lock);
 }
@@ -47,7 +55,6 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
     EcfsWitness *witness = &self->witnesses[position];
     EcfsMarker marker;
     g_autoptr (GError) error = NULL;
-    await_told (self, position);
     int64_t asked_us = ecfs_lineage_clock_us ();
     if (!ecfs_endpoint_examine_wait (self->archive->endpoints[position].endpoint, &marker, &error) ||
         !ecfs_lineage_hear (witness, &marker, &error)) {

@@ -124,7 +124,9 @@ bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint_id, EcfsPruneStripe
         return ecfs_fail (error, EINVAL, "there is no such endpoint, or the archive may only be read");
     if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) || !journal_is_stored (archive, error))
         return false;
-    if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), ecfs_archive_position (archive, self.endpoint)))
+    size_t position = ecfs_archive_position (archive, self.endpoint);
+    ecfs_lineage_await_told (ecfs_archive_lineage (archive), position);
+    if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), position))
         return ecfs_fail (error, EAGAIN,
                           "endpoint %s: too few endpoints confirm that this archive directory is the newest there is; "
                           "bring endpoints back",

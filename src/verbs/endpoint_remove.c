@@ -146,7 +146,9 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
 /* What it has of the journal may be newer than an old copy of the catalog. */
 static bool may_clear (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
-    return ecfs_lineage_confirm (ecfs_archive_lineage (self), ecfs_archive_position (self, endpoint)) ||
+    size_t position = ecfs_archive_position (self, endpoint);
+    ecfs_lineage_await_told (ecfs_archive_lineage (self), position);
+    return ecfs_lineage_confirm (ecfs_archive_lineage (self), position) ||
            ecfs_fail (error, EAGAIN, "endpoint %s: too few endpoints confirm that %s is the newest there is",
                       endpoint->name, ecfs_archive_directory (self));
 }

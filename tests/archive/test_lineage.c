@@ -405,6 +405,7 @@ static void test_slow (Fixture *fixture, gconstpointer user)
     g_assert_cmpuint (g_string_replace (changed, before, behind, 0), ==, 1);
     g_assert_true (g_file_set_contents (config, changed->str, -1, NULL));
     open_archive (fixture);
+    ecfs_lineage_await_told (fixture->archive->lineage, N_ENDPOINTS - 1);
     g_assert_true (ecfs_lineage_confirm (fixture->archive->lineage, N_ENDPOINTS - 1));
 }
 
