@@ -76,19 +76,37 @@ static void test_reads (void)
     g_assert_cmpuint (count_descriptors (), ==, n_descriptors);
 }
 
-/* Where reads run ahead, the next request is taken while the end of a GET that nobody needs any more is awaited. */
+/* One after the other, so that reads run ahead. */
+static void assert_reads (EcfsEndpoint *endpoint, uint64_t offset, size_t size)
+{
+    g_autofree uint8_t *to = g_malloc0 (size);
+    EcfsRange range = {.offset = offset, .size = size, .to = to};
+    g_autoptr (GError) error = NULL;
+    ecfs_endpoint_read_wait (endpoint, "lost-behind", &range, 1, &error);
+    g_assert_no_error (error);
+    for (size_t i = 0; i < size; i++)
+        g_assert_cmpint (to[i], ==, "abcdefgh"[(offset + i) / BLOCK]);
+}
+
+/* The next request is taken while the end of a GET that nobody needs any more is awaited, … */
 static void test_lost_behind (void)
 {
     EcfsEndpoint *endpoint = start_url ("gsiftp://localhost/root", "");
-    g_autofree uint8_t *to = g_malloc0 (BLOCK);
-    for (unsigned half = 0; half < 2; half++) {
-        EcfsRange range = {.offset = half * BLOCK, .size = BLOCK, .to = to};
-        g_autoptr (GError) error = NULL;
-        ecfs_endpoint_read_wait (endpoint, "lost-behind", &range, 1, &error);
-        g_assert_no_error (error);
-        g_assert_cmpint (to[0], ==, half == 0 ? 'a' : 'b');
-    }
+    assert_reads (endpoint, 0, BLOCK);
+    assert_reads (endpoint, BLOCK, BLOCK);
     g_assert_cmpint (try_read (endpoint, "right"), ==, 0);
+    ecfs_endpoint_free (endpoint);
+    assert_no_children ();
+}
+
+/* … or comes later, when some of what it wants had come before the connection was lost. */
+static void test_lost_ahead (void)
+{
+    EcfsEndpoint *endpoint = start_url ("gsiftp://localhost/root", "");
+    assert_reads (endpoint, 0, BLOCK);
+    assert_reads (endpoint, BLOCK, BLOCK / 2);
+    g_usleep (G_USEC_PER_SEC);
+    assert_reads (endpoint, BLOCK + BLOCK / 2, BLOCK);
     ecfs_endpoint_free (endpoint);
     assert_no_children ();
 }
@@ -132,6 +150,7 @@ int main (int argc, char **argv)
     g_assert_true (g_setenv ("ECFS_GRIDFTP_HELPER", HOSTILE_HELPER, TRUE));
     g_test_add_func ("/gridftp-helper/brings-no-wrong-bytes-and-is-replaced", test_reads);
     g_test_add_func ("/gridftp-helper/loses-the-connection-behind-what-was-wanted", test_lost_behind);
+    g_test_add_func ("/gridftp-helper/loses-the-connection-while-it-is-ahead", test_lost_ahead);
     g_test_add_func ("/gridftp-helper/sends-a-marker-more-than-once", test_markers);
     g_test_add_func ("/gridftp-helper/dies-while-it-stores", test_writes);
     g_test_add_func ("/gridftp-helper/says-nothing-any-more", test_silence);

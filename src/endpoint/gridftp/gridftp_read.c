@@ -319,9 +319,11 @@ static bool receive (EcfsGridftp *self, Get *get, const char *name, GError **err
             return ecfs_fail (error, self->broken->code, "%s", self->broken->message);
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_DONE) {
             get->done = true;
-            /* Where all that was wanted is there, a connection that is lost behind it is lost while idle. */
             if (is_wanted (get) && !ecfs_gridftp_outcome (self, name, error))
                 return false;
+            /* Where all that was wanted is there, a connection that is lost behind it is lost while idle; what follows
+             * is asked for anew. */
+            get->draining = get->draining || self->message.code != ECFS_GRIDFTP_OK;
         }
         if (heard == ECFS_GRIDFTP_HEARD && self->message.type == ECFS_GRIDFTP_BLOCK) {
             note_pace (self);
