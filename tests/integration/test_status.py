@@ -172,9 +172,10 @@ def test_a_hook_is_told_of_damage(place, filled):
     first = next(stripe for stripe in filled.json("info", "/file")["stripes"] if stripe["index"] == 0)
     stripe = lab.stripe_files(filled[first["endpoint"]])[0]
     lab.flip(stripe, 4096 + 1000)
-    mount = place.mount(filled)
-    filled["ember" if first["endpoint"] != "ember" else "fjord"].kill()  # else the mount repairs before it is seen
+    # Else the mount repairs before it is seen; and before it is mounted, as what it has open it reads for a while.
+    filled["ember" if first["endpoint"] != "ember" else "fjord"].kill()
     filled["delta" if first["endpoint"] != "delta" else "cedar"].kill()
+    mount = place.mount(filled)
 
     def is_told():
         with contextlib.suppress(OSError):  # three of six: it cannot be read now, and what was met counts
