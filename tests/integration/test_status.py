@@ -11,6 +11,8 @@ import lab
 import pytest
 from test_lineage import forge
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 
 
