@@ -672,7 +672,8 @@ bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLa
                          .block_bytes = object->block_bytes,
                          .header_bytes = object->header_bytes,
                          .granule = (uint32_t) ecfs_codec_granule (codec),
-                         .k = (uint16_t) ecfs_codec_k (codec)};
+                         .k = (uint16_t) ecfs_codec_k (codec),
+                         .tag_bytes = ECFS_TAG_CHECKSUM_BYTES};
     if (!ecfs_layout_valid (&layout))
         return ecfs_fail (error, EBADMSG, "the catalog's row of object %" PRId64 " makes no sense: run 'ecfs recover'",
                           object->id);

@@ -8,7 +8,6 @@
  */
 #include "check/check.h"
 #include "object/format.h"
-#include "util/bytes.h"
 #include "util/xxh3.h"
 
 #define THREADS     4                 /* of each endpoint; as many as stripes of one object, where it has more */
@@ -125,7 +124,7 @@ static uint64_t part_bytes (const Stripe *self, const Place *at)
     if (at->offset == 0)
         return self->layout.header_bytes;
     if (at->segment < ecfs_layout_n_segments (&self->layout))
-        return ecfs_layout_block_bytes (&self->layout, at->segment, at->block) + ECFS_TAG_BYTES;
+        return ecfs_layout_block_bytes (&self->layout, at->segment, at->block) + self->layout.tag_bytes;
     return file_size - MIN (file_size, at->offset);
 }
 
@@ -182,8 +181,8 @@ static bool check_block (const Stripe *self, const uint8_t *bytes, uint32_t size
 {
     const EcfsCheckedStripe *checked = self->job->checked;
     uint64_t number = ecfs_layout_block_number (&self->layout, self->at.segment, self->at.block);
-    uint64_t tag = ecfs_tag (&checked->object->uuid, checked->stripe->index, number, bytes, size);
-    return tag == ecfs_get_le (bytes + size, ECFS_TAG_BYTES) ||
+    const EcfsTagger tagger = {.object = checked->object->uuid};
+    return ecfs_tag_fits (&tagger, checked->stripe->index, number, bytes, size, bytes + size) ||
            ecfs_fail (error, EBADMSG, "the check block at byte %" G_GUINT64_FORMAT " fails its checksum",
                       self->at.offset);
 }
@@ -228,7 +227,7 @@ static bool check_part (const Stripe *self, const uint8_t *bytes, uint64_t size,
     if (self->at.offset == 0)
         return check_header (self, bytes, error);
     if (self->at.segment < ecfs_layout_n_segments (&self->layout))
-        return check_block (self, bytes, (uint32_t) size - ECFS_TAG_BYTES, error);
+        return check_block (self, bytes, (uint32_t) size - self->layout.tag_bytes, error);
     return check_area (self, error) && check_footer (self, bytes, size, error);
 }
 

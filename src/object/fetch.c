@@ -1,6 +1,5 @@
 #include "object/reader_priv.h"
 
-#include "util/bytes.h"
 #include "util/error.h"
 
 #include <string.h>
@@ -122,7 +121,7 @@ uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t a
     uint32_t block = at / layout->block_bytes;
     uint32_t within = at % layout->block_bytes;
     *ret_bytes = ecfs_layout_block_bytes (layout, self->segment, block) - within;
-    return self->out[packet] + (size_t) (block - self->block_lo) * (layout->block_bytes + ECFS_TAG_BYTES) + within;
+    return self->out[packet] + (size_t) (block - self->block_lo) * (layout->block_bytes + layout->tag_bytes) + within;
 }
 
 /* Every waiting request has one fetch less to wait for; the complete ones go to @finished. */
@@ -219,7 +218,7 @@ static void decode_blocks (Decoding *decoding)
             fetch->decoded[i] = ecfs_transfer_buffer_take (reader->params.transfer, fetch->slot_bytes);
     uint32_t end = MIN (fetch->block_hi, ecfs_layout_n_blocks (layout, fetch->segment));
     for (uint32_t block = fetch->block_lo; block < end; block++) {
-        size_t at = (size_t) (block - fetch->block_lo) * (layout->block_bytes + ECFS_TAG_BYTES);
+        size_t at = (size_t) (block - fetch->block_lo) * (layout->block_bytes + layout->tag_bytes);
         for (unsigned i = 0; i < reader->n; i++) {
             uint8_t *base = decoding->missing[i]   ? fetch->decoded[i]
                             : decoding->present[i] ? fetch->slots[i].buffer
@@ -400,19 +399,19 @@ static bool verify (EcfsFetchSlot *slot, size_t filled)
     const EcfsReader *reader = slot->fetch->reader;
     const EcfsLayout *layout = &reader->params.layout;
     const EcfsFetch *fetch = slot->fetch;
-    size_t step = layout->block_bytes + ECFS_TAG_BYTES;
+    const EcfsTagger tagger = ecfs_reader_tagger (&reader->params);
+    size_t step = layout->block_bytes + layout->tag_bytes;
     for (;;) {
         uint32_t block = fetch->block_lo + slot->n_verified;
         size_t start = slot->n_verified * step;
         if (block >= fetch->block_hi || start >= fetch->slot_bytes)
             return true;
         uint32_t bytes = ecfs_layout_block_bytes (layout, fetch->segment, block);
-        if (start + bytes + ECFS_TAG_BYTES > filled)
+        if (start + bytes + layout->tag_bytes > filled)
             return true;
         const uint8_t *at = slot->buffer + start;
         uint64_t number = ecfs_layout_block_number (layout, fetch->segment, block);
-        if (ecfs_tag (&reader->params.object, (uint16_t) slot->index, number, at, bytes) !=
-            ecfs_get_le (at + bytes, ECFS_TAG_BYTES))
+        if (!ecfs_tag_fits (&tagger, slot->index, number, at, bytes, at + bytes))
             return false;
         slot->n_verified++;
     }

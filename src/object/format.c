@@ -26,6 +26,7 @@ enum {
 #define SECTION_HEAD_BYTES 8
 #define SECTION_HASH_BYTES 8
 #define TAG_KIND_XXH3_64   1
+#define TAG_KIND_HMAC      2
 #define HEADER_UNIT        64
 #define PATH_MAX_BYTES     4096
 #define ELSEWHERE_BYTES    40
@@ -88,8 +89,8 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header)
     ecfs_append_le (to, header->segment_bytes, 4);
     ecfs_append_le (to, header->block_bytes, 4);
     ecfs_append_le (to, header->granule, 4);
-    ecfs_append_le (to, TAG_KIND_XXH3_64, 2);
-    ecfs_append_le (to, ECFS_TAG_BYTES, 2);
+    ecfs_append_le (to, header->is_keyed ? TAG_KIND_HMAC : TAG_KIND_XXH3_64, 2);
+    ecfs_append_le (to, header->is_keyed ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES, 2);
     ecfs_append_le (to, 0, 2); /* content cipher: none */
     ecfs_append_le (to, 0, 2); /* keyed MAC: none */
     ecfs_append_le (to, 0, 8);
@@ -156,7 +157,7 @@ static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, GError **e
     uint64_t mac = ecfs_cursor_le (from, 2);
     if (from->bad)
         return ecfs_fail (error, EBADMSG, "the public section is too short");
-    if (tag_kind != TAG_KIND_XXH3_64 || tag_bytes != ECFS_TAG_BYTES || cipher != 0 || mac != 0)
+    if (tag_kind != TAG_KIND_XXH3_64 || tag_bytes != ECFS_TAG_CHECKSUM_BYTES || cipher != 0 || mac != 0)
         return ecfs_fail (error, ENOTSUP, "tags, cipher or MAC are of a kind that this ecfs does not know");
     return true;
 }
@@ -482,7 +483,8 @@ bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayo
                          .block_bytes = header->block_bytes,
                          .header_bytes = header->header_bytes,
                          .granule = header->granule,
-                         .k = header->k};
+                         .k = header->k,
+                         .tag_bytes = header->is_keyed ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES};
     if (!ecfs_layout_valid (&layout))
         return ecfs_fail (error, EBADMSG, "the sizes in the stripe's header make no sense");
     *ret_layout = layout;

@@ -34,6 +34,7 @@ typedef struct EcfsStripeHeader {
     uint32_t segment_bytes;
     uint32_t block_bytes;
     uint32_t granule;
+    bool is_keyed;             /* its tags are MACs */
     const uint8_t *parameters; /* of the code, as ecfs_codec_parameters (): borrowed; parsed: points into the bytes */
     uint32_t parameters_bytes; /* 0: it has none */
 } EcfsStripeHeader;

@@ -1,8 +1,5 @@
 #include "object/layout.h"
 
-#include "util/bytes.h"
-#include "util/xxh3.h"
-
 #include <glib.h>
 
 #include <inttypes.h>
@@ -36,7 +33,8 @@ bool ecfs_layout_valid (const EcfsLayout *self)
            self->block_bytes <= ECFS_BLOCK_MAX_BYTES && self->block_bytes % self->granule == 0 &&
            self->segment_bytes > 0 && self->segment_bytes <= ECFS_SEGMENT_MAX &&
            self->segment_bytes % ((uint32_t) self->k * self->granule) == 0 && self->size > 0 &&
-           self->size <= ECFS_OBJECT_MAX_BYTES && self->header_bytes > 0 && self->header_bytes <= 1 << 20;
+           self->size <= ECFS_OBJECT_MAX_BYTES && self->header_bytes > 0 && self->header_bytes <= 1 << 20 &&
+           (self->tag_bytes == ECFS_TAG_CHECKSUM_BYTES || self->tag_bytes == ECFS_TAG_MAC_BYTES);
 }
 
 uint64_t ecfs_layout_n_segments (const EcfsLayout *self)
@@ -74,17 +72,17 @@ uint32_t ecfs_layout_block_bytes (const EcfsLayout *self, uint64_t segment, uint
 
 uint32_t ecfs_layout_stored_bytes (const EcfsLayout *self, uint64_t segment)
 {
-    return ecfs_layout_packet_bytes (self, segment) + ecfs_layout_n_blocks (self, segment) * ECFS_TAG_BYTES;
+    return ecfs_layout_packet_bytes (self, segment) + ecfs_layout_n_blocks (self, segment) * self->tag_bytes;
 }
 
 uint64_t ecfs_layout_block_offset (const EcfsLayout *self, uint64_t segment, uint32_t block)
 {
     uint64_t full = full_packet_bytes (self);
-    uint64_t stored = full + divide_up (full, self->block_bytes) * ECFS_TAG_BYTES;
+    uint64_t stored = full + divide_up (full, self->block_bytes) * self->tag_bytes;
     uint64_t start = self->header_bytes + segment * stored;
     if (block >= ecfs_layout_n_blocks (self, segment))
         return start + ecfs_layout_stored_bytes (self, segment);
-    return start + (uint64_t) block * (self->block_bytes + ECFS_TAG_BYTES);
+    return start + (uint64_t) block * (self->block_bytes + self->tag_bytes);
 }
 
 uint64_t ecfs_layout_block_number (const EcfsLayout *self, uint64_t segment, uint32_t block)
@@ -96,16 +94,6 @@ uint64_t ecfs_layout_area_bytes (const EcfsLayout *self)
 {
     uint64_t last = ecfs_layout_n_segments (self) - 1;
     return ecfs_layout_block_offset (self, last, UINT32_MAX) - self->header_bytes;
-}
-
-uint64_t ecfs_tag (const EcfsUuid *object, uint16_t stripe_index, uint64_t block_number, const uint8_t *block,
-                   size_t block_bytes)
-{
-    uint8_t position[32];
-    memcpy (position, object->bytes, 16);
-    ecfs_put_le (position + 16, stripe_index, 8);
-    ecfs_put_le (position + 24, block_number, 8);
-    return ecfs_xxh3_64_seeded (block, block_bytes, ecfs_xxh3_64 (position, sizeof position));
 }
 
 EcfsUuid ecfs_object_uuid (unsigned number)

@@ -9,14 +9,13 @@
 #ifndef ECFS_OBJECT_LAYOUT_H
 #define ECFS_OBJECT_LAYOUT_H
 
-#include "util/uuid.h"
+#include "object/tag.h"
 
 #include <stdbool.h>
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define ECFS_TAG_BYTES        8
 #define ECFS_BLOCK_MAX_BYTES  32768 /* of a check block */
 #define ECFS_OBJECT_MAX_BYTES (16ull << 30)
 #define ECFS_SEGMENT_MAX      (64u << 20) /* bytes of content in a segment */
@@ -28,6 +27,7 @@ typedef struct EcfsLayout {
     uint32_t header_bytes;
     uint32_t granule;
     uint16_t k;
+    uint16_t tag_bytes; /* ECFS_TAG_CHECKSUM_BYTES or ECFS_TAG_MAC_BYTES */
 } EcfsLayout;
 
 /** Content bytes per segment nearest above @wanted whose packets are whole multiples of 4 KiB and of the granule. */
@@ -54,14 +54,10 @@ uint32_t ecfs_layout_block_bytes (const EcfsLayout *self, uint64_t segment, uint
 uint32_t ecfs_layout_stored_bytes (const EcfsLayout *self, uint64_t segment);
 /** Offset in the stripe file of check block @block of a segment; @block may be n_blocks: the end of the packet. */
 uint64_t ecfs_layout_block_offset (const EcfsLayout *self, uint64_t segment, uint32_t block);
-/** Number of a check block within its stripe, as the tag's seed takes it. */
+/** Number of a check block within its stripe, as its tag takes it. */
 uint64_t ecfs_layout_block_number (const EcfsLayout *self, uint64_t segment, uint32_t block);
 /** Bytes of the packet area: all packets with tags. */
 uint64_t ecfs_layout_area_bytes (const EcfsLayout *self);
-
-/** The tag of a check block: XXH3-64 seeded with object, stripe index and block number. */
-uint64_t ecfs_tag (const EcfsUuid *object, uint16_t stripe_index, uint64_t block_number, const uint8_t *block,
-                   size_t block_bytes);
 
 /**
  * The UUID of a new object: random but for the fan-out directory of its stripes, which many @number in a row share, so

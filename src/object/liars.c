@@ -1,7 +1,6 @@
 #include "object/liars.h"
 
 #include "object/format.h"
-#include "util/bytes.h"
 #include "util/lock.h"
 #include "util/xxh3.h"
 
@@ -72,13 +71,14 @@ typedef struct Coding {
 static void hash_packet (Coding *self, uint64_t segment, unsigned index, const uint8_t *packet)
 {
     const EcfsLayout *layout = &self->params->layout;
+    const EcfsTagger tagger = ecfs_reader_tagger (self->params);
     for (uint32_t block = 0; block < ecfs_layout_n_blocks (layout, segment); block++) {
-        uint8_t tag[ECFS_TAG_BYTES];
+        uint8_t tag[ECFS_TAG_MAX_BYTES];
         uint32_t bytes = ecfs_layout_block_bytes (layout, segment, block);
         uint64_t number = ecfs_layout_block_number (layout, segment, block);
-        ecfs_put_le (tag, ecfs_tag (&self->params->object, (uint16_t) index, number, packet, bytes), ECFS_TAG_BYTES);
+        ecfs_tag_put (&tagger, index, number, packet, bytes, tag);
         ecfs_sha256_update (self->stripes[index], packet, bytes);
-        ecfs_sha256_update (self->stripes[index], tag, sizeof tag);
+        ecfs_sha256_update (self->stripes[index], tag, layout->tag_bytes);
         packet += bytes;
     }
 }

@@ -3,6 +3,7 @@
 #include "object/reader_priv.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define SEQUENTIAL_SLACK (4u << 20)   /* the kernel's own readahead asks a little out of order */
@@ -79,7 +80,9 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     EcfsReader *self = g_new0 (EcfsReader, 1);
     atomic_init (&self->references, 1);
     ecfs_mutex_init (&self->lock);
+    assert (params->layout.tag_bytes == ecfs_tag_bytes (&(EcfsTagger){.mac = params->mac}));
     self->params = *params;
+    self->params.mac = params->mac == NULL ? NULL : ecfs_mac_ref (params->mac);
     self->n = ecfs_codec_n (params->codec);
     self->stripes = g_memdup2 (params->stripes, self->n * sizeof self->stripes[0]);
     self->lanes = g_new0 (EcfsLane, self->n);
@@ -116,6 +119,7 @@ void ecfs_reader_unref_priv (EcfsReader *self)
     g_hash_table_unref (self->plans);
     g_free (self->lanes);
     g_free (self->stripes);
+    ecfs_mac_unref (self->params.mac);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }

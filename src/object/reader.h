@@ -43,6 +43,7 @@ typedef struct EcfsReaderParams {
     EcfsCodec *codec;           /* must outlive the reader */
     EcfsLayout layout;
     EcfsUuid object;
+    const EcfsMac *mac; /* of its tags, as the layout says; NULL: these are checksums. A reference is taken */
     EcfsReadPolicy policy;
     EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */
@@ -51,6 +52,12 @@ typedef struct EcfsReaderParams {
     void (*trouble) (void *user, const EcfsTrouble *trouble);
     void *user;
 } EcfsReaderParams;
+
+/** How the blocks of the object are tagged. */
+static inline EcfsTagger ecfs_reader_tagger (const EcfsReaderParams *params)
+{
+    return (EcfsTagger){.object = params->object, .mac = params->mac};
+}
 
 /** @params->layout must be valid. Returns a reference for ecfs_reader_close (). */
 EcfsReader *ecfs_reader_new (const EcfsReaderParams *params);

@@ -2,6 +2,8 @@
 
 #include "object/reader_priv.h"
 
+#include <assert.h>
+
 struct EcfsRepair {
     EcfsReader *reader;
     bool wanted[ECFS_CODEC_MAX_N];
@@ -26,9 +28,12 @@ static void on_rebuilt (void *user, uint8_t *const *packets, const GError *error
 {
     Load *load = user;
     const EcfsReader *reader = load->repair->reader;
+    const EcfsLayout *layout = &reader->params.layout;
+    const EcfsTagger tagger = ecfs_reader_tagger (&reader->params);
+    assert (load->segment->block_step == layout->block_bytes + layout->tag_bytes); /* both or neither have a key */
     for (unsigned i = 0; error == NULL && i < reader->n; i++)
         if (load->repair->wanted[i])
-            ecfs_segment_put_packet (load->segment, &reader->params.layout, &reader->params.object, i, packets[i]);
+            ecfs_segment_put_packet (load->segment, layout, &tagger, i, packets[i]);
     load->done (load->data, error);
     g_free (load);
 }

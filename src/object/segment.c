@@ -1,6 +1,5 @@
 #include "object/segment.h"
 
-#include "util/bytes.h"
 #include "util/io.h"
 
 #include <inttypes.h>
@@ -17,7 +16,7 @@ EcfsSegment *ecfs_segment_new (EcfsTransferPool *transfer, const EcfsLayout *lay
                           .index = index,
                           .stored_bytes = ecfs_layout_stored_bytes (layout, index),
                           .n_blocks = ecfs_layout_n_blocks (layout, index),
-                          .block_bytes = layout->block_bytes,
+                          .block_step = layout->block_bytes + layout->tag_bytes,
                           .size = ecfs_segment_bytes (layout, n, index)};
     atomic_init (&self->references, 1);
     self->bytes = ecfs_transfer_buffer_take (transfer, self->size);
@@ -100,24 +99,24 @@ bool ecfs_segment_load (EcfsSegment *self, const EcfsLayout *layout, int fd, con
     return true;
 }
 
-static void put_tag (EcfsSegment *self, const EcfsLayout *layout, const EcfsUuid *object, unsigned packet,
+static void put_tag (EcfsSegment *self, const EcfsLayout *layout, const EcfsTagger *tagger, unsigned packet,
                      uint32_t block)
 {
     uint32_t bytes = ecfs_layout_block_bytes (layout, self->index, block);
     uint64_t number = ecfs_layout_block_number (layout, self->index, block);
     uint8_t *at = ecfs_segment_block (self, packet, block);
-    ecfs_put_le (at + bytes, ecfs_tag (object, (uint16_t) packet, number, at, bytes), ECFS_TAG_BYTES);
+    ecfs_tag_put (tagger, packet, number, at, bytes, at + bytes);
 }
 
-void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsUuid *object, unsigned packet,
+void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsTagger *tagger, unsigned packet,
                               const uint8_t *bytes)
 {
     memcpy (ecfs_segment_packet (self, packet), bytes, self->stored_bytes);
     for (uint32_t block = 0; block < self->n_blocks; block++)
-        put_tag (self, layout, object, packet, block);
+        put_tag (self, layout, tagger, packet, block);
 }
 
-void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsUuid *object)
+void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsTagger *tagger)
 {
     unsigned n = ecfs_codec_n (codec);
     const uint8_t *data[ECFS_CODEC_MAX_N];
@@ -132,6 +131,6 @@ void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const Ecf
         }
         ecfs_codec_encode (codec, data, parity, bytes);
         for (unsigned i = 0; i < n; i++)
-            put_tag (self, layout, object, i, block);
+            put_tag (self, layout, tagger, i, block);
     }
 }

@@ -18,8 +18,8 @@ typedef struct EcfsSegment {
     uint64_t index;
     uint32_t stored_bytes; /* of one packet with tags */
     uint32_t n_blocks;     /* of one packet */
-    uint32_t block_bytes;
-    size_t size; /* n × stored_bytes */
+    uint32_t block_step;   /* bytes of a check block with its tag */
+    size_t size;           /* n × stored_bytes */
     uint8_t *bytes;
 } EcfsSegment;
 
@@ -38,7 +38,7 @@ static inline uint8_t *ecfs_segment_packet (const EcfsSegment *self, unsigned pa
 
 static inline uint8_t *ecfs_segment_block (const EcfsSegment *self, unsigned packet, uint32_t block)
 {
-    return ecfs_segment_packet (self, packet) + (size_t) block * (self->block_bytes + ECFS_TAG_BYTES);
+    return ecfs_segment_packet (self, packet) + (size_t) block * self->block_step;
 }
 
 /**
@@ -48,10 +48,11 @@ static inline uint8_t *ecfs_segment_block (const EcfsSegment *self, unsigned pac
 bool ecfs_segment_load (EcfsSegment *self, const EcfsLayout *layout, int fd, const GArray *ranges, GError **error);
 
 /** Takes a packet as ecfs_reader_rebuild () gives it, and computes its tags. */
-void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsUuid *object, unsigned packet,
+void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsTagger *tagger, unsigned packet,
                               const uint8_t *bytes);
 
 /** Computes parity and all tags. */
-void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsUuid *object);
+void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec,
+                          const EcfsTagger *tagger);
 
 #endif

@@ -71,7 +71,8 @@ typedef struct EcfsWriterResult {
 typedef struct EcfsWriterJob {
     EcfsTransferPool *transfer;
     const EcfsCodec *codec;
-    EcfsStripeHeader header; /* index, instance and header_bytes are filled in per stripe */
+    EcfsStripeHeader header; /* index, instance, header_bytes and is_keyed are filled in */
+    const EcfsMac *mac;      /* of the tags; NULL: these are checksums */
     uint64_t size;           /* bytes of content, > 0; ignored with a feed */
     int fd;                  /* content; read with preadv at any time, some ranges more than once: ECANCELED if they
                               * are not the same each time */

@@ -205,7 +205,8 @@ static EcfsSegment *encode (Encoding *encoding, GError **error)
         ecfs_segment_unref (segment);
         return NULL;
     }
-    ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &self->job->header.object);
+    const EcfsTagger tagger = {.object = self->job->header.object, .mac = self->job->mac};
+    ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &tagger);
     XXH3_state_t *state = XXH3_createState ();
     XXH3_128bits_reset (state);
     hash_content (encoding, segment, state, NULL);

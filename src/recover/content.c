@@ -100,7 +100,8 @@ bool ecfs_recover_check_content (EcfsRecovering *self, const char *path, EcfsStr
                                           .block_bytes = row->block_bytes,
                                           .header_bytes = row->header_bytes,
                                           .granule = (uint32_t) ecfs_codec_granule (stray->codec),
-                                          .k = (uint16_t) ecfs_codec_k (stray->codec)},
+                                          .k = (uint16_t) ecfs_codec_k (stray->codec),
+                                          .tag_bytes = ECFS_TAG_CHECKSUM_BYTES},
                                .object = row->uuid,
                                .stripes = stripes,
                                .trouble = note_trouble};

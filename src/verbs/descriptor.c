@@ -63,7 +63,8 @@ bool ecfs_descriptor_add_object (EcfsDescriptor *self, EcfsObjectRow *row, EcfsC
                                   .block_bytes = row->block_bytes,
                                   .header_bytes = row->header_bytes,
                                   .granule = (uint32_t) ecfs_codec_granule (codec),
-                                  .k = (uint16_t) ecfs_codec_k (codec)};
+                                  .k = (uint16_t) ecfs_codec_k (codec),
+                                  .tag_bytes = ECFS_TAG_CHECKSUM_BYTES};
     g_ptr_array_add (self->objects, object);
     return ecfs_layout_valid (&object->layout) || ecfs_fail (error, EBADMSG, "the sizes of an object make no sense");
 }

@@ -1,4 +1,5 @@
 /* Deriving, sealing and sharing: against published numbers, and against whoever changes a byte. */
+#include "key/mac.h"
 #include "key/slots.h"
 
 #include <isa-l/erasure_code.h>
@@ -28,6 +29,21 @@ static void test_derive (void)
         salt[i] = (uint8_t) i;
     ecfs_key_derive (secret, sizeof secret, salt, sizeof salt, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9", key);
     assert_bytes (key, "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf");
+}
+
+/* The first case of RFC 4231: its key is shorter, which zeros make good. */
+static void test_mac (void)
+{
+    uint8_t key[ECFS_KEY_BYTES] = {0}, hash[ECFS_MAC_BYTES];
+    memset (key, 0x0b, 20);
+    EcfsMac *mac = ecfs_mac_new (key), *same = ecfs_mac_ref (mac);
+    ecfs_mac_unref (mac);
+    for (unsigned i = 0; i <= 8; i++) { /* whatever is the head, and again */
+        ecfs_mac_compute (same, "Hi There", i, &"Hi There"[i], 8 - i, hash);
+        assert_bytes (hash, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    }
+    ecfs_mac_unref (same);
+    ecfs_mac_unref (NULL);
 }
 
 /* The third case of RFC 7914, section 12. */
@@ -426,6 +442,7 @@ int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/key/is-derived-as-rfc-5869-says", test_derive);
+    g_test_add_func ("/key/hmac-is-as-rfc-4231-says", test_mac);
     g_test_add_func ("/key/of-a-passphrase-is-as-rfc-7914-says", test_passphrase);
     g_test_add_func ("/key/what-is-sealed-cannot-be-changed", test_sealed);
     g_test_add_func ("/key/nothing-can-be-sealed-too", test_nothing_sealed);

@@ -191,6 +191,7 @@ EcfsReader *object_reader (const Object *self)
                                .codec = self->store->codec,
                                .layout = self->layout,
                                .object = self->job.header.object,
+                               .mac = self->job.mac,
                                .stripes = stripes};
     ecfs_read_policy_init (&params.policy);
     params.log = self->store->log;

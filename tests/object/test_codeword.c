@@ -37,7 +37,8 @@ static void begin (Fixture *self, const char *code, uint64_t size)
                      .block_bytes = ecfs_layout_written_block_bytes (granule),
                      .header_bytes = 4096,
                      .granule = (uint32_t) granule,
-                     .k = (uint16_t) ecfs_codec_k (self->codec)};
+                     .k = (uint16_t) ecfs_codec_k (self->codec),
+                     .tag_bytes = ECFS_TAG_CHECKSUM_BYTES};
     g_assert_true (ecfs_layout_valid (&self->layout));
     self->n_segments = ecfs_layout_n_segments (&self->layout);
     self->packets = g_malloc0 (self->n_segments * self->n * ecfs_layout_packet_bytes (&self->layout, 0));

@@ -1,7 +1,6 @@
 /* Endpoints whose stripes have checksums that fit, and are not what was stored. */
 #include "object/liars.h"
 #include "store.h"
-#include "util/bytes.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -60,10 +59,8 @@ static void forge (const Fixture *self, unsigned index)
     g_assert_true (g_file_get_contents (path, &stripe, &size, NULL));
     uint8_t *at = (uint8_t *) stripe + ecfs_layout_block_offset (layout, 0, block);
     at[bytes / 2] ^= 0x10;
-    ecfs_put_le (
-        at + bytes,
-        ecfs_tag (&self->params.object, (uint16_t) index, ecfs_layout_block_number (layout, 0, block), at, bytes),
-        ECFS_TAG_BYTES);
+    const EcfsTagger tagger = ecfs_reader_tagger (&self->params);
+    ecfs_tag_put (&tagger, index, ecfs_layout_block_number (layout, 0, block), at, bytes, at + bytes);
     g_assert_true (g_file_set_contents (path, stripe, (gssize) size, NULL));
 }
 

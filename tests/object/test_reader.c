@@ -114,7 +114,7 @@ static void test_random_is_cheap (void)
 {
     Fixture self;
     begin (&self, "file", "rs:4+2", 32 * MIB, 2 * MIB);
-    const uint64_t block = self.object.layout.block_bytes + ECFS_TAG_BYTES;
+    const uint64_t block = self.object.layout.block_bytes + ECFS_TAG_CHECKSUM_BYTES;
     const uint64_t packet = self.object.layout.segment_bytes / 4;
     for (unsigned i = 0; i < 50; i++) {
         reopen (&self);
@@ -139,7 +139,7 @@ static void test_random_in_parts_is_cheap (void)
         g_assert_cmpint (read_at (&self, offset + 32 * KIB, 32 * KIB), ==, 0);
     }
     g_assert_cmpuint (store_bytes_read (&self.store) - before, <=,
-                      UINT64_C (30) * 2 * 6 * 4 * (self.object.layout.block_bytes + ECFS_TAG_BYTES));
+                      UINT64_C (30) * 2 * 6 * 4 * (self.object.layout.block_bytes + ECFS_TAG_CHECKSUM_BYTES));
     end (&self);
 }
 
@@ -243,8 +243,8 @@ static uint64_t blocks_for_lost_part (const char *code)
         reopen (&self);
         uint64_t before = store_bytes_read (&self.store);
         g_assert_cmpint (read_at (&self, 2 * (uint64_t) layout->segment_bytes / 8 + 10, 8000), ==, 0);
-        least = MIN (least, (store_bytes_read (&self.store) - before + ECFS_TAG_BYTES) /
-                                (layout->block_bytes + ECFS_TAG_BYTES));
+        least = MIN (least, (store_bytes_read (&self.store) - before + ECFS_TAG_CHECKSUM_BYTES) /
+                                (layout->block_bytes + ECFS_TAG_CHECKSUM_BYTES));
     }
     end (&self);
     return least;

@@ -23,14 +23,20 @@ typedef struct Fixture {
     uint64_t read_bytes;        /* of packets, as the last repair tells */
 } Fixture;
 
-static void begin_with (Fixture *self, const char *scheme, const char *code, uint64_t memory)
+static void begin_under (Fixture *self, const EcfsMac *mac, const char *scheme, const char *code, uint64_t memory)
 {
     *self = (Fixture){.n_repairs = 0};
     store_init (&self->store, scheme, code, SPARES, memory);
     uint32_t segment =
         ecfs_layout_segment_bytes (512 * KIB, ecfs_codec_k (self->store.codec), ecfs_codec_granule (self->store.codec));
     object_init (&self->object, &self->store, SIZE, segment);
+    self->object.job.mac = mac;
     g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
+}
+
+static void begin_with (Fixture *self, const char *scheme, const char *code, uint64_t memory)
+{
+    begin_under (self, NULL, scheme, code, memory);
 }
 
 static void begin (Fixture *self, const char *code)
@@ -213,12 +219,12 @@ static void flip (const Fixture *self, unsigned index, uint64_t at)
 }
 
 /* Every stripe is damaged, each in another segment: what is right of them is enough. */
-static void test_damaged (void)
+static void repair_damaged (const EcfsMac *mac)
 {
     Fixture self;
     char *areas[ECFS_CODEC_MAX_N];
     bool wanted[ECFS_CODEC_MAX_N] = {false};
-    begin (&self, "rs:4+2");
+    begin_under (&self, mac, "file", "rs:4+2", MEMORY);
     keep_areas (&self, areas);
     uint64_t area_bytes = ecfs_layout_area_bytes (&self.object.layout);
     for (unsigned i = 0; i < self.store.n; i++) {
@@ -230,6 +236,19 @@ static void test_damaged (void)
     g_assert_cmpuint (self.read_bytes, <=, 6 * area_bytes); /* what is right of a stripe is read from itself */
     free_areas (&self, areas);
     end (&self);
+}
+
+static void test_damaged (void)
+{
+    repair_damaged (NULL);
+}
+
+static void test_damaged_under_key (void)
+{
+    const uint8_t key[ECFS_KEY_BYTES] = {7};
+    EcfsMac *mac = ecfs_mac_new (key);
+    repair_damaged (mac);
+    ecfs_mac_unref (mac);
 }
 
 static void test_too_many (void)
@@ -336,6 +355,7 @@ int main (int argc, char **argv)
     }
     g_test_add_func ("/repair/one-lost-stripe-costs-what-its-code-takes", test_cost);
     g_test_add_func ("/repair/what-is-right-of-damaged-stripes-serves", test_damaged);
+    g_test_add_func ("/repair/under-a-key-tags-are-made-anew-and-the-same", test_damaged_under_key);
     g_test_add_func ("/repair/too-many-lost-are-an-error-and-nothing-is-stored", test_too_many);
     g_test_add_func ("/repair/others-serve-where-a-source-fails", test_sources_fail);
     g_test_add_func ("/repair/memory-for-one-segment-is-enough", test_little_memory);

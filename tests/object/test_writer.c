@@ -519,8 +519,12 @@ static void test_late_spare_in_little_memory (void)
 {
     Store store;
     Object object;
-    EcfsLayout layout = {
-        .size = 30 * MIB, .segment_bytes = 512 * KIB, .block_bytes = ECFS_BLOCK_MAX_BYTES, .granule = 1, .k = 4};
+    EcfsLayout layout = {.size = 30 * MIB,
+                         .segment_bytes = 512 * KIB,
+                         .block_bytes = ECFS_BLOCK_MAX_BYTES,
+                         .granule = 1,
+                         .k = 4,
+                         .tag_bytes = ECFS_TAG_CHECKSUM_BYTES};
     store_init (&store, "faulty", "rs:4+2", 2, 2 * ecfs_segment_bytes (&layout, 6, 0));
     for (unsigned i = 0; i < 2; i++) {
         atomic_store (&store.faults[i]->write_fail_after, 2000000 + 700000 * i);
