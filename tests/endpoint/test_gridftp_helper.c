@@ -102,10 +102,14 @@ static void test_lost_behind (void)
 /* … or comes later, when some of what it wants had come before the connection was lost. */
 static void test_lost_ahead (void)
 {
-    EcfsEndpoint *endpoint = start_url ("gsiftp://localhost/root", "");
+    EcfsEndpointHealth health;
+    EcfsEndpoint *endpoint = start_url ("gsiftp://localhost/root", ",stall_timeout=1s");
     assert_reads (endpoint, 0, BLOCK);
     assert_reads (endpoint, BLOCK, BLOCK / 2);
-    g_usleep (G_USEC_PER_SEC);
+    g_usleep (3 * G_USEC_PER_SEC); /* in which nobody owes anything */
+    ecfs_endpoint_health (endpoint, &health);
+    g_assert_true (!health.suspect && !health.down);
+    ecfs_endpoint_health_clear (&health);
     assert_reads (endpoint, BLOCK + BLOCK / 2, BLOCK);
     ecfs_endpoint_free (endpoint);
     assert_no_children ();

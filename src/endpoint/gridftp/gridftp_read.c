@@ -295,7 +295,7 @@ static bool look_after (EcfsGridftp *self, Get *get, const char *name)
     if (may_go_on (self, get))
         join_more (self, get, name);
     if (get->draining || is_wanted (get)) {
-        if (get->parked_us != 0)
+        if (get->parked_us != 0 && !get->done)
             ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
         get->parked_us = 0;
         return !get->done;
