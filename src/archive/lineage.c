@@ -56,12 +56,12 @@ static void settle (EcfsWitness *self, const GError *error)
     bool ended = --self->n_asked == 0;
     if (ended)
         end_round_locked (lineage, self, sequence);
-    self->ending = ended;
+    self->n_ending += ended;
     ecfs_mutex_unlock (&lineage->lock);
     if (ended)
         advance (lineage);
     ecfs_mutex_lock (&lineage->lock);
-    self->ending = false;
+    self->n_ending -= ended;
     lineage->n_due--; /* it may be freed from here on */
     ecfs_cond_broadcast (&lineage->changed);
     ecfs_mutex_unlock (&lineage->lock);
@@ -388,7 +388,7 @@ static bool is_untold_locked (EcfsLineage *self, bool *ret_enough) ECFS_REQUIRES
             continue;
         n_all++;
         n_told += witness->checked;
-        bool busy = witness->n_asked > 0 || witness->ending;
+        bool busy = witness->n_asked > 0 || witness->n_ending > 0;
         untold = untold || (!witness->checked && busy && !ecfs_endpoint_is_down (endpoint->endpoint));
     }
     *ret_enough = n_told > 0 && n_told + ecfs_archive_journal_copies (self->archive) > n_all;

@@ -27,7 +27,7 @@ typedef struct EcfsWitness {
     bool failed;            /* one of them was none */
     bool answered;          /* the first round was, once */
     bool checked;           /* … and the second */
-    bool ending;            /* they are here, and what follows from them is not begun yet */
+    unsigned n_ending;      /* threads that begin what follows from rounds that ended */
     bool told;              /* that it disagrees is in the log */
     int64_t asked_us;       /* by ecfs_lineage_clock_us (), when the round was begun */
     int64_t known_us;       /* when what was answered last was asked */

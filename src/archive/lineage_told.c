@@ -21,11 +21,11 @@ bool ecfs_lineage_may_write (EcfsLineage *self, size_t position)
     return may;
 }
 
-static bool is_any_busy_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
+static bool is_any_ending_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
     for (size_t i = 0; i < n_endpoints; i++)
-        if (self->witnesses[i].n_asked > 0 || self->witnesses[i].ending)
+        if (self->witnesses[i].n_ending > 0)
             return true;
     return false;
 }
@@ -35,8 +35,8 @@ static bool is_being_told_locked (EcfsLineage *self, const EcfsWitness *witness)
 {
     if (witness->checked || witness->is_newer || self->is_stale || self->is_held || self->stopping)
         return false;
-    return witness->n_asked > 0 || witness->ending ||
-           (!ecfs_lineage_is_sure_locked (self, 0) && is_any_busy_locked (self));
+    return witness->n_asked > 0 || is_any_ending_locked (self) ||
+           (!ecfs_lineage_is_sure_locked (self, 0) && ecfs_lineage_is_any_asked_locked (self));
 }
 
 void ecfs_lineage_await_told (EcfsLineage *self, size_t position)
