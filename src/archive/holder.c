@@ -132,7 +132,9 @@ bool ecfs_archive_is_held (const char *directory)
 void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint)
 {
     g_autofree char *text = g_strdup_printf ("%ld\n%s", (long) getpid (), mountpoint != NULL ? mountpoint : "");
-    if (ftruncate (self->lock_fd, 0) != 0 || ecfs_pwrite_all (self->lock_fd, text, strlen (text), 0) != 0)
+    /* It is never empty while it is read. */
+    if (ecfs_pwrite_all (self->lock_fd, text, strlen (text), 0) != 0 ||
+        ftruncate (self->lock_fd, (off_t) strlen (text)) != 0)
         g_info ("%s: cannot write the process number into the lock", self->directory);
 }
 

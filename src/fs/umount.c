@@ -157,8 +157,6 @@ static bool is_there (const Mounted *mounted)
 /* What is mounted for reading only has no door and nothing to store; nor has what is dead. */
 static bool end_unheard (const Mounted *mounted, unsigned flags, GError **error)
 {
-    if (!is_there (mounted)) /* it has ended meanwhile */
-        return true;
     if (mounted->readonly || (flags & ECFS_UMOUNT_DEAD) != 0)
         return ecfs_fs_detach (mounted->mountpoint, 0, error);
     return ecfs_fail (
@@ -190,12 +188,15 @@ bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError
     g_autoptr (GError) reason = NULL;
     g_autoptr (JsonNode) question = request ("umount", mounted.mountpoint);
     g_autoptr (JsonNode) answer = ecfs_control_call (mounted.directory, question, &reason);
-    if (answer == NULL && ecfs_errno (reason) == ENOTCONN)
+    bool unheard = answer == NULL && ecfs_errno (reason) == ENOTCONN;
+    bool ended = unheard && !is_there (&mounted);
+    if (unheard && !ended)
         return end_unheard (&mounted, flags, error);
-    if (answer == NULL) {
+    if (answer == NULL && !ended) {
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
     }
+    /* One that has ended by itself may still store what is staged. */
     struct pollfd end = {.fd = holder, .events = POLLIN};
     (void) poll (&end, 1, holder >= 0 ? END_WAIT_MS : 0); /* who mounts it at once finds the lock free */
     return true;
