@@ -4,7 +4,8 @@
 
 struct EcfsSightings {
     EcfsMutex lock;
-    GArray *noted;     /* of EcfsSighting; guarded by lock, as the next */
+    bool ignores;      /* guarded by lock, as the next */
+    GArray *noted;     /* of EcfsSighting */
     GHashTable *known; /* set of char *: what was ever noted, as far as it is remembered */
 };
 
@@ -58,7 +59,7 @@ bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble)
     if (g_hash_table_size (self->known) >= ECFS_SIGHTINGS_MAX)
         g_hash_table_remove_all (self->known);
     bool news = g_hash_table_add (self->known, g_strdup (name));
-    if (self->noted->len < ECFS_SIGHTINGS_MAX && !is_noted_locked (self, trouble)) {
+    if (!self->ignores && self->noted->len < ECFS_SIGHTINGS_MAX && !is_noted_locked (self, trouble)) {
         EcfsSighting sighting = {.object = *trouble->object,
                                  .index = (uint16_t) trouble->stripe_index,
                                  .instance = trouble->instance,
@@ -80,6 +81,14 @@ GArray *ecfs_sightings_take (EcfsSightings *self)
     self->noted = fresh;
     ecfs_mutex_unlock (&self->lock);
     return taken;
+}
+
+void ecfs_sightings_ignore (EcfsSightings *self)
+{
+    ecfs_mutex_lock (&self->lock);
+    self->ignores = true;
+    g_array_set_size (self->noted, 0);
+    ecfs_mutex_unlock (&self->lock);
 }
 
 void ecfs_sightings_drop_gone (GArray *sightings)

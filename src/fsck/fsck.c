@@ -283,6 +283,8 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     if (what->max_time_us > 0)
         self.deadline_us = ecfs_now_us () + what->max_time_us;
     ecfs_mutex_init (&self.pace.lock);
+    if (!(what->flags & ECFS_FSCK_REPAIR)) /* what an export meets changes nothing either */
+        ecfs_sightings_ignore (ecfs_archive_sightings (self.archive));
     self.n_endpoints = ecfs_archive_n_endpoints (self.archive);
     self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
     self.silences = g_new0 (char *, self.n_endpoints + 1);
@@ -294,7 +296,5 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
         summary = ecfs_fsck_tell_summary (&self);
     }
     run_clear (&self);
-    if (!(what->flags & ECFS_FSCK_REPAIR)) /* nor does what an export met change anything */
-        g_array_unref (ecfs_sightings_take (ecfs_archive_sightings (self.archive)));
     return summary;
 }
