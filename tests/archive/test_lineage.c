@@ -3,6 +3,7 @@
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
 #include "fixture.h"
+#include "journal/journal_watch.h"
 
 #include <inttypes.h>
 #include <unistd.h>
@@ -390,14 +391,13 @@ static void test_unfinished (Fixture *fixture, gconstpointer user)
 }
 
 /* Who asks right after the beginning of a session is not told that an endpoint disagrees which is only slow. */
-static void test_slow (Fixture *fixture, gconstpointer user)
+static void slow_down (Fixture *fixture, unsigned i)
 {
     g_autofree char *config = g_build_filename (fixture->directory, "ecfs.conf", NULL), *text = NULL;
     g_autofree char *flaws = g_build_filename (fixture->directory, "flaws", NULL);
-    g_autofree char *root = endpoint_path (fixture, N_ENDPOINTS - 1);
+    g_autofree char *root = endpoint_path (fixture, i);
     g_autofree char *before = g_strconcat ("url = file://", root, "\n", NULL);
     g_autofree char *behind = g_strconcat ("url = flaw+file://", root, "\nflaws = ", flaws, "\n", NULL);
-    (void) user;
     close_archive (fixture);
     g_assert_true (g_file_set_contents (flaws, "mark 1+ delay 1000\n", -1, NULL));
     g_assert_true (g_file_get_contents (config, &text, NULL, NULL));
@@ -405,8 +405,28 @@ static void test_slow (Fixture *fixture, gconstpointer user)
     g_assert_cmpuint (g_string_replace (changed, before, behind, 0), ==, 1);
     g_assert_true (g_file_set_contents (config, changed->str, -1, NULL));
     open_archive (fixture);
+}
+
+static void test_slow (Fixture *fixture, gconstpointer user)
+{
+    (void) user;
+    slow_down (fixture, N_ENDPOINTS - 1);
     ecfs_lineage_await_told (fixture->archive->lineage, N_ENDPOINTS - 1);
     g_assert_true (ecfs_lineage_confirm (fixture->archive->lineage, N_ENDPOINTS - 1));
+}
+
+/* Nor is it passed over by a snapshot that makes up for what endpoints lost: of equal ones the first gets it. */
+static void test_slow_renewed (Fixture *fixture, gconstpointer user)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree char *root = endpoint_path (fixture, 0), *snapshots = g_build_filename (root, "snapshots", NULL);
+    (void) user;
+    slow_down (fixture, 0);
+    ecfs_journal_renew (fixture->archive, &error);
+    g_assert_no_error (error);
+    g_autoptr (GDir) directory = g_dir_open (snapshots, 0, &error);
+    g_assert_no_error (error);
+    g_assert_nonnull (g_dir_read_name (directory));
 }
 
 /* A place that says what is not so can be taken out. */
@@ -451,6 +471,7 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/lineage/what-a-crash-left-is-removed", Fixture, code, set_up, test_unfinished, tear_down);
     g_test_add ("/lineage/a-slow-marker-is-awaited", Fixture, code, set_up, test_slow, tear_down);
+    g_test_add ("/lineage/a-slow-endpoint-gets-the-new-snapshot", Fixture, code, set_up, test_slow_renewed, tear_down);
     g_test_add ("/lineage/who-lies-can-be-removed", Fixture, code, set_up, test_remove, tear_down);
     return g_test_run ();
 }
