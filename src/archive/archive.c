@@ -225,7 +225,7 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
         if (self->endpoints[i].endpoint != NULL)
             ecfs_endpoint_start (self->endpoints[i].endpoint);
     if (!self->readonly) {
-        ecfs_archive_sign_lock (self, NULL);
+        ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
         if (!check_lineage (self, error))
             return false;
         if (!ecfs_archive_load_codes (self, error) || !ecfs_lineage_begin_session (self->lineage, error) ||

@@ -113,7 +113,7 @@ bool ecfs_archive_take_lock (EcfsArchive *self, GError **error)
     if (self->lock_fd < 0)
         return ecfs_fail_errno (error, errno, "%s", path);
     if (flock (self->lock_fd, LOCK_EX | LOCK_NB) == 0) {
-        (void) !ftruncate (self->lock_fd, 0); /* an old name in it would only mislead whoever meets the lock */
+        ecfs_archive_sign_lock (self, NULL); /* an old name in it would only mislead whoever meets the lock */
         g_autofree char *door = g_build_filename (self->directory, ECFS_CONTROL_SOCKET, NULL);
         (void) unlink (door); /* of a mount that died: one that lives has the lock */
         return true;
@@ -132,10 +132,14 @@ bool ecfs_archive_is_held (const char *directory)
 void ecfs_archive_sign_lock (EcfsArchive *self, const char *mountpoint)
 {
     g_autofree char *text = g_strdup_printf ("%ld\n%s", (long) getpid (), mountpoint != NULL ? mountpoint : "");
-    /* It is never empty while it is read. */
-    if (ecfs_pwrite_all (self->lock_fd, text, strlen (text), 0) != 0 ||
-        ftruncate (self->lock_fd, (off_t) strlen (text)) != 0)
-        g_info ("%s: cannot write the process number into the lock", self->directory);
+    /* Whoever reads it meanwhile finds the old text or this one: it is not emptied first, and its NUL ends it in front
+     * of what is left of a longer one. */
+    if (ecfs_pwrite_all (self->lock_fd, text, strlen (text) + 1, 0) == 0) {
+        (void) !ftruncate (self->lock_fd, (off_t) strlen (text)); /* else that stays, and is not read */
+        return;
+    }
+    g_info ("%s: cannot write the process number into the lock", self->directory);
+    (void) !ftruncate (self->lock_fd, 0); /* what it said is not so any more */
 }
 
 void ecfs_archive_mounted_on (EcfsArchive *self, const char *mountpoint)
