@@ -17,6 +17,7 @@
 
 _Atomic int64_t ecfs_lineage_again_us = 20 * G_USEC_PER_SEC;
 _Atomic int64_t ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
+_Atomic int64_t ecfs_lineage_told_us = 10 * G_USEC_PER_SEC;
 
 static void advance (EcfsLineage *self);
 

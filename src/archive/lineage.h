@@ -19,8 +19,9 @@ void ecfs_lineage_free (EcfsLineage *self);
 /** Asks the endpoints that are up and have not answered, or not of late; never waits. */
 void ecfs_lineage_ask (EcfsLineage *self);
 
-/* How often markers are read again, and how long a claim stands that does not move; for tests to change. */
-extern _Atomic int64_t ecfs_lineage_again_us, ecfs_lineage_claim_us;
+/* How often markers are read again, how long a claim stands that does not move, and how long to wait at most for the
+ * session's marker to be taken, by however many; for tests to change. */
+extern _Atomic int64_t ecfs_lineage_again_us, ecfs_lineage_claim_us, ecfs_lineage_told_us;
 
 /** Nothing more is begun: before endpoints are stopped. NULL is accepted. */
 void ecfs_lineage_end (EcfsLineage *self);
@@ -49,10 +50,11 @@ bool ecfs_lineage_may_write (EcfsLineage *self, size_t position);
 /** Whether something may be deleted there: the same, with answers of late. */
 bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position);
 /**
- * Waits until an endpoint that is up has been told of a session that has just begun, for 10 s at most: before what is
- * not tried again, so that one that is only slow is not taken for one that disagrees.
+ * Waits until an endpoint that is up has been told of a session that has just begun, until @deadline_us at the latest
+ * (ecfs_lineage_told_us from now on): before what is not tried again, so that one that is only slow is not taken for
+ * one that disagrees.
  */
-void ecfs_lineage_await_told (EcfsLineage *self, size_t position);
+void ecfs_lineage_await_told (EcfsLineage *self, size_t position, int64_t deadline_us);
 /** Reads the marker there, and then may_delete (): before deletions. Blocks as long as the endpoint does. */
 bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
 

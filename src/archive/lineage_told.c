@@ -39,14 +39,14 @@ static bool is_being_told_locked (EcfsLineage *self, const EcfsWitness *witness)
            (!ecfs_lineage_is_sure_locked (self, 0) && ecfs_lineage_is_any_asked_locked (self));
 }
 
-void ecfs_lineage_await_told (EcfsLineage *self, size_t position)
+void ecfs_lineage_await_told (EcfsLineage *self, size_t position, int64_t deadline_us)
 {
     const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[position];
-    int64_t deadline_us = ecfs_now_us () + CONFIRM_US;
     ecfs_mutex_lock (&self->lock);
     while (is_being_told_locked (self, &self->witnesses[position]) && !ecfs_endpoint_is_down (endpoint->endpoint) &&
            ecfs_now_us () < deadline_us)
-        (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
+        (void) ecfs_cond_wait_until (&self->changed, &self->lock,
+                                     MIN (ecfs_now_us () + G_USEC_PER_SEC / 2, deadline_us));
     ecfs_mutex_unlock (&self->lock);
 }
 

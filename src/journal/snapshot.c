@@ -141,9 +141,10 @@ static bool mark_moment (EcfsArchive *archive, GError **error)
 bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (archive);
+    int64_t deadline_us = ecfs_now_us () + ecfs_lineage_told_us;
     for (size_t i = 0; i < n_endpoints; i++) /* else who is slow to take the session's marker is passed over */
         if (ecfs_archive_has_journal (ecfs_archive_endpoint (archive, i)))
-            ecfs_lineage_await_told (ecfs_archive_lineage (archive), i);
+            ecfs_lineage_await_told (ecfs_archive_lineage (archive), i, deadline_us);
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (archive));
     bool renewed = mark_moment (archive, error) && store_snapshot (archive, 0, NULL, error);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (archive));

@@ -125,7 +125,7 @@ bool ecfs_prune_here (EcfsArchive *archive, int64_t endpoint_id, EcfsPruneStripe
     if (!ecfs_catalog_barrier (ecfs_archive_catalog (archive), error) || !journal_is_stored (archive, error))
         return false;
     size_t position = ecfs_archive_position (archive, self.endpoint);
-    ecfs_lineage_await_told (ecfs_archive_lineage (archive), position);
+    ecfs_lineage_await_told (ecfs_archive_lineage (archive), position, ecfs_now_us () + ecfs_lineage_told_us);
     if (!ecfs_lineage_confirm (ecfs_archive_lineage (archive), position))
         return ecfs_fail (error, EAGAIN,
                           "endpoint %s: too few endpoints confirm that this archive directory is the newest there is; "

@@ -147,7 +147,7 @@ static bool is_there (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GE
 static bool may_clear (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
     size_t position = ecfs_archive_position (self, endpoint);
-    ecfs_lineage_await_told (ecfs_archive_lineage (self), position);
+    ecfs_lineage_await_told (ecfs_archive_lineage (self), position, ecfs_now_us () + ecfs_lineage_told_us);
     return ecfs_lineage_confirm (ecfs_archive_lineage (self), position) ||
            ecfs_fail (error, EAGAIN, "endpoint %s: too few endpoints confirm that %s is the newest there is",
                       endpoint->name, ecfs_archive_directory (self));

@@ -390,20 +390,26 @@ static void test_unfinished (Fixture *fixture, gconstpointer user)
     }
 }
 
-/* Who asks right after the beginning of a session is not told that an endpoint disagrees which is only slow. */
-static void slow_down (Fixture *fixture, unsigned i)
+/* From when it is opened next, an endpoint does as @rules say; see flaws.h. */
+static void give_flaws (Fixture *fixture, unsigned i, const char *rules)
 {
     g_autofree char *config = g_build_filename (fixture->directory, "ecfs.conf", NULL), *text = NULL;
     g_autofree char *flaws = g_build_filename (fixture->directory, "flaws", NULL);
     g_autofree char *root = endpoint_path (fixture, i);
     g_autofree char *before = g_strconcat ("url = file://", root, "\n", NULL);
     g_autofree char *behind = g_strconcat ("url = flaw+file://", root, "\nflaws = ", flaws, "\n", NULL);
-    close_archive (fixture);
-    g_assert_true (g_file_set_contents (flaws, "mark 1+ delay 1000\n", -1, NULL));
+    g_assert_true (g_file_set_contents (flaws, rules, -1, NULL));
     g_assert_true (g_file_get_contents (config, &text, NULL, NULL));
     g_autoptr (GString) changed = g_string_new (text);
     g_assert_cmpuint (g_string_replace (changed, before, behind, 0), ==, 1);
     g_assert_true (g_file_set_contents (config, changed->str, -1, NULL));
+}
+
+/* Who asks right after the beginning of a session is not told that an endpoint disagrees which is only slow. */
+static void slow_down (Fixture *fixture, unsigned i)
+{
+    close_archive (fixture);
+    give_flaws (fixture, i, "mark 1+ delay 1000\n");
     open_archive (fixture);
 }
 
@@ -411,7 +417,7 @@ static void test_slow (Fixture *fixture, gconstpointer user)
 {
     (void) user;
     slow_down (fixture, N_ENDPOINTS - 1);
-    ecfs_lineage_await_told (fixture->archive->lineage, N_ENDPOINTS - 1);
+    ecfs_lineage_await_told (fixture->archive->lineage, N_ENDPOINTS - 1, ecfs_now_us () + PATIENCE_US);
     g_assert_true (ecfs_lineage_confirm (fixture->archive->lineage, N_ENDPOINTS - 1));
 }
 
@@ -427,6 +433,26 @@ static void test_slow_renewed (Fixture *fixture, gconstpointer user)
     g_autoptr (GDir) directory = g_dir_open (snapshots, 0, &error);
     g_assert_no_error (error);
     g_assert_nonnull (g_dir_read_name (directory));
+}
+
+/* However many never take it, that costs the snapshot the time of one. */
+static void test_hung_renewed (Fixture *fixture, gconstpointer user)
+{
+    g_autoptr (GError) error = NULL;
+    (void) user;
+    g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
+    close_archive (fixture);
+    for (unsigned i = 0; i < N_ENDPOINTS - N_COPIES; i++)
+        give_flaws (fixture, i, "mark 1+ hang\n");
+    ecfs_lineage_told_us = 3 * G_USEC_PER_SEC;
+    open_archive (fixture);
+    int64_t begun_us = ecfs_now_us ();
+    ecfs_journal_renew (fixture->archive, &error);
+    int64_t took_us = ecfs_now_us () - begun_us;
+    g_assert_no_error (error);
+    g_assert_cmpint (took_us, >=, ecfs_lineage_told_us);
+    g_assert_cmpint (took_us, <, 2 * ecfs_lineage_told_us);
+    ecfs_lineage_told_us = 10 * G_USEC_PER_SEC;
 }
 
 /* A place that says what is not so can be taken out. */
@@ -472,6 +498,8 @@ int main (int argc, char **argv)
     g_test_add ("/lineage/what-a-crash-left-is-removed", Fixture, code, set_up, test_unfinished, tear_down);
     g_test_add ("/lineage/a-slow-marker-is-awaited", Fixture, code, set_up, test_slow, tear_down);
     g_test_add ("/lineage/a-slow-endpoint-gets-the-new-snapshot", Fixture, code, set_up, test_slow_renewed, tear_down);
+    g_test_add ("/lineage/endpoints-that-hang-delay-a-snapshot-once", Fixture, code, set_up, test_hung_renewed,
+                tear_down);
     g_test_add ("/lineage/who-lies-can-be-removed", Fixture, code, set_up, test_remove, tear_down);
     return g_test_run ();
 }
