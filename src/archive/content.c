@@ -23,7 +23,8 @@ struct EcfsContent {
     GArray *extents;     /* of EcfsExtent whose `object` indexes the parts; immutable */
     GArray *parts;       /* of Part */
     const bool *without; /* endpoints by position that are left out; NULL: none; immutable from the first read on */
-    bool expects_all;    /* it is read from its first to its last byte; immutable from the first read on */
+    bool expects_all;    /* it is read from its first to its last byte; immutable from the first read on, as the next */
+    bool passes_over;    /* damage that is met */
     atomic_uint seen;    /* the archive's n_stripe_changes for which it is current */
     EcfsMutex lock;
 };
@@ -152,6 +153,11 @@ void ecfs_content_expect_all (EcfsContent *self)
     self->expects_all = true;
 }
 
+void ecfs_content_pass_over_damage (EcfsContent *self)
+{
+    self->passes_over = true;
+}
+
 EcfsContent *ecfs_content_ref (EcfsContent *self)
 {
     atomic_fetch_add (&self->references, 1);
@@ -214,14 +220,25 @@ static void note_trouble (void *user, const EcfsTrouble *trouble)
 }
 
 /* Lets the owner of the archive know; the bytes themselves came from other stripes. */
+static void log_trouble (const EcfsTrouble *trouble, bool is_known)
+{
+    int code = trouble->error->code;
+    bool down = code == ENOTCONN || code == ETIMEDOUT; /* told once when it went down */
+    bool news = trouble->damage ? !is_known : !down;
+    g_log (G_LOG_DOMAIN, news ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO, "%s; stripe %u of a %s object is read around",
+           trouble->error->message, trouble->stripe_index, ecfs_codec_code (trouble->codec));
+}
+
 static void tell_trouble (void *user, const EcfsTrouble *trouble)
 {
     const EcfsArchive *archive = user;
-    int code = trouble->error->code;
-    bool down = code == ENOTCONN || code == ETIMEDOUT; /* told once when it went down */
-    bool news = trouble->damage ? ecfs_sightings_note (archive->sightings, trouble) : !down;
-    g_log (G_LOG_DOMAIN, news ? G_LOG_LEVEL_WARNING : G_LOG_LEVEL_INFO, "%s; stripe %u of a %s object is read around",
-           trouble->error->message, trouble->stripe_index, ecfs_codec_code (trouble->codec));
+    log_trouble (trouble, trouble->damage && !ecfs_sightings_note (archive->sightings, trouble));
+}
+
+static void only_tell_trouble (void *user, const EcfsTrouble *trouble)
+{
+    const EcfsArchive *archive = user;
+    log_trouble (trouble, trouble->damage && !ecfs_sightings_pass_over (archive->sightings, trouble));
 }
 
 bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
@@ -249,15 +266,21 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
     return true;
 }
 
-EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
-                                 GError **error)
+static EcfsReader *make_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                void (*trouble) (void *user, const EcfsTrouble *trouble), GError **error)
 {
     EcfsReaderParams params;
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     if (!ecfs_archive_reader_params (archive, object, left_out, stripes, &params, error))
         return NULL;
-    params.trouble = left_out != NULL ? note_trouble : tell_trouble;
+    params.trouble = trouble;
     return ecfs_reader_new (&params);
+}
+
+EcfsReader *ecfs_archive_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
+                                 GError **error)
+{
+    return make_reader (archive, object, left_out, left_out != NULL ? note_trouble : tell_trouble, error);
 }
 
 /* A stripe that is not what was stored, to who reads the log, and to who repairs. */
@@ -344,8 +367,9 @@ static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
     if (self->without != NULL)
         flag_left_out (self, part->object, left_out);
     if (part->reader == NULL) {
-        part->reader =
-            ecfs_archive_reader (self->archive, part->object, self->without == NULL ? NULL : left_out, error);
+        const bool *without = self->without == NULL ? NULL : left_out;
+        part->reader = self->passes_over ? make_reader (self->archive, part->object, without, only_tell_trouble, error)
+                                         : ecfs_archive_reader (self->archive, part->object, without, error);
         if (part->reader != NULL && self->expects_all && is_whole (self, index))
             ecfs_reader_expect_all (part->reader);
     }

@@ -25,6 +25,8 @@ EcfsContent *ecfs_content_open_object (EcfsArchive *archive, int64_t object, GEr
 void ecfs_content_leave_out (EcfsContent *self, const bool *without);
 /** Before the first read: all of it will be read, in order. */
 void ecfs_content_expect_all (EcfsContent *self);
+/** Before the first read: damaged stripes that its reads meet, however late, are not noted for repair. */
+void ecfs_content_pass_over_damage (EcfsContent *self);
 EcfsContent *ecfs_content_ref (EcfsContent *self);
 /** NULL is accepted. Reads under way keep their own reference. */
 void ecfs_content_unref (EcfsContent *self);

@@ -4,9 +4,8 @@
 
 struct EcfsSightings {
     EcfsMutex lock;
-    bool ignores;      /* guarded by lock, as the next */
-    GArray *noted;     /* of EcfsSighting */
-    GHashTable *known; /* set of char *: what was ever noted, as far as it is remembered */
+    GArray *noted;     /* of EcfsSighting; guarded by lock, as the next */
+    GHashTable *known; /* set of char *: what was ever met, as far as it is remembered */
 };
 
 static void sighting_clear (gpointer data)
@@ -51,15 +50,28 @@ static bool is_noted_locked (const EcfsSightings *self, const EcfsTrouble *troub
     return false;
 }
 
-bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble)
+static bool meet_locked (EcfsSightings *self, const EcfsTrouble *trouble) ECFS_REQUIRES (self->lock)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     ecfs_stripe_name (trouble->object, (uint16_t) trouble->stripe_index, trouble->instance, name);
-    ecfs_mutex_lock (&self->lock);
     if (g_hash_table_size (self->known) >= ECFS_SIGHTINGS_MAX)
         g_hash_table_remove_all (self->known);
-    bool news = g_hash_table_add (self->known, g_strdup (name));
-    if (!self->ignores && self->noted->len < ECFS_SIGHTINGS_MAX && !is_noted_locked (self, trouble)) {
+    return g_hash_table_add (self->known, g_strdup (name));
+}
+
+bool ecfs_sightings_pass_over (EcfsSightings *self, const EcfsTrouble *trouble)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool news = meet_locked (self, trouble);
+    ecfs_mutex_unlock (&self->lock);
+    return news;
+}
+
+bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble)
+{
+    ecfs_mutex_lock (&self->lock);
+    bool news = meet_locked (self, trouble);
+    if (self->noted->len < ECFS_SIGHTINGS_MAX && !is_noted_locked (self, trouble)) {
         EcfsSighting sighting = {.object = *trouble->object,
                                  .index = (uint16_t) trouble->stripe_index,
                                  .instance = trouble->instance,
@@ -81,14 +93,6 @@ GArray *ecfs_sightings_take (EcfsSightings *self)
     self->noted = fresh;
     ecfs_mutex_unlock (&self->lock);
     return taken;
-}
-
-void ecfs_sightings_ignore (EcfsSightings *self)
-{
-    ecfs_mutex_lock (&self->lock);
-    self->ignores = true;
-    g_array_set_size (self->noted, 0);
-    ecfs_mutex_unlock (&self->lock);
 }
 
 void ecfs_sightings_drop_gone (GArray *sightings)

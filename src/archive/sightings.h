@@ -31,13 +31,11 @@ void ecfs_sightings_free (EcfsSightings *self);
 
 /** From any thread; does not block. What is noted already is not noted twice. Whether it is news, of late. */
 bool ecfs_sightings_note (EcfsSightings *self, const EcfsTrouble *trouble);
+/** The same for who is to change nothing: it is not noted. */
+bool ecfs_sightings_pass_over (EcfsSightings *self, const EcfsTrouble *trouble);
 
 /** All that was noted since the last call: GArray of EcfsSighting with clear function. */
 GArray *ecfs_sightings_take (EcfsSightings *self);
-
-/** Nothing that was noted is kept, nor what is noted from now on: reads that nobody waits for may still be under way.
- */
-void ecfs_sightings_ignore (EcfsSightings *self);
 
 /** Takes out of @sightings what only ecfs_sightings_confirm () would prove, where there is no time for that. */
 void ecfs_sightings_drop_gone (GArray *sightings);

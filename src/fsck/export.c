@@ -144,6 +144,8 @@ static bool export_file (Export *self, uint64_t ino, GError **error)
         return true;
     }
     ecfs_content_expect_all (content);
+    if (!(self->run->what->flags & ECFS_FSCK_REPAIR)) /* nothing is to be changed, nor queued for that */
+        ecfs_content_pass_over_damage (content);
     Copy copy = {.export = self, .path = ecfs_catalog_path (ecfs_archive_catalog (archive), ino), .fd = -1};
     copy.to = g_build_filename (self->run->what->export_dir, copy.path, NULL);
     copy.missing = g_array_new (FALSE, FALSE, sizeof (EcfsUnreadable));

@@ -1,6 +1,5 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
 #include "archive/lineage.h"
-#include "archive/sightings.h"
 #include "fsck/fsck_priv.h"
 #include "verbs/recode.h"
 #include "verbs/status.h"
@@ -283,8 +282,6 @@ char *ecfs_fsck (Ecfs *ecfs, const EcfsFsck *what, GError **error)
     if (what->max_time_us > 0)
         self.deadline_us = ecfs_now_us () + what->max_time_us;
     ecfs_mutex_init (&self.pace.lock);
-    if (!(what->flags & ECFS_FSCK_REPAIR)) /* what an export meets changes nothing either */
-        ecfs_sightings_ignore (ecfs_archive_sightings (self.archive));
     self.n_endpoints = ecfs_archive_n_endpoints (self.archive);
     self.endpoints = g_new0 (EcfsFsckEndpoint, self.n_endpoints + 1);
     self.silences = g_new0 (char *, self.n_endpoints + 1);

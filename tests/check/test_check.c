@@ -205,30 +205,6 @@ static void test_sightings (Fixture *fixture, gconstpointer data)
     end (&looked);
 }
 
-/* A read that nobody waits for any more may meet damage when whoever was to change nothing has ended. */
-static void test_ignored (Fixture *fixture, gconstpointer data)
-{
-    Looked looked;
-    begin (&looked, fixture, store_large (fixture));
-    EcfsSightings *sightings = ecfs_archive_sightings (fixture->archive);
-    g_autoptr (GError) error = g_error_new_literal (ECFS_ERROR, EBADMSG, "damaged");
-    for (unsigned i = 0; i < 3; i++) {
-        const EcfsCheckedStripe *checked = stripe_at (&looked, i);
-        const EcfsTrouble trouble = {.object = &checked->object->uuid,
-                                     .endpoint = ecfs_archive_endpoint (fixture->archive, checked->position)->endpoint,
-                                     .stripe_index = checked->stripe->index,
-                                     .instance = checked->stripe->instance,
-                                     .error = error,
-                                     .damage = true};
-        g_assert_true (ecfs_sightings_note (sightings, &trouble));
-        if (i == 1)
-            ecfs_sightings_ignore (sightings);
-    }
-    g_autoptr (GArray) kept = ecfs_sightings_take (sightings);
-    g_assert_cmpuint (kept->len, ==, 0);
-    end (&looked);
-}
-
 #define ADD(name, function) g_test_add ("/check/" name, Fixture, NULL, set_up_staged, function, tear_down_staged)
 
 int main (int argc, char **argv)
@@ -242,6 +218,5 @@ int main (int argc, char **argv)
     ADD ("a-stripe-with-other-bytes", test_bytes);
     ADD ("an-endpoint-without-a-marker-lost-nothing", test_unmounted);
     ADD ("what-a-reader-missed-is-asked-for-once-more", test_sightings);
-    ADD ("what-is-met-while-nothing-is-to-change-is-ignored", test_ignored);
     return g_test_run ();
 }

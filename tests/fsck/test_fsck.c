@@ -1,5 +1,6 @@
 /* Checking and repairing an archive through the library: what is told, in which order, and what is left alone. */
 #include "archive/archive_priv.h"
+#include "archive/sightings.h"
 #include "ecfs/ecfs.h"
 #include "fixture.h"
 #include "program/program.h"
@@ -92,6 +93,7 @@ typedef struct Heard {
 typedef struct Checked {
     Fixture fixture;
     Ecfs *ecfs;
+    const char *export_dir; /* NULL: nothing is exported */
     Heard heard;
 } Checked;
 
@@ -156,6 +158,7 @@ static JsonObject *check (Checked *self, unsigned flags, const char *const *path
     g_autoptr (GError) error = NULL;
     EcfsFsck what = {.flags = flags,
                      .paths = paths,
+                     .export_dir = self->export_dir,
                      .progress = on_progress,
                      .confirm = on_confirm,
                      .found = on_found,
@@ -264,6 +267,38 @@ static void test_order (void)
         int64_t next = number (g_ptr_array_index (self.heard.findings, i), "guarantee");
         g_assert_cmpint (next, >=, guarantee);
         guarantee = next;
+    }
+    end (&self);
+}
+
+static guint count_noted (const Checked *self)
+{
+    g_autoptr (GArray) noted = ecfs_sightings_take (ecfs_archive_sightings (self->ecfs->archive));
+    return noted->len;
+}
+
+/* What an export reads of damaged stripes changes nothing where nothing is to be changed; who reads them later, does.
+ */
+static void test_exported (void)
+{
+    Checked self;
+    begin (&self, "rs:4+2");
+    g_autofree char *out = g_build_filename (self.fixture.base, "out", NULL);
+    static const unsigned flags[] = {ECFS_FSCK_DEEP | ECFS_FSCK_DRY, ECFS_FSCK_DEEP};
+    const char *const sources[] = {"/file0", NULL};
+    g_log_set_always_fatal (G_LOG_LEVEL_ERROR); /* each of them is told */
+    for (unsigned i = 0; i < 3; i++)
+        flip_in_largest (&self, i);
+    self.export_dir = out;
+    for (size_t i = 0; i < G_N_ELEMENTS (flags); i++) {
+        g_autoptr (JsonObject) summary = check (&self, flags[i], NULL, NULL);
+        g_autofree char *exported = g_build_filename (out, "file0", NULL);
+        g_assert_cmpint (number (summary, "stripes_damaged"), ==, 3);
+        g_assert_true (g_file_test (exported, G_FILE_TEST_EXISTS));
+        g_assert_cmpuint (count_noted (&self), ==, 0);
+        g_assert_false (ecfs_get (self.ecfs, sources, self.fixture.base, NULL, NULL));
+        g_assert_cmpuint (count_noted (&self), >, 0);
+        remove_tree (out);
     }
     end (&self);
 }
@@ -560,6 +595,7 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/fsck/copies/what-two-endpoints-lost-comes-back", "copies:3", test_repair);
     g_test_add_func ("/fsck/the-most-endangered-come-first", test_order);
     g_test_add_func ("/fsck/who-refuses-or-cancels-finds-all-as-it-was", test_refused_and_cancelled);
+    g_test_add_func ("/fsck/what-an-export-meets-is-not-queued", test_exported);
     g_test_add_func ("/fsck/only-what-is-named-is-looked-at", test_paths);
     g_test_add_func ("/fsck/an-archive-open-for-reading-is-opened-for-repairs", test_open_for_reading);
     g_test_add_func ("/fsck/what-a-listing-lacks-is-asked-for", test_unlisted);
