@@ -63,7 +63,7 @@ typedef enum EcfsUmountFlags {
  * Has everything that is staged stored, then unmounts what is mounted on @path, or the archive whose directory @path
  * is, and returns when the process behind the mount has ended.
  * *ret_directory gets the archive's directory, also with an error where it is known: g_free (). ENOTCONN: the process
- * behind the mount is gone; EBUSY: the mount is in use.
+ * behind the mount is gone; EPROTO: it lives and cannot be asked; EBUSY: the mount is in use.
  */
 bool ecfs_umount (const char *path, unsigned flags, char **ret_directory, GError **error);
 

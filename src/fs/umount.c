@@ -1,4 +1,5 @@
 /* From outside of a mount: finding it in the kernel's table, changing it, ending it. */
+#include "archive/common.h"
 #include "fs/fs_priv.h"
 #include "util/io.h"
 #include "wire/wire.h"
@@ -154,11 +155,29 @@ static bool is_there (const Mounted *mounted)
     return look_up (mounted->mountpoint, &now) && g_strcmp0 (now.directory, mounted->directory) == 0;
 }
 
+/* The process behind a mount that has no door; 0: there is none any more. */
+static pid_t living_holder (const Mounted *mounted)
+{
+    EcfsHolder holder;
+    if (!ecfs_archive_is_held (mounted->directory) || !ecfs_archive_holder (mounted->directory, &holder))
+        return 0;
+    pid_t pid = g_strcmp0 (holder.mountpoint, mounted->mountpoint) == 0 ? holder.pid : 0; /* else of a later mount */
+    ecfs_holder_clear (&holder);
+    return pid;
+}
+
 /* What is mounted for reading only has no door and nothing to store; nor has what is dead. */
 static bool end_unheard (const Mounted *mounted, unsigned flags, GError **error)
 {
     if (mounted->readonly || (flags & ECFS_UMOUNT_DEAD) != 0)
         return ecfs_fs_detach (mounted->mountpoint, 0, error);
+    pid_t pid = living_holder (mounted);
+    if (pid != 0)
+        return ecfs_fail (error, EPROTO,
+                          "%s: process %ld serves this mount, but %s/" ECFS_CONTROL_SOCKET
+                          " is gone, so it cannot be asked to unmount; \"kill %ld\" unmounts it at once, even while it "
+                          "is in use, and the process ends when it has stored what is staged",
+                          mounted->mountpoint, (long) pid, mounted->directory, (long) pid);
     return ecfs_fail (
         error, ENOTCONN,
         "%s: the process behind this mount is gone; \"fusermount3 -u -z %s\" clears it away, and the next "

@@ -417,6 +417,41 @@ def test_wait_fails_where_nothing_is_mounted(place, archive):
     assert (mount.path / "file").read_text() == "x"
 
 
+# umount
+
+
+def test_umount_without_a_door_names_the_process_to_end(place, archive):
+    archive.configure("archive", commit="async")
+    mount = place.mount(archive)
+    expected = lab.write_pattern(mount.path / "file", 3 * MIB, 1)
+    (archive.path / "control.sock").unlink()
+    for name in [mount.path, archive.path]:
+        status, text = end(begin("umount", name))
+        assert status == 1 and f'"kill {mount.process.pid}"' in text and "fusermount3" not in text, text
+    assert mount.mounted() and mount.process.poll() is None
+    os.kill(mount.process.pid, signal.SIGTERM)  # as it says
+    assert mount.process.wait(60) == 0 and not mount.mounted(), mount.text()
+    archive.get("/file", place.path)
+    assert lab.digest(place.path / "file") == expected
+
+
+def test_umount_of_a_dead_mount_names_no_process(place, archive):
+    """Also while another mount has the archive."""
+    dead = place.mount(archive)
+    dead.process.kill()
+    dead.process.wait()
+
+    def refuse():
+        status, text = end(begin("umount", dead.path))
+        assert status == 1 and f"fusermount3 -u -z {dead.path}" in text and '"kill' not in text, text
+
+    refuse()
+    living = place.mount(archive)
+    refuse()
+    lab.detach(dead.path)
+    living.umount()
+
+
 # commit = async
 
 
