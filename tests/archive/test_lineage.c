@@ -1,6 +1,6 @@
 #include "../lab/flawed.h"
 #include "archive/archive_priv.h"
-#include "archive/lineage.h"
+#include "archive/lineage_priv.h"
 #include "catalog/journal_file.h"
 #include "fixture.h"
 #include "journal/journal_watch.h"
@@ -455,6 +455,37 @@ static void test_hung_renewed (Fixture *fixture, gconstpointer user)
     ecfs_lineage_told_us = 10 * G_USEC_PER_SEC;
 }
 
+/* What follows from one's answer may be that another is told: until that is begun, nobody is passed over. */
+static void test_ending (Fixture *fixture, gconstpointer user)
+{
+    g_autoptr (GError) error = NULL;
+    (void) user;
+    close_archive (fixture);
+    EcfsArchive *archive = ecfs_archive_open (fixture->directory, 0, &error);
+    g_assert_no_error (error);
+    ecfs_archive_begin (archive, &error); /* without its services, which would tell it themselves */
+    g_assert_no_error (error);
+    EcfsLineage *lineage = archive->lineage;
+    EcfsWitness *first = &lineage->witnesses[0], *last = &lineage->witnesses[N_ENDPOINTS - 1];
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        ecfs_lineage_await_told (lineage, i, ecfs_now_us () + PATIENCE_US);
+    ecfs_mutex_lock (&lineage->lock);
+    g_assert_true (last->checked);
+    last->checked = false;
+    first->n_ending = 1;
+    ecfs_mutex_unlock (&lineage->lock);
+    int64_t deadline_us = ecfs_now_us () + G_USEC_PER_SEC / 5;
+    ecfs_lineage_await_told (lineage, N_ENDPOINTS - 1, deadline_us);
+    g_assert_cmpint (ecfs_now_us (), >=, deadline_us);
+    ecfs_mutex_lock (&lineage->lock);
+    first->n_ending = 0;
+    ecfs_mutex_unlock (&lineage->lock);
+    int64_t begun_us = ecfs_now_us ();
+    ecfs_lineage_await_told (lineage, N_ENDPOINTS - 1, begun_us + PATIENCE_US); /* nothing will tell it */
+    g_assert_cmpint (ecfs_now_us () - begun_us, <, PATIENCE_US);
+    ecfs_archive_close (archive);
+}
+
 /* A place that says what is not so can be taken out. */
 static void test_remove (Fixture *fixture, gconstpointer user)
 {
@@ -500,6 +531,7 @@ int main (int argc, char **argv)
     g_test_add ("/lineage/a-slow-endpoint-gets-the-new-snapshot", Fixture, code, set_up, test_slow_renewed, tear_down);
     g_test_add ("/lineage/endpoints-that-hang-delay-a-snapshot-once", Fixture, code, set_up, test_hung_renewed,
                 tear_down);
+    g_test_add ("/lineage/what-follows-from-an-answer-is-awaited", Fixture, code, set_up, test_ending, tear_down);
     g_test_add ("/lineage/who-lies-can-be-removed", Fixture, code, set_up, test_remove, tear_down);
     return g_test_run ();
 }
