@@ -1,8 +1,11 @@
 """Verbs beside a mount: what they change the mount does, what they tell is true, and who waits is told why."""
 import contextlib
+import errno
+import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -450,6 +453,44 @@ def test_umount_of_a_dead_mount_names_no_process(place, archive):
     refuse()
     lab.detach(dead.path)
     living.umount()
+
+
+POLL = {"7", "73"}  # x86-64; ppoll, by which others do it
+
+
+def awaits_process(process):
+    """Whether it has no connection any more and waits for something else."""
+    try:
+        links = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
+        call = Path(f"/proc/{process.pid}/syscall").read_text().split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return call in POLL and not any(link.startswith("socket:") for link in links)
+
+
+def test_umount_waits_for_a_mount_that_ends_meanwhile(place, archive):
+    """It is gone from its place when its answer is due, and its process has not ended."""
+    mount = place.mount(archive)
+    (archive.path / "control.sock").unlink()
+    with socket.socket(socket.AF_UNIX) as door, contextlib.chdir(archive.path):
+        door.bind("control.sock")
+        door.listen()
+        door.settimeout(60)
+        os.kill(mount.process.pid, signal.SIGSTOP)
+        try:
+            umount = begin("umount", mount.path)
+            client, _ = door.accept()
+            lab.detach(mount.path)
+            with client, client.makefile("rw") as lines:
+                assert json.loads(lines.readline())["verb"] == "umount"
+                lines.write(json.dumps({"error": "it ends", "errno": errno.ENOTCONN}) + "\n")
+            lab.until(lambda: awaits_process(umount) or umount.poll() is not None, 60, "umount waits")
+            assert umount.poll() is None, "it did not wait for the process"
+        finally:
+            os.kill(mount.process.pid, signal.SIGCONT)
+    status, text = end(umount)
+    assert status == 0, text
+    assert mount.process.poll() == 0, mount.text()
 
 
 # commit = async
