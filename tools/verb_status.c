@@ -279,6 +279,9 @@ static void print_status (JsonObject *status)
     }
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
+    if (json_object_has_member (status, "key"))
+        printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
+                tool_text (status, "directory"));
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
     print_repairs (status);

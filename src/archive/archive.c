@@ -1,6 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/keys.h"
 #include "archive/sightings.h"
 #include "object/placement.h"
 #include "util/io.h"
@@ -144,7 +145,8 @@ static bool open_parts (EcfsArchive *self, GError **error)
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
-        !open_endpoints (self, error))
+        !ecfs_keys_load (self->directory, self->catalog, &self->keys, error) ||
+        !ecfs_key_shares_load (self->directory, self->keys, &self->shares, error) || !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
@@ -288,6 +290,8 @@ void ecfs_archive_close (EcfsArchive *self)
     if (!ecfs_catalog_close (self->catalog, &error))
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
     ecfs_config_free (self->config);
+    ecfs_key_shares_free (self->shares);
+    ecfs_key_ring_unref (self->keys);
     g_hash_table_unref (self->codecs);
     g_hash_table_unref (self->pins);
     if (self->lock_fd >= 0)
@@ -314,6 +318,16 @@ void ecfs_archive_ask_lineage (EcfsArchive *self, int64_t deadline_us)
 char *ecfs_archive_trouble (EcfsArchive *self)
 {
     return self->lineage == NULL ? NULL : ecfs_lineage_trouble (self->lineage);
+}
+
+const EcfsKeyRing *ecfs_archive_keys (const EcfsArchive *self)
+{
+    return self->keys;
+}
+
+const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self)
+{
+    return self->shares;
 }
 
 bool ecfs_archive_is_readonly (const EcfsArchive *self)
@@ -490,7 +504,7 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     const char *name = endpoint->spec->name;
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = extended_config (path, endpoint, error);
-    if (text == NULL || !ecfs_archive_register (self->catalog, endpoint->spec, false, &row, error))
+    if (text == NULL || !ecfs_archive_register (self->catalog, self->shares, endpoint, false, &row, error))
         return false;
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
         return ecfs_prefix (error, "the catalog has endpoint %s now: add its section to the file by hand", name);
@@ -555,7 +569,7 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
     EcfsEndpointState before = old->state;
     if (!ecfs_archive_put_state (self, old, ECFS_ENDPOINT_DRAINING, error))
         return false; /* nothing new is placed there meanwhile */
-    if (!ecfs_archive_register_anew (self->catalog, section->spec, old, &row, &renamed, error)) {
+    if (!ecfs_archive_register_anew (self->catalog, self->shares, section, old, &row, &renamed, error)) {
         (void) ecfs_archive_put_state (self, old, before, NULL); /* the first error is the one to tell */
         return false;
     }
@@ -662,6 +676,12 @@ bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object)
     return pinned;
 }
 
+bool ecfs_archive_seal_keys (const EcfsArchive *self, const EcfsObjectRow *object, EcfsSealKeys **ret_keys,
+                             GError **error)
+{
+    return ecfs_seal_open (&object->seal, self->keys, &object->uuid, ret_keys, error);
+}
+
 bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, object->code, error);
@@ -673,7 +693,8 @@ bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLa
                          .header_bytes = object->header_bytes,
                          .granule = (uint32_t) ecfs_codec_granule (codec),
                          .k = (uint16_t) ecfs_codec_k (codec),
-                         .tag_bytes = ECFS_TAG_CHECKSUM_BYTES};
+                         .tag_bytes =
+                             object->seal.kind == ECFS_SEAL_NONE ? ECFS_TAG_CHECKSUM_BYTES : ECFS_TAG_MAC_BYTES};
     if (!ecfs_layout_valid (&layout))
         return ecfs_fail (error, EBADMSG, "the catalog's row of object %" PRId64 " makes no sense: run 'ecfs recover'",
                           object->id);

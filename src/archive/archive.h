@@ -2,9 +2,9 @@
  * An archive opened as a whole: the archive directory with configuration, catalog, lock and staging area, and the
  * endpoints behind it. Glue between namespace, objects and endpoints; no protocol, no mathematics.
  *
- * Archive directory: ecfs.conf, catalog.sqlite, lock, staging/ID (content from its first write until its objects are
- * full), interrupted/ (bytes that were never flushed when a mount died), control.sock (the door to a running mount),
- * down-since (when endpoints went down; may be deleted).
+ * Archive directory: ecfs.conf, catalog.sqlite, key (keys.h), lock, staging/ID (content from its first write until its
+ * objects are full), interrupted/ (bytes that were never flushed when a mount died), control.sock (the door to a
+ * running mount), down-since (when endpoints went down; may be deleted).
  *
  * Life cycle: ecfs_archive_open () (checks, no threads: it may precede a fork) → start () → stop () → free ().
  *
@@ -19,6 +19,7 @@
 
 #include "archive/config.h"
 #include "catalog/catalog.h"
+#include "key/ring.h"
 
 #include <stdatomic.h>
 
@@ -26,11 +27,19 @@
 
 typedef struct EcfsArchive EcfsArchive;
 
+/* How the key is kept under which a new archive stores. */
+typedef enum EcfsKeeping {
+    ECFS_KEEPING_NONE,  /* it has none: endpoints can read what they have */
+    ECFS_KEEPING_FILE,  /* in the archive directory alone */
+    ECFS_KEEPING_SPLIT, /* there, and shared by the endpoints: see key_shares.h */
+} EcfsKeeping;
+
 /**
  * Makes an archive directory (created when absent, must be empty otherwise), its catalog and the endpoints' markers.
- * Nothing is left half-made: endpoints marked before a failure are unmarked, the directory is emptied again.
+ * Nothing is left half-made: endpoints marked before a failure are unmarked, the directory is emptied again. EINVAL:
+ * the key cannot be kept so.
  */
-bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error);
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, GError **error);
 
 typedef enum EcfsArchiveFlags {
     /* For verbs that change nothing: takes no lock, opens the catalog read-only beside a mount. */
@@ -94,6 +103,8 @@ void ecfs_holder_clear (EcfsHolder *holder);
 const char *ecfs_archive_directory (const EcfsArchive *self); /* absolute */
 const EcfsConfig *ecfs_archive_config (const EcfsArchive *self);
 EcfsCatalog *ecfs_archive_catalog (const EcfsArchive *self);
+/** The archive's keys, as long as it is open; NULL: it has none, and what it stores is open to its endpoints. */
+const EcfsKeyRing *ecfs_archive_keys (const EcfsArchive *self);
 
 /* An endpoint as the archive sees it: section of the configuration, row of the catalog, connection. */
 typedef struct EcfsArchiveEndpoint {

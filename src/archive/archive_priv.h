@@ -4,14 +4,17 @@
 
 #include "archive/common.h"
 #include "archive/lineage.h"
+#include "key/ring.h"
 
 typedef struct EcfsRevival EcfsRevival;
 struct EcfsArchive {
-    char *directory;      /* absolute; immutable */
-    EcfsConfig *config;   /* immutable */
-    EcfsCatalog *catalog; /* immutable */
-    bool readonly;        /* immutable */
-    int lock_fd;          /* -1 when readonly; immutable */
+    char *directory;       /* absolute; immutable */
+    EcfsConfig *config;    /* immutable */
+    EcfsCatalog *catalog;  /* immutable */
+    EcfsKeyRing *keys;     /* NULL: the archive has no key; immutable */
+    EcfsKeyShares *shares; /* NULL: endpoints have nothing of it; immutable */
+    bool readonly;         /* immutable */
+    int lock_fd;           /* -1 when readonly; immutable */
     /* Room for ECFS_ENDPOINTS_MAX, filled up to n_endpoints, which grows while the archive is open: what needs the same
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;

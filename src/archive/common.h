@@ -6,6 +6,7 @@
 #define ECFS_ARCHIVE_COMMON_H
 
 #include "archive/archive.h"
+#include "archive/key_shares.h"
 #include "codec/codec.h"
 #include "object/layout.h"
 #include "object/reader.h"
@@ -115,13 +116,16 @@ bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, 
  * Marks an endpoint and writes its row, which *ret_row then holds but for its name; or ends what was begun and not
  * finished with the endpoint. @new: the archive never had content, so an endpoint without marker lost nothing.
  */
-bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
-                            GError **error);
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
+                            bool new, EcfsEndpointRow *ret_row, GError **error);
 
 /** Marks the emptied place of @old as a new endpoint, whose row *ret_row then holds but for its name; see
  * ecfs_catalog_endpoint_supersede (). */
-bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
-                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error);
+bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
+                                 const EcfsArchiveEndpoint *old, EcfsEndpointRow *ret_row, char **ret_old_name,
+                                 GError **error);
+/** What the endpoints have of the archive's key; NULL: nothing. Borrowed as long as it is open. */
+const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self);
 
 /** Makes a place none of the archive's endpoints, where it has the marker @own (NULL: whichever); ENOENT: it has none.
  */
@@ -174,6 +178,10 @@ void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object);
 void ecfs_archive_unpin (EcfsArchive *self, const EcfsUuid *object);
 bool ecfs_archive_pinned (EcfsArchive *self, const EcfsUuid *object);
 
+/** The keys of a catalog row's object; *ret_keys is NULL where it is stored without. ENOKEY. */
+bool ecfs_archive_seal_keys (const EcfsArchive *self, const EcfsObjectRow *object, EcfsSealKeys **ret_keys,
+                             GError **error);
+
 /** The layout of a catalog row's object, checked. */
 bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLayout *ret_layout, GError **error);
 
@@ -198,8 +206,8 @@ bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
 /** The same where it is not known whether anybody lies: maybe no stripe is flagged. */
 bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error);
 
-/** What reads an object: parameters but for `trouble`, with the @stripes of a row (ECFS_CODEC_MAX_N), which they then
- * name, without those flagged in @left_out (may be NULL). */
+/** What reads an object, for ecfs_reader_params_clear (), also after an error: parameters but for `trouble`, with the
+ * @stripes of a row (ECFS_CODEC_MAX_N), which they then name, without those flagged in @left_out (may be NULL). */
 bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                  EcfsReaderStripe *stripes, EcfsReaderParams *ret_params, GError **error);
 

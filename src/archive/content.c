@@ -252,8 +252,11 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
                                      .log = archive->read_log,
                                      .stripes = stripes,
                                      .user = archive};
-    if (codec == NULL || !ecfs_archive_layout (archive, object, &ret_params->layout, error))
+    EcfsSealKeys *keys;
+    if (codec == NULL || !ecfs_archive_layout (archive, object, &ret_params->layout, error) ||
+        !ecfs_archive_seal_keys (archive, object, &keys, error))
         return false;
+    ret_params->keys = keys;
     memset (stripes, 0, ECFS_CODEC_MAX_N * sizeof *stripes);
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
@@ -269,7 +272,7 @@ bool ecfs_archive_reader_params (EcfsArchive *archive, const EcfsObjectRow *obje
 static EcfsReader *make_reader (EcfsArchive *archive, const EcfsObjectRow *object, const bool *left_out,
                                 void (*trouble) (void *user, const EcfsTrouble *trouble), GError **error)
 {
-    EcfsReaderParams params;
+    g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     if (!ecfs_archive_reader_params (archive, object, left_out, stripes, &params, error))
         return NULL;
@@ -305,7 +308,7 @@ static void tell_liar (EcfsArchive *archive, const EcfsReaderParams *params, uns
 
 bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object, bool *ret_lies, GError **error)
 {
-    EcfsReaderParams params;
+    g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     g_autoptr (GError) why = NULL;
     if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
@@ -323,7 +326,7 @@ bool ecfs_archive_find_forged (EcfsArchive *archive, const EcfsObjectRow *object
 bool ecfs_archive_find_liars (EcfsArchive *archive, const EcfsObjectRow *object,
                               bool (*tick) (void *user, uint64_t bytes), void *user, bool *ret_lies, GError **error)
 {
-    EcfsReaderParams params;
+    g_auto (EcfsReaderParams) params = {.keys = NULL};
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
     if (!ecfs_archive_reader_params (archive, object, NULL, stripes, &params, error))
         return false;

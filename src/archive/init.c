@@ -1,11 +1,13 @@
 /*
  * How an archive and its endpoints begin, so that whatever is killed half-way can be done again. The order:
- * directories, catalog (which has the archive's identity), then for each endpoint its marker and its row in the
+ * directories, catalog (which has the archive's identity), key, then for each endpoint its marker and its row in the
  * catalog, and ecfs.conf last. So a directory without ecfs.conf, whose catalog never had a file, is what an init has
  * left that did not end; a marker of this archive that no row names, and a row that no section names, are what an add
  * has left.
  */
 #include "archive/common.h"
+#include "archive/key_shares.h"
+#include "archive/keys.h"
 #include "salvage-resource.h"
 #include "util/io.h"
 
@@ -209,11 +211,18 @@ static bool add_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, const Ec
     return false;
 }
 
-bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row,
-                            GError **error)
+static bool give_share (EcfsCatalog *catalog, const EcfsKeyShares *shares, EcfsEndpoint *endpoint, const char *zone,
+                        GError **error)
 {
-    g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
-    if (endpoint == NULL || !add_endpoint (catalog, endpoint, spec, new, ret_row, error))
+    return shares == NULL || ecfs_key_shares_put (shares, catalog, endpoint, zone, error);
+}
+
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
+                            bool new, EcfsEndpointRow *ret_row, GError **error)
+{
+    g_autoptr (EcfsEndpoint) endpoint = open_any (config->spec, error);
+    if (endpoint == NULL || !add_endpoint (catalog, endpoint, config->spec, new, ret_row, error) ||
+        !give_share (catalog, shares, endpoint, config->zone, error))
         return false;
     leave_salvage (endpoint);
     return true;
@@ -254,9 +263,11 @@ static bool check_emptied (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec,
                old->name, spec->url, ECFS_MARKER_NAME, n_files);
 }
 
-bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *spec, const EcfsArchiveEndpoint *old,
-                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error)
+bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
+                                 const EcfsArchiveEndpoint *old, EcfsEndpointRow *ret_row, char **ret_old_name,
+                                 GError **error)
 {
+    const EcfsEndpointSpec *spec = config->spec;
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
     EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
                          .endpoint = ecfs_uuid_new (),
@@ -266,6 +277,10 @@ bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *s
         !mark_endpoint (catalog, endpoint, &marker, error))
         return false;
     *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
+    if (!give_share (catalog, shares, endpoint, config->zone, error)) {
+        unmark_endpoint (spec);
+        return false;
+    }
     if (!ecfs_catalog_endpoint_supersede (catalog, old->id, &marker.endpoint, &ret_row->id, ret_old_name, error)) {
         unmark_endpoint (spec);
         return false;
@@ -279,14 +294,15 @@ bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsEndpointSpec *s
 /* Made to be renamed at once: what is left of it is of no use. */
 static bool is_temporary (const char *name)
 {
-    return g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".new-");
+    return g_str_has_prefix (name, ECFS_CATALOG_NAME ".new-") || g_str_has_prefix (name, ECFS_CONFIG_NAME ".new-") ||
+           g_str_has_prefix (name, ECFS_KEYS_NAME ".new-") || g_str_has_prefix (name, ECFS_KEY_SLOTS_NAME ".new-");
 }
 
 /* What init makes before ecfs.conf. */
 static bool is_of_init (const char *name)
 {
     static const char *const names[] = {ECFS_CATALOG_NAME, ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm",
-                                        ECFS_LOCK_NAME};
+                                        ECFS_LOCK_NAME,    ECFS_KEYS_NAME,           ECFS_KEY_SLOTS_NAME};
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++)
         if (strcmp (name, names[i]) == 0)
             return true;
@@ -383,7 +399,36 @@ static bool write_config (const char *directory, const EcfsConfig *config, GErro
     return ecfs_replace_file (path, text, strlen (text), 0600, error);
 }
 
-static bool fill_directory (const char *directory, const EcfsConfig *config, guint *n_marked, GError **error)
+/* How many of the zones bring a shared key back. */
+static bool find_threshold (const EcfsConfig *config, const EcfsCodec *codec, unsigned *ret_threshold, GError **error)
+{
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    for (guint i = 0; i < config->endpoints->len; i++)
+        g_hash_table_add (zones, ((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->zone);
+    return ecfs_key_threshold (g_hash_table_size (zones), ecfs_codec_tolerance (codec), ret_threshold, error);
+}
+
+/* The key is on the disk before anything is stored under it. What an init has left that was killed is as good. */
+static bool make_key (const char *directory, EcfsCatalog *catalog, unsigned threshold, EcfsKeyShares **ret_shares,
+                      GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NAME, NULL);
+    g_autoptr (EcfsKeyRing) keys = access (path, F_OK) == 0 ? ecfs_keys_read (path, NULL) : NULL;
+    if (keys == NULL || !ecfs_uuid_equal (ecfs_key_ring_archive (keys), ecfs_catalog_archive (catalog))) {
+        ecfs_key_ring_unref (keys);
+        keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
+    }
+    if (!ecfs_keys_write (directory, keys, error) || !ecfs_keys_keep_id (catalog, keys, error) ||
+        !ecfs_key_shares_load (directory, keys, ret_shares, NULL))
+        return false;
+    if (threshold == 0 || *ret_shares != NULL)
+        return true;
+    *ret_shares = ecfs_key_shares_new (keys, threshold);
+    return ecfs_key_shares_write (*ret_shares, directory, error);
+}
+
+static bool fill_directory (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, unsigned threshold,
+                            guint *n_marked, GError **error)
 {
     if (!ecfs_archive_make_directories (directory, error))
         return false;
@@ -391,11 +436,12 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, gui
     if (catalog == NULL)
         return false;
     remove_files (directory, false);
-    bool fine = true;
+    g_autoptr (EcfsKeyShares) shares = NULL;
+    bool fine = keeping == ECFS_KEEPING_NONE || make_key (directory, catalog, threshold, &shares, error);
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
         EcfsEndpointRow row;
-        fine = ecfs_archive_register (catalog, endpoint->spec, true, &row, error);
+        fine = ecfs_archive_register (catalog, shares, endpoint, true, &row, error);
     }
     fine = fine && write_config (directory, config, error);
     return ecfs_catalog_close (catalog, fine ? error : NULL) && fine;
@@ -457,10 +503,12 @@ void ecfs_archive_empty_directory (const char *directory, bool made)
         (void) rmdir (directory); /* the error is known already */
 }
 
-bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError **error)
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, GError **error)
 {
     g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
-    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error))
+    unsigned threshold = 0;
+    if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
+        (keeping == ECFS_KEEPING_SPLIT && !find_threshold (config, codec, &threshold, error)))
         return false;
     bool made, begun;
     if (!make_directory (directory, &made, error))
@@ -470,7 +518,7 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, GError 
         !own_directory (directory, lock, error))
         return false;
     guint n_marked = 0;
-    if (fill_directory (directory, config, &n_marked, error))
+    if (fill_directory (directory, config, keeping, threshold, &n_marked, error))
         return true;
     if (begun) /* it may have marked more endpoints than this one came to: to be done again */
         return false;

@@ -6,6 +6,7 @@
 #ifndef ECFS_CATALOG_CONTENT_H
 #define ECFS_CATALOG_CONTENT_H
 
+#include "key/seal.h"
 #include "util/error.h"
 #include "util/sha256.h"
 #include "util/uuid.h"
@@ -51,7 +52,8 @@ typedef struct EcfsObjectRow {
     uint32_t segment_bytes;           /* of content in each segment but the last */
     uint32_t block_bytes;             /* of a check block, without its tag */
     uint32_t header_bytes;            /* where the packets begin in each stripe */
-    uint8_t digest[ECFS_DIGEST_SIZE]; /* of the content */
+    EcfsSeal seal;                    /* under which key it is stored; of kind NONE: without */
+    uint8_t digest[ECFS_DIGEST_SIZE]; /* of the content; with a key as it is enciphered */
     bool has_sha256;                  /* not what an ecfs stored that had none, nor what only footers tell of */
     uint8_t sha256[ECFS_SHA256_SIZE]; /* of the content; zero without */
     GArray *stripes;                  /* of EcfsStripeRow, by index; missing ones are absent; owned */
@@ -59,6 +61,8 @@ typedef struct EcfsObjectRow {
 
 EcfsObjectRow *ecfs_object_row_new (void);
 EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row);
+/** Whether two objects have the same content, as far as their digests tell: what is enciphered is another each time. */
+bool ecfs_object_same_content (const EcfsObjectRow *a, const EcfsObjectRow *b);
 void ecfs_object_row_free (EcfsObjectRow *row);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsObjectRow, ecfs_object_row_free)
 

@@ -31,7 +31,7 @@ EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError 
 bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
 bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error);
 bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
-/** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. */
+/** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. Its key stays. */
 bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsObjectRow *new, GError **error);
 /** Puts a stripe in the place of @old (NULL: there was none), which is queued for deletion. */
 bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,

@@ -145,6 +145,16 @@ void ecfs_journal_put_object (GByteArray *record, const EcfsObjectRow *object, c
     item_end (record, begin);
 }
 
+void ecfs_journal_put_object_key (GByteArray *record, const EcfsUuid *object, const EcfsSeal *seal)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_OBJECT_KEY);
+    uint8_t bytes[ECFS_SEAL_BYTES];
+    ecfs_seal_put (seal, bytes);
+    put_uuid (record, object);
+    g_byte_array_append (record, bytes, sizeof bytes);
+    item_end (record, begin);
+}
+
 void ecfs_journal_put_object_sha256 (GByteArray *record, const EcfsUuid *object, const uint8_t sha256[ECFS_SHA256_SIZE])
 {
     guint begin = item_begin (record, ECFS_JOURNAL_OBJECT_SHA256);
@@ -424,6 +434,9 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_OBJECT:
         read_object (payload, item);
         return true;
+    case ECFS_JOURNAL_OBJECT_KEY:
+        item->value = take (payload, ECFS_SEAL_BYTES);
+        return true;
     case ECFS_JOURNAL_OBJECT_SHA256:
         ecfs_cursor_copy (payload, item->sha256, sizeof item->sha256);
         return true;
@@ -480,6 +493,7 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_SETTING:
         return read_setting (payload, item);
     case ECFS_JOURNAL_OBJECT:
+    case ECFS_JOURNAL_OBJECT_KEY:
     case ECFS_JOURNAL_OBJECT_SHA256:
     case ECFS_JOURNAL_STRIPE:
     case ECFS_JOURNAL_DELETED:
@@ -514,7 +528,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
         if (cursor->bad)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
-        bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_CODE) ||
+        bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_OBJECT_KEY) ||
                      (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_ABORT) || type == ECFS_JOURNAL_OBJECT_SHA256;
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)

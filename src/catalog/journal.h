@@ -29,6 +29,8 @@
  *    13 INTENT         16 UUID of the object, u64 ino: stripes of this object may exist from here on
  *    14 ENDPOINT       16 UUID, u8 state, name (the rest)
  *    15 CODE           u8 size of code, code, its parameters (the rest)
+ *    16 OBJECT_KEY     16 UUID of an object, 34 under which key it is stored (key/seal.h); the next item is its OBJECT.
+ *                      An object without this item is stored without a key. Neither ever changes
  *   144 SETTING        u8 size of key, key, value (the rest): a key of [archive] in ecfs.conf
  *   145 NEXT_INO       u64 the number that the next new inode gets, at least
  *   146 DELETED        16 UUID of an object, stripe: no object has it any more, and it may still be there
@@ -66,6 +68,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_INTENT = 13,
     ECFS_JOURNAL_ENDPOINT = 14,
     ECFS_JOURNAL_CODE = 15,
+    ECFS_JOURNAL_OBJECT_KEY = 16,
     ECFS_JOURNAL_SETTING = 144,
     ECFS_JOURNAL_NEXT_INO = 145,
     ECFS_JOURNAL_DELETED = 146,
@@ -101,9 +104,9 @@ typedef struct EcfsJournalItem {
     EcfsAttr attr;   /* INODE; ino, nlink, mtime, ctime of TOUCH; ino, size, mtime, ctime of CONTENT; ino of others */
     uint64_t parent; /* NAME_* */
     EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
-    EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING */
+    EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING; OBJECT_KEY: for ecfs_seal_parse () */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;          /* OBJECT, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED, ABORT */
+    EcfsUuid uuid;          /* OBJECT, OBJECT_KEY, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED, ABORT */
     uint32_t epoch;         /* EPOCH, OBJECT */
     uint8_t state;          /* ENDPOINT */
     /* OBJECT */
@@ -142,6 +145,8 @@ void ecfs_journal_put_xattr_set (GByteArray *record, uint64_t ino, const char *n
 void ecfs_journal_put_xattr_removed (GByteArray *record, uint64_t ino, const char *name);
 /** @endpoints: the UUIDs of the endpoints of the stripes, in their order. */
 void ecfs_journal_put_object (GByteArray *record, const EcfsObjectRow *object, const EcfsUuid *endpoints);
+/** Right before put_object () of the same object. */
+void ecfs_journal_put_object_key (GByteArray *record, const EcfsUuid *object, const EcfsSeal *seal);
 void ecfs_journal_put_object_sha256 (GByteArray *record, const EcfsUuid *object,
                                      const uint8_t sha256[ECFS_SHA256_SIZE]);
 void ecfs_journal_put_content (GByteArray *record, const EcfsAttr *attr, const EcfsJournalExtent *extents,

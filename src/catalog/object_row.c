@@ -16,6 +16,13 @@ EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row)
     return copy;
 }
 
+bool ecfs_object_same_content (const EcfsObjectRow *a, const EcfsObjectRow *b)
+{
+    const bool is_clear = a->seal.kind == ECFS_SEAL_NONE && b->seal.kind == ECFS_SEAL_NONE;
+    return a->size == b->size && (!is_clear || memcmp (a->digest, b->digest, ECFS_DIGEST_SIZE) == 0) &&
+           (!a->has_sha256 || !b->has_sha256 || memcmp (a->sha256, b->sha256, ECFS_SHA256_SIZE) == 0);
+}
+
 void ecfs_object_row_free (EcfsObjectRow *row)
 {
     if (row == NULL)

@@ -37,6 +37,12 @@ static bool read_stripes (EcfsCatalog *self, int64_t object, GArray *stripes, GE
     return found == 0;
 }
 
+static bool read_seal (sqlite3_stmt *query, EcfsSeal *ret_seal)
+{
+    return sqlite3_column_type (query, 11) == SQLITE_NULL ||
+           ecfs_seal_parse (sqlite3_column_blob (query, 11), (size_t) sqlite3_column_bytes (query, 11), ret_seal, NULL);
+}
+
 static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error)
 {
     uint64_t epoch, segment_bytes, block_bytes, header_bytes;
@@ -51,6 +57,8 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
     row->has_sha256 = sqlite3_column_type (query, 10) != SQLITE_NULL;
     if (row->has_sha256 && !ecfs_column_bytes (query, 10, row->sha256, sizeof row->sha256))
         return ecfs_bad_row (error, "objects", row->id, "its SHA-256 is impossible");
+    if (!read_seal (query, &row->seal))
+        return ecfs_bad_row (error, "objects", row->id, "under which key it is stored is impossible");
     if (!ecfs_column_u64 (query, 2, UINT32_MAX, &epoch) || !ecfs_column_u64 (query, 3, INT64_MAX, &row->sequence) ||
         !ecfs_column_u64 (query, 5, INT64_MAX, &row->size) || !ecfs_column_u64 (query, 6, UINT32_MAX, &segment_bytes) ||
         !ecfs_column_u64 (query, 7, UINT32_MAX, &block_bytes) || !ecfs_column_u64 (query, 8, UINT32_MAX, &header_bytes))
@@ -241,6 +249,8 @@ bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError
         if (!ecfs_endpoint_uuid (self, g_array_index (object->stripes, EcfsStripeRow, i).endpoint, &endpoints[i],
                                  error))
             return false;
+    if (object->seal.kind != ECFS_SEAL_NONE)
+        ecfs_journal_put_object_key (self->record, &object->uuid, &object->seal);
     ecfs_journal_put_object (self->record, object, endpoints);
     if (object->has_sha256)
         ecfs_journal_put_object_sha256 (self->record, &object->uuid, object->sha256);
@@ -250,10 +260,13 @@ bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError
 bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error)
 {
     EcfsTotals *totals = &self->counters.totals;
+    uint8_t seal[ECFS_SEAL_BYTES];
+    ecfs_seal_put (&object->seal, seal);
     if (!EXEC (self, OBJECT_INSERT, error, UUID (&object->uuid), INT (object->epoch), INT (object->sequence),
                TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
                INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
-               object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE))
+               object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE,
+               object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal)))
         return false;
     *ret_id = ecfs_inserted (self);
     totals->n_objects++;
@@ -543,9 +556,7 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
     g_autoptr (EcfsObjectRow) old = ecfs_object_find (self, uuid, &found, error);
     if (found == 0)
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
-    if (found == 1 &&
-        (old->size != object->size || memcmp (old->digest, object->digest, ECFS_DIGEST_SIZE) != 0 ||
-         (old->has_sha256 && object->has_sha256 && memcmp (old->sha256, object->sha256, ECFS_SHA256_SIZE) != 0)))
+    if (found == 1 && !ecfs_object_same_content (old, object))
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
     return found == 1 && publish_object (self, object, intent, false, &id, error) &&
            EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) && delete_object (self, old->id, error) &&

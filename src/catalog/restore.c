@@ -10,6 +10,8 @@ struct EcfsRestore {
     EcfsCatalog *catalog;
     GHashTable *fresh; /* int64_t numbers of files that had no content yet */
     GArray *moved;     /* of uint64_t: those that joined or left it in the operation that runs, in order */
+    EcfsSeal seal;     /* of the object that the next item must be; kind NONE: it may be any */
+    EcfsUuid sealed;   /* valid with seal */
 };
 
 static void turn_fresh (EcfsRestore *self, uint64_t ino)
@@ -182,6 +184,8 @@ static bool restore_object (EcfsRestore *self, const EcfsJournalItem *item, GErr
     object->segment_bytes = item->segment_bytes;
     object->block_bytes = item->block_bytes;
     object->header_bytes = item->header_bytes;
+    object->seal = self->seal;
+    self->seal = (EcfsSeal){.kind = ECFS_SEAL_NONE};
     memcpy (object->digest, item->digest, sizeof object->digest);
     for (size_t i = 0; i < item->n_parts; i++) {
         EcfsJournalStripe told = ecfs_journal_stripe (item, i);
@@ -196,6 +200,8 @@ static bool restore_object (EcfsRestore *self, const EcfsJournalItem *item, GErr
         return false;
     if (old == NULL)
         return item->sequence <= INT64_MAX && ecfs_object_insert (catalog, object, &id, error);
+    if (!ecfs_seal_equal (&old->seal, &object->seal))
+        return refuse (error, "an object that is stored is under another key");
     return forget_object (catalog, old, object, error) && ecfs_object_renew (catalog, old, object, error);
 }
 
@@ -376,6 +382,9 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
         return restore_xattr (self, item, error);
     case ECFS_JOURNAL_OBJECT:
         return restore_object (self, item, error);
+    case ECFS_JOURNAL_OBJECT_KEY:
+        self->sealed = item->uuid;
+        return ecfs_seal_parse (item->value.bytes, item->value.size, &self->seal, error);
     case ECFS_JOURNAL_OBJECT_SHA256:
         return EXEC (catalog, OBJECT_SET_SHA256, error, UUID (&item->uuid), BLOB (item->sha256, ECFS_SHA256_SIZE));
     case ECFS_JOURNAL_CONTENT:
@@ -403,15 +412,25 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     return true;
 }
 
+/* A key is of the object that follows it, and of nothing else. */
+static bool fits_seal (const EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    bool is_next = item->type == ECFS_JOURNAL_OBJECT && ecfs_uuid_equal (&item->uuid, &self->sealed);
+    return self->seal.kind == ECFS_SEAL_NONE || is_next || refuse (error, "a key is of no object");
+}
+
 static bool restore_record (EcfsRestore *self, const EcfsJournalRow *row, GError **error)
 {
     EcfsCursor cursor;
     EcfsJournalItem item;
     int result = ecfs_journal_open (&cursor, row->record->data, row->record->len);
+    self->seal = (EcfsSeal){.kind = ECFS_SEAL_NONE};
     while (result >= 0 && (result = ecfs_journal_next (&cursor, &item)) == 1)
-        if (!restore_item (self, &item, row->sequence, error))
+        if (!fits_seal (self, &item, error) || !restore_item (self, &item, row->sequence, error))
             return false;
     g_byte_array_set_size (self->catalog->record, 0); /* what was restored is in the journal already */
+    if (result == 0 && self->seal.kind != ECFS_SEAL_NONE)
+        return refuse (error, "a key is of no object");
     return result == 0 || refuse (error, result == -ENOTSUP ? "a later ecfs wrote it" : "it is damaged");
 }
 

@@ -115,10 +115,13 @@ static const char schema_13[] = "CREATE TABLE sessions (number INTEGER PRIMARY K
 /* A digest of an object's content that nobody can find other bytes for; what was stored before has none. */
 static const char schema_14[] = "ALTER TABLE objects ADD COLUMN sha256 BLOB;";
 
+/* Under which key an object is stored; NULL: without one. */
+static const char schema_15[] = "ALTER TABLE objects ADD COLUMN seal BLOB;";
+
 /* Step i brings version i to i + 1. */
-static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1,  schema_2,  schema_3,  schema_4, schema_5,
-                                                             schema_6,  schema_7,  schema_8,  schema_9, schema_10,
-                                                             schema_11, schema_12, schema_13, schema_14};
+static const char *const migrations[ECFS_CATALOG_VERSION] = {schema_1,  schema_2,  schema_3,  schema_4,  schema_5,
+                                                             schema_6,  schema_7,  schema_8,  schema_9,  schema_10,
+                                                             schema_11, schema_12, schema_13, schema_14, schema_15};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

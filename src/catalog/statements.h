@@ -19,7 +19,8 @@
 #define REPAIR_COLUMNS                                                                                                 \
     "r.object, r.idx, s.instance, s.endpoint, r.gone, r.found_ns, r.reason FROM repairs r "                            \
     "JOIN stripes s ON s.object = r.object AND s.idx = r.idx"
-#define OBJECT_COLUMNS  "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256"
+#define OBJECT_COLUMNS                                                                                                 \
+    "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
     "latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95"
@@ -93,7 +94,7 @@
        "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4)") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
     X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
-       "header_bytes, digest, sha256) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+       "header_bytes, digest, sha256, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X (OBJECT_FILL_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1 AND sha256 IS NULL") \
     X (OBJECT_SET_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_CODE, "UPDATE objects SET code = ?2 WHERE id = ?1") \

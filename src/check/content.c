@@ -40,7 +40,7 @@ static bool prepare (EcfsContentCheckup *self)
         n_read += reads;
     }
     if (ecfs_codec_decodable (codec, self->reads))
-        self->codeword = ecfs_codeword_new (codec, &self->params.layout, self->reads);
+        self->codeword = ecfs_codeword_new (codec, &self->params.layout, self->params.keys, self->reads);
     else if (n_read == 0 || !self->batch->by_parts || !self->object->has_sha256)
         return false;
     for (unsigned i = 0; i < ecfs_codec_n (codec) && self->codeword == NULL; i++)
@@ -68,6 +68,7 @@ void ecfs_checkup_free (EcfsContentCheckup *self)
     if (self == NULL)
         return;
     ecfs_codeword_free (self->codeword);
+    ecfs_reader_params_clear (&self->params);
     for (unsigned i = 0; i < ECFS_CODEC_MAX_N; i++)
         ecfs_sha256_free (self->areas[i]);
     g_free (self);

@@ -69,6 +69,7 @@ typedef struct Stripe {
     EcfsEndpoint *endpoint;
     char name[ECFS_STRIPE_NAME_SIZE];
     EcfsLayout layout;
+    EcfsSealKeys *keys; /* of its object; NULL: it is stored without; owned */
     Place at;           /* what is verified next */
     XXH3_state_t *area; /* of the packet area, as far as it was read; NULL: not asked for */
     uint32_t sizes[MAX_PIECES];
@@ -174,14 +175,15 @@ static bool check_header (const Stripe *self, const uint8_t *bytes, GError **err
                 header.index == checked->stripe->index && header.instance == checked->stripe->instance &&
                 header.header_bytes == layout->header_bytes && header.k == layout->k &&
                 header.segment_bytes == layout->segment_bytes && header.block_bytes == layout->block_bytes;
-    return same || ecfs_fail (error, EBADMSG, "its header is that of another stripe");
+    return (same || ecfs_fail (error, EBADMSG, "its header is that of another stripe")) &&
+           ecfs_stripe_header_check (&header, bytes, self->keys, error);
 }
 
 static bool check_block (const Stripe *self, const uint8_t *bytes, uint32_t size, GError **error)
 {
     const EcfsCheckedStripe *checked = self->job->checked;
     uint64_t number = ecfs_layout_block_number (&self->layout, self->at.segment, self->at.block);
-    const EcfsTagger tagger = {.object = checked->object->uuid};
+    const EcfsTagger tagger = {.object = checked->object->uuid, .mac = ecfs_seal_tag_mac (self->keys)};
     return ecfs_tag_fits (&tagger, checked->stripe->index, number, bytes, size, bytes + size) ||
            ecfs_fail (error, EBADMSG, "the check block at byte %" G_GUINT64_FORMAT " fails its checksum",
                       self->at.offset);
@@ -200,7 +202,9 @@ static bool check_footer (const Stripe *self, const uint8_t *bytes, uint64_t lef
         return false;
     if (offset != self->at.offset || size > left)
         return ecfs_fail (error, EBADMSG, "its footer does not follow its packets");
-    if (!ecfs_stripe_footer_parse (bytes, size, hash, &footer, error))
+    const EcfsStripeHeader header = {
+        .object = checked->object->uuid, .index = checked->stripe->index, .instance = checked->stripe->instance};
+    if (!ecfs_stripe_footer_parse (bytes, size, hash, &header, self->keys, &footer, error))
         return false;
     bool same = footer.size == self->layout.size &&
                 memcmp (footer.area_digest, checked->stripe->digest, sizeof footer.area_digest) == 0 &&
@@ -372,7 +376,8 @@ static void run_job (void *data)
     ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, stripe.name);
     if (atomic_load (&self->cancelled) || atomic_load (&self->is_late))
         atomic_store (&self->is_cut, true);
-    else if (!ecfs_archive_layout (self->batch->archive, checked->object, &stripe.layout, &error))
+    else if (!ecfs_archive_layout (self->batch->archive, checked->object, &stripe.layout, &error) ||
+             !ecfs_archive_seal_keys (self->batch->archive, checked->object, &stripe.keys, &error))
         conclude (job, error);
     else if (job->round == ROUND_HEADER)
         (void) read_some (&stripe, NULL); /* what comes of it is noted */
@@ -380,6 +385,7 @@ static void run_job (void *data)
         conclude (job, error);
     g_clear_error (&stripe.error);
     XXH3_freeState (stripe.area);
+    ecfs_seal_keys_unref (stripe.keys);
     leave_object (job);
     g_free (job);
     ecfs_mutex_lock (&self->lock);

@@ -146,8 +146,25 @@ static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *
     return stripes;
 }
 
-GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
-                                    GError **error)
+/*
+ * What is stored under a key is made from stored stripes, whatever there is of the content: if that were another by
+ * now, one key would have seen two (ATTACKS.md, 4).
+ */
+static bool rebuild_sealed (EcfsCommitAttempt *self, const EcfsObjectRow *row, const EcfsCodec *codec,
+                            const bool *wanted, GError **error)
+{
+    if (row->seal.kind == ECFS_SEAL_NONE || self->repair.packets != NULL)
+        return true;
+    g_autoptr (EcfsObjectRow) coded = ecfs_object_row_copy (row);
+    g_free (coded->code);
+    coded->code = g_strdup (ecfs_codec_identity (codec));
+    EcfsReader *reader = ecfs_archive_reader (self->archive, coded, NULL, error);
+    if (reader != NULL)
+        self->repair.packets = ecfs_repair_new (reader, wanted, NULL);
+    return reader != NULL;
+}
+
+static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec, GError **error)
 {
     unsigned n_wanted = 0;
     bool wanted[ECFS_CODEC_MAX_N];
@@ -169,13 +186,27 @@ GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *p
         g_array_set_size (stripes, 0);
     if (stripes->len == 0)
         return g_steal_pointer (&stripes);
+    bool made[ECFS_CODEC_MAX_N] = {false};
+    for (guint i = 0; i < stripes->len; i++)
+        made[g_array_index (stripes, EcfsStripeRow, i).index] = true;
     EcfsWriterResult result;
-    if (!ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
+    if (!rebuild_sealed (self, part->row, codec, made, error) ||
+        !ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
                                    (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent,
                                    error) ||
         !ecfs_attempt_run_writer (self, targets, part->row, &result, error))
         return NULL;
     return stored_stripes (self, targets, &result);
+}
+
+GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                                    GError **error)
+{
+    EcfsRepair *before = self->repair.packets;
+    GArray *stripes = store_missing (self, part, codec, error);
+    if (self->repair.packets != before)
+        ecfs_repair_free (g_steal_pointer (&self->repair.packets));
+    return stripes;
 }
 
 /* What was stored is the object's content, so ESTALE would say too much as long as it is there: EAGAIN. */

@@ -200,7 +200,8 @@ static EcfsStripeHeader make_header (const EcfsCommitAttempt *self)
                                .sequence = row->sequence,
                                .epoch = row->epoch,
                                .segment_bytes = row->segment_bytes,
-                               .block_bytes = row->block_bytes};
+                               .block_bytes = row->block_bytes,
+                               .seal = row->seal};
     ecfs_stripe_header_set_code (&header, self->places.codec);
     return header;
 }
@@ -234,10 +235,14 @@ bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets
 {
     ecfs_attempt_describe (self);
     g_autoptr (GPtrArray) records = g_ptr_array_new ();
+    g_autoptr (EcfsSealKeys) keys = NULL;
+    if (!ecfs_archive_seal_keys (self->archive, self->part->row, &keys, error))
+        return false;
     g_ptr_array_add (records, &self->record);
     EcfsWriterJob job = {.transfer = ecfs_archive_transfer (self->archive),
                          .codec = self->places.codec,
                          .header = make_header (self),
+                         .keys = keys,
                          .size = self->part->row->size,
                          .fd = self->commit.fd,
                          .ranges = self->part->whole != NULL ? self->part->whole : self->part->ranges,
@@ -246,8 +251,7 @@ bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets
                          .feed_offset = self->part->feed_offset,
                          .most = ecfs_archive_config (self->archive)->object_max,
                          .ended = ecfs_attempt_content_ended,
-                         .packets = self->commit.kind == ECFS_COMMIT_REPAIR ? ecfs_repair_packets (self->repair.packets)
-                                                                            : NULL,
+                         .packets = self->repair.packets == NULL ? NULL : ecfs_repair_packets (self->repair.packets),
                          .expected_digest = expected == NULL ? NULL : expected->digest,
                          .expected_sha256 = expected != NULL && expected->has_sha256 ? expected->sha256 : NULL,
                          .targets = targets,
@@ -365,6 +369,7 @@ bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part,
     row->segment_bytes = ecfs_layout_segment_bytes (ecfs_archive_config (archive)->segment_size, ecfs_codec_k (codec),
                                                     ecfs_codec_granule (codec));
     row->block_bytes = ecfs_layout_written_block_bytes (ecfs_codec_granule (codec));
+    row->seal = ecfs_seal_new (ecfs_archive_keys (archive));
     EcfsWriterTarget targets[ECFS_CODEC_MAX_N];
     if (!announce (self, part, codec, targets, error))
         return false;

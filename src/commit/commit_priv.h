@@ -49,7 +49,7 @@ typedef struct EcfsCommitAttempt {
     GString *missing; /* why stripes are left out; NULL: none are */
     bool in_place;    /* of a RECODE: the stripes that both codes have stay */
     struct {
-        EcfsRepair *packets;
+        EcfsRepair *packets;                      /* NULL: stripes are made from content */
         EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */
         size_t to[ECFS_CODEC_MAX_N];              /* of a crowded object: where these go, and nowhere else */
     } repair;

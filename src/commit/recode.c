@@ -55,9 +55,8 @@ static bool recode_anew (EcfsCommitAttempt *self, const EcfsCommitObject *old, G
     part->elsewhere = old->elsewhere == NULL ? NULL : g_array_ref (old->elsewhere);
     if (!ecfs_attempt_store_object (self, part, error))
         return false;
-    bool same = memcmp (part->row->digest, old->row->digest, ECFS_DIGEST_SIZE) == 0 &&
-                (!old->row->has_sha256 || memcmp (part->row->sha256, old->row->sha256, ECFS_SHA256_SIZE) == 0);
-    return (same || ecfs_fail (error, EBADMSG, "what was read of it does not fit its digest: repair it first")) &&
+    return (ecfs_object_same_content (old->row, part->row) ||
+            ecfs_fail (error, EBADMSG, "what was read of it does not fit its digest: repair it first")) &&
            ecfs_catalog_exchange (ecfs_archive_catalog (self->archive), &old->row->uuid, part->row, part->intent,
                                   error);
 }

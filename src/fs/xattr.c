@@ -58,9 +58,9 @@ static GByteArray *get_digest (EcfsFs *self, uint64_t ino, GError **error)
         return NULL;
     const EcfsObjectRow *object = ecfs_content_object (content, 0);
     GByteArray *value = NULL;
-    /* The digest of an object is that of the file only when the file is this object, whole. */
-    if (object != NULL && ecfs_content_object (content, 1) == NULL && object->size == ecfs_content_size (content) &&
-        !ecfs_staged_is_newer (self->archive, ino)) {
+    /* The digest of an object is that of the file only when the file is this object, whole, and not enciphered. */
+    if (object != NULL && object->seal.kind == ECFS_SEAL_NONE && ecfs_content_object (content, 1) == NULL &&
+        object->size == ecfs_content_size (content) && !ecfs_staged_is_newer (self->archive, ino)) {
         GString *hex = g_string_new (NULL);
         for (size_t i = 0; i < ECFS_DIGEST_SIZE; i++)
             g_string_append_printf (hex, "%02x", object->digest[i]);

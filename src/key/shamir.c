@@ -1,8 +1,6 @@
 #include "key/shamir.h"
 
 #include "key/key.h"
-#include "util/uuid.h"
-
 #include <assert.h>
 
 /* Neither tables nor branches: what a cache remembers would tell of the secret. */
@@ -27,14 +25,16 @@ static uint8_t invert (uint8_t a)
     return inverse;
 }
 
-void ecfs_secret_split (const uint8_t secret[ECFS_SECRET_BYTES], unsigned threshold, unsigned n, EcfsShare *ret_shares)
+void ecfs_secret_split (const uint8_t secret[ECFS_SECRET_BYTES], unsigned threshold, unsigned n, EcfsCipher *stream,
+                        EcfsShare *ret_shares)
 {
     uint8_t coefficients[ECFS_SHARES_MAX]; /* of x, x^2, ... */
     assert (threshold >= 1 && threshold <= n && n <= ECFS_SHARES_MAX);
     for (unsigned i = 0; i < n; i++)
         ret_shares[i].x = (uint8_t) (i + 1);
     for (unsigned byte = 0; byte < ECFS_SECRET_BYTES; byte++) {
-        ecfs_random (coefficients, threshold - 1);
+        memset (coefficients, 0, threshold - 1);
+        ecfs_cipher_next (stream, coefficients, threshold - 1);
         for (unsigned i = 0; i < n; i++) {
             uint8_t y = 0;
             for (unsigned c = threshold - 1; c > 0; c--)

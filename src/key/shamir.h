@@ -7,6 +7,8 @@
 #ifndef ECFS_KEY_SHAMIR_H
 #define ECFS_KEY_SHAMIR_H
 
+#include "key/cipher.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +21,13 @@ typedef struct EcfsShare {
     uint8_t y[ECFS_SECRET_BYTES];
 } EcfsShare;
 
-/** @n shares of @secret, with x from 1 on; 1 <= threshold <= n <= ECFS_SHARES_MAX. */
-void ecfs_secret_split (const uint8_t secret[ECFS_SECRET_BYTES], unsigned threshold, unsigned n, EcfsShare *ret_shares);
+/**
+ * @n shares of @secret, with x from 1 on; 1 <= threshold <= n <= ECFS_SHARES_MAX. What is random in them comes from
+ * @stream, as far as it has come: the same stream gives the same shares again, and it must be as secret as they are
+ * together.
+ */
+void ecfs_secret_split (const uint8_t secret[ECFS_SECRET_BYTES], unsigned threshold, unsigned n, EcfsCipher *stream,
+                        EcfsShare *ret_shares);
 
 /** The secret of as many shares as its threshold. False where an x is 0 or comes twice; ret_secret is then untouched.
  */

@@ -12,6 +12,7 @@ struct EcfsCodeword {
     EcfsCond moved;
     const EcfsCodec *codec; /* immutable, as all up to the next comment */
     EcfsLayout layout;
+    const EcfsSealKeys *keys; /* borrowed; may be NULL */
     unsigned n;
     uint64_t n_segments;
     uint32_t window;     /* segments */
@@ -28,6 +29,7 @@ struct EcfsCodeword {
     bool present[ECFS_CODEC_MAX_N]; /* stripes for which the plan is, and … */
     EcfsPlan *plan;                 /* … which gives the other data packets; NULL: there are none */
     uint8_t *parity;                /* m packets */
+    uint8_t *clear;                 /* a packet as it is deciphered; NULL: without a key */
     bool differs[ECFS_CODEC_MAX_N];
 };
 
@@ -43,12 +45,14 @@ size_t ecfs_codeword_bytes (const EcfsCodec *codec, const EcfsLayout *layout)
     return sizeof (EcfsCodeword) + n_packets * ecfs_layout_packet_bytes (layout, 0);
 }
 
-EcfsCodeword *ecfs_codeword_new (const EcfsCodec *codec, const EcfsLayout *layout, const bool *stripes)
+EcfsCodeword *ecfs_codeword_new (const EcfsCodec *codec, const EcfsLayout *layout, const EcfsSealKeys *keys,
+                                 const bool *stripes)
 {
     EcfsCodeword *self = g_new0 (EcfsCodeword, 1);
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->moved);
     self->codec = codec;
+    self->keys = keys;
     self->layout = *layout;
     self->n = ecfs_codec_n (codec);
     self->n_segments = ecfs_layout_n_segments (layout);
@@ -56,6 +60,7 @@ EcfsCodeword *ecfs_codeword_new (const EcfsCodec *codec, const EcfsLayout *layou
     self->packet_bytes = ecfs_layout_packet_bytes (layout, 0);
     self->packets = g_malloc ((size_t) self->window * self->n * self->packet_bytes);
     self->parity = g_malloc (MAX ((self->n - layout->k) * self->packet_bytes, 1));
+    self->clear = keys == NULL ? NULL : g_malloc (MAX (self->packet_bytes, 1));
     self->content = ecfs_sha256_new ();
     memcpy (self->reads, stripes, self->n * sizeof *stripes);
     memset (self->present, true, sizeof self->present); /* of which no plan is needed */
@@ -70,6 +75,7 @@ void ecfs_codeword_free (EcfsCodeword *self)
     ecfs_sha256_free (self->content);
     g_free (self->packets);
     g_free (self->parity);
+    g_free (self->clear);
     ecfs_cond_clear (&self->moved);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
@@ -101,19 +107,31 @@ static bool fill_in (EcfsCodeword *self, const bool *present, uint8_t *const *pa
     return true;
 }
 
+static void hash_piece (EcfsCodeword *self, EcfsCipher *cipher, const uint8_t *bytes, size_t size)
+{
+    if (cipher != NULL) {
+        memcpy (self->clear, bytes, size);
+        ecfs_cipher_next (cipher, self->clear, size);
+    }
+    ecfs_sha256_update (self->content, cipher != NULL ? self->clear : bytes, size);
+}
+
 /* What is behind the end of the content is zero in what was stored. */
 static void hash_content (EcfsCodeword *self, uint8_t *const *packets, size_t packet_bytes)
 {
     size_t left = ecfs_layout_content_bytes (&self->layout, self->next);
+    EcfsCipher *cipher =
+        self->keys == NULL ? NULL : ecfs_cipher_new (self->keys->content, self->next * self->layout.segment_bytes);
     for (unsigned i = 0; i < self->layout.k; i++) {
         size_t size = MIN (left, packet_bytes);
-        ecfs_sha256_update (self->content, packets[i], size);
+        hash_piece (self, cipher, packets[i], size);
         left -= size;
         for (size_t at = size; at < packet_bytes; at++) {
             self->differs[i] = self->differs[i] || packets[i][at] != 0;
             packets[i][at] = 0;
         }
     }
+    ecfs_cipher_free (cipher);
 }
 
 static void compare_parity (EcfsCodeword *self, const bool *present, uint8_t *const *packets, size_t packet_bytes)

@@ -6,8 +6,6 @@
  *
  * Nothing of the bytes is parsed: they are copied, coded and hashed by sizes that the layout gives, which was checked.
  *
- * Nothing of the bytes is parsed: they are copied, coded and hashed by sizes that the layout gives, which was checked.
- *
  * new → threads: await, take …, leave → end, free. A stripe that is left early is done without, as long as the others
  * determine the content.
  */
@@ -15,6 +13,7 @@
 #define ECFS_OBJECT_CODEWORD_H
 
 #include "codec/codec.h"
+#include "key/seal.h"
 #include "object/layout.h"
 #include "util/sha256.h"
 
@@ -33,8 +32,10 @@ typedef struct EcfsCodewordResult {
 /** Memory that one takes, about. */
 size_t ecfs_codeword_bytes (const EcfsCodec *codec, const EcfsLayout *layout);
 
-/** For the stripes flagged in @stripes (n flags), which will be read. @codec must outlive it. */
-EcfsCodeword *ecfs_codeword_new (const EcfsCodec *codec, const EcfsLayout *layout, const bool *stripes);
+/** For the stripes flagged in @stripes (n flags), which will be read. @codec must outlive it, and @keys, which are the
+ * object's; NULL: it is stored without. */
+EcfsCodeword *ecfs_codeword_new (const EcfsCodec *codec, const EcfsLayout *layout, const EcfsSealKeys *keys,
+                                 const bool *stripes);
 /** When all stripes are left. NULL is accepted. */
 void ecfs_codeword_free (EcfsCodeword *self);
 

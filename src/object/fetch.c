@@ -41,6 +41,7 @@ static EcfsFetch *fetch_new (EcfsReader *reader, uint64_t segment, uint32_t bloc
     self->out = g_new0 (uint8_t *, reader->n);
     self->decoded = g_new0 (uint8_t *, reader->n);
     self->waiting = g_ptr_array_new ();
+    ecfs_mutex_init (&self->opening);
     self->failures = g_string_new (NULL);
     self->used_us = ecfs_now_us ();
     return self;
@@ -79,6 +80,7 @@ static void fetch_free (EcfsFetch *self)
     g_free (self->out);
     g_free (self->decoded);
     g_ptr_array_unref (self->waiting);
+    ecfs_mutex_clear (&self->opening);
     g_string_free (self->failures, TRUE);
     g_clear_error (&self->error);
     g_free (self);
@@ -122,6 +124,39 @@ uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t a
     uint32_t within = at % layout->block_bytes;
     *ret_bytes = ecfs_layout_block_bytes (layout, self->segment, block) - within;
     return self->out[packet] + (size_t) (block - self->block_lo) * (layout->block_bytes + layout->tag_bytes) + within;
+}
+
+/* The wanted packets follow one another in the content: there is one of them, or all. */
+static void decipher (const EcfsFetch *self)
+{
+    const EcfsReader *reader = self->reader;
+    const EcfsLayout *layout = &reader->params.layout;
+    uint32_t content_bytes = ecfs_layout_content_bytes (layout, self->segment);
+    uint32_t packet_bytes = ecfs_layout_packet_bytes (layout, self->segment);
+    EcfsCipher *cipher = NULL;
+    for (unsigned packet = 0; packet < layout->k; packet++) {
+        for (uint32_t block = self->block_lo; self->wanted[packet] && block < self->block_hi; block++) {
+            uint32_t bytes, within = block * layout->block_bytes, at = packet * packet_bytes + within;
+            uint8_t *to = ecfs_fetch_bytes_at (self, packet, within, &bytes);
+            if (at >= content_bytes)
+                break;
+            if (cipher == NULL)
+                cipher = ecfs_cipher_new (reader->params.keys->content, self->segment * layout->segment_bytes + at);
+            ecfs_cipher_next (cipher, to, MIN (bytes, content_bytes - at));
+        }
+    }
+    ecfs_cipher_free (cipher);
+}
+
+void ecfs_fetch_decipher (EcfsFetch *self)
+{
+    if (self->reader->params.keys == NULL)
+        return;
+    ecfs_mutex_lock (&self->opening);
+    if (!self->is_clear)
+        decipher (self);
+    self->is_clear = true;
+    ecfs_mutex_unlock (&self->opening);
 }
 
 /* Every waiting request has one fetch less to wait for; the complete ones go to @finished. */

@@ -4,6 +4,7 @@
 #include "util/xxh3.h"
 
 #include <inttypes.h>
+#include <openssl/crypto.h>
 
 static const uint8_t header_magic[8] = {0x89, 'E', 'C', 'F', 'S', '\r', '\n', 0x1a};
 static const uint8_t tail_magic[8] = {0x89, 'e', 'c', 'f', 's', 'e', 'n', 'd'};
@@ -14,9 +15,11 @@ enum {
     SECTION_PUBLIC = 1,
     SECTION_MAC = 2,
     SECTION_CODE = 3,
+    SECTION_SEAL = 4,
     SECTION_SIZES = 16,
     SECTION_RECORDS = 17,
     SECTION_CONTENTS = 18,
+    SECTION_SEALED = 19, /* the two before, as sections of their own */
 };
 
 enum {
@@ -27,6 +30,10 @@ enum {
 #define SECTION_HASH_BYTES 8
 #define TAG_KIND_XXH3_64   1
 #define TAG_KIND_HMAC      2
+#define CIPHER_AES_CTR     1
+#define MAC_KIND_HMAC      1
+#define MAC_OF_HEADER      1
+#define MAC_OF_FOOTER      2
 #define HEADER_UNIT        64
 #define PATH_MAX_BYTES     4096
 #define ELSEWHERE_BYTES    40
@@ -47,12 +54,19 @@ static void section_end (GByteArray *to, guint start)
     ecfs_append_le (to, ecfs_xxh3_64 (to->data + start, to->len - start), 8);
 }
 
-static void append_padding (GByteArray *to, guint unit)
+/* Where a header ends that has @size bytes before its padding, which is a section. */
+static guint padded (guint size)
 {
     guint least = SECTION_HEAD_BYTES + SECTION_HASH_BYTES;
-    guint end = (to->len + unit - 1) / unit * unit;
-    while (end != to->len && end - to->len < least)
-        end += unit;
+    guint end = (size + HEADER_UNIT - 1) / HEADER_UNIT * HEADER_UNIT;
+    while (end != size && end - size < least)
+        end += HEADER_UNIT;
+    return end;
+}
+
+static void append_padding (GByteArray *to)
+{
+    guint end = padded (to->len);
     if (end == to->len)
         return;
     guint start = section_begin (to, SECTION_PADDING, 0);
@@ -63,14 +77,52 @@ static void append_padding (GByteArray *to, guint unit)
     section_end (to, start);
 }
 
-/* No key yet: an archive with one puts its keyed hash here. */
-static void append_empty_mac (GByteArray *to)
+/* Of which part of which stripe the bytes are. */
+static void compute_mac (const EcfsSealKeys *keys, uint8_t part, const EcfsStripeHeader *header, const uint8_t *bytes,
+                         size_t size, uint8_t ret_mac[ECFS_MAC_BYTES])
 {
-    section_end (to, section_begin (to, SECTION_MAC, 0));
+    uint8_t head[11];
+    head[0] = part;
+    ecfs_put_le (head + 1, header->index, 2);
+    ecfs_put_le (head + 3, header->instance, 8);
+    ecfs_mac_compute (keys->frame, head, sizeof head, bytes, size, ret_mac);
 }
 
-GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header)
+/* Over all that is there before; empty without a key. */
+static void append_mac (GByteArray *to, uint8_t part, const EcfsStripeHeader *header, const EcfsSealKeys *keys)
 {
+    uint8_t mac[ECFS_MAC_BYTES] = {0};
+    guint covers = to->len;
+    guint start = section_begin (to, SECTION_MAC, 0);
+    if (keys != NULL)
+        compute_mac (keys, part, header, to->data, covers, mac);
+    if (header->seal.kind != ECFS_SEAL_NONE)
+        g_byte_array_append (to, mac, sizeof mac);
+    section_end (to, start);
+}
+
+static bool check_mac (const EcfsSealKeys *keys, uint8_t part, const EcfsStripeHeader *header, const uint8_t *bytes,
+                       size_t size, const uint8_t *mac)
+{
+    uint8_t own[ECFS_MAC_BYTES];
+    if (mac == NULL)
+        return false;
+    compute_mac (keys, part, header, bytes, size, own);
+    return CRYPTO_memcmp (own, mac, sizeof own) == 0;
+}
+
+static void append_seal (GByteArray *to, const EcfsSeal *seal)
+{
+    uint8_t bytes[ECFS_SEAL_BYTES];
+    guint start = section_begin (to, SECTION_SEAL, FLAG_CRITICAL);
+    ecfs_seal_put (seal, bytes);
+    g_byte_array_append (to, bytes, sizeof bytes);
+    section_end (to, start);
+}
+
+GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header, const EcfsSealKeys *keys)
+{
+    const bool is_keyed = header->seal.kind != ECFS_SEAL_NONE;
     GByteArray *to = g_byte_array_sized_new (256);
     g_byte_array_append (to, header_magic, sizeof header_magic);
     ecfs_append_le (to, ECFS_FORMAT_VERSION, 2);
@@ -89,10 +141,10 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header)
     ecfs_append_le (to, header->segment_bytes, 4);
     ecfs_append_le (to, header->block_bytes, 4);
     ecfs_append_le (to, header->granule, 4);
-    ecfs_append_le (to, header->is_keyed ? TAG_KIND_HMAC : TAG_KIND_XXH3_64, 2);
-    ecfs_append_le (to, header->is_keyed ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES, 2);
-    ecfs_append_le (to, 0, 2); /* content cipher: none */
-    ecfs_append_le (to, 0, 2); /* keyed MAC: none */
+    ecfs_append_le (to, is_keyed ? TAG_KIND_HMAC : TAG_KIND_XXH3_64, 2);
+    ecfs_append_le (to, is_keyed ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES, 2);
+    ecfs_append_le (to, is_keyed ? CIPHER_AES_CTR : 0, 2);
+    ecfs_append_le (to, is_keyed ? MAC_KIND_HMAC : 0, 2);
     ecfs_append_le (to, 0, 8);
     ecfs_append_le (to, 0, 4);
     section_end (to, start);
@@ -101,10 +153,13 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header)
         g_byte_array_append (to, header->parameters, header->parameters_bytes);
         section_end (to, start);
     }
-    append_empty_mac (to);
-    append_padding (to, HEADER_UNIT);
-    header->header_bytes = to->len;
-    ecfs_put_le (to->data + 12, to->len, 4);
+    if (is_keyed)
+        append_seal (to, &header->seal);
+    header->header_bytes = padded (to->len + SECTION_HEAD_BYTES + (is_keyed ? ECFS_MAC_BYTES : 0) + SECTION_HASH_BYTES);
+    ecfs_put_le (to->data + 12, header->header_bytes, 4); /* the MAC is of this, too */
+    append_mac (to, MAC_OF_HEADER, header, keys);
+    append_padding (to);
+    g_assert (to->len == header->header_bytes);
     return to;
 }
 
@@ -130,6 +185,25 @@ static bool next_section (EcfsCursor *from, Section *ret_section, GError **error
     return true;
 }
 
+/* What is authentic: a MAC covers what is before it, and nothing that says anything may come behind. */
+typedef struct Authentic {
+    const uint8_t *mac; /* NULL: there is none */
+    size_t covers;
+    bool has_mac_section;
+    bool is_last;
+} Authentic;
+
+static void note_section (Authentic *self, const Section *section, size_t offset)
+{
+    if (self->has_mac_section && section->type != SECTION_PADDING)
+        self->is_last = false;
+    if (section->type != SECTION_MAC || self->has_mac_section)
+        return;
+    bool is_mac = section->payload.left == ECFS_MAC_BYTES && section->flags == 0;
+    *self = (Authentic){
+        .mac = is_mac ? section->payload.at : NULL, .covers = offset, .has_mac_section = true, .is_last = true};
+}
+
 static bool unknown_section (const Section *section, GError **error)
 {
     if ((section->flags & FLAG_CRITICAL) == 0)
@@ -137,7 +211,7 @@ static bool unknown_section (const Section *section, GError **error)
     return ecfs_fail (error, ENOTSUP, "section type %u is not known here: a later ecfs wrote it", section->type);
 }
 
-static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, GError **error)
+static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, bool *ret_keyed, GError **error)
 {
     ecfs_cursor_copy (from, header->archive.bytes, 16);
     ecfs_cursor_copy (from, header->object.bytes, 16);
@@ -157,9 +231,12 @@ static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, GError **e
     uint64_t mac = ecfs_cursor_le (from, 2);
     if (from->bad)
         return ecfs_fail (error, EBADMSG, "the public section is too short");
-    if (tag_kind != TAG_KIND_XXH3_64 || tag_bytes != ECFS_TAG_CHECKSUM_BYTES || cipher != 0 || mac != 0)
-        return ecfs_fail (error, ENOTSUP, "tags, cipher or MAC are of a kind that this ecfs does not know");
-    return true;
+    const bool is_open =
+        tag_kind == TAG_KIND_XXH3_64 && tag_bytes == ECFS_TAG_CHECKSUM_BYTES && cipher == 0 && mac == 0;
+    *ret_keyed = tag_kind == TAG_KIND_HMAC && tag_bytes == ECFS_TAG_MAC_BYTES && cipher == CIPHER_AES_CTR &&
+                 mac == MAC_KIND_HMAC;
+    return is_open || *ret_keyed ||
+           ecfs_fail (error, ENOTSUP, "tags, cipher or MAC are of a kind that this ecfs does not know");
 }
 
 static bool parse_preamble (EcfsCursor *from, EcfsStripeHeader *header, GError **error)
@@ -178,12 +255,20 @@ static bool parse_preamble (EcfsCursor *from, EcfsStripeHeader *header, GError *
     return true;
 }
 
-static bool parse_header_section (Section *section, EcfsStripeHeader *header, bool *have_public, GError **error)
+/* What the sections of a header have said. */
+typedef struct HeaderParse {
+    bool have_public;
+    bool is_keyed;
+} HeaderParse;
+
+static bool parse_header_section (Section *section, EcfsStripeHeader *header, HeaderParse *parse, GError **error)
 {
     switch (section->type) {
     case SECTION_PUBLIC:
-        *have_public = true;
-        return parse_public (&section->payload, header, error);
+        parse->have_public = true;
+        return parse_public (&section->payload, header, &parse->is_keyed, error);
+    case SECTION_SEAL:
+        return ecfs_seal_parse (section->payload.at, section->payload.left, &header->seal, error);
     case SECTION_CODE:
         if (section->payload.left > ECFS_CODEC_MAX_PARAMETERS)
             return ecfs_fail (error, EBADMSG, "the code's parameters are too long: %zu bytes", section->payload.left);
@@ -209,16 +294,37 @@ bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHead
         return ecfs_fail (error, EAGAIN, "the header has %u bytes", header.header_bytes);
     }
     from.left = header.header_bytes - ECFS_STRIPE_PREAMBLE_BYTES;
-    bool have_public = false;
+    HeaderParse parse = {.have_public = false};
+    Authentic authentic = {.mac = NULL};
     while (from.left > 0) {
         Section section;
-        if (!next_section (&from, &section, error) || !parse_header_section (&section, &header, &have_public, error))
+        size_t offset = (size_t) (from.at - bytes);
+        if (!next_section (&from, &section, error))
+            return false;
+        note_section (&authentic, &section, offset);
+        if (!parse_header_section (&section, &header, &parse, error))
             return false;
     }
-    if (!have_public)
+    if (!parse.have_public)
         return ecfs_fail (error, EBADMSG, "the header has no public section");
+    if (parse.is_keyed != (header.seal.kind != ECFS_SEAL_NONE))
+        return ecfs_fail (error, EBADMSG, "the header is not at one on whether it is sealed");
+    if (parse.is_keyed && (authentic.mac == NULL || !authentic.is_last))
+        return ecfs_fail (error, EBADMSG, "the header is sealed, and does not end with its MAC");
+    header.mac = authentic.mac;
+    header.mac_covers = (uint32_t) authentic.covers;
     *ret_header = header;
     return true;
+}
+
+bool ecfs_stripe_header_check (const EcfsStripeHeader *header, const uint8_t *bytes, const EcfsSealKeys *keys,
+                               GError **error)
+{
+    if (keys == NULL)
+        return header->seal.kind == ECFS_SEAL_NONE ||
+               ecfs_fail (error, EBADMSG, "the header tells of a key, and the object is stored without");
+    return check_mac (keys, MAC_OF_HEADER, header, bytes, header->mac_covers, header->mac) ||
+           ecfs_fail (error, EBADMSG, "the header is not authentic");
 }
 
 void ecfs_stripe_header_set_code (EcfsStripeHeader *header, const EcfsCodec *codec)
@@ -281,7 +387,32 @@ static void append_content (GByteArray *to, const EcfsFileRecord *record)
     ecfs_put_le (to->data + start, to->len - start - 4, 4);
 }
 
-GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset)
+static void append_records (GByteArray *to, const GPtrArray *records)
+{
+    guint start = section_begin (to, SECTION_RECORDS, 0);
+    for (guint i = 0; i < records->len; i++)
+        append_record (to, g_ptr_array_index (records, i));
+    section_end (to, start);
+    start = section_begin (to, SECTION_CONTENTS, 0);
+    for (guint i = 0; i < records->len; i++)
+        append_content (to, g_ptr_array_index (records, i));
+    section_end (to, start);
+}
+
+static void append_sealed_records (GByteArray *to, const GPtrArray *records, const EcfsUuid *object,
+                                   const EcfsSealKeys *keys)
+{
+    g_autoptr (GByteArray) open = g_byte_array_new ();
+    append_records (open, records);
+    g_autoptr (GByteArray) sealed =
+        ecfs_key_seal (keys->records, object->bytes, sizeof object->bytes, open->data, open->len);
+    guint start = section_begin (to, SECTION_SEALED, FLAG_CRITICAL);
+    g_byte_array_append (to, sealed->data, sealed->len);
+    section_end (to, start);
+}
+
+GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset,
+                                       const EcfsStripeHeader *header, const EcfsSealKeys *keys)
 {
     GByteArray *to = g_byte_array_sized_new (512);
     guint start = section_begin (to, SECTION_SIZES, FLAG_CRITICAL);
@@ -292,15 +423,11 @@ GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t 
     g_byte_array_append (to, footer->object_digest, ECFS_STRIPE_DIGEST_BYTES);
     ecfs_append_le (to, 0, 8);
     section_end (to, start);
-    start = section_begin (to, SECTION_RECORDS, 0);
-    for (guint i = 0; i < footer->records->len; i++)
-        append_record (to, g_ptr_array_index (footer->records, i));
-    section_end (to, start);
-    start = section_begin (to, SECTION_CONTENTS, 0);
-    for (guint i = 0; i < footer->records->len; i++)
-        append_content (to, g_ptr_array_index (footer->records, i));
-    section_end (to, start);
-    append_empty_mac (to);
+    if (keys == NULL)
+        append_records (to, footer->records);
+    else
+        append_sealed_records (to, footer->records, &header->object, keys);
+    append_mac (to, MAC_OF_FOOTER, header, keys);
     guint footer_bytes = to->len;
     uint64_t footer_hash = ecfs_xxh3_64 (to->data, footer_bytes);
     ecfs_append_le (to, footer_offset, 8);
@@ -428,42 +555,96 @@ static bool parse_sizes (EcfsCursor *from, EcfsStripeFooter *footer, GError **er
     return true;
 }
 
-static bool parse_sections (EcfsCursor *from, EcfsStripeFooter *footer, GError **error)
+/* The sections of a footer, or of what is sealed in one. */
+typedef struct FooterParts {
+    EcfsCursor sizes;
+    EcfsCursor records;
+    EcfsCursor contents;
+    EcfsCursor sealed;
+    Authentic authentic;
+} FooterParts;
+
+static bool take_part (FooterParts *parts, const Section *section, GError **error)
 {
-    bool have_sizes = false;
-    EcfsCursor contents = {.left = 0};
-    while (from->left > 0) {
-        Section section;
-        if (!next_section (from, &section, error))
-            return false;
-        if (section.type == SECTION_CONTENTS) {
-            contents = section.payload;
-        } else if (section.type == SECTION_SIZES) {
-            if (!parse_sizes (&section.payload, footer, error))
-                return false;
-            have_sizes = true;
-        } else if (section.type == SECTION_RECORDS) {
-            while (section.payload.left > 0)
-                if (!parse_record (&section.payload, footer->records, error))
-                    return false;
-        } else if (section.type != SECTION_MAC && section.type != SECTION_PADDING) {
-            if (!unknown_section (&section, error))
-                return false;
-        }
+    switch (section->type) {
+    case SECTION_SIZES:
+        parts->sizes = section->payload;
+        return true;
+    case SECTION_RECORDS:
+        parts->records = section->payload;
+        return true;
+    case SECTION_CONTENTS:
+        parts->contents = section->payload;
+        return true;
+    case SECTION_SEALED:
+        parts->sealed = section->payload;
+        return true;
+    case SECTION_PADDING:
+    case SECTION_MAC:
+        return true;
+    default:
+        return unknown_section (section, error);
     }
-    if (!have_sizes)
-        return ecfs_fail (error, EBADMSG, "the footer has no sizes section");
-    return parse_contents (&contents, footer->records, error);
 }
 
-bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,
-                               GError **error)
+static bool find_parts (const uint8_t *bytes, size_t size, FooterParts *ret_parts, GError **error)
+{
+    EcfsCursor from = {.at = bytes, .left = size};
+    *ret_parts = (FooterParts){.authentic = {.mac = NULL}};
+    while (from.left > 0) {
+        Section section;
+        size_t offset = (size_t) (from.at - bytes);
+        if (!next_section (&from, &section, error))
+            return false;
+        note_section (&ret_parts->authentic, &section, offset);
+        if (!take_part (ret_parts, &section, error))
+            return false;
+    }
+    return true;
+}
+
+static bool parse_records (FooterParts *parts, GPtrArray *records, GError **error)
+{
+    while (parts->records.left > 0)
+        if (!parse_record (&parts->records, records, error))
+            return false;
+    return parse_contents (&parts->contents, records, error);
+}
+
+static bool parse_sealed_records (const FooterParts *parts, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
+                                  GPtrArray *records, GError **error)
+{
+    FooterParts opened;
+    g_autoptr (GByteArray) open = ecfs_key_open (keys->records, header->object.bytes, sizeof header->object.bytes,
+                                                 parts->sealed.at, parts->sealed.left, error);
+    return open != NULL && find_parts (open->data, open->len, &opened, error) &&
+           parse_records (&opened, records, error);
+}
+
+static bool parse_footer (const uint8_t *bytes, size_t size, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
+                          EcfsStripeFooter *footer, GError **error)
+{
+    FooterParts parts;
+    if (!find_parts (bytes, size, &parts, error))
+        return false;
+    const Authentic *authentic = &parts.authentic;
+    if (keys != NULL &&
+        (!authentic->is_last || !check_mac (keys, MAC_OF_FOOTER, header, bytes, authentic->covers, authentic->mac)))
+        return ecfs_fail (error, EBADMSG, "the footer is not authentic");
+    if (parts.sizes.at == NULL)
+        return ecfs_fail (error, EBADMSG, "the footer has no sizes section");
+    return parse_sizes (&parts.sizes, footer, error) &&
+           (keys == NULL ? parse_records (&parts, footer->records, error)
+                         : parse_sealed_records (&parts, header, keys, footer->records, error));
+}
+
+bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, const EcfsStripeHeader *header,
+                               const EcfsSealKeys *keys, EcfsStripeFooter *ret_footer, GError **error)
 {
     if (ecfs_xxh3_64 (bytes, size) != footer_hash)
         return ecfs_fail (error, EBADMSG, "the footer fails its checksum");
-    EcfsCursor from = {.at = bytes, .left = size};
     EcfsStripeFooter footer = {.records = g_ptr_array_new_with_free_func (record_free)};
-    if (!parse_sections (&from, &footer, error)) {
+    if (!parse_footer (bytes, size, header, keys, &footer, error)) {
         ecfs_stripe_footer_clear (&footer);
         return false;
     }
@@ -484,7 +665,8 @@ bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayo
                          .header_bytes = header->header_bytes,
                          .granule = header->granule,
                          .k = header->k,
-                         .tag_bytes = header->is_keyed ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES};
+                         .tag_bytes =
+                             header->seal.kind != ECFS_SEAL_NONE ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES};
     if (!ecfs_layout_valid (&layout))
         return ecfs_fail (error, EBADMSG, "the sizes in the stripe's header make no sense");
     *ret_layout = layout;

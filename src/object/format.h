@@ -10,6 +10,7 @@
 #define ECFS_OBJECT_FORMAT_H
 
 #include "codec/codec.h"
+#include "key/seal.h"
 #include "object/layout.h"
 #include "util/error.h"
 
@@ -34,9 +35,13 @@ typedef struct EcfsStripeHeader {
     uint32_t segment_bytes;
     uint32_t block_bytes;
     uint32_t granule;
-    bool is_keyed;             /* its tags are MACs */
+    EcfsSeal seal;             /* under which key it is stored; with one its tags are MACs */
     const uint8_t *parameters; /* of the code, as ecfs_codec_parameters (): borrowed; parsed: points into the bytes */
     uint32_t parameters_bytes; /* 0: it has none */
+    /* Set by the parser: what the header is authentic by, and of how many bytes from its beginning on; it points into
+     * the bytes. NULL: it has none. */
+    const uint8_t *mac;
+    uint32_t mac_covers;
 } EcfsStripeHeader;
 
 /*
@@ -83,12 +88,15 @@ typedef struct EcfsStripeFooter {
     uint64_t size;                                   /* bytes of the object's content */
     uint64_t area_bytes;                             /* of the packet area of this stripe */
     uint8_t area_digest[ECFS_STRIPE_DIGEST_BYTES];   /* XXH3-128 of the packet area as stored */
-    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* XXH3-128 of the content */
+    uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* XXH3-128 of the content; with a key as it is enciphered */
     GPtrArray *records;                              /* of EcfsFileRecord */
 } EcfsStripeFooter;
 
-/** The header of a stripe, header->header_bytes (ignored on input, set on output) long. g_byte_array_unref (). */
-GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header);
+/**
+ * The header of a stripe, header->header_bytes (ignored on input, set on output) long. @keys: of the object, as
+ * header->seal says; NULL without one, or where only its length is of interest. g_byte_array_unref ().
+ */
+GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header, const EcfsSealKeys *keys);
 
 /**
  * Parses the first @size bytes of a stripe file. EBADMSG when they are no header or damaged; ENOTSUP when it needs a
@@ -96,17 +104,29 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header);
  */
 bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHeader *ret_header, GError **error);
 
-/** Footer and tail for a stripe whose packet area ends at @footer_offset. */
-GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset);
+/**
+ * Whether a header, parsed from @bytes, was written by who has the object's keys. EBADMSG: it was not, or it tells of
+ * another key or of none; @keys NULL: the object is stored without, and everything passes that says so.
+ */
+bool ecfs_stripe_header_check (const EcfsStripeHeader *header, const uint8_t *bytes, const EcfsSealKeys *keys,
+                               GError **error);
+
+/** Footer and tail for the stripe with @header whose packet area ends at @footer_offset; @keys as for the header. */
+GByteArray *ecfs_stripe_footer_format (const EcfsStripeFooter *footer, uint64_t footer_offset,
+                                       const EcfsStripeHeader *header, const EcfsSealKeys *keys);
 
 /** Reads the tail, the last ECFS_STRIPE_TAIL_BYTES bytes of a file of @file_size bytes: where the footer is. EBADMSG.
  */
 bool ecfs_stripe_tail_parse (const uint8_t *bytes, uint64_t file_size, uint64_t *ret_footer_offset,
                              uint32_t *ret_footer_bytes, uint64_t *ret_footer_hash, GError **error);
 
-/** Parses a footer found by its tail; ecfs_stripe_footer_clear () afterwards. EBADMSG, ENOTSUP. */
-bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, EcfsStripeFooter *ret_footer,
-                               GError **error);
+/**
+ * Parses a footer found by its tail; ecfs_stripe_footer_clear () afterwards. EBADMSG: it is damaged, or with @keys not
+ * the one that was written for the stripe with @header; ENOTSUP. Of an object with a key, and @keys NULL, it has no
+ * records and is believed.
+ */
+bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t footer_hash, const EcfsStripeHeader *header,
+                               const EcfsSealKeys *keys, EcfsStripeFooter *ret_footer, GError **error);
 void ecfs_stripe_footer_clear (EcfsStripeFooter *footer);
 
 /** Sets what the header says of the code; the parameters are valid as long as the codec. */

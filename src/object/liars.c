@@ -83,6 +83,15 @@ static void hash_packet (Coding *self, uint64_t segment, unsigned index, const u
     }
 }
 
+static void encipher (Coding *self, uint64_t segment, uint32_t content_bytes)
+{
+    if (self->params->keys == NULL)
+        return;
+    EcfsCipher *cipher = ecfs_cipher_new (self->params->keys->content, segment * self->params->layout.segment_bytes);
+    ecfs_cipher_next (cipher, self->packets, content_bytes);
+    ecfs_cipher_free (cipher);
+}
+
 static void take_segment (Coding *self, uint64_t segment)
 {
     const EcfsLayout *layout = &self->params->layout;
@@ -91,6 +100,7 @@ static void take_segment (Coding *self, uint64_t segment)
     uint32_t content_bytes = ecfs_layout_content_bytes (layout, segment);
     uint8_t *at[ECFS_CODEC_MAX_N];
     ecfs_sha256_update (self->content, self->packets, content_bytes);
+    encipher (self, segment, content_bytes);
     ecfs_xxh3_128_update (self->digest, self->packets, content_bytes);
     if (self->stripes[0] == NULL)
         return;

@@ -80,9 +80,9 @@ EcfsReader *ecfs_reader_new (const EcfsReaderParams *params)
     EcfsReader *self = g_new0 (EcfsReader, 1);
     atomic_init (&self->references, 1);
     ecfs_mutex_init (&self->lock);
-    assert (params->layout.tag_bytes == ecfs_tag_bytes (&(EcfsTagger){.mac = params->mac}));
     self->params = *params;
-    self->params.mac = params->mac == NULL ? NULL : ecfs_mac_ref (params->mac);
+    self->params.keys = ecfs_seal_keys_ref (params->keys);
+    assert (params->layout.tag_bytes == ecfs_tag_bytes (&(EcfsTagger){.mac = ecfs_seal_tag_mac (params->keys)}));
     self->n = ecfs_codec_n (params->codec);
     self->stripes = g_memdup2 (params->stripes, self->n * sizeof self->stripes[0]);
     self->lanes = g_new0 (EcfsLane, self->n);
@@ -119,7 +119,7 @@ void ecfs_reader_unref_priv (EcfsReader *self)
     g_hash_table_unref (self->plans);
     g_free (self->lanes);
     g_free (self->stripes);
-    ecfs_mac_unref (self->params.mac);
+    ecfs_seal_keys_unref (self->params.keys);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
 }
@@ -204,6 +204,7 @@ static void answer (Request *request)
         uint32_t from, to;
         EcfsFetch *fetch = g_ptr_array_index (request->fetches, i);
         request_part (request, fetch, &from, &to);
+        ecfs_fetch_decipher (fetch);
         add_pieces (iov, fetch, from, to);
     }
     request->done (request->user, (struct iovec *) (void *) iov->data, (int) iov->len, NULL);
@@ -247,8 +248,8 @@ static EcfsFetch *covering_locked (const EcfsReader *self, uint64_t segment, int
 {
     for (guint i = 0; i < self->fetches->len; i++) {
         EcfsFetch *fetch = g_ptr_array_index (self->fetches, i);
-        if (fetch->segment == segment && fetch->block_lo <= block_lo && fetch->block_hi >= block_hi &&
-            (fetch->whole || (packet >= 0 && fetch->wanted[packet])))
+        if (!fetch->patient && fetch->segment == segment && fetch->block_lo <= block_lo &&
+            fetch->block_hi >= block_hi && (fetch->whole || (packet >= 0 && fetch->wanted[packet])))
             return fetch;
     }
     return NULL;

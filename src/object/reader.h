@@ -10,6 +10,7 @@
 
 #include "codec/codec.h"
 #include "endpoint/endpoint.h"
+#include "key/seal.h"
 #include "object/layout.h"
 #include "object/policy.h"
 #include "object/readlog.h"
@@ -43,7 +44,7 @@ typedef struct EcfsReaderParams {
     EcfsCodec *codec;           /* must outlive the reader */
     EcfsLayout layout;
     EcfsUuid object;
-    const EcfsMac *mac; /* of its tags, as the layout says; NULL: these are checksums. A reference is taken */
+    const EcfsSealKeys *keys; /* of the object, a reference; NULL: it is stored without. A reader takes its own */
     EcfsReadPolicy policy;
     EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */
@@ -53,10 +54,17 @@ typedef struct EcfsReaderParams {
     void *user;
 } EcfsReaderParams;
 
+static inline void ecfs_reader_params_clear (EcfsReaderParams *params)
+{
+    ecfs_seal_keys_unref (params->keys);
+    params->keys = NULL;
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (EcfsReaderParams, ecfs_reader_params_clear)
+
 /** How the blocks of the object are tagged. */
 static inline EcfsTagger ecfs_reader_tagger (const EcfsReaderParams *params)
 {
-    return (EcfsTagger){.object = params->object, .mac = params->mac};
+    return (EcfsTagger){.object = params->object, .mac = ecfs_seal_tag_mac (params->keys)};
 }
 
 /** @params->layout must be valid. Returns a reference for ecfs_reader_close (). */
@@ -101,9 +109,9 @@ typedef void (*EcfsReaderRebuilt) (void *user, uint8_t *const *packets, const GE
 size_t ecfs_reader_rebuild_bytes (const EcfsReader *self, uint64_t segment);
 
 /**
- * Gives a segment's packets of the stripes @wanted (n flags), data and parity: each as it is stored where it can be
- * read, else from as few other packets as its code takes; nothing is read twice to save time. Takes over a grant of
- * ecfs_reader_rebuild_bytes ().
+ * Gives a segment's packets of the stripes @wanted (n flags), data and parity, enciphered: each as it is stored where
+ * it can be read, else from as few other packets as its code takes; nothing is read twice to save time. Takes over a
+ * grant of ecfs_reader_rebuild_bytes ().
  */
 void ecfs_reader_rebuild (EcfsReader *self, uint64_t segment, const bool *wanted, EcfsReaderRebuilt done, void *user);
 

@@ -72,6 +72,8 @@ struct EcfsFetch {
     uint8_t **out;        /* n; valid in ready for the wanted: a slot's buffer or a decoded one */
     uint8_t **decoded;    /* n; buffers that decoding filled */
     GPtrArray *waiting;   /* of Request, borrowed */
+    EcfsMutex opening;    /* inner to none, and none is taken with it */
+    bool is_clear;        /* what is in out[] was deciphered; guarded by opening */
     GString *failures;
     GError *error;
 };
@@ -140,6 +142,8 @@ void ecfs_fetch_ref_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 void ecfs_fetch_unref_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
 /* Takes it off the reader's list, if it is there. */
 void ecfs_fetch_unlist_locked (EcfsFetch *self) ECFS_REQUIRES (self->reader->lock);
+/* Before the first byte of a ready fetch is given away: what it has of the content in the clear. Without the lock. */
+void ecfs_fetch_decipher (EcfsFetch *self);
 /* Where content bytes of packet @packet from byte @at of the packet on are, and how many in a row. */
 uint8_t *ecfs_fetch_bytes_at (const EcfsFetch *self, unsigned packet, uint32_t at, uint32_t *ret_bytes);
 

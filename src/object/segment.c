@@ -99,6 +99,19 @@ bool ecfs_segment_load (EcfsSegment *self, const EcfsLayout *layout, int fd, con
     return true;
 }
 
+void ecfs_segment_each_content (EcfsSegment *self, const EcfsLayout *layout,
+                                void (*each) (void *user, uint8_t *bytes, size_t size), void *user)
+{
+    uint32_t left = ecfs_layout_content_bytes (layout, self->index);
+    for (unsigned packet = 0; packet < layout->k && left > 0; packet++) {
+        for (uint32_t block = 0; block < self->n_blocks && left > 0; block++) {
+            uint32_t bytes = MIN (left, ecfs_layout_block_bytes (layout, self->index, block));
+            each (user, ecfs_segment_block (self, packet, block), bytes);
+            left -= bytes;
+        }
+    }
+}
+
 static void put_tag (EcfsSegment *self, const EcfsLayout *layout, const EcfsTagger *tagger, unsigned packet,
                      uint32_t block)
 {

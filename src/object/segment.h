@@ -47,6 +47,10 @@ static inline uint8_t *ecfs_segment_block (const EcfsSegment *self, unsigned pac
  */
 bool ecfs_segment_load (EcfsSegment *self, const EcfsLayout *layout, int fd, const GArray *ranges, GError **error);
 
+/** Calls @each with the segment's content, piece by piece in its order; what is behind its end is left out. */
+void ecfs_segment_each_content (EcfsSegment *self, const EcfsLayout *layout,
+                                void (*each) (void *user, uint8_t *bytes, size_t size), void *user);
+
 /** Takes a packet as ecfs_reader_rebuild () gives it, and computes its tags. */
 void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsTagger *tagger, unsigned packet,
                               const uint8_t *bytes);

@@ -36,8 +36,7 @@ void ecfs_writer_finish_digest (XXH3_state_t *state, uint8_t digest[ECFS_STRIPE_
 static EcfsWriter *writer_new (EcfsWriterJob *job, GError **error)
 {
     EcfsLayout layout;
-    job->header.is_keyed = job->mac != NULL;
-    g_byte_array_unref (ecfs_stripe_header_format (&job->header)); /* for header_bytes */
+    g_byte_array_unref (ecfs_stripe_header_format (&job->header, NULL)); /* for header_bytes */
     if (!ecfs_stripe_layout (&job->header, job->feed != NULL ? job->most : job->size, &layout, error))
         return NULL;
     EcfsWriter *self = g_new0 (EcfsWriter, 1);

@@ -71,13 +71,13 @@ typedef struct EcfsWriterResult {
 typedef struct EcfsWriterJob {
     EcfsTransferPool *transfer;
     const EcfsCodec *codec;
-    EcfsStripeHeader header; /* index, instance, header_bytes and is_keyed are filled in */
-    const EcfsMac *mac;      /* of the tags; NULL: these are checksums */
-    uint64_t size;           /* bytes of content, > 0; ignored with a feed */
-    int fd;                  /* content; read with preadv at any time, some ranges more than once: ECANCELED if they
-                              * are not the same each time */
-    const GArray *ranges;    /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
-    GPtrArray *records;      /* of EcfsFileRecord, for the footers */
+    EcfsStripeHeader header;  /* index, instance and header_bytes are filled in */
+    const EcfsSealKeys *keys; /* of the object, as header.seal says; NULL: it is stored without */
+    uint64_t size;            /* bytes of content, > 0; ignored with a feed */
+    int fd;                   /* content; read with preadv at any time, some ranges more than once: ECANCELED if they
+                               * are not the same each time */
+    const GArray *ranges;     /* of EcfsFileRange: where in fd the content is; object offsets without gaps from 0 */
+    GPtrArray *records;       /* of EcfsFileRecord, for the footers */
     /* Content that is still being written: the object begins at its byte feed_offset and has all that follows, up to
      * @most bytes, of which there is one byte at least. A full one ends when more or no more is known to follow, so
      * that `ended` knows whether it is the last. Abandoned, it ends the run with ECANCELED. NULL: all is there. */
@@ -88,7 +88,8 @@ typedef struct EcfsWriterJob {
      * in `records` may still change, and may not afterwards. May block. */
     void (*ended) (void *user, uint64_t size);
     const EcfsPacketSource *packets; /* of the wanted stripes, in place of fd and ranges; NULL: they are encoded */
-    /* Of the content, ECFS_STRIPE_DIGEST_BYTES; NULL: not known yet. With packets it is believed, and must be given. */
+    /* Of the content, ECFS_STRIPE_DIGEST_BYTES, as EcfsStripeFooter has it; NULL: not known yet. With packets it is
+     * believed, and must be given. */
     const uint8_t *expected_digest;
     const uint8_t *expected_sha256; /* likewise, ECFS_SHA256_SIZE; NULL: not known. Not asked for with packets */
     EcfsWriterTarget *targets;      /* n; replaced ones are updated */

@@ -13,7 +13,8 @@ static void format_footer (EcfsUpload *lane)
     memcpy (footer.object_digest, self->object_digest, ECFS_STRIPE_DIGEST_BYTES);
     ecfs_mutex_unlock (&self->lock);
     g_clear_pointer (&lane->footer, g_byte_array_unref);
-    lane->footer = ecfs_stripe_footer_format (&footer, self->layout.header_bytes + footer.area_bytes);
+    lane->footer = ecfs_stripe_footer_format (&footer, self->layout.header_bytes + footer.area_bytes, &lane->identity,
+                                              self->job->keys);
     lane->stripe_bytes = self->layout.header_bytes + footer.area_bytes + lane->footer->len;
 }
 
@@ -147,7 +148,7 @@ static void lane_done (void *user, const GError *error)
     ecfs_writer_lane_unref (lane);
 }
 
-static EcfsUpload *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHeader *header)
+static EcfsUpload *lane_new (EcfsWriter *self, unsigned index, const EcfsStripeHeader *header)
 {
     EcfsUpload *lane = g_new0 (EcfsUpload, 1);
     atomic_init (&lane->references, 2);
@@ -156,7 +157,8 @@ static EcfsUpload *lane_new (EcfsWriter *self, unsigned index, EcfsStripeHeader 
     lane->index = index;
     lane->state = LANE_RUNNING;
     lane->began_us = ecfs_now_us ();
-    lane->header = ecfs_stripe_header_format (header);
+    lane->identity = *header;
+    lane->header = ecfs_stripe_header_format (&lane->identity, self->job->keys);
     lane->digest = XXH3_createState ();
     XXH3_128bits_reset (lane->digest);
     g_queue_init (&lane->lent);

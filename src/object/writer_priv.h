@@ -38,6 +38,7 @@ typedef struct EcfsUpload {
     GError *error;                   /* guarded by writer lock */
     /* The rest is touched by the endpoint's thread only while running. */
     EcfsLanePhase phase;
+    EcfsStripeHeader identity; /* of its stripe */
     GByteArray *header;
     GByteArray *footer;
     GQueue lent; /* of EcfsSegment, NULL for header and footer; in the order of pulling */
@@ -71,6 +72,7 @@ struct EcfsWriter {
     bool beginning;        /* not all lanes are there, so nothing is let go of; guarded by lock */
     bool aborted;          /* guarded by lock */
     GError *error;         /* first reason for aborted; guarded by lock */
+    uint64_t digest_seed;  /* of segment_digests; immutable */
     XXH3_state_t *digest;  /* of the content; used by the leading encoding, of which there is one at a time */
     EcfsSha256 *sha256;    /* the same; NULL where packets are loaded */
     uint8_t object_digest[ECFS_STRIPE_DIGEST_BYTES]; /* guarded by lock; valid when next_leading is n_segments */

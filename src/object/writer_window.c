@@ -166,20 +166,28 @@ static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self
     }
 }
 
-/* The content into @state, and into @sha256 unless that is NULL. */
-static void hash_content (const Encoding *encoding, const EcfsSegment *segment, XXH3_state_t *state, EcfsSha256 *sha256)
+static void take_digest (void *state, uint8_t *bytes, size_t size)
 {
-    const EcfsLayout *layout = &encoding->layout;
-    uint32_t left = ecfs_layout_content_bytes (layout, segment->index);
-    for (unsigned packet = 0; packet < layout->k && left > 0; packet++) {
-        for (uint32_t block = 0; block < segment->n_blocks && left > 0; block++) {
-            uint32_t bytes = MIN (left, ecfs_layout_block_bytes (layout, segment->index, block));
-            ecfs_xxh3_128_update (state, ecfs_segment_block (segment, packet, block), bytes);
-            if (sha256 != NULL)
-                ecfs_sha256_update (sha256, ecfs_segment_block (segment, packet, block), bytes);
-            left -= bytes;
-        }
-    }
+    ecfs_xxh3_128_update (state, bytes, size);
+}
+
+static void take_sha256 (void *sha256, uint8_t *bytes, size_t size)
+{
+    ecfs_sha256_update (sha256, bytes, size);
+}
+
+static void take_cipher (void *cipher, uint8_t *bytes, size_t size)
+{
+    ecfs_cipher_next (cipher, bytes, size);
+}
+
+static void encipher (const EcfsWriter *self, const Encoding *encoding, EcfsSegment *segment)
+{
+    if (self->job->keys == NULL)
+        return;
+    EcfsCipher *cipher = ecfs_cipher_new (self->job->keys->content, encoding->segment * encoding->layout.segment_bytes);
+    ecfs_segment_each_content (segment, &encoding->layout, take_cipher, cipher);
+    ecfs_cipher_free (cipher);
 }
 
 /* Compares with what the content is expected to be, once all of it went by. With packets it is believed. */
@@ -205,19 +213,23 @@ static EcfsSegment *encode (Encoding *encoding, GError **error)
         ecfs_segment_unref (segment);
         return NULL;
     }
-    const EcfsTagger tagger = {.object = self->job->header.object, .mac = self->job->mac};
+    if (encoding->leading)
+        ecfs_segment_each_content (segment, &encoding->layout, take_sha256, self->sha256);
+    encipher (self, encoding, segment);
+    const EcfsTagger tagger = {.object = self->job->header.object, .mac = ecfs_seal_tag_mac (self->job->keys)};
     ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &tagger);
     XXH3_state_t *state = XXH3_createState ();
-    XXH3_128bits_reset (state);
-    hash_content (encoding, segment, state, NULL);
+    XXH3_128bits_reset_withSeed (state, self->digest_seed);
+    ecfs_segment_each_content (segment, &encoding->layout, take_digest, state);
     ecfs_writer_finish_digest (state, encoding->digest);
     XXH3_freeState (state);
     if (encoding->leading)
-        hash_content (encoding, segment, self->digest, self->sha256);
+        ecfs_segment_each_content (segment, &encoding->layout, take_digest, self->digest);
     return segment;
 }
 
-/* Stripes that are behind, or begin anew, have content read again: with other bytes they would not fit the others. */
+/* Stripes that are behind, or begin anew, have content read again: with other bytes they would not fit the others, and
+ * under a key would tell what they differ in. The seed is not known to who could choose such bytes. */
 static void compare_content_locked (EcfsWriter *self, const Encoding *encoding) ECFS_REQUIRES (self->lock)
 {
     if (self->job->packets != NULL)
@@ -406,6 +418,7 @@ void ecfs_writer_window_init (EcfsWriter *self)
             (guint) CLAMP (packets->most_bytes / (bytes + packets->bytes (packets->user, 0)), 1, self->window);
     self->cached = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_segment_unref);
     self->encodings = g_ptr_array_new_with_free_func (g_free);
+    ecfs_random (&self->digest_seed, sizeof self->digest_seed);
     self->digest = XXH3_createState ();
     XXH3_128bits_reset (self->digest);
     self->segment_digests = g_array_new (FALSE, FALSE, ECFS_STRIPE_DIGEST_BYTES);

@@ -66,7 +66,8 @@ static bool is_intact (const Doubt *self, const EcfsRecoverPiece *piece)
     ecfs_recover_told_read (&told);
     bool intact = told.good && told.header.header_bytes == object->header_bytes &&
                   told.header.segment_bytes == object->segment_bytes &&
-                  told.header.block_bytes == object->block_bytes && told.footer.size == object->size &&
+                  told.header.block_bytes == object->block_bytes &&
+                  ecfs_seal_equal (&told.header.seal, &object->seal) && told.footer.size == object->size &&
                   memcmp (told.footer.object_digest, object->digest, ECFS_DIGEST_SIZE) == 0 &&
                   ecfs_recover_told_fits (&told, self->stripe->digest);
     ecfs_recover_told_clear (&told);

@@ -107,7 +107,8 @@ static bool same_object (const EcfsRecoverTold *a, const EcfsRecoverTold *b)
     return a->header.epoch == b->header.epoch && a->header.sequence == b->header.sequence &&
            a->header.family == b->header.family && a->header.k == b->header.k &&
            a->header.segment_bytes == b->header.segment_bytes && a->header.block_bytes == b->header.block_bytes &&
-           a->header.header_bytes == b->header.header_bytes && a->footer.size == b->footer.size &&
+           a->header.header_bytes == b->header.header_bytes && ecfs_seal_equal (&a->header.seal, &b->header.seal) &&
+           a->footer.size == b->footer.size &&
            memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
 }
 
@@ -148,6 +149,7 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
     row->segment_bytes = header->segment_bytes;
     row->block_bytes = header->block_bytes;
     row->header_bytes = header->header_bytes;
+    row->seal = header->seal;
     memcpy (row->digest, told->footer.object_digest, sizeof row->digest);
     self->sequence = MAX (self->sequence, header->sequence);
     return stray;

@@ -72,6 +72,16 @@ unsigned ecfs_recover_n_readers (const EcfsRecovering *self)
 
 /* Reading headers and footers */
 
+/* Which keys it is to be authentic by: one without a key is none of an archive that has one. */
+static bool open_seal (EcfsRecoverTold *self, GError **error)
+{
+    const EcfsRecovering *recovering = self->recovering;
+    const EcfsStripeHeader *header = &self->header;
+    if (header->seal.kind == ECFS_SEAL_NONE && recovering->keys != NULL)
+        return ecfs_fail (error, EBADMSG, "it is not sealed, and the archive has a key");
+    return ecfs_seal_open (&header->seal, recovering->keys, &header->object, &self->keys, error);
+}
+
 static bool parse_head (EcfsRecoverTold *self, const uint8_t *head, size_t size, GError **error)
 {
     const EcfsRecoverPiece *piece = self->piece;
@@ -80,9 +90,10 @@ static bool parse_head (EcfsRecoverTold *self, const uint8_t *head, size_t size,
         return false;
     if (!ecfs_uuid_equal (&header->archive, &self->recovering->archive))
         return ecfs_fail (error, EBADMSG, "it is of another archive");
-    return (ecfs_uuid_equal (&header->object, &piece->object) && header->index == piece->index &&
-            header->instance == piece->instance) ||
-           ecfs_fail (error, EBADMSG, "it is another stripe, renamed");
+    return ((ecfs_uuid_equal (&header->object, &piece->object) && header->index == piece->index &&
+             header->instance == piece->instance) ||
+            ecfs_fail (error, EBADMSG, "it is another stripe, renamed")) &&
+           open_seal (self, error) && ecfs_stripe_header_check (header, head, self->keys, error);
 }
 
 static bool read_range (const EcfsRecoverTold *self, uint64_t offset, size_t size, uint8_t **ret_bytes, GError **error)
@@ -117,6 +128,7 @@ static bool read_head (EcfsRecoverTold *self, GError **error)
         g_propagate_error (error, g_steal_pointer (&reason));
     /* They point into what goes now. */
     self->header.parameters = fits ? g_memdup2 (self->header.parameters, self->header.parameters_bytes) : NULL;
+    self->header.mac = NULL;
     return fits;
 }
 
@@ -131,10 +143,10 @@ static bool read_foot (EcfsRecoverTold *self, GError **error)
         return false;
     self->footer_offset = offset;
     if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
-        return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->footer,
-                                         error);
+        return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->header,
+                                         self->keys, &self->footer, error);
     return read_range (self, offset, size, &more, error) &&
-           ecfs_stripe_footer_parse (more, size, hash, &self->footer, error);
+           ecfs_stripe_footer_parse (more, size, hash, &self->header, self->keys, &self->footer, error);
 }
 
 /* Whether the stripe is as long as the sizes that it tells make it. */
@@ -162,6 +174,7 @@ void ecfs_recover_told_clear (gpointer data)
 {
     EcfsRecoverTold *self = data;
     g_free ((uint8_t *) self->header.parameters);
+    ecfs_seal_keys_unref (self->keys);
     ecfs_stripe_footer_clear (&self->footer);
 }
 

@@ -47,6 +47,7 @@ typedef struct EcfsRecovering {
     GPtrArray *pending;      /* what the user is told when it is certain; NULL: at once */
     char *directory;         /* where the catalog is made */
     EcfsUuid archive;
+    EcfsKeyRing *keys;      /* NULL: the archive has no key, or none was given; owned */
     uint32_t epoch;         /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;    /* … and that has given names to anything */
     uint64_t n_exchanged;   /* stripes that others took the places of */
@@ -88,6 +89,7 @@ typedef struct EcfsRecoverTold {
     const EcfsRecoverPiece *piece;
     EcfsRecovering *recovering;
     EcfsStripeHeader header;
+    EcfsSealKeys *keys; /* of its object; NULL: it is stored without; owned */
     EcfsStripeFooter footer;
     uint64_t footer_offset;
     bool good;

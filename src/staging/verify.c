@@ -48,13 +48,15 @@ static bool check_hole (const Check *self, uint64_t from, uint64_t to, GError **
     return true;
 }
 
-static bool hash_extent (const Check *self, XXH3_state_t *state, const EcfsExtent *extent, GError **error)
+static bool hash_extent (const Check *self, XXH3_state_t *state, EcfsSha256 *sha256, const EcfsExtent *extent,
+                         GError **error)
 {
     for (uint64_t done = 0; done < extent->length;) {
         size_t size = (size_t) MIN (extent->length - done, PIECE_BYTES);
         if (!read_piece (self, extent->offset + done, size, error))
             return false;
         ecfs_xxh3_128_update (state, self->piece, size);
+        ecfs_sha256_update (sha256, self->piece, size);
         done += size;
     }
     return true;
@@ -69,13 +71,14 @@ static bool check_object (const Check *self, const GArray *extents, guint *next,
         return false;
     XXH3_state_t *state = XXH3_createState ();
     XXH3_128bits_reset (state);
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
     uint64_t hashed = 0;
     bool same = true;
     for (; same && *next < extents->len; (*next)++) {
         const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, *next);
         if (extent->object != id)
             break;
-        same = (extent->object_offset == hashed || differs (error)) && hash_extent (self, state, extent, error);
+        same = (extent->object_offset == hashed || differs (error)) && hash_extent (self, state, sha256, extent, error);
         hashed += extent->length;
     }
     XXH128_canonical_t digest;
@@ -83,7 +86,13 @@ static bool check_object (const Check *self, const GArray *extents, guint *next,
     XXH3_freeState (state);
     if (!same)
         return false;
-    return (hashed == object->size && memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) == 0) || differs (error);
+    uint8_t found[ECFS_SHA256_SIZE];
+    ecfs_sha256_end (sha256, found);
+    /* What is stored under a key has the digest of what is enciphered. */
+    same = object->seal.kind == ECFS_SEAL_NONE
+               ? memcmp (digest.digest, object->digest, ECFS_DIGEST_SIZE) == 0
+               : object->has_sha256 && memcmp (found, object->sha256, sizeof found) == 0;
+    return (hashed == object->size && same) || differs (error);
 }
 
 static bool check_content (const Check *self, const GArray *extents, uint64_t size, GError **error)

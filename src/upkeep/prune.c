@@ -43,6 +43,17 @@ static bool check_header (Pruning *self, EcfsPruneStripe *stripe, const EcfsStri
     return is_accounted_for (self, header, stripe, error);
 }
 
+/* Where the archive has a key, what tells of none, or of one that is not here, may tell anything. */
+static bool check_authentic (const Pruning *self, const EcfsStripeHeader *header, const uint8_t *head, GError **error)
+{
+    const EcfsKeyRing *ring = ecfs_archive_keys (self->archive);
+    g_autoptr (EcfsSealKeys) keys = NULL;
+    if (ring != NULL && header->seal.kind == ECFS_SEAL_NONE)
+        return ecfs_fail (error, EPERM, "it is not sealed, and the archive has a key");
+    return ecfs_seal_open (&header->seal, ring, &header->object, &keys, error) &&
+           ecfs_stripe_header_check (header, head, keys, error);
+}
+
 /* What has no header that can be read stays: nobody knows what it was. */
 static bool examine (Pruning *self, EcfsPruneStripe *stripe, const char *name, GError **error)
 {
@@ -57,7 +68,8 @@ static bool examine (Pruning *self, EcfsPruneStripe *stripe, const char *name, G
     if (wanted == 0)
         return ecfs_fail (error, EPERM, "it is empty");
     return ecfs_endpoint_read_wait (endpoint, name, &range, 1, error) &&
-           ecfs_stripe_header_parse (head, wanted, &header, error) && check_header (self, stripe, &header, error);
+           ecfs_stripe_header_parse (head, wanted, &header, error) && check_header (self, stripe, &header, error) &&
+           check_authentic (self, &header, head, error);
 }
 
 static bool is_unknown (EcfsArchive *archive, int64_t endpoint, const EcfsPruneStripe *stripe, GError **error)

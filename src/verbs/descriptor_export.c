@@ -15,6 +15,10 @@ static int64_t endpoint_position (EcfsDescriptor *self, const EcfsArchiveEndpoin
 
 static bool export_object (EcfsDescriptor *self, EcfsArchive *archive, const EcfsObjectRow *object, GError **error)
 {
+    if (object->seal.kind != ECFS_SEAL_NONE)
+        return ecfs_fail (error, ENOTSUP,
+                          "it is stored under the archive's key, which no descriptor may give away: copy the file "
+                          "itself with 'ecfs get'");
     const EcfsCodec *known = ecfs_archive_codec (archive, object->code, error);
     if (known == NULL)
         return false;

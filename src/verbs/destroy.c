@@ -37,7 +37,8 @@ static void on_listed (void *user, const EcfsListed *listed)
     uint16_t index;
     uint64_t instance;
     if (ecfs_stripe_name_parse (listed->name, &object, &index, &instance) ||
-        ecfs_journal_file_name_parse (listed->name, &file) || g_str_has_prefix (listed->name, "incoming/"))
+        ecfs_journal_file_name_parse (listed->name, &file) || ecfs_key_shares_is_name (listed->name) ||
+        g_str_has_prefix (listed->name, "incoming/"))
         g_ptr_array_add (self->names, g_strdup (listed->name));
 }
 

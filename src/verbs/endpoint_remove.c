@@ -127,7 +127,7 @@ static bool store_snapshot (EcfsArchive *self, GError **error)
 static void on_listed (void *user, const EcfsListed *listed)
 {
     EcfsJournalFile file;
-    if (ecfs_journal_file_name_parse (listed->name, &file))
+    if (ecfs_journal_file_name_parse (listed->name, &file) || ecfs_key_shares_is_name (listed->name))
         g_ptr_array_add (user, g_strdup (listed->name));
 }
 
@@ -173,6 +173,7 @@ static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint
     g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
     (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, names, NULL);
     (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, names, NULL);
+    (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_KEYS_DIRECTORY, on_listed, names, NULL);
     for (guint i = 0; i < names->len; i++) /* without the marker nobody looks at what stays */
         (void) ecfs_endpoint_remove_wait (endpoint->endpoint, g_ptr_array_index (names, i), NULL);
     ecfs_archive_remove_salvage (endpoint->endpoint);
@@ -208,10 +209,32 @@ static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *en
     return ecfs_config_remove (ecfs_archive_directory (self), section, error);
 }
 
+/* With one zone less the key must still come back when as many are lost as may be. */
+static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
+    if (shares == NULL)
+        return true;
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (self); i++) {
+        const EcfsArchiveEndpoint *other = ecfs_archive_endpoint (self, i);
+        if (other != endpoint && ecfs_archive_endpoint_counts (other))
+            g_hash_table_add (zones, (char *) other->zone);
+    }
+    unsigned needed = 2 * ecfs_key_shares_threshold (shares) - 1, left = g_hash_table_size (zones);
+    return left >= needed ||
+           ecfs_fail (
+               error, EBUSY,
+               "the archive's key is shared by its zones, %u of which have to stay, and without %s there are %u: "
+               "add another endpoint first",
+               needed, endpoint->name, left);
+}
+
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)
 {
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (self, name, error);
-    if (endpoint == NULL || !check_others (self, endpoint, error) || !check_empty (self, endpoint, error))
+    if (endpoint == NULL || !check_others (self, endpoint, error) || !check_key (self, endpoint, error) ||
+        !check_empty (self, endpoint, error))
         return false;
     if (!ecfs_archive_put_state (self, endpoint, ECFS_ENDPOINT_DRAINING, error))
         return false;

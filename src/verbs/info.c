@@ -167,7 +167,7 @@ static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *c
     json_object_set_int_member (info, "stripe_bytes", (int64_t) listing.bytes);
     if (rows->len > 0 && !add_code_facts (info, archive, ecfs_content_object (content, 0)->code, error))
         return false;
-    if (is_one_object (content, rows))
+    if (is_one_object (content, rows) && ecfs_content_object (content, 0)->seal.kind == ECFS_SEAL_NONE)
         add_digest (info, ecfs_content_object (content, 0)->digest);
     return true;
 }

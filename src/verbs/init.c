@@ -59,5 +59,5 @@ bool ecfs_init (const char *directory, const char *code, const char *const *endp
                 GError **error)
 {
     g_autoptr (EcfsConfig) config = config_of (code, endpoints, settings, error);
-    return config != NULL && ecfs_archive_init (directory, config, error);
+    return config != NULL && ecfs_archive_init (directory, config, false, error);
 }

@@ -127,15 +127,17 @@ static double new_stripe_bytes (const Sum *self, const EcfsObjectRow *object, co
     uint64_t size = g_array_index (object->stripes, EcfsStripeRow, 0).size;
     uint64_t around = size - MIN (size, before->header_bytes + ecfs_layout_area_bytes (before));
     size_t granule = ecfs_codec_granule (step->codec);
-    EcfsStripeHeader header = {.segment_bytes = object->segment_bytes, .block_bytes = object->block_bytes};
+    EcfsStripeHeader header = {
+        .segment_bytes = object->segment_bytes, .block_bytes = object->block_bytes, .seal = object->seal};
     EcfsLayout layout;
     ecfs_stripe_header_set_code (&header, step->codec);
     if (!ecfs_codec_shares_stripes (step->before, step->codec)) {
         header.segment_bytes = ecfs_layout_segment_bytes (ecfs_archive_config (self->archive)->segment_size,
                                                           ecfs_codec_k (step->codec), granule);
         header.block_bytes = ecfs_layout_written_block_bytes (granule);
+        header.seal = ecfs_seal_new (ecfs_archive_keys (self->archive));
     }
-    g_byte_array_unref (ecfs_stripe_header_format (&header)); /* for header_bytes */
+    g_byte_array_unref (ecfs_stripe_header_format (&header, NULL)); /* for header_bytes */
     if (!ecfs_stripe_layout (&header, object->size, &layout, error))
         return -1;
     return (double) (around + header.header_bytes + ecfs_layout_area_bytes (&layout));

@@ -59,7 +59,7 @@ void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsCo
     g_autoptr (EcfsConfig) config = make_config (fixture, code);
     if (adjust != NULL)
         adjust (config);
-    ecfs_archive_init (fixture->directory, config, &error);
+    ecfs_archive_init (fixture->directory, config, false, &error);
     g_assert_no_error (error);
     reopen (fixture);
 }

@@ -134,6 +134,11 @@ static inline EcfsObjectRow *new_object (Fixture *f, const char *code, uint64_t 
     object->has_sha256 = size % 3 != 0; /* earlier versions stored none */
     if (object->has_sha256)
         memset (object->sha256, 1 + (int) (size % 200), sizeof object->sha256);
+    if (size % 7 != 3) { /* others are stored without a key */
+        object->seal.kind = ECFS_SEAL_CTR_HMAC;
+        memset (object->seal.key.bytes, 'k', sizeof object->seal.key.bytes);
+        memcpy (object->seal.nonce, object->uuid.bytes, sizeof object->seal.nonce);
+    }
     for (unsigned i = 0; i < n_stripes; i++) {
         EcfsStripeRow stripe = {
             .index = (uint16_t) i, .instance = 1000 + i, .endpoint = f->endpoints[i], .size = size / 4 + 100};
@@ -141,6 +146,13 @@ static inline EcfsObjectRow *new_object (Fixture *f, const char *code, uint64_t 
         g_array_append_val (object->stripes, stripe);
     }
     return object;
+}
+
+static inline void assert_same_seal (const EcfsObjectRow *a, const EcfsObjectRow *b)
+{
+    g_assert_cmpint (a->seal.kind, ==, b->seal.kind);
+    g_assert_cmpmem (a->seal.key.bytes, 16, b->seal.key.bytes, 16);
+    g_assert_cmpmem (a->seal.nonce, ECFS_SEAL_NONCE_BYTES, b->seal.nonce, ECFS_SEAL_NONCE_BYTES);
 }
 
 /* Stores @object as the whole content of @ino. */

@@ -55,7 +55,7 @@ static void test_other_versions (void)
     } cases[] = {{"PRAGMA user_version = 1000", ENOTSUP},
                  {"PRAGMA user_version = 0", EBADMSG},
                  {"PRAGMA user_version = -1", EBADMSG},
-                 {"PRAGMA user_version = 14; PRAGMA application_id = 7", EBADMSG}};
+                 {"PRAGMA user_version = 15; PRAGMA application_id = 7", EBADMSG}};
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         run_sql (f.path, cases[i].sql);
         g_assert_cmpint (open_code (f.path, 0), ==, cases[i].code);
@@ -180,6 +180,8 @@ static void test_damaged_pages (void)
     fixture_clear (&f);
 }
 
+#define NO_KEY "0000000000000000000000000000000000000000000000000000000000000000"
+
 /* Rows that SQLite takes and that cannot be. */
 static void test_impossible_rows (void)
 {
@@ -190,6 +192,11 @@ static void test_impossible_rows (void)
                                           "UPDATE inodes SET code = 'rs:00000000000000000000000000004+2' WHERE ino = 2",
                                           "UPDATE objects SET digest = x'00'",
                                           "UPDATE objects SET sha256 = x'00'",
+                                          "UPDATE objects SET seal = x''",
+                                          "UPDATE objects SET seal = x'0100'",
+                                          "UPDATE objects SET seal = zeroblob (34)",
+                                          "UPDATE objects SET seal = zeroblob (35)",
+                                          "UPDATE objects SET seal = x'0200" NO_KEY "'",
                                           "UPDATE objects SET uuid = x'00'",
                                           "UPDATE objects SET code = ''",
                                           "UPDATE objects SET size = -1",

@@ -87,6 +87,8 @@ static void test_publish (void)
     g_assert_cmpmem (got->digest, 16, object->digest, 16);
     g_assert_true (got->has_sha256);
     g_assert_cmpmem (got->sha256, 32, object->sha256, 32);
+    g_assert_cmpint (got->seal.kind, ==, ECFS_SEAL_CTR_HMAC);
+    assert_same_seal (got, object);
     g_assert_cmpuint (got->stripes->len, ==, 6);
     for (guint i = 0; i < 6; i++) {
         const EcfsStripeRow *a = &g_array_index (got->stripes, EcfsStripeRow, i);
@@ -468,6 +470,7 @@ static void test_exchange (void)
     init (&f);
     uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
     g_autoptr (EcfsObjectRow) old = new_object (&f, "rs:4+2", 1000, 5), new = new_object (&f, "copies:3", 1000, 3);
+    old->seal = new->seal = (EcfsSeal){.kind = ECFS_SEAL_NONE}; /* what is enciphered is another each time */
     publish_one (&f, ino, old);
     EcfsAttr before = get_attr (&f, ino);
     int64_t intent;
@@ -483,6 +486,7 @@ static void test_exchange (void)
     g_assert_cmpmem (&before, sizeof before, &after, sizeof after); /* nobody's times move */
     g_autoptr (EcfsObjectRow) got = object_of (&f, ino);
     g_assert_true (ecfs_uuid_equal (&got->uuid, &new->uuid));
+    assert_same_seal (got, new);
     g_assert_cmpstr (got->code, ==, "copies:3");
     g_assert_cmpuint (got->stripes->len, ==, 3);
     g_assert_cmpuint (get_totals (&f).n_deletions, ==, 5);
@@ -545,6 +549,7 @@ static void test_set_object_code (void)
     EcfsJournalItem told = last_of (&f, ECFS_JOURNAL_OBJECT, &record);
     g_assert_cmpmem (told.code.bytes, (int) told.code.size, "rs:4+3", 6);
     g_assert_cmpuint (told.n_parts, ==, 7);
+    assert_same_seal (grown, object);
     check_totals (&f);
     /* Someone who fills up the larger code comes too late. */
     EcfsStripeRow late = {.index = 6, .instance = 72, .endpoint = f.endpoints[7], .size = 9};
@@ -592,6 +597,51 @@ static void test_sha256 (void)
     g_assert_true (ecfs_uuid_equal (&told.uuid, &object->uuid));
     g_assert_cmpmem (told.sha256, sizeof told.sha256, first, sizeof first);
     check_totals (&f);
+    fixture_clear (&f);
+}
+
+/* The types of the items of the newest record, each with spaces around it; g_free () */
+static char *last_types (Fixture *f)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) rows = ecfs_catalog_journal (f->catalog, ecfs_catalog_sequence (f->catalog) - 1, 1, &error);
+    g_assert_cmpuint (rows->len, ==, 1);
+    const EcfsJournalRow *row = g_ptr_array_index (rows, 0);
+    GString *types = g_string_new (" ");
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    g_assert_cmpint (ecfs_journal_open (&cursor, row->record->data, row->record->len), ==, 0);
+    while (ecfs_journal_next (&cursor, &item) == 1)
+        g_string_append_printf (types, "%d ", item.type);
+    return g_string_free (types, FALSE);
+}
+
+/* An ecfs that knows no keys must refuse the record, and others have the key before the object is made. */
+static void test_key_in_journal (void)
+{
+    Fixture f;
+    init (&f);
+    uint64_t ino = make_file (&f, ECFS_ROOT_INO, "file");
+    g_autoptr (EcfsObjectRow) sealed = new_object (&f, "rs:4+2", 1000, 6), plain = new_object (&f, "rs:4+2", 10, 6);
+    publish_one (&f, ino, plain);
+    g_autoptr (EcfsObjectRow) without = object_of (&f, ino);
+    g_assert_cmpint (without->seal.kind, ==, ECFS_SEAL_NONE);
+    g_autofree char *types = last_types (&f);
+    g_assert_nonnull (strstr (types, " 9 "));
+    g_assert_null (strstr (types, " 16 "));
+    publish_one (&f, ino, sealed);
+    for (unsigned i = 0; i < 2; i++) {
+        g_autofree char *now = last_types (&f);
+        g_assert_nonnull (strstr (now, " 16 9 "));
+        g_autoptr (GPtrArray) record = NULL;
+        EcfsJournalItem told = last_of (&f, ECFS_JOURNAL_OBJECT_KEY, &record);
+        EcfsSeal seal;
+        g_assert_true (ecfs_uuid_equal (&told.uuid, &sealed->uuid));
+        OK (e, ecfs_seal_parse (told.value.bytes, told.value.size, &seal, &e));
+        g_assert_cmpmem (seal.nonce, sizeof seal.nonce, sealed->seal.nonce, sizeof sealed->seal.nonce);
+        if (i == 0) /* another record of the same object */
+            OK (e, ecfs_catalog_set_object_code (f.catalog, &sealed->uuid, "rs:4+2", "rs:4+1", NULL, 0, &e));
+    }
     fixture_clear (&f);
 }
 
@@ -802,6 +852,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/content/exchange-changes-where-bytes-are-and-nothing-else", test_exchange);
     g_test_add_func ("/content/an-object-gets-more-or-fewer-stripes", test_set_object_code);
     g_test_add_func ("/content/a-sha256-is-filled-in-once", test_sha256);
+    g_test_add_func ("/content/a-key-is-journaled-before-its-object", test_key_in_journal);
     g_test_add_func ("/content/repairs-are-queued-once-and-end-with-their-stripe", test_repairs);
     g_test_add_func ("/content/staging-rows-follow-a-file-to-its-commit", test_staging);
     g_test_add_func ("/content/endpoints-have-one-name-and-one-identity", test_endpoints);

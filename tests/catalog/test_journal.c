@@ -1,6 +1,8 @@
 #include "catalog/journal.h"
 #include "fixture.h"
 
+static const EcfsSeal seal = {.kind = ECFS_SEAL_CTR_HMAC, .key = {"key of archives"}, .nonce = "ABCDEFGHIJKLMNO"};
+
 /* One of each kind. */
 static GByteArray *full_record (void)
 {
@@ -42,6 +44,7 @@ static GByteArray *full_record (void)
     ecfs_journal_put_touch (record, &attr);
     ecfs_journal_put_xattr_set (record, 7, "user.x", "a\0b", 3);
     ecfs_journal_put_xattr_removed (record, 7, "user.y");
+    ecfs_journal_put_object_key (record, &uuids[1], &seal);
     ecfs_journal_put_object (record, object, uuids);
     ecfs_journal_put_content (record, &attr, extents, 2);
     ecfs_journal_put_stripe (record, &uuids[1], &g_array_index (object->stripes, EcfsStripeRow, 1), &uuids[0]);
@@ -75,7 +78,7 @@ static void test_round_trip (void)
     g_autoptr (GByteArray) record = full_record ();
     g_autoptr (GArray) items = g_array_new (false, false, sizeof (EcfsJournalItem));
     g_assert_cmpint (read_all (record->data, record->len, items), ==, 0);
-    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 16, 9, 10, 11, 12, 13, 14, 15};
     g_assert_cmpuint (items->len, ==, G_N_ELEMENTS (types));
     const EcfsJournalItem *item = (const EcfsJournalItem *) (void *) items->data;
     for (guint i = 0; i < items->len; i++)
@@ -92,17 +95,23 @@ static void test_round_trip (void)
     g_assert_cmpuint (item[6].attr.nlink, ==, 2);
     assert_text (item[7].name, "user.x", 6);
     assert_text (item[7].value, "a\0b", 3);
-    g_assert_cmpuint (item[9].sequence, ==, 99);
-    g_assert_cmpuint (item[9].n_parts, ==, 2);
-    g_assert_cmpuint (ecfs_journal_stripe (&item[9], 1).instance, ==, 1234567890124);
-    g_assert_cmpmem (ecfs_journal_stripe (&item[9], 1).endpoint.bytes, 16, "fedcba987654321", 16);
-    g_assert_cmpuint (ecfs_journal_extent (&item[10], 1).object_offset, ==, 10);
-    g_assert_cmpuint (ecfs_journal_extent (&item[10], 1).length, ==, 500);
-    g_assert_cmpuint (ecfs_journal_stripe (&item[11], 0).index, ==, 1);
-    assert_text (item[14].name, "hamburg", 7);
-    g_assert_cmpuint (item[14].state, ==, ECFS_ENDPOINT_DRAINING);
-    assert_text (item[15].code, "ldpc:1+1/0123456789abcdef", 25);
-    assert_text (item[15].value, "\1\0", 2);
+    g_assert_cmpmem (item[9].uuid.bytes, 16, "fedcba987654321", 16);
+    EcfsSeal told;
+    OK (e, ecfs_seal_parse (item[9].value.bytes, item[9].value.size, &told, &e));
+    g_assert_cmpint (told.kind, ==, ECFS_SEAL_CTR_HMAC);
+    g_assert_cmpmem (told.key.bytes, 16, "key of archives", 16);
+    g_assert_cmpmem (told.nonce, 16, "ABCDEFGHIJKLMNO", 16);
+    g_assert_cmpuint (item[10].sequence, ==, 99);
+    g_assert_cmpuint (item[10].n_parts, ==, 2);
+    g_assert_cmpuint (ecfs_journal_stripe (&item[10], 1).instance, ==, 1234567890124);
+    g_assert_cmpmem (ecfs_journal_stripe (&item[10], 1).endpoint.bytes, 16, "fedcba987654321", 16);
+    g_assert_cmpuint (ecfs_journal_extent (&item[11], 1).object_offset, ==, 10);
+    g_assert_cmpuint (ecfs_journal_extent (&item[11], 1).length, ==, 500);
+    g_assert_cmpuint (ecfs_journal_stripe (&item[12], 0).index, ==, 1);
+    assert_text (item[15].name, "hamburg", 7);
+    g_assert_cmpuint (item[15].state, ==, ECFS_ENDPOINT_DRAINING);
+    assert_text (item[16].code, "ldpc:1+1/0123456789abcdef", 25);
+    assert_text (item[16].value, "\1\0", 2);
 }
 
 /* The same numbers in the same places for ever: these bytes are on endpoints. */
@@ -112,6 +121,14 @@ static void test_bytes (void)
     ecfs_journal_put_name_added (record, 0x0102, "ab", 0x0304);
     static const uint8_t bytes[] = {1, 4, 18, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 'a', 'b'};
     g_assert_cmpmem (record->data, record->len, bytes, sizeof bytes);
+    g_byte_array_set_size (record, 0);
+    ecfs_journal_put_object_key (record, &(EcfsUuid){"0123456789ABCDE"}, &seal);
+    static const uint8_t head[] = {1, 16, 50, 0, 0, 0}, kind[] = {1, 0};
+    g_assert_cmpuint (record->len, ==, sizeof head + 50);
+    g_assert_cmpmem (record->data, sizeof head, head, sizeof head);
+    g_assert_cmpmem (record->data + 6, 16, "0123456789ABCDE", 16);
+    g_assert_cmpmem (record->data + 22, sizeof kind, kind, sizeof kind);
+    g_assert_cmpmem (record->data + 24, 32, "key of archives\0ABCDEFGHIJKLMNO", 32);
 }
 
 static int code_of (const uint8_t *bytes, size_t size)
@@ -124,7 +141,7 @@ static int code_of (const uint8_t *bytes, size_t size)
 static void test_unknown (void)
 {
     static const uint8_t skipped[] = {1, 0x80 + 15, 1, 0, 0, 0, 'x', 1, 4, 0, 0, 0, 1, 0, 0, 0};
-    static const uint8_t critical[] = {1, 16, 1, 0, 0, 0, 'x'};
+    static const uint8_t critical[] = {1, 17, 1, 0, 0, 0, 'x'};
     static const uint8_t later[] = {2, 1, 4, 0, 0, 0, 1, 0, 0, 0};
     g_assert_cmpint (code_of (skipped, sizeof skipped), ==, 0);
     g_assert_cmpint (code_of (critical, sizeof critical), ==, -ENOTSUP);
@@ -145,6 +162,7 @@ static void test_impossible (void)
         {"dot", {1, 5, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, '.'}, 15},
         {"a size beyond the end", {1, 1, 255, 255, 255, 255, 1, 0, 0, 0}, 10},
         {"a payload too long", {1, 1, 5, 0, 0, 0, 1, 0, 0, 0, 0}, 11},
+        {"a key that is too short", {1, 16, 18, 0, 0, 0, 'u', 'u', 'i', 'd', [22] = 1}, 24},
         {"a code without parameters", {1, 15, 3, 0, 0, 0, 2, 'a', ':'}, 9},
         {"a payload too short", {1, 1, 3, 0, 0, 0, 1, 0, 0}, 9},
     };
@@ -161,7 +179,7 @@ static void test_damage (void)
     guint n_whole = 0;
     for (guint size = 1; size < record->len; size++)
         n_whole += code_of (record->data, size) == 0; /* only where it ends between two items */
-    g_assert_cmpuint (n_whole, ==, 16);
+    g_assert_cmpuint (n_whole, ==, 17);
     for (unsigned i = 0; i < 20000; i++) {
         g_autofree uint8_t *copy = g_memdup2 (record->data, record->len);
         for (int n = g_test_rand_int_range (1, 5); n > 0; n--)

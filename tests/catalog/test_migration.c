@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "program/program.h"
 
-#define CURRENT 14 /* a new version needs a way back below */
+#define CURRENT 15 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -23,6 +23,7 @@ static const char *const ways_back[CURRENT - 1] = {
     "ALTER TABLE inodes DROP COLUMN committed_mtime_ns; PRAGMA user_version = 11",
     "DROP TABLE sessions; PRAGMA user_version = 12",
     "ALTER TABLE objects DROP COLUMN sha256; PRAGMA user_version = 13",
+    "ALTER TABLE objects DROP COLUMN seal; PRAGMA user_version = 14",
 };
 
 static void bring_back (const char *path, int version)
@@ -42,6 +43,8 @@ static void leave_out (const char *path, int version)
         run_sql (path, "UPDATE inodes SET committed_mtime_ns = NULL");
     if (version < 14)
         run_sql (path, "UPDATE objects SET sha256 = NULL");
+    if (version < 15)
+        run_sql (path, "UPDATE objects SET seal = NULL");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }

@@ -375,6 +375,95 @@ static void test_staged_times (void)
     fixture_clear (&f);
 }
 
+/* Objects come back under the keys that they are stored under, and without where there are none. */
+static void test_keys (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    fixture_add_endpoints (&f);
+    publish (&f, make_file (&f, ECFS_ROOT_INO, "sealed"), 6, 100);
+    publish (&f, make_file (&f, ECFS_ROOT_INO, "also"), 6, 102);
+    publish (&f, make_file (&f, ECFS_ROOT_INO, "plain"), 6, 10);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) expected = ecfs_catalog_objects (f.catalog, 0, 10, &error);
+    g_assert_cmpuint (expected->len, ==, 3);
+    for (unsigned i = 0; i < 2; i++) {
+        Fixture again;
+        g_autoptr (GPtrArray) rows = i == 0 ? journal_of (&f) : snapshot_of (&f);
+        g_assert_cmpuint (restore (&again, rows, 2, 100), ==, 0);
+        fixture_reopen (&again);
+        g_autoptr (GPtrArray) found = ecfs_catalog_objects (again.catalog, 0, 10, &error);
+        g_assert_cmpuint (found->len, ==, 3);
+        for (guint j = 0; j < 3; j++) {
+            const EcfsObjectRow *object = g_ptr_array_index (found, j);
+            g_assert_cmpint (object->seal.kind, ==, j < 2 ? ECFS_SEAL_CTR_HMAC : ECFS_SEAL_NONE);
+            assert_same_seal (object, g_ptr_array_index (expected, j));
+        }
+        fixture_clear (&again);
+    }
+    fixture_clear (&f);
+}
+
+/* Of one record, which is taken over. */
+static bool is_refused (EcfsRestore *restore, GByteArray *record)
+{
+    uint64_t n_refused = 0;
+    g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
+    (void) add_row (rows, record, NULL);
+    g_byte_array_unref (record);
+    OK (e, ecfs_restore_records (restore, rows, &n_refused, &e));
+    return n_refused > 0;
+}
+
+/* The key of @of, which may be NULL, then the object, which may be NULL. */
+static GByteArray *key_and_object (const EcfsObjectRow *of, EcfsSeal seal, const EcfsObjectRow *object)
+{
+    GByteArray *record = g_byte_array_new ();
+    if (of != NULL)
+        ecfs_journal_put_object_key (record, &of->uuid, &seal);
+    if (object != NULL)
+        ecfs_journal_put_object (record, object, NULL);
+    return record;
+}
+
+/* No record makes another key of an object's, or one of none, or none of one; and a key is of the next object alone. */
+static void test_hostile_keys (void)
+{
+    Fixture f;
+    fixture_init (&f);
+    g_autoptr (EcfsRestore) restore = ecfs_restore_new (f.catalog);
+    g_autoptr (EcfsObjectRow) a = new_object (&f, "rs:4+2", 100, 0), b = new_object (&f, "rs:4+2", 100, 0);
+    EcfsSeal damaged = {.kind = ECFS_SEAL_NONE}, other = a->seal, later = b->seal;
+    other.nonce[0]++;
+    later.kind = (EcfsSealKind) 2;
+    for (unsigned i = 0; i < 2; i++) /* once more does no harm */
+        g_assert_false (is_refused (restore, key_and_object (a, a->seal, a)));
+    g_assert_true (is_refused (restore, key_and_object (a, other, a)));
+    g_assert_true (is_refused (restore, key_and_object (NULL, damaged, a)));
+    g_assert_true (is_refused (restore, key_and_object (b, damaged, b)));
+    g_assert_true (is_refused (restore, key_and_object (b, later, b)));
+    g_assert_true (is_refused (restore, key_and_object (a, a->seal, b)));
+    GByteArray *twice = key_and_object (b, b->seal, NULL), *apart = key_and_object (b, b->seal, NULL);
+    ecfs_journal_put_object_key (twice, &b->uuid, &b->seal);
+    ecfs_journal_put_object (twice, b, NULL);
+    g_assert_true (is_refused (restore, twice));
+    ecfs_journal_put_epoch (apart, 1);
+    ecfs_journal_put_object (apart, b, NULL);
+    g_assert_true (is_refused (restore, apart));
+    bool known = true;
+    OK (e, ecfs_catalog_object_known (f.catalog, &b->uuid, &known, &e));
+    g_assert_false (known);
+    g_assert_true (is_refused (restore, key_and_object (b, b->seal, NULL)));
+    g_assert_false (is_refused (restore, key_and_object (NULL, damaged, b))); /* the key was of the record before */
+    g_assert_true (is_refused (restore, key_and_object (b, b->seal, b)));
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GPtrArray) found = ecfs_catalog_objects (f.catalog, 0, 10, &error);
+    g_assert_cmpuint (found->len, ==, 2);
+    assert_same_seal (g_ptr_array_index (found, 0), a);
+    g_assert_cmpint (((const EcfsObjectRow *) g_ptr_array_index (found, 1))->seal.kind, ==, ECFS_SEAL_NONE);
+    fixture_clear (&f);
+}
+
 /* Records that are damaged, or of nobody, never make a catalog that SQLite finds wrong. */
 static void test_hostile (void)
 {
@@ -485,6 +574,8 @@ int main (int argc, char **argv)
     g_test_add_func ("/restore/what-came-to-nothing-is-not-awaited", test_intents);
     g_test_add_func ("/restore/times-of-staged-bytes-are-left-out", test_staged_times);
     g_test_add_func ("/restore/a-refused-record-leaves-nothing-behind", test_refused_content);
+    g_test_add_func ("/restore/objects-keep-their-keys", test_keys);
+    g_test_add_func ("/restore/no-record-changes-a-key", test_hostile_keys);
     g_test_add_func ("/restore/hostile-records-make-no-unsound-catalog", test_hostile);
     g_test_add_func ("/restore/a-file-is-read-as-it-was-written", test_file);
     g_test_add_func ("/restore/a-damaged-file-is-refused", test_file_damage);

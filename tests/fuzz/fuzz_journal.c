@@ -11,9 +11,21 @@ static uint64_t sum (EcfsJournalBytes part)
     return total;
 }
 
+static void look_at_key (const EcfsJournalItem *item)
+{
+    EcfsSeal seal;
+    uint8_t again[ECFS_SEAL_BYTES];
+    if (!ecfs_seal_parse (item->value.bytes, item->value.size, &seal, NULL))
+        return;
+    ecfs_seal_put (&seal, again);
+    g_assert_cmpmem (again, sizeof again, item->value.bytes, (int) item->value.size);
+}
+
 static uint64_t look (const EcfsJournalItem *item)
 {
     uint64_t total = sum (item->name) + sum (item->value) + sum (item->code);
+    if (item->type == ECFS_JOURNAL_OBJECT_KEY)
+        look_at_key (item);
     bool has_extents = item->type == ECFS_JOURNAL_CONTENT;
     for (size_t i = 0; i < item->n_parts; i++)
         total += has_extents ? ecfs_journal_extent (item, i).length : ecfs_journal_stripe (item, i).instance;

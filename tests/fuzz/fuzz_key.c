@@ -1,4 +1,6 @@
-/* The key file of an endpoint: refused, or it says the same when it is written and read again; so does a typed code. */
+/* The key file of an endpoint: refused, or it says the same when it is written and read again; so do the archive's own
+ * keys, under which of them an object is, and a typed code. */
+#include "key/seal.h"
 #include "key/slots.h"
 #include "util/bytes.h"
 #include "util/xxh3.h"
@@ -29,6 +31,29 @@ static void read_file (const uint8_t *bytes, size_t size)
     ecfs_key_file_clear (&file);
 }
 
+static void read_ring (const uint8_t *bytes, size_t size)
+{
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_parse (bytes, size, &error);
+    if (ring == NULL) {
+        g_assert_true (ecfs_errno (error) == EBADMSG || ecfs_errno (error) == ENOTSUP);
+        return;
+    }
+    GByteArray *again = ecfs_key_ring_format (ring);
+    g_assert_cmpmem (again->data, again->len, bytes, (guint) size);
+    ecfs_key_forget_array (again);
+}
+
+static void read_seal (const uint8_t *bytes, size_t size)
+{
+    EcfsSeal seal;
+    uint8_t again[ECFS_SEAL_BYTES];
+    if (!ecfs_seal_parse (bytes, size, &seal, NULL))
+        return;
+    ecfs_seal_put (&seal, again);
+    g_assert_cmpmem (again, sizeof again, bytes, (guint) size);
+}
+
 static void read_code (const uint8_t *bytes, size_t size)
 {
     uint8_t code[ECFS_CODE_BYTES], same[ECFS_CODE_BYTES];
@@ -44,11 +69,14 @@ static void read_code (const uint8_t *bytes, size_t size)
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
 {
     read_file (bytes, size);
+    read_ring (bytes, size);
+    read_seal (bytes, size);
     read_code (bytes, size);
     if (size < CHECKSUM_BYTES)
         return 0;
     g_autofree uint8_t *whole = g_memdup2 (bytes, size); /* few inputs have the right checksum */
     ecfs_put_le (whole + size - CHECKSUM_BYTES, ecfs_xxh3_64 (whole, size - CHECKSUM_BYTES), CHECKSUM_BYTES);
     read_file (whole, size);
+    read_ring (whole, size);
     return 0;
 }

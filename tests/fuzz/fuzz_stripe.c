@@ -57,6 +57,20 @@ static void check_codec (const EcfsStripeHeader *header, const uint8_t *bytes, s
         g_assert_true (error->domain == ECFS_ERROR && (error->code == EINVAL || error->code == EBADMSG));
 }
 
+/* Nobody makes what is authentic by trying. */
+static void check_keys (const EcfsStripeHeader *header, const uint8_t *bytes)
+{
+    static EcfsKeyRing *ring;
+    EcfsSealKeys *keys;
+    if (ring == NULL)
+        ring = ecfs_key_ring_new (&header->archive);
+    const EcfsSeal seal = ecfs_seal_new (ring);
+    g_assert_true (ecfs_seal_open (&seal, ring, &header->object, &keys, NULL));
+    g_assert_false (ecfs_stripe_header_check (header, bytes, keys, NULL));
+    g_assert_true (ecfs_stripe_header_check (header, bytes, NULL, NULL) == (header->seal.kind == ECFS_SEAL_NONE));
+    ecfs_seal_keys_unref (keys);
+}
+
 static void try_header (uint8_t *bytes, size_t size)
 {
     EcfsStripeHeader header;
@@ -65,6 +79,7 @@ static void try_header (uint8_t *bytes, size_t size)
         if (ecfs_stripe_header_parse (bytes, size, &header, &error)) {
             check_layout (&header, 1 + header.sequence % ECFS_OBJECT_MAX_BYTES);
             check_codec (&header, bytes, size);
+            check_keys (&header, bytes);
         } else {
             check_refused (error);
         }
@@ -90,15 +105,15 @@ static void try_footer (uint8_t *bytes, size_t size)
     mend_sections (bytes, 0, size);
     g_autoptr (GError) error = NULL;
     EcfsStripeFooter footer;
-    if (!ecfs_stripe_footer_parse (bytes, size, XXH3_64bits (bytes, size), &footer, &error)) {
+    if (!ecfs_stripe_footer_parse (bytes, size, XXH3_64bits (bytes, size), NULL, NULL, &footer, &error)) {
         check_refused (error);
         return;
     }
-    g_autoptr (GByteArray) again = ecfs_stripe_footer_format (&footer, 4096);
+    g_autoptr (GByteArray) again = ecfs_stripe_footer_format (&footer, 4096, &(EcfsStripeHeader){0}, NULL);
     EcfsStripeFooter second;
     size_t again_bytes = again->len - ECFS_STRIPE_TAIL_BYTES;
-    bool parsed =
-        ecfs_stripe_footer_parse (again->data, again_bytes, XXH3_64bits (again->data, again_bytes), &second, &error);
+    bool parsed = ecfs_stripe_footer_parse (again->data, again_bytes, XXH3_64bits (again->data, again_bytes), NULL,
+                                            NULL, &second, &error);
     g_assert_no_error (error);
     g_assert_true (parsed);
     g_assert_cmpuint (second.records->len, ==, footer.records->len);

@@ -1,5 +1,7 @@
 /* Deriving, sealing and sharing: against published numbers, and against whoever changes a byte. */
+#include "key/cipher.h"
 #include "key/mac.h"
+#include "key/seal.h"
 #include "key/slots.h"
 
 #include <isa-l/erasure_code.h>
@@ -13,6 +15,15 @@ static void assert_bytes (const uint8_t *bytes, const char *hex)
     for (size_t i = 0; hex[2 * i] != '\0'; i++)
         g_assert_cmpuint (bytes[i], ==,
                           (unsigned) (g_ascii_xdigit_value (hex[2 * i]) << 4 | g_ascii_xdigit_value (hex[2 * i + 1])));
+}
+
+static void split (const uint8_t secret[ECFS_SECRET_BYTES], unsigned threshold, unsigned n, EcfsShare *shares)
+{
+    uint8_t any[ECFS_KEY_BYTES];
+    ecfs_random (any, sizeof any);
+    EcfsCipher *stream = ecfs_cipher_new (any, 0);
+    ecfs_secret_split (secret, threshold, n, stream, shares);
+    ecfs_cipher_free (stream);
 }
 
 static GByteArray *text_bytes (void)
@@ -109,7 +120,7 @@ static void test_shares_lie_on_a_line (void)
     uint8_t secret[ECFS_SECRET_BYTES];
     EcfsShare shares[ECFS_SHARES_MAX];
     ecfs_random (secret, sizeof secret);
-    ecfs_secret_split (secret, 2, ECFS_SHARES_MAX, shares);
+    split (secret, 2, ECFS_SHARES_MAX, shares);
     for (unsigned byte = 0; byte < ECFS_SECRET_BYTES; byte++) {
         uint8_t slope = shares[0].y[byte] ^ secret[byte];
         for (unsigned i = 0; i < ECFS_SHARES_MAX; i++)
@@ -124,7 +135,7 @@ static void test_any_shares_make_the_secret (void)
     EcfsShare shares[6], chosen[6];
     ecfs_random (secret, sizeof secret);
     for (unsigned threshold = 1; threshold <= 6; threshold++) {
-        ecfs_secret_split (secret, threshold, 6, shares);
+        split (secret, threshold, 6, shares);
         for (unsigned mask = 1; mask < 64; mask++) {
             unsigned n = 0;
             for (unsigned i = 6; i > 0; i--) {
@@ -276,7 +287,7 @@ static void test_file (void)
     EcfsShare shares[6];
     EcfsUuid generation = ecfs_uuid_new ();
     g_autoptr (GError) error = NULL;
-    ecfs_secret_split (secret_bytes, 3, 6, shares);
+    split (secret_bytes, 3, 6, shares);
     EcfsKeyFile *file = new_file (secret_bytes, 3, 6, 2, &generation, shares), again;
     g_autoptr (GByteArray) bytes = ecfs_key_file_format (file);
     g_assert_true (ecfs_key_file_parse (bytes->data, bytes->len, &again, &error));
@@ -329,7 +340,7 @@ static void add_zones (Court *self, char first, char last, const uint8_t *secret
     static char names[26][2];
     EcfsShare shares[ECFS_SHARES_MAX];
     EcfsUuid generation = ecfs_uuid_new ();
-    ecfs_secret_split (secret, threshold, n, shares);
+    split (secret, threshold, n, shares);
     for (char zone = first; zone <= last; zone++) {
         names[zone - 'a'][0] = zone;
         self->witnesses[self->n++] = (EcfsShareWitness){
@@ -438,6 +449,77 @@ static void test_nobody_has_a_share (void)
     court_clear (&court);
 }
 
+/* Counter 0 under a key of zeros: AES-256 of a block of zeros, as NIST's known answer tests have it. */
+static void test_cipher (void)
+{
+    uint8_t key[ECFS_KEY_BYTES] = {0}, text[200] = {0};
+    EcfsCipher *cipher = ecfs_cipher_new (key, 0);
+    ecfs_cipher_next (cipher, text, sizeof text);
+    ecfs_cipher_free (cipher);
+    ecfs_cipher_free (NULL);
+    assert_bytes (text, "dc95c078a2408989ad48a21492842087");
+    for (unsigned from = 0; from < 50; from++) {
+        uint8_t part[150] = {0};
+        cipher = ecfs_cipher_new (key, from);
+        ecfs_cipher_next (cipher, part, from);
+        ecfs_cipher_next (cipher, part + from, sizeof part - from);
+        ecfs_cipher_free (cipher);
+        g_assert_cmpmem (part, sizeof part, text + from, sizeof part);
+    }
+}
+
+static void test_ring (void)
+{
+    g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_new (&archive), another = ecfs_key_ring_new (&archive);
+    GByteArray *bytes = ecfs_key_ring_format (ring);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsKeyRing) same = ecfs_key_ring_parse (bytes->data, bytes->len, &error);
+    g_assert_no_error (error);
+    g_assert_true (ecfs_uuid_equal (ecfs_key_ring_active (ring), ecfs_key_ring_active (same)));
+    g_assert_false (ecfs_uuid_equal (ecfs_key_ring_active (ring), ecfs_key_ring_active (another)));
+    g_assert_true (ecfs_uuid_equal (ecfs_key_ring_archive (same), &archive));
+    uint8_t keys[ECFS_N_KEY_USES][ECFS_KEY_BYTES], key[ECFS_KEY_BYTES];
+    const EcfsUuid *id = ecfs_key_ring_active (ring);
+    for (unsigned use = 0; use < ECFS_N_KEY_USES; use++) {
+        g_assert_true (ecfs_key_ring_derive (ring, id, use, NULL, 0, keys[use], NULL));
+        g_assert_true (ecfs_key_ring_derive (same, id, use, NULL, 0, key, NULL));
+        g_assert_cmpmem (keys[use], sizeof key, key, sizeof key);
+        g_assert_true (ecfs_key_ring_derive (ring, id, use, "salt", 4, key, NULL));
+        g_assert_cmpint (memcmp (keys[use], key, sizeof key), !=, 0);
+        for (unsigned other = 0; other < use; other++)
+            g_assert_cmpint (memcmp (keys[use], keys[other], sizeof key), !=, 0);
+    }
+    g_assert_false (ecfs_key_ring_derive (another, id, ECFS_KEY_USE_TAG, NULL, 0, key, &error));
+    g_assert_error (error, ECFS_ERROR, ENOKEY);
+    for (guint size = 0; size < bytes->len; size++)
+        g_assert_null (ecfs_key_ring_parse (bytes->data, size, NULL));
+    for (guint bit = 0; bit < 8 * bytes->len; bit++) {
+        bytes->data[bit / 8] ^= (uint8_t) (1 << bit % 8);
+        g_assert_null (ecfs_key_ring_parse (bytes->data, bytes->len, NULL));
+        bytes->data[bit / 8] ^= (uint8_t) (1 << bit % 8);
+    }
+    ecfs_key_forget_array (bytes);
+}
+
+static void test_seal (void)
+{
+    uint8_t bytes[ECFS_SEAL_BYTES + 1] = {0};
+    g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_new (&archive);
+    const EcfsSeal seal = ecfs_seal_new (ring), another = ecfs_seal_new (ring), none = ecfs_seal_new (NULL);
+    EcfsSeal parsed;
+    g_assert_false (ecfs_seal_equal (&seal, &another));
+    g_assert_cmpint (none.kind, ==, ECFS_SEAL_NONE);
+    ecfs_seal_put (&seal, bytes);
+    g_assert_true (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES, &parsed, NULL));
+    g_assert_true (ecfs_seal_equal (&seal, &parsed));
+    g_autoptr (GError) error = NULL;
+    g_assert_false (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES + 1, &parsed, NULL));
+    g_assert_false (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES - 1, &parsed, NULL));
+    bytes[0] = 2;
+    g_assert_false (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES, &parsed, &error));
+    g_assert_error (error, ECFS_ERROR, ENOTSUP);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -446,6 +528,9 @@ int main (int argc, char **argv)
     g_test_add_func ("/key/of-a-passphrase-is-as-rfc-7914-says", test_passphrase);
     g_test_add_func ("/key/what-is-sealed-cannot-be-changed", test_sealed);
     g_test_add_func ("/key/nothing-can-be-sealed-too", test_nothing_sealed);
+    g_test_add_func ("/key/the-cipher-begins-anywhere", test_cipher);
+    g_test_add_func ("/key/ring/says-the-same-when-read-or-nothing", test_ring);
+    g_test_add_func ("/key/seal/says-the-same-when-read-or-nothing", test_seal);
     g_test_add_func ("/key/shares-lie-on-a-line", test_shares_lie_on_a_line);
     g_test_add_func ("/key/any-shares-make-the-secret", test_any_shares_make_the_secret);
     g_test_add_func ("/key/codes-are-typed-as-people-do", test_codes);

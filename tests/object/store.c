@@ -141,8 +141,19 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
     ecfs_stripe_header_set_code (&self->job.header, store->codec);
 }
 
+void object_seal (Object *self, const EcfsKeyRing *ring)
+{
+    EcfsSealKeys *keys;
+    EcfsStripeHeader *header = &self->job.header;
+    header->seal = ecfs_seal_new (ring);
+    g_assert_true (ecfs_seal_open (&header->seal, ring, &header->object, &keys, NULL));
+    ecfs_seal_keys_unref (self->job.keys);
+    self->job.keys = keys;
+}
+
 void object_clear (Object *self)
 {
+    ecfs_seal_keys_unref (self->job.keys);
     g_free (self->content);
     close (self->job.fd);
     g_array_unref ((GArray *) self->job.ranges);
@@ -191,7 +202,7 @@ EcfsReader *object_reader (const Object *self)
                                .codec = self->store->codec,
                                .layout = self->layout,
                                .object = self->job.header.object,
-                               .mac = self->job.mac,
+                               .keys = self->job.keys,
                                .stripes = stripes};
     ecfs_read_policy_init (&params.policy);
     params.log = self->store->log;

@@ -104,7 +104,7 @@ static void *read_stripe (void *data)
 static void read_all (Fixture *self, const bool *stripes, const uint64_t *until)
 {
     Reading readings[ECFS_CODEC_MAX_N];
-    self->codeword = ecfs_codeword_new (self->codec, &self->layout, stripes);
+    self->codeword = ecfs_codeword_new (self->codec, &self->layout, NULL, stripes);
     for (unsigned i = 0; i < self->n; i++) {
         readings[i] = (Reading){.fixture = self, .stripe = i, .until = until != NULL ? until[i] : self->n_segments};
         if (stripes[i])
@@ -222,7 +222,7 @@ static void test_cancelled (void)
     const atomic_bool cancelled = true, never = false;
     memset (all, true, sizeof all);
     begin (&self, "rs:4+2", 16 << 20);
-    self.codeword = ecfs_codeword_new (self.codec, &self.layout, all);
+    self.codeword = ecfs_codeword_new (self.codec, &self.layout, NULL, all);
     uint64_t limit = ecfs_codeword_await (self.codeword, 0, 0, &never);
     g_assert_cmpuint (limit, >, 0);
     g_assert_cmpuint (limit, <, self.n_segments); /* the others are not there: it may not run on */

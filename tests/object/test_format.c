@@ -27,7 +27,7 @@ static EcfsStripeHeader sample_header (void)
 static void test_header (void)
 {
     EcfsStripeHeader header = sample_header (), parsed;
-    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header, NULL);
     g_autoptr (GError) error = NULL;
     g_assert_cmpuint (header.header_bytes, ==, bytes->len);
     ecfs_stripe_header_parse (bytes->data, bytes->len, &parsed, &error);
@@ -60,7 +60,7 @@ static int parse_header (const uint8_t *bytes, size_t size, EcfsStripeHeader *re
 static void test_header_damage (void)
 {
     EcfsStripeHeader header = sample_header (), parsed;
-    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header, NULL);
     for (guint at = 0; at < bytes->len; at++) {
         for (unsigned with = 1; with < 256; with = with * 2 + (with & 1)) {
             bytes->data[at] ^= (uint8_t) with;
@@ -85,7 +85,7 @@ static void test_parameters (void)
     g_autoptr (EcfsCodec) codec = ecfs_codec_new ("ldpc:100+28", &error);
     g_assert_no_error (error);
     ecfs_stripe_header_set_code (&header, codec);
-    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header, NULL);
     g_assert_true (ecfs_stripe_header_parse (bytes->data, bytes->len, &parsed, &error));
     g_assert_cmpmem (parsed.parameters, (int) parsed.parameters_bytes, header.parameters,
                      (int) header.parameters_bytes);
@@ -104,7 +104,7 @@ static void test_too_many_parameters (void)
     EcfsStripeHeader header = sample_header (), parsed;
     header.parameters = huge;
     header.parameters_bytes = ECFS_CODEC_MAX_PARAMETERS + 1;
-    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header, NULL);
     g_assert_cmpint (parse_header (bytes->data, bytes->len, &parsed), ==, EBADMSG);
 }
 
@@ -122,7 +122,7 @@ static void test_unknown_in_header (void)
 {
     for (uint16_t flags = 0; flags < 4; flags++) {
         EcfsStripeHeader header = sample_header (), parsed;
-        g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header);
+        g_autoptr (GByteArray) bytes = ecfs_stripe_header_format (&header, NULL);
         append_section (bytes, 999, flags);
         ecfs_put_le (bytes->data + 12, bytes->len, 4);
         g_assert_cmpint (parse_header (bytes->data, bytes->len, &parsed), ==, flags & 1 ? ENOTSUP : 0);
@@ -194,7 +194,7 @@ static int parse_end (const uint8_t *bytes, size_t size, uint64_t offset, EcfsSt
     g_assert_cmpuint (footer_offset, >=, offset);
     g_assert_cmpuint (footer_offset - offset + footer_bytes, <=, size);
     g_autofree uint8_t *exact = g_memdup2 (bytes + (footer_offset - offset), footer_bytes);
-    if (!ecfs_stripe_footer_parse (exact, footer_bytes, hash, ret_footer, &error))
+    if (!ecfs_stripe_footer_parse (exact, footer_bytes, hash, NULL, NULL, ret_footer, &error))
         return ecfs_errno (error);
     return 0;
 }
@@ -206,7 +206,7 @@ static void test_footer (void)
     add_record (&footer, "dir/a file \xff\n", 3);
     add_record (&footer, "", 0);
     add_record (&footer, longest, 1000);
-    g_autoptr (GByteArray) bytes = ecfs_stripe_footer_format (&footer, 5000);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_footer_format (&footer, 5000, &(EcfsStripeHeader){0}, NULL);
     g_assert_cmpint (parse_end (bytes->data, bytes->len, 5000, &parsed), ==, 0);
     g_assert_cmpuint (parsed.size, ==, footer.size);
     g_assert_cmpuint (parsed.area_bytes, ==, footer.area_bytes);
@@ -243,7 +243,7 @@ static void test_end_damage (void)
 {
     EcfsStripeFooter footer = sample_footer (), parsed;
     add_record (&footer, "dir/file", 2);
-    g_autoptr (GByteArray) bytes = ecfs_stripe_footer_format (&footer, 5000);
+    g_autoptr (GByteArray) bytes = ecfs_stripe_footer_format (&footer, 5000, &(EcfsStripeHeader){0}, NULL);
     for (guint at = 0; at < bytes->len; at++) {
         for (unsigned with = 1; with < 256; with = with * 2 + (with & 1)) {
             bytes->data[at] ^= (uint8_t) with;
@@ -262,14 +262,14 @@ static void test_end_damage (void)
 static void test_unknown_in_footer (void)
 {
     EcfsStripeFooter footer = sample_footer (), parsed;
-    g_autoptr (GByteArray) whole = ecfs_stripe_footer_format (&footer, 5000);
+    g_autoptr (GByteArray) whole = ecfs_stripe_footer_format (&footer, 5000, &(EcfsStripeHeader){0}, NULL);
     for (uint16_t flags = 0; flags < 4; flags++) {
         g_autoptr (GByteArray) bytes = g_byte_array_new ();
         g_autoptr (GError) error = NULL;
         g_byte_array_append (bytes, whole->data, whole->len - ECFS_STRIPE_TAIL_BYTES);
         append_section (bytes, 999, flags);
-        bool fine =
-            ecfs_stripe_footer_parse (bytes->data, bytes->len, XXH3_64bits (bytes->data, bytes->len), &parsed, &error);
+        bool fine = ecfs_stripe_footer_parse (bytes->data, bytes->len, XXH3_64bits (bytes->data, bytes->len), NULL,
+                                              NULL, &parsed, &error);
         g_assert_cmpint (ecfs_errno (error), ==, flags & 1 ? ENOTSUP : 0);
         if (fine)
             ecfs_stripe_footer_clear (&parsed);
@@ -282,7 +282,7 @@ static void test_lying_records (void)
 {
     EcfsStripeFooter footer = sample_footer (), parsed;
     add_record (&footer, "dir/file", 2);
-    g_autoptr (GByteArray) whole = ecfs_stripe_footer_format (&footer, 5000);
+    g_autoptr (GByteArray) whole = ecfs_stripe_footer_format (&footer, 5000, &(EcfsStripeHeader){0}, NULL);
     size_t size = whole->len - ECFS_STRIPE_TAIL_BYTES;
     size_t sizes_end = 8 + ecfs_get_le (whole->data + 4, 4) + 8;
     size_t payload = ecfs_get_le (whole->data + sizes_end + 4, 4);
@@ -292,7 +292,7 @@ static void test_lying_records (void)
             bytes[sizes_end + 8 + at] = (uint8_t) value;
             ecfs_put_le (bytes + sizes_end + 8 + payload, XXH3_64bits (bytes + sizes_end, 8 + payload), 8);
             g_autoptr (GError) error = NULL;
-            if (ecfs_stripe_footer_parse (bytes, size, XXH3_64bits (bytes, size), &parsed, &error))
+            if (ecfs_stripe_footer_parse (bytes, size, XXH3_64bits (bytes, size), NULL, NULL, &parsed, &error))
                 ecfs_stripe_footer_clear (&parsed);
             else
                 g_assert_error (error, ECFS_ERROR, EBADMSG);
@@ -306,8 +306,8 @@ static void test_overhead (void)
     EcfsStripeHeader header = sample_header ();
     EcfsStripeFooter footer = sample_footer ();
     add_record (&footer, "", 0);
-    g_autoptr (GByteArray) head = ecfs_stripe_header_format (&header);
-    g_autoptr (GByteArray) end = ecfs_stripe_footer_format (&footer, 5000);
+    g_autoptr (GByteArray) head = ecfs_stripe_header_format (&header, NULL);
+    g_autoptr (GByteArray) end = ecfs_stripe_footer_format (&footer, 5000, &(EcfsStripeHeader){0}, NULL);
     g_test_message ("header %u, footer and tail %u bytes", head->len, end->len);
     g_assert_cmpuint (head->len + end->len, <=, 1024);
     g_ptr_array_unref (footer.records);
@@ -318,7 +318,7 @@ static void test_layout (void)
     EcfsStripeHeader header = sample_header ();
     EcfsLayout layout;
     g_autoptr (GError) error = NULL;
-    g_byte_array_unref (ecfs_stripe_header_format (&header));
+    g_byte_array_unref (ecfs_stripe_header_format (&header, NULL));
     g_assert_true (ecfs_stripe_layout (&header, 5, &layout, &error));
     g_assert_cmpuint (layout.header_bytes, ==, header.header_bytes);
     g_assert_false (ecfs_stripe_layout (&header, 0, &layout, &error));

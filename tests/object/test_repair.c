@@ -23,14 +23,15 @@ typedef struct Fixture {
     uint64_t read_bytes;        /* of packets, as the last repair tells */
 } Fixture;
 
-static void begin_under (Fixture *self, const EcfsMac *mac, const char *scheme, const char *code, uint64_t memory)
+static void begin_under (Fixture *self, const EcfsKeyRing *ring, const char *scheme, const char *code, uint64_t memory)
 {
     *self = (Fixture){.n_repairs = 0};
     store_init (&self->store, scheme, code, SPARES, memory);
     uint32_t segment =
         ecfs_layout_segment_bytes (512 * KIB, ecfs_codec_k (self->store.codec), ecfs_codec_granule (self->store.codec));
     object_init (&self->object, &self->store, SIZE, segment);
-    self->object.job.mac = mac;
+    if (ring != NULL)
+        object_seal (&self->object, ring);
     g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
 }
 
@@ -219,12 +220,12 @@ static void flip (const Fixture *self, unsigned index, uint64_t at)
 }
 
 /* Every stripe is damaged, each in another segment: what is right of them is enough. */
-static void repair_damaged (const EcfsMac *mac)
+static void repair_damaged (const EcfsKeyRing *ring)
 {
     Fixture self;
     char *areas[ECFS_CODEC_MAX_N];
     bool wanted[ECFS_CODEC_MAX_N] = {false};
-    begin_under (&self, mac, "file", "rs:4+2", MEMORY);
+    begin_under (&self, ring, "file", "rs:4+2", MEMORY);
     keep_areas (&self, areas);
     uint64_t area_bytes = ecfs_layout_area_bytes (&self.object.layout);
     for (unsigned i = 0; i < self.store.n; i++) {
@@ -245,10 +246,9 @@ static void test_damaged (void)
 
 static void test_damaged_under_key (void)
 {
-    const uint8_t key[ECFS_KEY_BYTES] = {7};
-    EcfsMac *mac = ecfs_mac_new (key);
-    repair_damaged (mac);
-    ecfs_mac_unref (mac);
+    const EcfsUuid archive = ecfs_uuid_new ();
+    g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_new (&archive);
+    repair_damaged (ring);
 }
 
 static void test_too_many (void)

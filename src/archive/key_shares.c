@@ -1,0 +1,222 @@
+#include "archive/key_shares.h"
+
+#include "catalog/journal_rows.h"
+#include "util/io.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define ZONE_SETTING "key_share " /* and the name of a zone: which of the shares it has */
+#define NAME_SIZE    64
+
+struct EcfsKeyShares {
+    EcfsKeyFile file; /* of no endpoint: without a share */
+    EcfsShare shares[ECFS_SHARES_MAX];
+};
+
+bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error)
+{
+    *ret_threshold = tolerance + 1;
+    if (n_zones > ECFS_SHARES_MAX)
+        return ecfs_fail (error, EINVAL, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
+                          n_zones);
+    return tolerance + 1 <= n_zones - MIN (n_zones, tolerance) ||
+           ecfs_fail (error, EINVAL,
+                      "the key cannot be shared by %u zones of which any %u may be lost, and any %u may not read: "
+                      "keep it as a file (--key file), or name %u zones",
+                      n_zones, tolerance, tolerance, 2 * tolerance + 1);
+}
+
+/* The secret and all shares of a generation. */
+static void derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigned threshold,
+                    uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsShare *ret_shares)
+{
+    uint8_t key[ECFS_KEY_BYTES];
+    /* The ring has its own active key. */
+    (void) ecfs_key_ring_derive (keys, ecfs_key_ring_active (keys), ECFS_KEY_USE_SHARES, generation->bytes,
+                                 sizeof generation->bytes, key, NULL);
+    EcfsCipher *stream = ecfs_cipher_new (key, 0);
+    memset (ret_secret, 0, ECFS_SECRET_BYTES);
+    ecfs_cipher_next (stream, ret_secret, ECFS_SECRET_BYTES);
+    ecfs_secret_split (ret_secret, threshold, ECFS_SHARES_MAX, stream, ret_shares);
+    ecfs_cipher_free (stream);
+    ecfs_key_forget (key, sizeof key);
+}
+
+EcfsKeyShares *ecfs_key_shares_new (const EcfsKeyRing *keys, unsigned threshold)
+{
+    uint8_t secret[ECFS_SECRET_BYTES];
+    EcfsKeyShares *self = g_new0 (EcfsKeyShares, 1);
+    const EcfsUuid *archive = ecfs_key_ring_archive (keys);
+    self->file = (EcfsKeyFile){.archive = *archive,
+                               .generation = ecfs_uuid_new (),
+                               .threshold = (uint8_t) threshold,
+                               .n_shares = ECFS_SHARES_MAX,
+                               .slots = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_key_slot_free)};
+    derive (keys, &self->file.generation, threshold, secret, self->shares);
+    self->file.digests = g_malloc_n (ECFS_SHARES_MAX, sizeof *self->file.digests);
+    for (unsigned i = 0; i < ECFS_SHARES_MAX; i++)
+        ecfs_share_digest (archive, &self->file.generation, &self->shares[i], self->file.digests[i]);
+    GByteArray *bytes = ecfs_key_ring_format (keys);
+    const EcfsKeyOpener opener = {.secret = secret};
+    g_ptr_array_add (self->file.slots, ecfs_key_slot_new (ECFS_KEY_SLOT_SPLIT, archive, &opener, bytes, NULL));
+    ecfs_key_forget_array (bytes);
+    ecfs_key_forget (secret, sizeof secret);
+    return self;
+}
+
+EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, EcfsKeyFile *file, GError **error)
+{
+    uint8_t secret[ECFS_SECRET_BYTES], digest[ECFS_KEY_BYTES];
+    g_autoptr (EcfsKeyShares) self = g_new0 (EcfsKeyShares, 1);
+    self->file = *file;
+    *file = (EcfsKeyFile){.slots = NULL};
+    self->file.share = (EcfsShare){.x = 0};
+    if (self->file.threshold == 0 || self->file.n_shares != ECFS_SHARES_MAX) {
+        (void) !ecfs_fail (error, EBADMSG, "they are shares of another kind");
+        return NULL;
+    }
+    derive (keys, &self->file.generation, self->file.threshold, secret, self->shares);
+    ecfs_key_forget (secret, sizeof secret);
+    for (unsigned i = 0; i < ECFS_SHARES_MAX; i++) {
+        ecfs_share_digest (&self->file.archive, &self->file.generation, &self->shares[i], digest);
+        if (memcmp (digest, self->file.digests[i], sizeof digest) == 0)
+            continue;
+        (void) !ecfs_fail (error, EBADMSG, "they are shares of other keys");
+        return NULL;
+    }
+    return g_steal_pointer (&self);
+}
+
+bool ecfs_key_shares_load (const char *directory, const EcfsKeyRing *keys, EcfsKeyShares **ret_shares, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NAME, NULL);
+    g_autofree char *bytes = NULL;
+    g_autoptr (GError) reason = NULL;
+    EcfsKeyFile file = {.slots = NULL};
+    size_t size;
+    *ret_shares = NULL;
+    if (keys == NULL)
+        return true;
+    if (!ecfs_read_file (path, ECFS_KEY_FILE_MAX_BYTES, &bytes, &size, &reason)) {
+        if (reason->code == ENOENT)
+            return true;
+        g_propagate_error (error, g_steal_pointer (&reason));
+        return false;
+    }
+    if (!ecfs_key_file_parse ((const uint8_t *) bytes, size, &file, error))
+        return ecfs_prefix (error, "%s", path);
+    *ret_shares = ecfs_key_shares_of (keys, &file, error);
+    return *ret_shares != NULL || ecfs_prefix (error, "%s", path);
+}
+
+bool ecfs_key_shares_write (const EcfsKeyShares *self, const char *directory, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NAME, NULL);
+    g_autoptr (GByteArray) bytes = ecfs_key_file_format (&self->file);
+    return ecfs_replace_file (path, bytes->data, bytes->len, 0600, error);
+}
+
+void ecfs_key_shares_free (EcfsKeyShares *self)
+{
+    if (self == NULL)
+        return;
+    ecfs_key_file_clear (&self->file);
+    ecfs_key_forget (self, sizeof *self);
+    g_free (self);
+}
+
+unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self)
+{
+    return self->file.threshold;
+}
+
+bool ecfs_key_shares_is_name (const char *name)
+{
+    return g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "/");
+}
+
+/* Which share each zone has */
+
+typedef struct ZoneSearch {
+    const char *zone;
+    unsigned x;    /* that it has; 0: none */
+    unsigned last; /* the highest that any has */
+} ZoneSearch;
+
+static void on_setting (void *user, const char *key, const char *value)
+{
+    ZoneSearch *self = user;
+    guint64 x;
+    if (!g_str_has_prefix (key, ZONE_SETTING) || !g_ascii_string_to_unsigned (value, 10, 1, ECFS_SHARES_MAX, &x, NULL))
+        return;
+    self->last = MAX (self->last, (unsigned) x);
+    if (strcmp (key + strlen (ZONE_SETTING), self->zone) == 0)
+        self->x = (unsigned) x;
+}
+
+static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
+{
+    ZoneSearch search = {.zone = zone};
+    g_autofree char *key = g_strconcat (ZONE_SETTING, zone, NULL);
+    if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
+        return false;
+    *ret_x = search.x;
+    if (search.x != 0)
+        return true;
+    if (search.last == ECFS_SHARES_MAX)
+        return ecfs_fail (error, ENOSPC, "there have been %u zones, and no share of the archive's key is left",
+                          ECFS_SHARES_MAX);
+    *ret_x = search.last + 1;
+    g_autofree char *value = g_strdup_printf ("%u", *ret_x);
+    return ecfs_catalog_keep_setting (catalog, key, value, error) && ecfs_catalog_barrier (catalog, error);
+}
+
+/* At an endpoint */
+
+static bool has_bytes (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes)
+{
+    g_autofree uint8_t *found = g_malloc (bytes->len);
+    const EcfsRange range = {.size = bytes->len, .to = found};
+    uint64_t size;
+    bool same = ecfs_endpoint_size_wait (endpoint, name, &size, NULL) && size == bytes->len &&
+                ecfs_endpoint_read_wait (endpoint, name, &range, 1, NULL) &&
+                memcmp (found, bytes->data, bytes->len) == 0;
+    return same;
+}
+
+static bool write_bytes (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, GError **error)
+{
+    GError *reason = NULL;
+    if (ecfs_endpoint_write_wait (endpoint, name, bytes->data, bytes->len, &reason))
+        return true;
+    if (reason->code != EEXIST) {
+        g_propagate_error (error, reason);
+        return false;
+    }
+    g_error_free (reason); /* another share, or a damaged one */
+    return ecfs_endpoint_remove_wait (endpoint, name, error) &&
+           ecfs_endpoint_write_wait (endpoint, name, bytes->data, bytes->len, error);
+}
+
+bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
+                          GError **error)
+{
+    unsigned x;
+    char name[NAME_SIZE], generation[ECFS_UUID_TEXT_SIZE];
+    if (!find_share (catalog, zone, &x, error))
+        return false;
+    EcfsKeyFile file = self->file; /* borrowed but for the share */
+    file.share = self->shares[x - 1];
+    GByteArray *bytes = ecfs_key_file_format (&file);
+    ecfs_uuid_text (&file.generation, generation);
+    (void) snprintf (name, sizeof name, ECFS_KEYS_DIRECTORY "/%s", generation);
+    bool put = has_bytes (endpoint, name, bytes) ||
+               (write_bytes (endpoint, name, bytes, error) &&
+                (has_bytes (endpoint, name, bytes) ||
+                 ecfs_fail (error, EIO, "endpoint %s: its share of the archive's key does not read as it was written",
+                            ecfs_endpoint_name (endpoint))));
+    ecfs_key_forget (&file.share, sizeof file.share);
+    ecfs_key_forget_array (bytes);
+    return put;
+}

@@ -1,0 +1,50 @@
+/*
+ * How an archive's keys come back when this machine is lost: they are sealed under a secret, and each zone of endpoints
+ * has a share of that (key/slots.h). As many zones as the threshold says bring it back, fewer learn nothing. An
+ * endpoint has its share in the file "keys/GENERATION"; the archive directory has all but the shares in the file
+ * "key-slots", and the catalog's settings say which share each zone has.
+ *
+ * Shares are derived from the archive's key, so that a zone that comes later gets one that goes with the others.
+ */
+#ifndef ECFS_ARCHIVE_KEY_SHARES_H
+#define ECFS_ARCHIVE_KEY_SHARES_H
+
+#include "catalog/catalog.h"
+#include "endpoint/endpoint.h"
+#include "key/ring.h"
+#include "key/slots.h"
+
+#define ECFS_KEY_SLOTS_NAME "key-slots"
+#define ECFS_KEYS_DIRECTORY "keys" /* of an endpoint */
+
+/**
+ * How many zones are to bring the keys back: more than may be lost or lie together, and no more than are left then.
+ * EINVAL with what to do: no number is both.
+ */
+bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error);
+
+/* Immutable; any number of threads may use one at once. */
+typedef struct EcfsKeyShares EcfsKeyShares;
+
+/** Shares of @keys anew. For ecfs_key_shares_free (). */
+EcfsKeyShares *ecfs_key_shares_new (const EcfsKeyRing *keys, unsigned threshold);
+/** Those that endpoints have: @file, whose slots are taken over. EBADMSG: they are not of these keys. */
+EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, EcfsKeyFile *file, GError **error);
+/** Those of an archive directory; *ret_shares is NULL where its keys are not shared. */
+bool ecfs_key_shares_load (const char *directory, const EcfsKeyRing *keys, EcfsKeyShares **ret_shares, GError **error);
+/** Into an archive directory, durably. */
+bool ecfs_key_shares_write (const EcfsKeyShares *self, const char *directory, GError **error);
+void ecfs_key_shares_free (EcfsKeyShares *self); /* NULL is accepted */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsKeyShares, ecfs_key_shares_free)
+
+/** Zones that bring the keys back together. */
+unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
+
+/** Gives an endpoint the share of its zone, which gets one where it has none, and reads it back. Blocks. */
+bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
+                          GError **error);
+
+/** Whether the name of a file at an endpoint is that of one with shares. */
+bool ecfs_key_shares_is_name (const char *name);
+
+#endif

@@ -1,0 +1,153 @@
+"""An archive with a key: no endpoint can read it, nor make what passes for it, and the key alone brings it back."""
+import os
+import shutil
+import zlib
+
+import lab
+import pytest
+
+PLANTED = ["planted-name", "planted-directory", "planted-content", "planted-target", "planted-attribute"]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def archive(place):
+    made = lab.Archive(place.path / "archive", place.directories())
+    made.init("--key", "file")
+    return made
+
+
+def write_tree(mount):
+    """Files whose every check block has something that nobody is to see."""
+    top = mount.path / "planted-directory"
+    top.mkdir()
+    for name, size in {"small": 700, "odd": 300_001, "large": 9 * MIB + 77}.items():
+        (top / f"planted-name-{name}").write_bytes((b"planted-content " * (size // 16 + 1))[:size])
+    os.symlink("planted-target", top / "link")
+    os.setxattr(top / "planted-name-small", "user.note", b"planted-attribute")
+    return lab.describe_tree(mount.path)
+
+
+def files_at(endpoints):
+    """All that is there but for the program that restores files, which is the same everywhere."""
+    return [path for endpoint in endpoints for path in lab.files_below(endpoint.root) if path.parent.name != "salvage"]
+
+
+def seen_at(endpoints):
+    """What of it can be read there, also of what is only compressed."""
+    found = set()
+    for path in files_at(endpoints):
+        data = path.read_bytes()
+        for start in [at for at in range(min(len(data), 512)) if data[at] == 0x78]:
+            unpacked = zlib.decompressobj()
+            try:
+                data += unpacked.decompress(data[start:])
+            except zlib.error:
+                continue
+        found |= {word for word in PLANTED if word.encode() in data or word.encode() in bytes(path)}
+    return found
+
+
+def recover(place, archive, *options, **how):
+    path = place.path / "recovered"
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    done = lab.run(lab.PROGRAM, "recover", path, "--force", *words, *options, **how)
+    return lab.Archive(path, archive.endpoints), done
+
+
+def tree_of(place, archive):
+    mount = place.mount(archive)
+    found = lab.describe_tree(mount.path)
+    mount.umount()
+    return found
+
+
+def test_endpoints_learn_nothing_and_the_key_brings_all_back(place, archive):
+    mount = place.mount(archive)
+    before = write_tree(mount)
+    lab.ecfs("wait", mount.path)
+    assert seen_at(archive.endpoints) == set()
+    for endpoint in archive.endpoints[1:3]:
+        endpoint.kill()
+    lab.forget_mounts()
+    lab.assert_same_tree(before, lab.describe_tree(mount.path))
+    for endpoint in archive.endpoints[1:3]:
+        endpoint.start()
+    mount.umount()
+    key = place.path / "copy of the key"
+    shutil.copy2(archive.path / "key", key)
+    shutil.rmtree(archive.path)
+    at_endpoints = {path: path.read_bytes() for path in files_at(archive.endpoints)}
+    _, refused = recover(place, archive, check=False)
+    assert refused.returncode != 0 and "--key" in refused.stderr, refused.stderr
+    assert {path: path.read_bytes() for path in files_at(archive.endpoints)} == at_endpoints
+    again, _ = recover(place, archive, "--key", key)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert seen_at(again.endpoints) == set()
+
+
+def test_it_comes_back_from_stripes_alone(place, archive):
+    mount = place.mount(archive)
+    write_tree(mount)
+    before = {path: facts["digest"] for path, facts in lab.describe_tree(mount.path).items() if "digest" in facts}
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    for endpoint in archive.endpoints:
+        shutil.rmtree(endpoint.root / "journal", ignore_errors=True)
+        shutil.rmtree(endpoint.root / "snapshots", ignore_errors=True)
+    again, _ = recover(place, archive, "--key", archive.path / "key")
+    found = tree_of(place, again)
+    assert {path: facts["digest"] for path, facts in found.items() if "digest" in facts} == before
+
+
+def test_without_its_key_it_does_not_open(place, archive):
+    key, away = archive.path / "key", place.path / "away"
+    assert key.stat().st_mode & 0o777 == 0o600
+    key.rename(away)
+    done = lab.ecfs("status", archive.path, check=False)
+    assert done.returncode != 0 and f"{key} is gone" in done.stderr
+    other = lab.Archive(place.path / "other", place.directories())
+    other.init("--key", "file")
+    shutil.copy2(other.path / "key", key)
+    done = lab.ecfs("put", archive.path, "/etc/hostname", "/", check=False)
+    assert done.returncode != 0 and "another archive" in done.stderr
+    shutil.copy2(away, key)
+    key.chmod(0o640)
+    done = lab.ecfs("status", archive.path, check=False)
+    assert done.returncode != 0 and f"chmod 600 {key}" in done.stderr
+    key.chmod(0o600)
+    lab.ecfs("status", archive.path)
+
+
+@pytest.mark.parametrize("code", ["rs:4+2", "copies:3", "ldpc:4+2", "basic:4+4"])
+def test_what_is_lost_is_made_good_without_the_content(place, code):
+    archive = lab.Archive(place.path / "archive", place.directories(), code)
+    archive.init("--key", "file")
+    mount = place.mount(archive)
+    before = write_tree(mount)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    for path in lab.stripe_files(archive.endpoints[1]):
+        path.unlink()
+    for path in lab.stripe_files(archive.endpoints[2]):
+        lab.flip(path, path.stat().st_size // 2)
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--deep", archive.path, check=False).returncode == 1
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
+    lab.assert_same_tree(before, tree_of(place, archive))
+    assert seen_at(archive.endpoints) == set()
+
+
+def test_an_endpoint_that_was_away_is_filled_up_and_files_change_their_code(place, archive):
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    archive.endpoints[5].kill()
+    before = write_tree(mount)
+    archive.endpoints[5].start()
+    lab.until(lambda: lab.ecfs("wait", mount.path, check=False).returncode == 0, 120, "all stripes are there")
+    for code in ["rs:4+1", "rs:4+2", "copies:3", "rs:2+2"]:
+        lab.ecfs("recode", archive.path, "/planted-directory", "--code", code)
+        lab.forget_mounts()
+        lab.assert_same_tree(before, lab.describe_tree(mount.path))
+    mount.umount()
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
+    assert seen_at(archive.endpoints) == set()
