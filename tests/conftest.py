@@ -104,10 +104,10 @@ class Place:
     def directories(self, names=lab.NAMES):
         return [lab.Directory(self.path / f"endpoints-{next(self.numbers)}", name) for name in names]
 
-    def archive(self, endpoints, code="rs:4+2"):
+    def archive(self, endpoints, code="rs:4+2", *words):
         """Six directories, six sshd: whatever the endpoints are, an initialised archive over them."""
         archive = lab.Archive(self.path / f"archive-{next(self.numbers)}", endpoints, code)
-        archive.init()
+        archive.init(*words)
         if self.object_max:
             archive.configure("archive", object_max=self.object_max)
         return archive

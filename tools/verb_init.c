@@ -11,6 +11,7 @@ typedef struct InitArguments {
     char *code;
     char **endpoints;
     char **settings;
+    char *key;
 } InitArguments;
 
 static void print_promise (const char *directory)
@@ -32,6 +33,15 @@ static void print_promise (const char *directory)
     g_autofree char *sentence = n_endpoints >= tool_number (promise, "n") ? plan_sentence (code) : NULL;
     if (sentence != NULL)
         puts (sentence);
+}
+
+static void print_key (const char *directory, const char *key)
+{
+    if (g_strcmp0 (key, "file") == 0)
+        printf ("Its key is the file %s/key: keep a copy elsewhere, as nothing can be read without it.\n", directory);
+    if (g_strcmp0 (key, "split") == 0)
+        puts ("Its key is shared by the endpoints: as many as may vanish cannot read anything together, and one more "
+              "bring it back if this machine is lost.");
 }
 
 /* The disk or the host that an endpoint is on, as far as its URL tells; g_free (). */
@@ -87,12 +97,14 @@ int verb_init (const Verb *verb, int argc, char **argv)
          "[NAME=]URL[,KEY=VALUE...]"},
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
+        {"key", 'k', 0, G_OPTION_ARG_STRING, &arguments.key, "How the archive's key is kept (none: it has none)",
+         "none|file|split"},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     bool named = arguments.endpoints != NULL;
     bool good = named && ecfs_init (argv[1], arguments.code, (const char *const *) arguments.endpoints,
-                                    (const char *const *) arguments.settings, &error);
+                                    (const char *const *) arguments.settings, arguments.key, &error);
     g_free (arguments.code);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
@@ -100,9 +112,13 @@ int verb_init (const Verb *verb, int argc, char **argv)
         tool_say (verb->name, "--endpoint is missing: give it once for each endpoint");
         return TOOL_USAGE;
     }
+    if (good) {
+        print_promise (argv[1]);
+        print_key (argv[1], arguments.key);
+    }
+    g_free (arguments.key);
     if (!good)
         return tool_fail (verb->name, error, tool_status (error->code));
-    print_promise (argv[1]);
     warn_of_one_place (verb->name, argv[1]);
     return TOOL_DONE;
 }

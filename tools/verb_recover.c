@@ -14,6 +14,7 @@ typedef struct Arguments {
     char **distrust;
     char *code;
     char *archive;
+    char *key;
     gboolean dry_run;
     gboolean read_only;
     gboolean force;
@@ -141,6 +142,7 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
                                .code = arguments->code,
                                .settings = (const char *const *) arguments->settings,
                                .archive = arguments->archive,
+                               .key_file = arguments->key,
                                .believe = (const char *const *) arguments->believe,
                                .distrust = (const char *const *) arguments->distrust,
                                .dry_run = arguments->dry_run,
@@ -177,29 +179,30 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
 int verb_recover (const Verb *verb, int argc, char **argv)
 {
     Arguments arguments = {0};
-    const GOptionEntry options[] = {{"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints,
-                                     "An endpoint that is there; give it once for each", "[NAME=]URL[,KEY=VALUE...]"},
-                                    {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive,
-                                     "The archive, if the endpoints belong to several", "UUID"},
-                                    {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code,
-                                     "The code of new files, in place of what it was", "CODE"},
-                                    {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
-                                     "A key of [archive] in ecfs.conf, in place of what it was; may be repeated",
-                                     "KEY=VALUE"},
-                                    {"believe", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.believe,
-                                     "Believe this endpoint, whatever others say; may be repeated", "NAME"},
-                                    {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
-                                     "Believe nothing that this endpoint says; may be repeated", "NAME"},
-                                    {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
-                                     "Only show what would be recovered; change nothing anywhere", NULL},
-                                    {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
-                                     "Make a directory that can only be read, and change no endpoint", NULL},
-                                    {"force", 'f', 0, G_OPTION_ARG_NONE, &arguments.force,
-                                     "Recover although endpoints are missing or another machine was just here", NULL},
-                                    {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &arguments.allow_lost,
-                                     "Exit with 0 even if objects cannot be read", NULL},
-                                    {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
-                                    G_OPTION_ENTRY_NULL};
+    const GOptionEntry options[] = {
+        {"endpoint", 'e', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.endpoints,
+         "An endpoint that is there; give it once for each", "[NAME=]URL[,KEY=VALUE...]"},
+        {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive, "The archive, if the endpoints belong to several",
+         "UUID"},
+        {"key", 'k', 0, G_OPTION_ARG_FILENAME, &arguments.key, "The archive's key, if it has one", "FILE"},
+        {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code, "The code of new files, in place of what it was",
+         "CODE"},
+        {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
+         "A key of [archive] in ecfs.conf, in place of what it was; may be repeated", "KEY=VALUE"},
+        {"believe", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.believe,
+         "Believe this endpoint, whatever others say; may be repeated", "NAME"},
+        {"distrust", 0, 0, G_OPTION_ARG_STRING_ARRAY, &arguments.distrust,
+         "Believe nothing that this endpoint says; may be repeated", "NAME"},
+        {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &arguments.dry_run,
+         "Only show what would be recovered; change nothing anywhere", NULL},
+        {"read-only", 'r', 0, G_OPTION_ARG_NONE, &arguments.read_only,
+         "Make a directory that can only be read, and change no endpoint", NULL},
+        {"force", 'f', 0, G_OPTION_ARG_NONE, &arguments.force,
+         "Recover although endpoints are missing or another machine was just here", NULL},
+        {"allow-lost", 0, 0, G_OPTION_ARG_NONE, &arguments.allow_lost, "Exit with 0 even if objects cannot be read",
+         NULL},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     if (arguments.endpoints == NULL)
         tool_say (verb->name, "--endpoint is missing: give it once for each endpoint that is there");
@@ -210,5 +213,6 @@ int verb_recover (const Verb *verb, int argc, char **argv)
     g_strfreev (arguments.distrust);
     g_free (arguments.code);
     g_free (arguments.archive);
+    g_free (arguments.key);
     return status;
 }

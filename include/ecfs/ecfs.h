@@ -94,11 +94,13 @@ typedef struct Ecfs Ecfs;
  * @code:      how files are made redundant, as "rs:4+2"; NULL: the default
  * @endpoints: "[NAME=]URL[,KEY=VALUE...]", NULL-terminated
  * @settings:  "KEY=VALUE" of the section [archive] of ecfs.conf(5), NULL-terminated; NULL: none
+ * @key:       under which key it stores. "split": one that the endpoints share; "file": one that is the file "key" in
+ *             its directory alone; "none" or NULL: none
  *
  * EINVAL: one of these makes no sense, or there are too few endpoints for the code.
  */
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
-                GError **error);
+                const char *key, GError **error);
 
 typedef enum EcfsOpenFlags {
     /* Files may be put. Where the archive is mounted the mount stores them; else this takes the archive's lock, EBUSY
@@ -439,6 +441,7 @@ typedef struct EcfsRecovery {
     const char *code;             /* of new files, in place of what it was; NULL: as it was */
     const char *const *settings;  /* "KEY=VALUE" of [archive], in place of what they were; NULL-terminated, or NULL */
     const char *archive;          /* its UUID, where endpoints have several; or NULL */
+    const char *key_file;         /* a copy of the file "key" of the lost directory; NULL: the archive has no key */
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
@@ -457,8 +460,8 @@ typedef struct EcfsRecovery {
 /**
  * Makes the archive directory @directory, new or empty, from what endpoints have. Returns a report as a JSON object
  * (ecfs-recover(1) lists the members), g_free (); files may be lost all the same, which the report says. NULL: it could
- * not be done, and no endpoint has changed. EINVAL; ENOTRECOVERABLE where it is refused without `force`; ENOTUNIQ where
- * endpoints have several archives, of which none is named. Blocks.
+ * not be done, and no endpoint has changed. EINVAL; ENOKEY without the archive's key; ENOTRECOVERABLE where it is
+ * refused without `force`; ENOTUNIQ where endpoints have several archives, of which none is named. Blocks.
  */
 char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **error);
 

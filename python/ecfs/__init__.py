@@ -60,14 +60,16 @@ def _entry_of(entry: Any) -> Entry:
                  entry.gid, entry.size, entry.mtime_ns, entry.staged)
 
 
-def init(directory: Path, endpoints: Iterable[str], code: Optional[str] = None, settings: Iterable[str] = ()) -> None:
+def init(directory: Path, endpoints: Iterable[str], code: Optional[str] = None, settings: Iterable[str] = (),
+         key: Optional[str] = None) -> None:
     """Makes an archive.
 
-    endpoints: "[NAME=]URL[,KEY=VALUE...]"; settings: "KEY=VALUE" of the section [archive] of ecfs.conf(5).
+    endpoints: "[NAME=]URL[,KEY=VALUE...]"; settings: "KEY=VALUE" of the section [archive] of ecfs.conf(5); key: "file"
+    for an archive with a key, which is the file "key" in its directory.
     """
     _lib.call("init", os.fsencode(directory), None if code is None else code.encode(),
               _lib.strings([os.fsencode(text) for text in endpoints]),
-              _lib.strings([os.fsencode(text) for text in settings]))
+              _lib.strings([os.fsencode(text) for text in settings]), None if key is None else key.encode())
 
 
 class Archive:

@@ -66,7 +66,7 @@ _glib.g_error_free.restype = None
 _ERROR = POINTER(POINTER(GError))
 _STRINGS = POINTER(c_char_p)
 _PROTOTYPES: dict[str, tuple[Any, ...]] = {  # what is returned, then the arguments but the last, which is the error
-    "ecfs_init": (c_bool, c_char_p, c_char_p, _STRINGS, _STRINGS),
+    "ecfs_init": (c_bool, c_char_p, c_char_p, _STRINGS, _STRINGS, c_char_p),
     "ecfs_open": (c_void_p, c_char_p, c_uint),
     "ecfs_put": (c_bool, c_void_p, _STRINGS, c_char_p, POINTER(CTransferOptions)),
     "ecfs_get": (c_bool, c_void_p, _STRINGS, c_char_p, POINTER(CTransferOptions)),

@@ -131,6 +131,12 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self)
     return self->file.threshold;
 }
 
+bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file)
+{
+    return file->share.x > 0 && ecfs_uuid_equal (&file->generation, &self->file.generation) &&
+           memcmp (&file->share, &self->shares[file->share.x - 1], sizeof file->share) == 0;
+}
+
 bool ecfs_key_shares_is_name (const char *name)
 {
     return g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "/");
@@ -155,10 +161,15 @@ static void on_setting (void *user, const char *key, const char *value)
         self->x = (unsigned) x;
 }
 
+bool ecfs_key_shares_note (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
+{
+    g_autofree char *key = g_strconcat (ZONE_SETTING, zone, NULL), *value = g_strdup_printf ("%u", x);
+    return ecfs_catalog_keep_setting (catalog, key, value, error);
+}
+
 static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
 {
     ZoneSearch search = {.zone = zone};
-    g_autofree char *key = g_strconcat (ZONE_SETTING, zone, NULL);
     if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
         return false;
     *ret_x = search.x;
@@ -168,8 +179,7 @@ static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x,
         return ecfs_fail (error, ENOSPC, "there have been %u zones, and no share of the archive's key is left",
                           ECFS_SHARES_MAX);
     *ret_x = search.last + 1;
-    g_autofree char *value = g_strdup_printf ("%u", *ret_x);
-    return ecfs_catalog_keep_setting (catalog, key, value, error) && ecfs_catalog_barrier (catalog, error);
+    return ecfs_key_shares_note (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
 }
 
 /* At an endpoint */

@@ -44,6 +44,11 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 
+/** Whether the share in @file is one of these. */
+bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file);
+/** The catalog is told that a zone has share @x. */
+bool ecfs_key_shares_note (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error);
+
 /** Whether the name of a file at an endpoint is that of one with shares. */
 bool ecfs_key_shares_is_name (const char *name);
 

@@ -9,9 +9,16 @@
 
 #define VERSION        1
 #define COMPRESSION    1
+#define OPEN           0
+#define SEALED         1
 #define FLAG_LAST_PART 1
-#define MAC_BYTES      32
+#define DIGEST_AT      88
+#define DIGEST_BYTES   16
+#define KEY_AT         104
+#define SALT_AT        120
+#define SALT_BYTES     16
 #define HASHED_BYTES   136
+#define BOUND_BYTES    (HASHED_BYTES - DIGEST_BYTES)
 #define LEVEL          6
 
 static const uint8_t magic[8] = {0x89, 'E', 'C', 'J', '\r', '\n', 0x1a, '\n'};
@@ -24,16 +31,15 @@ void ecfs_journal_file_put (GByteArray *raw, uint64_t sequence, int64_t time_ns,
     g_byte_array_append (raw, record, (guint) size);
 }
 
-static void append_head (GByteArray *to, const EcfsJournalFile *file, const uint8_t *payload)
+/* The header, but for the checksums. */
+static void append_head (GByteArray *to, const EcfsJournalFile *file, const uint8_t salt[SALT_BYTES])
 {
-    static const uint8_t no_mac[MAC_BYTES] = {0};
-    XXH128_canonical_t digest;
-    XXH128_canonicalFromHash (&digest, ecfs_xxh3_128 (payload, file->stored_bytes));
+    static const uint8_t later[DIGEST_BYTES] = {0};
     g_byte_array_append (to, magic, sizeof magic);
     ecfs_append_le (to, VERSION, 2);
     ecfs_append_le (to, file->kind, 2);
     ecfs_append_le (to, COMPRESSION, 2);
-    ecfs_append_le (to, 0, 2);
+    ecfs_append_le (to, file->is_sealed ? SEALED : OPEN, 2);
     g_byte_array_append (to, file->archive.bytes, sizeof file->archive.bytes);
     ecfs_append_le (to, file->epoch, 4);
     ecfs_append_le (to, file->part, 4);
@@ -44,23 +50,70 @@ static void append_head (GByteArray *to, const EcfsJournalFile *file, const uint
     ecfs_append_le (to, (uint64_t) file->time_ns, 8);
     ecfs_append_le (to, file->raw_bytes, 8);
     ecfs_append_le (to, file->stored_bytes, 8);
-    g_byte_array_append (to, digest.digest, sizeof digest.digest);
-    g_byte_array_append (to, no_mac, sizeof no_mac);
-    ecfs_append_le (to, ecfs_xxh3_64 (to->data, HASHED_BYTES), 8);
+    g_byte_array_append (to, later, sizeof later);
+    g_byte_array_append (to, file->key.bytes, sizeof file->key.bytes);
+    g_byte_array_append (to, salt, SALT_BYTES);
+    ecfs_append_le (to, 0, 8);
 }
 
-GByteArray *ecfs_journal_file_format (EcfsJournalFile *file, const GByteArray *raw)
+static void put_checksums (GByteArray *head, const GByteArray *payload)
+{
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash (&digest, ecfs_xxh3_128 (payload->data, payload->len));
+    memcpy (head->data + DIGEST_AT, digest.digest, sizeof digest.digest);
+    ecfs_put_le (head->data + HASHED_BYTES, ecfs_xxh3_64 (head->data, HASHED_BYTES), 8);
+}
+
+static GByteArray *compressed (const GByteArray *raw)
 {
     uLongf size = compressBound (raw->len);
-    g_autofree uint8_t *payload = g_malloc (size);
-    int result = compress2 (payload, &size, raw->data, raw->len, LEVEL);
+    GByteArray *payload = g_byte_array_sized_new ((guint) size);
+    g_byte_array_set_size (payload, (guint) size);
+    int result = compress2 (payload->data, &size, raw->data, raw->len, LEVEL);
     if (result != Z_OK)
         g_error ("zlib: %s", zError (result)); /* no memory: the bound is zlib's own */
+    g_byte_array_set_size (payload, (guint) size);
+    return payload;
+}
+
+/* What a payload is bound to: its header, but for the checksums. */
+static void bind_head (const uint8_t *head, uint8_t ret_bound[BOUND_BYTES])
+{
+    memcpy (ret_bound, head, DIGEST_AT);
+    memcpy (ret_bound + DIGEST_AT, head + KEY_AT, HASHED_BYTES - KEY_AT);
+}
+
+static GByteArray *sealed (const GByteArray *payload, const uint8_t *head, const EcfsKeyRing *keys)
+{
+    uint8_t key[ECFS_KEY_BYTES], bound[BOUND_BYTES];
+    if (!ecfs_key_ring_derive (keys, ecfs_key_ring_active (keys), ECFS_KEY_USE_JOURNAL, head + SALT_AT, SALT_BYTES, key,
+                               NULL))
+        g_error ("a ring of keys without its active key");
+    bind_head (head, bound);
+    GByteArray *bytes = ecfs_key_seal (key, bound, sizeof bound, payload->data, payload->len);
+    ecfs_key_forget (key, sizeof key);
+    return bytes;
+}
+
+GByteArray *ecfs_journal_file_format (EcfsJournalFile *file, const GByteArray *raw, const EcfsKeyRing *keys)
+{
+    uint8_t salt[SALT_BYTES] = {0};
+    g_autoptr (GByteArray) payload = compressed (raw);
+    file->is_sealed = keys != NULL;
+    file->key = keys == NULL ? (EcfsUuid){{0}} : *ecfs_key_ring_active (keys);
     file->raw_bytes = raw->len;
-    file->stored_bytes = size;
-    GByteArray *bytes = g_byte_array_sized_new (ECFS_JOURNAL_HEADER_BYTES + (guint) size);
-    append_head (bytes, file, payload);
-    g_byte_array_append (bytes, payload, (guint) size);
+    file->stored_bytes = payload->len + (keys == NULL ? 0 : ECFS_KEY_SEALED_BYTES);
+    if (keys != NULL)
+        ecfs_random (salt, sizeof salt);
+    GByteArray *bytes = g_byte_array_sized_new (ECFS_JOURNAL_HEADER_BYTES + (guint) file->stored_bytes);
+    append_head (bytes, file, salt);
+    if (keys != NULL) {
+        GByteArray *plain = g_steal_pointer (&payload);
+        payload = sealed (plain, bytes->data, keys);
+        g_byte_array_unref (plain);
+    }
+    put_checksums (bytes, payload);
+    g_byte_array_append (bytes, payload->data, payload->len);
     return bytes;
 }
 
@@ -89,7 +142,7 @@ bool ecfs_journal_file_head (const uint8_t *bytes, size_t size, EcfsJournalFile 
     uint64_t version = ecfs_cursor_le (&from, 2);
     file.kind = (EcfsJournalFileKind) ecfs_cursor_le (&from, 2);
     uint64_t compression = ecfs_cursor_le (&from, 2);
-    uint64_t mac = ecfs_cursor_le (&from, 2);
+    uint64_t sealing = ecfs_cursor_le (&from, 2);
     ecfs_cursor_copy (&from, file.archive.bytes, sizeof file.archive.bytes);
     file.epoch = (uint32_t) ecfs_cursor_le (&from, 4);
     file.part = (uint32_t) ecfs_cursor_le (&from, 4);
@@ -101,8 +154,12 @@ bool ecfs_journal_file_head (const uint8_t *bytes, size_t size, EcfsJournalFile 
     file.time_ns = (int64_t) ecfs_cursor_le (&from, 8);
     file.raw_bytes = ecfs_cursor_le (&from, 8);
     file.stored_bytes = ecfs_cursor_le (&from, 8);
-    if (version != VERSION || compression != COMPRESSION || mac != 0 || (flags & ~(uint64_t) FLAG_LAST_PART) != 0)
-        return ecfs_fail (error, ENOTSUP, "version, compression or MAC are of a kind that this ecfs does not know");
+    file.is_sealed = sealing == SEALED;
+    if (file.is_sealed)
+        memcpy (file.key.bytes, start + KEY_AT, sizeof file.key.bytes);
+    if (version != VERSION || compression != COMPRESSION || sealing > SEALED ||
+        (flags & ~(uint64_t) FLAG_LAST_PART) != 0)
+        return ecfs_fail (error, ENOTSUP, "version, compression or sealing are of a kind that this ecfs does not know");
     if (!is_possible (&file) || file.raw_bytes > ECFS_JOURNAL_FILE_MAX ||
         file.stored_bytes > 2u * ECFS_JOURNAL_FILE_MAX)
         return ecfs_fail (error, EBADMSG, "the header's numbers make no sense");
@@ -139,6 +196,15 @@ static bool read_records (const EcfsJournalFile *file, EcfsCursor *from, GPtrArr
     return true;
 }
 
+/* Who has no key can make an open file. */
+static bool check_sealing (const EcfsJournalFile *file, const EcfsKeyRing *keys, GError **error)
+{
+    if (!file->is_sealed && keys != NULL)
+        return ecfs_fail (error, EBADMSG, "it is not sealed, and this archive has a key: it is not the archive's");
+    return !file->is_sealed || keys != NULL ||
+           ecfs_fail (error, ENOKEY, "it is sealed, and the archive's key is not here");
+}
+
 static bool check_payload (const EcfsJournalFile *file, const uint8_t *bytes, size_t size, GError **error)
 {
     if (size - ECFS_JOURNAL_HEADER_BYTES != file->stored_bytes)
@@ -146,33 +212,62 @@ static bool check_payload (const EcfsJournalFile *file, const uint8_t *bytes, si
                           file->stored_bytes + ECFS_JOURNAL_HEADER_BYTES);
     XXH128_canonical_t digest;
     XXH128_canonicalFromHash (&digest, ecfs_xxh3_128 (bytes + ECFS_JOURNAL_HEADER_BYTES, file->stored_bytes));
-    return memcmp (digest.digest, bytes + 88, sizeof digest.digest) == 0 ||
+    return memcmp (digest.digest, bytes + DIGEST_AT, sizeof digest.digest) == 0 ||
            ecfs_fail (error, EBADMSG, "its records fail their checksum");
 }
 
-GPtrArray *ecfs_journal_file_parse (const uint8_t *bytes, size_t size, EcfsJournalFile *ret_file, GError **error)
+/* The records of a payload that is open. */
+static GPtrArray *unpack (const EcfsJournalFile *file, const uint8_t *payload, size_t size, GError **error)
 {
-    EcfsJournalFile file;
-    if (!ecfs_journal_file_head (bytes, size, &file, error) || !check_payload (&file, bytes, size, error))
-        return NULL;
     /* What is promised is not believed beyond what deflate can do. */
-    if (file.raw_bytes / 1100 > file.stored_bytes) {
+    if (file->raw_bytes / 1100 > size) {
         (void) !ecfs_fail (error, EBADMSG, "its records cannot be as long as it says");
         return NULL;
     }
-    g_autofree uint8_t *raw = g_malloc (file.raw_bytes + 1);
-    uLongf raw_bytes = file.raw_bytes + 1;
-    int result = uncompress (raw, &raw_bytes, bytes + ECFS_JOURNAL_HEADER_BYTES, file.stored_bytes);
-    if (result != Z_OK || raw_bytes != file.raw_bytes) {
+    g_autofree uint8_t *raw = g_malloc (file->raw_bytes + 1);
+    uLongf raw_bytes = file->raw_bytes + 1;
+    int result = uncompress (raw, &raw_bytes, payload, size);
+    if (result != Z_OK || raw_bytes != file->raw_bytes) {
         (void) !ecfs_fail (error, EBADMSG, "its records cannot be uncompressed");
         return NULL;
     }
     g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_journal_row_free);
     EcfsCursor from = {.at = raw, .left = raw_bytes};
-    if (!read_records (&file, &from, rows, error))
+    return read_records (file, &from, rows, error) ? g_steal_pointer (&rows) : NULL;
+}
+
+/* The payload of a whole file, opened; for ecfs_key_forget_array (). */
+static GByteArray *open_payload (const EcfsJournalFile *file, const uint8_t *bytes, const EcfsKeyRing *keys,
+                                 GError **error)
+{
+    uint8_t key[ECFS_KEY_BYTES], bound[BOUND_BYTES];
+    if (!ecfs_key_ring_derive (keys, &file->key, ECFS_KEY_USE_JOURNAL, bytes + SALT_AT, SALT_BYTES, key, error)) {
+        (void) !ecfs_prefix (error, "it is sealed under another key");
         return NULL;
-    *ret_file = file;
-    return g_steal_pointer (&rows);
+    }
+    bind_head (bytes, bound);
+    GByteArray *payload =
+        ecfs_key_open (key, bound, sizeof bound, bytes + ECFS_JOURNAL_HEADER_BYTES, file->stored_bytes, error);
+    ecfs_key_forget (key, sizeof key);
+    return payload;
+}
+
+GPtrArray *ecfs_journal_file_parse (const uint8_t *bytes, size_t size, const EcfsKeyRing *keys,
+                                    EcfsJournalFile *ret_file, GError **error)
+{
+    EcfsJournalFile file;
+    if (!ecfs_journal_file_head (bytes, size, &file, error) || !check_sealing (&file, keys, error) ||
+        !check_payload (&file, bytes, size, error))
+        return NULL;
+    GByteArray *opened = file.is_sealed ? open_payload (&file, bytes, keys, error) : NULL;
+    if (file.is_sealed && opened == NULL)
+        return NULL;
+    GPtrArray *rows = opened == NULL ? unpack (&file, bytes + ECFS_JOURNAL_HEADER_BYTES, file.stored_bytes, error)
+                                     : unpack (&file, opened->data, opened->len, error);
+    ecfs_key_forget_array (opened);
+    if (rows != NULL)
+        *ret_file = file;
+    return rows;
 }
 
 void ecfs_journal_file_name (const EcfsJournalFile *file, char name[ECFS_JOURNAL_NAME_SIZE])

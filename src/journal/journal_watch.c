@@ -75,7 +75,7 @@ static bool is_whole (EcfsArchive *archive, size_t position, const EcfsSnapshotR
     ecfs_journal_file_name (&seen->file, name);
     if (!ecfs_endpoint_read_wait (endpoint, name, &range, 1, NULL)) /* the caller says that it is not there */
         return false;
-    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, seen->size, &file, NULL);
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes, seen->size, ecfs_archive_keys (archive), &file, NULL);
     if (rows == NULL)
         return false;
     ecfs_journal_file_name (&file, own_name);

@@ -107,7 +107,8 @@ static bool make_file (EcfsJournalSender *self, uint64_t after, GError **error)
     if (file.n_records == 0)
         return ecfs_fail (error, ENOENT, "the catalog has no record above %" PRIu64, after);
     g_clear_pointer (&self->shared, g_bytes_unref);
-    self->shared = g_byte_array_free_to_bytes (ecfs_journal_file_format (&file, raw));
+    self->shared =
+        g_byte_array_free_to_bytes (ecfs_journal_file_format (&file, raw, ecfs_archive_keys (self->archive)));
     self->n_made++;
     self->shared_after = after;
     self->shared_place = (EcfsJournalPlace){.sequence = file.last, .time_ns = file.time_ns};
@@ -154,13 +155,14 @@ static void lane_begin (Lane *self)
     ecfs_mutex_unlock (&sender->lock);
 }
 
-/* Whether two files have the same records; compression may have made other bytes of them. EBADMSG: one is damaged. */
-static bool is_same_segment (const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, bool *ret_same,
-                             GError **error)
+/* Whether two files have the same records; compression or sealing may have made other bytes of them. EBADMSG, ENOKEY:
+ * one is damaged, or none of ours. */
+static bool is_same_segment (const EcfsKeyRing *keys, const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
+                             bool *ret_same, GError **error)
 {
     EcfsJournalFile file_a, file_b;
-    g_autoptr (GPtrArray) rows_a = ecfs_journal_file_parse (a, a_size, &file_a, error);
-    g_autoptr (GPtrArray) rows_b = rows_a == NULL ? NULL : ecfs_journal_file_parse (b, b_size, &file_b, error);
+    g_autoptr (GPtrArray) rows_a = ecfs_journal_file_parse (a, a_size, keys, &file_a, error);
+    g_autoptr (GPtrArray) rows_b = rows_a == NULL ? NULL : ecfs_journal_file_parse (b, b_size, keys, &file_b, error);
     if (rows_b == NULL)
         return false;
     *ret_same = rows_a->len == rows_b->len && ecfs_uuid_equal (&file_a.archive, &file_b.archive);
@@ -194,7 +196,7 @@ static bool compare_stored (Lane *self, GError **error)
     g_autofree uint8_t *there = g_malloc (there_size);
     const EcfsRange range = {.size = there_size, .to = there};
     if (!ecfs_endpoint_read_wait (endpoint->endpoint, name, &range, 1, error) ||
-        !is_same_segment (bytes, size, there, there_size, &same, error))
+        !is_same_segment (ecfs_archive_keys (archive), bytes, size, there, there_size, &same, error))
         return ecfs_prefix (error, "endpoint %s: %s is there already", endpoint->name, name);
     if (same)
         return true;

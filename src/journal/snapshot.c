@@ -85,6 +85,7 @@ static bool store_snapshot (EcfsArchive *archive, int64_t end_us, const atomic_b
     g_autofree bool *failed = g_new0 (bool, n_endpoints + 1);
     g_autofree char *path = g_build_filename (ecfs_archive_directory (archive), ECFS_CATALOG_NAME, NULL);
     EcfsSnapshotOrder order = {.catalog = path,
+                               .keys = ecfs_archive_keys (archive),
                                .reserve_bytes = ecfs_archive_config (archive)->staging_reserve / 2,
                                .endpoints = endpoints,
                                .end_us = end_us,

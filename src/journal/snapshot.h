@@ -39,8 +39,9 @@ void ecfs_snapshots_end (EcfsSnapshots *self, uint64_t n_stored);
 bool ecfs_snapshot_due (uint64_t n_segments, uint64_t snapshot_bytes);
 
 typedef struct EcfsSnapshotOrder {
-    const char *catalog;    /* its path */
-    uint64_t reserve_bytes; /* of the disk that has it: so much stays free */
+    const char *catalog;     /* its path */
+    const EcfsKeyRing *keys; /* of the archive, which it is sealed under; NULL: it has none */
+    uint64_t reserve_bytes;  /* of the disk that has it: so much stays free */
     EcfsEndpoint *const *endpoints;
     size_t n_endpoints;
     int64_t end_us;          /* as of ecfs_now_us (): ETIME as soon as it turns out to take longer; 0: it may */

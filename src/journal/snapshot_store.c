@@ -144,7 +144,7 @@ static bool store_part (Taking *self, GError **error)
     const EcfsSnapshotOrder *order = self->order;
     char name[ECFS_JOURNAL_NAME_SIZE];
     ecfs_journal_file_name (&self->file, name);
-    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw);
+    g_autoptr (GByteArray) bytes = ecfs_journal_file_format (&self->file, self->raw, order->keys);
     for (size_t i = 0; i < order->n_endpoints; i++) {
         g_autoptr (GError) reason = NULL;
         if (store_file (order->endpoints[i], name, bytes, order->stop, &reason))

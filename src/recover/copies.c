@@ -1,6 +1,8 @@
 /* Copies of journal files at the endpoints, and which of them are believed. */
 #include "recover/files.h"
 
+#include "util/bytes.h"
+
 void ecfs_recover_copy_clear (gpointer data)
 {
     EcfsRecoverCopy *self = data;
@@ -119,6 +121,25 @@ typedef struct Reading {
     GError *error;
 } Reading;
 
+/* Of what a file says beside its name; its bytes are others each time that it is sealed. */
+static char *digest_of (const EcfsJournalFile *file, const GPtrArray *rows)
+{
+    g_autoptr (GChecksum) sum = g_checksum_new (G_CHECKSUM_SHA256);
+    g_autoptr (GByteArray) numbers = g_byte_array_new ();
+    ecfs_append_le (numbers, (uint64_t) file->time_ns, 8);
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        ecfs_append_le (numbers, row->sequence, 8);
+        ecfs_append_le (numbers, (uint64_t) row->time_ns, 8);
+        ecfs_append_le (numbers, row->record->len, 4);
+        g_checksum_update (sum, numbers->data, numbers->len);
+        g_checksum_update (sum, row->record->data, row->record->len);
+        g_byte_array_set_size (numbers, 0);
+    }
+    g_checksum_update (sum, numbers->data, numbers->len);
+    return g_strdup (g_checksum_get_string (sum));
+}
+
 static void read_copy (void *data)
 {
     Reading *self = data;
@@ -127,13 +148,14 @@ static void read_copy (void *data)
     EcfsRecoverPlace *place = &self->recovering->places[copy->position];
     g_autoptr (GByteArray) bytes = ecfs_recover_read (place, self->found->name, copy->size, &self->error);
     g_autoptr (GPtrArray) rows =
-        bytes == NULL ? NULL : ecfs_journal_file_parse (bytes->data, bytes->len, &file, &self->error);
+        bytes == NULL ? NULL
+                      : ecfs_journal_file_parse (bytes->data, bytes->len, self->recovering->keys, &file, &self->error);
     copy->tried = true;
     if (rows == NULL || !is_as_named (self->recovering, self->found, &file, &self->error))
         return;
     copy->rows = g_steal_pointer (&rows);
     copy->time_ns = file.time_ns;
-    copy->digest = g_compute_checksum_for_data (G_CHECKSUM_SHA256, bytes->data, bytes->len);
+    copy->digest = digest_of (&file, copy->rows);
 }
 
 /* Reads @n_wanted more copies, side by side. */
@@ -157,11 +179,12 @@ void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, si
         if (readings[i].error != NULL) {
             ecfs_recover_tell (self, "endpoint %s: %s cannot be used: %s",
                                self->places[readings[i].copy->position].name, found->name, readings[i].error->message);
+            self->has_sealed = self->has_sealed || readings[i].error->code == ENOKEY;
             g_error_free (readings[i].error);
         }
 }
 
-/* Which bytes of a file most endpoints have. */
+/* What most endpoints' copies of a file say. */
 typedef struct Version {
     EcfsRecoverCopy *copy; /* one of them; NULL: there is none */
     size_t n_copies;       /* that are the same */

@@ -1,6 +1,6 @@
 /*
  * Snapshots and segments, as endpoints have them, and which of them are believed. An endpoint may lie, or have been set
- * back: a file counts when so many endpoints have the same bytes of it as `ecfs wait` asks for, where each endpoint
+ * back: a file counts when so many endpoints' copies say the same as `ecfs wait` asks for, where each endpoint
  * that nobody can ask counts as one that has them. What does not count is left out, and the endpoint is named.
  */
 #include "recover/files.h"

@@ -27,7 +27,8 @@ static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, 
 {
     static const EcfsMarker any; /* lets the connection be made whatever marker there is */
     EcfsRecoverPlace *place = &self->places[self->n_places];
-    *place = (EcfsRecoverPlace){.name = config->spec->name, .endpoint = ecfs_endpoint_new (config->spec, &any, error)};
+    *place = (EcfsRecoverPlace){
+        .name = config->spec->name, .zone = config->zone, .endpoint = ecfs_endpoint_new (config->spec, &any, error)};
     if (place->endpoint == NULL)
         return false;
     self->n_places++;
@@ -144,6 +145,9 @@ static void close_places (EcfsRecovering *self)
     if (self->codecs != NULL) /* readers that were closed had them */
         g_hash_table_unref (self->codecs);
     g_free (self->places);
+    g_clear_pointer (&self->zone_shares, g_array_unref);
+    ecfs_key_shares_free (self->shares);
+    ecfs_key_ring_unref (self->keys);
 }
 
 /* Configuration */
@@ -274,7 +278,8 @@ static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *pla
     for (size_t next = *n_copies;;) {
         GError *reason = NULL;
         size_t failed;
-        const EcfsSnapshotOrder order = {.catalog = path, .endpoints = endpoints, .n_endpoints = *n_copies};
+        const EcfsSnapshotOrder order = {
+            .catalog = path, .keys = self->keys, .endpoints = endpoints, .n_endpoints = *n_copies};
         for (size_t i = 0; i < *n_copies; i++)
             endpoints[i] = self->places[places[i]].endpoint;
         if (ecfs_snapshot_store (&order, ret_row, &failed, &reason))
@@ -418,7 +423,7 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
 {
     bool made = make_namespace (self, path, error);
     tell_pending (self);
-    if (!made || !name_places (self, error))
+    if (!made || !ecfs_recover_check_opened (self, error) || !name_places (self, error))
         return false;
     name_doubted (self);
     self->sums->n_known = self->n_known;
@@ -429,8 +434,8 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
     if (self->new_epoch == 0)
         self->new_epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
     return ecfs_restore_finish (self->restore, self->new_epoch, self->sequence, error) &&
-           ecfs_recover_objects (self, error) && ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) &&
-           count_files (self, error);
+           ecfs_recover_note_keys (self, error) && ecfs_recover_objects (self, error) &&
+           ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) && count_files (self, error);
 }
 
 /* Whether it makes sense */
@@ -592,7 +597,7 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
 {
     g_autofree char *path = g_build_filename (self->directory, ECFS_CATALOG_NAME, NULL);
     bool changes = !self->what->dry_run && !self->what->read_only, grew = true;
-    if (!ecfs_archive_make_directories (self->directory, error) ||
+    if (!ecfs_archive_make_directories (self->directory, error) || !ecfs_recover_keep_keys (self, error) ||
         (changes && !ecfs_recover_claim_begin (self, error)) || !make_catalog (self, path, error) ||
         !check_sense (self, error))
         return false;
@@ -618,7 +623,8 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
 
 static bool recover_into (EcfsRecovering *self, GError **error)
 {
-    bool good = open_places (self, error) && fill_directory (self, error);
+    bool good = open_places (self, error) && ecfs_recover_gather_keys (self, error) &&
+                ecfs_recover_check_keys (self, error) && fill_directory (self, error);
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);

@@ -18,6 +18,7 @@ typedef struct EcfsRecover {
     const EcfsConfig *config; /* its endpoints; and settings, … */
     const char *const *given; /* … of which these keys count, NULL-terminated; the others come from the journal */
     const EcfsUuid *archive;  /* NULL: the one that all endpoints name */
+    const EcfsKeyRing *keys;  /* which the new directory gets; NULL: the archive has none */
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;
@@ -55,8 +56,9 @@ typedef struct EcfsRecovered {
 } EcfsRecovered;
 
 /**
- * ENOTRECOVERABLE with what to do where it is refused without `force`. Nothing has changed on any endpoint then.
- * *ret_recovered is set in any case, and is to be cleared.
+ * ENOTRECOVERABLE with what to do where it is refused without `force`; ENOKEY where the archive has a key, and it is
+ * not among those that are given. Nothing has changed on any endpoint then. *ret_recovered is set in any case, and is
+ * to be cleared.
  */
 bool ecfs_archive_recover (const EcfsRecover *what, EcfsRecovered *ret_recovered, GError **error);
 void ecfs_recovered_clear (EcfsRecovered *recovered);

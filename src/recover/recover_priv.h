@@ -3,6 +3,7 @@
 #define ECFS_RECOVER_RECOVER_PRIV_H
 
 #include "archive/common.h"
+#include "archive/key_shares.h"
 #include "catalog/restore.h"
 #include "object/format.h"
 #include "recover/recover.h"
@@ -12,6 +13,7 @@
 
 typedef struct EcfsRecoverPlace {
     const char *name;
+    const char *zone;
     EcfsEndpoint *endpoint;
     EcfsMarker marker;
     int64_t id;        /* catalog row */
@@ -25,6 +27,12 @@ typedef struct EcfsRecoverPlace {
     unsigned n_doubts; /* things of its that are not believed */
 } EcfsRecoverPlace;
 
+/* Which share of the archive's key a zone has. */
+typedef struct EcfsZoneShare {
+    const char *zone;
+    unsigned x;
+} EcfsZoneShare;
+
 typedef struct EcfsRecoverClaim EcfsRecoverClaim;
 
 typedef struct EcfsRecovering {
@@ -37,6 +45,7 @@ typedef struct EcfsRecovering {
     bool has_believed;       /* one of them is believed whatever the others say */
     size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
+    bool has_sealed;         /* a copy of a journal file is sealed under a key that is not given */
     bool has_doubted;        /* a snapshot is there that is not believed */
     char *unsettled;         /* names of those that tell of later changes, which nobody can rule out; NULL: none do */
     EcfsRecoverClaim *claim; /* to the archive; NULL: none yet, or nothing is to change */
@@ -47,7 +56,9 @@ typedef struct EcfsRecovering {
     GPtrArray *pending;      /* what the user is told when it is certain; NULL: at once */
     char *directory;         /* where the catalog is made */
     EcfsUuid archive;
-    EcfsKeyRing *keys;      /* NULL: the archive has no key, or none was given; owned */
+    EcfsKeyRing *keys;      /* NULL: the archive has no key, or none is known; owned, as the next two */
+    EcfsKeyShares *shares;  /* that endpoints have of it; NULL: none are known */
+    GArray *zone_shares;    /* of EcfsZoneShare: who has which; NULL: likewise */
     uint32_t epoch;         /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;    /* … and that has given names to anything */
     uint64_t n_exchanged;   /* stripes that others took the places of */
@@ -101,6 +112,17 @@ bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done
 
 /** A file of an endpoint, whole; NULL. */
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error);
+
+/** Takes the keys that are given, or those that endpoints have shares of; none is no error. */
+bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error);
+/** Writes keys and shares into the new directory. */
+bool ecfs_recover_keep_keys (EcfsRecovering *self, GError **error);
+/** The new catalog gets what it is to know of them. */
+bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error);
+/** That the keys are the archive's and open what most endpoints have of the journal; ENOKEY with what to do. */
+bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error);
+/** Likewise when the journal was read: that there is none, and not that nothing of it could be opened. */
+bool ecfs_recover_check_opened (EcfsRecovering *self, GError **error);
 
 /** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
  * n_copies. */

@@ -56,8 +56,15 @@ static EcfsConfig *config_of (const char *code, const char *const *endpoints, co
 }
 
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
-                GError **error)
+                const char *key, GError **error)
 {
+    static const char *const words[] = {
+        [ECFS_KEEPING_NONE] = "none", [ECFS_KEEPING_FILE] = "file", [ECFS_KEEPING_SPLIT] = "split"};
+    EcfsKeeping keeping = ECFS_KEEPING_NONE;
+    while (key != NULL && keeping < G_N_ELEMENTS (words) && strcmp (key, words[keeping]) != 0)
+        keeping++;
+    if (keeping == G_N_ELEMENTS (words))
+        return ecfs_fail (error, EINVAL, "a key cannot be kept as \"%s\": none, file or split", key);
     g_autoptr (EcfsConfig) config = config_of (code, endpoints, settings, error);
-    return config != NULL && ecfs_archive_init (directory, config, false, error);
+    return config != NULL && ecfs_archive_init (directory, config, keeping, error);
 }

@@ -1,4 +1,5 @@
 #include "recover/recover.h"
+#include "archive/keys.h"
 #include "ecfs/ecfs.h"
 #include "verbs/init.h"
 
@@ -88,10 +89,14 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
         (void) !ecfs_fail (error, EINVAL, "%s: this is not a UUID", what->archive);
         return NULL;
     }
+    g_autoptr (EcfsKeyRing) keys = what->key_file == NULL ? NULL : ecfs_keys_read (what->key_file, error);
+    if (what->key_file != NULL && keys == NULL)
+        return NULL;
     const EcfsRecover order = {.directory = directory,
                                .config = config,
                                .given = (const char *const *) given->pdata,
                                .archive = what->archive == NULL ? NULL : &archive,
+                               .keys = keys,
                                .believe = what->believe,
                                .distrust = what->distrust,
                                .dry_run = what->dry_run,

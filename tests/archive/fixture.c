@@ -51,7 +51,7 @@ void reopen (Fixture *fixture)
     ecfs_archive_await_session (fixture->archive);
 }
 
-void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig *config))
+static void make (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig *config), EcfsKeeping keeping)
 {
     g_autoptr (GError) error = NULL;
     fixture->base = g_dir_make_tmp ("ecfs-archive-XXXXXX", NULL);
@@ -59,14 +59,24 @@ void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsCo
     g_autoptr (EcfsConfig) config = make_config (fixture, code);
     if (adjust != NULL)
         adjust (config);
-    ecfs_archive_init (fixture->directory, config, false, &error);
+    ecfs_archive_init (fixture->directory, config, keeping, &error);
     g_assert_no_error (error);
     reopen (fixture);
 }
 
+void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig *config))
+{
+    make (fixture, code, adjust, ECFS_KEEPING_NONE);
+}
+
 void set_up (Fixture *fixture, gconstpointer code)
 {
-    set_up_adjusted (fixture, code, NULL);
+    make (fixture, code, NULL, ECFS_KEEPING_NONE);
+}
+
+void set_up_keyed (Fixture *fixture, gconstpointer code)
+{
+    make (fixture, code, NULL, ECFS_KEEPING_FILE);
 }
 
 void tear_down (Fixture *fixture, gconstpointer code)

@@ -15,6 +15,8 @@ typedef struct Fixture {
 /* For g_test_add (): @code is the archive's, a string. */
 void set_up (Fixture *fixture, gconstpointer code);
 void tear_down (Fixture *fixture, gconstpointer code);
+/* The same, of an archive with a key. */
+void set_up_keyed (Fixture *fixture, gconstpointer code);
 /* The same with other settings; @adjust may be NULL. */
 void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig *config));
 /* Stops and frees the archive when it is open, and opens and starts it. */

@@ -496,7 +496,7 @@ static GByteArray *some_file (EcfsJournalFile *file)
                               .n_records = 20};
     for (uint64_t i = 10; i < 30; i++)
         ecfs_journal_file_put (raw, i, (int64_t) i * 100, (const uint8_t *) "record", i % 7);
-    return ecfs_journal_file_format (file, raw);
+    return ecfs_journal_file_format (file, raw, NULL);
 }
 
 static void test_file (void)
@@ -505,7 +505,7 @@ static void test_file (void)
     char name[ECFS_JOURNAL_NAME_SIZE];
     g_autoptr (GError) error = NULL;
     g_autoptr (GByteArray) bytes = some_file (&file);
-    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes->data, bytes->len, &found, &error);
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse (bytes->data, bytes->len, NULL, &found, &error);
     g_assert_no_error (error);
     g_assert_cmpuint (rows->len, ==, 20);
     const EcfsJournalRow *row = g_ptr_array_index (rows, 3);
@@ -538,10 +538,10 @@ static void test_file_damage (void)
         g_autoptr (GPtrArray) rows = NULL;
         g_autofree uint8_t *copy = g_memdup2 (bytes->data, bytes->len);
         copy[i] ^= 0x10;
-        rows = ecfs_journal_file_parse (copy, bytes->len, &file, NULL);
+        rows = ecfs_journal_file_parse (copy, bytes->len, NULL, &file, NULL);
         g_assert_null (rows);
         g_autofree uint8_t *shorter = g_memdup2 (bytes->data, i);
-        g_assert_null (ecfs_journal_file_parse (shorter, i, &file, NULL));
+        g_assert_null (ecfs_journal_file_parse (shorter, i, NULL, &file, NULL));
     }
     for (size_t i = 0; i < G_N_ELEMENTS (names); i++)
         g_assert_false (ecfs_journal_file_name_parse (names[i], &file));

@@ -282,7 +282,7 @@ static void forge_segment (const Fixture *fixture, unsigned endpoint)
     g_autofree char *path = g_build_filename (directory, g_dir_read_name (dir), NULL);
     size_t size;
     g_assert_true (g_file_get_contents (path, &bytes, &size, NULL));
-    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse ((const uint8_t *) bytes, size, &file, &error);
+    g_autoptr (GPtrArray) rows = ecfs_journal_file_parse ((const uint8_t *) bytes, size, NULL, &file, &error);
     g_assert_no_error (error);
     g_autoptr (GByteArray) raw = g_byte_array_new ();
     for (guint i = 0; i < rows->len; i++) {
@@ -291,7 +291,7 @@ static void forge_segment (const Fixture *fixture, unsigned endpoint)
             row->record->data[row->record->len - 1] ^= 1;
         ecfs_journal_file_put (raw, row->sequence, row->time_ns, row->record->data, row->record->len);
     }
-    g_autoptr (GByteArray) forged = ecfs_journal_file_format (&file, raw);
+    g_autoptr (GByteArray) forged = ecfs_journal_file_format (&file, raw, NULL);
     g_assert_true (g_file_set_contents (path, (const char *) forged->data, (gssize) forged->len, NULL));
 }
 

@@ -400,9 +400,9 @@ class Archive:
     def __init__(self, path, endpoints, code="rs:4+2"):
         self.path, self.endpoints, self.code = path, endpoints, code
 
-    def init(self, *more, **options):
+    def init(self, *words, **options):
         arguments = [word for endpoint in self.endpoints for word in ("--endpoint", endpoint.endpoint())]
-        return ecfs("init", self.path, "--code", self.code, *arguments, *more, **options)
+        return ecfs("init", self.path, "--code", self.code, *words, *arguments, **options)
 
     def __getitem__(self, name):
         return next(endpoint for endpoint in self.endpoints if endpoint.name == name)

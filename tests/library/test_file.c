@@ -305,11 +305,11 @@ static void test_init (Fixture *fixture, gconstpointer code)
     g_autofree char *directory = g_build_filename (fixture->base, "another", NULL);
     g_autofree char *endpoint = g_strdup_printf ("one=file://%s/one", fixture->base);
     const char *const endpoints[] = {endpoint, NULL}, *const settings[] = {"nonsense", NULL};
-    g_assert_false (ecfs_init (directory, "rs:2+1", endpoints, NULL, &error));
+    g_assert_false (ecfs_init (directory, "rs:2+1", endpoints, NULL, NULL, &error));
     g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EINVAL);
-    g_assert_false (ecfs_init (directory, "copies:1", endpoints, settings, &error));
+    g_assert_false (ecfs_init (directory, "copies:1", endpoints, settings, NULL, &error));
     g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EINVAL);
-    g_assert_false (ecfs_init (fixture->directory, "copies:1", endpoints, NULL, &error));
+    g_assert_false (ecfs_init (fixture->directory, "copies:1", endpoints, NULL, NULL, &error));
     g_assert_cmpint (code_of (g_steal_pointer (&error)), !=, 0);
     g_assert_false (g_file_test (directory, G_FILE_TEST_EXISTS));
 }
