@@ -121,7 +121,7 @@ def test_without_its_key_it_does_not_open(place, archive):
 
 @pytest.mark.parametrize("code", ["rs:4+2", "copies:3", "ldpc:4+2", "basic:4+4"])
 def test_what_is_lost_is_made_good_without_the_content(place, code):
-    archive = lab.Archive(place.path / "archive", place.directories(), code)
+    archive = lab.Archive(place.path / "archive", place.directories([*lab.NAMES, "grove", "haven"]), code)
     archive.init("--key", "file")
     mount = place.mount(archive)
     before = write_tree(mount)
@@ -151,3 +151,94 @@ def test_an_endpoint_that_was_away_is_filled_up_and_files_change_their_code(plac
     mount.umount()
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
     assert seen_at(archive.endpoints) == set()
+
+
+# Shared by the endpoints
+
+
+def share_of(endpoint):
+    return next((endpoint.root / "keys").iterdir())
+
+
+@pytest.fixture
+def shared(place):
+    made = lab.Archive(place.path / "archive", place.directories())
+    made.init("--key", "split")
+    return made
+
+
+def lose_machine(place, archive):
+    """All but what endpoints have."""
+    mount = place.mount(archive)
+    before = write_tree(mount)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    shutil.rmtree(archive.path)
+    return before
+
+
+def test_the_endpoints_alone_bring_all_back(place, shared):
+    before = lose_machine(place, shared)
+    assert seen_at(shared.endpoints) == set()
+    for endpoint in shared.endpoints[:2]:
+        endpoint.kill()
+    again, _ = recover(place, lab.Archive(shared.path, shared.endpoints[2:]))
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert (again.path / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_of_them_open_nothing(place, shared):
+    lose_machine(place, shared)
+    two = lab.Archive(shared.path, shared.endpoints[3:5])
+    again, refused = recover(place, two, check=False)
+    assert refused.returncode != 0 and "too few of the endpoints" in refused.stderr, refused.stderr
+    assert not again.path.exists()
+    words = {share_of(endpoint).read_bytes() for endpoint in two.endpoints}
+    assert len(words) == 2
+
+
+def test_forged_and_lost_shares_are_done_without_and_named(place, shared):
+    before = lose_machine(place, shared)
+    lab.flip(share_of(shared.endpoints[0]), 60)  # not even its checksum fits
+    share = bytearray(share_of(shared.endpoints[1]).read_bytes())
+    other = share_of(shared.endpoints[2]).read_bytes()
+    share_of(shared.endpoints[1]).write_bytes(other)  # another's, which is a true one
+    assert bytes(share) != other
+    again, told = recover(place, shared)
+    assert "endpoint amber: keys/" in told.stderr
+    lab.assert_same_tree(before, tree_of(place, again))
+
+
+def test_endpoints_come_and_go_with_their_shares(place, shared):
+    mount = place.mount(shared)
+    before = write_tree(mount)
+    more = place.directories(["seventh"])[0]
+    lab.ecfs("endpoint", "add", shared.path, more.endpoint())
+    assert share_of(more).exists()
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    left = [*shared.endpoints[1:], more]
+    lab.ecfs("endpoint", "drain", shared.path, "amber")
+    lab.ecfs("endpoint", "remove", shared.path, "amber")
+    assert not (shared["amber"].root / "keys").exists() or not list((shared["amber"].root / "keys").iterdir())
+    shutil.rmtree(shared.path)
+    again, _ = recover(place, lab.Archive(shared.path, left[2:]))
+    lab.assert_same_tree(before, tree_of(place, again))
+
+
+def test_an_endpoint_without_which_the_key_could_be_lost_stays(place):
+    archive = lab.Archive(place.path / "archive", place.directories(["one", "two", "three"]), "copies:2")
+    archive.init("--key", "split")
+    lab.ecfs("endpoint", "drain", archive.path, "one")
+    refused = lab.ecfs("endpoint", "remove", archive.path, "one", check=False)
+    assert refused.returncode != 0 and "key is shared" in refused.stderr, refused.stderr
+    more = place.directories(["four"])[0]
+    lab.ecfs("endpoint", "add", archive.path, more.endpoint())
+    lab.ecfs("endpoint", "remove", archive.path, "one")
+
+
+def test_where_no_number_of_shares_keeps_both_promises_init_says_so(place):
+    archive = lab.Archive(place.path / "archive", place.directories(["one", "two"]), "rs:1+1")
+    refused = archive.init("--key", "split", check=False)
+    assert refused.returncode == 2 and "--key file" in refused.stderr and "3 zones" in refused.stderr
+    assert not archive.path.exists()

@@ -72,7 +72,7 @@ def goes_on(place, archive, mount):
 @pytest.mark.parametrize("rules", [
     {"*": ["write 1+ fail 28"]},  # no room for the snapshot
     {"*": ["mark 2+ fail 28"], NAMES[0]: ["mark 3+ fail 5"]},  # claimed, and then no more
-    {"*": [], NAMES[1]: ["list 3+ fail 5"]},  # dies in the middle
+    {"*": [], NAMES[1]: ["list 6+ fail 5"]},  # dies in the middle
 ], ids=["full", "markers", "dies"])
 def test_one_that_fails_leaves_nothing_behind(place, flawed, rules):
     endpoints, archive, mount = written(place)
@@ -91,7 +91,7 @@ def test_one_that_fails_leaves_nothing_behind(place, flawed, rules):
 
 @pytest.mark.parametrize("rules", [
     {NAMES[3]: ["mark 1 hang"]},  # some have the claim
-    {NAMES[0]: ["list 1 hang"]},  # all have it
+    {NAMES[0]: ["list 4 hang"]},  # all have it: before are the key, and whether the journal is sealed
     {NAMES[1]: ["write 1 hang"]},  # half a snapshot
     {NAMES[0]: ["mark 2 hang"]},  # all of it, and no marker
 ], ids=["claiming", "reading", "snapshot", "markers"])

@@ -27,9 +27,15 @@ def salvage(*arguments, check=True):
     return lab.run(sys.executable, SALVAGE, *arguments, check=check, timeout=300)
 
 
-def make(place, code, files):
+@pytest.fixture(autouse=True)
+def without_keys(monkeypatch):
+    """Much of this forges what has none; test_salvage_key.py is about those that have."""
+    monkeypatch.setattr(lab.all_keyed, "is_on", False)
+
+
+def make(place, code, files, *words):
     """An archive over directories with these files put into /tree; {path below /: bytes}."""
-    archive = place.archive(place.directories([f"e{i:02}" for i in range(CODES[code])]), code)
+    archive = place.archive(place.directories([f"e{i:02}" for i in range(CODES[code])]), code, *words)
     source = place.path / "tree"
     shutil.rmtree(source, ignore_errors=True)
     for name, content in files.items():

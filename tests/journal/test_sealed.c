@@ -339,6 +339,7 @@ static void test_sealed_apart (Fixture *fixture, gconstpointer code)
     EcfsJournalSight sight;
     g_autoptr (EcfsKeyRing) keys = keys_of (fixture);
     Remake how = {.from = keys, .to = keys};
+    g_assert_true (ecfs_journal_renew (fixture->archive, NULL));
     plant (fixture);
     each_file (fixture, 0, N_ENDPOINTS, true, remake, &how);
     for (unsigned i = 0; i < N_ENDPOINTS; i++) {
@@ -348,6 +349,7 @@ static void test_sealed_apart (Fixture *fixture, gconstpointer code)
     close_archive (fixture);
     g_assert_cmpint (recover (fixture, keys, &sums), ==, 0);
     g_assert_null (sums.doubted);
+    g_assert_true (sums.has_snapshot);
     g_assert_cmpuint (sums.n_records, >=, N_FILES);
     ecfs_recovered_clear (&sums);
     reopen (fixture);
