@@ -165,6 +165,10 @@ void ecfs_recover_told_read (void *data)
     g_autoptr (GError) error = NULL;
     self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
                  read_foot (self, &error) && check_sizes (self, &error);
+    if (self->good)
+        atomic_fetch_add (&self->recovering->n_told, 1);
+    if (ecfs_errno (error) == ENOKEY)
+        atomic_fetch_add (&self->recovering->n_sealed, 1);
     if (!self->good && error != NULL)
         g_info ("endpoint %s: a stripe is left alone: %s", self->recovering->places[self->piece->position].name,
                 error->message);

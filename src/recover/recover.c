@@ -435,6 +435,7 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
         self->new_epoch = self->what->read_only ? self->epoch : self->used_epoch + 1;
     return ecfs_restore_finish (self->restore, self->new_epoch, self->sequence, error) &&
            ecfs_recover_note_keys (self, error) && ecfs_recover_objects (self, error) &&
+           ecfs_recover_check_stripes (self, error) &&
            ecfs_restore_end (self->restore, &self->sums->n_unfinished, error) && count_files (self, error);
 }
 

@@ -45,6 +45,8 @@ typedef struct EcfsRecovering {
     bool has_believed;       /* one of them is believed whatever the others say */
     size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
+    atomic_uint n_sealed;    /* stripes that are sealed under a key that is not given, … */
+    atomic_uint n_told;      /* … and those that told of their objects */
     bool has_sealed;         /* a copy of a journal file is sealed under a key that is not given */
     bool has_doubted;        /* a snapshot is there that is not believed */
     char *unsettled;         /* names of those that tell of later changes, which nobody can rule out; NULL: none do */
@@ -123,6 +125,8 @@ bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error);
 bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error);
 /** Likewise when the journal was read: that there is none, and not that nothing of it could be opened. */
 bool ecfs_recover_check_opened (EcfsRecovering *self, GError **error);
+/** Likewise when the stripes were read that no journal tells of. */
+bool ecfs_recover_check_stripes (EcfsRecovering *self, GError **error);
 
 /** Makes self->catalog at @path from the newest snapshot and the segments behind it that count with n_known and
  * n_copies. */

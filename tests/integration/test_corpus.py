@@ -17,6 +17,8 @@ import sys
 import lab
 import pytest
 
+pytestmark = lab.unkeyed
+
 ALL = os.environ.get("ECFS_CORPUS") == "all"
 SALVAGE = lab.REPOSITORY / "tools/ecfs-salvage"
 DONOR = "no damage"  # whose whole stripes others get for theirs

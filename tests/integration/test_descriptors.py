@@ -8,6 +8,8 @@ import lab
 import pytest
 from web import Web
 
+pytestmark = lab.unkeyed
+
 SIZE = 5_000_011
 
 

@@ -95,6 +95,8 @@ def test_it_comes_back_from_stripes_alone(place, archive):
     for endpoint in archive.endpoints:
         shutil.rmtree(endpoint.root / "journal", ignore_errors=True)
         shutil.rmtree(endpoint.root / "snapshots", ignore_errors=True)
+    _, refused = recover(place, archive, check=False)
+    assert refused.returncode != 0 and "--key" in refused.stderr, refused.stderr
     again, _ = recover(place, archive, "--key", archive.path / "key")
     found = tree_of(place, again)
     assert {path: facts["digest"] for path, facts in found.items() if "digest" in facts} == before
@@ -242,3 +244,12 @@ def test_where_no_number_of_shares_keeps_both_promises_init_says_so(place):
     refused = archive.init("--key", "split", check=False)
     assert refused.returncode == 2 and "--key file" in refused.stderr and "3 zones" in refused.stderr
     assert not archive.path.exists()
+
+
+@pytest.mark.parametrize("how", ["file", "split"])
+def test_destroy_leaves_nothing_of_it(place, how):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    archive.init("--key", how)
+    lab.ecfs("destroy", archive.path, "--yes")
+    assert not archive.path.exists()
+    assert [path for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)] == []

@@ -16,6 +16,8 @@ from forge import area, block_bytes, forge, refoot, xxh3_128
 from liar import FAILED, Handler, Liar
 from web import Web
 
+pytestmark = lab.unkeyed
+
 SIZE = 3_000_000
 NAMES = ["amber", "birch", "cedar", "dogwood", "elm", "fir"]
 

@@ -358,6 +358,7 @@ def test_mount_goes_to_the_background_without_f(place, archive):
     assert [entry["name"] for entry in archive.json("ls", "/")] == ["file"]
 
 
+@lab.unkeyed
 def test_state_and_digest_tell_about_a_file(mount, archive):
     lab.write_pattern(mount.path / "file", 5 * MIB, 1)
     archive.await_stored()
@@ -544,6 +545,7 @@ def test_status_of_a_mounted_archive_tells_the_backlog(mount, archive):
         assert "staging" in status
 
 
+@lab.unkeyed
 def test_verbs_take_paths_in_the_mount(place, mount, archive):
     (mount.path / "dir").mkdir()
     for name in ["a", "b"]:

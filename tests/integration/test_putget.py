@@ -179,6 +179,7 @@ def test_put_takes_a_code_of_its_own(place, archive, source):
     assert len(info["stripes"]) == 3
 
 
+@lab.unkeyed
 def test_info_tells_code_tolerance_guarantee_digest_and_stripes(archive, source):
     archive.put_in_full(source, "/file")
     info = archive.json("info", "/file")

@@ -151,6 +151,7 @@ def test_a_degraded_object_becomes_full(place, archive):
     assert lab.digest(target / "file") == expected
 
 
+@lab.unkeyed
 def test_what_cannot_be_stored_in_full_stays_as_it_was(place, archive):
     top = tree(place)
     archive.put(top, "/")

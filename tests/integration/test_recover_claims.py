@@ -144,7 +144,7 @@ def test_two_at_once_do_not_both_win(place, flawed, monkeypatch):
     endpoints, archive, mount = written(place)
     mount.umount()
     process = subprocess.Popen([lab.PROGRAM, "recover", place.path / "new", "--force",
-                                *words_of(place, endpoints, {"*": ["list 1+ delay 1800"]})])
+                                *words_of(place, endpoints, {"*": ["list 4+ delay 1800"]})])
     lab.until(lambda: all("claim_session" in text for text in markers(endpoints)), 30, "the claim stands")
     words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
     refused = lab.ecfs("recover", place.path / "other", "--force", *words, check=False)

@@ -122,6 +122,7 @@ def test_a_mount_stores_the_journal_before_it_says_repaired(place):
     assert lab.digest(place.path / "got") == lab.digest(content)
 
 
+@lab.unkeyed
 @pytest.mark.parametrize("mounted", [False, True])
 def test_fsck_takes_good_stripes_that_nothing_knows_for_damaged_ones(place, mounted):
     """As after a recovery that took the damaged ones: nothing else is left to rebuild them from."""

@@ -7,6 +7,8 @@ import zlib
 import lab
 import pytest
 
+pytestmark = lab.unkeyed
+
 SECRET = "a name that nobody is to learn"
 HEAD = 144
 
@@ -125,9 +127,9 @@ def test_nothing_comes_back_without_the_key(place, keyed):
     assert not again.path.exists() and state_of(endpoints) == before
 
 
-def test_key_is_none_or_file(place):
+def test_key_is_none_file_or_split(place):
     archive = lab.Archive(place.path / "archive", place.directories())
     done = archive.init("--key", "cellar", check=False)
-    assert done.returncode == 2 and "none or file" in done.stderr and not archive.path.exists()
+    assert done.returncode == 2 and "none, file or split" in done.stderr and not archive.path.exists()
     archive.init("--key", "none")
     assert not (archive.path / "key").exists()
