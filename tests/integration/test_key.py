@@ -121,7 +121,7 @@ def test_without_its_key_it_does_not_open(place, archive):
     lab.ecfs("status", archive.path)
 
 
-@pytest.mark.parametrize("code", ["rs:4+2", "copies:3", "ldpc:4+2", "basic:4+4"])
+@pytest.mark.parametrize("code", ["rs:4+2", "copies:3", "ldpc:4+4", "basic:4+4"])
 def test_what_is_lost_is_made_good_without_the_content(place, code):
     archive = lab.Archive(place.path / "archive", place.directories([*lab.NAMES, "grove", "haven"]), code)
     archive.init("--key", "file")
