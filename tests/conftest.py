@@ -4,6 +4,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "several_objects: once more where files of more than 64 KiB are several objects")
     config.addinivalue_line("markers", "long: a file that takes minutes begins first, so that it is not alone at the end")
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if threading.current_thread() is threading.main_thread():  # else one of xdist's, which got it from this
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

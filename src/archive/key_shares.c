@@ -167,18 +167,28 @@ bool ecfs_key_shares_note (EcfsCatalog *catalog, const char *zone, unsigned x, G
     return ecfs_catalog_keep_setting (catalog, key, value, error);
 }
 
-static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
+/* *ret_x 0: it has none; *ret_last: the highest that any zone has. */
+static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, unsigned *ret_last, GError **error)
 {
     ZoneSearch search = {.zone = zone};
     if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
         return false;
     *ret_x = search.x;
-    if (search.x != 0)
+    *ret_last = search.last;
+    return true;
+}
+
+static bool choose_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
+{
+    unsigned last;
+    if (!find_share (catalog, zone, ret_x, &last, error))
+        return false;
+    if (*ret_x != 0)
         return true;
-    if (search.last == ECFS_SHARES_MAX)
+    if (last == ECFS_SHARES_MAX)
         return ecfs_fail (error, ENOSPC, "there have been %u zones, and no share of the archive's key is left",
                           ECFS_SHARES_MAX);
-    *ret_x = search.last + 1;
+    *ret_x = last + 1;
     return ecfs_key_shares_note (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
 }
 
@@ -209,24 +219,45 @@ static bool write_bytes (EcfsEndpoint *endpoint, const char *name, const GByteAr
            ecfs_endpoint_write_wait (endpoint, name, bytes->data, bytes->len, error);
 }
 
-bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
-                          GError **error)
+/* The file of the zone with share @x, for ecfs_key_forget_array (), and its name. */
+static GByteArray *file_of (const EcfsKeyShares *self, unsigned x, char name[NAME_SIZE])
 {
-    unsigned x;
-    char name[NAME_SIZE], generation[ECFS_UUID_TEXT_SIZE];
-    if (!find_share (catalog, zone, &x, error))
-        return false;
+    char generation[ECFS_UUID_TEXT_SIZE];
     EcfsKeyFile file = self->file; /* borrowed but for the share */
     file.share = self->shares[x - 1];
     GByteArray *bytes = ecfs_key_file_format (&file);
     ecfs_uuid_text (&file.generation, generation);
-    (void) snprintf (name, sizeof name, ECFS_KEYS_DIRECTORY "/%s", generation);
+    (void) snprintf (name, NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
+    ecfs_key_forget (&file.share, sizeof file.share);
+    return bytes;
+}
+
+bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
+                           GError **error)
+{
+    unsigned x, last;
+    char name[NAME_SIZE];
+    if (!find_share (catalog, zone, &x, &last, error))
+        return false;
+    GByteArray *bytes = x == 0 ? NULL : file_of (self, x, name);
+    bool there = bytes != NULL && has_bytes (endpoint, name, bytes);
+    ecfs_key_forget_array (bytes);
+    return there || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
+}
+
+bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
+                          GError **error)
+{
+    unsigned x;
+    char name[NAME_SIZE];
+    if (!choose_share (catalog, zone, &x, error))
+        return false;
+    GByteArray *bytes = file_of (self, x, name);
     bool put = has_bytes (endpoint, name, bytes) ||
                (write_bytes (endpoint, name, bytes, error) &&
                 (has_bytes (endpoint, name, bytes) ||
                  ecfs_fail (error, EIO, "endpoint %s: its share of the archive's key does not read as it was written",
                             ecfs_endpoint_name (endpoint))));
-    ecfs_key_forget (&file.share, sizeof file.share);
     ecfs_key_forget_array (bytes);
     return put;
 }

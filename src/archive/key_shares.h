@@ -44,6 +44,10 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 
+/** Whether an endpoint has the share of its zone. ENOENT: it has not, or another; or why that cannot be told. */
+bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
+                           GError **error);
+
 /** Whether the share in @file is one of these. */
 bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file);
 /** The catalog is told that a zone has share @x. */

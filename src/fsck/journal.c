@@ -1,4 +1,4 @@
-/* What endpoints have of the journal, and that it names what was repaired. */
+/* What endpoints have of the journal and of the key, and that the journal names what was repaired. */
 #include "fsck/fsck_priv.h"
 #include "journal/journal_watch.h"
 #include "wire/wire.h"
@@ -91,9 +91,27 @@ static bool check_endpoints (EcfsFsckRun *self, GError **error)
     return ecfs_fsck_goes_on (self, error);
 }
 
+/* They are the same as long as there are any: whoever has the archive mounted changes none. */
+static bool check_shares (EcfsFsckRun *self, GError **error)
+{
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (self->archive);
+    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
+    for (size_t i = 0; shares != NULL && i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
+        g_autoptr (GError) why = NULL;
+        if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
+            ecfs_key_shares_look (shares, catalog, endpoint->endpoint, endpoint->zone, &why))
+            continue;
+        bool repaired = why->code == ENOENT && ecfs_fsck_may_repair (self) &&
+                        ecfs_key_shares_put (shares, catalog, endpoint->endpoint, endpoint->zone, NULL);
+        tell (self, i, why->message, repaired);
+    }
+    return ecfs_fsck_goes_on (self, error);
+}
+
 bool ecfs_fsck_journal (EcfsFsckRun *self, GError **error)
 {
-    return self->is_named || check_endpoints (self, error);
+    return self->is_named || (check_endpoints (self, error) && check_shares (self, error));
 }
 
 void ecfs_fsck_store_repairs (EcfsFsckRun *self)

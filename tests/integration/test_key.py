@@ -211,6 +211,19 @@ def test_forged_and_lost_shares_are_done_without_and_named(place, shared):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+def test_lost_and_damaged_shares_are_found_and_stored_anew(place, shared):
+    fsck = lab.BUILD / "tools/ecfs-fsck"
+    before = share_of(shared.endpoints[0]).read_bytes()
+    lab.flip(share_of(shared.endpoints[0]), 4000)
+    share_of(shared.endpoints[1]).unlink()
+    for options, status, word in (("-n", 4, "LEFT"), ("-y", 1, "STORED ANEW"), ("-n", 0, "")):
+        done = lab.run(fsck, options, shared.path, check=False)
+        assert done.returncode == status, done.stdout
+        assert done.stdout.count("its share of the archive's key is missing or damaged") == (2 if word else 0)
+        assert word in done.stdout
+    assert share_of(shared.endpoints[0]).read_bytes() == before
+
+
 def test_endpoints_come_and_go_with_their_shares(place, shared):
     mount = place.mount(shared)
     before = write_tree(mount)

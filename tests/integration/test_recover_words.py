@@ -11,6 +11,8 @@ import forge
 import lab
 import pytest
 
+pytestmark = lab.unkeyed
+
 NAMES = lab.NAMES
 
 

@@ -350,28 +350,36 @@ def stripes_of_one_object(endpoints):
 
 
 class AllKeyed:
-    """With ECFS_TEST_KEYS=yes every archive that a test makes has a key, which outlives its directory as users' do."""
+    """With ECFS_TEST_KEYS=yes every archive that a test makes has a key: shared by its endpoints, so that these alone
+    bring it back, or where they are too few, in a file that outlives the archive's directory as users' do."""
 
     def __init__(self):
         self.is_on = os.environ.get("ECFS_TEST_KEYS") == "yes"
         self.keys = {}  # endpoint as it was given -> bytes
 
-    def add_options(self, words, path):
-        if not self.is_on or "--key" in words:
-            return words
+    def run(self, words, **options):
+        if not self.is_on or words[0] not in ("init", "recover") or "--key" in words:
+            return run(PROGRAM, *words, **options)
         if words[0] == "init":
-            return [*words, "--key", "file"]
-        keys = [self.keys[word] for word in words if word in self.keys] if words[0] == "recover" else []
+            done = run(PROGRAM, *words, "--key", "split", **options | {"check": False})
+            if "cannot be shared" in done.stderr:
+                return self._init_with_file(words, **options)
+            return done if done.returncode == 0 else run(PROGRAM, *words, **options)  # fails as it did
+        keys = [self.keys[word] for word in words if word in self.keys]
         if not keys:
-            return words
-        path.write_bytes(keys[0])
-        path.chmod(0o600)
-        return [*words, "--key", str(path)]
+            return run(PROGRAM, *words, **options)
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "key"
+            path.write_bytes(keys[0])
+            path.chmod(0o600)
+            return run(PROGRAM, *words, "--key", path, **options)
 
-    def note(self, words):
-        if self.is_on and words[0] == "init" and words[-1] == "file":
+    def _init_with_file(self, words, **options):
+        done = run(PROGRAM, *words, "--key", "file", **options)
+        if done.returncode == 0:
             key = (Path(words[1]) / "key").read_bytes()
             self.keys |= {word: key for before, word in zip(words, words[1:]) if before == "--endpoint"}
+        return done
 
 
 all_keyed = AllKeyed()
@@ -383,12 +391,7 @@ unkeyed = pytest.mark.skipif(all_keyed.is_on, reason="about archives without a k
 def ecfs(*arguments, **options):
     """Runs the program; options as of run()."""
     assert PROGRAM.exists(), f"{PROGRAM} is missing: build first (meson setup build && ninja -C build), or set ECFS_BUILD"
-    with tempfile.TemporaryDirectory() as directory:
-        words = all_keyed.add_options([str(part) for part in arguments], Path(directory) / "key")
-        done = run(PROGRAM, *words, **options)
-    if done.returncode == 0:
-        all_keyed.note(words)
-    return done
+    return all_keyed.run([str(part) for part in arguments], **options)
 
 
 def schemes():
