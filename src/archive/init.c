@@ -81,6 +81,7 @@ static void unmark_endpoint (const EcfsEndpointSpec *spec)
     if (endpoint == NULL)
         return;
     ecfs_archive_remove_salvage (endpoint);
+    ecfs_key_shares_take_away (endpoint);
     (void) !ecfs_endpoint_remove_directory_wait (endpoint, "incoming", NULL); /* what is in use stays */
 }
 

@@ -232,17 +232,63 @@ static GByteArray *file_of (const EcfsKeyShares *self, unsigned x, char name[NAM
     return bytes;
 }
 
-bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
-                           GError **error)
+static void note_name (void *user, const EcfsListed *listed)
 {
-    unsigned x, last;
+    if (ecfs_key_shares_is_name (listed->name))
+        g_ptr_array_add (user, g_strdup (listed->name));
+}
+
+/* The file that an endpoint has, for ecfs_key_forget_array (); NULL: it has none, or none that can be ours. */
+static GByteArray *read_file (EcfsEndpoint *endpoint, const char *name, GError **error)
+{
+    uint64_t size;
+    if (!ecfs_endpoint_size_wait (endpoint, name, &size, error))
+        return NULL;
+    GByteArray *bytes = g_byte_array_new ();
+    g_byte_array_set_size (bytes, (guint) MIN (size, ECFS_KEY_FILE_MAX_BYTES));
+    const EcfsRange range = {.size = bytes->len, .to = bytes->data};
+    if (ecfs_endpoint_read_wait (endpoint, name, &range, 1, error))
+        return bytes;
+    g_byte_array_unref (bytes);
+    return NULL;
+}
+
+static bool is_ours (const EcfsKeyShares *self, const GByteArray *bytes)
+{
+    EcfsKeyFile file;
     char name[NAME_SIZE];
-    if (!find_share (catalog, zone, &x, &last, error))
+    if (!ecfs_key_file_parse (bytes->data, bytes->len, &file, NULL))
         return false;
-    GByteArray *bytes = x == 0 ? NULL : file_of (self, x, name);
-    bool there = bytes != NULL && has_bytes (endpoint, name, bytes);
+    GByteArray *own = ecfs_key_shares_has (self, &file) ? file_of (self, file.share.x, name) : NULL;
+    bool same = own != NULL && own->len == bytes->len && memcmp (own->data, bytes->data, own->len) == 0;
+    ecfs_key_forget_array (own);
+    ecfs_key_file_clear (&file);
+    return same;
+}
+
+bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error)
+{
+    char name[NAME_SIZE];
+    GError *why = NULL;
+    ecfs_key_forget_array (file_of (self, 1, name)); /* all have one name */
+    GByteArray *bytes = read_file (endpoint, name, &why);
+    if (bytes == NULL && why->code != ENOENT) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_clear_error (&why);
+    bool there = bytes != NULL && is_ours (self, bytes);
     ecfs_key_forget_array (bytes);
     return there || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
+}
+
+void ecfs_key_shares_take_away (EcfsEndpoint *endpoint)
+{
+    g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+    (void) ecfs_endpoint_list_wait (endpoint, ECFS_KEYS_DIRECTORY, note_name, names, NULL);
+    for (guint i = 0; i < names->len; i++) /* what stays does no harm without a marker, as below */
+        (void) ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, i), NULL);
+    (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_KEYS_DIRECTORY, NULL);
 }
 
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,

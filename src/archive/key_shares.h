@@ -44,9 +44,10 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 
-/** Whether an endpoint has the share of its zone. ENOENT: it has not, or another; or why that cannot be told. */
-bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
-                           GError **error);
+/** Whether an endpoint has one of the shares. ENOENT: it has none; or why that cannot be told. Blocks. */
+bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error);
+/** Takes what is left of shares away from an endpoint, as far as that goes. Blocks. */
+void ecfs_key_shares_take_away (EcfsEndpoint *endpoint);
 
 /** Whether the share in @file is one of these. */
 bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file);

@@ -100,7 +100,7 @@ static bool check_shares (EcfsFsckRun *self, GError **error)
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         g_autoptr (GError) why = NULL;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
-            ecfs_key_shares_look (shares, catalog, endpoint->endpoint, endpoint->zone, &why))
+            ecfs_key_shares_look (shares, endpoint->endpoint, &why))
             continue;
         bool repaired = why->code == ENOENT && ecfs_fsck_may_repair (self) &&
                         ecfs_key_shares_put (shares, catalog, endpoint->endpoint, endpoint->zone, NULL);

@@ -128,7 +128,7 @@ static bool store_snapshot (EcfsArchive *self, GError **error)
 static void on_listed (void *user, const EcfsListed *listed)
 {
     EcfsJournalFile file;
-    if (ecfs_journal_file_name_parse (listed->name, &file) || ecfs_key_shares_is_name (listed->name))
+    if (ecfs_journal_file_name_parse (listed->name, &file))
         g_ptr_array_add (user, g_strdup (listed->name));
 }
 
@@ -174,10 +174,10 @@ static bool remove_files (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint
     g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
     (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_JOURNAL_DIRECTORY, on_listed, names, NULL);
     (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_listed, names, NULL);
-    (void) ecfs_endpoint_list_wait (endpoint->endpoint, ECFS_KEYS_DIRECTORY, on_listed, names, NULL);
     for (guint i = 0; i < names->len; i++) /* without the marker nobody looks at what stays */
         (void) ecfs_endpoint_remove_wait (endpoint->endpoint, g_ptr_array_index (names, i), NULL);
     ecfs_archive_remove_salvage (endpoint->endpoint);
+    ecfs_key_shares_take_away (endpoint->endpoint);
     return remove_marker (self, endpoint, error);
 }
 

@@ -358,7 +358,7 @@ class AllKeyed:
         self.keys = {}  # endpoint as it was given -> bytes
 
     def run(self, words, **options):
-        if not self.is_on or words[0] not in ("init", "recover") or "--key" in words:
+        if not self.is_on or words[:1] not in (["init"], ["recover"]) or "--key" in words:
             return run(PROGRAM, *words, **options)
         if words[0] == "init":
             done = run(PROGRAM, *words, "--key", "split", **options | {"check": False})
