@@ -279,7 +279,10 @@ static void print_status (JsonObject *status)
     }
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
-    if (json_object_has_member (status, "key"))
+    if (json_object_has_member (status, "key") && tool_number (status, "key_shares") > 0)
+        printf ("key        shared: %" PRIi64 " zones of endpoints bring it back, fewer read nothing\n",
+                tool_number (status, "key_shares"));
+    else if (json_object_has_member (status, "key"))
         printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
                 tool_text (status, "directory"));
     if (tool_number (status, "deletions") > 0)

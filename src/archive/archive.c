@@ -146,7 +146,8 @@ static bool open_parts (EcfsArchive *self, GError **error)
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
         !ecfs_keys_load (self->directory, self->catalog, &self->keys, error) ||
-        !ecfs_key_shares_load (self->directory, self->keys, &self->shares, error) || !open_endpoints (self, error))
+        !ecfs_key_shares_load (self->directory, self->catalog, self->keys, &self->shares, error) ||
+        !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
@@ -645,6 +646,13 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
 bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
+    unsigned threshold = self->shares == NULL ? 0 : ecfs_key_shares_threshold (self->shares);
+    if (codec != NULL && threshold > 0 && ecfs_codec_tolerance (codec) >= threshold)
+        return ecfs_fail (
+            error, EINVAL,
+            "%s survives the loss of %u zones, and the archive's key is shared so that %u can read: choose "
+            "one that survives fewer losses",
+            ecfs_codec_code (codec), ecfs_codec_tolerance (codec), threshold);
     return codec != NULL &&
            ecfs_archive_enough_endpoints (codec, ecfs_archive_n_left (self), self->config->allow_double, error);
 }

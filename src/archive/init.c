@@ -222,9 +222,14 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyShares *shares, c
                             bool new, EcfsEndpointRow *ret_row, GError **error)
 {
     g_autoptr (EcfsEndpoint) endpoint = open_any (config->spec, error);
-    if (endpoint == NULL || !add_endpoint (catalog, endpoint, config->spec, new, ret_row, error) ||
-        !give_share (catalog, shares, endpoint, config->zone, error))
+    if (endpoint == NULL || !add_endpoint (catalog, endpoint, config->spec, new, ret_row, error))
         return false;
+    if (!give_share (catalog, shares, endpoint, config->zone, error)) {
+        if (new)
+            unmark_endpoint (config->spec);
+        return new ? false
+                   : ecfs_prefix (error, "endpoint %s has no share of the key yet, run this again", config->spec->name);
+    }
     leave_salvage (endpoint);
     return true;
 }
@@ -409,23 +414,58 @@ static bool find_threshold (const EcfsConfig *config, const EcfsCodec *codec, un
     return ecfs_key_threshold (g_hash_table_size (zones), ecfs_codec_tolerance (codec), ret_threshold, error);
 }
 
-/* The key is on the disk before anything is stored under it. What an init has left that was killed is as good. */
-static bool make_key (const char *directory, EcfsCatalog *catalog, unsigned threshold, EcfsKeyShares **ret_shares,
-                      GError **error)
+/* What an init has left that was killed must have been begun with the same key. */
+static bool check_begun (const char *directory, EcfsKeeping keeping, unsigned threshold, const EcfsKeyRing *keys,
+                         const EcfsKeyShares *shares, GError **error)
+{
+    bool same = (keys == NULL || keeping != ECFS_KEEPING_NONE) &&
+                (shares == NULL || (keeping == ECFS_KEEPING_SPLIT && ecfs_key_shares_threshold (shares) == threshold));
+    return same || ecfs_fail (error, ENOTEMPTY,
+                              "%s: an interrupted 'ecfs init' had begun with another --key or code: run it again as it "
+                              "was, or remove the directory, and at each of its endpoints the file " ECFS_MARKER_NAME
+                              " and the directory " ECFS_KEYS_DIRECTORY,
+                              directory);
+}
+
+/* Those that an init has made that was killed; NULL: none. */
+static bool load_begun (const char *directory, EcfsCatalog *catalog, EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares,
+                        GError **error)
 {
     g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NAME, NULL);
-    g_autoptr (EcfsKeyRing) keys = access (path, F_OK) == 0 ? ecfs_keys_read (path, NULL) : NULL;
-    if (keys == NULL || !ecfs_uuid_equal (ecfs_key_ring_archive (keys), ecfs_catalog_archive (catalog))) {
-        ecfs_key_ring_unref (keys);
-        keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
-    }
-    if (!ecfs_keys_write (directory, keys, error) || !ecfs_keys_keep_id (catalog, keys, error) ||
-        !ecfs_key_shares_load (directory, keys, ret_shares, NULL))
+    GError *why = NULL;
+    *ret_keys = ecfs_keys_read (path, &why);
+    if (*ret_keys == NULL && why->code != ENOENT) {
+        g_propagate_error (error, why);
         return false;
-    if (threshold == 0 || *ret_shares != NULL)
+    }
+    g_clear_error (&why);
+    if (*ret_keys != NULL && !ecfs_uuid_equal (ecfs_key_ring_archive (*ret_keys), ecfs_catalog_archive (catalog)))
+        return ecfs_fail (error, ENOTEMPTY, "%s has the keys of another archive: remove it", path);
+    return ecfs_key_shares_load (directory, catalog, *ret_keys, ret_shares, error);
+}
+
+/* The key is on the disk before anything is stored under it, and shared before any endpoint is used. */
+static bool make_key (const char *directory, EcfsCatalog *catalog, EcfsKeeping keeping, unsigned threshold,
+                      EcfsKeyShares **ret_shares, GError **error)
+{
+    g_autoptr (EcfsKeyRing) keys = NULL;
+    if (!load_begun (directory, catalog, &keys, ret_shares, error) ||
+        !check_begun (directory, keeping, threshold, keys, *ret_shares, error))
+        return false;
+    if (keeping == ECFS_KEEPING_NONE)
         return true;
-    *ret_shares = ecfs_key_shares_new (keys, threshold);
-    return ecfs_key_shares_write (*ret_shares, directory, error);
+    if (keys == NULL) {
+        keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
+        if (!ecfs_keys_write (directory, keys, error))
+            return false;
+    }
+    if (!ecfs_keys_keep_id (catalog, keys, error))
+        return false;
+    if (keeping == ECFS_KEEPING_FILE)
+        return true;
+    if (*ret_shares == NULL)
+        *ret_shares = ecfs_key_shares_new (keys, threshold);
+    return ecfs_key_shares_write (*ret_shares, directory, error) && ecfs_key_shares_tell (*ret_shares, catalog, error);
 }
 
 static bool fill_directory (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, unsigned threshold,
@@ -438,7 +478,7 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, Ecf
         return false;
     remove_files (directory, false);
     g_autoptr (EcfsKeyShares) shares = NULL;
-    bool fine = keeping == ECFS_KEEPING_NONE || make_key (directory, catalog, threshold, &shares, error);
+    bool fine = make_key (directory, catalog, keeping, threshold, &shares, error);
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
         EcfsEndpointRow row;

@@ -6,8 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define ZONE_SETTING "key_share " /* and the name of a zone: which of the shares it has */
-#define NAME_SIZE    64
+#define ZONE_SETTING      "key_share " /* and the name of a zone: which of the shares it has */
+#define THRESHOLD_SETTING "key_threshold"
+#define NAME_SIZE         64
 
 struct EcfsKeyShares {
     EcfsKeyFile file; /* of no endpoint: without a share */
@@ -17,6 +18,10 @@ struct EcfsKeyShares {
 bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error)
 {
     *ret_threshold = tolerance + 1;
+    if (tolerance == 0)
+        return ecfs_fail (error, EINVAL,
+                          "a key is shared so that as many zones as may be lost cannot read: with a code that survives "
+                          "no loss, keep it as a file (--key file)");
     if (n_zones > ECFS_SHARES_MAX)
         return ecfs_fail (error, EINVAL, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
                           n_zones);
@@ -65,31 +70,79 @@ EcfsKeyShares *ecfs_key_shares_new (const EcfsKeyRing *keys, unsigned threshold)
     return self;
 }
 
-EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, EcfsKeyFile *file, GError **error)
+/* Of slots that anybody may have written: those that bring back just these keys. */
+static bool keep_own_slots (EcfsKeyShares *self, const EcfsKeyRing *keys, const uint8_t *secret)
 {
-    uint8_t secret[ECFS_SECRET_BYTES], digest[ECFS_KEY_BYTES];
-    g_autoptr (EcfsKeyShares) self = g_new0 (EcfsKeyShares, 1);
-    self->file = *file;
-    *file = (EcfsKeyFile){.slots = NULL};
-    self->file.share = (EcfsShare){.x = 0};
-    if (self->file.threshold == 0 || self->file.n_shares != ECFS_SHARES_MAX) {
-        (void) !ecfs_fail (error, EBADMSG, "they are shares of another kind");
-        return NULL;
+    const EcfsKeyOpener opener = {.secret = secret};
+    GByteArray *expected = ecfs_key_ring_format (keys);
+    for (guint i = self->file.slots->len; i-- > 0;) {
+        const EcfsKeySlot *slot = g_ptr_array_index (self->file.slots, i);
+        GByteArray *bytes =
+            slot->kind == ECFS_KEY_SLOT_SPLIT ? ecfs_key_slot_open (slot, &self->file.archive, &opener, NULL) : NULL;
+        if (bytes == NULL || bytes->len != expected->len || memcmp (bytes->data, expected->data, bytes->len) != 0)
+            g_ptr_array_remove_index (self->file.slots, i);
+        ecfs_key_forget_array (bytes);
     }
-    derive (keys, &self->file.generation, self->file.threshold, secret, self->shares);
-    ecfs_key_forget (secret, sizeof secret);
-    for (unsigned i = 0; i < ECFS_SHARES_MAX; i++) {
-        ecfs_share_digest (&self->file.archive, &self->file.generation, &self->shares[i], digest);
-        if (memcmp (digest, self->file.digests[i], sizeof digest) == 0)
-            continue;
-        (void) !ecfs_fail (error, EBADMSG, "they are shares of other keys");
-        return NULL;
-    }
-    return g_steal_pointer (&self);
+    ecfs_key_forget_array (expected);
+    return self->file.slots->len > 0;
 }
 
-bool ecfs_key_shares_load (const char *directory, const EcfsKeyRing *keys, EcfsKeyShares **ret_shares, GError **error)
+static bool has_own_digests (const EcfsKeyShares *self)
 {
+    uint8_t digest[ECFS_KEY_BYTES];
+    for (unsigned i = 0; i < ECFS_SHARES_MAX; i++) {
+        ecfs_share_digest (&self->file.archive, &self->file.generation, &self->shares[i], digest);
+        if (memcmp (digest, self->file.digests[i], sizeof digest) != 0)
+            return false;
+    }
+    return true;
+}
+
+EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, const EcfsKeyFile *file, GError **error)
+{
+    uint8_t secret[ECFS_SECRET_BYTES];
+    g_autoptr (EcfsKeyShares) self = g_new0 (EcfsKeyShares, 1);
+    GByteArray *bytes = ecfs_key_file_format (file);
+    (void) !ecfs_key_file_parse (bytes->data, bytes->len, &self->file, NULL); /* a copy of what was parsed before */
+    ecfs_key_forget_array (bytes);
+    self->file.share = (EcfsShare){.x = 0};
+    bool fits = self->file.threshold > 0 && self->file.n_shares == ECFS_SHARES_MAX &&
+                ecfs_uuid_equal (&self->file.archive, ecfs_key_ring_archive (keys));
+    if (fits) {
+        derive (keys, &self->file.generation, self->file.threshold, secret, self->shares);
+        fits = has_own_digests (self) && keep_own_slots (self, keys, secret);
+        ecfs_key_forget (secret, sizeof secret);
+    }
+    if (fits)
+        return g_steal_pointer (&self);
+    (void) !ecfs_fail (error, EBADMSG, "they are shares of other keys");
+    return NULL;
+}
+
+static void on_threshold (void *user, const char *key, const char *value)
+{
+    guint64 threshold;
+    if (strcmp (key, THRESHOLD_SETTING) == 0 &&
+        g_ascii_string_to_unsigned (value, 10, 1, ECFS_SHARES_MAX, &threshold, NULL))
+        *(unsigned *) user = (unsigned) threshold;
+}
+
+bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error)
+{
+    *ret_threshold = 0;
+    return ecfs_catalog_settings (catalog, on_threshold, ret_threshold, error);
+}
+
+bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error)
+{
+    g_autofree char *value = g_strdup_printf ("%u", self->file.threshold);
+    return ecfs_catalog_keep_setting (catalog, THRESHOLD_SETTING, value, error);
+}
+
+bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const EcfsKeyRing *keys,
+                           EcfsKeyShares **ret_shares, GError **error)
+{
+    unsigned threshold;
     g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NAME, NULL);
     g_autofree char *bytes = NULL;
     g_autoptr (GError) reason = NULL;
@@ -100,13 +153,19 @@ bool ecfs_key_shares_load (const char *directory, const EcfsKeyRing *keys, EcfsK
         return true;
     if (!ecfs_read_file (path, ECFS_KEY_FILE_MAX_BYTES, &bytes, &size, &reason)) {
         if (reason->code == ENOENT)
-            return true;
+            return ecfs_key_shares_told (catalog, &threshold, error) &&
+                   (threshold == 0 ||
+                    ecfs_fail (error, ENOKEY,
+                               "%s is gone, which new endpoints get their shares of the key by: restore it from a "
+                               "backup, or make the archive directory again with 'ecfs recover' in another place",
+                               path));
         g_propagate_error (error, g_steal_pointer (&reason));
         return false;
     }
     if (!ecfs_key_file_parse ((const uint8_t *) bytes, size, &file, error))
         return ecfs_prefix (error, "%s", path);
     *ret_shares = ecfs_key_shares_of (keys, &file, error);
+    ecfs_key_file_clear (&file);
     return *ret_shares != NULL || ecfs_prefix (error, "%s", path);
 }
 
@@ -139,15 +198,22 @@ bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file)
 
 bool ecfs_key_shares_is_name (const char *name)
 {
-    return g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "/");
+    EcfsUuid generation;
+    char text[ECFS_UUID_TEXT_SIZE];
+    const char *at = g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "/") ? name + strlen (ECFS_KEYS_DIRECTORY "/") : NULL;
+    if (at == NULL || !ecfs_uuid_parse (at, &generation))
+        return false;
+    ecfs_uuid_text (&generation, text); /* others may have a directory of that name */
+    return strcmp (at, text) == 0;
 }
 
 /* Which share each zone has */
 
 typedef struct ZoneSearch {
     const char *zone;
-    unsigned x;    /* that it has; 0: none */
-    unsigned last; /* the highest that any has */
+    unsigned x;                      /* that it has; 0: none */
+    unsigned last;                   /* the highest that any has */
+    bool taken[ECFS_SHARES_MAX + 1]; /* by any zone */
 } ZoneSearch;
 
 static void on_setting (void *user, const char *key, const char *value)
@@ -157,11 +223,12 @@ static void on_setting (void *user, const char *key, const char *value)
     if (!g_str_has_prefix (key, ZONE_SETTING) || !g_ascii_string_to_unsigned (value, 10, 1, ECFS_SHARES_MAX, &x, NULL))
         return;
     self->last = MAX (self->last, (unsigned) x);
+    self->taken[x] = true;
     if (strcmp (key + strlen (ZONE_SETTING), self->zone) == 0)
         self->x = (unsigned) x;
 }
 
-bool ecfs_key_shares_note (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
+static bool note_share (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
 {
     g_autofree char *key = g_strconcat (ZONE_SETTING, zone, NULL), *value = g_strdup_printf ("%u", x);
     return ecfs_catalog_keep_setting (catalog, key, value, error);
@@ -178,6 +245,13 @@ static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x,
     return true;
 }
 
+bool ecfs_key_shares_note_found (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
+{
+    ZoneSearch search = {.zone = zone};
+    return ecfs_catalog_settings (catalog, on_setting, &search, error) &&
+           (search.x != 0 || search.taken[x] || note_share (catalog, zone, x, error));
+}
+
 static bool choose_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
 {
     unsigned last;
@@ -189,20 +263,47 @@ static bool choose_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_
         return ecfs_fail (error, ENOSPC, "there have been %u zones, and no share of the archive's key is left",
                           ECFS_SHARES_MAX);
     *ret_x = last + 1;
-    return ecfs_key_shares_note (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
+    return note_share (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
 }
 
 /* At an endpoint */
 
-static bool has_bytes (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes)
+static void note_name (void *user, const EcfsListed *listed)
 {
-    g_autofree uint8_t *found = g_malloc (bytes->len);
-    const EcfsRange range = {.size = bytes->len, .to = found};
+    if (ecfs_key_shares_is_name (listed->name))
+        g_ptr_array_add (user, g_strdup (listed->name));
+}
+
+/* The file that an endpoint has, for ecfs_key_forget_array (); NULL: it has none, or none that can be ours. */
+static GByteArray *read_file (EcfsEndpoint *endpoint, const char *name, GError **error)
+{
     uint64_t size;
-    bool same = ecfs_endpoint_size_wait (endpoint, name, &size, NULL) && size == bytes->len &&
-                ecfs_endpoint_read_wait (endpoint, name, &range, 1, NULL) &&
-                memcmp (found, bytes->data, bytes->len) == 0;
-    return same;
+    if (!ecfs_endpoint_size_wait (endpoint, name, &size, error))
+        return NULL;
+    GByteArray *bytes = g_byte_array_new ();
+    g_byte_array_set_size (bytes, (guint) MIN (size, ECFS_KEY_FILE_MAX_BYTES));
+    const EcfsRange range = {.size = bytes->len, .to = bytes->data};
+    if (size == 0 || ecfs_endpoint_read_wait (endpoint, name, &range, 1, error))
+        return bytes;
+    g_byte_array_unref (bytes);
+    return NULL;
+}
+
+/* Whether the endpoint has just these bytes; *ret_same false: it has none or others. */
+static bool compare (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, bool *ret_same, GError **error)
+{
+    GError *why = NULL;
+    GByteArray *found = read_file (endpoint, name, &why);
+    *ret_same = found != NULL && found->len == bytes->len && memcmp (found->data, bytes->data, bytes->len) == 0;
+    ecfs_key_forget_array (found);
+    if (why == NULL)
+        return true;
+    if (why->code == ENOENT) {
+        g_error_free (why);
+        return true;
+    }
+    g_propagate_error (error, why);
+    return false;
 }
 
 static bool write_bytes (EcfsEndpoint *endpoint, const char *name, const GByteArray *bytes, GError **error)
@@ -232,41 +333,22 @@ static GByteArray *file_of (const EcfsKeyShares *self, unsigned x, char name[NAM
     return bytes;
 }
 
-static void note_name (void *user, const EcfsListed *listed)
-{
-    if (ecfs_key_shares_is_name (listed->name))
-        g_ptr_array_add (user, g_strdup (listed->name));
-}
-
-/* The file that an endpoint has, for ecfs_key_forget_array (); NULL: it has none, or none that can be ours. */
-static GByteArray *read_file (EcfsEndpoint *endpoint, const char *name, GError **error)
-{
-    uint64_t size;
-    if (!ecfs_endpoint_size_wait (endpoint, name, &size, error))
-        return NULL;
-    GByteArray *bytes = g_byte_array_new ();
-    g_byte_array_set_size (bytes, (guint) MIN (size, ECFS_KEY_FILE_MAX_BYTES));
-    const EcfsRange range = {.size = bytes->len, .to = bytes->data};
-    if (ecfs_endpoint_read_wait (endpoint, name, &range, 1, error))
-        return bytes;
-    g_byte_array_unref (bytes);
-    return NULL;
-}
-
-static bool is_ours (const EcfsKeyShares *self, const GByteArray *bytes)
+/* The number of the share in a file that is ours; 0: it is not. */
+static unsigned own_share (const EcfsKeyShares *self, const GByteArray *bytes)
 {
     EcfsKeyFile file;
     char name[NAME_SIZE];
     if (!ecfs_key_file_parse (bytes->data, bytes->len, &file, NULL))
-        return false;
+        return 0;
     GByteArray *own = ecfs_key_shares_has (self, &file) ? file_of (self, file.share.x, name) : NULL;
     bool same = own != NULL && own->len == bytes->len && memcmp (own->data, bytes->data, own->len) == 0;
+    unsigned x = same ? file.share.x : 0;
     ecfs_key_forget_array (own);
     ecfs_key_file_clear (&file);
-    return same;
+    return x;
 }
 
-bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error)
+bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, unsigned *ret_x, GError **error)
 {
     char name[NAME_SIZE];
     GError *why = NULL;
@@ -277,9 +359,9 @@ bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GE
         return false;
     }
     g_clear_error (&why);
-    bool there = bytes != NULL && is_ours (self, bytes);
+    *ret_x = bytes == NULL ? 0 : own_share (self, bytes);
     ecfs_key_forget_array (bytes);
-    return there || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
+    return *ret_x > 0 || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
 }
 
 void ecfs_key_shares_take_away (EcfsEndpoint *endpoint)
@@ -299,11 +381,12 @@ bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsE
     if (!choose_share (catalog, zone, &x, error))
         return false;
     GByteArray *bytes = file_of (self, x, name);
-    bool put = has_bytes (endpoint, name, bytes) ||
-               (write_bytes (endpoint, name, bytes, error) &&
-                (has_bytes (endpoint, name, bytes) ||
-                 ecfs_fail (error, EIO, "endpoint %s: its share of the archive's key does not read as it was written",
-                            ecfs_endpoint_name (endpoint))));
+    bool same, put = compare (endpoint, name, bytes, &same, error);
+    if (put && !same)
+        put = write_bytes (endpoint, name, bytes, error) && compare (endpoint, name, bytes, &same, error) &&
+              (same ||
+               ecfs_fail (error, EIO, "endpoint %s: its share of the archive's key does not read as it was written",
+                          ecfs_endpoint_name (endpoint)));
     ecfs_key_forget_array (bytes);
     return put;
 }

@@ -28,10 +28,15 @@ typedef struct EcfsKeyShares EcfsKeyShares;
 
 /** Shares of @keys anew. For ecfs_key_shares_free (). */
 EcfsKeyShares *ecfs_key_shares_new (const EcfsKeyRing *keys, unsigned threshold);
-/** Those that endpoints have: @file, whose slots are taken over. EBADMSG: they are not of these keys. */
-EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, EcfsKeyFile *file, GError **error);
-/** Those of an archive directory; *ret_shares is NULL where its keys are not shared. */
-bool ecfs_key_shares_load (const char *directory, const EcfsKeyRing *keys, EcfsKeyShares **ret_shares, GError **error);
+/** Those that an endpoint's file tells of, with the slots that open to these keys. EBADMSG: they are not of them. */
+EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, const EcfsKeyFile *file, GError **error);
+/** Those of an archive directory; *ret_shares is NULL where its keys are not shared. ENOKEY: they are, and the file is
+ * gone. */
+bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const EcfsKeyRing *keys,
+                           EcfsKeyShares **ret_shares, GError **error);
+/** Has the catalog know that keys are shared; and what it knows: *ret_threshold 0: they are not. */
+bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
+bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error);
 /** Into an archive directory, durably. */
 bool ecfs_key_shares_write (const EcfsKeyShares *self, const char *directory, GError **error);
 void ecfs_key_shares_free (EcfsKeyShares *self); /* NULL is accepted */
@@ -44,15 +49,15 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 
-/** Whether an endpoint has one of the shares. ENOENT: it has none; or why that cannot be told. Blocks. */
-bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error);
+/** Which of the shares an endpoint has. ENOENT: it has none; or why that cannot be told. Blocks. */
+bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, unsigned *ret_x, GError **error);
 /** Takes what is left of shares away from an endpoint, as far as that goes. Blocks. */
 void ecfs_key_shares_take_away (EcfsEndpoint *endpoint);
 
 /** Whether the share in @file is one of these. */
 bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file);
-/** The catalog is told that a zone has share @x. */
-bool ecfs_key_shares_note (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error);
+/** The catalog is told that share @x was found in a zone, unless it knows of another there, or of it elsewhere. */
+bool ecfs_key_shares_note_found (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error);
 
 /** Whether the name of a file at an endpoint is that of one with shares. */
 bool ecfs_key_shares_is_name (const char *name);

@@ -92,7 +92,7 @@ bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeyRing **
     if (keys == NULL && reason->code == ENOENT)
         return ecfs_fail (error, ENOKEY,
                           "%s is gone, and what this archive stores can be read with that file only: restore it from "
-                          "a backup",
+                          "a backup; where endpoints share the key, 'ecfs recover' in another place brings it back",
                           path);
     if (keys == NULL) {
         g_propagate_error (error, g_steal_pointer (&reason));

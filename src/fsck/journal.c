@@ -91,20 +91,33 @@ static bool check_endpoints (EcfsFsckRun *self, GError **error)
     return ecfs_fsck_goes_on (self, error);
 }
 
-/* They are the same as long as there are any: whoever has the archive mounted changes none. */
+/* As long as there are any they are the same, so that a mount is in nobody's way; but it alone gives new zones theirs.
+ */
+static bool store_share (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    if (!ecfs_fsck_open_writer (self, error))
+        return false;
+    EcfsArchive *archive = self->writer->mounted ? self->archive : self->writer->archive;
+    return ecfs_key_shares_put (ecfs_archive_key_shares (self->archive), ecfs_archive_catalog (archive),
+                                endpoint->endpoint, endpoint->zone, error);
+}
+
 static bool check_shares (EcfsFsckRun *self, GError **error)
 {
     const EcfsKeyShares *shares = ecfs_archive_key_shares (self->archive);
-    EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     for (size_t i = 0; shares != NULL && i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
-        g_autoptr (GError) why = NULL;
+        unsigned x;
+        g_autoptr (GError) why = NULL, failure = NULL;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
-            ecfs_key_shares_look (shares, endpoint->endpoint, &why))
+            ecfs_key_shares_look (shares, endpoint->endpoint, &x, &why))
             continue;
-        bool repaired = why->code == ENOENT && ecfs_fsck_may_repair (self) &&
-                        ecfs_key_shares_put (shares, catalog, endpoint->endpoint, endpoint->zone, NULL);
-        tell (self, i, why->message, repaired);
+        bool repairs = why->code == ENOENT && ecfs_fsck_may_repair (self);
+        bool repaired = repairs && store_share (self, endpoint, &failure);
+        g_autofree char *text =
+            failure == NULL ? g_strdup (why->message)
+                            : g_strdup_printf ("%s; storing it anew failed: %s", why->message, failure->message);
+        tell (self, i, text, repaired);
     }
     return ecfs_fsck_goes_on (self, error);
 }

@@ -80,19 +80,23 @@ bool ecfs_secret_gather (const EcfsUuid *archive, EcfsShareWitness *witnesses, s
                          uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsUuid *ret_generation, GError **error)
 {
     Party best = {.n_zones = 0};
-    bool tie = false;
+    bool tie = false, several = false;
+    unsigned most_needed = 0;
     for (size_t i = 0; i < n_witnesses; i++) {
         if (!has_right_share (archive, &witnesses[i]))
             continue;
         Party party = party_of (archive, witnesses, n_witnesses, i);
         bool same = best.file != NULL && tells_the_same (best.file, party.file);
+        several = several || (best.file != NULL && !same);
         tie = party.n_zones > best.n_zones ? false : tie || (party.n_zones == best.n_zones && !same);
         if (party.n_zones > best.n_zones)
             best = party;
+        most_needed = MAX (most_needed, party.file->threshold);
     }
     if (best.file == NULL)
         return ecfs_fail (error, ENODATA, "no endpoint has a share of the key");
-    if (tie)
+    /* Few that are here could outvote the few of the others that are: as many as any list asks for have to agree. */
+    if (tie || (several && best.n_zones >= best.file->threshold && best.n_zones < most_needed))
         return ecfs_fail (error, ENOTUNIQ, "endpoints tell of different shares of the key, and as many of each");
     for (size_t i = 0; i < n_witnesses; i++)
         witnesses[i].contradicts = witnesses[i].file != NULL && !is_with (archive, &best, &witnesses[i]);

@@ -251,9 +251,18 @@ bool ecfs_code_parse (const char *text, uint8_t ret_code[ECFS_CODE_BYTES])
 
 /* Files */
 
+/* More than it has. */
+static guint file_bytes (const EcfsKeyFile *file)
+{
+    guint bytes = 256 + file->n_shares * ECFS_KEY_BYTES;
+    for (guint i = 0; i < file->slots->len; i++)
+        bytes += 64 + ((const EcfsKeySlot *) g_ptr_array_index (file->slots, i))->sealed->len;
+    return bytes;
+}
+
 GByteArray *ecfs_key_file_format (const EcfsKeyFile *file)
 {
-    GByteArray *to = g_byte_array_new ();
+    GByteArray *to = g_byte_array_sized_new (file_bytes (file)); /* so that no part of it is left behind */
     g_assert (file->slots->len <= ECFS_KEY_SLOTS_MAX);
     g_byte_array_append (to, magic, sizeof magic);
     ecfs_append_le (to, VERSION, 2);

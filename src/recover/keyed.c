@@ -99,7 +99,9 @@ bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error)
 bool ecfs_recover_check_stripes (EcfsRecovering *self, GError **error)
 {
     unsigned n_sealed = atomic_load (&self->n_sealed);
-    return n_sealed == 0 || n_sealed < atomic_load (&self->n_told) || fail_sealed (self, "what is there", error);
+    bool has_journal = self->sums->has_snapshot || self->sums->n_records > 0; /* which could be read */
+    return has_journal || n_sealed == 0 || n_sealed < atomic_load (&self->n_told) ||
+           fail_sealed (self, "what is there", error);
 }
 
 bool ecfs_recover_check_opened (EcfsRecovering *self, GError **error)

@@ -167,7 +167,7 @@ void ecfs_recover_told_read (void *data)
                  read_foot (self, &error) && check_sizes (self, &error);
     if (self->good)
         atomic_fetch_add (&self->recovering->n_told, 1);
-    if (ecfs_errno (error) == ENOKEY)
+    if (ecfs_errno (error) == ENOKEY && !self->recovering->places[self->piece->position].distrusted)
         atomic_fetch_add (&self->recovering->n_sealed, 1);
     if (!self->good && error != NULL)
         g_info ("endpoint %s: a stripe is left alone: %s", self->recovering->places[self->piece->position].name,

@@ -40,7 +40,10 @@ static void read_file (EcfsRecovering *self, EcfsRecoverPlace *place, const char
         return;
     }
     ecfs_key_forget (bytes->data, bytes->len);
-    g_array_append_val (all, found);
+    if (ecfs_uuid_equal (&found.file.archive, &self->archive))
+        g_array_append_val (all, found);
+    else /* left behind by one that was there before */
+        ecfs_key_file_clear (&found.file);
 }
 
 /* An endpoint that cannot be listed has none. */
@@ -147,7 +150,7 @@ static void note_shares (EcfsRecovering *self, const GArray *all)
     for (guint i = 0; i < all->len; i++) {
         const Found *found = &g_array_index (all, Found, i);
         EcfsZoneShare one = {.zone = found->place->zone, .x = found->file.share.x};
-        if (found->file.slots != NULL && ecfs_key_shares_has (self->shares, &found->file))
+        if (!found->place->distrusted && ecfs_key_shares_has (self->shares, &found->file))
             g_array_append_val (self->zone_shares, one);
     }
 }
@@ -156,8 +159,9 @@ static void note_shares (EcfsRecovering *self, const GArray *all)
 static void find_shares (EcfsRecovering *self, GArray *all)
 {
     for (guint i = 0; i < all->len && self->shares == NULL; i++) {
-        g_autoptr (EcfsKeyShares) shares = ecfs_key_shares_of (self->keys, &g_array_index (all, Found, i).file, NULL);
-        self->shares = g_steal_pointer (&shares);
+        const Found *found = &g_array_index (all, Found, i);
+        if (!found->place->distrusted)
+            self->shares = ecfs_key_shares_of (self->keys, &found->file, NULL);
     }
 }
 
@@ -187,13 +191,30 @@ bool ecfs_recover_keep_keys (EcfsRecovering *self, GError **error)
            (self->shares == NULL || ecfs_key_shares_write (self->shares, self->directory, error));
 }
 
+/* Where keys are shared, and no endpoint that is given has its share: they are shared anew, and fsck stores them. */
+static bool share_anew (EcfsRecovering *self, GError **error)
+{
+    unsigned threshold;
+    if (!ecfs_key_shares_told (self->catalog, &threshold, error))
+        return false;
+    if (threshold == 0 || self->what->dry_run)
+        return true;
+    self->shares = ecfs_key_shares_new (self->keys, threshold);
+    ecfs_recover_tell (self,
+                       "no endpoint has its share of the archive's key: run 'ecfs fsck -y', which stores new ones");
+    return ecfs_key_shares_write (self->shares, self->directory, error);
+}
+
 bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error)
 {
-    if (self->keys != NULL && !ecfs_keys_keep_id (self->catalog, self->keys, error))
+    if (self->keys == NULL)
+        return true;
+    if (!ecfs_keys_keep_id (self->catalog, self->keys, error) || (self->shares == NULL && !share_anew (self, error)) ||
+        (self->shares != NULL && !ecfs_key_shares_tell (self->shares, self->catalog, error)))
         return false;
     for (guint i = 0; self->zone_shares != NULL && i < self->zone_shares->len; i++) {
         const EcfsZoneShare *one = &g_array_index (self->zone_shares, EcfsZoneShare, i);
-        if (!ecfs_key_shares_note (self->catalog, one->zone, one->x, error))
+        if (!ecfs_key_shares_note_found (self->catalog, one->zone, one->x, error))
             return false;
     }
     return true;

@@ -216,19 +216,21 @@ static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, G
     const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
     if (shares == NULL)
         return true;
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    bool seen[ECFS_SHARES_MAX + 1] = {false};
+    unsigned needed = 2 * ecfs_key_shares_threshold (shares) - 1, left = 0, x;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self); i++) {
         const EcfsArchiveEndpoint *other = ecfs_archive_endpoint (self, i);
-        if (other != endpoint && ecfs_archive_endpoint_counts (other))
-            g_hash_table_add (zones, (char *) other->zone);
+        if (other == endpoint || !ecfs_archive_endpoint_counts (other) || other->endpoint == NULL ||
+            !ecfs_key_shares_look (shares, other->endpoint, &x, NULL))
+            continue;
+        left += !seen[x];
+        seen[x] = true;
     }
-    unsigned needed = 2 * ecfs_key_shares_threshold (shares) - 1, left = g_hash_table_size (zones);
     return left >= needed ||
-           ecfs_fail (
-               error, EBUSY,
-               "the archive's key is shared by its zones, %u of which have to stay, and without %s there are %u: "
-               "add another endpoint first",
-               needed, endpoint->name, left);
+           ecfs_fail (error, EBUSY,
+                      "the archive's key is shared by its zones, %u of which have to stay, and without %s there are %u "
+                      "that have their shares now: add another endpoint first",
+                      needed, endpoint->name, left);
 }
 
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)

@@ -431,8 +431,11 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
     json_object_set_int_member (status, "sequence", (int64_t) ecfs_catalog_sequence (catalog));
     json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
     if (ecfs_archive_keys (self) != NULL)
         ecfs_status_add_uuid (status, "key", ecfs_key_ring_active (ecfs_archive_keys (self)));
+    if (shares != NULL)
+        json_object_set_int_member (status, "key_shares", ecfs_key_shares_threshold (shares));
     g_autofree char *trouble = ecfs_catalog_trouble (catalog);
     if (trouble != NULL)
         ecfs_status_add_text (status, "catalog_error", trouble);

@@ -33,7 +33,7 @@ def add_files(catalog, first, last, n_directories, size, stripe_size):
     catalog.executemany(INODE, ((ino, 0o100644, 1, size, size, size) for ino in inos))
     catalog.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)",
                         ((2 + i % n_directories, b"file%d" % i, 1 + n_directories + i, ino) for i, ino in zip(range(first, last), inos)))
-    catalog.executemany("INSERT INTO objects VALUES (?, ?, 1, ?, 'rs:4+2', ?, 2097152, 32768, 192, ?)",
+    catalog.executemany("INSERT INTO objects (id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest) VALUES (?, ?, 1, ?, 'rs:4+2', ?, 2097152, 32768, 192, ?)",
                         ((i + 1, os.urandom(16), i + 1, size, os.urandom(16)) for i in range(first, last)))
     catalog.executemany("INSERT INTO stripes VALUES (?, ?, ?, ?, ?, ?)",
                         ((i + 1, index, (i + 1) * 8 + index, index + 1, stripe_size, os.urandom(16))

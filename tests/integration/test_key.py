@@ -1,11 +1,14 @@
 """An archive with a key: no endpoint can read it, nor make what passes for it, and the key alone brings it back."""
 import os
 import shutil
+import struct
 import zlib
 
 import lab
 import pytest
+from forge import xxh3_64
 
+SLOTS_AT = 8 + 2 + 16 + 16 + 2 + 255 * 32 + 33  # in a file with a share
 PLANTED = ["planted-name", "planted-directory", "planted-content", "planted-target", "planted-attribute"]
 MIB = 1 << 20
 
@@ -129,9 +132,10 @@ def test_what_is_lost_is_made_good_without_the_content(place, code):
     before = write_tree(mount)
     lab.ecfs("wait", mount.path)
     mount.umount()
-    for path in lab.stripe_files(archive.endpoints[1]):
+    lost, damaged = [endpoint for endpoint in archive.endpoints if lab.stripe_files(endpoint)][:2]
+    for path in lab.stripe_files(lost):
         path.unlink()
-    for path in lab.stripe_files(archive.endpoints[2]):
+    for path in lab.stripe_files(damaged):
         lab.flip(path, path.stat().st_size // 2)
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--deep", archive.path, check=False).returncode == 1
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
@@ -222,6 +226,75 @@ def test_lost_and_damaged_shares_are_found_and_stored_anew(place, shared):
         assert done.stdout.count("its share of the archive's key is missing or damaged") == (2 if word else 0)
         assert word in done.stdout
     assert share_of(shared.endpoints[0]).read_bytes() == before
+
+
+def test_slots_that_an_endpoint_changed_are_not_taken_over(place, shared):
+    """It has emptied them: with these nobody would ever get the key from shares again."""
+    key = place.path / "copy of the key"
+    shutil.copy2(shared.path / "key", key)
+    before = lose_machine(place, shared)
+    path = share_of(shared.endpoints[0])
+    data = path.read_bytes()[:SLOTS_AT] + bytes(2)
+    path.write_bytes(data + struct.pack("<Q", xxh3_64(data)))
+    again, _ = recover(place, shared, "--key", key)
+    lab.assert_same_tree(before, tree_of(place, again))
+    done = lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", again.path, check=False)
+    assert done.stdout.count("its share of the archive's key") == 1 and "endpoint amber: its share" in done.stdout
+
+
+def test_what_others_keep_in_a_directory_of_that_name_stays(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    own = archive.endpoints[0].root / "keys/id_ed25519"
+    own.parent.mkdir(parents=True)
+    own.write_text("not of ecfs")
+    archive.init("--key", "split")
+    lab.ecfs("destroy", archive.path, "--yes")
+    assert own.read_text() == "not of ecfs"
+    blocked = archive.endpoints[5].root
+    shutil.rmtree(blocked, ignore_errors=True)
+    blocked.write_text("no directory")
+    assert archive.init("--key", "split", check=False).returncode != 0
+    assert [path for endpoint in archive.endpoints[:5] for path in lab.files_below(endpoint.root)] == [own]
+
+
+def test_a_lost_file_of_slots_is_told(place, shared):
+    (shared.path / "key-slots").unlink()
+    done = lab.ecfs("status", shared.path, check=False)
+    assert done.returncode != 0 and "key-slots is gone" in done.stderr
+
+
+def test_keys_that_are_given_are_shared_anew_where_nobody_has_a_share(place, shared):
+    key = place.path / "copy of the key"
+    shutil.copy2(shared.path / "key", key)
+    before = lose_machine(place, shared)
+    for endpoint in shared.endpoints:
+        shutil.rmtree(endpoint.root / "keys")
+    again, told = recover(place, shared, "--key", key)
+    assert "stores new ones" in told.stderr
+    lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", again.path, check=False)
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", again.path).returncode == 0
+    shutil.rmtree(again.path)
+    last, _ = recover(place, lab.Archive(shared.path, shared.endpoints[1:]))
+    lab.assert_same_tree(before, tree_of(place, last))
+
+
+def test_a_code_by_which_more_could_read_is_refused(place):
+    archive = lab.Archive(place.path / "archive", place.directories(), "rs:4+1")
+    archive.init("--key", "split")
+    archive.configure("archive", code="rs:4+2")
+    done = lab.ecfs("status", archive.path, check=False)
+    assert done.returncode != 0 and "key is shared" in done.stderr
+
+
+def test_an_init_that_was_begun_otherwise_is_not_gone_on_with(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    archive.init("--key", "split")
+    (archive.path / "ecfs.conf").unlink()
+    for how in ("none", "file"):
+        done = archive.init("--key", how, check=False)
+        assert done.returncode != 0 and "another --key" in done.stderr, done.stderr
+    archive.init("--key", "split")
+    lab.ecfs("status", archive.path)
 
 
 def test_endpoints_come_and_go_with_their_shares(place, shared):
