@@ -138,6 +138,20 @@ bool ecfs_archive_check_writable (EcfsArchive *self, GError **error)
                                  self->directory));
 }
 
+/* Who only reads needs none of them. */
+static bool open_shares (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    if (ecfs_key_shares_load (self->directory, self->catalog, self->keys, &self->shares, &why))
+        return true;
+    if (self->readonly) {
+        g_warning ("%s", why->message);
+        return true;
+    }
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
+}
+
 static bool open_parts (EcfsArchive *self, GError **error)
 {
     g_autofree char *catalog_path = path_in (self->directory, ECFS_CATALOG_NAME);
@@ -145,8 +159,7 @@ static bool open_parts (EcfsArchive *self, GError **error)
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
-        !ecfs_keys_load (self->directory, self->catalog, &self->keys, error) ||
-        !ecfs_key_shares_load (self->directory, self->catalog, self->keys, &self->shares, error) ||
+        !ecfs_keys_load (self->directory, self->catalog, &self->keys, error) || !open_shares (self, error) ||
         !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);

@@ -32,6 +32,7 @@ EcfsKeyRing *ecfs_keys_read (const char *path, GError **error)
         return NULL;
     ssize_t size = ecfs_pread_all (fd, bytes, sizeof bytes, 0);
     if (size < 0) {
+        ecfs_key_forget (bytes, sizeof bytes);
         (void) !ecfs_fail_errno (error, (int) -size, "%s", path);
         return NULL;
     }

@@ -203,7 +203,9 @@ GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *p
                                     GError **error)
 {
     EcfsRepair *before = self->repair.packets;
+    ecfs_archive_pin (self->archive, &part->row->uuid); /* its stripes may be read */
     GArray *stripes = store_missing (self, part, codec, error);
+    ecfs_archive_unpin (self->archive, &part->row->uuid);
     if (self->repair.packets != before)
         ecfs_repair_free (g_steal_pointer (&self->repair.packets));
     return stripes;

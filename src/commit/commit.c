@@ -6,7 +6,8 @@
 #include <assert.h>
 
 #define PLACE_ATTEMPTS 3
-#define TAGS_SHARE     1000 /* a stripe is larger than its packets by less than one in so many */
+#define TAGS_SHARE     1000 /* a stripe is larger than its packets by less than one in so many, … */
+#define MACS_SHARE     500  /* … and with a key in so many */
 
 static void part_free (gpointer data)
 {
@@ -276,8 +277,9 @@ void ecfs_attempt_begin_object (EcfsCommitAttempt *self, EcfsCommitObject *part,
 {
     self->part = part;
     uint64_t packet_bytes = part->row->size / ecfs_codec_k (codec);
+    unsigned share = part->row->seal.kind == ECFS_SEAL_NONE ? TAGS_SHARE : MACS_SHARE;
     self->places = (EcfsObjectPlaces){.codec = codec,
-                                      .stripe_bytes = packet_bytes + packet_bytes / TAGS_SHARE,
+                                      .stripe_bytes = packet_bytes + packet_bytes / share,
                                       .n_endpoints = ecfs_archive_n_endpoints (self->archive)};
     memset (self->stored_before, 0, sizeof self->stored_before);
     for (size_t i = 0; i < G_N_ELEMENTS (self->places.position); i++)

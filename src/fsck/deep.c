@@ -431,7 +431,11 @@ static bool begin_pass (Deep *self, GError **error)
         self->state.began_ns = now_ns ();
     }
     self->run->deep.keeps = keeps;
-    if (keeps && (self->run->what->flags & ECFS_FSCK_REMOTE_HASH) != 0)
+    bool asks = (self->run->what->flags & ECFS_FSCK_REMOTE_HASH) != 0;
+    if (asks && ecfs_archive_keys (self->run->archive) != NULL) /* who saw the bytes once tells any digest for ever */
+        g_warning ("the archive has a key, by which its stripes are verified: they are read, and no endpoint is asked "
+                   "for digests");
+    else if (keeps && asks)
         self->remote = ecfs_remote_hash_new (self->run->archive);
     if (!keeps)
         g_clear_pointer (&self->notes, ecfs_scrub_close);

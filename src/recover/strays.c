@@ -419,25 +419,6 @@ static bool keep_code (EcfsRecovering *self, const EcfsCodec *codec, GError **er
     return size == 0 || ecfs_catalog_keep_code (self->catalog, ecfs_codec_identity (codec), parameters, size, error);
 }
 
-/* Whether the catalog's file has the same bytes: it was recoded, and the journal does not tell of that. */
-static bool is_there_already (EcfsRecovering *self, const Content *content)
-{
-    g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, content->record->ino, NULL);
-    if (extents == NULL || extents->len != content->extents->len)
-        return false;
-    for (guint i = 0; i < extents->len; i++) {
-        const EcfsExtent *there = &g_array_index (extents, EcfsExtent, i);
-        const EcfsExtent *here = &g_array_index (content->extents, EcfsExtent, i);
-        const EcfsObjectRow *row = g_ptr_array_index (content->objects, (guint) here->object);
-        g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, there->object, NULL);
-        if (object == NULL || object->size != row->size || there->offset != here->offset ||
-            there->length != here->length || there->object_offset != here->object_offset ||
-            memcmp (object->digest, row->digest, ECFS_DIGEST_SIZE) != 0)
-            return false;
-    }
-    return true;
-}
-
 /* What was stored in the last minute, behind the end of the journal, is little; without a journal it is everything, and
  * that is not read. */
 static bool check_content (EcfsRecovering *self, Content *content, GError **error)
@@ -457,6 +438,35 @@ static bool check_content (EcfsRecovering *self, Content *content, GError **erro
         content->forged = content->forged || why->code == EBADMSG;
         if (why->code != EBADMSG)
             ecfs_recover_tell (self, "%s: its bytes are not verified: %s", shown, why->message);
+    }
+    return true;
+}
+
+/* What is enciphered is other bytes each time. */
+static bool has_same_bytes (const EcfsObjectRow *object, const EcfsObjectRow *row)
+{
+    if (object->seal.kind == ECFS_SEAL_NONE && row->seal.kind == ECFS_SEAL_NONE)
+        return memcmp (object->digest, row->digest, ECFS_DIGEST_SIZE) == 0;
+    return object->has_sha256 && row->has_sha256 && memcmp (object->sha256, row->sha256, ECFS_SHA256_SIZE) == 0;
+}
+
+/* Whether the catalog's file has the same bytes: it was recoded, and the journal does not tell of that. */
+static bool is_there_already (EcfsRecovering *self, Content *content)
+{
+    g_autoptr (GArray) extents = ecfs_catalog_extents (self->catalog, content->record->ino, NULL);
+    if (extents == NULL || extents->len != content->extents->len)
+        return false;
+    for (guint i = 0; i < extents->len; i++) {
+        const EcfsExtent *there = &g_array_index (extents, EcfsExtent, i);
+        const EcfsExtent *here = &g_array_index (content->extents, EcfsExtent, i);
+        const EcfsObjectRow *row = g_ptr_array_index (content->objects, (guint) here->object);
+        if (row->seal.kind != ECFS_SEAL_NONE && !check_content (self, content, NULL)) /* its SHA-256 is to be known */
+            return false;
+        g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, there->object, NULL);
+        if (object == NULL || object->size != row->size || there->offset != here->offset ||
+            there->length != here->length || there->object_offset != here->object_offset ||
+            !has_same_bytes (object, row))
+            return false;
     }
     return true;
 }

@@ -68,8 +68,8 @@ static bool examine (Pruning *self, EcfsPruneStripe *stripe, const char *name, G
     if (wanted == 0)
         return ecfs_fail (error, EPERM, "it is empty");
     return ecfs_endpoint_read_wait (endpoint, name, &range, 1, error) &&
-           ecfs_stripe_header_parse (head, wanted, &header, error) && check_header (self, stripe, &header, error) &&
-           check_authentic (self, &header, head, error);
+           ecfs_stripe_header_parse (head, wanted, &header, error) && check_authentic (self, &header, head, error) &&
+           check_header (self, stripe, &header, error);
 }
 
 static bool is_unknown (EcfsArchive *archive, int64_t endpoint, const EcfsPruneStripe *stripe, GError **error)

@@ -124,7 +124,7 @@ def test_whoever_moves_may_be_killed(place, mounted):
     top = filled(place, archive, 8)
     server(archive, "c1").start()
     mount = place.mount(archive) if mounted else None
-    archive["c1"].proxy.tell("throttle", "600000")
+    archive["c1"].proxy.tell("throttle", "150000")
     asking = subprocess.Popen([FSCK, archive.path, "-y"], stdout=subprocess.DEVNULL)
     lab.until(lambda: 0 < spread(archive).count("aabbcc") < 8, 60, "some are moved")
     if mounted:

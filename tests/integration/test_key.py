@@ -260,6 +260,8 @@ def test_what_others_keep_in_a_directory_of_that_name_stays(place):
 def test_a_lost_file_of_slots_is_told(place, shared):
     (shared.path / "key-slots").unlink()
     done = lab.ecfs("status", shared.path, check=False)
+    assert done.returncode == 0 and "key-slots is gone" in done.stderr
+    done = lab.ecfs("put", shared.path, "/etc/hostname", "/", check=False)
     assert done.returncode != 0 and "key-slots is gone" in done.stderr
 
 
@@ -282,7 +284,7 @@ def test_a_code_by_which_more_could_read_is_refused(place):
     archive = lab.Archive(place.path / "archive", place.directories(), "rs:4+1")
     archive.init("--key", "split")
     archive.configure("archive", code="rs:4+2")
-    done = lab.ecfs("status", archive.path, check=False)
+    done = lab.ecfs("put", archive.path, "/etc/hostname", "/", check=False)
     assert done.returncode != 0 and "key is shared" in done.stderr
 
 
