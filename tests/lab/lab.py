@@ -351,7 +351,8 @@ def stripes_of_one_object(endpoints):
 
 class AllKeyed:
     """With ECFS_TEST_KEYS=yes every archive that a test makes has a key: shared by its endpoints, so that these alone
-    bring it back, or where they are too few, in a file that outlives the archive's directory as users' do."""
+    bring it back, or where they are too few, in a file that outlives the archive's directory as users' do. To look for
+    what a key breaks: tests that go on to codes which survive more than the first one are refused that."""
 
     def __init__(self):
         self.is_on = os.environ.get("ECFS_TEST_KEYS") == "yes"
