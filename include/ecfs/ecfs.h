@@ -441,7 +441,8 @@ typedef struct EcfsRecovery {
     const char *code;             /* of new files, in place of what it was; NULL: as it was */
     const char *const *settings;  /* "KEY=VALUE" of [archive], in place of what they were; NULL-terminated, or NULL */
     const char *archive;          /* its UUID, where endpoints have several; or NULL */
-    const char *key_file;         /* a copy of the file "key" of the lost directory; NULL: the archive has no key */
+    /* A copy of the file "key" of the lost directory; NULL: the archive has no key, or its endpoints share it. */
+    const char *key_file;
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;

@@ -714,8 +714,7 @@ bool ecfs_archive_layout (EcfsArchive *self, const EcfsObjectRow *object, EcfsLa
                          .header_bytes = object->header_bytes,
                          .granule = (uint32_t) ecfs_codec_granule (codec),
                          .k = (uint16_t) ecfs_codec_k (codec),
-                         .tag_bytes =
-                             object->seal.kind == ECFS_SEAL_NONE ? ECFS_TAG_CHECKSUM_BYTES : ECFS_TAG_MAC_BYTES};
+                         .tag_bytes = ecfs_tag_bytes_under (&object->seal)};
     if (!ecfs_layout_valid (&layout))
         return ecfs_fail (error, EBADMSG, "the catalog's row of object %" PRId64 " makes no sense: run 'ecfs recover'",
                           object->id);

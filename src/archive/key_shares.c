@@ -234,17 +234,6 @@ static bool note_share (EcfsCatalog *catalog, const char *zone, unsigned x, GErr
     return ecfs_catalog_keep_setting (catalog, key, value, error);
 }
 
-/* *ret_x 0: it has none; *ret_last: the highest that any zone has. */
-static bool find_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, unsigned *ret_last, GError **error)
-{
-    ZoneSearch search = {.zone = zone};
-    if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
-        return false;
-    *ret_x = search.x;
-    *ret_last = search.last;
-    return true;
-}
-
 bool ecfs_key_shares_note_found (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
 {
     ZoneSearch search = {.zone = zone};
@@ -254,15 +243,15 @@ bool ecfs_key_shares_note_found (EcfsCatalog *catalog, const char *zone, unsigne
 
 static bool choose_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
 {
-    unsigned last;
-    if (!find_share (catalog, zone, ret_x, &last, error))
+    ZoneSearch search = {.zone = zone};
+    if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
         return false;
-    if (*ret_x != 0)
+    *ret_x = search.x != 0 ? search.x : search.last + 1;
+    if (search.x != 0)
         return true;
-    if (last == ECFS_SHARES_MAX)
+    if (search.last == ECFS_SHARES_MAX)
         return ecfs_fail (error, ENOSPC, "there have been %u zones, and no share of the archive's key is left",
                           ECFS_SHARES_MAX);
-    *ret_x = last + 1;
     return note_share (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
 }
 
@@ -320,15 +309,20 @@ static bool write_bytes (EcfsEndpoint *endpoint, const char *name, const GByteAr
            ecfs_endpoint_write_wait (endpoint, name, bytes->data, bytes->len, error);
 }
 
-/* The file of the zone with share @x, for ecfs_key_forget_array (), and its name. */
-static GByteArray *file_of (const EcfsKeyShares *self, unsigned x, char name[NAME_SIZE])
+/* Of the file that each endpoint has. */
+static void name_of (const EcfsKeyShares *self, char ret_name[NAME_SIZE])
 {
     char generation[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (&self->file.generation, generation);
+    (void) snprintf (ret_name, NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
+}
+
+/* That file with share @x, for ecfs_key_forget_array (). */
+static GByteArray *file_of (const EcfsKeyShares *self, unsigned x)
+{
     EcfsKeyFile file = self->file; /* borrowed but for the share */
     file.share = self->shares[x - 1];
     GByteArray *bytes = ecfs_key_file_format (&file);
-    ecfs_uuid_text (&file.generation, generation);
-    (void) snprintf (name, NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
     ecfs_key_forget (&file.share, sizeof file.share);
     return bytes;
 }
@@ -337,10 +331,9 @@ static GByteArray *file_of (const EcfsKeyShares *self, unsigned x, char name[NAM
 static unsigned own_share (const EcfsKeyShares *self, const GByteArray *bytes)
 {
     EcfsKeyFile file;
-    char name[NAME_SIZE];
     if (!ecfs_key_file_parse (bytes->data, bytes->len, &file, NULL))
         return 0;
-    GByteArray *own = ecfs_key_shares_has (self, &file) ? file_of (self, file.share.x, name) : NULL;
+    GByteArray *own = ecfs_key_shares_has (self, &file) ? file_of (self, file.share.x) : NULL;
     bool same = own != NULL && own->len == bytes->len && memcmp (own->data, bytes->data, own->len) == 0;
     unsigned x = same ? file.share.x : 0;
     ecfs_key_forget_array (own);
@@ -352,7 +345,7 @@ bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, un
 {
     char name[NAME_SIZE];
     GError *why = NULL;
-    ecfs_key_forget_array (file_of (self, 1, name)); /* all have one name */
+    name_of (self, name);
     GByteArray *bytes = read_file (endpoint, name, &why);
     if (bytes == NULL && why->code != ENOENT) {
         g_propagate_error (error, why);
@@ -380,7 +373,8 @@ bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsE
     char name[NAME_SIZE];
     if (!choose_share (catalog, zone, &x, error))
         return false;
-    GByteArray *bytes = file_of (self, x, name);
+    name_of (self, name);
+    GByteArray *bytes = file_of (self, x);
     bool same, put = compare (endpoint, name, bytes, &same, error);
     if (put && !same)
         put = write_bytes (endpoint, name, bytes, error) && compare (endpoint, name, bytes, &same, error) &&

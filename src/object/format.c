@@ -142,7 +142,7 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header, const EcfsSealK
     ecfs_append_le (to, header->block_bytes, 4);
     ecfs_append_le (to, header->granule, 4);
     ecfs_append_le (to, is_keyed ? TAG_KIND_HMAC : TAG_KIND_XXH3_64, 2);
-    ecfs_append_le (to, is_keyed ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES, 2);
+    ecfs_append_le (to, ecfs_tag_bytes_under (&header->seal), 2);
     ecfs_append_le (to, is_keyed ? CIPHER_AES_CTR : 0, 2);
     ecfs_append_le (to, is_keyed ? MAC_KIND_HMAC : 0, 2);
     ecfs_append_le (to, 0, 8);
@@ -665,8 +665,7 @@ bool ecfs_stripe_layout (const EcfsStripeHeader *header, uint64_t size, EcfsLayo
                          .header_bytes = header->header_bytes,
                          .granule = header->granule,
                          .k = header->k,
-                         .tag_bytes =
-                             header->seal.kind != ECFS_SEAL_NONE ? ECFS_TAG_MAC_BYTES : ECFS_TAG_CHECKSUM_BYTES};
+                         .tag_bytes = ecfs_tag_bytes_under (&header->seal)};
     if (!ecfs_layout_valid (&layout))
         return ecfs_fail (error, EBADMSG, "the sizes in the stripe's header make no sense");
     *ret_layout = layout;

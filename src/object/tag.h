@@ -13,6 +13,7 @@
 #define ECFS_OBJECT_TAG_H
 
 #include "key/mac.h"
+#include "key/seal.h"
 #include "util/uuid.h"
 
 #define ECFS_TAG_CHECKSUM_BYTES 8
@@ -24,6 +25,12 @@ typedef struct EcfsTagger {
     EcfsUuid object;
     const EcfsMac *mac; /* under the object's tag key; borrowed; NULL: there is no key */
 } EcfsTagger;
+
+/** Bytes of each tag of an object that is stored so. */
+static inline uint16_t ecfs_tag_bytes_under (const EcfsSeal *seal)
+{
+    return seal->kind == ECFS_SEAL_NONE ? ECFS_TAG_CHECKSUM_BYTES : ECFS_TAG_MAC_BYTES;
+}
 
 /** Bytes of each of its tags. */
 static inline unsigned ecfs_tag_bytes (const EcfsTagger *self)

@@ -93,19 +93,18 @@ bool ecfs_recover_check_content (EcfsRecovering *self, const char *path, EcfsStr
 {
     EcfsObjectRow *row = stray->row;
     EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
-    g_auto (EcfsReaderParams) params = {
-        .transfer = transfer_of (self),
-        .codec = stray->codec,
-        .layout = {.size = row->size,
-                   .segment_bytes = row->segment_bytes,
-                   .block_bytes = row->block_bytes,
-                   .header_bytes = row->header_bytes,
-                   .granule = (uint32_t) ecfs_codec_granule (stray->codec),
-                   .k = (uint16_t) ecfs_codec_k (stray->codec),
-                   .tag_bytes = row->seal.kind == ECFS_SEAL_NONE ? ECFS_TAG_CHECKSUM_BYTES : ECFS_TAG_MAC_BYTES},
-        .object = row->uuid,
-        .stripes = stripes,
-        .trouble = note_trouble};
+    g_auto (EcfsReaderParams) params = {.transfer = transfer_of (self),
+                                        .codec = stray->codec,
+                                        .layout = {.size = row->size,
+                                                   .segment_bytes = row->segment_bytes,
+                                                   .block_bytes = row->block_bytes,
+                                                   .header_bytes = row->header_bytes,
+                                                   .granule = (uint32_t) ecfs_codec_granule (stray->codec),
+                                                   .k = (uint16_t) ecfs_codec_k (stray->codec),
+                                                   .tag_bytes = ecfs_tag_bytes_under (&row->seal)},
+                                        .object = row->uuid,
+                                        .stripes = stripes,
+                                        .trouble = note_trouble};
     EcfsSealKeys *keys;
     if (!ecfs_seal_open (&row->seal, self->keys, &row->uuid, &keys, error))
         return false;

@@ -46,12 +46,15 @@ static void read_file (EcfsRecovering *self, EcfsRecoverPlace *place, const char
         ecfs_key_file_clear (&found.file);
 }
 
-/* An endpoint that cannot be listed has none. */
 static void read_place (EcfsRecovering *self, EcfsRecoverPlace *place, GArray *all)
 {
     Listing listing = {.names = g_ptr_array_new_with_free_func (g_free),
                        .sizes = g_array_new (FALSE, FALSE, sizeof (uint64_t))};
-    (void) ecfs_endpoint_list_wait (place->endpoint, ECFS_KEYS_DIRECTORY, on_listed, &listing, NULL);
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_endpoint_list_wait (place->endpoint, ECFS_KEYS_DIRECTORY, on_listed, &listing, &error) &&
+        error->code != ENOENT)
+        ecfs_recover_tell (self, "endpoint %s: its share of a key cannot be looked for: %s", place->name,
+                           error->message);
     for (guint i = 0; i < listing.names->len; i++)
         read_file (self, place, g_ptr_array_index (listing.names, i), g_array_index (listing.sizes, uint64_t, i), all);
     g_ptr_array_unref (listing.names);

@@ -2,6 +2,7 @@
 import os
 import shutil
 import struct
+import uuid
 import zlib
 
 import lab
@@ -341,3 +342,26 @@ def test_destroy_leaves_nothing_of_it(place, how):
     lab.ecfs("destroy", archive.path, "--yes")
     assert not archive.path.exists()
     assert [path for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)] == []
+
+
+def test_a_stripe_that_looks_sealed_keeps_no_archive_from_being_recovered(place):
+    """One endpoint puts it there, under the archive's own UUID, where the archive has no key."""
+    keyed = lab.Archive(place.path / "keyed", place.directories())
+    keyed.init("--key", "file")
+    lab.write_pattern(place.path / "file", 300_000)
+    keyed.put(place.path / "file", "/file")
+    archive = lab.Archive(place.path / "archive", place.directories())
+    archive.init("--key", "none")
+    archive.put(place.path / "file", "/file")
+    archive.await_stored()
+    forged = next(path for path in lab.stripe_files(keyed.endpoints[0]))
+    data = bytearray(forged.read_bytes())
+    data[24:40] = uuid.UUID(archive.json("status")["archive"]).bytes  # of the public section, which is the first
+    end = 24 + int.from_bytes(data[20:24], "little")
+    data[end:end + 8] = struct.pack("<Q", xxh3_64(bytes(data[16:end])))
+    target = archive.endpoints[0].root / forged.relative_to(keyed.endpoints[0].root)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    again, _ = recover(place, archive)
+    again.get("/file", place.path / "got")
+    assert lab.digest(place.path / "got") == lab.digest(place.path / "file")
