@@ -659,7 +659,8 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
 bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
-    unsigned threshold = self->shares == NULL ? 0 : ecfs_key_shares_threshold (self->shares);
+    /* Who only reads stores nothing with it. */
+    unsigned threshold = self->shares == NULL || self->readonly ? 0 : ecfs_key_shares_threshold (self->shares);
     if (codec != NULL && threshold > 0 && ecfs_codec_tolerance (codec) >= threshold)
         return ecfs_fail (
             error, EINVAL,

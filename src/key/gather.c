@@ -97,7 +97,7 @@ bool ecfs_secret_gather (const EcfsUuid *archive, EcfsShareWitness *witnesses, s
         return ecfs_fail (error, ENODATA, "no endpoint has a share of the key");
     /* Few that are here could outvote the few of the others that are: as many as any list asks for have to agree. */
     if (tie || (several && best.n_zones >= best.file->threshold && best.n_zones < most_needed))
-        return ecfs_fail (error, ENOTUNIQ, "endpoints tell of different shares of the key, and as many of each");
+        return ecfs_fail (error, ENOTUNIQ, "endpoints tell of different shares of the key, and too few agree");
     for (size_t i = 0; i < n_witnesses; i++)
         witnesses[i].contradicts = witnesses[i].file != NULL && !is_with (archive, &best, &witnesses[i]);
     *ret_generation = best.file->generation;

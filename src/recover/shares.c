@@ -113,11 +113,13 @@ static bool gather (EcfsRecovering *self, GArray *all, GError **error)
     GError *why = NULL;
     g_autofree EcfsShareWitness *witnesses = witnesses_of (all);
     if (!ecfs_secret_gather (&self->archive, witnesses, all->len, secret, &generation, &why)) {
+        const char *cause = why->code == ENOTUNIQ ? "some of the endpoints that it is shared by lie"
+                                                  : "too few of the endpoints that it is shared by are here";
         (void) !ecfs_fail (
             error, ENOKEY,
-            "the archive has a key, and too few of the endpoints that it is shared by are here: %s; name "
-            "more of them, or give the key with --key FILE",
-            why->message);
+            "the archive has a key, and %s: %s; name more of them, or those that lie with --distrust, or "
+            "give the key with --key FILE",
+            cause, why->message);
         g_error_free (why);
         return false;
     }

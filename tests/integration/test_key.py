@@ -287,6 +287,8 @@ def test_a_code_by_which_more_could_read_is_refused(place):
     archive.configure("archive", code="rs:4+2")
     done = lab.ecfs("put", archive.path, "/etc/hostname", "/", check=False)
     assert done.returncode != 0 and "key is shared" in done.stderr
+    lab.ecfs("ls", archive.path)
+    lab.ecfs("status", archive.path)
 
 
 def test_an_init_that_was_begun_otherwise_is_not_gone_on_with(place):
