@@ -209,6 +209,10 @@ bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_poin
  */
 bool ecfs_archive_store_journal (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
 
+/** Whether what this process has changed is in the newest copy of the archive; see ecfs_lineage_confirm_newest (). The
+ * archive is started. */
+bool ecfs_archive_confirm_newest (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error);
+
 /**
  * Asks endpoints what they know of the archive, for one that is open READONLY and that nobody has open for changes, so
  * that the next call tells whether it is an old copy. Waits until @deadline_us (ecfs_now_us ()). After start.

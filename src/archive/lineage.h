@@ -65,6 +65,11 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position);
  */
 bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t n_endpoints,
                                   bool (*goes_on) (void *user), void *user, size_t *ret_n_good, GError **error);
+/**
+ * Reads the markers: whether what this process has changed is in the newest copy, as far as the endpoints that answer
+ * know. ESTALE: somebody else has a newer one, without these changes.
+ */
+bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user), void *user, GError **error);
 /** A segment of the journal is there that only this catalog could have made, and it did not. */
 void ecfs_lineage_foreign_segment (EcfsLineage *self, size_t position);
 /** Other endpoints count than before. */

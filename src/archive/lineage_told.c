@@ -129,6 +129,31 @@ bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t 
                            : ecfs_fail (error, EAGAIN, "too few endpoints confirm it");
 }
 
+/* Whether enough have answered since, or no more will. */
+static bool is_told_locked (EcfsLineage *self, int64_t since_us) ECFS_REQUIRES (self->lock)
+{
+    return self->is_stale || ecfs_lineage_is_sure_locked (self, since_us) || !ecfs_lineage_is_any_asked_locked (self);
+}
+
+bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    int64_t since_us = ecfs_lineage_clock_us (), deadline_us = ecfs_now_us () + CONFIRM_US;
+    bool told = false, stale = false;
+    while (!told && goes_on (user) && ecfs_now_us () < deadline_us) {
+        ecfs_lineage_ask_since (self, since_us);
+        ecfs_mutex_lock (&self->lock);
+        told = is_told_locked (self, since_us);
+        if (!told)
+            (void) ecfs_cond_wait_until (&self->changed, &self->lock, ecfs_now_us () + G_USEC_PER_SEC / 2);
+        stale = self->is_stale && ecfs_catalog_sequence (self->archive->catalog) > self->opened;
+        ecfs_mutex_unlock (&self->lock);
+    }
+    if (!stale)
+        return true;
+    g_autofree char *reason = ecfs_lineage_trouble (self);
+    return ecfs_fail (error, ESTALE, "%s; what was changed here since is in this copy only", reason);
+}
+
 uint64_t ecfs_lineage_n_segments (EcfsLineage *self)
 {
     uint64_t most = 0;

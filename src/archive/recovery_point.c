@@ -65,6 +65,11 @@ bool ecfs_archive_confirm_journal (EcfsArchive *self, GError **error)
            ecfs_lineage_confirm_stored (self->lineage, stored, n_endpoints, NULL, NULL, &n_good, error);
 }
 
+bool ecfs_archive_confirm_newest (EcfsArchive *self, bool (*goes_on) (void *user), void *user, GError **error)
+{
+    return self->lineage == NULL || ecfs_lineage_confirm_newest (self->lineage, goes_on, user, error);
+}
+
 static int newest_first (const void *a, const void *b)
 {
     const EcfsJournalPlace *left = a, *right = b;

@@ -212,6 +212,9 @@ static bool handle_umount (Client *client, JsonObject *request, JsonObject *repl
     if (!is_wanted (client))
         return ecfs_fail (error, ECANCELED,
                           "not unmounted: the program that asked for it is gone, or the mount already ends");
+    if (!ecfs_archive_confirm_newest (self->archive, is_wanted, client, error))
+        return ecfs_prefix (error, "not unmounted, as long as you may want to copy files from here (umount(8) does "
+                                   "not wait)");
     return self->ops.umount (self->ops.user, error);
 }
 

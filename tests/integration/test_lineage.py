@@ -30,6 +30,26 @@ def test_wait_fails_where_the_archive_was_recovered_elsewhere_mounted_or_not(pla
     assert failed.returncode == 1 and "is an old copy" in failed.stderr
 
 
+def test_umount_tells_that_the_archive_was_recovered_elsewhere(place):
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "before", 50_000, 1)
+    archive.await_stored()
+    words = [word for endpoint in endpoints for word in ("--endpoint", endpoint.endpoint())]
+    lab.ecfs("recover", place.path / "again", "--force", *words)
+    digest = lab.write_pattern(mount.path / "since", 50_000, 2)
+    failed = lab.ecfs("umount", archive.path, check=False)
+    assert failed.returncode == 1 and "is an old copy" in failed.stderr and "not unmounted" in failed.stderr
+    assert lab.digest(mount.path / "since") == digest
+    lab.run("fusermount3", "-u", mount.path)
+    mount.process.wait(60)
+    mount.kill()
+    mount = place.mount(archive)  # for reading only
+    assert "is an old copy" in mount.text() and lab.digest(mount.path / "since") == digest
+    lab.ecfs("umount", archive.path)
+
+
 def test_a_directory_that_was_restored_is_read_only_though_no_journal_told_of_it(place):
     endpoints = place.directories()
     archive = place.archive(endpoints)
