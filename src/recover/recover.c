@@ -74,16 +74,6 @@ static bool is_foreign (EcfsRecovering *self, const EcfsRecoverPlace *place)
     return true;
 }
 
-static bool check_twins (EcfsRecovering *self, GError **error)
-{
-    for (size_t i = 0; i < self->n_places; i++)
-        for (size_t j = 0; j < i; j++)
-            if (ecfs_uuid_equal (&self->places[i].marker.endpoint, &self->places[j].marker.endpoint))
-                return ecfs_fail (error, ENOTUNIQ, "endpoints %s and %s are the same place: they have one marker",
-                                  self->places[j].name, self->places[i].name);
-    return true;
-}
-
 /* Whose word counts alone, and whose does not at all. */
 static bool mark_words (EcfsRecovering *self, const char *const *names, bool believed, GError **error)
 {
@@ -98,6 +88,19 @@ static bool mark_words (EcfsRecovering *self, const char *const *names, bool bel
         named->distrusted = !believed;
         self->has_believed = self->has_believed || named->believed;
     }
+    return true;
+}
+
+/* One of them has a copy of the other's marker; what it stores would be taken for the other's. */
+static bool check_twins (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_places; i++)
+        for (size_t j = 0; j < i; j++)
+            if (ecfs_uuid_equal (&self->places[i].marker.endpoint, &self->places[j].marker.endpoint))
+                return ecfs_fail (error, ENOTUNIQ,
+                                  "endpoints %s and %s have one marker: they are the same place, or one of them has "
+                                  "copied it; leave out one of them",
+                                  self->places[j].name, self->places[i].name);
     return true;
 }
 
