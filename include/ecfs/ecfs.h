@@ -468,17 +468,28 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
 
 /* Files without their archive. */
 
+#define ECFS_EXPORT_FEC          (1 << 0) /* as properties instead of our own form; not of what is under a key */
+#define ECFS_EXPORT_WITHOUT_KEYS (1 << 1) /* what is under a key is opened only by who has the archive's */
+
 /**
  * The descriptor of a stored file (ecfs-descriptor(5)), with which ecfs_fetch () gets its content from the endpoints
- * alone; @fec: as properties instead of our own form. g_free (). It ages: content that is stored anew has another one.
+ * alone. It ages: content that is stored anew has another one.
+ *
+ * Of what is stored under a key it has that content's key. Then *ret_has_keys (may be NULL) is true, and who has the
+ * text can read the file: keep it as a secret, and overwrite it before g_free (). For its digests that content is read
+ * once;
+ * @transfer (may be NULL) is told how far it is, and may end it.
  */
-char *ecfs_export (Ecfs *self, const char *path, bool fec, GError **error);
+char *ecfs_export (Ecfs *self, const char *path, unsigned flags, const EcfsTransferOptions *transfer,
+                   bool *ret_has_keys, GError **error);
 
 /**
  * Fetches and verifies what a descriptor file describes into the file @path, which appears when it is complete.
  * @endpoints: "NAME=URL[,KEY=VALUE...]" that are used instead of what the descriptor says; NULL-terminated, or NULL.
+ * @keys_path: the file with the archive's keys, for a descriptor that has none and needs some; or NULL.
  */
-bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, GError **error);
+bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, const char *keys_path,
+                 GError **error);
 
 #pragma GCC visibility pop
 G_END_DECLS

@@ -436,7 +436,7 @@ static bool verify (EcfsFetchSlot *slot, size_t filled)
     const EcfsFetch *fetch = slot->fetch;
     const EcfsTagger tagger = ecfs_reader_tagger (&reader->params);
     size_t step = layout->block_bytes + layout->tag_bytes;
-    for (;;) {
+    while (!reader->params.unchecked) {
         uint32_t block = fetch->block_lo + slot->n_verified;
         size_t start = slot->n_verified * step;
         if (block >= fetch->block_hi || start >= fetch->slot_bytes)
@@ -450,6 +450,7 @@ static bool verify (EcfsFetchSlot *slot, size_t filled)
             return false;
         slot->n_verified++;
     }
+    return true;
 }
 
 static void slot_data (void *user, size_t range_index, size_t filled)

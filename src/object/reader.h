@@ -45,6 +45,8 @@ typedef struct EcfsReaderParams {
     EcfsLayout layout;
     EcfsUuid object;
     const EcfsSealKeys *keys; /* of the object, a reference; NULL: it is stored without. A reader takes its own */
+    bool unchecked; /* it is stored under keys that are not here (@keys is NULL): tags are passed over, the content
+                     * comes as it was coded, and whoever reads it verifies it */
     EcfsReadPolicy policy;
     EcfsReadLog *log;                /* what it meets; must outlive the reader; may be NULL */
     const EcfsReaderStripe *stripes; /* n; copied */

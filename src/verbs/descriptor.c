@@ -7,6 +7,7 @@
 
 #define GROUP         "ecfs-descriptor"
 #define FORMAT        1
+#define FORMAT_SEALED 2 /* where an object is stored under a key */
 #define MAX_OBJECTS   4096
 #define MAX_ENDPOINTS 4096
 
@@ -21,6 +22,8 @@ static void endpoint_free (gpointer data)
 static void object_free (gpointer data)
 {
     EcfsDescriptorObject *object = data;
+    ecfs_units_free (object->units);
+    ecfs_key_forget (object->key, sizeof object->key);
     ecfs_object_row_free (object->row);
     ecfs_codec_free (object->codec);
     g_free (object);
@@ -64,7 +67,7 @@ bool ecfs_descriptor_add_object (EcfsDescriptor *self, EcfsObjectRow *row, EcfsC
                                   .header_bytes = row->header_bytes,
                                   .granule = (uint32_t) ecfs_codec_granule (codec),
                                   .k = (uint16_t) ecfs_codec_k (codec),
-                                  .tag_bytes = ECFS_TAG_CHECKSUM_BYTES};
+                                  .tag_bytes = ecfs_tag_bytes_under (&row->seal)};
     g_ptr_array_add (self->objects, object);
     return ecfs_layout_valid (&object->layout) || ecfs_fail (error, EBADMSG, "the sizes of an object make no sense");
 }
@@ -105,7 +108,7 @@ bool ecfs_descriptor_check (const EcfsDescriptor *self, GError **error)
 
 char *ecfs_descriptor_hex (const uint8_t *bytes, size_t size)
 {
-    GString *text = g_string_new (NULL);
+    GString *text = g_string_sized_new (2 * size + 1); /* it does not move: a key would be left where it was */
     for (size_t i = 0; i < size; i++)
         g_string_append_printf (text, "%02x", bytes[i]);
     return g_string_free (text, FALSE);
@@ -215,6 +218,8 @@ static void format_object (const EcfsDescriptor *self, const EcfsDescriptorObjec
             g_strdup_printf ("%s %016" PRIx64 " %" PRIu64 " %s", endpoint->name, stripe->instance, stripe->size, area);
         g_key_file_set_string (file, group, key, value);
     }
+    if (object->units != NULL)
+        ecfs_descriptor_format_seal (object, group, file);
 }
 
 char *ecfs_descriptor_format (const EcfsDescriptor *self)
@@ -223,7 +228,7 @@ char *ecfs_descriptor_format (const EcfsDescriptor *self)
     char uuid[ECFS_UUID_TEXT_SIZE];
     g_autofree char *path = g_uri_escape_string (self->path, "/", FALSE);
     ecfs_uuid_text (&self->archive, uuid);
-    g_key_file_set_integer (file, GROUP, "format", FORMAT);
+    g_key_file_set_integer (file, GROUP, "format", ecfs_descriptor_is_sealed (self) ? FORMAT_SEALED : FORMAT);
     g_key_file_set_string (file, GROUP, "archive", uuid);
     g_key_file_set_string (file, GROUP, "path", path);
     g_key_file_set_uint64 (file, GROUP, "size", self->size);
@@ -252,6 +257,7 @@ char *ecfs_descriptor_format (const EcfsDescriptor *self)
 typedef struct Group {
     GKeyFile *file;
     const char *name;
+    uint64_t format; /* of the descriptor */
 } Group;
 
 static char *lookup (void *user, const char *key)
@@ -284,7 +290,9 @@ static bool parse_object (EcfsDescriptor *self, GHashTable *positions, Group *gr
     EcfsCodec *codec = NULL;
     if (!ecfs_descriptor_read_object (lookup, group, &keys, &row, &codec, error))
         return ecfs_prefix (error, "[%s]", group->name);
-    if (!ecfs_descriptor_add_object (self, row, codec, error))
+    bool sealed = group->format < FORMAT_SEALED || ecfs_descriptor_read_seal (lookup, group, row, error);
+    bool added = ecfs_descriptor_add_object (self, row, codec, sealed ? error : NULL) && sealed;
+    if (!added || !ecfs_descriptor_read_units (lookup, group, self->objects->pdata[self->objects->len - 1], error))
         return ecfs_prefix (error, "[%s]", group->name);
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++) {
         g_autofree char *key = g_strdup_printf ("stripe-%u", i);
@@ -314,15 +322,16 @@ static bool parse_extent (EcfsDescriptor *self, const char *text, GError **error
     return true;
 }
 
-static bool parse_head (EcfsDescriptor *self, GKeyFile *file, GError **error)
+static bool parse_head (EcfsDescriptor *self, GKeyFile *file, uint64_t *ret_format, GError **error)
 {
-    Group group = {file, GROUP};
+    Group group = {.file = file, .name = GROUP};
     g_autofree char *format = lookup (&group, "format"), *archive = lookup (&group, "archive");
     g_autofree char *path = lookup (&group, "path"), *size = lookup (&group, "size");
     uint64_t number;
     if (!ecfs_descriptor_number (format, G_MAXUINT32, &number))
         return ecfs_fail (error, EBADMSG, "it has no format");
-    if (number != FORMAT)
+    *ret_format = number;
+    if (number != FORMAT && number != FORMAT_SEALED)
         return ecfs_fail (error, ENOTSUP, "it is of format %" PRIu64 ": use a later ecfs", number);
     self->path = path == NULL ? NULL : g_uri_unescape_string (path, NULL);
     if (archive == NULL || !ecfs_uuid_parse (archive, &self->archive) || self->path == NULL ||
@@ -338,12 +347,12 @@ static bool parse_head (EcfsDescriptor *self, GKeyFile *file, GError **error)
     }
 }
 
-static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, GError **error)
+static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, uint64_t format, GError **error)
 {
     g_auto (GStrv) groups = g_key_file_get_groups (file, NULL);
     g_autoptr (GHashTable) positions = g_hash_table_new (g_str_hash, g_str_equal);
     for (size_t i = 0; groups[i] != NULL; i++) {
-        Group group = {file, groups[i]};
+        Group group = {.file = file, .name = groups[i]};
         if (!g_str_has_prefix (groups[i], "endpoint ") || self->endpoints->len == MAX_ENDPOINTS)
             continue;
         EcfsUuid uuid;
@@ -356,7 +365,7 @@ static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, GError **error)
     }
     for (unsigned i = 0; i < MAX_OBJECTS; i++) {
         g_autofree char *name = g_strdup_printf ("object %u", i);
-        Group group = {file, name};
+        Group group = {.file = file, .name = name, .format = format};
         if (!g_key_file_has_group (file, name))
             break;
         if (!parse_object (self, positions, &group, error))
@@ -365,21 +374,22 @@ static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, GError **error)
     return true;
 }
 
+/* @text ends with a NUL behind its @size. */
 static EcfsDescriptor *parse (const char *text, size_t size, GError **error)
 {
     g_autoptr (EcfsDescriptor) self = NULL;
     g_autoptr (GKeyFile) file = g_key_file_new ();
-    g_autofree char *copy = g_strndup (text, size);
-    if (size > ECFS_DESCRIPTOR_MAX_BYTES || strlen (copy) != size) {
+    if (size > ECFS_DESCRIPTOR_MAX_BYTES || strlen (text) != size) {
         (void) !ecfs_fail (error, EBADMSG, "it is not a descriptor");
         return NULL;
     }
-    if (g_key_file_load_from_data (file, copy, size, G_KEY_FILE_NONE, NULL) && g_key_file_has_group (file, GROUP)) {
+    if (g_key_file_load_from_data (file, text, size, G_KEY_FILE_NONE, NULL) && g_key_file_has_group (file, GROUP)) {
+        uint64_t format = FORMAT;
         self = ecfs_descriptor_new ();
-        if (!parse_head (self, file, error) || !parse_groups (self, file, error))
+        if (!parse_head (self, file, &format, error) || !parse_groups (self, file, format, error))
             return NULL;
     } else {
-        self = ecfs_descriptor_parse_fec (copy, error);
+        self = ecfs_descriptor_parse_fec (text, error);
         if (self == NULL)
             return NULL;
     }
@@ -390,7 +400,9 @@ static EcfsDescriptor *parse (const char *text, size_t size, GError **error)
 EcfsDescriptor *ecfs_descriptor_parse (const char *text, size_t size, GError **error)
 {
     GError *problem = NULL;
-    EcfsDescriptor *self = parse (text, size, &problem);
+    g_autofree char *copy = g_strndup (text, size);
+    EcfsDescriptor *self = parse (copy, size, &problem);
+    ecfs_key_forget (copy, strlen (copy));
     ecfs_text_clean_error (problem, ECFS_WORDS_MAX);
     if (problem != NULL)
         g_propagate_error (error, problem);

@@ -1,8 +1,9 @@
 /* A stored file's descriptor, from the catalog. */
 #include "archive/common.h"
-#include "archive/content.h"
+#include "archive/content_check.h"
 #include "verbs/descriptor.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 static int64_t endpoint_position (EcfsDescriptor *self, const EcfsArchiveEndpoint *endpoint)
@@ -13,12 +14,68 @@ static int64_t endpoint_position (EcfsDescriptor *self, const EcfsArchiveEndpoin
     return ecfs_descriptor_add_endpoint (self, endpoint->name, ecfs_endpoint_url (endpoint->endpoint), &endpoint->uuid);
 }
 
-static bool export_object (EcfsDescriptor *self, EcfsArchive *archive, const EcfsObjectRow *object, GError **error)
+/* The content of an object under a key, while its units are made. */
+typedef struct Sealed {
+    EcfsContent *content;
+    EcfsContentCheck *check;
+    const EcfsDescriptorExport *how;
+} Sealed;
+
+static bool read_sealed (void *user, uint64_t offset, size_t size, uint8_t *to, GError **error)
 {
-    if (object->seal.kind != ECFS_SEAL_NONE)
+    Sealed *self = user;
+    size_t got;
+    if (self->how->tick != NULL && !self->how->tick (self->how->user, size))
+        return ecfs_fail (error, ECANCELED, "cancelled");
+    if (!ecfs_content_read_wait (self->content, offset, size, to, &got, error))
+        return false;
+    const struct iovec iov = {.iov_base = to, .iov_len = got};
+    return (got == size || ecfs_fail (error, EIO, "it ends before its size")) &&
+           ecfs_content_check_take (self->check, offset, &iov, 1, error);
+}
+
+/* The digests are of what the tags, and the catalog's SHA-256, say that it is. */
+static bool make_units (EcfsArchive *archive, int64_t id, EcfsUnits *units, const uint8_t *key,
+                        const EcfsDescriptorExport *how, GError **error)
+{
+    Sealed sealed = {.content = ecfs_content_open_object (archive, id, error), .how = how};
+    if (sealed.content == NULL)
+        return false;
+    ecfs_content_expect_all (sealed.content);
+    sealed.check = ecfs_content_check_new (sealed.content);
+    bool good =
+        ecfs_units_make (units, key, read_sealed, &sealed, error) && ecfs_content_check_end (sealed.check, error);
+    ecfs_content_check_free (sealed.check);
+    ecfs_content_unref (sealed.content);
+    return good;
+}
+
+static bool add_units (const EcfsDescriptor *self, EcfsArchive *archive, const EcfsDescriptorExport *how,
+                       GError **error)
+{
+    EcfsDescriptorObject *object = self->objects->pdata[self->objects->len - 1];
+    EcfsSealKeys *keys;
+    if (object->row->seal.kind == ECFS_SEAL_NONE)
+        return true;
+    object->units = ecfs_units_new (object->codec, &object->layout,
+                                    ecfs_units_segments (object->codec, &object->layout, self->size), error);
+    if (object->units == NULL || !ecfs_archive_seal_keys (archive, object->row, &keys, error))
+        return false;
+    bool good = make_units (archive, object->row->id, object->units, keys->content, how, error);
+    if (!how->without_keys)
+        memcpy (object->key, keys->content, sizeof object->key);
+    object->has_key = !how->without_keys;
+    object->row->has_sha256 = object->row->has_sha256 && !how->without_keys; /* it confirms who guesses the content */
+    ecfs_seal_keys_unref (keys);
+    return good;
+}
+
+static bool export_object (EcfsDescriptor *self, EcfsArchive *archive, const EcfsObjectRow *object,
+                           const EcfsDescriptorExport *how, GError **error)
+{
+    if (how->clear_only && object->seal.kind != ECFS_SEAL_NONE)
         return ecfs_fail (error, ENOTSUP,
-                          "it is stored under the archive's key, which no descriptor may give away: copy the file "
-                          "itself with 'ecfs get'");
+                          "it is stored under a key, of which a fec descriptor can say nothing: use the format ecfs");
     const EcfsCodec *known = ecfs_archive_codec (archive, object->code, error);
     if (known == NULL)
         return false;
@@ -38,10 +95,11 @@ static bool export_object (EcfsDescriptor *self, EcfsArchive *archive, const Ecf
         stripe.endpoint = endpoint_position (self, endpoint);
         g_array_append_val (row->stripes, stripe);
     }
-    return ecfs_descriptor_add_object (self, row, codec, error);
+    return ecfs_descriptor_add_object (self, row, codec, error) && add_units (self, archive, how, error);
 }
 
-EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, GError **error)
+EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, const EcfsDescriptorExport *how,
+                                        GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
     EcfsAttr attr;
@@ -63,7 +121,11 @@ EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, 
     bool good = true;
     const EcfsObjectRow *object;
     for (size_t i = 0; good && (object = ecfs_content_object (content, i)) != NULL; i++)
-        good = export_object (self, archive, object, error);
+        good = export_object (self, archive, object, how, error);
     ecfs_content_unref (content);
+    if (how->without_keys && ecfs_descriptor_is_sealed (self)) {
+        g_free (self->path); /* endpoints do not know it, either */
+        self->path = g_strdup ("");
+    }
     return good ? g_steal_pointer (&self) : NULL;
 }

@@ -45,6 +45,10 @@ char *ecfs_descriptor_format_fec (const EcfsDescriptor *self, GError **error)
         return NULL;
     }
     const EcfsObjectRow *row = object->row;
+    if (row->seal.kind != ECFS_SEAL_NONE) {
+        (void) !ecfs_fail (error, ENOTSUP, "a fec descriptor can say nothing of keys: use the format ecfs");
+        return NULL;
+    }
     char uuid[ECFS_UUID_TEXT_SIZE];
     size_t n_parameters;
     const uint8_t *parameters = ecfs_codec_parameters (object->codec, &n_parameters);

@@ -20,6 +20,13 @@ typedef struct EcfsDescriptorKeys {
     const char *sha256; /* may be NULL: the form has none */
 } EcfsDescriptorKeys;
 
+/** Of an object that is stored under a key: what its section says of that. */
+void ecfs_descriptor_format_seal (const EcfsDescriptorObject *object, const char *group, GKeyFile *file);
+/** Reads that back into a row, before the object is added, ... */
+bool ecfs_descriptor_read_seal (EcfsDescriptorLookup lookup, void *user, EcfsObjectRow *row, GError **error);
+/** ... and into the object, where the row says that it is stored under a key. EBADMSG that names the key. */
+bool ecfs_descriptor_read_units (EcfsDescriptorLookup lookup, void *user, EcfsDescriptorObject *object, GError **error);
+
 /** An object's row without stripes, and its codec; false with EBADMSG that names the key. */
 bool ecfs_descriptor_read_object (EcfsDescriptorLookup lookup, void *user, const EcfsDescriptorKeys *keys,
                                   EcfsObjectRow **ret_row, EcfsCodec **ret_codec, GError **error);

@@ -1,19 +1,45 @@
 /* The verbs export and fetch: a file's descriptor, and what it describes. */
+#include "archive/keys.h"
 #include "util/io.h"
 #include "verbs/descriptor.h"
 #include "verbs/verbs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *ecfs_export (Ecfs *self, const char *path, bool fec, GError **error)
+static bool on_tick (void *user, uint64_t bytes)
 {
-    g_autoptr (EcfsDescriptor) descriptor = ecfs_descriptor_export (self->archive, path, error);
+    EcfsTally *tally = user;
+    tally->progress.bytes_done += bytes;
+    return ecfs_tally_tick (tally);
+}
+
+char *ecfs_export (Ecfs *self, const char *path, unsigned flags, const EcfsTransferOptions *transfer,
+                   bool *ret_has_keys, GError **error)
+{
+    EcfsTally tally = {.transfer = transfer, .progress = {.n_found = 1}};
+    const EcfsDescriptorExport how = {.clear_only = (flags & ECFS_EXPORT_FEC) != 0,
+                                      .without_keys = (flags & ECFS_EXPORT_WITHOUT_KEYS) != 0,
+                                      .tick = on_tick,
+                                      .user = &tally};
+    g_autoptr (EcfsDescriptor) descriptor = ecfs_descriptor_export (self->archive, path, &how, error);
     if (descriptor == NULL)
         return NULL;
-    return fec ? ecfs_descriptor_format_fec (descriptor, error) : ecfs_descriptor_format (descriptor);
+    char *text = (flags & ECFS_EXPORT_FEC) != 0 ? ecfs_descriptor_format_fec (descriptor, error)
+                                                : ecfs_descriptor_format (descriptor);
+    bool has_keys = ecfs_descriptor_has_keys (descriptor);
+    if (text != NULL && strlen (text) > ECFS_DESCRIPTOR_MAX_BYTES) {
+        (void) !ecfs_fail (error, EFBIG, "%s: its descriptor takes more than %u MiB, which no ecfs reads", path,
+                           ECFS_DESCRIPTOR_MAX_BYTES >> 20);
+        ecfs_key_forget (text, strlen (text));
+        g_clear_pointer (&text, g_free);
+    }
+    if (text != NULL && ret_has_keys != NULL)
+        *ret_has_keys = has_keys;
+    return text;
 }
 
 /* Without a name, where the file system can: then nothing is left of it when this process is ended. */
@@ -41,15 +67,28 @@ static bool give_name (int fd, const char *temporary, const char *path, GError *
     return result == 0 || ecfs_fail_errno (error, -result, "%s: cannot make it durable", path);
 }
 
-bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, GError **error)
+/* From a file that the caller named, and with the archive's keys where it has none. */
+static EcfsDescriptor *load (const char *path, const char *keys_path, GError **error)
 {
     g_autofree char *text = NULL;
     size_t size;
-    if (!ecfs_read_file (descriptor_path, ECFS_DESCRIPTOR_MAX_BYTES, &text, &size, error))
-        return false;
+    g_autoptr (EcfsKeyRing) keys = keys_path == NULL ? NULL : ecfs_keys_read (keys_path, error);
+    if ((keys_path != NULL && keys == NULL) || !ecfs_read_file (path, ECFS_DESCRIPTOR_MAX_BYTES, &text, &size, error))
+        return NULL;
     g_autoptr (EcfsDescriptor) descriptor = ecfs_descriptor_parse (text, size, error);
+    ecfs_key_forget (text, size);
+    if (descriptor != NULL && ecfs_descriptor_open (descriptor, keys, error))
+        return g_steal_pointer (&descriptor);
+    (void) !ecfs_prefix (error, "%s", path);
+    return NULL;
+}
+
+bool ecfs_fetch (const char *descriptor_path, const char *path, const char *const *endpoints, const char *keys_path,
+                 GError **error)
+{
+    g_autoptr (EcfsDescriptor) descriptor = load (descriptor_path, keys_path, error);
     if (descriptor == NULL)
-        return ecfs_prefix (error, "%s", descriptor_path);
+        return false;
     g_autofree char *temporary = g_strdup_printf ("%s.ecfs-fetch-%d", path, (int) getpid ());
     ecfs_autofd fd = open_unfinished (path, temporary, error);
     if (fd < 0)

@@ -12,11 +12,21 @@
 #define MEMORY_BYTES (UINT64_C (128) << 20)
 #define PIECE_BYTES  (4u << 20)
 
+/* The object under a key that is read now, and the unit that was read of it last. */
+typedef struct Opened {
+    const EcfsDescriptorObject *object; /* NULL: none yet */
+    bool lies[ECFS_CODEC_MAX_N];        /* stripes that were found to be other than what was stored */
+    EcfsReader *reader;                 /* without these; NULL: to be made */
+    uint64_t unit;
+    uint8_t *bytes; /* its content; NULL: there is no unit yet */
+} Opened;
+
 typedef struct Fetch {
     const EcfsDescriptor *descriptor;
     EcfsEndpoint **endpoints; /* by position; NULL: it cannot be used here */
     EcfsTransferPool *transfer;
     int fd;
+    Opened opened;
 } Fetch;
 
 /* What was given for the endpoint by who fetches, else its URL alone. */
@@ -91,6 +101,7 @@ static void reader_params (Fetch *self, const EcfsDescriptorObject *object, cons
                                .codec = object->codec,
                                .layout = object->layout,
                                .object = object->row->uuid,
+                               .unchecked = object->units != NULL,
                                .stripes = stripes,
                                .trouble = tell_trouble};
     ecfs_read_policy_init (&params.policy);
@@ -207,7 +218,7 @@ static bool fetch_extent_once (Fetch *self, const EcfsExtent *extent, const bool
 }
 
 /* What is not the content is read once more, without those who made it another. */
-static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
+static bool fetch_clear (Fetch *self, const EcfsExtent *extent, GError **error)
 {
     bool lies[ECFS_CODEC_MAX_N] = {false};
     const EcfsDescriptorObject *object = self->descriptor->objects->pdata[extent->object];
@@ -218,6 +229,118 @@ static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
         return fetch_extent_once (self, extent, lies, error);
     g_propagate_error (error, g_steal_pointer (&why));
     return false;
+}
+
+/* Objects under a key */
+
+static void opened_clear (Opened *self)
+{
+    ecfs_reader_close (self->reader);
+    g_free (self->bytes);
+    *self = (Opened){.object = NULL};
+}
+
+/* As fast as endpoints are, and compared as a whole. EBADMSG: somebody returns other bytes than were stored. */
+static bool read_unit_fast (Fetch *self, uint64_t unit, GError **error)
+{
+    Opened *opened = &self->opened;
+    const EcfsUnits *units = opened->object->units;
+    uint64_t offset = ecfs_units_offset (units, unit);
+    uint32_t bytes = ecfs_units_bytes (units, unit);
+    if (opened->reader == NULL) {
+        EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+        EcfsReaderParams params;
+        reader_params (self, opened->object, opened->lies, stripes, &params);
+        opened->reader = ecfs_reader_new (&params);
+        if (offset == 0)
+            ecfs_reader_expect_all (opened->reader);
+    }
+    for (uint32_t at = 0; at < bytes; at += PIECE_BYTES)
+        if (!read_piece (opened->reader, offset + at, MIN (bytes - at, PIECE_BYTES), opened->bytes + at, error))
+            return false;
+    return ecfs_units_fits (units, unit, opened->bytes) ||
+           ecfs_fail (error, EBADMSG, "the content is not what the descriptor says: its SHA-256 differs");
+}
+
+/* From stripes that are compared one by one. Those that are not what was stored are named, and not read fast again. */
+static bool read_unit_compared (Fetch *self, uint64_t unit, GError **error)
+{
+    Opened *opened = &self->opened;
+    const bool nobody[ECFS_CODEC_MAX_N] = {false};
+    bool lies[ECFS_CODEC_MAX_N];
+    EcfsReaderStripe stripes[ECFS_CODEC_MAX_N];
+    EcfsReaderParams params;
+    memcpy (lies, opened->lies, sizeof lies);
+    reader_params (self, opened->object, nobody, stripes, &params);
+    bool good = ecfs_units_read (opened->object->units, &params, unit, opened->bytes, lies, error);
+    for (unsigned i = 0; i < ecfs_codec_n (opened->object->codec); i++) {
+        if (!lies[i] || opened->lies[i])
+            continue;
+        g_warning ("endpoint %s: these are not the bytes that were stored there; stripe %u is read around",
+                   ecfs_endpoint_name (stripes[i].endpoint), i);
+        ecfs_reader_close (opened->reader);
+        opened->reader = NULL;
+    }
+    memcpy (opened->lies, lies, sizeof lies);
+    return good;
+}
+
+/* Makes the content of a unit be in opened->bytes, in the clear. */
+static bool read_unit (Fetch *self, const EcfsDescriptorObject *object, uint64_t unit, GError **error)
+{
+    Opened *opened = &self->opened;
+    g_autoptr (GError) why = NULL;
+    if (opened->object == object && opened->bytes != NULL && opened->unit == unit)
+        return true;
+    if (opened->object != object) {
+        opened_clear (opened);
+        opened->object = object;
+    }
+    g_clear_pointer (&opened->bytes, g_free);
+    opened->bytes = g_malloc (ecfs_units_bytes (object->units, unit));
+    opened->unit = unit;
+    bool any_lies = memchr (opened->lies, true, sizeof opened->lies) != NULL;
+    bool good = read_unit_fast (self, unit, &why) ||
+                ((why->code == EBADMSG || any_lies) && read_unit_compared (self, unit, error));
+    if (!good) {
+        if (error != NULL && *error == NULL)
+            g_propagate_error (error, g_steal_pointer (&why));
+        g_clear_pointer (&opened->bytes, g_free);
+        return false;
+    }
+    EcfsCipher *cipher = ecfs_cipher_new (object->key, ecfs_units_offset (object->units, unit));
+    ecfs_cipher_next (cipher, opened->bytes, ecfs_units_bytes (object->units, unit));
+    ecfs_cipher_free (cipher);
+    return true;
+}
+
+static bool fetch_sealed (Fetch *self, const EcfsExtent *extent, GError **error)
+{
+    const EcfsDescriptorObject *object = self->descriptor->objects->pdata[extent->object];
+    uint8_t found[ECFS_SHA256_SIZE];
+    g_autoptr (EcfsSha256) sha256 = ecfs_sha256_new ();
+    for (uint64_t done = 0; done < extent->length;) {
+        uint64_t at = extent->object_offset + done, unit = ecfs_units_at (object->units, at);
+        if (!read_unit (self, object, unit, error))
+            return false;
+        uint64_t within = at - ecfs_units_offset (object->units, unit);
+        size_t size = (size_t) MIN (extent->length - done, ecfs_units_bytes (object->units, unit) - within);
+        int result = ecfs_pwrite_all (self->fd, self->opened.bytes + within, size, extent->offset + done);
+        if (result != 0)
+            return ecfs_fail_errno (error, -result, "writing");
+        ecfs_sha256_update (sha256, self->opened.bytes + within, size);
+        done += size;
+    }
+    ecfs_sha256_end (sha256, found);
+    return extent->length != object->row->size || !object->row->has_sha256 ||
+           memcmp (found, object->row->sha256, sizeof found) == 0 ||
+           ecfs_fail (error, EBADMSG, "the content is not what the descriptor says: its SHA-256 differs");
+}
+
+static bool fetch_extent (Fetch *self, const EcfsExtent *extent, GError **error)
+{
+    const EcfsDescriptorObject *object = self->descriptor->objects->pdata[extent->object];
+    return object->units != NULL ? fetch_sealed (self, extent, error) : fetch_clear (self, extent, error);
 }
 
 static bool fetch_all (Fetch *self, GError **error)
@@ -240,6 +363,7 @@ bool ecfs_descriptor_fetch (const EcfsDescriptor *descriptor, int fd, const char
     if (good)
         start_endpoints (&self, given);
     good = good && fetch_all (&self, error);
+    opened_clear (&self.opened);
     for (guint i = 0; i < descriptor->endpoints->len; i++)
         if (endpoints[i] != NULL)
             ecfs_endpoint_begin_stop (endpoints[i]);
