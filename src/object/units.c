@@ -274,7 +274,8 @@ static bool gather (const EcfsUnits *self, const EcfsReaderParams *params, uint6
         present[i] = packets[i] != NULL;
         enough = enough || ecfs_codec_decodable (self->codec, present);
     }
-    return enough || ecfs_fail (error, EIO, "too few stripes are left: %s", failures->str);
+    return enough ||
+           ecfs_fail (error, EIO, "too few stripes have the digests that they should have: %s", failures->str);
 }
 
 bool ecfs_units_read (const EcfsUnits *self, const EcfsReaderParams *params, uint64_t unit, uint8_t *to, bool *ret_lies,

@@ -250,7 +250,13 @@ char *ecfs_descriptor_format (const EcfsDescriptor *self)
         g_autofree char *group = g_strdup_printf ("object %u", i);
         format_object (self, self->objects->pdata[i], group, file);
     }
-    return g_key_file_to_data (file, NULL, NULL);
+    char *text = g_key_file_to_data (file, NULL, NULL);
+    if (!ecfs_descriptor_is_sealed (self))
+        return text;
+    char *ended = ecfs_descriptor_end (text);
+    ecfs_key_forget (text, strlen (text));
+    g_free (text);
+    return ended;
 }
 
 /* Where a lookup looks. */
@@ -386,7 +392,9 @@ static EcfsDescriptor *parse (const char *text, size_t size, GError **error)
     if (g_key_file_load_from_data (file, text, size, G_KEY_FILE_NONE, NULL) && g_key_file_has_group (file, GROUP)) {
         uint64_t format = FORMAT;
         self = ecfs_descriptor_new ();
-        if (!parse_head (self, file, &format, error) || !parse_groups (self, file, format, error))
+        if (!parse_head (self, file, &format, error) ||
+            (format >= FORMAT_SEALED && !ecfs_descriptor_check_end (text, error)) ||
+            !parse_groups (self, file, format, error))
             return NULL;
     } else {
         self = ecfs_descriptor_parse_fec (text, error);

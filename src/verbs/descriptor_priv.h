@@ -27,6 +27,11 @@ bool ecfs_descriptor_read_seal (EcfsDescriptorLookup lookup, void *user, EcfsObj
 /** ... and into the object, where the row says that it is stored under a key. EBADMSG that names the key. */
 bool ecfs_descriptor_read_units (EcfsDescriptorLookup lookup, void *user, EcfsDescriptorObject *object, GError **error);
 
+/** The text with what tells that it is all there, and as it was written; g_free (). */
+char *ecfs_descriptor_end (const char *text);
+/** EBADMSG: the text does not end so. A key that was damaged, or a list that was cut off, would be believed. */
+bool ecfs_descriptor_check_end (const char *text, GError **error);
+
 /** An object's row without stripes, and its codec; false with EBADMSG that names the key. */
 bool ecfs_descriptor_read_object (EcfsDescriptorLookup lookup, void *user, const EcfsDescriptorKeys *keys,
                                   EcfsObjectRow **ret_row, EcfsCodec **ret_codec, GError **error);

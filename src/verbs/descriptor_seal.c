@@ -3,18 +3,7 @@
 
 #include <string.h>
 
-#define KEY_CHECK_BYTES 8
-
-/* Tells a key that was damaged from one that was not, where no digest of what it opens does. */
-static void put_key_check (const EcfsDescriptorObject *object, uint8_t ret_check[KEY_CHECK_BYTES])
-{
-    uint8_t digest[ECFS_SHA256_SIZE];
-    g_autoptr (EcfsSha256) state = ecfs_sha256_new ();
-    ecfs_sha256_update (state, object->row->uuid.bytes, sizeof object->row->uuid.bytes);
-    ecfs_sha256_update (state, object->key, sizeof object->key);
-    ecfs_sha256_end (state, digest);
-    memcpy (ret_check, digest, KEY_CHECK_BYTES);
-}
+#define END "\n[end]\nsha256="
 
 static void set_hex (GKeyFile *file, const char *group, const char *key, const uint8_t *bytes, size_t size)
 {
@@ -25,14 +14,11 @@ static void set_hex (GKeyFile *file, const char *group, const char *key, const u
 
 void ecfs_descriptor_format_seal (const EcfsDescriptorObject *object, const char *group, GKeyFile *file)
 {
-    uint8_t seal[ECFS_SEAL_BYTES], check[KEY_CHECK_BYTES];
+    uint8_t seal[ECFS_SEAL_BYTES];
     ecfs_seal_put (&object->row->seal, seal);
     set_hex (file, group, "seal", seal, sizeof seal);
-    if (object->has_key) {
-        put_key_check (object, check);
+    if (object->has_key)
         set_hex (file, group, "key", object->key, sizeof object->key);
-        set_hex (file, group, "key_check", check, sizeof check);
-    }
     g_key_file_set_uint64 (file, group, "unit_segments", object->units->n_segments);
     for (uint64_t unit = 0; unit < ecfs_units_count (object->units); unit++) {
         g_autofree char *key = g_strdup_printf ("unit-%" G_GUINT64_FORMAT, unit);
@@ -53,16 +39,12 @@ bool ecfs_descriptor_read_seal (EcfsDescriptorLookup lookup, void *user, EcfsObj
 
 static bool read_key (EcfsDescriptorLookup lookup, void *user, EcfsDescriptorObject *object, GError **error)
 {
-    g_autofree char *key = lookup (user, "key"), *check = lookup (user, "key_check");
-    uint8_t told[KEY_CHECK_BYTES], right[KEY_CHECK_BYTES];
+    g_autofree char *key = lookup (user, "key");
     if (key == NULL)
         return true;
     object->has_key = ecfs_descriptor_bytes (key, object->key, sizeof object->key);
     ecfs_key_forget (key, strlen (key));
-    put_key_check (object, right);
-    if (!object->has_key || !ecfs_descriptor_bytes (check, told, sizeof told) || memcmp (told, right, sizeof told) != 0)
-        return ecfs_fail (error, EBADMSG, "its key is damaged");
-    return true;
+    return object->has_key || ecfs_fail (error, EBADMSG, "its key makes no sense");
 }
 
 bool ecfs_descriptor_read_units (EcfsDescriptorLookup lookup, void *user, EcfsDescriptorObject *object, GError **error)
@@ -85,6 +67,30 @@ bool ecfs_descriptor_read_units (EcfsDescriptorLookup lookup, void *user, EcfsDe
         ecfs_units_add (object->units, digests);
     }
     return read_key (lookup, user, object, error);
+}
+
+static char *digest_of (const char *text, size_t size)
+{
+    uint8_t digest[ECFS_SHA256_SIZE];
+    g_autoptr (EcfsSha256) state = ecfs_sha256_new ();
+    ecfs_sha256_update (state, text, size);
+    ecfs_sha256_end (state, digest);
+    return ecfs_descriptor_hex (digest, sizeof digest);
+}
+
+char *ecfs_descriptor_end (const char *text)
+{
+    g_autofree char *digest = digest_of (text, strlen (text));
+    return g_strconcat (text, END, digest, "\n", NULL);
+}
+
+bool ecfs_descriptor_check_end (const char *text, GError **error)
+{
+    const char *end = g_strrstr (text, END);
+    g_autofree char *digest = end == NULL ? NULL : digest_of (text, (size_t) (end - text));
+    g_autofree char *line = end == NULL ? NULL : g_strconcat (digest, "\n", NULL);
+    return (end != NULL && strcmp (end + strlen (END), line) == 0) ||
+           ecfs_fail (error, EBADMSG, "it was cut off, or changed, since it was made");
 }
 
 bool ecfs_descriptor_is_sealed (const EcfsDescriptor *self)

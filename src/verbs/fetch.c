@@ -274,14 +274,15 @@ static bool read_unit_compared (Fetch *self, uint64_t unit, GError **error)
     reader_params (self, opened->object, nobody, stripes, &params);
     bool good = ecfs_units_read (opened->object->units, &params, unit, opened->bytes, lies, error);
     for (unsigned i = 0; i < ecfs_codec_n (opened->object->codec); i++) {
-        if (!lies[i] || opened->lies[i])
+        if (!good || !lies[i] || opened->lies[i]) /* where it fails, the error says whose fault it may be */
             continue;
         g_warning ("endpoint %s: these are not the bytes that were stored there; stripe %u is read around",
                    ecfs_endpoint_name (stripes[i].endpoint), i);
         ecfs_reader_close (opened->reader);
         opened->reader = NULL;
     }
-    memcpy (opened->lies, lies, sizeof lies);
+    if (good)
+        memcpy (opened->lies, lies, sizeof lies);
     return good;
 }
 
