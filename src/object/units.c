@@ -256,16 +256,30 @@ static void join (const EcfsUnits *self, uint64_t unit, uint8_t *const *packets,
     }
 }
 
-/* Reads from all that answer, and keeps what is true as long as more is needed. Returns whether it is enough. */
+static bool is_silent (EcfsEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    bool silent = health.down || health.suspect;
+    ecfs_endpoint_health_clear (&health);
+    return silent;
+}
+
+/* Reads from all that answer, and from those that did not of late if need be; keeps what is true as long as more is
+ * needed. Returns whether it is enough. */
 static bool gather (const EcfsUnits *self, const EcfsReaderParams *params, uint64_t unit, uint8_t **packets,
                     bool *ret_lies, GError **error)
 {
-    bool present[ECFS_CODEC_MAX_N] = {false}, enough = false;
+    unsigned n = ecfs_codec_n (self->codec);
+    bool present[ECFS_CODEC_MAX_N] = {false}, asked[ECFS_CODEC_MAX_N] = {false}, enough = false;
     g_autoptr (GString) failures = g_string_new (NULL);
-    for (unsigned i = 0; i < ecfs_codec_n (self->codec); i++) {
+    for (unsigned turn = 0; turn < 2 * n && !(enough && turn >= n); turn++) {
+        unsigned i = turn % n;
         g_autoptr (GError) why = NULL;
-        if (params->stripes[i].endpoint == NULL || (enough && ret_lies[i]))
+        EcfsEndpoint *endpoint = params->stripes[i].endpoint;
+        if (endpoint == NULL || asked[i] || (enough && ret_lies[i]) || (turn < n && is_silent (endpoint)))
             continue;
+        asked[i] = true;
         g_autofree uint8_t *read = read_packets (self, params, unit, i, &ret_lies[i], &why);
         if (read == NULL)
             g_string_append_printf (failures, "%s%s", failures->len > 0 ? "; " : "", why->message);

@@ -64,9 +64,9 @@ bool ecfs_units_fits (const EcfsUnits *self, uint64_t unit, const uint8_t *bytes
 
 /**
  * Reads the content of a unit, enciphered, into @to (ecfs_units_bytes ()), from stripes of @params that are compared
- * with their digests first. All that can be read are, and those that differ are flagged in @ret_lies (n flags, which
- * stay where they are set), also where it fails. EIO: with what is left the unit cannot be decoded, and whose fault
- * that is; EBADMSG: the digests contradict each other. Blocks.
+ * with their digests first. All at endpoints that answer are, and those that differ are flagged in @ret_lies (n flags,
+ * which stay where they are set), also where it fails. EIO: with what is left the unit cannot be decoded, and whose
+ * fault that is; EBADMSG: the digests contradict each other. Blocks.
  */
 bool ecfs_units_read (const EcfsUnits *self, const EcfsReaderParams *params, uint64_t unit, uint8_t *to, bool *ret_lies,
                       GError **error);

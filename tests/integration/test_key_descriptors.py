@@ -159,6 +159,24 @@ def test_a_liar_that_needs_to_be_believed_is_named(place, stored):
         assert found == digest
 
 
+def test_a_liar_is_found_beside_an_endpoint_that_hangs(place):
+    archive = place.archive([place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta", "elm", "fir"])],
+                            "rs:4+2", "--key", "file")
+    source, descriptor = place.path / "source", place.path / "descriptor"
+    digest = lab.write_pattern(source, SIZE)
+    archive.put_in_full(source, "/file")
+    lab.ecfs("export", archive.path, "/file", "-o", descriptor)
+    given = [word for server in archive.endpoints for word in ("--endpoint", server.endpoint())]
+    liar = lab.stripe_files(archive["cedar"])[0]
+    lab.flip(liar, 5000)
+    archive["amber"].suspend()
+    try:
+        done, found = fetch(place, descriptor, *given)
+    finally:
+        archive["amber"].resume()
+    assert found == digest, done.stderr
+
+
 def test_a_liar_that_says_the_truth_when_it_is_asked_again_does_no_harm(place):
     """What was compared is what is decoded."""
     liars = [Liar("liar0"), Liar("liar1")]
