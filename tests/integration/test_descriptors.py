@@ -6,9 +6,6 @@ import socket
 
 import lab
 import pytest
-from web import Web
-
-pytestmark = lab.unkeyed
 
 SIZE = 5_000_011
 
@@ -16,12 +13,8 @@ SIZE = 5_000_011
 @pytest.fixture
 def stored(place):
     """An archive over a mixture of protocols with one file; its digest, and what ecfs fetch needs to know beside URLs."""
-    servers = [place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta"])]
-    for name, kind, *features in [("ember", "nginx"), ("fjord", "apache", "tls")]:
-        server = Web(place.path / "web" / name, name, kind, *features)
-        place.servers.append(server)
-        server.start()
-        servers.append(server)
+    servers = [place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta"]),
+               place.web("ember", "nginx"), place.web("fjord", "apache", "tls")]
     archive = place.archive(servers)
     source = place.path / "source"
     digest = lab.write_pattern(source, SIZE)
@@ -30,7 +23,7 @@ def stored(place):
     return archive, digest, given
 
 
-@pytest.mark.parametrize("form", ["ecfs", "fec"])
+@pytest.mark.parametrize("form", ["ecfs", pytest.param("fec", marks=lab.unkeyed)])
 def test_a_file_is_fetched_when_archive_and_two_endpoints_are_gone(place, stored, form):
     archive, digest, given = stored
     descriptor = place.path / "descriptor"
@@ -53,6 +46,7 @@ def test_a_file_is_fetched_when_archive_and_two_endpoints_are_gone(place, stored
     assert not list(place.path.glob("fetched*"))
 
 
+@lab.unkeyed
 def test_fec_descriptors_have_the_properties_of_the_paper(place, stored):
     archive, _, _ = stored
     text = lab.ecfs("export", archive.path, "/a file", "--format", "fec").stdout
@@ -81,6 +75,7 @@ def test_small_empty_and_sparse_files_have_descriptors(place):
     mount.umount()
 
 
+@lab.unkeyed
 def test_damaged_descriptors_are_refused(place):
     archive = place.archive(place.directories())
     source = place.path / "source"
@@ -122,6 +117,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(place):
     assert list(place.path.glob("target*")) == [target] and not list(target.iterdir())
 
 
+@lab.unkeyed
 def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
     """Whoever wrote the descriptor chose the servers; a login there would show them who we are."""
     archive = place.archive(place.directories())
@@ -148,6 +144,7 @@ def test_servers_of_a_descriptor_see_no_key_unless_they_are_named(place):
         listening.accept()[0].close()
 
 
+@lab.unkeyed
 def test_control_characters_in_urls_of_a_descriptor_reach_no_server(place):
     archive = place.archive(place.directories())
     source, descriptor, target = place.path / "source", place.path / "descriptor", place.path / "target"

@@ -8,7 +8,6 @@ import stat
 import lab
 import pytest
 from liar import Liar
-from web import Web
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZE = 20 * MIB + 4321  # two units
@@ -57,12 +56,8 @@ def other_digit(value):
 
 
 def test_another_machine_fetches_a_file_when_archive_and_two_endpoints_are_gone(place):
-    servers = [place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta"])]
-    for name, kind, *features in [("ember", "nginx"), ("fjord", "apache", "tls")]:
-        server = Web(place.path / "web" / name, name, kind, *features)
-        place.servers.append(server)
-        server.start()
-        servers.append(server)
+    servers = [place.sshd("amber"), place.sshd("birch"), *place.directories(["cedar", "delta"]),
+               place.web("ember", "nginx"), place.web("fjord", "apache", "tls")]
     archive = place.archive(servers, "rs:4+2", "--key", "file")
     source, descriptor = place.path / "source", place.path / "descriptor"
     digest = lab.write_pattern(source, SIZE)

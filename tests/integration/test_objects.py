@@ -67,7 +67,6 @@ def test_an_object_of_one_segment_that_is_still_written_says_in_all_stripes_whic
     assert len(sizes) == 80 and all(len(found) == 1 for found in sizes.values()), sizes
 
 
-@lab.unkeyed
 def test_one_lost_object_is_an_error_and_never_zeros(place, archive):
     """Reading, get, export with fetch, and fsck --export, which says what is missing."""
     source = place.path / "source"

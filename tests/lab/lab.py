@@ -385,7 +385,7 @@ class AllKeyed:
 
 all_keyed = AllKeyed()
 
-# Of tests that make stripes or journals themselves, or descriptors, or look at digests, which are others with a key.
+# Of tests that make stripes, journals or descriptors themselves, or look at digests, which are others with a key.
 unkeyed = pytest.mark.skipif(all_keyed.is_on, reason="about archives without a key")
 
 
