@@ -3,6 +3,7 @@
 #define ECFS_RECOVER_RECOVER_PRIV_H
 
 #include "archive/common.h"
+#include "archive/key_count.h"
 #include "archive/key_shares.h"
 #include "catalog/restore.h"
 #include "object/format.h"
@@ -26,12 +27,6 @@ typedef struct EcfsRecoverPlace {
     uint64_t sequence; /* … and the last change */
     unsigned n_doubts; /* things of its that are not believed */
 } EcfsRecoverPlace;
-
-/* Which share of the archive's key a zone has. */
-typedef struct EcfsZoneShare {
-    const char *zone;
-    unsigned x;
-} EcfsZoneShare;
 
 typedef struct EcfsRecoverClaim EcfsRecoverClaim;
 
@@ -123,6 +118,8 @@ bool ecfs_recover_keep_keys (EcfsRecovering *self, GError **error);
 bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error);
 /** That the keys are the archive's and open what most endpoints have of the journal; ENOKEY with what to do. */
 bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error);
+/** That a code of new files that is given may be used with the shares of the keys; EINVAL with what to do. */
+bool ecfs_recover_check_code (EcfsRecovering *self, GError **error);
 /** Likewise when the journal was read: that there is none, and not that nothing of it could be opened. */
 bool ecfs_recover_check_opened (EcfsRecovering *self, GError **error);
 /** Likewise when the stripes were read that no journal tells of. */

@@ -1,0 +1,31 @@
+/*
+ * What the shares that zones have of an archive's key amount to. Zones may be merged in ecfs.conf, and then have
+ * several shares, or split, and then have the same one: what counts is which different shares are left when zones are
+ * lost, and how many zones have enough of them together. Pure functions.
+ */
+#ifndef ECFS_ARCHIVE_KEY_COUNT_H
+#define ECFS_ARCHIVE_KEY_COUNT_H
+
+#include <glib.h>
+#include <stddef.h>
+
+/* Which share of the archive's key a zone has; several of one zone, and of one share, are well. */
+typedef struct EcfsZoneShare {
+    const char *zone; /* borrowed */
+    unsigned x;       /* 1 to ECFS_SHARES_MAX */
+} EcfsZoneShare;
+
+typedef struct EcfsKeyCount {
+    unsigned n_zones;   /* with shares; those with the same one count once */
+    unsigned n_shares;  /* different ones */
+    unsigned n_left;    /* … that are left whichever `tolerance` of the zones are lost, at least */
+    unsigned n_readers; /* as many zones at least have `threshold` of the shares together; 0: all have fewer */
+} EcfsKeyCount;
+
+void ecfs_key_count (const EcfsZoneShare *shares, size_t n, unsigned threshold, unsigned tolerance,
+                     EcfsKeyCount *ret_count);
+
+/** The names of zones that have several shares, borrowed from @shares; g_ptr_array_unref (). */
+GPtrArray *ecfs_key_merged_zones (const EcfsZoneShare *shares, size_t n);
+
+#endif
