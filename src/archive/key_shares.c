@@ -8,7 +8,6 @@
 
 #define ZONE_SETTING      "key_share " /* and the name of a zone: which of the shares it has */
 #define THRESHOLD_SETTING "key_threshold"
-#define NAME_SIZE         64
 
 struct EcfsKeyShares {
     EcfsKeyFile file; /* of no endpoint: without a share */
@@ -190,6 +189,15 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self)
     return self->file.threshold;
 }
 
+bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error)
+{
+    return self == NULL || ecfs_codec_tolerance (codec) < self->file.threshold ||
+           ecfs_fail (error, EINVAL,
+                      "%s survives the loss of %u zones, and the archive's key is shared so that %u can read: choose "
+                      "one that survives fewer losses",
+                      ecfs_codec_code (codec), ecfs_codec_tolerance (codec), self->file.threshold);
+}
+
 bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file)
 {
     return file->share.x > 0 && ecfs_uuid_equal (&file->generation, &self->file.generation) &&
@@ -228,20 +236,29 @@ static void on_setting (void *user, const char *key, const char *value)
         self->x = (unsigned) x;
 }
 
-static bool note_share (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
+bool ecfs_key_shares_give_zone (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
 {
     g_autofree char *key = g_strconcat (ZONE_SETTING, zone, NULL), *value = g_strdup_printf ("%u", x);
     return ecfs_catalog_keep_setting (catalog, key, value, error);
+}
+
+bool ecfs_key_shares_of_zone (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
+{
+    ZoneSearch search = {.zone = zone};
+    if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
+        return false;
+    *ret_x = search.x;
+    return true;
 }
 
 bool ecfs_key_shares_note_found (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error)
 {
     ZoneSearch search = {.zone = zone};
     return ecfs_catalog_settings (catalog, on_setting, &search, error) &&
-           (search.x != 0 || search.taken[x] || note_share (catalog, zone, x, error));
+           (search.x != 0 || search.taken[x] || ecfs_key_shares_give_zone (catalog, zone, x, error));
 }
 
-static bool choose_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
+bool ecfs_key_shares_choose (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error)
 {
     ZoneSearch search = {.zone = zone};
     if (!ecfs_catalog_settings (catalog, on_setting, &search, error))
@@ -252,7 +269,7 @@ static bool choose_share (EcfsCatalog *catalog, const char *zone, unsigned *ret_
     if (search.last == ECFS_SHARES_MAX)
         return ecfs_fail (error, ENOSPC, "there have been %u zones, and no share of the archive's key is left",
                           ECFS_SHARES_MAX);
-    return note_share (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
+    return ecfs_key_shares_give_zone (catalog, zone, *ret_x, error) && ecfs_catalog_barrier (catalog, error);
 }
 
 /* At an endpoint */
@@ -309,16 +326,14 @@ static bool write_bytes (EcfsEndpoint *endpoint, const char *name, const GByteAr
            ecfs_endpoint_write_wait (endpoint, name, bytes->data, bytes->len, error);
 }
 
-/* Of the file that each endpoint has. */
-static void name_of (const EcfsKeyShares *self, char ret_name[NAME_SIZE])
+void ecfs_key_shares_file_name (const EcfsKeyShares *self, char ret_name[ECFS_KEY_SHARE_NAME_SIZE])
 {
     char generation[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (&self->file.generation, generation);
-    (void) snprintf (ret_name, NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
+    (void) snprintf (ret_name, ECFS_KEY_SHARE_NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
 }
 
-/* That file with share @x, for ecfs_key_forget_array (). */
-static GByteArray *file_of (const EcfsKeyShares *self, unsigned x)
+GByteArray *ecfs_key_shares_file (const EcfsKeyShares *self, unsigned x)
 {
     EcfsKeyFile file = self->file; /* borrowed but for the share */
     file.share = self->shares[x - 1];
@@ -327,34 +342,55 @@ static GByteArray *file_of (const EcfsKeyShares *self, unsigned x)
     return bytes;
 }
 
-/* The number of the share in a file that is ours; 0: it is not. */
-static unsigned own_share (const EcfsKeyShares *self, const GByteArray *bytes)
+EcfsShareVerdict ecfs_key_shares_judge (const EcfsKeyShares *self, const GByteArray *bytes, unsigned *ret_x)
 {
     EcfsKeyFile file;
+    *ret_x = 0;
     if (!ecfs_key_file_parse (bytes->data, bytes->len, &file, NULL))
-        return 0;
-    GByteArray *own = ecfs_key_shares_has (self, &file) ? file_of (self, file.share.x) : NULL;
+        return ECFS_SHARE_DAMAGED;
+    GByteArray *own = ecfs_key_shares_has (self, &file) ? ecfs_key_shares_file (self, file.share.x) : NULL;
     bool same = own != NULL && own->len == bytes->len && memcmp (own->data, bytes->data, own->len) == 0;
-    unsigned x = same ? file.share.x : 0;
+    *ret_x = same ? file.share.x : 0;
     ecfs_key_forget_array (own);
     ecfs_key_file_clear (&file);
-    return x;
+    return same ? ECFS_SHARE_OURS : ECFS_SHARE_OTHER;
+}
+
+GByteArray *ecfs_key_shares_read (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error)
+{
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    ecfs_key_shares_file_name (self, name);
+    return read_file (endpoint, name, error);
 }
 
 bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, unsigned *ret_x, GError **error)
 {
-    char name[NAME_SIZE];
     GError *why = NULL;
-    name_of (self, name);
-    GByteArray *bytes = read_file (endpoint, name, &why);
+    GByteArray *bytes = ecfs_key_shares_read (self, endpoint, &why);
     if (bytes == NULL && why->code != ENOENT) {
         g_propagate_error (error, why);
         return false;
     }
     g_clear_error (&why);
-    *ret_x = bytes == NULL ? 0 : own_share (self, bytes);
+    *ret_x = 0;
+    if (bytes != NULL)
+        (void) ecfs_key_shares_judge (self, bytes, ret_x); /* what is not ours is no share */
     ecfs_key_forget_array (bytes);
     return *ret_x > 0 || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
+}
+
+EcfsKeyRing *ecfs_key_file_open (const EcfsKeyFile *file, const uint8_t secret[ECFS_SECRET_BYTES])
+{
+    const EcfsKeyOpener opener = {.secret = secret};
+    EcfsKeyRing *keys = NULL;
+    for (guint i = 0; i < file->slots->len && keys == NULL; i++) {
+        const EcfsKeySlot *slot = g_ptr_array_index (file->slots, i);
+        GByteArray *bytes =
+            slot->kind == ECFS_KEY_SLOT_SPLIT ? ecfs_key_slot_open (slot, &file->archive, &opener, NULL) : NULL;
+        keys = bytes == NULL ? NULL : ecfs_key_ring_parse (bytes->data, bytes->len, NULL);
+        ecfs_key_forget_array (bytes);
+    }
+    return keys;
 }
 
 void ecfs_key_shares_take_away (EcfsEndpoint *endpoint)
@@ -370,11 +406,11 @@ bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsE
                           GError **error)
 {
     unsigned x;
-    char name[NAME_SIZE];
-    if (!choose_share (catalog, zone, &x, error))
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    if (!ecfs_key_shares_choose (catalog, zone, &x, error))
         return false;
-    name_of (self, name);
-    GByteArray *bytes = file_of (self, x);
+    ecfs_key_shares_file_name (self, name);
+    GByteArray *bytes = ecfs_key_shares_file (self, x);
     bool same, put = compare (endpoint, name, bytes, &same, error);
     if (put && !same)
         put = write_bytes (endpoint, name, bytes, error) && compare (endpoint, name, bytes, &same, error) &&

@@ -10,12 +10,15 @@
 #define ECFS_ARCHIVE_KEY_SHARES_H
 
 #include "catalog/catalog.h"
+#include "codec/codec.h"
 #include "endpoint/endpoint.h"
 #include "key/ring.h"
 #include "key/slots.h"
 
 #define ECFS_KEY_SLOTS_NAME "key-slots"
 #define ECFS_KEYS_DIRECTORY "keys" /* of an endpoint */
+
+#define ECFS_KEY_SHARE_NAME_SIZE 64 /* of the name of an endpoint's file, with its NUL */
 
 /**
  * How many zones are to bring the keys back: more than may be lost or lie together, and no more than are left then.
@@ -45,12 +48,35 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsKeyShares, ecfs_key_shares_free)
 /** Zones that bring the keys back together. */
 unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 
+/** Whether files may be stored with @codec: as many zones as it does without must not bring the keys back. EINVAL with
+ * what to do. @self NULL: they are not shared. */
+bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error);
+
 /** Gives an endpoint the share of its zone, which gets one where it has none, and reads it back. Blocks. */
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 
 /** Which of the shares an endpoint has. ENOENT: it has none; or why that cannot be told. Blocks. */
 bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, unsigned *ret_x, GError **error);
+
+/* What a file is that was found in the place of an endpoint's. */
+typedef enum EcfsShareVerdict {
+    ECFS_SHARE_OURS,    /* just what some endpoint of the archive was given */
+    ECFS_SHARE_DAMAGED, /* it makes no sense: what was there is lost */
+    ECFS_SHARE_OTHER,   /* it makes sense, and is not what was stored */
+} EcfsShareVerdict;
+
+/** The name of the file at each endpoint. */
+void ecfs_key_shares_file_name (const EcfsKeyShares *self, char ret_name[ECFS_KEY_SHARE_NAME_SIZE]);
+/** That file with share @x, for ecfs_key_forget_array (). */
+GByteArray *ecfs_key_shares_file (const EcfsKeyShares *self, unsigned x);
+/** Judges such a file; *ret_x is which of the shares it has, 0 unless it is OURS. */
+EcfsShareVerdict ecfs_key_shares_judge (const EcfsKeyShares *self, const GByteArray *bytes, unsigned *ret_x);
+/** The file that an endpoint has, for ecfs_key_forget_array (); NULL: ENOENT, or why it cannot be read. Blocks. */
+GByteArray *ecfs_key_shares_read (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error);
+/** The keys that a slot of @file opens to with the shared @secret, for ecfs_key_ring_unref (); NULL: to none. */
+EcfsKeyRing *ecfs_key_file_open (const EcfsKeyFile *file, const uint8_t secret[ECFS_SECRET_BYTES]);
+
 /** Takes what is left of shares away from an endpoint, as far as that goes. Blocks. */
 void ecfs_key_shares_take_away (EcfsEndpoint *endpoint);
 
@@ -58,6 +84,13 @@ void ecfs_key_shares_take_away (EcfsEndpoint *endpoint);
 bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file);
 /** The catalog is told that share @x was found in a zone, unless it knows of another there, or of it elsewhere. */
 bool ecfs_key_shares_note_found (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error);
+
+/** Which share the endpoints of a zone have by the catalog; *ret_x 0: it knows of none. */
+bool ecfs_key_shares_of_zone (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error);
+/** The same, and where it knows of none, one that no zone had is the zone's from now on. ENOSPC: none is left. */
+bool ecfs_key_shares_choose (EcfsCatalog *catalog, const char *zone, unsigned *ret_x, GError **error);
+/** Share @x is the zone's from now on. */
+bool ecfs_key_shares_give_zone (EcfsCatalog *catalog, const char *zone, unsigned x, GError **error);
 
 /** Whether the name of a file at an endpoint is that of one with shares. */
 bool ecfs_key_shares_is_name (const char *name);

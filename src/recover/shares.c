@@ -72,21 +72,6 @@ static EcfsShareWitness *witnesses_of (const GArray *all)
     return witnesses;
 }
 
-/* The first slot that the secret opens, of who tells of the shares that are believed. */
-static EcfsKeyRing *open_slots (EcfsRecovering *self, const EcfsKeyFile *file, const uint8_t *secret)
-{
-    const EcfsKeyOpener opener = {.secret = secret};
-    EcfsKeyRing *keys = NULL;
-    for (guint i = 0; i < file->slots->len && keys == NULL; i++) {
-        const EcfsKeySlot *slot = g_ptr_array_index (file->slots, i);
-        GByteArray *bytes =
-            slot->kind == ECFS_KEY_SLOT_SPLIT ? ecfs_key_slot_open (slot, &self->archive, &opener, NULL) : NULL;
-        keys = bytes == NULL ? NULL : ecfs_key_ring_parse (bytes->data, bytes->len, NULL);
-        ecfs_key_forget_array (bytes);
-    }
-    return keys;
-}
-
 static bool open_with (EcfsRecovering *self, GArray *all, const EcfsShareWitness *witnesses, const uint8_t *secret,
                        const EcfsUuid *generation, GError **error)
 {
@@ -95,7 +80,7 @@ static bool open_with (EcfsRecovering *self, GArray *all, const EcfsShareWitness
         if (witnesses[i].file == NULL || witnesses[i].contradicts ||
             !ecfs_uuid_equal (&found->file.generation, generation))
             continue;
-        g_autoptr (EcfsKeyRing) keys = open_slots (self, &found->file, secret);
+        g_autoptr (EcfsKeyRing) keys = ecfs_key_file_open (&found->file, secret);
         if (keys == NULL) /* another has a slot that nobody has changed */
             continue;
         self->shares = ecfs_key_shares_of (keys, &found->file, NULL);
@@ -187,6 +172,14 @@ bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error)
     return true;
 }
 
+bool ecfs_recover_check_code (EcfsRecovering *self, GError **error)
+{
+    if (self->shares == NULL || self->what->given == NULL || !g_strv_contains (self->what->given, "code"))
+        return true;
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new (self->what->config->code, error);
+    return codec != NULL && ecfs_key_shares_allow (self->shares, codec, error);
+}
+
 /* Not in a directory for a moment, which may be on any disk. */
 bool ecfs_recover_keep_keys (EcfsRecovering *self, GError **error)
 {
@@ -205,6 +198,8 @@ static bool share_anew (EcfsRecovering *self, GError **error)
     if (threshold == 0 || self->what->dry_run)
         return true;
     self->shares = ecfs_key_shares_new (self->keys, threshold);
+    if (!ecfs_recover_check_code (self, error))
+        return false;
     ecfs_recover_tell (self,
                        "no endpoint has its share of the archive's key: run 'ecfs fsck -y', which stores new ones");
     return ecfs_key_shares_write (self->shares, self->directory, error);
