@@ -66,6 +66,8 @@ static void print_endpoints (JsonObject *status)
         JsonObject *endpoint = json_array_get_object_element (endpoints, i);
         if (json_object_has_member (endpoint, "reason"))
             printf ("  %s\n", tool_text (endpoint, "reason"));
+        if (json_object_has_member (endpoint, "key_share_lost"))
+            printf ("  %s: %s\n", tool_text (endpoint, "name"), tool_text (endpoint, "key_share_lost"));
         if (json_object_has_member (endpoint, "disagrees"))
             printf ("  %s%s\n", tool_text (endpoint, "disagrees"),
                     believed ? "" : ", and too few others say so: if it lies, ecfs endpoint distrust");
@@ -262,6 +264,25 @@ static const char *mounted_text (JsonObject *status)
                                                               : "not mounted (the endpoints were asked now)";
 }
 
+static void print_key (JsonObject *status)
+{
+    if (!json_object_has_member (status, "key"))
+        return;
+    if (json_object_has_member (status, "key_sharing")) {
+        JsonObject *key = json_object_get_object_member (status, "key_sharing");
+        printf ("key        shared by %" PRIi64 " zones, any %" PRIi64
+                " of which bring it back and fewer read nothing; "
+                "here now: %" PRIi64 "\n",
+                tool_number (key, "zones"), tool_number (key, "needed"), tool_number (key, "here"));
+    } else if (tool_number (status, "key_shares") > 0) { /* the mount is of an earlier ecfs */
+        printf ("key        shared: %" PRIi64 " zones of endpoints bring it back, fewer read nothing\n",
+                tool_number (status, "key_shares"));
+    } else {
+        printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
+                tool_text (status, "directory"));
+    }
+}
+
 static void print_status (JsonObject *status)
 {
     print_verdict (status);
@@ -279,12 +300,7 @@ static void print_status (JsonObject *status)
     }
     if (json_object_has_member (status, "catalog_error"))
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
-    if (json_object_has_member (status, "key") && tool_number (status, "key_shares") > 0)
-        printf ("key        shared: %" PRIi64 " zones of endpoints bring it back, fewer read nothing\n",
-                tool_number (status, "key_shares"));
-    else if (json_object_has_member (status, "key"))
-        printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
-                tool_text (status, "directory"));
+    print_key (status);
     if (tool_number (status, "deletions") > 0)
         printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
     print_repairs (status);

@@ -1,6 +1,7 @@
 #include "archive/watch.h"
 
 #include "archive/archive_priv.h"
+#include "archive/key_watch.h"
 #include "util/io.h"
 #include "util/ticker.h"
 
@@ -201,6 +202,7 @@ EcfsWatch *ecfs_watch_start (EcfsArchive *archive)
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) /* an earlier mount has told these */
         self->seen[i].down = self->seen[i].told = noted (self->notes, &archive->endpoints[i].uuid) > 0;
     self->ticker = ecfs_ticker_start (LOOK_US, look, self);
+    ecfs_key_watch_begin (ecfs_archive_key_watch (archive));
     return self;
 }
 
@@ -208,6 +210,7 @@ void ecfs_watch_stop (EcfsWatch *self)
 {
     if (self == NULL)
         return;
+    ecfs_key_watch_end (ecfs_archive_key_watch (self->archive));
     ecfs_ticker_stop (self->ticker);
     g_key_file_unref (self->notes);
     g_free (self);

@@ -1,7 +1,8 @@
 /*
  * Watches the endpoints of an archive that is mounted for writing: notes in ARCHIVE/down-since when one went down, so
  * that `ecfs status` can tell it after a restart too, and runs the command `hook` of ecfs.conf when an endpoint goes
- * down, is up again, or a stripe is found damaged. A thread of its own looks every two seconds.
+ * down, is up again, or a stripe is found damaged. Also has the shares of the archive's key watched (key_watch.h). A
+ * thread of its own looks every two seconds.
  */
 #ifndef ECFS_ARCHIVE_WATCH_H
 #define ECFS_ARCHIVE_WATCH_H

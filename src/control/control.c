@@ -1,6 +1,7 @@
 /* The server behind control.sock, and the verbs that are one request and one answer. */
 #include "control/control.h"
 
+#include "archive/key_watch.h"
 #include "control/control_priv.h"
 #include "journal/journal_watch.h"
 #include "staging/staged.h"
@@ -224,7 +225,8 @@ static bool handle_wait (Client *client, JsonObject *request, JsonObject *reply,
     JsonArray *paths = node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
     (void) reply; /* nothing to tell */
     return drain (client, paths, !ecfs_control_flag (request, "quorum"), error) &&
-           ecfs_archive_store_journal (client->server->archive, is_wanted, client, error);
+           ecfs_archive_store_journal (client->server->archive, is_wanted, client, error) &&
+           ecfs_archive_confirm_key (client->server->archive, is_wanted, client, error);
 }
 
 /* What the mount has done is to be seen by who reads the catalog itself. */
@@ -291,7 +293,9 @@ static bool handle_endpoint_add (Client *client, JsonObject *request, JsonObject
         return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
     EcfsEndpointSpec *spec = ecfs_endpoint_spec_parse (plain, error);
     g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
-    return endpoint != NULL && ecfs_archive_endpoint_add (client->server->archive, endpoint, error);
+    EcfsArchive *archive = client->server->archive;
+    return endpoint != NULL && ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) &&
+           ecfs_archive_endpoint_add (archive, endpoint, error);
 }
 
 static bool handle_endpoint_state (Client *client, JsonObject *request, JsonObject *reply, GError **error)
@@ -310,7 +314,8 @@ static bool handle_endpoint_renew (Client *client, JsonObject *request, JsonObje
     g_autofree char *old = NULL;
     if (name == NULL)
         return ecfs_fail (error, EINVAL, "control socket: \"endpoint\" is missing or wrong");
-    if (!ecfs_archive_renew_endpoint (client->server->archive, name, &old, error))
+    if (!ecfs_archive_settle_renewed (client->server->archive, name, error) ||
+        !ecfs_archive_renew_endpoint (client->server->archive, name, &old, error))
         return false;
     json_object_set_string_member (reply, "old", old);
     return true;

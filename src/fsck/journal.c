@@ -1,4 +1,5 @@
 /* What endpoints have of the journal and of the key, and that the journal names what was repaired. */
+#include "archive/key_watch.h"
 #include "fsck/fsck_priv.h"
 #include "journal/journal_watch.h"
 #include "wire/wire.h"
@@ -98,7 +99,8 @@ static bool store_share (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint,
     if (!ecfs_fsck_open_writer (self, error))
         return false;
     EcfsArchive *archive = self->writer->mounted ? self->archive : self->writer->archive;
-    return ecfs_key_shares_put (ecfs_archive_key_shares (self->archive), ecfs_archive_catalog (archive),
+    return ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) &&
+           ecfs_key_shares_put (ecfs_archive_key_shares (self->archive), ecfs_archive_catalog (archive),
                                 endpoint->endpoint, endpoint->zone, error);
 }
 

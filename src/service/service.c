@@ -1,5 +1,6 @@
 /* An archive with all that runs on it: the services of the rooms below, begun and ended in the order that they need. */
 #include "archive/common.h"
+#include "archive/key_watch.h"
 #include "archive/lineage.h"
 #include "journal/sender.h"
 #include "staging/staged.h"
@@ -17,6 +18,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
 {
     if (!ecfs_archive_begin (self, error))
         return false;
+    ecfs_archive_set_service (self, ECFS_SERVICE_KEY, ecfs_key_watch_new (self));
     if (!ecfs_archive_is_readonly (self)) {
         ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
                                   ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
@@ -63,6 +65,7 @@ void ecfs_archive_stop (EcfsArchive *self)
         ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
     ecfs_journal_sender_stop (take (self, ECFS_SERVICE_JOURNAL));
     ecfs_archive_end (self);
+    ecfs_key_watch_free (take (self, ECFS_SERVICE_KEY));
 }
 
 void ecfs_archive_free (EcfsArchive *self)

@@ -1,4 +1,5 @@
 #include "archive/common.h"
+#include "archive/key_watch.h"
 #include "archive/sightings.h"
 #include "check/check.h"
 #include "util/lock.h"
@@ -442,7 +443,8 @@ static bool has_journal (Ecfs *self, GError **error)
                           "%s has %" PRIu64 " changes that are not in the journal on the endpoints, and is not mounted "
                           "for writing: mount it for writing to store them",
                           ecfs_archive_directory (self->archive), point.sequence - point.stored);
-    return ecfs_archive_confirm_journal (self->archive, error);
+    return ecfs_archive_confirm_journal (self->archive, error) &&
+           ecfs_archive_confirm_key (self->archive, NULL, NULL, error);
 }
 
 static void add_path (JsonArray *array, const char *path)

@@ -9,6 +9,7 @@
  */
 #include "archive/common.h"
 #include "archive/config.h"
+#include "archive/key_count.h"
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
 #include "journal/snapshot.h"
@@ -216,21 +217,22 @@ static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, G
     const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
     if (shares == NULL)
         return true;
-    bool seen[ECFS_SHARES_MAX + 1] = {false};
-    unsigned needed = 2 * ecfs_key_shares_threshold (shares) - 1, left = 0, x;
+    EcfsKeyCount left;
+    unsigned threshold = ecfs_key_shares_threshold (shares);
+    g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self); i++) {
         const EcfsArchiveEndpoint *other = ecfs_archive_endpoint (self, i);
-        if (other == endpoint || !ecfs_archive_endpoint_counts (other) || other->endpoint == NULL ||
-            !ecfs_key_shares_look (shares, other->endpoint, &x, NULL))
-            continue;
-        left += !seen[x];
-        seen[x] = true;
+        EcfsZoneShare one = {.zone = other->zone};
+        if (other != endpoint && ecfs_archive_endpoint_counts (other) &&
+            ecfs_key_shares_look (shares, other->endpoint, &one.x, NULL))
+            g_array_append_val (found, one);
     }
-    return left >= needed ||
+    ecfs_key_count ((const EcfsZoneShare *) found->data, found->len, threshold, threshold - 1, &left);
+    return left.n_left >= threshold ||
            ecfs_fail (error, EBUSY,
                       "the archive's key is shared by its zones, %u of which have to stay, and without %s there are %u "
                       "that have their shares now: add another endpoint first",
-                      needed, endpoint->name, left);
+                      2 * threshold - 1, endpoint->name, left.n_zones);
 }
 
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)

@@ -1,6 +1,7 @@
 /* Adding endpoints, changing their state, replacing and removing them: by the mount where there is one. */
 #include "verbs/endpoints.h"
 
+#include "archive/key_watch.h"
 #include "verbs/verbs.h"
 #include "wire/wire.h"
 
@@ -65,7 +66,8 @@ bool ecfs_renew_endpoint (Ecfs *self, const char *name, char **ret_old, GError *
     if (!self->writable)
         return ecfs_fail (error, EROFS, "%s is open for reading", ecfs_archive_directory (self->archive));
     if (!self->mounted)
-        return ecfs_archive_renew_endpoint (self->archive, name, ret_old, error);
+        return ecfs_archive_settle_renewed (self->archive, name, error) &&
+               ecfs_archive_renew_endpoint (self->archive, name, ret_old, error);
     g_autoptr (JsonNode) answer = ask (ecfs_archive_directory (self->archive), "endpoint-renew", name, NULL, error);
     const char *old = answer == NULL ? NULL : ecfs_control_text (json_node_get_object (answer), "old");
     if (answer == NULL)
@@ -94,6 +96,7 @@ static bool add_here (const char *archive_dir, const char *text, GError **error)
     g_autoptr (EcfsConfigEndpoint) endpoint = spec == NULL ? NULL : ecfs_config_endpoint_new (spec, error);
     g_autoptr (EcfsArchive) archive = endpoint == NULL ? NULL : ecfs_archive_open (archive_dir, 0, error);
     return archive != NULL && ecfs_archive_start (archive, error) &&
+           ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) &&
            ecfs_archive_endpoint_add (archive, endpoint, error);
 }
 

@@ -1,6 +1,7 @@
 /* What `ecfs status` tells of an archive. */
 #include "verbs/status_priv.h"
 
+#include "archive/key_watch.h"
 #include "archive/lineage.h"
 #include "archive/watch.h"
 #include "codec/codec.h"
@@ -421,21 +422,18 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     g_autoptr (JsonObject) status = json_object_new ();
     EcfsCatalog *catalog = ecfs_archive_catalog (self);
     EcfsProbe *probe = ecfs_probe_new (self); /* first, so that all questions are under way at once */
+    ecfs_key_watch_look (ecfs_archive_key_watch (self));
     if (ecfs_archive_is_readonly (self)) { /* nobody else asks whether it is an old copy, and how much room there is */
         ecfs_archive_ask_lineage (self, deadline_us);
         ecfs_archive_keep_space (self, deadline_us);
     }
     g_autoptr (GArray) found = ecfs_probe_end (probe, self, begun_us, deadline_us);
+    ecfs_key_watch_await (ecfs_archive_key_watch (self), deadline_us);
     ecfs_status_add_text (status, "directory", ecfs_archive_directory (self));
     ecfs_status_add_uuid (status, "archive", ecfs_catalog_archive (catalog));
     json_object_set_int_member (status, "epoch", ecfs_catalog_epoch (catalog));
     json_object_set_int_member (status, "sequence", (int64_t) ecfs_catalog_sequence (catalog));
     json_object_set_string_member (status, "code", ecfs_archive_config (self)->code);
-    const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
-    if (ecfs_archive_keys (self) != NULL)
-        ecfs_status_add_uuid (status, "key", ecfs_key_ring_active (ecfs_archive_keys (self)));
-    if (shares != NULL)
-        json_object_set_int_member (status, "key_shares", ecfs_key_shares_threshold (shares));
     g_autofree char *trouble = ecfs_catalog_trouble (catalog);
     if (trouble != NULL)
         ecfs_status_add_text (status, "catalog_error", trouble);
@@ -444,8 +442,8 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_space (status, self);
     add_interrupted (status, self);
     add_reads (status, ecfs_archive_read_log (self));
-    if (!add_objects (status, self, found, error) || !add_staging (status, self, error) ||
-        !add_recovery_point (status, self, error))
+    if (!ecfs_status_add_key (status, self, found, error) || !add_objects (status, self, found, error) ||
+        !add_staging (status, self, error) || !add_recovery_point (status, self, error))
         return NULL;
     json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));
     return g_steal_pointer (&status);

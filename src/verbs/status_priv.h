@@ -1,6 +1,6 @@
 /*
- * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints), and
- * status_repairs.c (damage).
+ * What the parts of status.h share: status.c (an archive), info.c (a file), probe.c (asking endpoints),
+ * status_repairs.c (damage), and status_key.c (shares of the key).
  */
 #ifndef ECFS_VERBS_STATUS_PRIV_H
 #define ECFS_VERBS_STATUS_PRIV_H
@@ -31,6 +31,9 @@ GArray *ecfs_probe_end (EcfsProbe *self, EcfsArchive *archive, int64_t begun_us,
 
 /** The queue of repairs, of which @rows (EcfsRepairRow) is all, and what became of it behind this mount. */
 void ecfs_status_add_repairs (JsonObject *status, EcfsArchive *archive, const GArray *rows);
+
+/** The archive's key, and how many zones have their shares of it; also with each of the endpoints that are there. */
+bool ecfs_status_add_key (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error);
 
 /** The state of a stripe at an endpoint: what readers met of it, which @repairs tells, comes before whether the
  * endpoint can be reached. */

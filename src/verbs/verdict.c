@@ -380,6 +380,69 @@ static bool is_all_committed (JsonObject *staging)
     return committed;
 }
 
+/* "a, b" of an array of names; g_free () */
+static char *names_of (JsonArray *names)
+{
+    GString *text = g_string_new (NULL);
+    for (guint i = 0; names != NULL && i < json_array_get_length (names); i++)
+        g_string_append_printf (text, "%s%s", i == 0 ? "" : ", ", json_array_get_string_element (names, i));
+    return g_string_free (text, FALSE);
+}
+
+/* So few zones have their shares of the key that it does not outlive what it is to. */
+static void judge_key_losses (Verdict *self, JsonObject *key)
+{
+    int64_t needed = number_of (key, "needed"), n_here = number_of (key, "here"),
+            tolerance = number_of (key, "tolerance");
+    bool too_few = number_of (key, "shares_here") < needed;
+    g_autofree char *lacking = names_of (json_object_get_array_member (key, "lacking"));
+    if (number_of (key, "left") >= needed)
+        return;
+    Problem problem = {.verdict = too_few ? "at risk" : "degraded", .check = too_few ? 2 : 1};
+    problem.reason = g_strdup_printf (
+        "the archive's key needs the shares of %" PRIi64 " zones, and %" PRIi64 " of %" PRIi64 " have theirs now%s%s",
+        needed, n_here, number_of (key, "zones"), *lacking == '\0' ? "" : "; without it: ", lacking);
+    problem.meaning =
+        too_few ? g_strdup ("Files can be read here. If this machine is lost now, all of them are.")
+                : g_strdup_printf ("If this machine and %" PRIi64 " more zone%s are lost now, so are all files.",
+                                   tolerance, tolerance == 1 ? "" : "s");
+    problem.advice = g_strdup (*lacking == '\0' ? "Bring back the endpoints that do not answer, and keep a copy of the "
+                                                  "file key of the archive directory elsewhere until then. To look "
+                                                  "again:"
+                                                : "Store them again:");
+    problem.action = g_strdup_printf (*lacking == '\0' ? "ecfs status %s" : "ecfs fsck -y %s", self->directory);
+    add (self, &problem);
+}
+
+/* Zones that became one in ecfs.conf have more of the key than one may. */
+static void judge_key_zones (Verdict *self, JsonObject *key)
+{
+    int64_t needed = number_of (key, "needed"), n_readers = number_of (key, "readers");
+    g_autofree char *merged = names_of (json_object_get_array_member (key, "merged"));
+    if (n_readers == 0 || n_readers >= needed)
+        return;
+    add (self,
+         &(Problem){.verdict = "exposed",
+                    .check = 1,
+                    .reason = g_strdup_printf ("several shares of the archive's key are in one zone: %s", merged),
+                    .meaning = g_strdup_printf ("%" PRIi64 " zone%s could read the archive together, and no fewer "
+                                                "than %" PRIi64 " are to.",
+                                                n_readers, n_readers == 1 ? "" : "s", needed),
+                    .advice = g_strdup ("If the endpoints are not in one hand, give them zones of their own in "
+                                        "ecfs.conf. If they are, add endpoints in other zones, and take all but one of "
+                                        "these out:"),
+                    .action = g_strdup_printf ("ecfs endpoint drain %s NAME", self->directory)});
+}
+
+static void judge_key (Verdict *self)
+{
+    JsonObject *key = part_of (self->status, "key_sharing");
+    if (key == NULL)
+        return;
+    judge_key_losses (self, key);
+    judge_key_zones (self, key);
+}
+
 static void judge_staging (Verdict *self)
 {
     JsonObject *staging = part_of (self->status, "staging");
@@ -455,6 +518,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_away (&self);
     judge_unreadable (&self);
     judge_damage (&self);
+    judge_key (&self);
     judge_rebuilt (&self);
     judge_staging (&self);
     judge_full (&self);

@@ -79,6 +79,11 @@ void set_up_keyed (Fixture *fixture, gconstpointer code)
     make (fixture, code, NULL, ECFS_KEEPING_FILE);
 }
 
+void set_up_shared (Fixture *fixture, gconstpointer code)
+{
+    make (fixture, code, NULL, ECFS_KEEPING_SPLIT);
+}
+
 void tear_down (Fixture *fixture, gconstpointer code)
 {
     ecfs_archive_free (fixture->archive);

@@ -17,6 +17,8 @@ void set_up (Fixture *fixture, gconstpointer code);
 void tear_down (Fixture *fixture, gconstpointer code);
 /* The same, of an archive with a key. */
 void set_up_keyed (Fixture *fixture, gconstpointer code);
+/* The same, of which the endpoints share the key. */
+void set_up_shared (Fixture *fixture, gconstpointer code);
 /* The same with other settings; @adjust may be NULL. */
 void set_up_adjusted (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig *config));
 /* Stops and frees the archive when it is open, and opens and starts it. */

@@ -1,0 +1,95 @@
+/* What `ecfs status` tells of the shares that zones of endpoints have of the archive's key. */
+#include "archive/key_watch.h"
+#include "verbs/status_priv.h"
+
+/* How the shares are, as far as endpoints have told. */
+typedef struct Sharing {
+    JsonArray *lacking; /* names of endpoints that have lost theirs, or have another */
+    GArray *here;       /* of EcfsZoneShare: of endpoints that answer now, … */
+    GArray *known;      /* … and of all that ever did */
+    GHashTable *zones;  /* names; borrowed */
+} Sharing;
+
+static void add_endpoint (Sharing *self, EcfsArchive *archive, size_t position, bool answers, JsonObject *facts)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, position);
+    EcfsKeySeen seen = ecfs_key_watch_sight (ecfs_archive_key_watch (archive), position);
+    const EcfsZoneShare one = {.zone = endpoint->zone, .x = seen.x};
+    g_hash_table_add (self->zones, (char *) one.zone);
+    if (seen.x > 0) {
+        if (seen.sight == ECFS_KEY_THERE)
+            json_object_set_int_member (facts, "key_share", seen.x);
+        g_array_append_val (self->known, one);
+        if (answers)
+            g_array_append_val (self->here, one);
+    } else if (seen.reason != NULL) {
+        ecfs_status_add_text (facts, "key_share_lost", seen.reason);
+        json_array_add_string_element (self->lacking, endpoint->name);
+    }
+    g_free (seen.reason);
+}
+
+static JsonArray *merged_zones (const GArray *shares)
+{
+    JsonArray *names = json_array_new ();
+    g_autoptr (GPtrArray) merged = ecfs_key_merged_zones ((const EcfsZoneShare *) shares->data, shares->len);
+    for (guint i = 0; i < merged->len; i++) {
+        g_autofree char *utf8 = g_utf8_make_valid (g_ptr_array_index (merged, i), -1);
+        json_array_add_string_element (names, utf8);
+    }
+    return names;
+}
+
+static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
+{
+    unsigned threshold = ecfs_key_shares_threshold (ecfs_archive_key_shares (archive));
+    unsigned tolerance = ecfs_key_tolerance (archive);
+    JsonObject *facts = json_object_new ();
+    EcfsKeyCount here, known;
+    ecfs_key_count ((const EcfsZoneShare *) self->here->data, self->here->len, threshold, tolerance, &here);
+    ecfs_key_count ((const EcfsZoneShare *) self->known->data, self->known->len, threshold, tolerance, &known);
+    json_object_set_int_member (facts, "needed", threshold);
+    json_object_set_int_member (facts, "tolerance", tolerance);
+    json_object_set_int_member (facts, "zones", g_hash_table_size (self->zones));
+    json_object_set_int_member (facts, "here", here.n_zones);
+    json_object_set_int_member (facts, "shares_here", here.n_shares);
+    json_object_set_int_member (facts, "left", here.n_left);
+    if (known.n_readers > 0)
+        json_object_set_int_member (facts, "readers", known.n_readers);
+    json_object_set_array_member (facts, "merged", merged_zones (self->known));
+    json_object_set_array_member (facts, "lacking", json_array_ref (self->lacking));
+    return facts;
+}
+
+bool ecfs_status_add_key (JsonObject *status, EcfsArchive *archive, const GArray *found, GError **error)
+{
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
+    JsonArray *endpoints = json_object_get_array_member (status, "endpoints");
+    if (ecfs_archive_keys (archive) != NULL)
+        ecfs_status_add_uuid (status, "key", ecfs_key_ring_active (ecfs_archive_keys (archive)));
+    if (shares == NULL)
+        return true;
+    if (!ecfs_archive_load_codes (archive, error))
+        return false;
+    Sharing self = {.lacking = json_array_new (),
+                    .here = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare)),
+                    .known = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare)),
+                    .zones = g_hash_table_new (g_str_hash, g_str_equal)};
+    for (guint i = 0, at = 0; i < found->len && at < json_array_get_length (endpoints); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        JsonObject *facts = json_array_get_object_element (endpoints, at);
+        if (g_strcmp0 (json_object_get_string_member (facts, "name"), endpoint->name) != 0)
+            continue; /* it was removed */
+        at++;
+        if (ecfs_archive_endpoint_counts (endpoint))
+            add_endpoint (&self, archive, i,
+                          ecfs_archive_reaches (endpoint) && g_array_index (found, EcfsFound, i).word == NULL, facts);
+    }
+    json_object_set_int_member (status, "key_shares", ecfs_key_shares_threshold (shares));
+    json_object_set_object_member (status, "key_sharing", conclude (&self, archive));
+    json_array_unref (self.lacking);
+    g_array_unref (self.here);
+    g_array_unref (self.known);
+    g_hash_table_unref (self.zones);
+    return true;
+}

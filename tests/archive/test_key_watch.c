@@ -1,0 +1,126 @@
+#include "archive/key_watch.h"
+
+#include "fixture.h"
+
+#include <glib/gstdio.h>
+
+#define N_NEEDED    3 /* of copies:3, which two losses leave one of */
+#define PATIENCE_US (60 * (int64_t) G_USEC_PER_SEC)
+
+/* The file with the share of an endpoint, or where it was; g_free () */
+static char *share_path (const Fixture *fixture, unsigned i)
+{
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    g_autofree char *root = endpoint_path (fixture, i);
+    ecfs_key_shares_file_name (ecfs_archive_key_shares (fixture->archive), name);
+    return g_build_filename (root, name, NULL);
+}
+
+static void lose (const Fixture *fixture, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        g_autofree char *path = share_path (fixture, i);
+        g_assert_cmpint (g_unlink (path), ==, 0);
+    }
+}
+
+static unsigned count_shares (const Fixture *fixture)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autofree char *path = share_path (fixture, i);
+        n += g_file_test (path, G_FILE_TEST_EXISTS);
+    }
+    return n;
+}
+
+static int confirm (const Fixture *fixture)
+{
+    g_autoptr (GError) error = NULL;
+    return ecfs_archive_confirm_key (fixture->archive, NULL, NULL, &error) ? 0 : ecfs_errno (error);
+}
+
+static EcfsKeySight sight_of (const Fixture *fixture, size_t i)
+{
+    EcfsKeySeen seen = ecfs_key_watch_sight (ecfs_archive_key_watch (fixture->archive), i);
+    g_free (seen.reason);
+    return seen.sight;
+}
+
+static void look (const Fixture *fixture)
+{
+    EcfsKeyWatch *watch = ecfs_archive_key_watch (fixture->archive);
+    ecfs_key_watch_look (watch);
+    ecfs_key_watch_await (watch, ecfs_now_us () + PATIENCE_US);
+}
+
+static void test_what_is_known_to_be_enough_is_not_asked_again (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    lose (fixture, 1);
+    g_assert_cmpint (confirm (fixture), ==, 0);
+    look (fixture);
+    g_assert_cmpint (sight_of (fixture, 0), ==, ECFS_KEY_LOST);
+    g_assert_cmpint (sight_of (fixture, 1), ==, ECFS_KEY_THERE);
+    for (unsigned i = 1; i < N_ENDPOINTS; i++) {
+        g_autofree char *path = share_path (fixture, i);
+        g_assert_cmpint (g_unlink (path), ==, 0);
+    }
+    g_assert_cmpint (confirm (fixture), ==, 0); /* as the others were when they were seen */
+    look (fixture);
+    g_assert_cmpint (confirm (fixture), ==, EIO);
+}
+
+static void test_too_few_are_an_error_and_only_a_mount_restores (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    lose (fixture, N_ENDPOINTS - N_NEEDED - 1); /* of 6 zones, of which two may be lost as well */
+    g_assert_cmpint (confirm (fixture), ==, EIO);
+    g_assert_cmpuint (count_shares (fixture), ==, N_NEEDED + 1);
+}
+
+static void test_it_looks_now_and_then_and_restores (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    EcfsKeyWatch *watch = ecfs_archive_key_watch (fixture->archive);
+    ecfs_key_watch_again_us = G_USEC_PER_SEC / 10;
+    ecfs_key_watch_begin (watch);
+    while (sight_of (fixture, 0) != ECFS_KEY_THERE)
+        g_usleep (1000);
+    lose (fixture, 4);
+    for (int64_t until_us = ecfs_now_us () + PATIENCE_US; count_shares (fixture) < N_ENDPOINTS;) {
+        g_assert_cmpint (ecfs_now_us (), <, until_us);
+        g_usleep (10000);
+    }
+    ecfs_key_watch_end (watch);
+    g_assert_cmpint (confirm (fixture), ==, 0);
+}
+
+static void test_without_shares_there_is_nothing_to_confirm (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    g_assert_null (ecfs_archive_key_watch (fixture->archive));
+    g_assert_cmpint (confirm (fixture), ==, 0);
+    ecfs_key_watch_look (NULL);
+    ecfs_key_watch_await (NULL, 0);
+    ecfs_key_watch_begin (NULL);
+    ecfs_key_watch_end (NULL);
+    ecfs_key_watch_free (NULL);
+}
+
+int main (int argc, char **argv)
+{
+    g_test_init (&argc, &argv, NULL);
+    g_log_set_always_fatal (G_LOG_FATAL_MASK); /* what is lost is warned of */
+    g_test_add ("/key_watch/what-is-known-to-be-enough-is-not-asked-again", Fixture, "copies:3", set_up_shared,
+                test_what_is_known_to_be_enough_is_not_asked_again, tear_down);
+    g_test_add ("/key_watch/too-few-are-an-error-and-only-a-mount-restores", Fixture, "copies:3", set_up_shared,
+                test_too_few_are_an_error_and_only_a_mount_restores, tear_down);
+    g_test_add ("/key_watch/it-looks-now-and-then-and-restores", Fixture, "copies:3", set_up_shared,
+                test_it_looks_now_and_then_and_restores, tear_down);
+    g_test_add ("/key_watch/without-shares-there-is-nothing-to-confirm", Fixture, "copies:3", set_up,
+                test_without_shares_there_is_nothing_to_confirm, tear_down);
+    g_test_add ("/key_watch/a-key-in-a-file-has-none", Fixture, "copies:3", set_up_keyed,
+                test_without_shares_there_is_nothing_to_confirm, tear_down);
+    return g_test_run ();
+}
