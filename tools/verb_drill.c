@@ -12,6 +12,22 @@ static char *joined (JsonArray *names)
     return g_string_free (text, FALSE);
 }
 
+static void print_key (JsonObject *report)
+{
+    if (!json_object_has_member (report, "key"))
+        return;
+    JsonObject *key = json_object_get_object_member (report, "key");
+    int64_t n_without = tool_number (key, "without_any");
+    if (!json_object_get_boolean_member (key, "comes_back"))
+        printf ("key       does not come back: %s\n", tool_text (key, "error"));
+    else if (n_without > 0)
+        printf ("key       comes back without any %" PRIi64 " of the %" PRIi64 " zones that have their shares\n",
+                n_without, tool_number (key, "zones"));
+    else
+        printf ("key       comes back: it was joined from the shares of %" PRIi64 " zones, and needs %" PRIi64 "\n",
+                tool_number (key, "zones"), tool_number (key, "needed"));
+}
+
 /* Reading */
 
 static void print_speed (JsonObject *report)
@@ -129,6 +145,8 @@ static int run (const Verb *verb, const char *directory, EcfsDrill *drill, bool 
         print_reading (report);
     else
         print_losses (report);
+    if (!json)
+        print_key (report);
     return good ? TOOL_DONE : TOOL_FAILED;
 }
 

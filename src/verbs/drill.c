@@ -30,6 +30,7 @@ typedef struct Drill {
     const EcfsDrill *what;
     EcfsTally tally;
     bool *without; /* by position of the endpoint */
+    bool has_key;  /* it comes back */
     GRand *random;
     uint64_t n_objects, n_seen, n_wanted;
     uint64_t n_doomed;  /* of all, that the catalog knows to be unreadable without the endpoints */
@@ -369,6 +370,7 @@ static bool run (Drill *self, JsonObject *report, GError **error)
     ecfs_workers_free (self->workers);
     if (done)
         report_reading (self, report);
+    done = done && ecfs_drill_key (self->archive, self->without, report, &self->has_key, error);
     g_rand_free (self->random);
     g_ptr_array_unref (self->batch);
     json_array_unref (self->failures);
@@ -388,7 +390,7 @@ static bool read_sample (EcfsArchive *archive, const EcfsDrill *what, JsonObject
     (void) ecfs_tally_end (&self.tally, "could not be read", &first); /* the report tells */
     ecfs_pending_clear (&self.answers);
     g_free (self.without);
-    *ret_good = self.n_unreadable == 0 && self.n_broken == 0;
+    *ret_good = self.n_unreadable == 0 && self.n_broken == 0 && self.has_key;
     return done;
 }
 

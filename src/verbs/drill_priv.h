@@ -1,4 +1,5 @@
-/* What the two kinds of drill share: drill.c reads a sample, drill_sets.c asks the catalog alone. */
+/* What the two kinds of drill share: drill.c reads a sample, drill_sets.c asks the catalog alone, drill_key.c joins the
+ * shares of the key. */
 #ifndef ECFS_VERBS_DRILL_PRIV_H
 #define ECFS_VERBS_DRILL_PRIV_H
 
@@ -12,6 +13,12 @@
  * without. *ret_good: all do.
  */
 bool ecfs_drill_sets (EcfsArchive *archive, JsonObject *report, bool *ret_good, GError **error);
+
+/**
+ * Adds to @report whether the archive's key comes back from the shares of all endpoints but those flagged in @without
+ * (by position; NULL: without any that may be lost). *ret_good: it does, or it is not shared. Blocks.
+ */
+bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *report, bool *ret_good, GError **error);
 
 /** Which stripes of an object (ECFS_CODEC_MAX_N) the catalog has, but for those on endpoints that failed or are flagged
  * in @without (by position; may be NULL). */

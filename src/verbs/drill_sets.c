@@ -222,8 +222,11 @@ bool ecfs_drill_sets (EcfsArchive *archive, JsonObject *report, bool *ret_good, 
 {
     Sorted sorted = {.kinds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free)};
     bool done = sort_objects (archive, &sorted, error);
+    bool has_key = true;
     if (done)
         *ret_good = try_sizes (archive, &sorted, report);
+    done = done && ecfs_drill_key (archive, NULL, report, &has_key, error);
+    *ret_good = *ret_good && has_key;
     g_hash_table_unref (sorted.kinds);
     return done;
 }
