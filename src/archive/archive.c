@@ -148,6 +148,20 @@ static bool open_shares (EcfsArchive *self, GError **error)
         g_warning ("%s", why->message);
         return true;
     }
+    if (self->to_destroy)
+        return true;
+    g_propagate_error (error, g_steal_pointer (&why));
+    return false;
+}
+
+static bool open_keys (EcfsArchive *self, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    if (ecfs_keys_load (self->directory, self->catalog, &self->keys, &why))
+        return open_shares (self, error);
+    self->lacks_keys = true;
+    if (self->to_destroy)
+        return true;
     g_propagate_error (error, g_steal_pointer (&why));
     return false;
 }
@@ -159,8 +173,7 @@ static bool open_parts (EcfsArchive *self, GError **error)
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
-        !ecfs_keys_load (self->directory, self->catalog, &self->keys, error) || !open_shares (self, error) ||
-        !open_endpoints (self, error))
+        !open_keys (self, error) || !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
@@ -185,6 +198,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     EcfsArchive *self = g_new0 (EcfsArchive, 1);
     self->directory = g_canonicalize_filename (directory, NULL);
     self->readonly = (flags & ECFS_ARCHIVE_READONLY) != 0;
+    self->to_destroy = (flags & ECFS_ARCHIVE_TO_DESTROY) != 0;
     self->lock_fd = -1;
     ecfs_mutex_init (&self->adding);
     ecfs_mutex_init (&self->snapshotting);
@@ -244,6 +258,8 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
         ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
         if (!check_lineage (self, error))
             return false;
+        if (self->lacks_keys) /* what would be stored is open to everybody */
+            return true;
         if (!ecfs_archive_load_codes (self, error) || !ecfs_lineage_begin_session (self->lineage, error) ||
             !ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error))
             return ecfs_prefix (error, "%s", self->directory);
@@ -342,6 +358,11 @@ const EcfsKeyRing *ecfs_archive_keys (const EcfsArchive *self)
 const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self)
 {
     return self->shares;
+}
+
+bool ecfs_archive_lacks_keys (const EcfsArchive *self)
+{
+    return self->lacks_keys;
 }
 
 bool ecfs_archive_is_readonly (const EcfsArchive *self)
@@ -659,15 +680,8 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
 bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
 {
     const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
-    /* Who only reads stores nothing with it. */
-    unsigned threshold = self->shares == NULL || self->readonly ? 0 : ecfs_key_shares_threshold (self->shares);
-    if (codec != NULL && threshold > 0 && ecfs_codec_tolerance (codec) >= threshold)
-        return ecfs_fail (
-            error, EINVAL,
-            "%s survives the loss of %u zones, and the archive's key is shared so that %u can read: choose "
-            "one that survives fewer losses",
-            ecfs_codec_code (codec), ecfs_codec_tolerance (codec), threshold);
-    return codec != NULL &&
+    const EcfsKeyShares *shares = self->readonly ? NULL : self->shares; /* who only reads stores nothing with it */
+    return codec != NULL && ecfs_key_shares_allow (shares, codec, error) &&
            ecfs_archive_enough_endpoints (codec, ecfs_archive_n_left (self), self->config->allow_double, error);
 }
 

@@ -44,6 +44,8 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKee
 typedef enum EcfsArchiveFlags {
     /* For verbs that change nothing: takes no lock, opens the catalog read-only beside a mount. */
     ECFS_ARCHIVE_READONLY = 1 << 0,
+    /* To destroy it: it may have lost its keys. Then starting it only finds out whether it is the newest there is. */
+    ECFS_ARCHIVE_TO_DESTROY = 1 << 1,
 } EcfsArchiveFlags;
 
 /** Whether @directory is an archive's, be it broken: its configuration or its catalog is there. */

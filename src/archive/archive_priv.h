@@ -14,6 +14,8 @@ struct EcfsArchive {
     EcfsKeyRing *keys;     /* NULL: the archive has no key; immutable */
     EcfsKeyShares *shares; /* NULL: endpoints have nothing of it; immutable */
     bool readonly;         /* immutable */
+    bool to_destroy;       /* likewise, as the next */
+    bool lacks_keys;       /* it has some, which are lost: nothing can be stored */
     int lock_fd;           /* -1 when readonly; immutable */
     /* Room for ECFS_ENDPOINTS_MAX, filled up to n_endpoints, which grows while the archive is open: what needs the same
      * number twice takes it once. Immutable below that. */

@@ -78,6 +78,8 @@ EcfsMutex *ecfs_archive_snapshot_lock (EcfsArchive *self);
 /** Held by who adds, replaces or removes an endpoint; outer to the other locks of the archive. */
 EcfsMutex *ecfs_archive_adding_lock (EcfsArchive *self);
 
+/** Whether it is open to be destroyed, and its keys are lost. */
+bool ecfs_archive_lacks_keys (const EcfsArchive *self);
 /** Whether it is open for reading only. */
 bool ecfs_archive_is_readonly (const EcfsArchive *self);
 /** Which of the endpoints it is, from 0. */

@@ -19,7 +19,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     if (!ecfs_archive_begin (self, error))
         return false;
     ecfs_archive_set_service (self, ECFS_SERVICE_KEY, ecfs_key_watch_new (self));
-    if (!ecfs_archive_is_readonly (self)) {
+    if (!ecfs_archive_is_readonly (self) && !ecfs_archive_lacks_keys (self)) {
         ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
                                   ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));

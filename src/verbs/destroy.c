@@ -228,7 +228,7 @@ static bool remove_directory (const char *directory, GError **error)
 
 bool ecfs_destroy (const char *directory, bool force, const EcfsTransferOptions *transfer, GError **error)
 {
-    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, 0, error);
+    g_autoptr (EcfsArchive) archive = ecfs_archive_open (directory, ECFS_ARCHIVE_TO_DESTROY, error);
     if (archive == NULL || !ecfs_archive_start (archive, error))
         return false;
     ecfs_archive_stop (archive); /* it was found to be the newest there is; its lock stays taken */
