@@ -539,7 +539,7 @@ static bool add_endpoint (EcfsArchive *self, const EcfsConfigEndpoint *endpoint,
     const char *name = endpoint->spec->name;
     g_autofree char *path = path_in (self->directory, ECFS_CONFIG_NAME);
     g_autofree char *text = extended_config (path, endpoint, error);
-    if (text == NULL || !ecfs_archive_register (self->catalog, self->shares, endpoint, false, &row, error))
+    if (text == NULL || !ecfs_archive_register (self->catalog, self->keys, self->shares, endpoint, false, &row, error))
         return false;
     if (!ecfs_replace_file (path, text, strlen (text), 0600, error))
         return ecfs_prefix (error, "the catalog has endpoint %s now: add its section to the file by hand", name);
@@ -604,7 +604,7 @@ static bool renew_endpoint (EcfsArchive *self, const char *name, char **ret_old,
     EcfsEndpointState before = old->state;
     if (!ecfs_archive_put_state (self, old, ECFS_ENDPOINT_DRAINING, error))
         return false; /* nothing new is placed there meanwhile */
-    if (!ecfs_archive_register_anew (self->catalog, self->shares, section, old, &row, &renamed, error)) {
+    if (!ecfs_archive_register_anew (self->catalog, self->keys, self->shares, section, old, &row, &renamed, error)) {
         (void) ecfs_archive_put_state (self, old, before, NULL); /* the first error is the one to tell */
         return false;
     }

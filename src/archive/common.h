@@ -117,16 +117,17 @@ size_t ecfs_archive_n_left (const EcfsArchive *self);
 bool ecfs_archive_enough_endpoints (const EcfsCodec *codec, size_t n_endpoints, bool allow_double, GError **error);
 /**
  * Marks an endpoint and writes its row, which *ret_row then holds but for its name; or ends what was begun and not
- * finished with the endpoint. @new: the archive never had content, so an endpoint without marker lost nothing.
+ * finished with the endpoint. @keys: NULL where the archive has none. @new: the archive never had content, so an
+ * endpoint without marker lost nothing.
  */
-bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
-                            bool new, EcfsEndpointRow *ret_row, GError **error);
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
+                            const EcfsConfigEndpoint *config, bool new, EcfsEndpointRow *ret_row, GError **error);
 
 /** Marks the emptied place of @old as a new endpoint, whose row *ret_row then holds but for its name; see
  * ecfs_catalog_endpoint_supersede (). */
-bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
-                                 const EcfsArchiveEndpoint *old, EcfsEndpointRow *ret_row, char **ret_old_name,
-                                 GError **error);
+bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
+                                 const EcfsConfigEndpoint *config, const EcfsArchiveEndpoint *old,
+                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error);
 /** What the endpoints have of the archive's key; NULL: nothing. Borrowed as long as it is open. */
 const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self);
 

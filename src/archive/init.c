@@ -8,6 +8,7 @@
 #include "archive/common.h"
 #include "archive/key_shares.h"
 #include "archive/keys.h"
+#include "archive/marks.h"
 #include "salvage-resource.h"
 #include "util/io.h"
 
@@ -122,14 +123,17 @@ static bool check_never_removed (EcfsCatalog *catalog, const EcfsMarker *there, 
 }
 
 /* Writes *marker, or takes the one that is there into it where an add has left it that was killed before its row. */
-static bool mark_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, EcfsMarker *marker, GError **error)
+static bool mark_endpoint (EcfsCatalog *catalog, const EcfsKeyRing *keys, EcfsEndpoint *endpoint, EcfsMarker *marker,
+                           GError **error)
 {
     g_autoptr (GError) reason = NULL;
     EcfsMarker there;
     EcfsEndpointRow row;
+    ecfs_marker_sign (marker, keys);
     if (ecfs_endpoint_mark_wait (endpoint, marker, true, &reason))
         return true;
     if (reason->code == EEXIST && ecfs_endpoint_examine_wait (endpoint, &there, NULL) &&
+        ecfs_marker_judge (&there, keys, NULL) == ECFS_MARKER_AUTHENTIC &&
         ecfs_uuid_equal (&there.archive, &marker->archive) && there.epoch == marker->epoch &&
         there.sequence <= marker->sequence && !find_row (catalog, NULL, &there.endpoint, &row)) {
         *marker = there;
@@ -189,8 +193,8 @@ static void leave_salvage (EcfsEndpoint *endpoint)
     }
 }
 
-static bool add_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec, bool new,
-                          EcfsEndpointRow *ret_row, GError **error)
+static bool add_endpoint (EcfsCatalog *catalog, const EcfsKeyRing *keys, EcfsEndpoint *endpoint,
+                          const EcfsEndpointSpec *spec, bool new, EcfsEndpointRow *ret_row, GError **error)
 {
     EcfsMarker marker = {.archive = *ecfs_catalog_archive (catalog),
                          .endpoint = ecfs_uuid_new (),
@@ -201,9 +205,10 @@ static bool add_endpoint (EcfsCatalog *catalog, EcfsEndpoint *endpoint, const Ec
         return false;
     if (find_row (catalog, spec->name, NULL, ret_row)) {
         marker.endpoint = ret_row->uuid;
+        ecfs_marker_sign (&marker, keys);
         return check_that_of_row (endpoint, spec, &marker, new, error);
     }
-    if (!mark_endpoint (catalog, endpoint, &marker, error))
+    if (!mark_endpoint (catalog, keys, endpoint, &marker, error))
         return false;
     *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
     if (ecfs_catalog_endpoint_add (catalog, &marker.endpoint, spec->name, &ret_row->id, error))
@@ -218,11 +223,11 @@ static bool give_share (EcfsCatalog *catalog, const EcfsKeyShares *shares, EcfsE
     return shares == NULL || ecfs_key_shares_put (shares, catalog, endpoint, zone, error);
 }
 
-bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
-                            bool new, EcfsEndpointRow *ret_row, GError **error)
+bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
+                            const EcfsConfigEndpoint *config, bool new, EcfsEndpointRow *ret_row, GError **error)
 {
     g_autoptr (EcfsEndpoint) endpoint = open_any (config->spec, error);
-    if (endpoint == NULL || !add_endpoint (catalog, endpoint, config->spec, new, ret_row, error))
+    if (endpoint == NULL || !add_endpoint (catalog, keys, endpoint, config->spec, new, ret_row, error))
         return false;
     if (!give_share (catalog, shares, endpoint, config->zone, error)) {
         if (new)
@@ -269,9 +274,9 @@ static bool check_emptied (EcfsEndpoint *endpoint, const EcfsEndpointSpec *spec,
                old->name, spec->url, ECFS_MARKER_NAME, n_files);
 }
 
-bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyShares *shares, const EcfsConfigEndpoint *config,
-                                 const EcfsArchiveEndpoint *old, EcfsEndpointRow *ret_row, char **ret_old_name,
-                                 GError **error)
+bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
+                                 const EcfsConfigEndpoint *config, const EcfsArchiveEndpoint *old,
+                                 EcfsEndpointRow *ret_row, char **ret_old_name, GError **error)
 {
     const EcfsEndpointSpec *spec = config->spec;
     g_autoptr (EcfsEndpoint) endpoint = open_any (spec, error);
@@ -280,7 +285,7 @@ bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyShares *shar
                          .epoch = ecfs_catalog_epoch (catalog),
                          .sequence = ecfs_catalog_sequence (catalog)};
     if (endpoint == NULL || !check_emptied (endpoint, spec, old, error) || !ecfs_catalog_barrier (catalog, error) ||
-        !mark_endpoint (catalog, endpoint, &marker, error))
+        !mark_endpoint (catalog, keys, endpoint, &marker, error))
         return false;
     *ret_row = (EcfsEndpointRow){.uuid = marker.endpoint, .state = ECFS_ENDPOINT_ACTIVE};
     if (!give_share (catalog, shares, endpoint, config->zone, error)) {
@@ -446,25 +451,24 @@ static bool load_begun (const char *directory, EcfsCatalog *catalog, EcfsKeyRing
 
 /* The key is on the disk before anything is stored under it, and shared before any endpoint is used. */
 static bool make_key (const char *directory, EcfsCatalog *catalog, EcfsKeeping keeping, unsigned threshold,
-                      EcfsKeyShares **ret_shares, GError **error)
+                      EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares, GError **error)
 {
-    g_autoptr (EcfsKeyRing) keys = NULL;
-    if (!load_begun (directory, catalog, &keys, ret_shares, error) ||
-        !check_begun (directory, keeping, threshold, keys, *ret_shares, error))
+    if (!load_begun (directory, catalog, ret_keys, ret_shares, error) ||
+        !check_begun (directory, keeping, threshold, *ret_keys, *ret_shares, error))
         return false;
     if (keeping == ECFS_KEEPING_NONE)
         return true;
-    if (keys == NULL) {
-        keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
-        if (!ecfs_keys_write (directory, keys, error))
+    if (*ret_keys == NULL) {
+        *ret_keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
+        if (!ecfs_keys_write (directory, *ret_keys, error))
             return false;
     }
-    if (!ecfs_keys_keep_id (catalog, keys, error))
+    if (!ecfs_keys_keep_id (catalog, *ret_keys, error))
         return false;
     if (keeping == ECFS_KEEPING_FILE)
         return true;
     if (*ret_shares == NULL)
-        *ret_shares = ecfs_key_shares_new (keys, threshold);
+        *ret_shares = ecfs_key_shares_new (*ret_keys, threshold);
     return ecfs_key_shares_write (*ret_shares, directory, error) && ecfs_key_shares_tell (*ret_shares, catalog, error);
 }
 
@@ -477,12 +481,13 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, Ecf
     if (catalog == NULL)
         return false;
     remove_files (directory, false);
+    g_autoptr (EcfsKeyRing) keys = NULL;
     g_autoptr (EcfsKeyShares) shares = NULL;
-    bool fine = make_key (directory, catalog, keeping, threshold, &shares, error);
+    bool fine = make_key (directory, catalog, keeping, threshold, &keys, &shares, error);
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
         EcfsEndpointRow row;
-        fine = ecfs_archive_register (catalog, shares, endpoint, true, &row, error);
+        fine = ecfs_archive_register (catalog, keys, shares, endpoint, true, &row, error);
     }
     fine = fine && write_config (directory, config, error);
     return ecfs_catalog_close (catalog, fine ? error : NULL) && fine;

@@ -39,8 +39,11 @@ static void end_round_locked (EcfsLineage *lineage, EcfsWitness *self, uint64_t 
         self->marked_us = ecfs_lineage_clock_us ();
         return;
     }
-    if (self->failed)
+    if (self->failed) {
+        if (ecfs_marker_is_doubtful (self->worth))
+            ecfs_lineage_judge_locked (lineage);
         return;
+    }
     self->known_us = self->asked_us;
     ecfs_lineage_look_locked (lineage, self, sequence);
     self->answered = true;
@@ -89,24 +92,47 @@ bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **er
 {
     EcfsLineage *lineage = self->lineage;
     const EcfsArchive *archive = lineage->archive;
+    const EcfsArchiveEndpoint *endpoint = &archive->endpoints[self->position];
+    EcfsMarkerWorth worth = ecfs_marker_judge (marker, archive->keys, &endpoint->uuid);
     bool known = marker->session_number == 0;
-    if (!ecfs_uuid_equal (&marker->archive, ecfs_catalog_archive (archive->catalog)))
+    if (archive->keys == NULL && !ecfs_uuid_equal (&marker->archive, ecfs_catalog_archive (archive->catalog)))
         return ecfs_fail (error, ENOTCONN, "its marker is of another archive");
     if (!known &&
         !ecfs_catalog_session_known (archive->catalog, marker->session_number, &marker->session, &known, error))
         return false;
+    bool doubtful = ecfs_marker_is_doubtful (worth);
     ecfs_mutex_lock (&lineage->lock);
     const EcfsMarkerClaim was = self->marker.claim;
     self->marker = *marker;
+    self->worth = worth;
     self->is_foreign = !known;
-    watch_claim_locked (lineage, self, &was);
+    self->is_newer = self->is_newer && !doubtful;
+    if (worth == ECFS_MARKER_AUTHENTIC)
+        watch_claim_locked (lineage, self, &was);
+    else
+        self->claim_heard_us = 0;
     ecfs_mutex_unlock (&lineage->lock);
-    return true;
+    g_autofree char *fault = doubtful ? ecfs_marker_fault (marker, worth) : NULL;
+    return fault == NULL || ecfs_fail (error, EBADMSG, "endpoint %s: %s", endpoint->name, fault);
+}
+
+void ecfs_lineage_hear_broken (EcfsWitness *self, const GError *error)
+{
+    EcfsLineage *lineage = self->lineage;
+    if (lineage->archive->keys == NULL || (error->code != EPROTO && error->code != ENOTSUP))
+        return;
+    ecfs_mutex_lock (&lineage->lock);
+    self->worth = ECFS_MARKER_BROKEN;
+    self->is_newer = false;
+    self->claim_heard_us = 0;
+    ecfs_mutex_unlock (&lineage->lock);
 }
 
 static void on_marker (void *user, const EcfsMarker *marker, const GError *error)
 {
     g_autoptr (GError) foreign = NULL;
+    if (error != NULL)
+        ecfs_lineage_hear_broken (user, error);
     bool heard = error == NULL && ecfs_lineage_hear (user, marker, &foreign);
     settle (user, heard ? NULL : error != NULL ? error : foreign);
 }
@@ -264,7 +290,7 @@ static void send_round (EcfsLineage *self, EcfsWitness *witness, EcfsWitnessRoun
 static bool is_abandoned_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock)
 {
     const EcfsMarker *marker = &witness->marker;
-    if (!witness->answered || !witness->is_newer || marker->epoch <= self->own.epoch ||
+    if (!ecfs_lineage_has_answered (witness, 0) || !witness->is_newer || marker->epoch <= self->own.epoch ||
         ecfs_uuid_is_nil (&self->claimant) || !ecfs_uuid_equal (&marker->session, &self->claimant))
         return false;
     EcfsWeights sum = ecfs_lineage_weigh_locked (self, ecfs_lineage_clock_us () - ECFS_LINEAGE_FRESH_US);
@@ -275,13 +301,18 @@ static bool is_abandoned_locked (EcfsLineage *self, const EcfsWitness *witness) 
 static bool needs_mark_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock)
 {
     const EcfsMarker *marker = &witness->marker;
-    if (self->own.session_number == 0 ||
-        (!ecfs_lineage_is_trusted_locked (self, witness->position) && !is_abandoned_locked (self, witness)))
+    const EcfsKeyRing *keys = self->archive->keys;
+    if (self->own.session_number == 0)
+        return false;
+    if (ecfs_lineage_replaces_locked (self, witness))
+        return true;
+    if (!ecfs_lineage_is_trusted_locked (self, witness->position) && !is_abandoned_locked (self, witness))
         return false;
     if (witness->checked && ecfs_lineage_clock_us () - witness->marked_us < MIN (MARK_AGAIN_US, ecfs_lineage_claim_us))
         return false;
     return !witness->checked || marker->epoch != self->own.epoch || marker->claim.epoch > 0 ||
-           !ecfs_uuid_equal (&marker->session, &self->own.session);
+           !ecfs_uuid_equal (&marker->session, &self->own.session) ||
+           (keys != NULL && !ecfs_uuid_equal (&marker->key, ecfs_key_ring_active (keys)));
 }
 
 /* Begins what follows from answers: our marker where it may be written, and the look behind it. */
@@ -297,6 +328,8 @@ static void advance (EcfsLineage *self)
         EcfsWitnessRound round = check ? ROUND_CHECK : ROUND_MARK;
         EcfsMarker marker = self->own;
         marker.endpoint = self->archive->endpoints[i].uuid;
+        if (mark)
+            ecfs_marker_sign (&marker, self->archive->keys);
         if (check || mark)
             begin_round_locked (self, witness, round);
         ecfs_mutex_unlock (&self->lock);

@@ -47,7 +47,8 @@ bool ecfs_lineage_is_asking (EcfsLineage *self, size_t position);
 /** Whether journal may be stored there: it has answered, and so many others that one of them would know of anything
  * newer. */
 bool ecfs_lineage_may_write (EcfsLineage *self, size_t position);
-/** Whether something may be deleted there: the same, with answers of late. */
+/** Whether something may be deleted there: the same, with answers of late; and with a key, of so many that an older
+ * marker that some of them show can hide nothing. */
 bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position);
 /**
  * Waits until an endpoint that is up has been told of a session that has just begun, until @deadline_us at the latest
@@ -70,6 +71,18 @@ bool ecfs_lineage_confirm_stored (EcfsLineage *self, const bool *stored, size_t 
  * know. ESTALE: somebody else has a newer one, without these changes.
  */
 bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user), void *user, GError **error);
+/** Why nothing is deleted, where the archive has a key and too few endpoints have denied of late, by authentic markers,
+ * that there is a newer copy; NULL: enough have, or trouble () tells why. g_free () */
+char *ecfs_lineage_deletions_wait (EcfsLineage *self);
+/**
+ * Writes a marker anew that is damaged or not authentic, while so many others confirm that this is the newest copy that
+ * nothing is lost with what it said. EPERM: it is not one to write to; EAGAIN: too few confirm that; EIO: the endpoint
+ * does not keep it. Blocks, for seconds.
+ */
+bool ecfs_lineage_mend (EcfsLineage *self, size_t position, GError **error);
+/** Whether what the endpoint stores does not count: its marker, as it was read last, is not authentic, or tells of a
+ * newer copy or of a recovery under way. */
+bool ecfs_lineage_discounts (EcfsLineage *self, size_t position);
 /** A segment of the journal is there that only this catalog could have made, and it did not. */
 void ecfs_lineage_foreign_segment (EcfsLineage *self, size_t position);
 /** Other endpoints count than before. */
@@ -85,6 +98,8 @@ bool ecfs_lineage_is_sure (EcfsLineage *self);
 bool ecfs_lineage_is_stale (EcfsLineage *self);
 /** What an endpoint says that too few others do; NULL: nothing. g_free () */
 char *ecfs_lineage_disagreement (EcfsLineage *self, size_t position);
+/** Why the endpoint's marker is not believed; NULL: it is, or was not read. g_free () */
+char *ecfs_lineage_false_marker (EcfsLineage *self, size_t position);
 
 /** Somebody else who has the archive, or is about to take it over. */
 typedef struct EcfsLineageOther {

@@ -1,12 +1,14 @@
 /*
  * The inside of lineage.h: lineage.c (what endpoints are asked, and the session), lineage_judge.c (what their answers
- * amount to), lineage_told.c (what others want to know of that).
+ * amount to), lineage_mend.c (markers that are not authentic are written anew), lineage_told.c (what others want to
+ * know of that).
  */
 #ifndef ECFS_ARCHIVE_LINEAGE_PRIV_H
 #define ECFS_ARCHIVE_LINEAGE_PRIV_H
 
 #include "archive/archive_priv.h"
 #include "archive/lineage.h"
+#include "archive/marks.h"
 
 /* Older answers are none: they allow no deletion, and deny nothing. */
 #define ECFS_LINEAGE_FRESH_US (60 * G_USEC_PER_SEC)
@@ -28,11 +30,12 @@ typedef struct EcfsWitness {
     bool answered;          /* the first round was, once */
     bool checked;           /* … and the second */
     unsigned n_ending;      /* threads that begin what follows from rounds that ended */
-    bool told;              /* that it disagrees is in the log */
+    bool told;              /* that it disagrees, or is doubtful, is in the log */
     int64_t asked_us;       /* by ecfs_lineage_clock_us (), when the round was begun */
     int64_t known_us;       /* when what was answered last was asked */
     int64_t marked_us;      /* when our marker was written, or could not be; 0: never */
     EcfsMarker marker;      /* as read last, … */
+    EcfsMarkerWorth worth;  /* … what it is worth, … */
     bool is_foreign;        /* … and of a session that is not the catalog's */
     uint32_t listed_epoch;  /* of the newest journal file of the last listing, … */
     uint64_t listed_sequence;
@@ -77,17 +80,32 @@ static inline bool ecfs_lineage_is_asked (const EcfsArchiveEndpoint *endpoint)
     return ecfs_archive_endpoint_counts (endpoint);
 }
 
+/** Whether it has answered what was asked at @since_us or later, by a marker that is authentic. */
+static inline bool ecfs_lineage_has_answered (const EcfsWitness *self, int64_t since_us)
+{
+    return self->answered && self->known_us >= since_us && self->worth == ECFS_MARKER_AUTHENTIC;
+}
+
 /* lineage.c */
 
 /** Asks what was not asked since @since_us: all that there is to the first questions, and later the marker alone. */
 void ecfs_lineage_ask_since (EcfsLineage *self, int64_t since_us);
-/** Takes what a marker says. ENOTCONN: it is of another archive. */
+/** Takes what a marker says. ENOTCONN: it is of another archive; EBADMSG: it is not authentic. */
 bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **error);
+/** A marker could not be read: what there is in its place may be none. */
+void ecfs_lineage_hear_broken (EcfsWitness *self, const GError *error);
 
 /* lineage_judge.c */
 
 bool ecfs_lineage_is_claimed_locked (const EcfsLineage *lineage, const EcfsWitness *self, int64_t now_us)
     ECFS_REQUIRES (lineage->lock);
+/** What is wrong with the endpoint's marker; NULL: nothing. g_free () */
+char *ecfs_lineage_doubt_locked (const EcfsLineage *lineage, const EcfsWitness *self) ECFS_REQUIRES (lineage->lock);
+/** Whether our marker is to take the place of one without a MAC. */
+bool ecfs_lineage_replaces_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock);
+/** Whether so many have denied what was asked at @since_us or later that anything newer were known to more of them than
+ * may lie. True where the archive has no key. */
+bool ecfs_lineage_is_denied_locked (EcfsLineage *self, int64_t since_us) ECFS_REQUIRES (self->lock);
 /** What an endpoint says that is newer; g_free () */
 char *ecfs_lineage_describe_locked (const EcfsLineage *lineage, const EcfsWitness *self) ECFS_REQUIRES (lineage->lock);
 /** Answers to what was asked before @since_us are none. */

@@ -56,8 +56,10 @@ bool ecfs_lineage_confirm (EcfsLineage *self, size_t position)
     EcfsMarker marker;
     g_autoptr (GError) error = NULL;
     int64_t asked_us = ecfs_lineage_clock_us ();
-    if (!ecfs_endpoint_examine_wait (self->archive->endpoints[position].endpoint, &marker, &error) ||
-        !ecfs_lineage_hear (witness, &marker, &error)) {
+    bool read = ecfs_endpoint_examine_wait (self->archive->endpoints[position].endpoint, &marker, &error);
+    if (!read)
+        ecfs_lineage_hear_broken (witness, error);
+    if (!read || !ecfs_lineage_hear (witness, &marker, &error)) {
         g_info ("deletions have to wait: %s", error->message);
         return false;
     }
@@ -76,7 +78,7 @@ bool ecfs_lineage_may_delete (EcfsLineage *self, size_t position)
     int64_t since_us = ecfs_lineage_clock_us () - ECFS_LINEAGE_FRESH_US;
     ecfs_mutex_lock (&self->lock);
     bool may = ecfs_lineage_may_write_locked (self, position) && self->witnesses[position].known_us >= since_us &&
-               ecfs_lineage_is_sure_locked (self, since_us);
+               ecfs_lineage_is_sure_locked (self, since_us) && ecfs_lineage_is_denied_locked (self, since_us);
     ecfs_mutex_unlock (&self->lock);
     return may;
 }
@@ -95,7 +97,7 @@ static bool is_confirmed_locked (EcfsLineage *self, const bool *stored, size_t n
         const EcfsWitness *witness = &self->witnesses[i];
         if (!ecfs_lineage_is_asked (endpoint))
             continue;
-        bool heard = witness->answered && witness->known_us >= since_us;
+        bool heard = ecfs_lineage_has_answered (witness, since_us);
         n_heard += heard;
         *ret_n_good += heard && stored[i] && !witness->is_newer &&
                        !ecfs_lineage_is_claimed_locked (self, witness, ecfs_lineage_clock_us ());
@@ -154,6 +156,16 @@ bool ecfs_lineage_confirm_newest (EcfsLineage *self, bool (*goes_on) (void *user
     return ecfs_fail (error, ESTALE, "%s; what was changed here since is in this copy only", reason);
 }
 
+bool ecfs_lineage_discounts (EcfsLineage *self, size_t position)
+{
+    ecfs_mutex_lock (&self->lock);
+    const EcfsWitness *witness = &self->witnesses[position];
+    bool discounts = witness->worth != ECFS_MARKER_AUTHENTIC || witness->is_newer ||
+                     ecfs_lineage_is_claimed_locked (self, witness, ecfs_lineage_clock_us ());
+    ecfs_mutex_unlock (&self->lock);
+    return discounts;
+}
+
 uint64_t ecfs_lineage_n_segments (EcfsLineage *self)
 {
     uint64_t most = 0;
@@ -195,6 +207,25 @@ char *ecfs_lineage_disagreement (EcfsLineage *self, size_t position)
     char *said = witness->is_newer ? ecfs_lineage_describe_locked (self, witness) : NULL;
     ecfs_mutex_unlock (&self->lock);
     return said;
+}
+
+char *ecfs_lineage_false_marker (EcfsLineage *self, size_t position)
+{
+    ecfs_mutex_lock (&self->lock);
+    char *doubt = ecfs_lineage_doubt_locked (self, &self->witnesses[position]);
+    ecfs_mutex_unlock (&self->lock);
+    return doubt;
+}
+
+char *ecfs_lineage_deletions_wait (EcfsLineage *self)
+{
+    int64_t since_us = ecfs_lineage_clock_us () - ECFS_LINEAGE_FRESH_US;
+    ecfs_mutex_lock (&self->lock);
+    bool wait = !self->is_stale && !self->is_held && !ecfs_lineage_is_denied_locked (self, since_us);
+    ecfs_mutex_unlock (&self->lock);
+    return wait ? g_strdup ("too few endpoints confirm by authentic markers that this archive directory is the newest "
+                            "copy: nothing is deleted until more do")
+                : NULL;
 }
 
 bool ecfs_lineage_successor (EcfsLineage *self, EcfsLineageOther *ret_other)

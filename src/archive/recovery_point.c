@@ -85,7 +85,8 @@ bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_poin
     for (guint i = places->len; i-- > 0;) {
         const EcfsArchiveEndpoint *endpoint =
             ecfs_archive_endpoint_by_id (self, g_array_index (places, EcfsJournalPlace, i).endpoint);
-        if (endpoint == NULL || !ecfs_archive_has_journal (endpoint) || atomic_load (&endpoint->lacks_journal))
+        if (endpoint == NULL || !ecfs_archive_has_journal (endpoint) || atomic_load (&endpoint->lacks_journal) ||
+            (self->lineage != NULL && ecfs_lineage_discounts (self->lineage, ecfs_archive_position (self, endpoint))))
             g_array_remove_index_fast (places, i);
     }
     EcfsRecoveryPoint point = {.sequence = sequence, .n_copies = ecfs_archive_journal_copies (self)};

@@ -84,6 +84,7 @@ unsigned ecfs_endpoint_default_connections (const char *url);
 #define ECFS_MARKER_NAME      "ecfs-endpoint"
 #define ECFS_MARKER_MAX_SIZE  4096
 #define ECFS_MARKER_HOST_SIZE 72
+#define ECFS_MARKER_MAC_BYTES 32
 
 /* Who has announced a recovery of the archive that has not ended. */
 typedef struct EcfsMarkerClaim {
@@ -107,12 +108,17 @@ typedef struct EcfsMarker {
     uint32_t copies;                  /* at how many endpoints what counts has to be, … */
     uint32_t endpoints;               /* … of how many, as the writer knew it; 0: not told */
     EcfsMarkerClaim claim;
+    /* Of an archive with a key, see archive/marks.h; key is nil without. */
+    EcfsUuid key;
+    uint8_t mac[ECFS_MARKER_MAC_BYTES]; /* 0 where it was none, or the text is not as ecfs writes it */
 } EcfsMarker;
 
 /** This machine's name as markers tell it: letters, digits, "-_." and "?" for the rest. */
 void ecfs_marker_host (char ret_host[ECFS_MARKER_HOST_SIZE]);
 /** The marker as text (GKeyFile), g_free (). */
 char *ecfs_marker_format (const EcfsMarker *marker);
+/** The same without the line of its MAC, which is what the MAC is of. */
+char *ecfs_marker_format_content (const EcfsMarker *marker);
 /** Parses a hostile marker. EPROTO when it is none, ENOTSUP when it is of a later format. */
 bool ecfs_marker_parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error);
 

@@ -344,7 +344,7 @@ static bool any_ended_locked (EcfsJournalSender *self) ECFS_REQUIRES (self->lock
     return false;
 }
 
-/* How many endpoints have everything up to @sequence, and how many others may come to have it. */
+/* How many endpoints have everything up to @sequence, as far as they count, and how many others may come to have it. */
 static unsigned count_locked (EcfsJournalSender *self, uint64_t sequence, unsigned *ret_n_trying)
     ECFS_REQUIRES (self->lock)
 {
@@ -355,7 +355,7 @@ static unsigned count_locked (EcfsJournalSender *self, uint64_t sequence, unsign
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         if (!ecfs_archive_has_journal (endpoint))
             continue;
-        n_have += lane->seen >= sequence;
+        n_have += lane->seen >= sequence && !ecfs_lineage_discounts (self->lineage, i);
         *ret_n_trying += lane->seen < sequence &&
                          (lane->busy || ecfs_lineage_is_asking (self->lineage, i) ||
                           (lane->failed_round != self->round && !ecfs_endpoint_is_down (endpoint->endpoint) &&

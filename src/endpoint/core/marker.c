@@ -25,7 +25,7 @@ static void put_host (GString *text, const char *key, const char *host)
         g_string_append_printf (text, "%s=%s\n", key, host);
 }
 
-char *ecfs_marker_format (const EcfsMarker *marker)
+char *ecfs_marker_format_content (const EcfsMarker *marker)
 {
     GString *text = g_string_new ("[" GROUP "]\nformat=" G_STRINGIFY (FORMAT) "\n");
     put_uuid (text, "archive", &marker->archive);
@@ -47,6 +47,21 @@ char *ecfs_marker_format (const EcfsMarker *marker)
         put_uint (text, "claim_since", (uint64_t) MAX (claim->since_s, 0));
         put_host (text, "claim_host", claim->host);
     }
+    if (!ecfs_uuid_is_nil (&marker->key))
+        put_uuid (text, "key", &marker->key);
+    return g_string_free (text, FALSE);
+}
+
+char *ecfs_marker_format (const EcfsMarker *marker)
+{
+    g_autofree char *content = ecfs_marker_format_content (marker);
+    if (ecfs_uuid_is_nil (&marker->key))
+        return g_steal_pointer (&content);
+    GString *text = g_string_new (content);
+    g_string_append (text, "mac=");
+    for (size_t i = 0; i < sizeof marker->mac; i++)
+        g_string_append_printf (text, "%02x", marker->mac[i]);
+    g_string_append_c (text, '\n');
     return g_string_free (text, FALSE);
 }
 
@@ -136,6 +151,35 @@ static bool parse_claim (GKeyFile *file, EcfsMarkerClaim *claim, GError **error)
            may_get_time (file, "claim_since", &claim->since_s, error);
 }
 
+static bool parse_mac (const char *text, uint8_t ret_mac[ECFS_MARKER_MAC_BYTES])
+{
+    if (text == NULL || strlen (text) != 2 * ECFS_MARKER_MAC_BYTES)
+        return false;
+    for (size_t i = 0; i < ECFS_MARKER_MAC_BYTES; i++) {
+        int high = g_ascii_xdigit_value (text[2 * i]), low = g_ascii_xdigit_value (text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        ret_mac[i] = (uint8_t) (high << 4 | low);
+    }
+    return true;
+}
+
+/* Whoever has the key judges it: what is wrong here says no more than a MAC that does not fit. A MAC is of the text as
+ * ecfs writes it, so another text of the same meaning has none. */
+static void parse_key (GKeyFile *file, const char *text, size_t size, EcfsMarker *marker)
+{
+    g_autofree char *key = g_key_file_get_value (file, GROUP, "key", NULL);
+    g_autofree char *mac = g_key_file_get_value (file, GROUP, "mac", NULL);
+    if (key == NULL || !ecfs_uuid_parse (key, &marker->key)) {
+        marker->key = (EcfsUuid){.bytes = {0}};
+        return;
+    }
+    bool has_mac = parse_mac (mac, marker->mac);
+    g_autofree char *again = ecfs_marker_format (marker);
+    if (!has_mac || strlen (again) != size || memcmp (again, text, size) != 0)
+        memset (marker->mac, 0, sizeof marker->mac);
+}
+
 static bool parse (const char *text, size_t size, EcfsMarker *ret_marker, GError **error)
 {
     if (size == 0 || size > ECFS_MARKER_MAX_SIZE || memchr (text, '\0', size) != NULL)
@@ -161,6 +205,7 @@ static bool parse (const char *text, size_t size, EcfsMarker *ret_marker, GError
         return false;
     marker.epoch = (uint32_t) epoch;
     marker.sequence = sequence;
+    parse_key (file, text, size, &marker);
     *ret_marker = marker;
     return true;
 }
