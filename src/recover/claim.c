@@ -2,7 +2,8 @@
  * Taking an archive over. Both sides write first and read then, so one of them sees the other: a recovery writes its
  * claim into the markers before it reads any journal, and a mount reads the markers after it has stored a segment and
  * before it says so. The claim leaves epoch, sequence and session of a marker as they are, so a recovery that comes to
- * nothing has made nobody's copy an old one.
+ * nothing has made nobody's copy an old one. With a key, a marker that is not authentic is neither believed nor
+ * written.
  *
  *     begin ()    others' claims are looked at, ours is written and read back, and a thread renews it
  *     stands ()   on enough of all endpoints
@@ -27,7 +28,8 @@ typedef struct Stake {
 } Stake;
 
 struct EcfsRecoverClaim {
-    EcfsMarkerClaim text; /* its count is the thread's; immutable otherwise */
+    const EcfsRecovering *recovering; /* of which the thread uses the keys; immutable, as they are */
+    EcfsMarkerClaim text;             /* its count is the thread's; immutable otherwise */
     pthread_t thread;
     EcfsMutex lock; /* also held while the endpoints of stakes are asked: nobody else waits for it but forget () */
     EcfsCond changed;
@@ -70,7 +72,8 @@ static bool has_moved (EcfsRecovering *self)
     for (size_t i = 0; i < self->n_places; i++) {
         EcfsRecoverPlace *place = &self->places[i];
         EcfsMarker now;
-        if (place->distrusted || !ecfs_endpoint_examine_wait (place->endpoint, &now, NULL)) /* tried again */
+        if (place->distrusted ||
+            !ecfs_recover_examine (self, place->endpoint, &place->marker.endpoint, &now, NULL)) /* tried again */
             continue;
         moved =
             moved || (now.claim.epoch != 0 && (now.claim.count != place->marker.claim.count ||
@@ -116,18 +119,31 @@ static bool await_others (EcfsRecovering *self, GError **error)
 
 /* Ours */
 
+/* @marker is of our making, or was authentic when it was read: nothing else gets a MAC. */
+static bool write_marker (const EcfsRecoverClaim *self, const Stake *stake, const EcfsMarker *marker, GError **error)
+{
+    EcfsMarker signed_marker = *marker;
+    ecfs_marker_sign (&signed_marker, self->recovering->keys);
+    return ecfs_endpoint_mark_wait (stake->endpoint, &signed_marker, false, error);
+}
+
+static bool read_marker (const EcfsRecoverClaim *self, const Stake *stake, EcfsMarker *ret_marker, GError **error)
+{
+    return ecfs_recover_examine (self->recovering, stake->endpoint, &stake->before.endpoint, ret_marker, error);
+}
+
 static bool write_claim (EcfsRecoverClaim *self, const Stake *stake, const EcfsMarker *now, GError **error)
 {
     EcfsMarker marker = *now;
     marker.claim = self->text;
-    return ecfs_endpoint_mark_wait (stake->endpoint, &marker, false, error);
+    return write_marker (self, stake, &marker, error);
 }
 
 static void renew (EcfsRecoverClaim *self, const Stake *stake)
 {
     EcfsMarker now;
     g_autoptr (GError) error = NULL;
-    if (!stake->written || !ecfs_endpoint_examine_wait (stake->endpoint, &now, &error) || !is_ours (self, &now) ||
+    if (!stake->written || !read_marker (self, stake, &now, &error) || !is_ours (self, &now) ||
         !write_claim (self, stake, &now, &error))
         g_info ("%s: the claim is not renewed: %s", stake->name, error == NULL ? "it is gone" : error->message);
 }
@@ -164,10 +180,12 @@ static void put_stake (EcfsRecovering *self, EcfsRecoverPlace *place)
 {
     EcfsRecoverClaim *claim = self->claim;
     g_autoptr (GError) error = NULL;
+    if (place->doubtful)
+        return;
     Stake *stake = g_new0 (Stake, 1);
     *stake = (Stake){.endpoint = place->endpoint, .name = g_strdup (place->name)};
     g_ptr_array_add (claim->stakes, stake);
-    if (!ecfs_endpoint_examine_wait (place->endpoint, &stake->before, &error)) {
+    if (!ecfs_recover_examine (self, place->endpoint, &place->marker.endpoint, &stake->before, &error)) {
         ecfs_recover_tell (self, "%s; its marker stays as it was", error->message);
         return;
     }
@@ -216,6 +234,7 @@ bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error)
     ecfs_cond_init (&claim->changed);
     claim->stakes = g_ptr_array_new_with_free_func (stake_free);
     claim->stopping = true; /* there is no thread yet */
+    claim->recovering = self;
     self->claim = claim;
     for (size_t i = 0; i < self->n_places; i++)
         put_stake (self, &self->places[i]);
@@ -236,7 +255,7 @@ bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error)
     for (guint i = 0; i < claim->stakes->len; i++) {
         EcfsMarker now;
         const Stake *stake = g_ptr_array_index (claim->stakes, i);
-        n_stand += ecfs_endpoint_examine_wait (stake->endpoint, &now, NULL) &&
+        n_stand += stake->written && read_marker (claim, stake, &now, NULL) &&
                    (is_ours (claim, &now) || ecfs_uuid_equal (&now.session, &claim->text.session));
     }
     ecfs_mutex_unlock (&claim->lock);
@@ -273,8 +292,7 @@ bool ecfs_recover_claim_finish (EcfsRecovering *self, uint64_t session_number, G
         memcpy (marker.host, claim->text.host, sizeof marker.host);
         if (!stake->written)
             continue;
-        if (ecfs_endpoint_mark_wait (stake->endpoint, &marker, false, &reason) &&
-            ecfs_endpoint_examine_wait (stake->endpoint, &there, &reason))
+        if (write_marker (claim, stake, &marker, &reason) && read_marker (claim, stake, &there, &reason))
             n_marked += there.epoch == marker.epoch && ecfs_uuid_equal (&there.session, &marker.session);
         else
             ecfs_recover_tell (self, "%s; its marker stays as it was", reason->message);
@@ -290,13 +308,13 @@ static bool take_back (EcfsRecoverClaim *self, const Stake *stake, GError **erro
     EcfsMarker now;
     if (!stake->written)
         return true;
-    if (!ecfs_endpoint_examine_wait (stake->endpoint, &now, error))
+    if (!read_marker (self, stake, &now, error))
         return false;
     bool ended = ecfs_uuid_equal (&now.session, &self->text.session);
     if (!ended && !is_ours (self, &now))
         return true;
     now.claim = (EcfsMarkerClaim){.epoch = 0};
-    return ecfs_endpoint_mark_wait (stake->endpoint, ended ? &stake->before : &now, false, error);
+    return write_marker (self, stake, ended ? &stake->before : &now, error);
 }
 
 void ecfs_recover_claim_forget (EcfsRecovering *self, const EcfsEndpoint *endpoint)

@@ -36,38 +36,10 @@ static bool open_place (EcfsRecovering *self, const EcfsConfigEndpoint *config, 
     return true;
 }
 
-static size_t count_of (const EcfsRecovering *self, const EcfsUuid *archive)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < self->n_places; i++)
-        n += ecfs_uuid_equal (&self->places[i].marker.archive, archive);
-    return n;
-}
-
-/* The archive that is meant: the one that the user named, or that most of the endpoints are of. A single one must not
- * be able to keep the others from being recovered. */
-static bool choose_archive (EcfsRecovering *self, GError **error)
-{
-    for (size_t i = 0; i < self->n_places && ecfs_uuid_is_nil (&self->archive); i++)
-        if (2 * count_of (self, &self->places[i].marker.archive) > self->n_places)
-            self->archive = self->places[i].marker.archive;
-    if (!ecfs_uuid_is_nil (&self->archive))
-        return true;
-    g_autoptr (GString) text = g_string_new (NULL);
-    for (size_t i = 0; i < self->n_places; i++) {
-        char uuid[ECFS_UUID_TEXT_SIZE];
-        ecfs_uuid_text (&self->places[i].marker.archive, uuid);
-        g_string_append_printf (text, "%s%s of %s", i > 0 ? ", " : "", self->places[i].name, uuid);
-    }
-    return ecfs_fail (error, ENOTUNIQ,
-                      "the endpoints belong to several archives (%s): name the UUID of the one that is meant",
-                      text->str);
-}
-
 static bool is_foreign (EcfsRecovering *self, const EcfsRecoverPlace *place)
 {
     char text[ECFS_UUID_TEXT_SIZE];
-    if (ecfs_uuid_equal (&place->marker.archive, &self->archive))
+    if (place->unread != NULL || ecfs_uuid_equal (&place->marker.archive, &self->archive))
         return false;
     ecfs_uuid_text (&place->marker.archive, text);
     ecfs_recover_tell (self, "endpoint %s belongs to archive %s: it is left alone", place->name, text);
@@ -87,30 +59,35 @@ static bool mark_words (EcfsRecovering *self, const char *const *names, bool bel
         named->believed = believed && !named->distrusted;
         named->distrusted = !believed;
         self->has_believed = self->has_believed || named->believed;
+        self->has_named = true;
     }
     return true;
 }
 
-/* One of them has a copy of the other's marker; what it stores would be taken for the other's. */
-static bool check_twins (EcfsRecovering *self, GError **error)
-{
-    for (size_t i = 0; i < self->n_places; i++)
-        for (size_t j = 0; j < i; j++)
-            if (ecfs_uuid_equal (&self->places[i].marker.endpoint, &self->places[j].marker.endpoint))
-                return ecfs_fail (error, ENOTUNIQ,
-                                  "endpoints %s and %s have one marker: they are the same place, or one of them has "
-                                  "copied it; leave out one of them",
-                                  self->places[j].name, self->places[i].name);
-    return true;
-}
-
-static void drop_place (EcfsRecovering *self, size_t position)
+void ecfs_recover_drop_place (EcfsRecovering *self, size_t position)
 {
     EcfsRecoverPlace *place = &self->places[position];
     ecfs_recover_claim_forget (self, place->endpoint);
     ecfs_endpoint_free (place->endpoint);
+    g_free (place->unread);
     memmove (place, place + 1, (self->n_places - position - 1) * sizeof *place);
     self->n_places--;
+}
+
+/* Where the archive turns out to have a key, no marker has to be there that can be read. */
+static bool read_marker (EcfsRecoverPlace *place, GError **error)
+{
+    GError *why = NULL;
+    if (ecfs_endpoint_examine_wait (place->endpoint, &place->marker, &why))
+        return true;
+    if (why->code == EPROTO || why->code == ENOTSUP || why->code == ENOENT) {
+        place->unread = g_strdup (why->message);
+        place->marker = (EcfsMarker){.epoch = 0};
+        g_error_free (why);
+        return true;
+    }
+    g_propagate_error (error, why);
+    return ecfs_prefix (error, "leave out endpoints that cannot be asked now, or repair them first");
 }
 
 static bool open_places (EcfsRecovering *self, GError **error)
@@ -121,17 +98,16 @@ static bool open_places (EcfsRecovering *self, GError **error)
         if (!open_place (self, g_ptr_array_index (endpoints, i), error))
             return false;
     for (size_t i = 0; i < self->n_places; i++)
-        if (!ecfs_endpoint_examine_wait (self->places[i].endpoint, &self->places[i].marker, error))
-            return ecfs_prefix (error, "leave out endpoints that cannot be asked now, or repair them first");
-    if (!choose_archive (self, error))
+        if (!read_marker (&self->places[i], error))
+            return false;
+    if (!ecfs_recover_choose_archive (self, error))
         return false;
     for (size_t i = self->n_places; i-- > 0;)
         if (is_foreign (self, &self->places[i]))
-            drop_place (self, i);
+            ecfs_recover_drop_place (self, i);
     if (self->n_places == 0)
         return ecfs_fail (error, ENOENT, "none of the endpoints belongs to the archive that is meant");
-    return check_twins (self, error) && mark_words (self, self->what->believe, true, error) &&
-           mark_words (self, self->what->distrust, false, error);
+    return mark_words (self, self->what->believe, true, error) && mark_words (self, self->what->distrust, false, error);
 }
 
 static void close_places (EcfsRecovering *self)
@@ -142,8 +118,10 @@ static void close_places (EcfsRecovering *self)
         ecfs_endpoint_stop (self->places[i].endpoint);
     if (self->transfer != NULL)
         ecfs_transfer_stop (self->transfer);
-    for (size_t i = 0; i < self->n_places; i++)
+    for (size_t i = 0; i < self->n_places; i++) {
         ecfs_endpoint_free (self->places[i].endpoint);
+        g_free (self->places[i].unread);
+    }
     ecfs_transfer_free (self->transfer);
     if (self->codecs != NULL) /* readers that were closed had them */
         g_hash_table_unref (self->codecs);
@@ -347,7 +325,7 @@ static bool leave_removed (EcfsRecovering *self, GError **error)
         g_autofree char *text = g_strdup_printf ("endpoint %s was taken out of the archive, as %s: it is left alone",
                                                  self->places[i].name, was);
         self->what->tell (self->what->user, text); /* not with what is pending: all is read again without it */
-        drop_place (self, i);
+        ecfs_recover_drop_place (self, i);
     }
     return self->n_places > 0 ||
            ecfs_fail (error, ENOENT, "all of the endpoints were taken out of the archive: give those that it has now");
@@ -426,7 +404,8 @@ static bool make_catalog (EcfsRecovering *self, const char *path, GError **error
 {
     bool made = make_namespace (self, path, error);
     tell_pending (self);
-    if (!made || !ecfs_recover_check_opened (self, error) || !name_places (self, error))
+    if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_leave_unknown (self, error) ||
+        !name_places (self, error))
         return false;
     name_doubted (self);
     self->sums->n_known = self->n_known;
@@ -494,14 +473,6 @@ static bool check_quiet (EcfsRecovering *self, GError **error)
     return refuse (self, error, "%s", text);
 }
 
-static bool names_words (const EcfsRecovering *self)
-{
-    bool any = self->has_believed;
-    for (size_t i = 0; i < self->n_places; i++)
-        any = any || self->places[i].distrusted;
-    return any;
-}
-
 static bool check_sense (EcfsRecovering *self, GError **error)
 {
     g_autofree char *missing = name_missing (self);
@@ -516,7 +487,7 @@ static bool check_sense (EcfsRecovering *self, GError **error)
     if (self->has_doubted && !self->sums->has_snapshot && self->sums->n_records == 0 &&
         !refuse (self, error, "nothing that the endpoints say is believed: name endpoints to believe"))
         return false;
-    if (self->unsettled != NULL && !names_words (self) &&
+    if (self->unsettled != NULL && !self->has_named &&
         !refuse (self, error,
                  "endpoints report later changes, but too few of them for this to be certain or ruled out (%s): names "
                  "may be lost permanently. Name endpoints to believe or to distrust, or leave out an endpoint that has "
@@ -628,7 +599,8 @@ static bool fill_directory (EcfsRecovering *self, GError **error)
 static bool recover_into (EcfsRecovering *self, GError **error)
 {
     bool good = open_places (self, error) && ecfs_recover_gather_keys (self, error) &&
-                ecfs_recover_check_keys (self, error) && ecfs_recover_check_code (self, error) &&
+                ecfs_recover_judge_markers (self, error) && ecfs_recover_check_keys (self, error) &&
+                ecfs_recover_check_code (self, error) &&
                 fill_directory (self, error);
     self->sums->archive = self->archive;
     if (good)

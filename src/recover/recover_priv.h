@@ -5,6 +5,7 @@
 #include "archive/common.h"
 #include "archive/key_count.h"
 #include "archive/key_shares.h"
+#include "archive/marks.h"
 #include "catalog/restore.h"
 #include "object/format.h"
 #include "recover/recover.h"
@@ -17,13 +18,15 @@ typedef struct EcfsRecoverPlace {
     const char *zone;
     EcfsEndpoint *endpoint;
     EcfsMarker marker;
-    int64_t id;        /* catalog row */
-    bool believed;     /* the user said that its word counts alone, … */
-    bool distrusted;   /* … or that it counts not at all */
-    bool silent;       /* it has neither journal nor snapshots, and may have lost any */
-    bool gapped;       /* something is missing before what it has, and it may have lost any of that */
-    uint64_t last;     /* the last change that its files tell of */
-    uint32_t epoch;    /* the last that its marker and its files tell of, … */
+    int64_t id;      /* catalog row */
+    bool believed;   /* the user said that its word counts alone, … */
+    bool distrusted; /* … or that it counts not at all */
+    bool doubtful;   /* its marker is not authentic, so it is distrusted; the marker names archive and endpoint alone */
+    char *unread;    /* why its marker cannot be read; NULL: it was; owned */
+    bool silent;     /* it has neither journal nor snapshots, and may have lost any */
+    bool gapped;     /* something is missing before what it has, and it may have lost any of that */
+    uint64_t last;   /* the last change that its files tell of */
+    uint32_t epoch;  /* the last that its marker and its files tell of, … */
     uint64_t sequence; /* … and the last change */
     unsigned n_doubts; /* things of its that are not believed */
 } EcfsRecoverPlace;
@@ -38,6 +41,7 @@ typedef struct EcfsRecovering {
     EcfsTransferPool *transfer; /* for content that is read; NULL: none was */
     GHashTable *codecs;      /* identity, the codec's → EcfsCodec of stripes that no journal tells of; NULL: none */
     bool has_believed;       /* one of them is believed whatever the others say */
+    bool has_named;          /* the user said of some whether their words count */
     size_t n_known;          /* endpoints that the archive has, also those that are not given, … */
     size_t n_copies;         /* … and how many have what `ecfs wait` waited for */
     atomic_uint n_sealed;    /* stripes that are sealed under a key that is not given, … */
@@ -53,6 +57,7 @@ typedef struct EcfsRecovering {
     GPtrArray *pending;      /* what the user is told when it is certain; NULL: at once */
     char *directory;         /* where the catalog is made */
     EcfsUuid archive;
+    bool takes_unsigned;    /* most markers have no MAC: they are from before they were authentic */
     EcfsKeyRing *keys;      /* NULL: the archive has no key, or none is known; owned, as the next two */
     EcfsKeyShares *shares;  /* that endpoints have of it; NULL: none are known */
     GArray *zone_shares;    /* of EcfsZoneShare: who has which; NULL: likewise */
@@ -110,6 +115,19 @@ bool ecfs_recover_tick (EcfsRecovering *self, const char *phase, uint64_t n_done
 /** A file of an endpoint, whole; NULL. */
 GByteArray *ecfs_recover_read (EcfsRecoverPlace *place, const char *name, uint64_t size, GError **error);
 
+/** Takes a place out, which is left alone. */
+void ecfs_recover_drop_place (EcfsRecovering *self, size_t position);
+/** The archive that is meant: the one that the user named, that the keys are of, or that most markers name. ENOTUNIQ.
+ */
+bool ecfs_recover_choose_archive (EcfsRecovering *self, GError **error);
+/** Once the keys are known: markers that are not authentic say nothing, and places without any are left out. ENOKEY:
+ * most are under keys that are not given. Without a key: a marker that could not be read is an error. */
+bool ecfs_recover_judge_markers (EcfsRecovering *self, GError **error);
+/** Reads a marker of the place that had @uuid in it. EBADMSG: it is not authentic. */
+bool ecfs_recover_examine (const EcfsRecovering *self, EcfsEndpoint *endpoint, const EcfsUuid *uuid,
+                           EcfsMarker *ret_marker, GError **error);
+/** Once the catalog is known: leaves out places whose doubtful marker names none of its endpoints. */
+bool ecfs_recover_leave_unknown (EcfsRecovering *self, GError **error);
 /** Takes the keys that are given, or those that endpoints have shares of; none is no error. */
 bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error);
 /** Writes keys and shares into the new directory. */
