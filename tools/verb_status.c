@@ -71,6 +71,8 @@ static void print_endpoints (JsonObject *status)
         if (json_object_has_member (endpoint, "disagrees"))
             printf ("  %s%s\n", tool_text (endpoint, "disagrees"),
                     believed ? "" : ", and too few others say so: if it lies, ecfs endpoint distrust");
+        if (json_object_has_member (endpoint, "false_marker"))
+            printf ("  %s, so it does not count: ecfs fsck -y writes it anew\n", tool_text (endpoint, "false_marker"));
     }
 }
 
@@ -302,7 +304,8 @@ static void print_status (JsonObject *status)
         printf ("catalog    %s\n", tool_text (status, "catalog_error"));
     print_key (status);
     if (tool_number (status, "deletions") > 0)
-        printf ("deletions  %" PRIi64 " stripes wait to be deleted\n", tool_number (status, "deletions"));
+        printf ("deletions  %" PRIi64 " stripes wait to be deleted%s%s\n", tool_number (status, "deletions"),
+                json_object_has_member (status, "deletions_wait") ? ": " : "", tool_text (status, "deletions_wait"));
     print_repairs (status);
     print_recovery_point (status);
     if (json_object_has_member (status, "scrub")) /* not where the mount is of an earlier ecfs */

@@ -1,5 +1,6 @@
 /* The server behind control.sock, and the verbs that are one request and one answer. */
 #include "control/control.h"
+#include "archive/lineage.h"
 
 #include "archive/key_watch.h"
 #include "control/control_priv.h"
@@ -237,6 +238,21 @@ static bool handle_sync (Client *client, JsonObject *request, JsonObject *reply,
     return ecfs_catalog_barrier (ecfs_archive_catalog (client->server->archive), error);
 }
 
+static bool mend_marker (EcfsArchive *archive, const char *name, GError **error)
+{
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_named (archive, name, error);
+    return endpoint != NULL &&
+           ecfs_lineage_mend (ecfs_archive_lineage (archive), ecfs_archive_position (archive, endpoint), error);
+}
+
+static bool handle_marker (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    const char *name = ecfs_control_text (request, "endpoint");
+    (void) reply; /* nothing to tell */
+    return name == NULL ? ecfs_fail (error, EINVAL, "control socket: no endpoint is named")
+                        : mend_marker (client->server->archive, name, error);
+}
+
 static bool handle_journal (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {
     EcfsArchive *archive = client->server->archive;
@@ -341,6 +357,7 @@ static const struct {
              {"status", handle_status},
              {"sync", handle_sync},
              {"journal", handle_journal},
+             {"marker", handle_marker},
              {"umount", handle_umount},
              {"damaged", handle_damaged},
              {"sha256", handle_sha256},

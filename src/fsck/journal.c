@@ -1,5 +1,7 @@
-/* What endpoints have of the journal and of the key, and that the journal names what was repaired. */
+/* Markers, what endpoints have of the journal and of the key, and that the journal names what was repaired. */
 #include "archive/key_watch.h"
+#include "archive/lineage.h"
+#include "archive/marks.h"
 #include "fsck/fsck_priv.h"
 #include "journal/journal_watch.h"
 #include "wire/wire.h"
@@ -92,6 +94,56 @@ static bool check_endpoints (EcfsFsckRun *self, GError **error)
     return ecfs_fsck_goes_on (self, error);
 }
 
+/* By who has the session that the marker is to name. */
+static bool mend_marker (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    if (!ecfs_fsck_open_writer (self, error))
+        return false;
+    EcfsArchive *archive = self->writer->archive;
+    if (!self->writer->mounted) {
+        const EcfsArchiveEndpoint *own = ecfs_archive_endpoint_by_id (archive, endpoint->id);
+        return own != NULL &&
+               ecfs_lineage_mend (ecfs_archive_lineage (archive), ecfs_archive_position (archive, own), error);
+    }
+    JsonObject *object = json_object_new ();
+    json_object_set_string_member (object, "verb", "marker");
+    json_object_set_string_member (object, "endpoint", endpoint->name);
+    g_autoptr (JsonNode) request = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (request, object);
+    g_autoptr (JsonNode) answer = ecfs_control_ask (ecfs_archive_directory (self->archive), request, ANSWER_MS, error);
+    return answer != NULL;
+}
+
+/* What is wrong with a marker; NULL: nothing, or the endpoint cannot be asked, which is told elsewhere. */
+static char *fault_of_marker (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint)
+{
+    EcfsMarker marker;
+    g_autoptr (GError) why = NULL;
+    if (endpoint->endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
+        return NULL;
+    if (ecfs_endpoint_examine_wait (endpoint->endpoint, &marker, &why))
+        return ecfs_marker_fault (&marker,
+                                  ecfs_marker_judge (&marker, ecfs_archive_keys (self->archive), &endpoint->uuid));
+    return why->code == EPROTO || why->code == ENOTSUP ? ecfs_marker_fault (&marker, ECFS_MARKER_BROKEN) : NULL;
+}
+
+static bool check_markers (EcfsFsckRun *self, GError **error)
+{
+    for (size_t i = 0; i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
+        g_autofree char *fault = ecfs_archive_keys (self->archive) == NULL ? NULL : fault_of_marker (self, endpoint);
+        g_autoptr (GError) failure = NULL;
+        if (fault == NULL)
+            continue;
+        bool repaired = ecfs_fsck_may_repair (self) && mend_marker (self, endpoint, &failure);
+        g_autofree char *text = failure == NULL
+                                    ? g_strdup (fault)
+                                    : g_strdup_printf ("%s; writing it anew failed: %s", fault, failure->message);
+        tell (self, i, text, repaired);
+    }
+    return ecfs_fsck_goes_on (self, error);
+}
+
 /* As long as there are any they are the same, so that a mount is in nobody's way; but it alone gives new zones theirs.
  */
 static bool store_share (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint, GError **error)
@@ -126,7 +178,8 @@ static bool check_shares (EcfsFsckRun *self, GError **error)
 
 bool ecfs_fsck_journal (EcfsFsckRun *self, GError **error)
 {
-    return self->is_named || (check_endpoints (self, error) && check_shares (self, error));
+    return self->is_named ||
+           (check_markers (self, error) && check_endpoints (self, error) && check_shares (self, error));
 }
 
 void ecfs_fsck_store_repairs (EcfsFsckRun *self)

@@ -94,9 +94,21 @@ static void add_spec (JsonObject *facts, EcfsArchive *archive, const EcfsArchive
     json_object_set_string_member (facts, "endpoint", whole);
 }
 
-/* @said: what it tells that too few others do; may be NULL. */
-static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const char *said,
-                                   const EcfsFound *found)
+/* What it tells that too few others do, or why its marker tells nothing. */
+static void add_word (JsonObject *facts, EcfsArchive *archive, size_t position)
+{
+    EcfsLineage *lineage = ecfs_archive_lineage (archive);
+    if (lineage == NULL)
+        return;
+    g_autofree char *said = ecfs_lineage_disagreement (lineage, position);
+    g_autofree char *doubt = ecfs_lineage_false_marker (lineage, position);
+    if (said != NULL)
+        ecfs_status_add_text (facts, "disagrees", said);
+    if (doubt != NULL)
+        ecfs_status_add_text (facts, "false_marker", doubt);
+}
+
+static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const EcfsFound *found)
 {
     JsonObject *facts = json_object_new ();
     json_object_set_string_member (facts, "name", endpoint->name);
@@ -115,8 +127,7 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
         json_object_set_int_member (facts, "down_since", since);
     if (health.unmarked)
         json_object_set_boolean_member (facts, "unmarked", TRUE);
-    if (said != NULL)
-        ecfs_status_add_text (facts, "disagrees", said);
+    add_word (facts, archive, ecfs_archive_position (archive, endpoint));
     if (found->space_known)
         json_object_set_int_member (facts, "free_bytes", (int64_t) found->free_bytes);
     if (found->word != NULL && !health.down && endpoint->state < ECFS_ENDPOINT_FAILED)
@@ -131,10 +142,7 @@ static void add_endpoints (JsonObject *status, EcfsArchive *archive, const GArra
     for (guint i = 0; i < found->len; i++) {
         if (ecfs_archive_endpoint (archive, i)->state == ECFS_ENDPOINT_REMOVED)
             continue;
-        g_autofree char *said = ecfs_archive_lineage (archive) == NULL
-                                    ? NULL
-                                    : ecfs_lineage_disagreement (ecfs_archive_lineage (archive), i);
-        json_array_add_object_element (endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i), said,
+        json_array_add_object_element (endpoints, endpoint_facts (archive, ecfs_archive_endpoint (archive, i),
                                                                   &g_array_index (found, EcfsFound, i)));
     }
     json_object_set_array_member (status, "endpoints", endpoints);
@@ -410,6 +418,9 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
     bool is_stale = ecfs_lineage_is_stale (ecfs_archive_lineage (archive));
     if (trouble != NULL)
         ecfs_status_add_text (status, is_stale ? "old_copy" : "held", trouble);
+    g_autofree char *wait = ecfs_lineage_deletions_wait (ecfs_archive_lineage (archive));
+    if (wait != NULL)
+        ecfs_status_add_text (status, "deletions_wait", wait);
     if (trouble != NULL && ecfs_lineage_successor (ecfs_archive_lineage (archive), &other))
         json_object_set_object_member (status, "successor", other_facts (&other));
     if (ecfs_lineage_claim (ecfs_archive_lineage (archive), &other))

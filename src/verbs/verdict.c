@@ -202,6 +202,24 @@ static void judge_disagreeing (Verdict *self)
     }
 }
 
+static void judge_false_markers (Verdict *self)
+{
+    JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        if (!json_object_has_member (endpoint, "false_marker"))
+            continue;
+        add (self, &(Problem){.verdict = "degraded",
+                              .check = 1,
+                              .reason = g_strdup (text_of (endpoint, "false_marker")),
+                              .meaning = g_strdup ("Its journal and what it says of the archive do not count, and "
+                                                   "nothing is deleted there."),
+                              .advice = g_strdup ("Write the marker anew. If it changes again, the endpoint lies: "
+                                                  "distrust it."),
+                              .action = g_strdup_printf ("ecfs fsck -y %s", self->directory)});
+    }
+}
+
 static void judge_catalog (Verdict *self)
 {
     if (json_object_has_member (self->status, "catalog_error"))
@@ -523,6 +541,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_staging (&self);
     judge_full (&self);
     judge_disagreeing (&self);
+    judge_false_markers (&self);
     if (self.worst == NULL)
         praise (&self);
     for (GList *names = self.worst == NULL ? NULL : json_object_get_members (self.worst); names != NULL;
