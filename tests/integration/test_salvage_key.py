@@ -424,3 +424,20 @@ def test_records_are_read_with_their_own_key_alone(place):
         module.KEYS = keys
         with pytest.raises(module.Bad, match="--key opens it"):
             module.JournalFile(path).check()
+
+
+def test_marker_counts_where_the_key_made_it(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    archive.init("--key", "file")
+    place.mount(archive).umount()
+    module = load()
+    marker = archive.endpoints[0].root / "ecfs-endpoint"
+    text, other = marker.read_text(), (archive.endpoints[1].root / "ecfs-endpoint").read_text()
+    mac, another = (one.rpartition("mac=")[2] for one in (text, other))
+    assert module.marker_says(marker.parent) == (3, 6)
+    module.KEYS = module.Keys((archive.path / "key").read_bytes())
+    assert module.marker_says(marker.parent) == (3, 6)
+    for false in (text.replace("copies=3", "copies=1"), text.replace(mac, another), text.replace("mac=", "mad="),
+                  text.rpartition("key=")[0], text + "\n", text[:-2]):
+        marker.write_text(false)
+        assert module.marker_says(marker.parent) is None
