@@ -1,6 +1,6 @@
 /*
- * BACKFILL: objects that are there get the stripes that they lack. RECODE and REPAIR do the same with another code, and
- * with bytes that were rebuilt.
+ * BACKFILL: objects that are there get the stripes that they lack; one under a key that cannot be read is stored anew.
+ * RECODE and REPAIR do the same with another code, and with bytes that were rebuilt.
  */
 #include "commit/commit_priv.h"
 
@@ -148,7 +148,7 @@ static GArray *stored_stripes (EcfsCommitAttempt *self, const EcfsWriterTarget *
 
 /*
  * What is stored under a key is made from stored stripes, whatever there is of the content: if that were another by
- * now, one key would have seen two (ATTACKS.md, 4).
+ * now, one key would have seen two (decision 15).
  */
 static bool rebuild_sealed (EcfsCommitAttempt *self, const EcfsObjectRow *row, const EcfsCodec *codec,
                             const bool *wanted, GError **error)
@@ -162,6 +162,18 @@ static bool rebuild_sealed (EcfsCommitAttempt *self, const EcfsObjectRow *row, c
     if (reader != NULL)
         self->repair.packets = ecfs_repair_new (reader, wanted, NULL);
     return reader != NULL;
+}
+
+static bool run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *row,
+                        EcfsWriterResult *result, GError **error)
+{
+    GError *why = NULL;
+    if (ecfs_attempt_run_writer (self, targets, row, result, &why))
+        return true;
+    /* Endpoints that take no stripe do not end a run that adds stripes: what it was to read did. */
+    self->unreadable = self->repair.packets != NULL && (why->code == EIO || why->code == ENOSPC);
+    g_propagate_error (error, why);
+    return false;
 }
 
 static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec, GError **error)
@@ -194,7 +206,7 @@ static GArray *store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, c
         !ecfs_catalog_intent_more (ecfs_archive_catalog (self->archive), part->row,
                                    (const EcfsStripeRow *) (void *) stripes->data, stripes->len, &part->intent,
                                    error) ||
-        !ecfs_attempt_run_writer (self, targets, part->row, &result, error))
+        !run_writer (self, targets, part->row, &result, error))
         return NULL;
     return stored_stripes (self, targets, &result);
 }
@@ -239,6 +251,62 @@ bool ecfs_attempt_fail_missing (const EcfsCommitAttempt *self, GError **error)
     return ecfs_fail (error, EIO, "not all of its stripes are stored: %s", self->missing->str);
 }
 
+/* How many endpoints the object could lose if all that count had its stripes: some may only be away. */
+static int guarantee_of (const EcfsCommitAttempt *self, const EcfsObjectRow *row, const EcfsCodec *codec)
+{
+    bool present[ECFS_CODEC_MAX_N] = {0};
+    size_t holder[ECFS_CODEC_MAX_N] = {0};
+    for (guint i = 0; i < row->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (row->stripes, EcfsStripeRow, i);
+        size_t at = position_of (self, stripe->endpoint);
+        if (at == SIZE_MAX || stripe->index >= ecfs_codec_n (codec))
+            continue;
+        holder[stripe->index] = at;
+        present[stripe->index] = ecfs_archive_endpoint_counts (ecfs_archive_endpoint (self->archive, at));
+    }
+    return ecfs_holders_guarantee (codec, present, holder);
+}
+
+/*
+ * Stores an object with too few stripes to read once more, from the staged content, if that is surely what was stored.
+ * Whatever is staged, the old key is not used for it (decision 15): the new object has another one, so nothing need
+ * be kept about the old one but its digest. @why says why it could not be filled up.
+ */
+static bool refill (EcfsCommitAttempt *self, const EcfsCommitObject *old, const GError *why, GError **error)
+{
+    if (!old->row->has_sha256) /* nothing else tells that the staged content is what was stored */
+        return ecfs_fail (error, why->code, "%s", why->message);
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, old->row->code, error);
+    if (codec == NULL)
+        return false;
+    self->guarantee = guarantee_of (self, old->row, codec);
+    const EcfsCommitObject *part = ecfs_attempt_store_anew (
+        self, old, codec, "what is staged of it is not what was stored: the staged file is damaged", error);
+    self->guarantee = 0;
+    if (part == NULL)
+        return ecfs_prefix (error, "%s; it is to be stored anew from staging", why->message);
+    if (self->uuids != NULL) /* the stripes of others tell of this one then */
+        g_hash_table_insert (self->uuids, g_memdup2 (&old->row->id, sizeof old->row->id),
+                             g_memdup2 (&part->row->uuid, sizeof part->row->uuid));
+    g_message ("%s: too few of its stripes could be read; it was stored anew from staging", self->path);
+    if (!part->full)
+        note_unusable (self);
+    return true;
+}
+
+static bool fill_or_refill (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
+{
+    GError *why = NULL;
+    self->unreadable = false;
+    bool filled = ecfs_attempt_fill_object (self, part, &why);
+    if (!filled && self->unreadable)
+        filled = refill (self, part, why, error);
+    else if (!filled)
+        g_propagate_error (error, g_steal_pointer (&why));
+    g_clear_error (&why);
+    return filled;
+}
+
 static bool fill_objects (EcfsCommitAttempt *self, GError **error)
 {
     g_autoptr (GArray) extents = ecfs_catalog_extents (ecfs_archive_catalog (self->archive), self->commit.ino, error);
@@ -246,7 +314,7 @@ static bool fill_objects (EcfsCommitAttempt *self, GError **error)
         return false;
     for (guint next = 0; next < extents->len;) {
         EcfsCommitObject *part = committed_part (self, extents, &next, error);
-        if (part == NULL || !ecfs_attempt_fill_object (self, part, error))
+        if (part == NULL || !fill_or_refill (self, part, error))
             return false;
     }
     return true;

@@ -51,8 +51,18 @@ uint64_t ecfs_attempt_instance (void)
 /* Whether the stripes join others that the object has: each of them is worth storing. */
 static bool joins_others (const EcfsCommitAttempt *self)
 {
-    return self->commit.kind == ECFS_COMMIT_BACKFILL || self->commit.kind == ECFS_COMMIT_REPAIR ||
-           (self->commit.kind == ECFS_COMMIT_RECODE && self->in_place);
+    return (self->commit.kind == ECFS_COMMIT_BACKFILL && !self->unreadable) ||
+           self->commit.kind == ECFS_COMMIT_REPAIR || (self->commit.kind == ECFS_COMMIT_RECODE && self->in_place);
+}
+
+/* Whether a new object may be made known with these stripes. */
+static bool is_backed_by_quorum (const EcfsCommitAttempt *self, const bool *stripes, const size_t *holder)
+{
+    const EcfsCodec *codec = self->places.codec;
+    unsigned wanted = self->commit.kind == ECFS_COMMIT_RECODE ? ecfs_codec_n (codec)
+                                                              : ecfs_archive_config (self->archive)->write_quorum;
+    return ecfs_quorum_reached (codec, stripes, holder, wanted) &&
+           (self->guarantee <= 0 || ecfs_holders_guarantee (codec, stripes, holder) >= self->guarantee);
 }
 
 /* Whether what was @found is enough to go on with; @n_without stripes found no place. */
@@ -66,7 +76,7 @@ static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, 
         holder[i] = found[i] != SIZE_MAX ? found[i] : self->places.position[i];
         stripes[i] = holder[i] != SIZE_MAX;
     }
-    return ecfs_quorum_reached (self->places.codec, stripes, holder, ecfs_archive_config (self->archive)->write_quorum);
+    return is_backed_by_quorum (self, stripes, holder);
 }
 
 static bool moves_crowded (const EcfsCommitAttempt *self)
@@ -106,18 +116,10 @@ void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubt
     }
 }
 
-static bool is_backed_by_quorum (EcfsCommitAttempt *self, const bool *stripes)
-{
-    const EcfsCodec *codec = self->places.codec;
-    unsigned wanted = self->commit.kind == ECFS_COMMIT_RECODE ? ecfs_codec_n (codec)
-                                                              : ecfs_archive_config (self->archive)->write_quorum;
-    return ecfs_quorum_reached (codec, stripes, self->places.position, wanted);
-}
-
 static bool possible (void *user, const bool *stripes)
 {
     EcfsCommitAttempt *self = user;
-    return joins_others (self) || is_backed_by_quorum (self, stripes);
+    return joins_others (self) || is_backed_by_quorum (self, stripes, self->places.position);
 }
 
 /* Gives stripe @index, which has no place now, one at an endpoint that was not tried yet, and announces it. */
@@ -295,7 +297,8 @@ static bool place_all (EcfsCommitAttempt *self, EcfsWriterTarget *targets, GErro
     ecfs_attempt_place (self, wanted, true, targets);
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         placed[i] = targets[i].endpoint != NULL;
-    return is_backed_by_quorum (self, placed) || fail_too_few (self, "too few endpoints take its stripes", error);
+    return is_backed_by_quorum (self, placed, self->places.position) ||
+           fail_too_few (self, "too few endpoints take its stripes", error);
 }
 
 void ecfs_attempt_note_stored (EcfsCommitAttempt *self, const EcfsWriterResult *result)
@@ -321,7 +324,7 @@ static bool judge (EcfsCommitAttempt *self, const EcfsWriterResult *result, GErr
 {
     const EcfsCommitObject *part = self->part;
     ecfs_attempt_note_stored (self, result);
-    if (!is_backed_by_quorum (self, result->stored)) {
+    if (!is_backed_by_quorum (self, result->stored, self->places.position)) {
         g_string_prepend (result->failures, "too few endpoints took its stripes: ");
         return fail_too_few (self, result->failures->str, error);
     }
@@ -354,12 +357,9 @@ static bool announce (EcfsCommitAttempt *self, EcfsCommitObject *part, const Ecf
     }
 }
 
-bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
+bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec, GError **error)
 {
     EcfsArchive *archive = self->archive;
-    const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
-    if (codec == NULL)
-        return false;
     size_t parameters_bytes;
     const uint8_t *parameters = ecfs_codec_parameters (codec, &parameters_bytes);
     /* Objects name their code by its identity; what that takes is in the catalog before them. */

@@ -46,8 +46,9 @@ typedef enum EcfsCommitKind {
     /* The same with content that is still being written: the attempt reads along behind, and ends once the feed is
      * final; ECANCELED when it is abandoned. Content, code, `publish`, `stream`. */
     ECFS_COMMIT_STREAM,
-    /* The missing stripes of a committed file are stored from the same, unchanged content. Where some are missing
-     * still, the error says why. ESTALE: the file has been replaced meanwhile. Content. */
+    /* The missing stripes of a committed file are stored: from the same, unchanged content, or under a key from the
+     * other stripes, and from the content as a new object, with another key, where too few of these can be read. Where
+     * some are missing still, the error says why. ESTALE: the file has been replaced meanwhile. Content. */
     ECFS_COMMIT_BACKFILL,
     /* The object, whose bytes are all that the content holds, gets the code, all stripes of it or none. Where the old
      * and the new code share stripes these stay, and the missing ones are added. ESTALE: the file has been replaced

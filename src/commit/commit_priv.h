@@ -47,6 +47,8 @@ typedef struct EcfsCommitAttempt {
     GHashTable *uuids; /* of the file's objects, by row; NULL: none was needed */
     bool stored_before[ECFS_CODEC_MAX_N];
     GString *missing; /* why stripes are left out; NULL: none are */
+    bool unreadable;  /* of a BACKFILL: too few stripes can be read to make others from, so a new object is stored */
+    int guarantee;    /* that this must have, as what it takes the place of; 0: its quorum is enough */
     bool in_place;    /* of a RECODE: the stripes that both codes have stay */
     struct {
         EcfsRepair *packets;                      /* NULL: stripes are made from content */
@@ -100,7 +102,15 @@ bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error);
 void ecfs_attempt_content_ended (void *attempt, uint64_t bytes);
 bool ecfs_attempt_is_cancelled (void *attempt);
 /** Stores one new object of the file: intent, stripes, judgement. The row gets what was stored. */
-bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error);
+bool ecfs_attempt_store_object (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,
+                                GError **error);
+/**
+ * Stores the content of an object once more, as a new object that takes the place of the old one by compare-and-set.
+ * @otherwise: what to say, with EBADMSG, where the content is another. Returns the new one, of the attempt; ESTALE: the
+ * old one is no more in the catalog.
+ */
+EcfsCommitObject *ecfs_attempt_store_anew (EcfsCommitAttempt *self, const EcfsCommitObject *old, const EcfsCodec *codec,
+                                           const char *otherwise, GError **error);
 /** Stores the stripes that an object lacks in @codec, as far as there are places; a RECODE all or none. NULL on errors
  * only. */
 GArray *ecfs_attempt_store_missing (EcfsCommitAttempt *self, EcfsCommitObject *part, const EcfsCodec *codec,

@@ -86,7 +86,9 @@ bool ecfs_attempt_store_feed (EcfsCommitAttempt *self, GError **error)
             return false;
         if (state.final && state.available <= offset)
             break;
-        if (!ecfs_attempt_store_object (self, feed_part (self, offset, state.available), error))
+        EcfsCommitObject *part = feed_part (self, offset, state.available);
+        const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
+        if (codec == NULL || !ecfs_attempt_store_object (self, part, codec, error))
             return false;
     }
     self->commit.stream.ended (self->commit.user, &self->commit);

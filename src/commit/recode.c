@@ -1,4 +1,5 @@
-/* RECODE: one object to another code. */
+/* RECODE: one object to another code; storing an object anew, which is how that is done where the codes share nothing.
+ */
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
@@ -43,22 +44,30 @@ static bool recode_in_place (EcfsCommitAttempt *self, EcfsCommitObject *part, co
                                          ecfs_codec_identity (codec), stripes, part->intent, error);
 }
 
-static bool recode_anew (EcfsCommitAttempt *self, const EcfsCommitObject *old, GError **error)
+static EcfsCommitObject *part_like (EcfsCommitAttempt *self, const EcfsCommitObject *old)
 {
     EcfsCommitObject *part = ecfs_attempt_part (self);
     part->row->size = old->row->size;
-    part->whole = g_array_ref (old->whole);
+    part->whole = old->whole == NULL ? NULL : g_array_ref (old->whole);
     g_array_unref (part->ranges);
     part->ranges = g_array_ref (old->ranges);
     part->is_apart = true;
     part->n_objects = old->n_objects;
     part->elsewhere = old->elsewhere == NULL ? NULL : g_array_ref (old->elsewhere);
-    if (!ecfs_attempt_store_object (self, part, error))
-        return false;
-    return (ecfs_object_same_content (old->row, part->row) ||
-            ecfs_fail (error, EBADMSG, "what was read of it does not fit its digest: repair it first")) &&
-           ecfs_catalog_exchange (ecfs_archive_catalog (self->archive), &old->row->uuid, part->row, part->intent,
-                                  error);
+    return part;
+}
+
+EcfsCommitObject *ecfs_attempt_store_anew (EcfsCommitAttempt *self, const EcfsCommitObject *old, const EcfsCodec *codec,
+                                           const char *otherwise, GError **error)
+{
+    EcfsCommitObject *part = part_like (self, old);
+    if (!ecfs_attempt_store_object (self, part, codec, error) || !ecfs_attempt_check_unchanged (self, error))
+        return NULL;
+    ecfs_archive_await_session (self->archive);
+    bool fine =
+        (ecfs_object_same_content (old->row, part->row) || ecfs_fail (error, EBADMSG, "%s", otherwise)) &&
+        ecfs_catalog_exchange (ecfs_archive_catalog (self->archive), &old->row->uuid, part->row, part->intent, error);
+    return fine ? part : NULL;
 }
 
 bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error)
@@ -72,8 +81,11 @@ bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error)
     const EcfsCodec *codec = before == NULL ? NULL : ecfs_attempt_codec (self, part->row->size, error);
     if (codec == NULL)
         return false;
-    bool fine = ecfs_codec_shares_stripes (before, codec) ? recode_in_place (self, part, before, codec, error)
-                                                          : recode_anew (self, part, error);
+    bool fine =
+        ecfs_codec_shares_stripes (before, codec)
+            ? recode_in_place (self, part, before, codec, error)
+            : ecfs_attempt_store_anew (self, part, codec,
+                                       "what was read of it does not fit its digest: repair it first", error) != NULL;
     ecfs_archive_stripes_changed (self->archive);
     return fine;
 }

@@ -156,9 +156,12 @@ static bool store_objects (EcfsCommitAttempt *self, GError **error)
         part->number = i;
         part->n_objects = self->parts->len;
     }
-    for (guint i = 0; i < self->parts->len; i++)
-        if (!ecfs_attempt_store_object (self, g_ptr_array_index (self->parts, i), error))
+    for (guint i = 0; i < self->parts->len; i++) {
+        EcfsCommitObject *part = g_ptr_array_index (self->parts, i);
+        const EcfsCodec *codec = ecfs_attempt_codec (self, part->row->size, error);
+        if (codec == NULL || !ecfs_attempt_store_object (self, part, codec, error))
             return false;
+    }
     return true;
 }
 

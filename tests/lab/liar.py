@@ -4,6 +4,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote, unquote, urlsplit
 
+PIECE = 1 << 16
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<D:multistatus xmlns:D="DAV:">'
 FAILED = (f"{HEAD}<D:response><D:href>/x</D:href><D:status>HTTP/1.1 507 Insufficient Storage</D:status>"
           "</D:response></D:multistatus>").encode()
@@ -44,15 +45,26 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def pieces(self):
+        """Of the body, as they come; ends without a word where it breaks off."""
+        left = int(self.headers.get("Content-Length", 0))
+        chunked = self.headers.get("Transfer-Encoding") == "chunked"
+        while chunked or left > 0:
+            if chunked and left == 0:
+                left = int(self.rfile.readline() or b"0", 16)
+                if left == 0:
+                    self.rfile.readline()
+                    return
+            piece = self.rfile.read(min(left, PIECE))
+            left -= len(piece)
+            if chunked and left == 0:
+                self.rfile.readline()
+            yield piece
+            if not piece:
+                return
+
     def body(self):
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        parts = []
-        while size := int(self.rfile.readline(), 16):
-            parts.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(parts)
+        return b"".join(self.pieces())
 
     def serve(self):
         path = unquote(urlsplit(self.path).path).rstrip("/")
