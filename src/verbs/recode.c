@@ -278,7 +278,7 @@ static bool begin_objects (Recode *self, File *file, GError **error)
         if (!ecfs_recode_step (self->archive, object, self->what->code, &step, error))
             return false;
         if (!step.stays)
-            submit (self, file, object, step.n_stored > 0, &attr);
+            submit (self, file, object, step.spools, &attr);
     }
     return true;
 }

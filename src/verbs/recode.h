@@ -15,6 +15,7 @@ typedef struct EcfsRecodeStep {
     bool stays;                   /* it has the code, and all of its stripes */
     bool keeps[ECFS_CODEC_MAX_N]; /* stripes that stay as they are */
     unsigned n_stored;            /* stripes that are to be stored; where there are none, nothing is read */
+    bool spools;                  /* the content is, to make them from: under a key stripes come of those that stay */
 } EcfsRecodeStep;
 
 bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,

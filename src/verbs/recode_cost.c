@@ -27,6 +27,7 @@ bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const 
         step.n_stored--;
     }
     step.stays = step.n_stored == 0 && ecfs_codec_n (step.before) == ecfs_codec_n (step.codec);
+    step.spools = step.n_stored > 0 && !(shares && object->seal.kind != ECFS_SEAL_NONE);
     *ret_step = step;
     return true;
 }

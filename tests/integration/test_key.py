@@ -160,6 +160,20 @@ def test_an_endpoint_that_was_away_is_filled_up_and_files_change_their_code(plac
     assert seen_at(archive.endpoints) == set()
 
 
+def test_stripes_are_added_without_the_content(place, archive):
+    mount = place.mount(archive)
+    before = write_tree(mount)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    archive.configure("archive", staging_reserve="1000T")  # what reads content would need more room than there is
+    lab.ecfs("recode", archive.path, "/planted-directory/planted-name-large", "--code", "rs:4+1")
+    lab.ecfs("recode", archive.path, "/planted-directory/planted-name-large", "--code", "rs:4+2")
+    refused = lab.ecfs("recode", archive.path, "/planted-directory/planted-name-large", "--code", "rs:2+2", check=False)
+    assert refused.returncode != 0 and "staging_reserve" in refused.stderr, refused.stderr
+    lab.assert_same_tree(before, tree_of(place, archive))
+    assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
+
+
 # Shared by the endpoints
 
 
