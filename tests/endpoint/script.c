@@ -46,7 +46,16 @@ static bool is_stuck (const EcfsStream *request)
     bool hold = (request->kind == ECFS_REQUEST_SPACE && script.hold_space) ||
                 (request->kind == ECFS_REQUEST_WRITE && script.hold_writes);
     ecfs_mutex_unlock (&script.lock);
-    return hold || g_strcmp0 (request->name, "stuck") == 0;
+    return hold || g_strcmp0 (request->name, "stuck") == 0 || g_strcmp0 (request->name, "swallow") == 0;
+}
+
+/* Takes what is there, and acknowledges nothing of it. */
+static void swallow (EcfsStream *request)
+{
+    const uint8_t *bytes;
+    size_t size;
+    while (ecfs_request_pull (request, &bytes, &size) == ECFS_PULL_BYTES) {
+    }
 }
 
 static void end_request (EcfsStream *request)
@@ -82,6 +91,8 @@ static bool scripted_serve (EcfsSlot *slot, void *connection, GError **error)
         if (g_strcmp0 (request->name, "break") == 0)
             return ecfs_fail (error, ECONNRESET, "broken on demand");
         ecfs_slot_owed (slot, ECFS_OWES_ANSWER);
+        if (g_strcmp0 (request->name, "swallow") == 0)
+            swallow (request);
         if (is_stuck (request)) {
             be_stuck ();
             if (!ecfs_slot_check (slot, error))

@@ -1,5 +1,5 @@
 /* scripted://: a driver that does what the test says. Requests succeed at once, but for files named "stuck" (until
- * released) and "break". */
+ * released), "swallow" (the same, and takes what there is to write first) and "break". */
 #ifndef ECFS_TESTS_SCRIPT_H
 #define ECFS_TESTS_SCRIPT_H
 

@@ -196,6 +196,25 @@ static void test_trial (void)
     g_assert_false (is_on_trial (endpoint));
 }
 
+/* It owes something for what it took, although there is nothing more to send just then. */
+static void test_trial_after_it_swallowed (void)
+{
+    static const uint8_t bytes[2];
+    g_autoptr (EcfsEndpoint) endpoint = script_start (",stall_timeout=200ms,connections=3");
+    Transfer swallowed;
+    refuse_after (1);
+    transfer_init (&swallowed, endpoint);
+    swallowed.chunk = 1;
+    swallowed.hold = true;
+    transfer_write (&swallowed, "swallow", bytes, sizeof bytes);
+    wait_down (endpoint, true);
+    script_set (&script.released, true);
+    g_assert_cmpint (transfer_finish (&swallowed), ==, ETIMEDOUT);
+    refuse_after (-1);
+    wait_down (endpoint, false);
+    g_assert_true (is_on_trial (endpoint));
+}
+
 static void test_relapse (void)
 {
     g_autoptr (EcfsEndpoint) endpoint = script_start (",stall_timeout=200ms,connections=3");
@@ -599,6 +618,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/core/is-suspect-after-an-unusual-silence", test_suspect);
     g_test_add_func ("/core/is-gone-sooner-than-stall-timeout-where-it-was-always-quick", test_gone_before_its_time);
     g_test_add_func ("/core/is-on-trial-after-it-was-down-at-work", test_trial);
+    g_test_add_func ("/core/is-on-trial-after-it-swallowed-what-it-got", test_trial_after_it_swallowed);
     g_test_add_func ("/core/is-probed-later-when-it-fails-on-trial", test_relapse);
     g_test_add_func ("/core/is-down-when-it-loses-connections-in-a-row", test_lost_in_a_row);
     g_test_add_func ("/core/a-broken-connection-is-replaced-without-being-down", test_broken);

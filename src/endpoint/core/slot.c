@@ -273,7 +273,9 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
 {
     int64_t now_us = ecfs_now_us ();
     bool news = !ecfs_core_down (self) && !self->stopping && !self->retired;
-    bool at_work = self->read_meter.n_busy + self->write_meter.n_busy > 0 || self->breaker.n_losses > 0;
+    /* A write that waits for its source keeps no meter busy, and may have sent what is not acknowledged. */
+    bool at_work =
+        self->read_meter.n_busy + self->write_meter.n_busy > 0 || self->lent_bytes > 0 || self->breaker.n_losses > 0;
     if (!ecfs_core_down (self))
         self->down_since_s = g_get_real_time () / G_USEC_PER_SEC;
     ecfs_breaker_fail (&self->breaker, at_work, now_us);
