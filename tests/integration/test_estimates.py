@@ -59,15 +59,22 @@ def test_one_that_flaps_is_on_trial_and_let_in_again(place):
     def state():
         return endpoints(archive)["amber"]["state"]
 
-    def store(name, size=8 * MIB):
-        expected[name] = lab.write_pattern(mount.path / name, size, len(expected))
+    def store_while_it_falls_silent(name):
+        """At work: silent at anything else, it would be nobody to be tried."""
+        before, source = lab.stripe_files(server), place.path / "source"
+        expected[name] = lab.write_pattern(source, 32 * MIB, len(expected))
+        with open(source, "rb") as data, open(mount.path / name, "wb") as file:
+            file.write(data.read(16 * MIB))
+            file.flush()
+            lab.until(lambda: set(lab.stripe_files(server)) - set(before), 60, "a stripe is on its way to amber")
+            server.suspend()
+            file.write(data.read())
 
-    for i in range(6):
-        store(f"quick-{i}", MIB)  # experience, so that it is given up sooner
+    for i in range(6):  # experience, so that it is given up sooner
+        expected[f"quick-{i}"] = lab.write_pattern(mount.path / f"quick-{i}", MIB, i)
     archive.await_stored()
     for i in range(2):
-        server.suspend()
-        store(f"without-{i}")
+        store_while_it_falls_silent(f"without-{i}")
         lab.until(lambda: state() == "down", 60, "amber is down")
         server.resume()
         archive.await_stored()
