@@ -7,7 +7,7 @@ EcfsSeal ecfs_seal_new (const EcfsKeyRing *ring)
     EcfsSeal seal = {.kind = ECFS_SEAL_NONE};
     if (ring == NULL)
         return seal;
-    seal.kind = ECFS_SEAL_CTR_HMAC;
+    seal.kind = ECFS_SEAL_CTR_GHASH;
     seal.key = *ecfs_key_ring_active (ring);
     ecfs_random (seal.nonce, sizeof seal.nonce);
     return seal;
@@ -34,7 +34,7 @@ bool ecfs_seal_parse (const uint8_t *bytes, size_t size, EcfsSeal *ret_seal, GEr
     ecfs_cursor_copy (&from, seal.nonce, sizeof seal.nonce);
     if (from.bad || from.left > 0 || seal.kind == ECFS_SEAL_NONE)
         return ecfs_fail (error, EBADMSG, "under which key it is stored is damaged");
-    if (seal.kind != ECFS_SEAL_CTR_HMAC)
+    if (seal.kind != ECFS_SEAL_CTR_HMAC && seal.kind != ECFS_SEAL_CTR_GHASH)
         return ecfs_fail (error, ENOTSUP, "it is sealed in a way that this ecfs does not know");
     *ret_seal = seal;
     return true;
@@ -50,7 +50,8 @@ static bool derive_keys (const EcfsSeal *self, const EcfsKeyRing *ring, const Ec
         !ecfs_key_ring_derive (ring, &self->key, ECFS_KEY_USE_RECORDS, salt, sizeof salt, keys->records, error) ||
         !ecfs_key_ring_derive (ring, &self->key, ECFS_KEY_USE_TAG, salt, sizeof salt, mac_key, error))
         return false;
-    keys->tag = ecfs_mac_new (mac_key);
+    keys->tag =
+        ecfs_block_mac_new (self->kind == ECFS_SEAL_CTR_HMAC ? ECFS_BLOCK_MAC_HMAC : ECFS_BLOCK_MAC_GHASH, mac_key);
     if (ecfs_key_ring_derive (ring, &self->key, ECFS_KEY_USE_FRAME, salt, sizeof salt, mac_key, error))
         keys->frame = ecfs_mac_new (mac_key);
     ecfs_key_forget (mac_key, sizeof mac_key);
@@ -86,7 +87,7 @@ void ecfs_seal_keys_unref (const EcfsSealKeys *self)
     EcfsSealKeys *shared = (EcfsSealKeys *) self;
     if (shared == NULL || atomic_fetch_sub (&shared->references, 1) > 1)
         return;
-    ecfs_mac_unref (shared->tag);
+    ecfs_block_mac_free (shared->tag);
     ecfs_mac_unref (shared->frame);
     ecfs_key_forget (shared, sizeof *shared);
     g_free (shared);

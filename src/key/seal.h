@@ -5,6 +5,7 @@
 #ifndef ECFS_KEY_SEAL_H
 #define ECFS_KEY_SEAL_H
 
+#include "key/block_mac.h"
 #include "key/cipher.h"
 #include "key/mac.h"
 #include "key/ring.h"
@@ -16,7 +17,8 @@
 
 typedef enum EcfsSealKind {
     ECFS_SEAL_NONE = 0,
-    ECFS_SEAL_CTR_HMAC = 1, /* AES-256-CTR of the content, tags by HMAC-SHA-256 */
+    ECFS_SEAL_CTR_HMAC = 1,  /* AES-256-CTR of the content, tags by HMAC-SHA-256; not chosen any more */
+    ECFS_SEAL_CTR_GHASH = 2, /* the same, tags by GHASH that is enciphered */
 } EcfsSealKind;
 
 typedef struct EcfsSeal {
@@ -38,7 +40,7 @@ bool ecfs_seal_parse (const uint8_t *bytes, size_t size, EcfsSeal *ret_seal, GEr
 /* The keys of one object. Immutable and reference-counted: any number of threads may use one at once. */
 typedef struct EcfsSealKeys {
     atomic_uint references;
-    const EcfsMac *tag;   /* of its check blocks */
+    EcfsBlockMac *tag;    /* of its check blocks */
     const EcfsMac *frame; /* of headers and footers of its stripes */
     uint8_t content[ECFS_KEY_BYTES];
     uint8_t records[ECFS_KEY_BYTES];
@@ -56,7 +58,7 @@ void ecfs_seal_keys_unref (const EcfsSealKeys *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsSealKeys, ecfs_seal_keys_unref)
 
 /** Of its check blocks; NULL: these have checksums. @self may be NULL. */
-static inline const EcfsMac *ecfs_seal_tag_mac (const EcfsSealKeys *self)
+static inline EcfsBlockMac *ecfs_seal_tag_mac (const EcfsSealKeys *self)
 {
     return self == NULL ? NULL : self->tag;
 }

@@ -30,13 +30,17 @@ enum {
 #define SECTION_HASH_BYTES 8
 #define TAG_KIND_XXH3_64   1
 #define TAG_KIND_HMAC      2
+#define TAG_KIND_GHASH     3
 #define CIPHER_AES_CTR     1
 #define MAC_KIND_HMAC      1
-#define MAC_OF_HEADER      1
-#define MAC_OF_FOOTER      2
-#define HEADER_UNIT        64
-#define PATH_MAX_BYTES     4096
-#define ELSEWHERE_BYTES    40
+
+static const uint16_t tag_kinds[] = {
+    [ECFS_SEAL_NONE] = TAG_KIND_XXH3_64, [ECFS_SEAL_CTR_HMAC] = TAG_KIND_HMAC, [ECFS_SEAL_CTR_GHASH] = TAG_KIND_GHASH};
+#define MAC_OF_HEADER   1
+#define MAC_OF_FOOTER   2
+#define HEADER_UNIT     64
+#define PATH_MAX_BYTES  4096
+#define ELSEWHERE_BYTES 40
 
 /* A section under construction: where its head is in the buffer. */
 static guint section_begin (GByteArray *to, uint16_t type, uint16_t flags)
@@ -141,7 +145,7 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header, const EcfsSealK
     ecfs_append_le (to, header->segment_bytes, 4);
     ecfs_append_le (to, header->block_bytes, 4);
     ecfs_append_le (to, header->granule, 4);
-    ecfs_append_le (to, is_keyed ? TAG_KIND_HMAC : TAG_KIND_XXH3_64, 2);
+    ecfs_append_le (to, tag_kinds[header->seal.kind], 2);
     ecfs_append_le (to, ecfs_tag_bytes_under (&header->seal), 2);
     ecfs_append_le (to, is_keyed ? CIPHER_AES_CTR : 0, 2);
     ecfs_append_le (to, is_keyed ? MAC_KIND_HMAC : 0, 2);
@@ -211,7 +215,7 @@ static bool unknown_section (const Section *section, GError **error)
     return ecfs_fail (error, ENOTSUP, "section type %u is not known here: a later ecfs wrote it", section->type);
 }
 
-static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, bool *ret_keyed, GError **error)
+static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, EcfsSealKind *ret_kind, GError **error)
 {
     ecfs_cursor_copy (from, header->archive.bytes, 16);
     ecfs_cursor_copy (from, header->object.bytes, 16);
@@ -231,11 +235,14 @@ static bool parse_public (EcfsCursor *from, EcfsStripeHeader *header, bool *ret_
     uint64_t mac = ecfs_cursor_le (from, 2);
     if (from->bad)
         return ecfs_fail (error, EBADMSG, "the public section is too short");
-    const bool is_open =
-        tag_kind == TAG_KIND_XXH3_64 && tag_bytes == ECFS_TAG_CHECKSUM_BYTES && cipher == 0 && mac == 0;
-    *ret_keyed = tag_kind == TAG_KIND_HMAC && tag_bytes == ECFS_TAG_MAC_BYTES && cipher == CIPHER_AES_CTR &&
-                 mac == MAC_KIND_HMAC;
-    return is_open || *ret_keyed ||
+    EcfsSealKind kind = ECFS_SEAL_NONE;
+    while (kind < G_N_ELEMENTS (tag_kinds) && tag_kinds[kind] != tag_kind)
+        kind++;
+    const bool is_open = kind == ECFS_SEAL_NONE && tag_bytes == ECFS_TAG_CHECKSUM_BYTES && cipher == 0 && mac == 0;
+    const bool is_keyed = kind != ECFS_SEAL_NONE && kind < G_N_ELEMENTS (tag_kinds) &&
+                          tag_bytes == ECFS_TAG_MAC_BYTES && cipher == CIPHER_AES_CTR && mac == MAC_KIND_HMAC;
+    *ret_kind = kind;
+    return is_open || is_keyed ||
            ecfs_fail (error, ENOTSUP, "tags, cipher or MAC are of a kind that this ecfs does not know");
 }
 
@@ -258,7 +265,7 @@ static bool parse_preamble (EcfsCursor *from, EcfsStripeHeader *header, GError *
 /* What the sections of a header have said. */
 typedef struct HeaderParse {
     bool have_public;
-    bool is_keyed;
+    EcfsSealKind kind;
 } HeaderParse;
 
 static bool parse_header_section (Section *section, EcfsStripeHeader *header, HeaderParse *parse, GError **error)
@@ -266,7 +273,7 @@ static bool parse_header_section (Section *section, EcfsStripeHeader *header, He
     switch (section->type) {
     case SECTION_PUBLIC:
         parse->have_public = true;
-        return parse_public (&section->payload, header, &parse->is_keyed, error);
+        return parse_public (&section->payload, header, &parse->kind, error);
     case SECTION_SEAL:
         return ecfs_seal_parse (section->payload.at, section->payload.left, &header->seal, error);
     case SECTION_CODE:
@@ -307,9 +314,9 @@ bool ecfs_stripe_header_parse (const uint8_t *bytes, size_t size, EcfsStripeHead
     }
     if (!parse.have_public)
         return ecfs_fail (error, EBADMSG, "the header has no public section");
-    if (parse.is_keyed != (header.seal.kind != ECFS_SEAL_NONE))
-        return ecfs_fail (error, EBADMSG, "the header is not at one on whether it is sealed");
-    if (parse.is_keyed && (authentic.mac == NULL || !authentic.is_last))
+    if (parse.kind != header.seal.kind)
+        return ecfs_fail (error, EBADMSG, "the header is not at one on how it is sealed");
+    if (parse.kind != ECFS_SEAL_NONE && (authentic.mac == NULL || !authentic.is_last))
         return ecfs_fail (error, EBADMSG, "the header is sealed, and does not end with its MAC");
     header.mac = authentic.mac;
     header.mac_covers = (uint32_t) authentic.covers;

@@ -22,12 +22,11 @@ static void put_checksum (const EcfsTagger *self, unsigned stripe_index, uint64_
 static void put_mac (const EcfsTagger *self, unsigned stripe_index, uint64_t number, const uint8_t *block,
                      size_t block_bytes, uint8_t *ret_tag)
 {
-    uint8_t head[24], mac[ECFS_MAC_BYTES];
+    uint8_t head[24];
     ecfs_put_le (head, stripe_index, 8);
     ecfs_put_le (head + 8, number, 8);
     ecfs_put_le (head + 16, block_bytes, 8);
-    ecfs_mac_compute (self->mac, head, sizeof head, block, block_bytes, mac);
-    memcpy (ret_tag, mac, ECFS_TAG_MAC_BYTES);
+    ecfs_block_mac_compute (self->mac, head, sizeof head, block, block_bytes, ret_tag);
 }
 
 void ecfs_tag_put (const EcfsTagger *self, unsigned stripe_index, uint64_t number, const uint8_t *block,

@@ -2,8 +2,8 @@
  * Tags: what stands behind each check block of a stripe, and tells that block from every other of any stripe.
  *
  * Without a key a tag is a checksum, XXH3-64 seeded with object, stripe index and block number: accidents are found,
- * and who knows the format can make others that fit. With a key it is the first half of an HMAC-SHA-256 under the
- * object's own tag key, over stripe index, block number, length and block: who does not have the key can make none.
+ * and who knows the format can make others that fit. With a key it is a MAC (block_mac.h) under the object's own
+ * tag key, over stripe index, block number, length and block: who does not have the key can make none.
  * Neither has a nonce, so that a stripe that is rebuilt is the same bytes, and one that is rebuilt wrongly tells
  * nothing of the key.
  *
@@ -12,18 +12,17 @@
 #ifndef ECFS_OBJECT_TAG_H
 #define ECFS_OBJECT_TAG_H
 
-#include "key/mac.h"
 #include "key/seal.h"
 #include "util/uuid.h"
 
 #define ECFS_TAG_CHECKSUM_BYTES 8
-#define ECFS_TAG_MAC_BYTES      16
+#define ECFS_TAG_MAC_BYTES      ECFS_BLOCK_MAC_BYTES
 #define ECFS_TAG_MAX_BYTES      16
 
 /* How the blocks of one object are tagged. */
 typedef struct EcfsTagger {
     EcfsUuid object;
-    const EcfsMac *mac; /* under the object's tag key; borrowed; NULL: there is no key */
+    EcfsBlockMac *mac; /* under the object's tag key; borrowed; NULL: there is no key */
 } EcfsTagger;
 
 /** Bytes of each tag of an object that is stored so. */

@@ -435,7 +435,7 @@ static void test_hostile_keys (void)
     g_autoptr (EcfsObjectRow) a = new_object (&f, "rs:4+2", 100, 0), b = new_object (&f, "rs:4+2", 100, 0);
     EcfsSeal damaged = {.kind = ECFS_SEAL_NONE}, other = a->seal, later = b->seal;
     other.nonce[0]++;
-    later.kind = (EcfsSealKind) 2;
+    later.kind = (EcfsSealKind) 3;
     for (unsigned i = 0; i < 2; i++) /* once more does no harm */
         g_assert_false (is_refused (restore, key_and_object (a, a->seal, a)));
     g_assert_true (is_refused (restore, key_and_object (a, other, a)));

@@ -102,8 +102,7 @@ def seal(module, key, bound, data, nonce=bytes(12)):
     """As GCM seals, by what salvage has of it to open."""
     aes, first = module.PlainAes(key), int.from_bytes(nonce + bytes([0, 0, 0, 1]), "big")
     text = aes.stream(first + 1, data)
-    padded = b"".join(part + bytes(-len(part) % 16) for part in (bound, text))
-    return nonce + text + aes.stream(first, aes.hash(padded + struct.pack(">QQ", 8 * len(bound), 8 * len(text))))
+    return nonce + text + aes.stream(first, aes.hash(bound, text))
 
 
 def make_keyed(place, code, files):

@@ -521,7 +521,7 @@ static void test_seal (void)
     g_autoptr (GError) error = NULL;
     g_assert_false (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES + 1, &parsed, NULL));
     g_assert_false (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES - 1, &parsed, NULL));
-    bytes[0] = 2;
+    bytes[0] = 3;
     g_assert_false (ecfs_seal_parse (bytes, ECFS_SEAL_BYTES, &parsed, &error));
     g_assert_error (error, ECFS_ERROR, ENOTSUP);
 }

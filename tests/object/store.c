@@ -141,11 +141,12 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
     ecfs_stripe_header_set_code (&self->job.header, store->codec);
 }
 
-void object_seal (Object *self, const EcfsKeyRing *ring)
+void object_seal (Object *self, const EcfsKeyRing *ring, EcfsSealKind kind)
 {
     EcfsSealKeys *keys;
     EcfsStripeHeader *header = &self->job.header;
     header->seal = ecfs_seal_new (ring);
+    header->seal.kind = kind;
     g_assert_true (ecfs_seal_open (&header->seal, ring, &header->object, &keys, NULL));
     ecfs_seal_keys_unref (self->job.keys);
     self->job.keys = keys;

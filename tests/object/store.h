@@ -48,7 +48,7 @@ void object_init (Object *self, Store *store, uint64_t size, uint32_t segment_by
 void object_clear (Object *self);
 
 /** Before it is written: it is stored under a key of @ring. */
-void object_seal (Object *self, const EcfsKeyRing *ring);
+void object_seal (Object *self, const EcfsKeyRing *ring, EcfsSealKind kind);
 /** Writes it; 0 or the errno, with the text in @ret_text (may be NULL, g_free ()). */
 int object_write (Object *self, char **ret_text);
 

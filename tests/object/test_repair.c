@@ -23,21 +23,24 @@ typedef struct Fixture {
     uint64_t read_bytes;        /* of packets, as the last repair tells */
 } Fixture;
 
-static void begin_under (Fixture *self, const EcfsKeyRing *ring, const char *scheme, const char *code, uint64_t memory)
+static void begin_under (Fixture *self, EcfsSealKind kind, const char *scheme, const char *code, uint64_t memory)
 {
     *self = (Fixture){.n_repairs = 0};
     store_init (&self->store, scheme, code, SPARES, memory);
     uint32_t segment =
         ecfs_layout_segment_bytes (512 * KIB, ecfs_codec_k (self->store.codec), ecfs_codec_granule (self->store.codec));
     object_init (&self->object, &self->store, SIZE, segment);
-    if (ring != NULL)
-        object_seal (&self->object, ring);
+    if (kind != ECFS_SEAL_NONE) {
+        const EcfsUuid archive = ecfs_uuid_new ();
+        g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_new (&archive);
+        object_seal (&self->object, ring, kind);
+    }
     g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
 }
 
 static void begin_with (Fixture *self, const char *scheme, const char *code, uint64_t memory)
 {
-    begin_under (self, NULL, scheme, code, memory);
+    begin_under (self, ECFS_SEAL_NONE, scheme, code, memory);
 }
 
 static void begin (Fixture *self, const char *code)
@@ -220,12 +223,12 @@ static void flip (const Fixture *self, unsigned index, uint64_t at)
 }
 
 /* Every stripe is damaged, each in another segment: what is right of them is enough. */
-static void repair_damaged (const EcfsKeyRing *ring)
+static void test_damaged (gconstpointer kind)
 {
     Fixture self;
     char *areas[ECFS_CODEC_MAX_N];
     bool wanted[ECFS_CODEC_MAX_N] = {false};
-    begin_under (&self, ring, "file", "rs:4+2", MEMORY);
+    begin_under (&self, (EcfsSealKind) GPOINTER_TO_INT (kind), "file", "rs:4+2", MEMORY);
     keep_areas (&self, areas);
     uint64_t area_bytes = ecfs_layout_area_bytes (&self.object.layout);
     for (unsigned i = 0; i < self.store.n; i++) {
@@ -237,18 +240,6 @@ static void repair_damaged (const EcfsKeyRing *ring)
     g_assert_cmpuint (self.read_bytes, <=, 6 * area_bytes); /* what is right of a stripe is read from itself */
     free_areas (&self, areas);
     end (&self);
-}
-
-static void test_damaged (void)
-{
-    repair_damaged (NULL);
-}
-
-static void test_damaged_under_key (void)
-{
-    const EcfsUuid archive = ecfs_uuid_new ();
-    g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_new (&archive);
-    repair_damaged (ring);
 }
 
 static void test_too_many (void)
@@ -354,8 +345,12 @@ int main (int argc, char **argv)
         g_test_add_data_func (sets, codes[i], test_sets);
     }
     g_test_add_func ("/repair/one-lost-stripe-costs-what-its-code-takes", test_cost);
-    g_test_add_func ("/repair/what-is-right-of-damaged-stripes-serves", test_damaged);
-    g_test_add_func ("/repair/under-a-key-tags-are-made-anew-and-the-same", test_damaged_under_key);
+    g_test_add_data_func ("/repair/what-is-right-of-damaged-stripes-serves", GINT_TO_POINTER (ECFS_SEAL_NONE),
+                          test_damaged);
+    g_test_add_data_func ("/repair/under-a-key-tags-are-made-anew-and-the-same/hmac",
+                          GINT_TO_POINTER (ECFS_SEAL_CTR_HMAC), test_damaged);
+    g_test_add_data_func ("/repair/under-a-key-tags-are-made-anew-and-the-same/ghash",
+                          GINT_TO_POINTER (ECFS_SEAL_CTR_GHASH), test_damaged);
     g_test_add_func ("/repair/too-many-lost-are-an-error-and-nothing-is-stored", test_too_many);
     g_test_add_func ("/repair/others-serve-where-a-source-fails", test_sources_fail);
     g_test_add_func ("/repair/memory-for-one-segment-is-enough", test_little_memory);

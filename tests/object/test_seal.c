@@ -242,7 +242,7 @@ static void read_about (const Object *object)
     ecfs_reader_close (reader);
 }
 
-static void test_object (gconstpointer code)
+static void store_and_read (const char *code, EcfsSealKind kind)
 {
     Store store;
     Object object;
@@ -251,7 +251,7 @@ static void test_object (gconstpointer code)
     uint32_t segment = ecfs_layout_segment_bytes (MIB, ecfs_codec_k (store.codec), ecfs_codec_granule (store.codec));
     object_init (&object, &store, SIZE, segment);
     plant (&object);
-    object_seal (&object, ring);
+    object_seal (&object, ring, kind);
     EcfsFileRange all = {.length = SIZE};
     g_autoptr (GArray) ranges = g_array_new (FALSE, FALSE, sizeof all);
     g_array_append_val (ranges, all);
@@ -267,6 +267,17 @@ static void test_object (gconstpointer code)
     store_clear (&store);
 }
 
+static void test_object (gconstpointer code)
+{
+    store_and_read (code, ECFS_SEAL_CTR_GHASH);
+}
+
+/* As what was stored before there was another way is. */
+static void test_old_object (void)
+{
+    store_and_read ("rs:4+2", ECFS_SEAL_CTR_HMAC);
+}
+
 /* The same content twice is not the same on any endpoint; and one key opens one object. */
 static void test_twice (void)
 {
@@ -280,8 +291,8 @@ static void test_twice (void)
     object_init (&two, &store, MIB, MIB);
     memcpy (two.content, one.content, MIB);
     g_assert_cmpint ((int) pwrite (two.job.fd, two.content, MIB, 0), ==, (int) MIB);
-    object_seal (&one, ring);
-    object_seal (&two, ring);
+    object_seal (&one, ring, ECFS_SEAL_CTR_GHASH);
+    object_seal (&two, ring, ECFS_SEAL_CTR_GHASH);
     g_assert_cmpint (object_write (&one, NULL), ==, 0);
     g_assert_cmpint (object_write (&two, NULL), ==, 0);
     g_assert_cmpint (memcmp (one.result.object_digest, two.result.object_digest, ECFS_STRIPE_DIGEST_BYTES), !=, 0);
@@ -311,6 +322,7 @@ int main (int argc, char **argv)
     g_test_add_data_func ("/seal/an-object-tells-its-endpoints-nothing/copies", "copies:3", test_object);
     g_test_add_data_func ("/seal/an-object-tells-its-endpoints-nothing/ldpc", "ldpc:8+6", test_object);
     g_test_add_data_func ("/seal/an-object-tells-its-endpoints-nothing/basic", "basic:4+4", test_object);
+    g_test_add_func ("/seal/an-object-with-tags-by-hmac-is-read", test_old_object);
     g_test_add_func ("/seal/the-same-content-is-another-each-time", test_twice);
     return g_test_run ();
 }

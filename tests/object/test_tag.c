@@ -40,18 +40,20 @@ static void test_checksums (void)
     tells_blocks_apart (&tagger, &other);
 }
 
-static void test_macs (void)
+static void test_macs (gconstpointer data)
 {
-    const EcfsTagger tagger = {.mac = ecfs_mac_new (key)}, other = {.mac = ecfs_mac_new (other_key)};
+    const EcfsBlockMacKind kind = (EcfsBlockMacKind) GPOINTER_TO_INT (data);
+    const EcfsTagger tagger = {.mac = ecfs_block_mac_new (kind, key)},
+                     other = {.mac = ecfs_block_mac_new (kind, other_key)};
     g_assert_cmpuint (ecfs_tag_bytes (&tagger), ==, ECFS_TAG_MAC_BYTES);
     tells_blocks_apart (&tagger, &other);
     const uint8_t block[] = {9, 8, 7}, head[24] = {[0] = 3, [8] = 7, [9] = 1, [16] = sizeof block};
-    uint8_t tag[ECFS_TAG_MAX_BYTES], mac[ECFS_MAC_BYTES];
+    uint8_t tag[ECFS_TAG_MAX_BYTES], mac[ECFS_BLOCK_MAC_BYTES];
     ecfs_tag_put (&tagger, 3, 256 + 7, block, sizeof block, tag);
-    ecfs_mac_compute (tagger.mac, head, sizeof head, block, sizeof block, mac);
+    ecfs_block_mac_compute (tagger.mac, head, sizeof head, block, sizeof block, mac);
     g_assert_cmpmem (tag, sizeof tag, mac, sizeof tag);
-    ecfs_mac_unref (tagger.mac);
-    ecfs_mac_unref (other.mac);
+    ecfs_block_mac_free (tagger.mac);
+    ecfs_block_mac_free (other.mac);
 }
 
 /* What an endpoint can do that knows the format and not the key; each gives another stripe of the same size. */
@@ -150,7 +152,7 @@ static int read_all (const Object *object)
 }
 
 /* Any two of six may lie in any way, and a third makes the object unreadable: never a wrong byte. */
-static void test_forgeries (void)
+static void test_forgeries (gconstpointer kind)
 {
     Store archive;
     Object object;
@@ -158,7 +160,7 @@ static void test_forgeries (void)
     g_autoptr (EcfsKeyRing) ring = ecfs_key_ring_new (&id);
     store_init (&archive, "file", "rs:4+2", 0, 64 << 20);
     object_init (&object, &archive, SIZE, 1 << 20);
-    object_seal (&object, ring);
+    object_seal (&object, ring, (EcfsSealKind) GPOINTER_TO_INT (kind));
     g_assert_cmpint (object_write (&object, NULL), ==, 0);
     g_assert_cmpuint (object.layout.tag_bytes, ==, ECFS_TAG_MAC_BYTES);
     g_assert_cmpuint (ecfs_layout_n_blocks (&object.layout, 0), >, 2);
@@ -191,7 +193,11 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_log_set_always_fatal (G_LOG_FATAL_MASK | G_LOG_LEVEL_CRITICAL);
     g_test_add_func ("/tag/checksums-tell-blocks-apart", test_checksums);
-    g_test_add_func ("/tag/macs-tell-blocks-apart", test_macs);
-    g_test_add_func ("/tag/two-of-six-may-lie-in-any-way", test_forgeries);
+    g_test_add_data_func ("/tag/macs-tell-blocks-apart/hmac", GINT_TO_POINTER (ECFS_BLOCK_MAC_HMAC), test_macs);
+    g_test_add_data_func ("/tag/macs-tell-blocks-apart/ghash", GINT_TO_POINTER (ECFS_BLOCK_MAC_GHASH), test_macs);
+    g_test_add_data_func ("/tag/two-of-six-may-lie-in-any-way/hmac", GINT_TO_POINTER (ECFS_SEAL_CTR_HMAC),
+                          test_forgeries);
+    g_test_add_data_func ("/tag/two-of-six-may-lie-in-any-way/ghash", GINT_TO_POINTER (ECFS_SEAL_CTR_GHASH),
+                          test_forgeries);
     return g_test_run ();
 }
