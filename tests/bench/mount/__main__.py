@@ -28,6 +28,10 @@ that are missing: --size 512 --systems sftp-mount,sftp-put --code ldpc:8+6,rs:8+
 --builds measures ecfs in several builds by turns, and ends with what each costs in relation to the first:
 --systems sftp-mount,file-mount --code rs:4+2 --size 256 --rounds 9 --builds ../before/build,build.
 
+--keys none,file measures archives with and without a key by turns, and ends with what the second costs in relation to the
+first: --systems file-put,file-mount --code rs:4+2 --size 512 --rounds 9 --keys none,file; with --works in,out,fsck,recover
+also what checks and brings back an archive.
+
 --unequal instead stores and reads over links that differ (unequal.py), beside what the links allow, also with --builds:
 --unequal 2,5,10,10,20,50:10,10,10,10,10,10 --code rs:4+2 --size 192 --builds ../before/build,build.
 
@@ -55,7 +59,8 @@ import unequal  # noqa: E402
 from run import DEFAULT_KINDS, KINDS, Run  # noqa: E402
 
 MEMORY = Path("/dev/shm")
-WORKS = list(dict.fromkeys(systems.System.works + systems.EcfsMount.more_works + systems.EcfsVerbs.works))
+WORKS = list(dict.fromkeys(systems.System.works + systems.EcfsMount.more_works +
+                           systems.EcfsVerbs.works + systems.EcfsVerbs.more_works))
 COPIES = 5  # of the large file that are there at once: source, stripes, and staging or what run.py touches beside them
 
 
@@ -101,7 +106,7 @@ def parse_options():
     parser.add_argument("--systems", type=comma_list(str, KINDS), default=DEFAULT_KINDS, metavar="SYSTEM,...",
                         help=f"of {','.join(KINDS)}; default all but sftp")
     parser.add_argument("--works", type=comma_list(str, WORKS), default=[], metavar="WORK,...",
-                        help=f"of {','.join(WORKS)}; default all but \"paced in\", and only all are verified")
+                        help=f"of {','.join(WORKS)}; default all but \"paced in\", fsck and recover, and only all are verified")
     parser.add_argument("--transport", choices=["auto", "openssh", "libssh2"], default="auto",
                         help="of ecfs over sftp; auto, the default, is openssh here")
     parser.add_argument("--mount-options", type=lambda text: text.split(":"), default=[""], metavar="LIST:...",
@@ -118,6 +123,8 @@ def parse_options():
                         metavar="MB/S,...:...", help="the links of each server, and so on; as many as --code has stripes")
     parser.add_argument("--builds", type=lambda text: text.split(","), default=[], metavar="DIR,...",
                         help="of ecfs, one row each; default that of ECFS_BUILD")
+    parser.add_argument("--keys", type=comma_list(str, ["none", "file"]), default=["none"], metavar="KEY,...",
+                        help="as of ecfs init, of archives, one row each; default none")
     parser.add_argument("--no-verify", dest="verify", action="store_false",
                         help="do not compare what was stored with what was meant")
     parser.add_argument("--json", action="store_true", help="print every sample as an object on a line, no tables")
@@ -179,7 +186,9 @@ def main():
             if len(options.rtts) > 1 and not options.json:
                 tables.show_distances(options, run.samples)
             if len(options.builds) > 1 and not options.json:
-                tables.show_builds(run.systems, run.samples)
+                tables.show_ratios(run.systems, run.samples, "build_name", "build")
+            if len(options.keys) > 1 and not options.json:
+                tables.show_ratios(run.systems, run.samples, "key", "key")
             n_failed = run.n_failed
     finally:
         shutil.rmtree(base, ignore_errors=True)

@@ -24,8 +24,8 @@ VERBS = {"sftp-put", "file-put"}
 FIRST_BYTES = 3  # in each round
 
 
-def make_system(kind, code, base, sources, servers, mount_options="", build=""):
-    label = " ".join(filter(None, [KINDS[kind], mount_options, build, code]))
+def make_system(kind, code, base, sources, servers, mount_options="", variant=""):
+    label = " ".join(filter(None, [KINDS[kind], mount_options, variant, code]))
     base = base / label.translate(str.maketrans(" ,/:+=", "------"))
     far = servers[1:systems.split_code(code)[1] + 1] if code else []
     return {"cp": lambda: systems.Directory(label, base, sources),
@@ -54,9 +54,12 @@ def choose_systems(options, base, sources, servers):
         codes = [None] if kind in ("cp", "passthrough", "sshfs", "sftp") else options.codes
         variants = options.mount_options if kind in MOUNTS else [""]
         builds = options.builds if kind in MOUNTS | VERBS else {"": lab.BUILD}
-        for code, words, build in itertools.product(codes, variants, builds):
-            system = make_system(kind, code, base, sources, servers, words, build if len(builds) > 1 else "")
+        keys = options.keys if kind in MOUNTS | VERBS else ["none"]
+        for code, words, build, key in itertools.product(codes, variants, builds, keys):
+            label = " ".join([build] * (len(builds) > 1) + [f"key {key}"] * (len(keys) > 1))
+            system = make_system(kind, code, base, sources, servers, words, label)
             system.kind, system.words, system.build_name, system.build = kind, words, build, builds[build]
+            system.key = key
             system.transport = transport_of(kind, options)
             try:
                 system.check()

@@ -65,6 +65,7 @@ class System:
     transport = "auto"  # what carries SFTP, as the option of endpoints
     part = 1     # of the large file is moved on slow links: 1/part
     build = lab.BUILD  # whose programs it runs
+    key = "none"      # of an archive, as ecfs init calls it
 
     def __init__(self, name, base, sources):
         self.name, self.base, self.sources = name, base, sources
@@ -286,6 +287,7 @@ class EcfsMount(Directory):
 class EcfsVerbs(System):
     """The same through ecfs put and ecfs get, which are the clients and connect anew each time."""
     works = ["in", "out", "out to null", "cp -r", "small out"]
+    more_works = ["fsck", "recover"]
     ends_with_work = True
 
     def __init__(self, name, base, sources, code, servers):
@@ -313,6 +315,14 @@ class EcfsVerbs(System):
     def do_small_out(self):
         return self._verb("get", "/small", self.base / "got")
 
+    def do_fsck(self):
+        return measure.run_program(f"{lab.PROGRAM.parent}/ecfs-fsck -n --deep {self.archive.path} > /dev/null")
+
+    def do_recover(self):
+        words = [word for endpoint in self.archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+        words += ["--key", self.archive.path / "key"] if self.key == "file" else []
+        return measure.run_program(f"{lab.PROGRAM} recover --force {self.base}/again {' '.join(map(str, words))} 2> /dev/null")
+
     def _verb(self, verb, *arguments):
         return measure.run_program(f"{lab.PROGRAM} {verb} {self.archive.path} {' '.join(map(str, arguments))}")
 
@@ -337,7 +347,7 @@ def new_archive(system):
     places = [Place(server, system.transport) for server in system.servers] or \
         [lab.Directory(system.base / "endpoints", f"d{i}") for i in range(n)]
     archive = lab.Archive(system.base / "archive", places, system.code)
-    archive.init()
+    archive.init("--key", system.key)
     return archive
 
 

@@ -123,18 +123,25 @@ def ratio_by_round(found, others, value):
     return measure.median(ours[key] / theirs[key] for key in ours.keys() & theirs.keys() if theirs[key])
 
 
-def show_builds(chosen, samples):
-    """What works cost in each build, of what they cost in the first: medians over rounds, in which all had their turn."""
-    rows = [["of the first build: seconds, processor time", "works", "build", "s", "CPU"]]
+def show_ratios(chosen, samples, attribute, title):
+    """What works cost where systems differ in one attribute, of what they cost with its first value: medians over rounds, in
+    which all had their turn."""
+    def rest(system):
+        attributes = ["kind", "code", "words", "build_name", "key"]
+        return [getattr(system, name) for name in attributes if name != attribute]
+
+    def medians(found):
+        return [measure.median(map(value, found)) for value in values]
+    values = [lambda sample: sample.cost.seconds, lambda sample: sample.cost.all_cpu()]
+    rows = [[f"of the first {title}: seconds, processor time", "works", title, "s", "CPU", "s / s", "CPU / CPU"]]
     for system in chosen:
-        first = next(other for other in chosen if (other.kind, other.code, other.words) ==
-                     (system.kind, system.code, system.words))
-        for work in system.works if first is not system else []:
+        first = next(other for other in chosen if rest(other) == rest(system))
+        for work in system.works + system.more_works if first is not system else []:
             ours, theirs = pick(samples, work, system.name), pick(samples, work, first.name)
             if ours and theirs:
-                rows.append([first.name, work, system.build_name,
-                             *(number(ratio_by_round(ours, theirs, value), 3)
-                               for value in (lambda sample: sample.cost.seconds, lambda sample: sample.cost.all_cpu()))])
+                rows.append([first.name, work, getattr(system, attribute),
+                             *(number(ratio_by_round(ours, theirs, value), 3) for value in values),
+                             *(f"{number(our, 3)} / {number(their, 3)}" for our, their in zip(medians(ours), medians(theirs)))])
     print_rows(rows)
 
 
