@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#define WINDOW_BYTES (2u << 20) /* of each stripe; two segments where these are larger */
+#define WINDOW_BYTES (2u << 20)          /* of each stripe; two segments where these are larger */
+#define HASHED_BYTES ((size_t) 16 << 10) /* that are deciphered and hashed while the cache has them */
 #define TICK_US      200000
 
 struct EcfsCodeword {
@@ -29,7 +30,6 @@ struct EcfsCodeword {
     bool present[ECFS_CODEC_MAX_N]; /* stripes for which the plan is, and … */
     EcfsPlan *plan;                 /* … which gives the other data packets; NULL: there are none */
     uint8_t *parity;                /* m packets */
-    uint8_t *clear;                 /* a packet as it is deciphered; NULL: without a key */
     bool differs[ECFS_CODEC_MAX_N];
 };
 
@@ -60,7 +60,6 @@ EcfsCodeword *ecfs_codeword_new (const EcfsCodec *codec, const EcfsLayout *layou
     self->packet_bytes = ecfs_layout_packet_bytes (layout, 0);
     self->packets = g_malloc ((size_t) self->window * self->n * self->packet_bytes);
     self->parity = g_malloc (MAX ((self->n - layout->k) * self->packet_bytes, 1));
-    self->clear = keys == NULL ? NULL : g_malloc (MAX (self->packet_bytes, 1));
     self->content = ecfs_sha256_new ();
     memcpy (self->reads, stripes, self->n * sizeof *stripes);
     memset (self->present, true, sizeof self->present); /* of which no plan is needed */
@@ -75,7 +74,6 @@ void ecfs_codeword_free (EcfsCodeword *self)
     ecfs_sha256_free (self->content);
     g_free (self->packets);
     g_free (self->parity);
-    g_free (self->clear);
     ecfs_cond_clear (&self->moved);
     ecfs_mutex_clear (&self->lock);
     g_free (self);
@@ -107,16 +105,21 @@ static bool fill_in (EcfsCodeword *self, const bool *present, uint8_t *const *pa
     return true;
 }
 
-static void hash_piece (EcfsCodeword *self, EcfsCipher *cipher, const uint8_t *bytes, size_t size)
+/* What is behind the end of the content is zero in what was stored. */
+static void compare_ends (EcfsCodeword *self, uint8_t *const *packets, size_t packet_bytes)
 {
-    if (cipher != NULL) {
-        memcpy (self->clear, bytes, size);
-        ecfs_cipher_next (cipher, self->clear, size);
+    size_t left = ecfs_layout_content_bytes (&self->layout, self->next);
+    for (unsigned i = 0; i < self->layout.k; i++) {
+        size_t size = MIN (left, packet_bytes);
+        left -= size;
+        for (size_t at = size; at < packet_bytes; at++) {
+            self->differs[i] = self->differs[i] || packets[i][at] != 0;
+            packets[i][at] = 0;
+        }
     }
-    ecfs_sha256_update (self->content, cipher != NULL ? self->clear : bytes, size);
 }
 
-/* What is behind the end of the content is zero in what was stored. */
+/* Where there is a key, this deciphers the packets. */
 static void hash_content (EcfsCodeword *self, uint8_t *const *packets, size_t packet_bytes)
 {
     size_t left = ecfs_layout_content_bytes (&self->layout, self->next);
@@ -124,11 +127,12 @@ static void hash_content (EcfsCodeword *self, uint8_t *const *packets, size_t pa
         self->keys == NULL ? NULL : ecfs_cipher_new (self->keys->content, self->next * self->layout.segment_bytes);
     for (unsigned i = 0; i < self->layout.k; i++) {
         size_t size = MIN (left, packet_bytes);
-        hash_piece (self, cipher, packets[i], size);
         left -= size;
-        for (size_t at = size; at < packet_bytes; at++) {
-            self->differs[i] = self->differs[i] || packets[i][at] != 0;
-            packets[i][at] = 0;
+        for (size_t at = 0; at < size; at += HASHED_BYTES) {
+            size_t piece = MIN (HASHED_BYTES, size - at);
+            if (cipher != NULL)
+                ecfs_cipher_next (cipher, packets[i] + at, piece);
+            ecfs_sha256_update (self->content, packets[i] + at, piece);
         }
     }
     ecfs_cipher_free (cipher);
@@ -158,8 +162,9 @@ static bool look_at_segment (EcfsCodeword *self, const bool *present)
         packets[i] = packet_at (self, self->next, i);
     if (!fill_in (self, present, packets, packet_bytes))
         return false;
-    hash_content (self, packets, packet_bytes);
+    compare_ends (self, packets, packet_bytes);
     compare_parity (self, present, packets, packet_bytes);
+    hash_content (self, packets, packet_bytes);
     return true;
 }
 
