@@ -129,21 +129,47 @@ void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const
         put_tag (self, layout, tagger, packet, block);
 }
 
-void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsTagger *tagger)
+/* One for each data packet, which goes on from block to block. */
+static void begin_ciphers (const EcfsSegment *self, const EcfsLayout *layout, const EcfsSealKeys *keys,
+                           EcfsCipher **ret_ciphers)
+{
+    const uint64_t start = self->index * layout->segment_bytes;
+    for (unsigned i = 0; i < layout->k; i++)
+        ret_ciphers[i] = ecfs_cipher_new (keys->content, start + i * ecfs_layout_packet_bytes (layout, self->index));
+}
+
+static void encipher (EcfsSegment *self, const EcfsLayout *layout, EcfsCipher *cipher, unsigned packet, uint32_t block)
+{
+    uint32_t content = ecfs_layout_content_bytes (layout, self->index);
+    uint32_t at = packet * ecfs_layout_packet_bytes (layout, self->index) + block * layout->block_bytes;
+    if (at < content)
+        ecfs_cipher_next (cipher, ecfs_segment_block (self, packet, block),
+                          MIN (content - at, ecfs_layout_block_bytes (layout, self->index, block)));
+}
+
+/* All that is done with a block is done while the cache has it. */
+void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsTagger *tagger,
+                          const EcfsSealKeys *keys)
 {
     unsigned n = ecfs_codec_n (codec);
     const uint8_t *data[ECFS_CODEC_MAX_N];
     uint8_t *parity[ECFS_CODEC_MAX_N];
+    EcfsCipher *ciphers[ECFS_CODEC_MAX_N] = {NULL};
+    if (keys != NULL)
+        begin_ciphers (self, layout, keys, ciphers);
     for (uint32_t block = 0; block < self->n_blocks; block++) {
         uint32_t bytes = ecfs_layout_block_bytes (layout, self->index, block);
-        for (unsigned i = 0; i < n; i++) {
-            if (i < layout->k)
-                data[i] = ecfs_segment_block (self, i, block);
-            else
-                parity[i - layout->k] = ecfs_segment_block (self, i, block);
+        for (unsigned i = 0; i < layout->k; i++) {
+            data[i] = ecfs_segment_block (self, i, block);
+            if (keys != NULL)
+                encipher (self, layout, ciphers[i], i, block);
         }
+        for (unsigned i = layout->k; i < n; i++)
+            parity[i - layout->k] = ecfs_segment_block (self, i, block);
         ecfs_codec_encode (codec, data, parity, bytes);
         for (unsigned i = 0; i < n; i++)
             put_tag (self, layout, tagger, i, block);
     }
+    for (unsigned i = 0; i < layout->k; i++)
+        ecfs_cipher_free (ciphers[i]);
 }

@@ -55,8 +55,8 @@ void ecfs_segment_each_content (EcfsSegment *self, const EcfsLayout *layout,
 void ecfs_segment_put_packet (EcfsSegment *self, const EcfsLayout *layout, const EcfsTagger *tagger, unsigned packet,
                               const uint8_t *bytes);
 
-/** Computes parity and all tags. */
-void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec,
-                          const EcfsTagger *tagger);
+/** Enciphers the content where @keys is not NULL, and computes parity and all tags. */
+void ecfs_segment_encode (EcfsSegment *self, const EcfsLayout *layout, const EcfsCodec *codec, const EcfsTagger *tagger,
+                          const EcfsSealKeys *keys);
 
 #endif

@@ -61,6 +61,7 @@ struct EcfsWriter {
     GPtrArray *cached;     /* of EcfsSegment; guarded by lock */
     GPtrArray *encodings;  /* under way; guarded by lock */
     uint64_t next_leading; /* first segment never encoded; guarded by lock */
+    uint64_t next_read;    /* first whose content was never read, at most two further; guarded by lock */
     int64_t began_us;      /* immutable */
     int64_t ended_us;      /* since when only we are waited for; of the run's thread, as the two next */
     unsigned n_slow_looks; /* in a row, at which only slow lanes were left; of the run's thread */

@@ -1,4 +1,9 @@
-/* The window of encoded segments: what lanes pull from, and what encodes ahead of them or once more behind. */
+/*
+ * The window of encoded segments: what lanes pull from, and what encodes ahead of them or once more behind.
+ *
+ * The first time, a segment is read, which counts for the SHA-256 of the content, and then coded, which counts for the
+ * digest of what is stored. Both go in order, and the next segment is read while one is coded.
+ */
 #include "object/writer_priv.h"
 
 #define WINDOW_BYTES (48u << 20) /* encoded segments that one writer keeps, in bytes and … */
@@ -13,17 +18,25 @@
 #define AT_ONCE_BYTES (256u << 10)   /* of content that takes less time to encode than to have somebody else do it */
 #define CONNECT_US    G_USEC_PER_SEC /* one that has not begun is waited for so long */
 
+typedef enum Step {
+    STEP_READ,  /* waits for memory or a thread, or is read */
+    STEP_READY, /* waits until the segment before it is coded */
+    STEP_CODE,
+} Step;
+
 /* A segment that is being read and encoded, or waits for memory. */
 typedef struct Encoding {
     EcfsWriter *writer;
     uint64_t segment;
     EcfsLayout layout;                        /* as it was when this began, which for this segment is what it will be */
     size_t bytes;                             /* of memory */
-    bool leading;                             /* the first time: counts for the object's digest */
+    bool leading;                             /* the first time: counts for the object's digests */
+    Step step;                                /* of a leading one; guarded by writer lock */
     bool granted;                             /* its memory is; guarded by writer lock */
     uint8_t digest[ECFS_STRIPE_DIGEST_BYTES]; /* of the content that was read */
-    EcfsSegment *loading;                     /* where packets are put that come from elsewhere */
-    int64_t began_us;
+    EcfsSegment *filled;                      /* with content, or being filled with packets that come from elsewhere */
+    int64_t began_us;                         /* the step */
+    int64_t spent_us;                         /* in steps before */
 } Encoding;
 
 /* Memory that it takes to make a segment, which keeps its own part. */
@@ -151,7 +164,7 @@ static void kick_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
     }
     bool ahead = self->next_leading <= newest + 1 && self->cached->len + self->encodings->len < self->window;
     if (awaited || ahead)
-        want_locked (self, self->next_leading);
+        want_locked (self, self->next_read);
 }
 
 static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self->lock)
@@ -166,28 +179,22 @@ static void wake_locked (EcfsWriter *self, uint64_t segment) ECFS_REQUIRES (self
     }
 }
 
-static void take_digest (void *state, uint8_t *bytes, size_t size)
+typedef struct Digests {
+    XXH3_state_t *segment;
+    XXH3_state_t *object; /* NULL: not the first time */
+} Digests;
+
+static void take_digests (void *user, uint8_t *bytes, size_t size)
 {
-    ecfs_xxh3_128_update (state, bytes, size);
+    const Digests *digests = user;
+    ecfs_xxh3_128_update (digests->segment, bytes, size);
+    if (digests->object != NULL)
+        ecfs_xxh3_128_update (digests->object, bytes, size);
 }
 
 static void take_sha256 (void *sha256, uint8_t *bytes, size_t size)
 {
     ecfs_sha256_update (sha256, bytes, size);
-}
-
-static void take_cipher (void *cipher, uint8_t *bytes, size_t size)
-{
-    ecfs_cipher_next (cipher, bytes, size);
-}
-
-static void encipher (const EcfsWriter *self, const Encoding *encoding, EcfsSegment *segment)
-{
-    if (self->job->keys == NULL)
-        return;
-    EcfsCipher *cipher = ecfs_cipher_new (self->job->keys->content, encoding->segment * encoding->layout.segment_bytes);
-    ecfs_segment_each_content (segment, &encoding->layout, take_cipher, cipher);
-    ecfs_cipher_free (cipher);
 }
 
 /* Compares with what the content is expected to be, once all of it went by. With packets it is believed. */
@@ -205,7 +212,7 @@ static void finish_content_locked (EcfsWriter *self) ECFS_REQUIRES (self->lock)
                                   g_error_new (ECFS_ERROR, ESTALE, "the content has changed since it was committed"));
 }
 
-static EcfsSegment *encode (Encoding *encoding, GError **error)
+static EcfsSegment *read_content (const Encoding *encoding, GError **error)
 {
     EcfsWriter *self = encoding->writer;
     EcfsSegment *segment = ecfs_segment_new (self->job->transfer, &encoding->layout, self->n, encoding->segment);
@@ -215,17 +222,19 @@ static EcfsSegment *encode (Encoding *encoding, GError **error)
     }
     if (encoding->leading)
         ecfs_segment_each_content (segment, &encoding->layout, take_sha256, self->sha256);
-    encipher (self, encoding, segment);
-    const EcfsTagger tagger = {.object = self->job->header.object, .mac = ecfs_seal_tag_mac (self->job->keys)};
-    ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &tagger);
-    XXH3_state_t *state = XXH3_createState ();
-    XXH3_128bits_reset_withSeed (state, self->digest_seed);
-    ecfs_segment_each_content (segment, &encoding->layout, take_digest, state);
-    ecfs_writer_finish_digest (state, encoding->digest);
-    XXH3_freeState (state);
-    if (encoding->leading)
-        ecfs_segment_each_content (segment, &encoding->layout, take_digest, self->digest);
     return segment;
+}
+
+static void code (Encoding *encoding, EcfsSegment *segment)
+{
+    EcfsWriter *self = encoding->writer;
+    const EcfsTagger tagger = {.object = self->job->header.object, .mac = ecfs_seal_tag_mac (self->job->keys)};
+    ecfs_segment_encode (segment, &encoding->layout, self->job->codec, &tagger, self->job->keys);
+    Digests digests = {.segment = XXH3_createState (), .object = encoding->leading ? self->digest : NULL};
+    XXH3_128bits_reset_withSeed (digests.segment, self->digest_seed);
+    ecfs_segment_each_content (segment, &encoding->layout, take_digests, &digests);
+    ecfs_writer_finish_digest (digests.segment, encoding->digest);
+    XXH3_freeState (digests.segment);
 }
 
 /* Stripes that are behind, or begin anew, have content read again: with other bytes they would not fit the others, and
@@ -242,8 +251,33 @@ static void compare_content_locked (EcfsWriter *self, const Encoding *encoding) 
             self, g_error_new_literal (ECFS_ERROR, ECANCELED, "the content changed while it was stored"));
 }
 
-/* Puts what came of it into the window; @error is taken, with it @segment is NULL. */
-static void end_encoding (Encoding *encoding, EcfsSegment *segment, GError *error)
+/* Of the segments that are encoded the first time the one at this step; NULL: there is none. */
+static Encoding *leading_locked (const EcfsWriter *self, Step step) ECFS_REQUIRES (self->lock)
+{
+    for (guint i = 0; i < self->encodings->len; i++) {
+        Encoding *encoding = g_ptr_array_index (self->encodings, i);
+        if (encoding->leading && encoding->step == step)
+            return encoding;
+    }
+    return NULL;
+}
+
+/* Lets the next be read, and returns whether it is the turn of this one to be coded; if not, it is another thread's. */
+static bool end_reading (Encoding *encoding)
+{
+    EcfsWriter *self = encoding->writer;
+    ecfs_mutex_lock (&self->lock);
+    bool is_turn = leading_locked (self, STEP_CODE) == NULL;
+    encoding->step = is_turn ? STEP_CODE : STEP_READY;
+    self->next_read++;
+    ecfs_writer_advance_locked (self);
+    ecfs_mutex_unlock (&self->lock);
+    return is_turn;
+}
+
+/* Puts what came of it into the window; @error is taken, with it @segment is NULL. Returns whose turn it is to be coded
+ * by this thread, or NULL. */
+static Encoding *end_encoding (Encoding *encoding, EcfsSegment *segment, GError *error)
 {
     EcfsWriter *self = encoding->writer;
     ecfs_mutex_lock (&self->lock);
@@ -253,28 +287,51 @@ static void end_encoding (Encoding *encoding, EcfsSegment *segment, GError *erro
         compare_content_locked (self, encoding);
     if (segment != NULL && encoding->leading) {
         self->next_leading++;
+        self->next_read = MAX (self->next_read, self->next_leading); /* packets are not read before */
         finish_content_locked (self);
     }
     if (segment != NULL) {
         g_ptr_array_add (self->cached, segment);
-        self->encoding_us += ecfs_now_us () - encoding->began_us;
+        self->encoding_us += encoding->spent_us + ecfs_now_us () - encoding->began_us;
         self->n_encoded++;
     }
     uint64_t index = encoding->segment;
     g_ptr_array_remove_fast (self->encodings, encoding);
+    Encoding *next = leading_locked (self, STEP_CODE) == NULL ? leading_locked (self, STEP_READY) : NULL;
+    if (next != NULL)
+        next->step = STEP_CODE;
     wake_locked (self, index);
     ecfs_writer_advance_locked (self);
     ecfs_writer_idle_locked (self);
     ecfs_mutex_unlock (&self->lock);
+    return next;
+}
+
+/* Codes what was read, and what was read behind it meanwhile. */
+static void run_coding (Encoding *encoding)
+{
+    EcfsWriter *self = encoding->writer;
+    while (encoding != NULL) {
+        EcfsSegment *segment = g_steal_pointer (&encoding->filled);
+        ecfs_mutex_lock (&self->lock);
+        bool aborted = self->aborted;
+        ecfs_mutex_unlock (&self->lock);
+        encoding->began_us = ecfs_now_us ();
+        if (aborted)
+            g_clear_pointer (&segment, ecfs_segment_unref);
+        else
+            code (encoding, segment);
+        encoding = end_encoding (encoding, segment, NULL);
+    }
 }
 
 static void loaded (void *data, const GError *error)
 {
     Encoding *encoding = data;
-    EcfsSegment *segment = g_steal_pointer (&encoding->loading);
+    EcfsSegment *segment = g_steal_pointer (&encoding->filled);
     if (error != NULL)
         g_clear_pointer (&segment, ecfs_segment_unref);
-    end_encoding (encoding, segment, error == NULL ? NULL : g_error_copy (error));
+    (void) end_encoding (encoding, segment, error == NULL ? NULL : g_error_copy (error)); /* none is ready */
 }
 
 static void run_encoding (void *data)
@@ -289,21 +346,25 @@ static void run_encoding (void *data)
     ecfs_mutex_unlock (&self->lock);
     encoding->began_us = ecfs_now_us ();
     if (wanted && packets != NULL) {
-        encoding->loading = ecfs_segment_new (self->job->transfer, &encoding->layout, self->n, encoding->segment);
-        packets->load (packets->user, encoding->loading, loaded, encoding);
+        encoding->filled = ecfs_segment_new (self->job->transfer, &encoding->layout, self->n, encoding->segment);
+        packets->load (packets->user, encoding->filled, loaded, encoding);
         return;
     }
-    EcfsSegment *segment = wanted ? encode (encoding, &error) : NULL;
+    encoding->filled = wanted ? read_content (encoding, &error) : NULL;
+    encoding->spent_us = ecfs_now_us () - encoding->began_us;
     if (!wanted) /* otherwise a segment had the grant, and gave it back with itself */
         ecfs_transfer_release (self->job->transfer, encoding->bytes);
-    end_encoding (encoding, segment, error);
+    if (encoding->filled == NULL)
+        (void) end_encoding (encoding, NULL, error); /* none can be ready behind one that was not read */
+    else if (!encoding->leading || end_reading (encoding))
+        run_coding (encoding);
 }
 
 static bool under_way_locked (const EcfsWriter *self, uint64_t segment, bool leading) ECFS_REQUIRES (self->lock)
 {
     for (guint i = 0; i < self->encodings->len; i++) {
         const Encoding *encoding = g_ptr_array_index (self->encodings, i);
-        if (encoding->segment == segment || (leading && encoding->leading))
+        if (encoding->segment == segment || (leading && encoding->leading && encoding->step != STEP_CODE))
             return true;
     }
     return false;
@@ -342,19 +403,19 @@ static Encoding *encoding_new_locked (EcfsWriter *self, uint64_t segment) ECFS_R
                            .segment = segment,
                            .layout = self->layout,
                            .bytes = grant_bytes_locked (self, segment),
-                           .leading = segment == self->next_leading};
+                           .leading = segment == self->next_read};
     g_ptr_array_add (self->encodings, encoding);
     return encoding;
 }
 
 static void want_locked (EcfsWriter *self, uint64_t segment)
 {
-    bool leading = segment == self->next_leading;
-    if (self->aborted || segment >= self->n_segments || segment > self->next_leading ||
+    bool leading = segment == self->next_read, ahead = segment > self->next_leading;
+    if (self->aborted || segment >= self->n_segments || segment > self->next_read ||
         under_way_locked (self, segment, leading) || ecfs_writer_cached_locked (self, segment) != NULL ||
         is_held (self) || (leading && !take_content_locked (self, segment)))
         return;
-    if (self->cached->len + self->encodings->len >= self->window && !evict_locked (self, leading))
+    if (self->cached->len + self->encodings->len >= self->window && (ahead || !evict_locked (self, leading)))
         return;
     EcfsTransferPool *transfer = self->job->transfer;
     size_t bytes = grant_bytes_locked (self, segment);
