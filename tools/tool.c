@@ -112,6 +112,16 @@ const char *tool_nearest (const char *word, const char *const *candidates)
     return nearest;
 }
 
+int tool_unknown_action (const Verb *verb, const char *action, const char *const *actions)
+{
+    g_autofree char *all = g_strjoinv (", ", (char **) actions);
+    const char *near = tool_nearest (action, actions);
+    tool_say (verb->name, "\"%s\" is not one of %s", action, all);
+    if (near != NULL)
+        tool_say (verb->name, "did you mean \"ecfs %s %s\"?", verb->name, near);
+    return TOOL_USAGE;
+}
+
 int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **argv, int min, int max)
 {
     gboolean help = FALSE, version = FALSE;

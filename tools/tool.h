@@ -37,6 +37,7 @@ int verb_wait (const Verb *verb, int argc, char **argv);
 int verb_endpoint (const Verb *verb, int argc, char **argv);
 /** `ecfs endpoint ACTION`, for what changes the life of an endpoint; -1: it is none of these. */
 int verb_lifecycle (const char *action, int argc, char **argv);
+int verb_key (const Verb *verb, int argc, char **argv);
 int verb_export (const Verb *verb, int argc, char **argv);
 int verb_fetch (const Verb *verb, int argc, char **argv);
 int verb_recover (const Verb *verb, int argc, char **argv);
@@ -65,6 +66,9 @@ char *tool_archive (const char *path);
 
 /** The one of @candidates (NULL-terminated) that @word is most likely a slip of the hand for; NULL: none is near. */
 const char *tool_nearest (const char *word, const char *const *candidates);
+
+/** Says that @action is none of @actions (NULL-terminated), and which is like it. Returns TOOL_USAGE. */
+int tool_unknown_action (const Verb *verb, const char *action, const char *const *actions);
 
 /** Prints the help of a context to stdout. */
 void tool_print_help (GOptionContext *context);

@@ -88,10 +88,5 @@ int verb_endpoint (const Verb *verb, int argc, char **argv)
     (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
     static const char *const actions[] = {"list",     "add",   "test",    "readonly", "active",
                                           "distrust", "drain", "replace", "remove",   NULL};
-    g_autofree char *all = g_strjoinv (", ", (char **) actions);
-    const char *near = tool_nearest (action, actions);
-    tool_say (verb->name, "\"%s\" is not one of %s", action, all);
-    if (near != NULL)
-        tool_say (verb->name, "did you mean \"ecfs endpoint %s\"?", near);
-    return TOOL_USAGE;
+    return tool_unknown_action (verb, action, actions);
 }

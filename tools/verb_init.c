@@ -1,5 +1,5 @@
 #include "plan.h"
-#include "tool.h"
+#include "tool_secret.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,33 @@ typedef struct InitArguments {
     char **endpoints;
     char **settings;
     char *key;
+    gboolean alone;
+    char *passphrase_file;
+    char *code_file;
 } InitArguments;
+
+/* Fills *ret_way, whose secret is for tool_forget (). */
+static bool choose_way (const InitArguments *arguments, EcfsKeyWay *ret_way, GError **error)
+{
+    const char *kind = arguments->key != NULL ? arguments->key : "none";
+    const char *recipient = g_str_has_prefix (kind, "recipient=") ? strchr (kind, '=') + 1 : NULL;
+    bool passphrase = strcmp (kind, "passphrase") == 0, code = strcmp (kind, "code") == 0;
+    if ((arguments->alone && !passphrase) || (arguments->passphrase_file != NULL && !passphrase))
+        return tool_error (error, EINVAL, "--alone and --passphrase-file go with --key passphrase");
+    if (arguments->code_file != NULL && !code)
+        return tool_error (error, EINVAL, "--code-file goes with --key code");
+    *ret_way = (EcfsKeyWay){.kind = kind};
+    if (strcmp (kind, "alone") == 0 || strcmp (kind, "recipient") == 0)
+        return tool_error (error, EINVAL, "a key is kept by --key recipient=PUBLICKEY, or --key passphrase --alone");
+    if (recipient != NULL)
+        *ret_way = (EcfsKeyWay){.kind = "recipient", .secret = tool_public_key (recipient, error)};
+    if (passphrase)
+        *ret_way = (EcfsKeyWay){.kind = arguments->alone ? "alone" : "passphrase",
+                                .secret = tool_new_passphrase (arguments->passphrase_file, error)};
+    if (code)
+        *ret_way = (EcfsKeyWay){.kind = "code", .secret = tool_new_code (arguments->code_file, error)};
+    return ret_way->secret != NULL || (recipient == NULL && !passphrase && !code);
+}
 
 static void print_promise (const char *directory)
 {
@@ -35,13 +61,23 @@ static void print_promise (const char *directory)
         puts (sentence);
 }
 
-static void print_key (const char *directory, const char *key)
+static void print_key (const char *directory, const EcfsKeyWay *way, const char *code_file)
 {
-    if (g_strcmp0 (key, "file") == 0)
+    if (strcmp (way->kind, "file") == 0)
         printf ("Its key is the file %s/key: keep a copy elsewhere, as nothing can be read without it.\n", directory);
-    if (g_strcmp0 (key, "split") == 0)
+    if (strcmp (way->kind, "split") == 0)
         puts ("Its key is shared by the endpoints: as many as may vanish cannot read anything together, and one more "
               "bring it back if this machine is lost.");
+    if (strcmp (way->kind, "passphrase") == 0)
+        puts ("If this machine is lost, the passphrase brings its key back, with one endpoint more than may vanish: as "
+              "many as may vanish cannot even guess it.");
+    if (strcmp (way->kind, "alone") == 0)
+        puts ("If this machine is lost, the passphrase brings its key back. Who has an endpoint can guess it, as fast "
+              "as computers go: take a long one.");
+    if (strcmp (way->kind, "recipient") == 0)
+        puts ("If this machine is lost, the private half of the given key brings its key back.");
+    if (strcmp (way->kind, "code") == 0)
+        tool_print_code (way->secret, code_file);
 }
 
 /* The disk or the host that an endpoint is on, as far as its URL tells; g_free (). */
@@ -98,13 +134,23 @@ int verb_init (const Verb *verb, int argc, char **argv)
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
         {"key", 'k', 0, G_OPTION_ARG_STRING, &arguments.key, "How the archive's key is kept (none: it has none)",
-         "none|file|split"},
+         "none|file|split|passphrase|code|recipient=PUBLICKEY"},
+        {"alone", 0, 0, G_OPTION_ARG_NONE, &arguments.alone, "The passphrase opens it without the endpoints' shares",
+         NULL},
+        {"passphrase-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.passphrase_file,
+         "A file whose first line is the passphrase", "FILE"},
+        {"code-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.code_file, "Write the code into this new file", "FILE"},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
+    EcfsKeyWay way = {.secret = NULL};
+    tool_hide_memory ();
     bool named = arguments.endpoints != NULL;
-    bool good = named && ecfs_init (argv[1], arguments.code, (const char *const *) arguments.endpoints,
-                                    (const char *const *) arguments.settings, arguments.key, &error);
+    bool good = named && choose_way (&arguments, &way, &error) &&
+                ecfs_init_with_key (argv[1], arguments.code, (const char *const *) arguments.endpoints,
+                                    (const char *const *) arguments.settings, &way, &error);
+    if (!good && arguments.code_file != NULL && way.secret != NULL)
+        (void) remove (arguments.code_file); /* it opens nothing */
     g_free (arguments.code);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
@@ -114,9 +160,12 @@ int verb_init (const Verb *verb, int argc, char **argv)
     }
     if (good) {
         print_promise (argv[1]);
-        print_key (argv[1], arguments.key);
+        print_key (argv[1], &way, arguments.code_file);
     }
+    tool_forget ((char *) way.secret);
     g_free (arguments.key);
+    g_free (arguments.passphrase_file);
+    g_free (arguments.code_file);
     if (!good)
         return tool_fail (verb->name, error, tool_status (error->code));
     warn_of_one_place (verb->name, argv[1]);

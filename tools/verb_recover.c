@@ -1,5 +1,5 @@
 /* recover: an archive directory from endpoints alone */
-#include "tool.h"
+#include "tool_secret.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -15,6 +15,7 @@ typedef struct Arguments {
     char *code;
     char *archive;
     char *key;
+    ToolSecrets secrets;
     gboolean dry_run;
     gboolean read_only;
     gboolean force;
@@ -134,7 +135,7 @@ static void print_recovered (const char *directory, JsonObject *report, const Ar
     print_end (arguments);
 }
 
-static int recover (const Verb *verb, const char *directory, const Arguments *arguments)
+static int recover (const Verb *verb, const char *directory, Arguments *arguments)
 {
     GError *error = NULL;
     Progress progress = {.verb = verb, .terminal = isatty (STDERR_FILENO) && !arguments->json};
@@ -143,6 +144,7 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
                                .settings = (const char *const *) arguments->settings,
                                .archive = arguments->archive,
                                .key_file = arguments->key,
+                               .secrets = &arguments->secrets.secrets,
                                .believe = (const char *const *) arguments->believe,
                                .distrust = (const char *const *) arguments->distrust,
                                .dry_run = arguments->dry_run,
@@ -152,6 +154,8 @@ static int recover (const Verb *verb, const char *directory, const Arguments *ar
                                .tell = tell,
                                .progress = tick,
                                .user = &progress};
+    if (!tool_secrets_read (&arguments->secrets, !arguments->json, &error))
+        return tool_fail (verb->name, error, TOOL_FAILED);
     (void) signal (SIGINT, on_signal);
     (void) signal (SIGTERM, on_signal);
     g_autofree char *text = ecfs_recover (directory, &what, &error);
@@ -185,6 +189,7 @@ int verb_recover (const Verb *verb, int argc, char **argv)
         {"archive", 'a', 0, G_OPTION_ARG_STRING, &arguments.archive, "The archive, if the endpoints belong to several",
          "UUID"},
         {"key", 'k', 0, G_OPTION_ARG_FILENAME, &arguments.key, "The archive's key, if it has one", "FILE"},
+        TOOL_SECRET_OPTIONS (&arguments.secrets),
         {"code", 'c', 0, G_OPTION_ARG_STRING, &arguments.code, "The code of new files, in place of what it was",
          "CODE"},
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
@@ -204,9 +209,11 @@ int verb_recover (const Verb *verb, int argc, char **argv)
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
+    tool_hide_memory ();
     if (arguments.endpoints == NULL)
         tool_say (verb->name, "--endpoint is missing: give it once for each endpoint that is there");
     int status = arguments.endpoints == NULL ? TOOL_USAGE : recover (verb, argv[1], &arguments);
+    tool_secrets_clear (&arguments.secrets);
     g_strfreev (arguments.endpoints);
     g_strfreev (arguments.settings);
     g_strfreev (arguments.believe);

@@ -272,9 +272,11 @@ static void print_key (JsonObject *status)
         return;
     if (json_object_has_member (status, "key_sharing")) {
         JsonObject *key = json_object_get_object_member (status, "key_sharing");
-        printf ("key        shared by %" PRIi64 " zones, any %" PRIi64
-                " of which bring it back and fewer read nothing; "
-                "here now: %" PRIi64 "\n",
+        bool shared = tool_number (status, "key_shares") > 0;
+        printf (shared ? "key        shared by %" PRIi64 " zones, any %" PRIi64
+                         " of which bring it back and fewer read nothing; here now: %" PRIi64 "\n"
+                       : "key        in key files of %" PRIi64 " zones, any %" PRIi64
+                         " of which brings it back with what opens it (ecfs key list); here now: %" PRIi64 "\n",
                 tool_number (key, "zones"), tool_number (key, "needed"), tool_number (key, "here"));
     } else if (tool_number (status, "key_shares") > 0) { /* the mount is of an earlier ecfs */
         printf ("key        shared: %" PRIi64 " zones of endpoints bring it back, fewer read nothing\n",

@@ -102,6 +102,23 @@ typedef struct Ecfs Ecfs;
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
                 const char *key, GError **error);
 
+/* A way in which the keys of an archive are kept, beside its directory. */
+typedef struct EcfsKeyWay {
+    /* "none", "file" (of ecfs_init () alone); "split": endpoints share it; "passphrase": one, and what they share;
+     * "alone": a passphrase alone; "code"; "recipient": who has the private half of a key. */
+    const char *kind;
+    /* The passphrase; the code, of ecfs_new_code (); a public X25519 key, as PEM or in base 64. NULL where there is
+     * none. */
+    const char *secret;
+} EcfsKeyWay;
+
+/** The same, where the key is kept in any of these ways. */
+bool ecfs_init_with_key (const char *directory, const char *code, const char *const *endpoints,
+                         const char *const *settings, const EcfsKeyWay *key, GError **error);
+
+/** A new code as it is written down; to be overwritten and g_free ()d. */
+char *ecfs_new_code (void);
+
 typedef enum EcfsOpenFlags {
     /* Files may be put. Where the archive is mounted the mount stores them; else this takes the archive's lock, EBUSY
      * where another writer has it. Without this, it is opened for reading, also beside a mount. */
@@ -426,6 +443,41 @@ typedef enum EcfsWaitFlags {
  */
 bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **error);
 
+/* How the archive's keys are kept. */
+
+/**
+ * The ways to open the archive's keys, and which endpoints have the file with them, as a JSON object (ecfs-key(1) lists
+ * the members); g_free (). ENOKEY: it has no key.
+ */
+char *ecfs_key_list (Ecfs *self, GError **error);
+
+/* What opens an archive's keys where its endpoints alone do not; NULL: it is not given. */
+typedef struct EcfsKeySecrets {
+    const char *passphrase;
+    const char *code;     /* as ecfs_new_code () gave it */
+    const char *identity; /* a private X25519 key, the text of a PEM file */
+    /* Asks for a "passphrase" or a "code" that was not given, where one is needed; the answer is overwritten and
+     * g_free ()d. NULL, or NULL as an answer: there is nobody to be asked. */
+    char *(*ask) (void *user, const char *what);
+    void *user;
+} EcfsKeySecrets;
+
+/**
+ * Whether the keys would come back from endpoints and @secrets (NULL: none) alone: a JSON object with `comes_back`;
+ * where it does, the `kind` of the slot that opened, and its `id`; else `reason`. `endpoints_with_key_file`. g_free ().
+ * ENOKEY: it has no key.
+ */
+char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error);
+
+/**
+ * Adds a way to open the keys, to the others; or takes one away, the last only with @force (EBUSY). A JSON object with
+ * the `id` of the slot, endpoints that are `behind` (texts; ecfs_fsck () stores the new file there), and whether it
+ * is `safe`: so many have it that it is there whatever the code survives the loss of. g_free (). The archive is to be
+ * open for writing; where it is mounted, the mount does it. EINVAL; ENOENT; ENOKEY: it has no key.
+ */
+char *ecfs_key_add (Ecfs *self, const EcfsKeyWay *way, GError **error);
+char *ecfs_key_remove (Ecfs *self, const char *slot, bool force, GError **error);
+
 /**
  * Ends the archive in @directory: removes its stripes, journal, snapshots and marker at every endpoint, and then the
  * directory. Not while it is mounted (EBUSY), nor where the endpoints know a newer copy of it (ESTALE). Without @force
@@ -441,8 +493,9 @@ typedef struct EcfsRecovery {
     const char *code;             /* of new files, in place of what it was; NULL: as it was */
     const char *const *settings;  /* "KEY=VALUE" of [archive], in place of what they were; NULL-terminated, or NULL */
     const char *archive;          /* its UUID, where endpoints have several; or NULL */
-    /* A copy of the file "key" of the lost directory; NULL: the archive has no key, or its endpoints share it. */
+    /* A copy of the file "key" of the lost directory; NULL: the archive has no key, or its endpoints have it. */
     const char *key_file;
+    const struct EcfsKeySecrets *secrets; /* what opens it there; may be NULL */
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;

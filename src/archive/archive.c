@@ -142,8 +142,11 @@ bool ecfs_archive_check_writable (EcfsArchive *self, GError **error)
 static bool open_shares (EcfsArchive *self, GError **error)
 {
     g_autoptr (GError) why = NULL;
-    if (ecfs_key_shares_load (self->directory, self->catalog, self->keys, &self->shares, &why))
+    EcfsKeyShares *shares = NULL;
+    if (ecfs_key_shares_load (self->directory, self->catalog, self->keys, &shares, &why)) {
+        self->shares = shares;
         return true;
+    }
     if (self->readonly) {
         g_warning ("%s", why->message);
         return true;
@@ -211,6 +214,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->read_us, INT64_MIN / 2);
     atomic_init (&self->n_storing, 0);
     self->sightings = ecfs_sightings_new ();
+    self->former_shares = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_key_shares_free);
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);
@@ -321,6 +325,7 @@ void ecfs_archive_close (EcfsArchive *self)
         g_critical ("%s: the last changes of the namespace are lost: %s", self->directory, error->message);
     ecfs_config_free (self->config);
     ecfs_key_shares_free (self->shares);
+    g_ptr_array_unref (self->former_shares);
     ecfs_key_ring_unref (self->keys);
     g_hash_table_unref (self->codecs);
     g_hash_table_unref (self->pins);
@@ -353,11 +358,6 @@ char *ecfs_archive_trouble (EcfsArchive *self)
 const EcfsKeyRing *ecfs_archive_keys (const EcfsArchive *self)
 {
     return self->keys;
-}
-
-const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self)
-{
-    return self->shares;
 }
 
 bool ecfs_archive_lacks_keys (const EcfsArchive *self)

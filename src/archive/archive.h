@@ -20,6 +20,7 @@
 #include "archive/config.h"
 #include "catalog/catalog.h"
 #include "key/ring.h"
+#include "key/slots.h"
 
 #include <stdatomic.h>
 
@@ -29,17 +30,25 @@ typedef struct EcfsArchive EcfsArchive;
 
 /* How the key is kept under which a new archive stores. */
 typedef enum EcfsKeeping {
-    ECFS_KEEPING_NONE,  /* it has none: endpoints can read what they have */
-    ECFS_KEEPING_FILE,  /* in the archive directory alone */
-    ECFS_KEEPING_SPLIT, /* there, and shared by the endpoints: see key_shares.h */
+    ECFS_KEEPING_NONE, /* it has none: endpoints can read what they have */
+    ECFS_KEEPING_FILE, /* in the archive directory alone */
+    /* There, and in a slot of one of these kinds at each endpoint: see key_slots.h. */
+    ECFS_KEEPING_SPLIT,
+    ECFS_KEEPING_PASSPHRASE,
+    ECFS_KEEPING_ALONE,
+    ECFS_KEEPING_CODE,
+    ECFS_KEEPING_RECIPIENT,
 } EcfsKeeping;
 
 /**
  * Makes an archive directory (created when absent, must be empty otherwise), its catalog and the endpoints' markers.
  * Nothing is left half-made: endpoints marked before a failure are unmarked, the directory is emptied again. EINVAL:
  * the key cannot be kept so.
+ *
+ * @opener: what the slot is to be opened with, but for what endpoints share; NULL: it is a split one, or there is none
  */
-bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, GError **error);
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping keeping,
+                        const EcfsKeyOpener *opener, GError **error);
 
 typedef enum EcfsArchiveFlags {
     /* For verbs that change nothing: takes no lock, opens the catalog read-only beside a mount. */

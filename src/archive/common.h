@@ -128,8 +128,22 @@ bool ecfs_archive_register (EcfsCatalog *catalog, const EcfsKeyRing *keys, const
 bool ecfs_archive_register_anew (EcfsCatalog *catalog, const EcfsKeyRing *keys, const EcfsKeyShares *shares,
                                  const EcfsConfigEndpoint *config, const EcfsArchiveEndpoint *old,
                                  EcfsEndpointRow *ret_row, char **ret_old_name, GError **error);
-/** What the endpoints have of the archive's key; NULL: nothing. Borrowed as long as it is open. */
+/** What the endpoints have of the archive's key; NULL: nothing. Borrowed as long as it is open. Thread-safe. */
 const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self);
+
+/* Where a new revision of the key file is. */
+typedef struct EcfsKeyStored {
+    GPtrArray *behind; /* endpoints that do not have it, each with the reason; owned */
+    bool is_safe;      /* it comes back whatever the code survives the loss of */
+} EcfsKeyStored;
+
+/**
+ * The next revision of the key file takes the place of the present one; @shares is taken in any case. ret_stored is set
+ * where it is in the archive directory, from which on fsck stores it at endpoints that are behind. EAGAIN: it is not
+ * the next. Thread-safe; blocks.
+ */
+bool ecfs_archive_change_key_file_take (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored,
+                                        GError **error);
 
 /** Makes a place none of the archive's endpoints, where it has the marker @own (NULL: whichever); ENOENT: it has none.
  */

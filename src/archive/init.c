@@ -6,7 +6,7 @@
  * has left.
  */
 #include "archive/common.h"
-#include "archive/key_shares.h"
+#include "archive/init_key.h"
 #include "archive/keys.h"
 #include "archive/marks.h"
 #include "salvage-resource.h"
@@ -419,60 +419,7 @@ static bool find_threshold (const EcfsConfig *config, const EcfsCodec *codec, un
     return ecfs_key_threshold (g_hash_table_size (zones), ecfs_codec_tolerance (codec), ret_threshold, error);
 }
 
-/* What an init has left that was killed must have been begun with the same key. */
-static bool check_begun (const char *directory, EcfsKeeping keeping, unsigned threshold, const EcfsKeyRing *keys,
-                         const EcfsKeyShares *shares, GError **error)
-{
-    bool same = (keys == NULL || keeping != ECFS_KEEPING_NONE) &&
-                (shares == NULL || (keeping == ECFS_KEEPING_SPLIT && ecfs_key_shares_threshold (shares) == threshold));
-    return same || ecfs_fail (error, ENOTEMPTY,
-                              "%s: an interrupted 'ecfs init' had begun with another --key or code: run it again as it "
-                              "was, or remove the directory, and at each of its endpoints the file " ECFS_MARKER_NAME
-                              " and the directory " ECFS_KEYS_DIRECTORY,
-                              directory);
-}
-
-/* Those that an init has made that was killed; NULL: none. */
-static bool load_begun (const char *directory, EcfsCatalog *catalog, EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares,
-                        GError **error)
-{
-    g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NAME, NULL);
-    GError *why = NULL;
-    *ret_keys = ecfs_keys_read (path, &why);
-    if (*ret_keys == NULL && why->code != ENOENT) {
-        g_propagate_error (error, why);
-        return false;
-    }
-    g_clear_error (&why);
-    if (*ret_keys != NULL && !ecfs_uuid_equal (ecfs_key_ring_archive (*ret_keys), ecfs_catalog_archive (catalog)))
-        return ecfs_fail (error, ENOTEMPTY, "%s has the keys of another archive: remove it", path);
-    return ecfs_key_shares_load (directory, catalog, *ret_keys, ret_shares, error);
-}
-
-/* The key is on the disk before anything is stored under it, and shared before any endpoint is used. */
-static bool make_key (const char *directory, EcfsCatalog *catalog, EcfsKeeping keeping, unsigned threshold,
-                      EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares, GError **error)
-{
-    if (!load_begun (directory, catalog, ret_keys, ret_shares, error) ||
-        !check_begun (directory, keeping, threshold, *ret_keys, *ret_shares, error))
-        return false;
-    if (keeping == ECFS_KEEPING_NONE)
-        return true;
-    if (*ret_keys == NULL) {
-        *ret_keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
-        if (!ecfs_keys_write (directory, *ret_keys, error))
-            return false;
-    }
-    if (!ecfs_keys_keep_id (catalog, *ret_keys, error))
-        return false;
-    if (keeping == ECFS_KEEPING_FILE)
-        return true;
-    if (*ret_shares == NULL)
-        *ret_shares = ecfs_key_shares_new (*ret_keys, threshold);
-    return ecfs_key_shares_write (*ret_shares, directory, error) && ecfs_key_shares_tell (*ret_shares, catalog, error);
-}
-
-static bool fill_directory (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, unsigned threshold,
+static bool fill_directory (const char *directory, const EcfsConfig *config, const EcfsInitKey *keeping,
                             guint *n_marked, GError **error)
 {
     if (!ecfs_archive_make_directories (directory, error))
@@ -483,7 +430,7 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, Ecf
     remove_files (directory, false);
     g_autoptr (EcfsKeyRing) keys = NULL;
     g_autoptr (EcfsKeyShares) shares = NULL;
-    bool fine = make_key (directory, catalog, keeping, threshold, &keys, &shares, error);
+    bool fine = ecfs_init_key_make (directory, catalog, keeping, &keys, &shares, error);
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
         EcfsEndpointRow row;
@@ -549,12 +496,14 @@ void ecfs_archive_empty_directory (const char *directory, bool made)
         (void) rmdir (directory); /* the error is known already */
 }
 
-bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping keeping, GError **error)
+bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKeeping how, const EcfsKeyOpener *opener,
+                        GError **error)
 {
     g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
-    unsigned threshold = 0;
+    EcfsInitKey keeping = {.how = how, .opener = opener};
     if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
-        (keeping == ECFS_KEEPING_SPLIT && !find_threshold (config, codec, &threshold, error)))
+        (ecfs_key_slot_is_shared (ecfs_init_key_slot (how)) &&
+         !find_threshold (config, codec, &keeping.threshold, error)))
         return false;
     bool made, begun;
     if (!make_directory (directory, &made, error))
@@ -564,7 +513,7 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKee
         !own_directory (directory, lock, error))
         return false;
     guint n_marked = 0;
-    if (fill_directory (directory, config, keeping, threshold, &n_marked, error))
+    if (fill_directory (directory, config, &keeping, &n_marked, error))
         return true;
     if (begun) /* it may have marked more endpoints than this one came to: to be done again */
         return false;

@@ -1,5 +1,4 @@
-#include "archive/key_shares.h"
-
+#include "archive/key_shares_priv.h"
 #include "catalog/journal_rows.h"
 #include "util/io.h"
 
@@ -8,11 +7,7 @@
 
 #define ZONE_SETTING      "key_share " /* and the name of a zone: which of the shares it has */
 #define THRESHOLD_SETTING "key_threshold"
-
-struct EcfsKeyShares {
-    EcfsKeyFile file; /* of no endpoint: without a share */
-    EcfsShare shares[ECFS_SHARES_MAX];
-};
+#define KINDS_SETTING     "key_slots" /* the kinds of slots, in words */
 
 bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error)
 {
@@ -20,20 +15,19 @@ bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_thr
     if (tolerance == 0)
         return ecfs_fail (error, EINVAL,
                           "a key is shared so that as many zones as may be lost cannot read: with a code that survives "
-                          "no loss, keep it as a file (--key file)");
+                          "no loss, choose --key file, --key code, or --key passphrase --alone");
     if (n_zones > ECFS_SHARES_MAX)
         return ecfs_fail (error, EINVAL, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
                           n_zones);
     return tolerance + 1 <= n_zones - MIN (n_zones, tolerance) ||
            ecfs_fail (error, EINVAL,
                       "the key cannot be shared by %u zones of which any %u may be lost, and any %u may not read: "
-                      "keep it as a file (--key file), or name %u zones",
+                      "name %u zones, or choose --key file, --key code, or --key passphrase --alone",
                       n_zones, tolerance, tolerance, 2 * tolerance + 1);
 }
 
-/* The secret and all shares of a generation. */
-static void derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigned threshold,
-                    uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsShare *ret_shares)
+void ecfs_key_shares_derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigned threshold,
+                             uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsShare *ret_shares)
 {
     uint8_t key[ECFS_KEY_BYTES];
     /* The ring has its own active key. */
@@ -49,24 +43,10 @@ static void derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigne
 
 EcfsKeyShares *ecfs_key_shares_new (const EcfsKeyRing *keys, unsigned threshold)
 {
-    uint8_t secret[ECFS_SECRET_BYTES];
-    EcfsKeyShares *self = g_new0 (EcfsKeyShares, 1);
-    const EcfsUuid *archive = ecfs_key_ring_archive (keys);
-    self->file = (EcfsKeyFile){.archive = *archive,
-                               .generation = ecfs_uuid_new (),
-                               .threshold = (uint8_t) threshold,
-                               .n_shares = ECFS_SHARES_MAX,
-                               .slots = g_ptr_array_new_with_free_func ((GDestroyNotify) ecfs_key_slot_free)};
-    derive (keys, &self->file.generation, threshold, secret, self->shares);
-    self->file.digests = g_malloc_n (ECFS_SHARES_MAX, sizeof *self->file.digests);
-    for (unsigned i = 0; i < ECFS_SHARES_MAX; i++)
-        ecfs_share_digest (archive, &self->file.generation, &self->shares[i], self->file.digests[i]);
-    GByteArray *bytes = ecfs_key_ring_format (keys);
-    const EcfsKeyOpener opener = {.secret = secret};
-    g_ptr_array_add (self->file.slots, ecfs_key_slot_new (ECFS_KEY_SLOT_SPLIT, archive, &opener, bytes, NULL));
-    ecfs_key_forget_array (bytes);
-    ecfs_key_forget (secret, sizeof secret);
-    return self;
+    const EcfsKeyOpener none = {.secret = NULL};
+    g_autoptr (EcfsKeyShares) self = ecfs_key_shares_empty (keys, threshold);
+    EcfsKeySlot *slot = ecfs_key_shares_make_slot (self, keys, ECFS_KEY_SLOT_SPLIT, &none, NULL); /* all is there */
+    return ecfs_key_shares_with (self, keys, slot, NULL);
 }
 
 /* Of slots that anybody may have written: those that bring back just these keys. */
@@ -105,11 +85,13 @@ EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, const EcfsKeyFile *f
     (void) !ecfs_key_file_parse (bytes->data, bytes->len, &self->file, NULL); /* a copy of what was parsed before */
     ecfs_key_forget_array (bytes);
     self->file.share = (EcfsShare){.x = 0};
-    bool fits = self->file.threshold > 0 && self->file.n_shares == ECFS_SHARES_MAX &&
-                ecfs_uuid_equal (&self->file.archive, ecfs_key_ring_archive (keys));
-    if (fits) {
-        derive (keys, &self->file.generation, self->file.threshold, secret, self->shares);
-        fits = has_own_digests (self) && keep_own_slots (self, keys, secret);
+    bool shared = self->file.threshold > 0;
+    bool fits = ecfs_uuid_equal (&self->file.archive, ecfs_key_ring_archive (keys)) &&
+                (self->file.revision == 0 ? shared : ecfs_key_shares_is_signed (self, keys)) &&
+                (!shared || self->file.n_shares == ECFS_SHARES_MAX);
+    if (fits && shared) {
+        ecfs_key_shares_derive (keys, &self->file.generation, self->file.threshold, secret, self->shares);
+        fits = has_own_digests (self) && (self->file.revision > 0 || keep_own_slots (self, keys, secret));
         ecfs_key_forget (secret, sizeof secret);
     }
     if (fits)
@@ -118,30 +100,59 @@ EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, const EcfsKeyFile *f
     return NULL;
 }
 
-static void on_threshold (void *user, const char *key, const char *value)
+static void on_told (void *user, const char *key, const char *value)
 {
+    EcfsKeySlotsTold *told = user;
     guint64 threshold;
     if (strcmp (key, THRESHOLD_SETTING) == 0 &&
         g_ascii_string_to_unsigned (value, 10, 1, ECFS_SHARES_MAX, &threshold, NULL))
-        *(unsigned *) user = (unsigned) threshold;
+        told->threshold = (unsigned) threshold;
+    if (strcmp (key, KINDS_SETTING) == 0) {
+        g_strlcpy (told->kinds, value, sizeof told->kinds);
+        told->has_kinds = true;
+    }
+}
+
+bool ecfs_key_slots_told (EcfsCatalog *catalog, EcfsKeySlotsTold *ret_told, GError **error)
+{
+    *ret_told = (EcfsKeySlotsTold){.threshold = 0};
+    if (!ecfs_catalog_settings (catalog, on_told, ret_told, error))
+        return false;
+    if (ret_told->threshold > 0 && !ret_told->has_kinds) /* before there were other kinds */
+        g_strlcpy (ret_told->kinds, ecfs_key_slot_kind_text (ECFS_KEY_SLOT_SPLIT), sizeof ret_told->kinds);
+    return true;
 }
 
 bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error)
 {
-    *ret_threshold = 0;
-    return ecfs_catalog_settings (catalog, on_threshold, ret_threshold, error);
+    EcfsKeySlotsTold told;
+    bool good = ecfs_key_slots_told (catalog, &told, error);
+    *ret_threshold = told.threshold;
+    return good;
+}
+
+bool ecfs_key_shares_tell_none (EcfsCatalog *catalog, GError **error)
+{
+    return ecfs_catalog_keep_setting (catalog, KINDS_SETTING, "", error);
 }
 
 bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error)
 {
+    EcfsKeySlotsTold told;
     g_autofree char *value = g_strdup_printf ("%u", self->file.threshold);
-    return ecfs_catalog_keep_setting (catalog, THRESHOLD_SETTING, value, error);
+    g_autofree char *kinds = ecfs_key_shares_kinds (self);
+    if (!ecfs_key_slots_told (catalog, &told, error))
+        return false;
+    return (told.threshold == self->file.threshold ||
+            ecfs_catalog_keep_setting (catalog, THRESHOLD_SETTING, value, error)) &&
+           ((told.has_kinds && strcmp (told.kinds, kinds) == 0) ||
+            ecfs_catalog_keep_setting (catalog, KINDS_SETTING, kinds, error));
 }
 
 bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const EcfsKeyRing *keys,
                            EcfsKeyShares **ret_shares, GError **error)
 {
-    unsigned threshold;
+    EcfsKeySlotsTold told;
     g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NAME, NULL);
     g_autofree char *bytes = NULL;
     g_autoptr (GError) reason = NULL;
@@ -152,8 +163,8 @@ bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const Ec
         return true;
     if (!ecfs_read_file (path, ECFS_KEY_FILE_MAX_BYTES, &bytes, &size, &reason)) {
         if (reason->code == ENOENT)
-            return ecfs_key_shares_told (catalog, &threshold, error) &&
-                   (threshold == 0 ||
+            return ecfs_key_slots_told (catalog, &told, error) &&
+                   (*told.kinds == '\0' ||
                     ecfs_fail (error, ENOKEY,
                                "%s is gone, which new endpoints get their shares of the key by: restore it from a "
                                "backup, or make the archive directory again with 'ecfs recover' in another place",
@@ -184,6 +195,11 @@ void ecfs_key_shares_free (EcfsKeyShares *self)
     g_free (self);
 }
 
+const EcfsKeyFile *ecfs_key_shares_file (const EcfsKeyShares *self)
+{
+    return &self->file;
+}
+
 unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self)
 {
     return self->file.threshold;
@@ -191,7 +207,7 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self)
 
 bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error)
 {
-    return self == NULL || ecfs_codec_tolerance (codec) < self->file.threshold ||
+    return self == NULL || self->file.threshold == 0 || ecfs_codec_tolerance (codec) < self->file.threshold ||
            ecfs_fail (error, EINVAL,
                       "%s survives the loss of %u zones, and the archive's key is shared so that %u can read: choose "
                       "one that survives fewer losses",
@@ -204,15 +220,27 @@ bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file)
            memcmp (&file->share, &self->shares[file->share.x - 1], sizeof file->share) == 0;
 }
 
+/* The revision that is in a name; 1 is not, as it was left out before there were any. */
+static bool parse_name (const char *name, EcfsUuid *ret_generation, guint64 *ret_revision)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    const char *at = g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "/") ? name + strlen (ECFS_KEYS_DIRECTORY "/") : NULL;
+    g_autofree char *uuid = at == NULL ? NULL : g_strndup (at, ECFS_UUID_TEXT_SIZE - 1);
+    *ret_revision = 1;
+    if (uuid == NULL || !ecfs_uuid_parse (uuid, ret_generation))
+        return false;
+    ecfs_uuid_text (ret_generation, text); /* others may have a directory of that name */
+    at += strlen (uuid);
+    return strcmp (uuid, text) == 0 &&
+           (*at == '\0' || (*at == '-' && g_ascii_isdigit (at[1]) && at[1] != '0' &&
+                            g_ascii_string_to_unsigned (at + 1, 10, 2, G_MAXUINT64, ret_revision, NULL)));
+}
+
 bool ecfs_key_shares_is_name (const char *name)
 {
     EcfsUuid generation;
-    char text[ECFS_UUID_TEXT_SIZE];
-    const char *at = g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "/") ? name + strlen (ECFS_KEYS_DIRECTORY "/") : NULL;
-    if (at == NULL || !ecfs_uuid_parse (at, &generation))
-        return false;
-    ecfs_uuid_text (&generation, text); /* others may have a directory of that name */
-    return strcmp (at, text) == 0;
+    guint64 revision;
+    return parse_name (name, &generation, &revision);
 }
 
 /* Which share each zone has */
@@ -330,13 +358,18 @@ void ecfs_key_shares_file_name (const EcfsKeyShares *self, char ret_name[ECFS_KE
 {
     char generation[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (&self->file.generation, generation);
-    (void) snprintf (ret_name, ECFS_KEY_SHARE_NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
+    if (self->file.revision > 1)
+        (void) snprintf (ret_name, ECFS_KEY_SHARE_NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s-%" PRIu64, generation,
+                         self->file.revision);
+    else
+        (void) snprintf (ret_name, ECFS_KEY_SHARE_NAME_SIZE, ECFS_KEYS_DIRECTORY "/%s", generation);
 }
 
-GByteArray *ecfs_key_shares_file (const EcfsKeyShares *self, unsigned x)
+GByteArray *ecfs_key_shares_file_of (const EcfsKeyShares *self, unsigned x)
 {
     EcfsKeyFile file = self->file; /* borrowed but for the share */
-    file.share = self->shares[x - 1];
+    if (x > 0)
+        file.share = self->shares[x - 1];
     GByteArray *bytes = ecfs_key_file_format (&file);
     ecfs_key_forget (&file.share, sizeof file.share);
     return bytes;
@@ -348,7 +381,8 @@ EcfsShareVerdict ecfs_key_shares_judge (const EcfsKeyShares *self, const GByteAr
     *ret_x = 0;
     if (!ecfs_key_file_parse (bytes->data, bytes->len, &file, NULL))
         return ECFS_SHARE_DAMAGED;
-    GByteArray *own = ecfs_key_shares_has (self, &file) ? ecfs_key_shares_file (self, file.share.x) : NULL;
+    bool fits = self->file.threshold == 0 ? file.share.x == 0 : ecfs_key_shares_has (self, &file);
+    GByteArray *own = fits ? ecfs_key_shares_file_of (self, file.share.x) : NULL;
     bool same = own != NULL && own->len == bytes->len && memcmp (own->data, bytes->data, own->len) == 0;
     *ret_x = same ? file.share.x : 0;
     ecfs_key_forget_array (own);
@@ -372,11 +406,9 @@ bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, un
         return false;
     }
     g_clear_error (&why);
-    *ret_x = 0;
-    if (bytes != NULL)
-        (void) ecfs_key_shares_judge (self, bytes, ret_x); /* what is not ours is no share */
+    bool own = bytes != NULL && ecfs_key_shares_judge (self, bytes, ret_x) == ECFS_SHARE_OURS;
     ecfs_key_forget_array (bytes);
-    return *ret_x > 0 || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
+    return own || ecfs_fail (error, ENOENT, "its share of the archive's key is missing or damaged");
 }
 
 EcfsKeyRing *ecfs_key_file_open (const EcfsKeyFile *file, const uint8_t secret[ECFS_SECRET_BYTES])
@@ -402,15 +434,51 @@ void ecfs_key_shares_take_away (EcfsEndpoint *endpoint)
     (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_KEYS_DIRECTORY, NULL);
 }
 
+/* What a name tells of a file that is no longer needed where the newest is. */
+static bool is_older (const EcfsKeyShares *self, const char *name)
+{
+    EcfsUuid generation;
+    guint64 revision;
+    return parse_name (name, &generation, &revision) && ecfs_uuid_equal (&generation, &self->file.generation) &&
+           revision < self->file.revision;
+}
+
+bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GPtrArray **ret_names, GError **error)
+{
+    GError *why = NULL;
+    g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+    if (self->file.revision > 1 && !ecfs_endpoint_list_wait (endpoint, ECFS_KEYS_DIRECTORY, note_name, names, &why) &&
+        why->code != ENOENT) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_clear_error (&why);
+    for (guint i = names->len; i-- > 0;)
+        if (!is_older (self, g_ptr_array_index (names, i)))
+            g_ptr_array_remove_index (names, i);
+    *ret_names = g_steal_pointer (&names);
+    return true;
+}
+
+/* Which would still open what has been taken away since. */
+static bool remove_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GError **error)
+{
+    g_autoptr (GPtrArray) names = NULL;
+    bool good = ecfs_key_shares_older (self, endpoint, &names, error);
+    for (guint i = 0; good && i < names->len; i++)
+        good = ecfs_endpoint_remove_wait (endpoint, g_ptr_array_index (names, i), error);
+    return good;
+}
+
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error)
 {
-    unsigned x;
+    unsigned x = 0;
     char name[ECFS_KEY_SHARE_NAME_SIZE];
-    if (!ecfs_key_shares_choose (catalog, zone, &x, error))
+    if (self->file.threshold > 0 && !ecfs_key_shares_choose (catalog, zone, &x, error))
         return false;
     ecfs_key_shares_file_name (self, name);
-    GByteArray *bytes = ecfs_key_shares_file (self, x);
+    GByteArray *bytes = ecfs_key_shares_file_of (self, x);
     bool same, put = compare (endpoint, name, bytes, &same, error);
     if (put && !same)
         put = write_bytes (endpoint, name, bytes, error) && compare (endpoint, name, bytes, &same, error) &&
@@ -418,5 +486,5 @@ bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsE
                ecfs_fail (error, EIO, "endpoint %s: its share of the archive's key does not read as it was written",
                           ecfs_endpoint_name (endpoint)));
     ecfs_key_forget_array (bytes);
-    return put;
+    return put && remove_older (self, endpoint, error);
 }

@@ -37,14 +37,27 @@ EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, const EcfsKeyFile *f
  * gone. */
 bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const EcfsKeyRing *keys,
                            EcfsKeyShares **ret_shares, GError **error);
-/** Has the catalog know that keys are shared; and what it knows: *ret_threshold 0: they are not. */
+
+/* What a catalog knows of how its archive's keys are kept. */
+typedef struct EcfsKeySlotsTold {
+    unsigned threshold; /* 0: no secret is shared */
+    bool has_kinds;     /* they were told */
+    char kinds[64];     /* of slots, in words; empty: endpoints have no key files */
+} EcfsKeySlotsTold;
+
+/** Has the catalog know how keys are kept; and what it knows. */
 bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
+bool ecfs_key_shares_tell_none (EcfsCatalog *catalog, GError **error);
+bool ecfs_key_slots_told (EcfsCatalog *catalog, EcfsKeySlotsTold *ret_told, GError **error);
+/** The threshold of that alone; 0: no secret is shared. */
 bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error);
 /** Into an archive directory, durably. */
 bool ecfs_key_shares_write (const EcfsKeyShares *self, const char *directory, GError **error);
 void ecfs_key_shares_free (EcfsKeyShares *self); /* NULL is accepted */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsKeyShares, ecfs_key_shares_free)
 
+/** The key file but for the share of an endpoint; borrowed. */
+const EcfsKeyFile *ecfs_key_shares_file (const EcfsKeyShares *self);
 /** Zones that bring the keys back together. */
 unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 
@@ -52,11 +65,13 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
  * what to do. @self NULL: they are not shared. */
 bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error);
 
-/** Gives an endpoint the share of its zone, which gets one where it has none, and reads it back. Blocks. */
+/** Gives an endpoint the key file with the share of its zone, which gets one where it has none, reads it back, and
+ * removes older revisions. Blocks. */
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,
                           GError **error);
 
-/** Which of the shares an endpoint has. ENOENT: it has none; or why that cannot be told. Blocks. */
+/** Which of the shares an endpoint has, 0 where none is needed. ENOENT: it has not the file; or why that cannot be
+ * told. Blocks. */
 bool ecfs_key_shares_look (const EcfsKeyShares *self, EcfsEndpoint *endpoint, unsigned *ret_x, GError **error);
 
 /* What a file is that was found in the place of an endpoint's. */
@@ -68,8 +83,8 @@ typedef enum EcfsShareVerdict {
 
 /** The name of the file at each endpoint. */
 void ecfs_key_shares_file_name (const EcfsKeyShares *self, char ret_name[ECFS_KEY_SHARE_NAME_SIZE]);
-/** That file with share @x, for ecfs_key_forget_array (). */
-GByteArray *ecfs_key_shares_file (const EcfsKeyShares *self, unsigned x);
+/** That file with share @x, 0 for none, for ecfs_key_forget_array (). */
+GByteArray *ecfs_key_shares_file_of (const EcfsKeyShares *self, unsigned x);
 /** Judges such a file; *ret_x is which of the shares it has, 0 unless it is OURS. */
 EcfsShareVerdict ecfs_key_shares_judge (const EcfsKeyShares *self, const GByteArray *bytes, unsigned *ret_x);
 /** The file that an endpoint has, for ecfs_key_forget_array (); NULL: ENOENT, or why it cannot be read. Blocks. */
@@ -77,6 +92,8 @@ GByteArray *ecfs_key_shares_read (const EcfsKeyShares *self, EcfsEndpoint *endpo
 /** The keys that a slot of @file opens to with the shared @secret, for ecfs_key_ring_unref (); NULL: to none. */
 EcfsKeyRing *ecfs_key_file_open (const EcfsKeyFile *file, const uint8_t secret[ECFS_SECRET_BYTES]);
 
+/** The names of older revisions that an endpoint still has, owned; g_ptr_array_unref (). Blocks. */
+bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GPtrArray **ret_names, GError **error);
 /** Takes what is left of shares away from an endpoint, as far as that goes. Blocks. */
 void ecfs_key_shares_take_away (EcfsEndpoint *endpoint);
 

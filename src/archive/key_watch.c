@@ -32,13 +32,13 @@ typedef struct Place {
     int64_t looked_us;   /* when it was asked last; 0: never */
     int64_t restored_us; /* when its share was stored again last; 0: never */
     /* Of the request under way. */
-    GByteArray *bytes; /* that are read or written; NULL: none */
+    const EcfsKeyShares *shares; /* whose file it is about; borrowed from the archive */
+    GByteArray *bytes;           /* that are read or written; NULL: none */
 } Place;
 
 struct EcfsKeyWatch {
-    EcfsArchive *archive; /* immutable, as the next two */
-    char name[ECFS_KEY_SHARE_NAME_SIZE];
-    Place *places; /* ECFS_ENDPOINTS_MAX */
+    EcfsArchive *archive; /* immutable, as the next */
+    Place *places;        /* ECFS_ENDPOINTS_MAX */
     EcfsTicker *ticker;
     EcfsMutex lock;
     EcfsCond changed;
@@ -59,11 +59,10 @@ static void take_lost (void *user, const char *key, const char *value)
 EcfsKeyWatch *ecfs_key_watch_new (EcfsArchive *archive)
 {
     g_autoptr (GError) error = NULL;
-    if (archive->shares == NULL)
+    if (archive->keys == NULL)
         return NULL;
     EcfsKeyWatch *self = g_new0 (EcfsKeyWatch, 1);
     self->archive = archive;
-    ecfs_key_shares_file_name (archive->shares, self->name);
     self->places = g_new0 (Place, ECFS_ENDPOINTS_MAX);
     for (size_t i = 0; i < ECFS_ENDPOINTS_MAX; i++)
         self->places[i] = (Place){.watch = self, .position = i};
@@ -76,7 +75,7 @@ EcfsKeyWatch *ecfs_key_watch_new (EcfsArchive *archive)
 
 EcfsKeyWatch *ecfs_archive_key_watch (const EcfsArchive *archive)
 {
-    return ecfs_archive_service (archive, ECFS_SERVICE_KEY);
+    return ecfs_archive_key_shares (archive) == NULL ? NULL : ecfs_archive_service (archive, ECFS_SERVICE_KEY);
 }
 
 void ecfs_key_watch_free (EcfsKeyWatch *self)
@@ -142,7 +141,9 @@ static void give_up (Place *self)
 static void end_with (Place *self, const GError *error)
 {
     int code = error->code;
-    if (code == ENOTCONN || code == ETIMEDOUT || code == ECANCELED || ecfs_endpoint_is_down (endpoint_at (self)))
+    if (self->shares != ecfs_archive_key_shares (self->watch->archive))
+        give_up (self);
+    else if (code == ENOTCONN || code == ETIMEDOUT || code == ECANCELED || ecfs_endpoint_is_down (endpoint_at (self)))
         give_up (self);
     else if (code == ENOENT)
         end_look (self, ECFS_KEY_LOST, 0, false, g_strdup ("its share of the archive's key is missing"));
@@ -151,10 +152,25 @@ static void end_with (Place *self, const GError *error)
                   g_strdup_printf ("its share of the archive's key cannot be read: %s", error->message));
 }
 
+/* Where no secret is shared every zone has all that there is. */
+static unsigned zone_number (const EcfsKeyWatch *self, size_t position)
+{
+    size_t first = 0;
+    while (strcmp (self->archive->endpoints[first].zone, self->archive->endpoints[position].zone) != 0)
+        first++;
+    return (unsigned) first + 1;
+}
+
 static void judge (Place *self, const GByteArray *bytes)
 {
     unsigned x;
-    EcfsShareVerdict verdict = ecfs_key_shares_judge (self->watch->archive->shares, bytes, &x);
+    EcfsShareVerdict verdict = ecfs_key_shares_judge (self->shares, bytes, &x);
+    if (self->shares != ecfs_archive_key_shares (self->watch->archive)) { /* ways to open the key were changed since */
+        give_up (self);
+        return;
+    }
+    if (verdict == ECFS_SHARE_OURS && x == 0)
+        x = zone_number (self->watch, self->position);
     if (verdict == ECFS_SHARE_OURS)
         end_look (self, ECFS_KEY_THERE, x, false, NULL);
     else if (verdict == ECFS_SHARE_DAMAGED)
@@ -197,13 +213,18 @@ static void on_size (void *user, uint64_t size, const GError *error)
     self->bytes = bytes;
     const EcfsRange range = {.size = bytes->len, .to = bytes->data};
     const EcfsSink sink = {.done = on_read, .user = self};
-    ecfs_stream_unref (ecfs_endpoint_read (endpoint_at (self), self->watch->name, &range, 1, 0, &sink));
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    ecfs_key_shares_file_name (self->shares, name);
+    ecfs_stream_unref (ecfs_endpoint_read (endpoint_at (self), name, &range, 1, 0, &sink));
 }
 
 /* Its flag `busy` is set. */
 static void look (Place *self)
 {
-    ecfs_endpoint_size (endpoint_at (self), self->watch->name, on_size, self);
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    self->shares = ecfs_archive_key_shares (self->watch->archive);
+    ecfs_key_shares_file_name (self->shares, name);
+    ecfs_endpoint_size (endpoint_at (self), name, on_size, self);
 }
 
 static bool counts (const EcfsKeyWatch *self, size_t position)
@@ -230,7 +251,8 @@ typedef enum Whom {
 static void look_at (EcfsKeyWatch *self, Whom whom)
 {
     int64_t now_us = ecfs_now_us ();
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
+    bool any = ecfs_archive_key_shares (self->archive) != NULL;
+    for (size_t i = 0; any && i < ecfs_archive_n_endpoints (self->archive); i++) {
         Place *place = &self->places[i];
         if (!counts (self, i))
             continue;
@@ -303,6 +325,8 @@ static bool settle (EcfsKeyWatch *self, const char *zone, const EcfsArchiveEndpo
 {
     unsigned x;
     const char *unseen;
+    if (ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive)) == 0)
+        return true;
     if (!ecfs_key_shares_of_zone (self->archive->catalog, zone, &x, error))
         return false;
     if (x > 0)
@@ -355,8 +379,10 @@ static void on_written (void *user, const GError *error)
 
 static void write_share (Place *self)
 {
-    ecfs_stream_unref (ecfs_endpoint_write_bytes (endpoint_at (self), self->watch->name, self->bytes->data,
-                                                  self->bytes->len, on_written, self));
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    ecfs_key_shares_file_name (self->shares, name);
+    ecfs_stream_unref (
+        ecfs_endpoint_write_bytes (endpoint_at (self), name, self->bytes->data, self->bytes->len, on_written, self));
 }
 
 static void on_removed (void *user, uint64_t value, const GError *error)
@@ -405,20 +431,24 @@ static bool takes_share (EcfsKeyWatch *self, Place *place)
 
 static void restore (EcfsKeyWatch *self, Place *place)
 {
-    unsigned x;
+    unsigned x = 0;
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
     g_autoptr (GError) error = NULL;
     if (!takes_share (self, place))
         return;
-    if (!find_share (self, place->position, &x, &error) || x == 0) {
+    bool shared = ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive)) > 0;
+    if (shared && (!find_share (self, place->position, &x, &error) || x == 0)) {
         if (error != NULL)
             g_warning ("endpoint %s: its share of the archive's key cannot be stored again: %s", name_at (place),
                        error->message);
         give_up (place);
         return;
     }
-    place->bytes = ecfs_key_shares_file (self->archive->shares, x);
+    place->shares = ecfs_archive_key_shares (self->archive);
+    place->bytes = ecfs_key_shares_file_of (place->shares, x);
+    ecfs_key_shares_file_name (place->shares, name);
     if (place->damaged)
-        ecfs_endpoint_remove (endpoint_at (place), self->name, on_removed, place);
+        ecfs_endpoint_remove (endpoint_at (place), name, on_removed, place);
     else
         write_share (place);
 }
@@ -487,10 +517,16 @@ void ecfs_key_watch_end (EcfsKeyWatch *self)
 
 /* Counting */
 
+unsigned ecfs_key_needed (const EcfsArchive *archive)
+{
+    return MAX (ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)), 1);
+}
+
 unsigned ecfs_key_tolerance (EcfsArchive *archive)
 {
-    unsigned threshold = ecfs_key_shares_threshold (archive->shares);
-    return MIN (ecfs_archive_journal_copies (archive), threshold) - 1;
+    unsigned threshold = ecfs_key_shares_threshold (ecfs_archive_key_shares (archive));
+    unsigned copies = ecfs_archive_journal_copies (archive);
+    return (threshold == 0 ? copies : MIN (copies, threshold)) - 1;
 }
 
 /* Which share an endpoint has as far as is known; 0: none. One that does not answer has what its zone was given, unless
@@ -507,7 +543,9 @@ static unsigned share_at (EcfsKeyWatch *self, size_t position, bool believes_all
     bool believed = place->sight == ECFS_KEY_UNSEEN && !place->keeps_lost && (is_down || believes_all);
     unsigned seen = place->x;
     ecfs_mutex_unlock (&self->lock);
-    if (believed && !ecfs_key_shares_of_zone (self->archive->catalog, endpoint->zone, &x, NULL))
+    if (believed && ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive)) == 0)
+        x = zone_number (self, position);
+    else if (believed && !ecfs_key_shares_of_zone (self->archive->catalog, endpoint->zone, &x, NULL))
         x = 0; /* whoever writes to the catalog tells what is wrong with it */
     return believed ? x : seen;
 }
@@ -535,14 +573,14 @@ static EcfsKeyCount count (EcfsKeyWatch *self, bool believes_all)
         if (one.x > 0)
             g_array_append_val (shares, one);
     }
-    ecfs_key_count ((const EcfsZoneShare *) shares->data, shares->len,
-                    ecfs_key_shares_threshold (self->archive->shares), ecfs_key_tolerance (self->archive), &count);
+    ecfs_key_count ((const EcfsZoneShare *) shares->data, shares->len, ecfs_key_needed (self->archive),
+                    ecfs_key_tolerance (self->archive), &count);
     return count;
 }
 
 static bool is_enough (EcfsKeyWatch *self, bool believes_all)
 {
-    return count (self, believes_all).n_left >= ecfs_key_shares_threshold (self->archive->shares);
+    return count (self, believes_all).n_left >= ecfs_key_needed (self->archive);
 }
 
 static bool fail_key (EcfsKeyWatch *self, GError **error)
@@ -558,8 +596,8 @@ static bool fail_key (EcfsKeyWatch *self, GError **error)
     return ecfs_fail (error, EIO,
                       "%u zones of endpoints have their shares of the archive's key, and %u bring it back: it could be "
                       "lost with this machine and %u zone%s; 'ecfs fsck -y %s' stores shares again%s",
-                      count (self, true).n_zones, ecfs_key_shares_threshold (self->archive->shares), tolerance,
-                      tolerance == 1 ? "" : "s", self->archive->directory, reasons->str);
+                      count (self, true).n_zones, ecfs_key_needed (self->archive), tolerance, tolerance == 1 ? "" : "s",
+                      self->archive->directory, reasons->str);
 }
 
 /* Waits for answers and for what is stored again; returns whether that is enough. */

@@ -20,9 +20,9 @@ typedef struct EcfsKeyWatch EcfsKeyWatch;
 /* How often the share of an endpoint that has it is looked at again; for tests to change. */
 extern _Atomic int64_t ecfs_key_watch_again_us;
 
-/** NULL where the archive's key is not shared. */
+/** NULL where the archive has no key. */
 EcfsKeyWatch *ecfs_key_watch_new (EcfsArchive *archive);
-/** That of an archive that is started; NULL likewise. */
+/** That of an archive that is started; NULL also where endpoints have nothing of the key. */
 EcfsKeyWatch *ecfs_archive_key_watch (const EcfsArchive *archive);
 /** NULL is accepted. */
 void ecfs_key_watch_free (EcfsKeyWatch *self);
@@ -54,6 +54,8 @@ typedef struct EcfsKeySeen {
 /** What was seen last at the endpoint at @position. */
 EcfsKeySeen ecfs_key_watch_sight (EcfsKeyWatch *self, size_t position);
 
+/** How many zones bring the key back, those that only need something beside it too: at least 1. */
+unsigned ecfs_key_needed (const EcfsArchive *archive);
 /** How many zones may be lost: as many as the most tolerant code in use does without, but less than bring the key
  * back. */
 unsigned ecfs_key_tolerance (EcfsArchive *archive);

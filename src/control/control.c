@@ -9,6 +9,7 @@
 #include "util/io.h"
 #include "util/lock.h"
 #include "verbs/endpoints.h"
+#include "verbs/key.h"
 #include "verbs/status.h"
 
 #include <fcntl.h>
@@ -350,6 +351,15 @@ static bool handle_endpoint_remove (Client *client, JsonObject *request, JsonObj
     return true;
 }
 
+static bool handle_key_file (Client *client, JsonObject *request, JsonObject *reply, GError **error)
+{
+    gsize size = 0;
+    const char *text = ecfs_control_text (request, "file");
+    g_autofree guchar *bytes = text == NULL ? NULL : g_base64_decode (text, &size);
+    return bytes != NULL ? ecfs_key_change_here (client->server->archive, bytes, size, reply, error)
+                         : ecfs_fail (error, EINVAL, "control socket: \"file\" is missing or wrong");
+}
+
 static const struct {
     const char *name;
     bool (*handle) (Client *client, JsonObject *request, JsonObject *reply, GError **error);
@@ -368,7 +378,8 @@ static const struct {
              {"mkdir", handle_names},
              {"endpoint-state", handle_endpoint_state},
              {"endpoint-renew", handle_endpoint_renew},
-             {"endpoint-remove", handle_endpoint_remove}};
+             {"endpoint-remove", handle_endpoint_remove},
+             {"key-file", handle_key_file}};
 
 static bool handle (Client *client, JsonObject *request, JsonObject *reply, GError **error)
 {

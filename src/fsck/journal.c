@@ -156,15 +156,24 @@ static bool store_share (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint,
                                 endpoint->endpoint, endpoint->zone, error);
 }
 
+/* Whether an endpoint has its key file, and none of those before: they may open with what was taken away since. */
+static bool look_at_share (const EcfsKeyShares *shares, const EcfsArchiveEndpoint *endpoint, GError **error)
+{
+    unsigned x;
+    g_autoptr (GPtrArray) older = NULL;
+    return ecfs_key_shares_look (shares, endpoint->endpoint, &x, error) &&
+           ecfs_key_shares_older (shares, endpoint->endpoint, &older, error) &&
+           (older->len == 0 || ecfs_fail (error, ENOENT, "it still has an older file with the archive's key"));
+}
+
 static bool check_shares (EcfsFsckRun *self, GError **error)
 {
     const EcfsKeyShares *shares = ecfs_archive_key_shares (self->archive);
     for (size_t i = 0; shares != NULL && i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
-        unsigned x;
         g_autoptr (GError) why = NULL, failure = NULL;
         if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
-            ecfs_key_shares_look (shares, endpoint->endpoint, &x, &why))
+            look_at_share (shares, endpoint, &why))
             continue;
         bool repairs = why->code == ENOENT && ecfs_fsck_may_repair (self);
         bool repaired = repairs && store_share (self, endpoint, &failure);

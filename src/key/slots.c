@@ -5,7 +5,7 @@
 
 #include <openssl/evp.h>
 
-#define VERSION          1
+#define VERSION          2 /* 1: without revision, MAC and notes */
 #define CHECKSUM_BYTES   8
 #define SCRYPT_LOG2_N    17
 #define SCRYPT_R         8
@@ -180,6 +180,10 @@ EcfsKeySlot *ecfs_key_slot_new (EcfsKeySlotKind kind, const EcfsUuid *archive, c
     if (!known)
         return NULL;
     slot_bound (self, archive, bound);
+    if (kind == ECFS_KEY_SLOT_RECIPIENT) {
+        self->note_bytes = ECFS_KEY_BYTES;
+        memcpy (self->note, opener->public_key, ECFS_KEY_BYTES);
+    }
     self->sealed = ecfs_key_seal (key, bound, sizeof bound, bytes->data, bytes->len);
     ecfs_key_forget (key, sizeof key);
     return g_steal_pointer (&self);
@@ -210,6 +214,36 @@ void ecfs_key_slot_free (EcfsKeySlot *self)
     if (self->sealed != NULL)
         g_byte_array_unref (self->sealed);
     g_free (self);
+}
+
+EcfsKeySlot *ecfs_key_slot_copy (const EcfsKeySlot *self)
+{
+    EcfsKeySlot *copy = g_memdup2 (self, sizeof *self);
+    copy->sealed = g_byte_array_append (g_byte_array_new (), self->sealed->data, self->sealed->len);
+    return copy;
+}
+
+static void append_slot (GByteArray *to, const EcfsKeySlot *slot, bool with_note)
+{
+    g_byte_array_append (to, slot->id.bytes, 16);
+    ecfs_append_le (to, slot->kind, 2);
+    g_byte_array_append (to, slot->salt, sizeof slot->salt);
+    ecfs_append_le (to, slot->log2_n, 1);
+    ecfs_append_le (to, slot->r, 1);
+    ecfs_append_le (to, slot->p, 1);
+    if (with_note) {
+        ecfs_append_le (to, slot->note_bytes, 1);
+        g_byte_array_append (to, slot->note, slot->note_bytes);
+    }
+    ecfs_append_le (to, slot->sealed->len, 4);
+    g_byte_array_append (to, slot->sealed->data, slot->sealed->len);
+}
+
+GByteArray *ecfs_key_slot_format (const EcfsKeySlot *self)
+{
+    GByteArray *to = g_byte_array_new ();
+    append_slot (to, self, true);
+    return to;
 }
 
 /* Codes */
@@ -256,38 +290,49 @@ static guint file_bytes (const EcfsKeyFile *file)
 {
     guint bytes = 256 + file->n_shares * ECFS_KEY_BYTES;
     for (guint i = 0; i < file->slots->len; i++)
-        bytes += 64 + ((const EcfsKeySlot *) g_ptr_array_index (file->slots, i))->sealed->len;
+        bytes += 64 + UINT8_MAX + ((const EcfsKeySlot *) g_ptr_array_index (file->slots, i))->sealed->len;
     return bytes;
 }
 
-GByteArray *ecfs_key_file_format (const EcfsKeyFile *file)
+/* All before the MAC. */
+static GByteArray *append_file (const EcfsKeyFile *file, const EcfsShare *share)
 {
     GByteArray *to = g_byte_array_sized_new (file_bytes (file)); /* so that no part of it is left behind */
     g_assert (file->slots->len <= ECFS_KEY_SLOTS_MAX);
     g_byte_array_append (to, magic, sizeof magic);
-    ecfs_append_le (to, VERSION, 2);
+    ecfs_append_le (to, file->revision > 0 ? VERSION : 1, 2);
     g_byte_array_append (to, file->archive.bytes, 16);
     g_byte_array_append (to, file->generation.bytes, 16);
     ecfs_append_le (to, file->threshold, 1);
     ecfs_append_le (to, file->n_shares, 1);
     for (unsigned i = 0; i < file->n_shares; i++)
         g_byte_array_append (to, file->digests[i], ECFS_KEY_BYTES);
-    ecfs_append_le (to, file->share.x, 1);
-    g_byte_array_append (to, file->share.y, ECFS_SECRET_BYTES);
+    ecfs_append_le (to, share->x, 1);
+    g_byte_array_append (to, share->y, ECFS_SECRET_BYTES);
     ecfs_append_le (to, file->slots->len, 2);
-    for (guint i = 0; i < file->slots->len; i++) {
-        const EcfsKeySlot *slot = g_ptr_array_index (file->slots, i);
-        g_byte_array_append (to, slot->id.bytes, 16);
-        ecfs_append_le (to, slot->kind, 2);
-        g_byte_array_append (to, slot->salt, sizeof slot->salt);
-        ecfs_append_le (to, slot->log2_n, 1);
-        ecfs_append_le (to, slot->r, 1);
-        ecfs_append_le (to, slot->p, 1);
-        ecfs_append_le (to, slot->sealed->len, 4);
-        g_byte_array_append (to, slot->sealed->data, slot->sealed->len);
+    for (guint i = 0; i < file->slots->len; i++)
+        append_slot (to, g_ptr_array_index (file->slots, i), file->revision > 0);
+    if (file->revision > 0) {
+        ecfs_append_le (to, file->revision, 8);
+        g_byte_array_append (to, file->key.bytes, sizeof file->key.bytes);
     }
+    return to;
+}
+
+GByteArray *ecfs_key_file_format (const EcfsKeyFile *file)
+{
+    GByteArray *to = append_file (file, &file->share);
+    if (file->revision > 0)
+        g_byte_array_append (to, file->mac, sizeof file->mac);
     ecfs_append_le (to, ecfs_xxh3_64 (to->data, to->len), CHECKSUM_BYTES);
     return to;
+}
+
+void ecfs_key_file_mac (const EcfsKeyFile *file, const uint8_t key[ECFS_KEY_BYTES], uint8_t ret_mac[ECFS_KEY_BYTES])
+{
+    const EcfsShare none = {.x = 0};
+    g_autoptr (GByteArray) bytes = append_file (file, &none);
+    ecfs_key_derive (bytes->data, bytes->len, key, ECFS_KEY_BYTES, "ecfs key file", ret_mac);
 }
 
 static bool parse_slot (EcfsCursor *from, EcfsKeyFile *file)
@@ -300,6 +345,8 @@ static bool parse_slot (EcfsCursor *from, EcfsKeyFile *file)
     slot->log2_n = (uint8_t) ecfs_cursor_le (from, 1);
     slot->r = (uint8_t) ecfs_cursor_le (from, 1);
     slot->p = (uint8_t) ecfs_cursor_le (from, 1);
+    slot->note_bytes = file->revision > 0 ? (uint8_t) ecfs_cursor_le (from, 1) : 0;
+    ecfs_cursor_copy (from, slot->note, slot->note_bytes);
     uint64_t size = ecfs_cursor_le (from, 4);
     const uint8_t *sealed = size <= ECFS_KEY_SLOT_SEALED_MAX ? ecfs_cursor_bytes (from, size) : NULL;
     slot->sealed = g_byte_array_new ();
@@ -334,6 +381,13 @@ static bool parse (EcfsCursor *from, EcfsKeyFile *file)
         if (!parse_slot (from, file))
             return false;
     }
+    if (file->revision > 0) {
+        file->revision = ecfs_cursor_le (from, 8);
+        ecfs_cursor_copy (from, file->key.bytes, sizeof file->key.bytes);
+        ecfs_cursor_copy (from, file->mac, sizeof file->mac);
+        if (file->revision == 0)
+            return false;
+    }
     return !from->bad && from->left == 0;
 }
 
@@ -347,7 +401,8 @@ bool ecfs_key_file_parse (const uint8_t *bytes, size_t size, EcfsKeyFile *ret_fi
     EcfsCursor from = {.at = bytes, .left = whole ? size - CHECKSUM_BYTES : 0};
     (void) ecfs_cursor_bytes (&from, sizeof magic);
     uint64_t version = ecfs_cursor_le (&from, 2);
-    if (whole && version == VERSION && parse (&from, &file)) {
+    file.revision = version > 1; /* any, until it is read */
+    if (whole && (version == 1 || version == VERSION) && parse (&from, &file)) {
         *ret_file = file;
         return true;
     }

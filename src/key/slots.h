@@ -38,6 +38,8 @@ typedef struct EcfsKeySlot {
     EcfsKeySlotKind kind;
     uint8_t salt[ECFS_KEY_BYTES]; /* random; recipient: the X25519 key that was made for this slot */
     uint8_t log2_n, r, p;         /* of scrypt; 0 where there is no passphrase */
+    uint8_t note_bytes;           /* what of @note counts; none in a file without a revision */
+    uint8_t note[UINT8_MAX];      /* recipient: the public key that it was made for */
     GByteArray *sealed;           /* what it opens: at most ECFS_KEY_SLOT_SEALED_MAX bytes */
 } EcfsKeySlot;
 
@@ -49,6 +51,9 @@ typedef struct EcfsKeyFile {
     uint8_t (*digests)[ECFS_KEY_BYTES]; /* n_shares, SHA-256 of each share in the order of x */
     EcfsShare share;                    /* x = 0: this endpoint has none */
     GPtrArray *slots;                   /* of EcfsKeySlot */
+    uint64_t revision;                  /* grows when slots come and go; 0: written before there were any */
+    EcfsUuid key;                       /* id of the archive's key that the next is made with */
+    uint8_t mac[ECFS_KEY_BYTES];        /* of all but the share, so that nobody takes a slot away unseen */
 } EcfsKeyFile;
 
 /* What a user gives to open a slot, or to make it: what its kind needs, the others NULL. */
@@ -70,6 +75,9 @@ EcfsKeySlot *ecfs_key_slot_new (EcfsKeySlotKind kind, const EcfsUuid *archive, c
 GByteArray *ecfs_key_slot_open (const EcfsKeySlot *self, const EcfsUuid *archive, const EcfsKeyOpener *opener,
                                 GError **error);
 void ecfs_key_slot_free (EcfsKeySlot *self);
+EcfsKeySlot *ecfs_key_slot_copy (const EcfsKeySlot *self);
+/** All that it says, as in a file with a revision; g_byte_array_unref (). */
+GByteArray *ecfs_key_slot_format (const EcfsKeySlot *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsKeySlot, ecfs_key_slot_free)
 
 /** "split", ... as in ecfs-key(1). */
@@ -85,6 +93,8 @@ GByteArray *ecfs_key_file_format (const EcfsKeyFile *file);
 /** EBADMSG: it is none, or damaged; ENOTSUP: it needs a later ecfs. ecfs_key_file_clear () afterwards. */
 bool ecfs_key_file_parse (const uint8_t *bytes, size_t size, EcfsKeyFile *ret_file, GError **error);
 void ecfs_key_file_clear (EcfsKeyFile *file);
+/** What @key, which nobody without the archive's keys has, makes of all but the share. */
+void ecfs_key_file_mac (const EcfsKeyFile *file, const uint8_t key[ECFS_KEY_BYTES], uint8_t ret_mac[ECFS_KEY_BYTES]);
 
 /** The digest of a share, as key files list them. */
 void ecfs_share_digest (const EcfsUuid *archive, const EcfsUuid *generation, const EcfsShare *share,

@@ -54,7 +54,10 @@ static bool has_key (const EcfsKeyRing *keys, const EcfsUuid *id)
 static bool fail_sealed (const EcfsRecovering *self, const char *whose, GError **error)
 {
     if (self->keys == NULL)
-        return ecfs_fail (error, ENOKEY, "%s is sealed, so this archive has a key: give it with --key FILE", whose);
+        return ecfs_fail (error, ENOKEY,
+                          "%s is sealed, so this archive has a key: give it with --key FILE, or what opens it with "
+                          "--passphrase-file, --code-file or --identity",
+                          whose);
     return ecfs_fail (error, ENOKEY,
                       "%s is sealed under a key that the given file does not have: give the newest copy of it", whose);
 }

@@ -12,13 +12,15 @@
 #define ECFS_RECOVER_RECOVER_H
 
 #include "archive/archive.h"
+#include "archive/key_open.h"
 
 typedef struct EcfsRecover {
     const char *directory;    /* new or empty */
     const EcfsConfig *config; /* its endpoints; and settings, … */
     const char *const *given; /* … of which these keys count, NULL-terminated; the others come from the journal */
     const EcfsUuid *archive;  /* NULL: the one that all endpoints name */
-    const EcfsKeyRing *keys;  /* which the new directory gets; NULL: the archive has none */
+    const EcfsKeyRing *keys;  /* which the new directory gets; NULL: endpoints share them, or the archive has none */
+    const EcfsKeyGiven *given_keys; /* what opens them where endpoints' shares do not; may be NULL */
     /* Names of endpoints whose word counts alone, or not at all; NULL-terminated, or NULL. */
     const char *const *believe;
     const char *const *distrust;

@@ -104,7 +104,8 @@ static bool remove_all (Destroying *self, EcfsEndpoint *endpoint, GError **error
 /* A place of the archive, as this opens it anew: without the marker the archive's own would be down. */
 typedef struct Place {
     const EcfsEndpointSpec *spec; /* borrowed of the configuration */
-    const EcfsKeyRing *keys;      /* borrowed of the archive; NULL: it has none */
+    const EcfsKeyRing *keys;      /* borrowed of the archive; NULL: it has none … */
+    bool lacks_keys;              /* … or they are lost */
     EcfsMarker own;
 } Place;
 
@@ -126,7 +127,8 @@ static bool examine (EcfsEndpoint *endpoint, const Place *place, bool *ret_ours,
                       !ecfs_uuid_equal (&there.endpoint, &place->own.endpoint)))
         return ecfs_fail (error, ENOTCONN, "endpoint %s: what is at %s now is another endpoint, and is left alone",
                           place->spec->name, place->spec->url);
-    EcfsMarkerWorth worth = *ret_ours ? ecfs_marker_judge (&there, place->keys, NULL) : ECFS_MARKER_AUTHENTIC;
+    EcfsMarkerWorth worth =
+        *ret_ours && !place->lacks_keys ? ecfs_marker_judge (&there, place->keys, NULL) : ECFS_MARKER_AUTHENTIC;
     /* Few that say so do not make the archive an old copy. */
     if (*ret_ours &&
         (worth == ECFS_MARKER_UNKNOWN_KEY || (worth == ECFS_MARKER_AUTHENTIC && there.epoch > place->own.epoch)))
@@ -179,6 +181,7 @@ static GArray *list_places (const EcfsArchive *archive)
         const EcfsConfigEndpoint *config = ecfs_config_endpoint (ecfs_archive_config (archive), endpoint->name);
         const Place place = {.spec = config == NULL ? NULL : config->spec,
                              .keys = ecfs_archive_keys (archive),
+                             .lacks_keys = ecfs_archive_lacks_keys (archive),
                              .own = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                                      .endpoint = endpoint->uuid,
                                      .epoch = ecfs_catalog_epoch (ecfs_archive_catalog (archive))}};

@@ -28,7 +28,7 @@ static void read_share (Joining *self, const EcfsArchiveEndpoint *endpoint)
         g_array_append_val (self->witnesses, witness);
     }
     if (bytes != NULL && ecfs_key_shares_judge (shares, bytes, &x) == ECFS_SHARE_OURS) {
-        const EcfsZoneShare one = {.zone = endpoint->zone, .x = x};
+        const EcfsZoneShare one = {.zone = endpoint->zone, .x = x > 0 ? x : self->right->len + 1};
         g_array_append_val (self->right, one);
     }
     ecfs_key_forget_array (bytes);
@@ -71,11 +71,21 @@ static bool join (Joining *self, GError **error)
     return opened || ecfs_fail (error, EBADMSG, "the shares fit, and what they open is not the archive's key");
 }
 
+/* Whether nothing but the shares is needed: what people keep cannot be tried here. */
+static bool is_shared_alone (const EcfsKeyShares *shares)
+{
+    const GPtrArray *slots = ecfs_key_shares_file (shares)->slots;
+    for (guint i = 0; i < slots->len; i++)
+        if (((const EcfsKeySlot *) g_ptr_array_index (slots, i))->kind == ECFS_KEY_SLOT_SPLIT)
+            return true;
+    return false;
+}
+
 /* Also without any zones that may be lost; where none are named. */
 static bool outlives (const Joining *self, unsigned tolerance, GError **error)
 {
     EcfsKeyCount count;
-    unsigned threshold = ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive));
+    unsigned threshold = ecfs_key_needed (self->archive);
     ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, tolerance, &count);
     return count.n_left >= threshold ||
            ecfs_fail (error, ENODATA, "%u zones have their shares, and without %u of them too few are left",
@@ -86,7 +96,7 @@ static void report_key (const Joining *self, unsigned tolerance, const GError *w
 {
     EcfsKeyCount count;
     JsonObject *facts = json_object_new ();
-    unsigned threshold = ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive));
+    unsigned threshold = ecfs_key_needed (self->archive);
     ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, 0, &count);
     json_object_set_int_member (facts, "needed", threshold);
     json_object_set_int_member (facts, "zones", count.n_zones);
@@ -101,7 +111,8 @@ bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *repo
 {
     g_autoptr (GError) why = NULL;
     *ret_good = true;
-    if (ecfs_archive_key_shares (archive) == NULL)
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
+    if (shares == NULL)
         return true;
     if (!ecfs_archive_load_codes (archive, error))
         return false;
@@ -116,7 +127,7 @@ bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *repo
         if (ecfs_archive_endpoint_counts (endpoint) && (without == NULL || !without[i]))
             read_share (&self, endpoint);
     }
-    *ret_good = join (&self, &why) && outlives (&self, tolerance, &why);
+    *ret_good = (!is_shared_alone (shares) || join (&self, &why)) && outlives (&self, tolerance, &why);
     report_key (&self, tolerance, why, report);
     g_array_unref (self.files);
     g_array_unref (self.witnesses);

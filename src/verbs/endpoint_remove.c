@@ -215,7 +215,7 @@ static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *en
 static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
     const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
-    if (shares == NULL)
+    if (shares == NULL || ecfs_key_shares_threshold (shares) == 0) /* where all have the same any one suffices */
         return true;
     EcfsKeyCount left;
     unsigned threshold = ecfs_key_shares_threshold (shares);

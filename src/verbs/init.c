@@ -3,6 +3,7 @@
 #include "archive/archive.h"
 #include "codec/codec.h"
 #include "ecfs/ecfs.h"
+#include "verbs/key.h"
 
 #include <string.h>
 
@@ -55,16 +56,21 @@ static EcfsConfig *config_of (const char *code, const char *const *endpoints, co
     return g_steal_pointer (&config);
 }
 
+bool ecfs_init_with_key (const char *directory, const char *code, const char *const *endpoints,
+                         const char *const *settings, const EcfsKeyWay *key, GError **error)
+{
+    EcfsKeepingRead keeping;
+    if (!ecfs_keeping_read (key, &keeping, error))
+        return false;
+    g_autoptr (EcfsConfig) config = config_of (code, endpoints, settings, error);
+    bool made = config != NULL && ecfs_archive_init (directory, config, keeping.how, &keeping.opener, error);
+    ecfs_keeping_forget (&keeping);
+    return made;
+}
+
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
                 const char *key, GError **error)
 {
-    static const char *const words[] = {
-        [ECFS_KEEPING_NONE] = "none", [ECFS_KEEPING_FILE] = "file", [ECFS_KEEPING_SPLIT] = "split"};
-    EcfsKeeping keeping = ECFS_KEEPING_NONE;
-    while (key != NULL && keeping < G_N_ELEMENTS (words) && strcmp (key, words[keeping]) != 0)
-        keeping++;
-    if (keeping == G_N_ELEMENTS (words))
-        return ecfs_fail (error, EINVAL, "a key cannot be kept as \"%s\": none, file or split", key);
-    g_autoptr (EcfsConfig) config = config_of (code, endpoints, settings, error);
-    return config != NULL && ecfs_archive_init (directory, config, keeping, error);
+    const EcfsKeyWay way = {.kind = key != NULL ? key : "none"};
+    return ecfs_init_with_key (directory, code, endpoints, settings, &way, error);
 }

@@ -2,6 +2,7 @@
 #include "archive/keys.h"
 #include "ecfs/ecfs.h"
 #include "verbs/init.h"
+#include "verbs/key.h"
 
 #include <json-glib/json-glib.h>
 
@@ -92,11 +93,13 @@ char *ecfs_recover (const char *directory, const EcfsRecovery *what, GError **er
     g_autoptr (EcfsKeyRing) keys = what->key_file == NULL ? NULL : ecfs_keys_read (what->key_file, error);
     if (what->key_file != NULL && keys == NULL)
         return NULL;
+    const EcfsKeyGiven given_keys = ecfs_key_given_of (what->secrets);
     const EcfsRecover order = {.directory = directory,
                                .config = config,
                                .given = (const char *const *) given->pdata,
                                .archive = what->archive == NULL ? NULL : &archive,
                                .keys = keys,
+                               .given_keys = what->secrets == NULL ? NULL : &given_keys,
                                .believe = what->believe,
                                .distrust = what->distrust,
                                .dry_run = what->dry_run,

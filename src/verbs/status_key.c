@@ -17,7 +17,7 @@ static void add_endpoint (Sharing *self, EcfsArchive *archive, size_t position, 
     const EcfsZoneShare one = {.zone = endpoint->zone, .x = seen.x};
     g_hash_table_add (self->zones, (char *) one.zone);
     if (seen.x > 0) {
-        if (seen.sight == ECFS_KEY_THERE)
+        if (seen.sight == ECFS_KEY_THERE && ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)) > 0)
             json_object_set_int_member (facts, "key_share", seen.x);
         g_array_append_val (self->known, one);
         if (answers)
@@ -42,7 +42,7 @@ static JsonArray *merged_zones (const GArray *shares)
 
 static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
 {
-    unsigned threshold = ecfs_key_shares_threshold (ecfs_archive_key_shares (archive));
+    unsigned threshold = ecfs_key_needed (archive);
     unsigned tolerance = ecfs_key_tolerance (archive);
     JsonObject *facts = json_object_new ();
     EcfsKeyCount here, known;
@@ -54,7 +54,7 @@ static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
     json_object_set_int_member (facts, "here", here.n_zones);
     json_object_set_int_member (facts, "shares_here", here.n_shares);
     json_object_set_int_member (facts, "left", here.n_left);
-    if (known.n_readers > 0)
+    if (known.n_readers > 0 && ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)) > 0)
         json_object_set_int_member (facts, "readers", known.n_readers);
     json_object_set_array_member (facts, "merged", merged_zones (self->known));
     json_object_set_array_member (facts, "lacking", json_array_ref (self->lacking));
@@ -85,7 +85,8 @@ bool ecfs_status_add_key (JsonObject *status, EcfsArchive *archive, const GArray
             add_endpoint (&self, archive, i,
                           ecfs_archive_reaches (endpoint) && g_array_index (found, EcfsFound, i).word == NULL, facts);
     }
-    json_object_set_int_member (status, "key_shares", ecfs_key_shares_threshold (shares));
+    if (ecfs_key_shares_threshold (shares) > 0)
+        json_object_set_int_member (status, "key_shares", ecfs_key_shares_threshold (shares));
     json_object_set_object_member (status, "key_sharing", conclude (&self, archive));
     json_array_unref (self.lacking);
     g_array_unref (self.here);

@@ -13,6 +13,8 @@
  *   {"verb":"endpoint-state","endpoint":"NAME","state":"..."}  {"ok":true}
  *   {"verb":"endpoint-renew","endpoint":"NAME"}                {"ok":true,"old":"NAME (replaced, UUID)"}
  *   {"verb":"endpoint-remove","endpoint":"NAME"}               {"ok":true}, and "left":"text"
+ *   {"verb":"key-file","file":"BASE64"}                        {"ok":true,"behind":["text",...],"safe":true}
+ *       key slots came or went: the next revision of the file, signed by the archive's key
  *   {"verb":"drain","endpoint":"NAME","towards":["NAME",...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (below)
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (below)

@@ -59,7 +59,7 @@ static void make (Fixture *fixture, const char *code, void (*adjust) (EcfsConfig
     g_autoptr (EcfsConfig) config = make_config (fixture, code);
     if (adjust != NULL)
         adjust (config);
-    ecfs_archive_init (fixture->directory, config, keeping, &error);
+    ecfs_archive_init (fixture->directory, config, keeping, NULL, &error);
     g_assert_no_error (error);
     reopen (fixture);
 }

@@ -481,7 +481,7 @@ static void test_failed_init_leaves_nothing (void)
     g_autofree char *last = endpoint_path (&fixture, N_ENDPOINTS - 1);
     g_assert_cmpint (rmdir (last), ==, 0);
     g_assert_true (g_file_set_contents (last, "a file where a directory should be", -1, NULL));
-    g_assert_false (ecfs_archive_init (fixture.directory, config, ECFS_KEEPING_NONE, &error));
+    g_assert_false (ecfs_archive_init (fixture.directory, config, ECFS_KEEPING_NONE, NULL, &error));
     g_assert_nonnull (strstr (error->message, "endpoint e5"));
     g_assert_false (g_file_test (fixture.directory, G_FILE_TEST_EXISTS));
     for (unsigned i = 0; i + 1 < N_ENDPOINTS; i++) {

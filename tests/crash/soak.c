@@ -141,7 +141,7 @@ static void make_template (Soak *self)
     g_autoptr (GError) error = NULL;
     g_autofree char *directory = g_build_filename (self->base, "archive", NULL);
     g_autoptr (EcfsConfig) config = make_flawed_config (self);
-    (void) ecfs_archive_init (directory, config, ECFS_KEEPING_NONE, &error);
+    (void) ecfs_archive_init (directory, config, ECFS_KEEPING_NONE, NULL, &error);
     g_assert_no_error (error);
     actor_open (&actor, self->base);
     do_script (&actor, self->script, 0, self->n_before, &self->shared->progress);

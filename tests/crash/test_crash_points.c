@@ -228,7 +228,7 @@ static void make_template (Run *self)
     config->segment_size = SEGMENT_BYTES;
     if (self->scenario->adjust != NULL)
         self->scenario->adjust (config);
-    (void) ecfs_archive_init (directory, config, ECFS_KEEPING_NONE, &error);
+    (void) ecfs_archive_init (directory, config, ECFS_KEEPING_NONE, NULL, &error);
     g_assert_no_error (error);
     actor_open (&actor, self->base);
     do_script (&actor, self->script, 0, self->n_before, &self->shared->progress);

@@ -1,5 +1,6 @@
 /* The key file of an endpoint: refused, or it says the same when it is written and read again; so do the archive's own
  * keys, under which of them an object is, and a typed code. */
+#include "key/recipient.h"
 #include "key/seal.h"
 #include "key/slots.h"
 #include "util/bytes.h"
@@ -66,8 +67,23 @@ static void read_code (const uint8_t *bytes, size_t size)
     g_assert_cmpmem (code, sizeof code, same, sizeof same);
 }
 
+/* What OpenSSL takes for a key has a size that is known. */
+static void read_pem (const uint8_t *bytes, size_t size)
+{
+    uint8_t key[ECFS_KEY_BYTES];
+    g_autofree char *text = g_strndup ((const char *) bytes, size);
+    (void) !ecfs_identity_parse (text, key, NULL);
+    if (!ecfs_recipient_parse (text, key, NULL))
+        return;
+    uint8_t same[ECFS_KEY_BYTES];
+    g_autofree char *again = ecfs_recipient_text (key);
+    g_assert_true (ecfs_recipient_parse (again, same, NULL));
+    g_assert_cmpmem (key, sizeof key, same, sizeof same);
+}
+
 int LLVMFuzzerTestOneInput (const uint8_t *bytes, size_t size)
 {
+    read_pem (bytes, size);
     read_file (bytes, size);
     read_ring (bytes, size);
     read_seal (bytes, size);

@@ -4,6 +4,7 @@ A step is a call that changes what is below the archive directory or its endpoin
 says at how many of them each script is killed, 20 unless told; with more than there are, at each, before and half-way;
 ECFS_SEED=N, at others than usual.
 """
+import json
 import os
 import random
 import signal
@@ -113,6 +114,10 @@ def kill_everywhere(script, prepare, command, check, done=None):
             check()
         except AssertionError as error:
             raise AssertionError(f"killed {where}: {error}") from error
+
+
+def key_opens(script, *options):
+    return lab.ecfs("key", "check", script.archive.path, *options, check=False).returncode == 0
 
 
 @pytest.fixture
@@ -226,3 +231,45 @@ def test_a_killed_mount_under_load_loses_nothing(script, place, monkeypatch):
     n_steps = script.steps.count()
     for at, moment in points(n_steps):
         work_and_umount(script, place, monkeypatch, at, moment)
+
+
+def test_a_killed_change_of_key_slots_loses_no_way_in(script):
+    """Without its directory: what opened the key before opens it after each step, and the archive goes on."""
+    def prepare():
+        script.archive.init("--key", "split")
+        script.archive.put(script.source, "/file")
+        script.first = script.archive.path.parent / "first"
+        script.new = script.archive.path.parent / "new-code"
+        lab.ecfs("key", "add", script.archive.path, "--code", "--code-file", script.first)
+        script.slot = slots(script)["code"]
+
+    def check(*removed):
+        assert key_opens(script) and (removed or key_opens(script, "--code-file", script.first))
+        lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", script.archive.path, check=False)
+        assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", script.archive.path, check=False).returncode == 0
+        words = [word for endpoint in script.archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+        options = [] if removed else ["--code-file", script.first]
+        again = script.archive.path.parent / "again"
+        lab.ecfs("recover", again, "--force", *options, *words)
+        assert lab.ecfs("cat", again, "/file", check=False).returncode == 0
+
+    def add():
+        """Also what the killed one has left opens, as it is."""
+        assert key_opens(script) and key_opens(script, "--code-file", script.first)
+        script.new.unlink(missing_ok=True)
+        return ["key", "add", script.archive.path, "--code", "--code-file", script.new]
+
+    def check_added():
+        assert key_opens(script, "--code-file", script.new)
+        check()
+
+    def remove():
+        assert key_opens(script)
+        return ["key", "remove", script.archive.path, script.slot]
+    kill_everywhere(script, prepare, add, check_added)
+    kill_everywhere(script, prepare, remove, lambda: check("removed"), "there is no key slot")
+
+
+def slots(script):
+    listed = json.loads(lab.ecfs("key", "list", "--json", script.archive.path).stdout)["slots"]
+    return {slot["kind"]: slot["id"] for slot in listed}

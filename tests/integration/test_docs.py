@@ -6,7 +6,8 @@ import pytest
 
 MAN = lab.REPOSITORY / "man"
 PROGRAMS = {"salvage"}  # pages of their own, and no verbs
-VERBS = sorted({path.name[len("ecfs-"):-len(".1")] for path in MAN.glob("ecfs-*.1")} - PROGRAMS - {"endpoint"})
+WITH_ACTIONS = {"endpoint", "key"}
+VERBS = sorted({path.name[len("ecfs-"):-len(".1")] for path in MAN.glob("ecfs-*.1")} - PROGRAMS - WITH_ACTIONS)
 
 
 def help_options(*verb):
@@ -50,14 +51,15 @@ def test_page_and_help_of_a_verb_tell_the_same_options(verb):
 
 def test_every_verb_has_a_page():
     told = lab.ecfs("--help").stdout.partition("Verbs:\n")[2].partition("\n\n")[0]
-    assert set(re.findall(r"^  (\w+) ", told, flags=re.M)) == {*VERBS, "endpoint", "fsck"}
+    assert set(re.findall(r"^  (\w+) ", told, flags=re.M)) == {*VERBS, *WITH_ACTIONS, "fsck"}
 
 
-def test_page_and_help_of_endpoint_tell_the_same_options():
-    actions = re.search(r"ecfs endpoint \[OPTION...\] ([\w|]+) ", lab.ecfs("endpoint", "--help").stdout).group(1).split("|")
-    assert {"list", "drain"} <= set(actions)
-    helped = set().union(*(help_options("endpoint", action) for action in actions))
-    assert helped == page_options("ecfs-endpoint.1")
+@pytest.mark.parametrize("verb", sorted(WITH_ACTIONS))
+def test_page_and_help_of_a_verb_with_actions_tell_the_same_options(verb):
+    actions = re.search(rf"ecfs {verb} \[OPTION...\] ([\w|]+) ", lab.ecfs(verb, "--help").stdout).group(1).split("|")
+    assert len(actions) > 1 and "list" in actions
+    helped = set().union(*(help_options(verb, action) for action in actions))
+    assert helped == page_options(f"ecfs-{verb}.1")
 
 
 def test_page_and_help_of_the_helpers_of_mount_tell_the_same_options(tmp_path):
@@ -76,7 +78,7 @@ def test_page_and_help_of_fsck_tell_the_same_options():
     assert ".Xr ecfs-fsck 8" in (MAN / "ecfs.1").read_text()
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "endpoint"])
+@pytest.mark.parametrize("verb", [*VERBS, *sorted(WITH_ACTIONS)])
 def test_overview_and_page_know_every_verb(verb):
     assert f".Xr ecfs-{verb} 1" in (MAN / "ecfs.1").read_text()
     assert f".It Cm {verb}\n" in (MAN / "ecfs.1").read_text()

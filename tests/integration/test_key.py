@@ -8,10 +8,10 @@ import zlib
 import lab
 import pytest
 from forge import xxh3_64
+from keyed import files_at, lose_machine, recover, share_of, tree_of, write_tree
 
 SLOTS_AT = 8 + 2 + 16 + 16 + 2 + 255 * 32 + 33  # in a file with a share
 PLANTED = ["planted-name", "planted-directory", "planted-content", "planted-target", "planted-attribute"]
-MIB = 1 << 20
 
 
 @pytest.fixture
@@ -19,22 +19,6 @@ def archive(place):
     made = lab.Archive(place.path / "archive", place.directories())
     made.init("--key", "file")
     return made
-
-
-def write_tree(mount):
-    """Files whose every check block has something that nobody is to see."""
-    top = mount.path / "planted-directory"
-    top.mkdir()
-    for name, size in {"small": 700, "odd": 300_001, "large": 9 * MIB + 77}.items():
-        (top / f"planted-name-{name}").write_bytes((b"planted-content " * (size // 16 + 1))[:size])
-    os.symlink("planted-target", top / "link")
-    os.setxattr(top / "planted-name-small", "user.note", b"planted-attribute")
-    return lab.describe_tree(mount.path)
-
-
-def files_at(endpoints):
-    """All that is there but for the program that restores files, which is the same everywhere."""
-    return [path for endpoint in endpoints for path in lab.files_below(endpoint.root) if path.parent.name != "salvage"]
 
 
 def seen_at(endpoints):
@@ -49,20 +33,6 @@ def seen_at(endpoints):
             except zlib.error:
                 continue
         found |= {word for word in PLANTED if word.encode() in data or word.encode() in bytes(path)}
-    return found
-
-
-def recover(place, archive, *options, **how):
-    path = place.path / "recovered"
-    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
-    done = lab.run(lab.PROGRAM, "recover", path, "--force", *words, *options, **how)
-    return lab.Archive(path, archive.endpoints), done
-
-
-def tree_of(place, archive):
-    mount = place.mount(archive)
-    found = lab.describe_tree(mount.path)
-    mount.umount()
     return found
 
 
@@ -177,25 +147,11 @@ def test_stripes_are_added_without_the_content(place, archive):
 # Shared by the endpoints
 
 
-def share_of(endpoint):
-    return next((endpoint.root / "keys").iterdir())
-
-
 @pytest.fixture
 def shared(place):
     made = lab.Archive(place.path / "archive", place.directories())
     made.init("--key", "split")
     return made
-
-
-def lose_machine(place, archive):
-    """All but what endpoints have."""
-    mount = place.mount(archive)
-    before = write_tree(mount)
-    lab.ecfs("wait", mount.path)
-    mount.umount()
-    shutil.rmtree(archive.path)
-    return before
 
 
 def test_the_endpoints_alone_bring_all_back(place, shared):
@@ -249,7 +205,8 @@ def test_slots_that_an_endpoint_changed_are_not_taken_over(place, shared):
     shutil.copy2(shared.path / "key", key)
     before = lose_machine(place, shared)
     path = share_of(shared.endpoints[0])
-    data = path.read_bytes()[:SLOTS_AT] + bytes(2)
+    whole = path.read_bytes()
+    data = whole[:SLOTS_AT] + bytes(2) + whole[-64:-8]
     path.write_bytes(data + struct.pack("<Q", xxh3_64(data)))
     again, _ = recover(place, shared, "--key", key)
     lab.assert_same_tree(before, tree_of(place, again))

@@ -130,6 +130,6 @@ def test_nothing_comes_back_without_the_key(place, keyed):
 def test_key_is_none_file_or_split(place):
     archive = lab.Archive(place.path / "archive", place.directories())
     done = archive.init("--key", "cellar", check=False)
-    assert done.returncode == 2 and "none, file or split" in done.stderr and not archive.path.exists()
+    assert done.returncode == 2 and "none, file, split, passphrase, code or recipient" in done.stderr and not archive.path.exists()
     archive.init("--key", "none")
     assert not (archive.path / "key").exists()

@@ -1,6 +1,7 @@
 /* Deriving, sealing and sharing: against published numbers, and against whoever changes a byte. */
 #include "key/cipher.h"
 #include "key/mac.h"
+#include "key/recipient.h"
 #include "key/seal.h"
 #include "key/slots.h"
 
@@ -322,6 +323,62 @@ static void test_file (void)
     free_file (file);
 }
 
+/* With a recipient's slot, which notes for whom it is. */
+static void test_revision (void)
+{
+    EcfsShare shares[6];
+    EcfsUuid generation = ecfs_uuid_new ();
+    uint8_t key[ECFS_KEY_BYTES] = {7}, mac[ECFS_KEY_BYTES], other[ECFS_KEY_BYTES];
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GByteArray) text = text_bytes ();
+    EcfsKeyOpener opener = right_opener ();
+    split (secret_bytes, 3, 6, shares);
+    EcfsKeyFile *file = new_file (secret_bytes, 3, 6, 2, &generation, shares), again;
+    g_ptr_array_add (file->slots, ecfs_key_slot_new (ECFS_KEY_SLOT_RECIPIENT, &archive, &opener, text, NULL));
+    file->revision = 3;
+    ecfs_key_file_mac (file, key, file->mac);
+    g_autoptr (GByteArray) bytes = ecfs_key_file_format (file);
+    g_assert_true (ecfs_key_file_parse (bytes->data, bytes->len, &again, &error));
+    g_assert_no_error (error);
+    const EcfsKeySlot *slot = g_ptr_array_index (again.slots, 1);
+    g_assert_cmpuint (again.revision, ==, 3);
+    g_assert_cmpmem (slot->note, slot->note_bytes, opener.public_key, ECFS_KEY_BYTES);
+    again.share = shares[4]; /* each endpoint has another */
+    ecfs_key_file_mac (&again, key, mac);
+    g_assert_cmpmem (mac, sizeof mac, file->mac, sizeof mac);
+    again.revision++;
+    ecfs_key_file_mac (&again, key, other);
+    g_assert_cmpint (memcmp (mac, other, sizeof mac), !=, 0);
+    again.revision--;
+    g_ptr_array_remove_index (again.slots, 1);
+    ecfs_key_file_mac (&again, key, other);
+    g_assert_cmpint (memcmp (mac, other, sizeof mac), !=, 0);
+    ecfs_key_file_clear (&again);
+    free_file (file);
+}
+
+/* Of RFC 8410, 10.3, the form; of RFC 7748, 6.1, the key: Alice's. */
+static void test_recipients (void)
+{
+    static const char private_pem[] = "-----BEGIN PRIVATE KEY-----\n"
+                                      "MC4CAQAwBQYDK2VuBCIEIHcHbQpzGKV9PBbBclGyZkXfTC+H68CZKrF3+6UduSwq\n"
+                                      "-----END PRIVATE KEY-----\n";
+    static const char base64[] = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+    uint8_t key[ECFS_KEY_BYTES];
+    g_autoptr (GError) error = NULL;
+    g_assert_true (ecfs_identity_parse (private_pem, key, &error));
+    g_assert_no_error (error);
+    assert_bytes (key, "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
+    g_assert_false (ecfs_recipient_parse (private_pem, key, &error));
+    g_assert_error (error, ECFS_ERROR, EBADMSG);
+    g_clear_error (&error);
+    g_assert_true (ecfs_recipient_parse (base64, key, &error));
+    g_autofree char *again = ecfs_recipient_text (key);
+    g_assert_cmpstr (again, ==, base64);
+    g_assert_false (ecfs_identity_parse (base64, key, &error));
+    g_assert_error (error, ECFS_ERROR, EBADMSG);
+}
+
 /* Who lies */
 
 #define MOST_WITNESSES 10
@@ -547,6 +604,8 @@ int main (int argc, char **argv)
     }
     g_test_add_func ("/key/slot/a-weak-recipient-is-refused", test_weak_recipient);
     g_test_add_func ("/key/file/says-the-same-when-read-or-nothing", test_file);
+    g_test_add_func ("/key/file/a-revision-has-a-mac", test_revision);
+    g_test_add_func ("/key/recipients-are-read-as-openssl-writes-them", test_recipients);
     g_test_add_func ("/key/gather/forged-shares-are-left-out-and-named", test_forged_shares);
     g_test_add_func ("/key/gather/few-cannot-offer-another-secret", test_another_secret);
     g_test_add_func ("/key/gather/as-many-voices-are-no-verdict", test_as_many_voices);

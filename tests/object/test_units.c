@@ -36,7 +36,7 @@ static void begin (Fixture *self, const char *code, uint32_t n_segments)
     EcfsCodec *codec = self->store.codec;
     object_init (&self->object, &self->store, SIZE,
                  ecfs_layout_segment_bytes (SEGMENT, ecfs_codec_k (codec), ecfs_codec_granule (codec)));
-    object_seal (&self->object, self->ring);
+    object_seal (&self->object, self->ring, ECFS_SEAL_CTR_GHASH);
     g_assert_cmpint (object_write (&self->object, NULL), ==, 0);
     for (unsigned i = 0; i < self->store.n; i++)
         self->stripes[i] = (EcfsReaderStripe){.endpoint = self->object.targets[i].endpoint,

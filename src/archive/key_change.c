@@ -1,0 +1,69 @@
+/* Key files of another revision: in the archive directory first, then at each endpoint. */
+#include "archive/archive_priv.h"
+#include "archive/key_slots.h"
+
+const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self)
+{
+    return self->shares;
+}
+
+/* As many zones as bring a file back whichever are lost. */
+static size_t zones_needed (EcfsArchive *self, size_t n_zones)
+{
+    const EcfsCodec *codec = ecfs_archive_codec (self, self->config->code, NULL);
+    return MIN (codec == NULL ? 1 : ecfs_codec_tolerance (codec) + 1, n_zones);
+}
+
+/* Those that cannot take it now get it from fsck. */
+static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored *ret_stored)
+{
+    size_t n_endpoints = self->n_endpoints;
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    g_autoptr (GHashTable) reached = g_hash_table_new (g_str_hash, g_str_equal);
+    ret_stored->behind = g_ptr_array_new_with_free_func (g_free);
+    for (size_t i = 0; i < n_endpoints; i++) {
+        const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
+        g_autoptr (GError) why = NULL;
+        if (!ecfs_archive_endpoint_counts (endpoint))
+            continue;
+        g_hash_table_add (zones, (char *) endpoint->zone);
+        if (ecfs_key_shares_put (shares, self->catalog, endpoint->endpoint, endpoint->zone, &why))
+            g_hash_table_add (reached, (char *) endpoint->zone);
+        else
+            g_ptr_array_add (ret_stored->behind, g_strdup_printf ("endpoint %s: %s", endpoint->name, why->message));
+    }
+    ret_stored->is_safe = g_hash_table_size (reached) > 0 &&
+                          g_hash_table_size (reached) >= zones_needed (self, g_hash_table_size (zones));
+}
+
+/* Of the same keys, and what comes after what is here now. */
+static bool check_next (EcfsArchive *self, const EcfsKeyShares *shares, GError **error)
+{
+    uint64_t now = self->shares == NULL ? 0 : MAX (ecfs_key_shares_file (self->shares)->revision, 1);
+    return ecfs_key_shares_file (shares)->revision == now + 1 ||
+           ecfs_fail (error, EAGAIN, "%s: the key slots were changed meanwhile: run this again", self->directory);
+}
+
+static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored, GError **error)
+{
+    if (!check_next (self, shares, error) || !ecfs_key_shares_write (shares, self->directory, error)) {
+        ecfs_key_shares_free (shares);
+        return false;
+    }
+    if (self->shares != NULL)
+        g_ptr_array_add (self->former_shares, self->shares); /* others may be using them */
+    self->shares = shares;
+    if (!ecfs_key_shares_tell (shares, self->catalog, error) || !ecfs_catalog_barrier (self->catalog, error))
+        return false;
+    store (self, shares, ret_stored);
+    return true;
+}
+
+bool ecfs_archive_change_key_file_take (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored,
+                                        GError **error)
+{
+    ecfs_mutex_lock (&self->adding);
+    bool taken = take_on (self, shares, ret_stored, error);
+    ecfs_mutex_unlock (&self->adding);
+    return taken;
+}

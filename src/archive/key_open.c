@@ -1,0 +1,420 @@
+#include "archive/key_open.h"
+
+#include "key/recipient.h"
+
+#include <stdarg.h>
+
+#define FILES_MOST  64         /* of one endpoint that are looked at */
+#define SCRYPT_UNIT (8u << 17) /* what a slot of ours asks of scrypt */
+#define SCRYPT_MOST 64         /* of these that are done in all: some 30 s */
+
+/* Finding */
+
+static void found_clear (gpointer data)
+{
+    ecfs_key_file_clear (&((EcfsKeyFound *) data)->file);
+}
+
+GArray *ecfs_key_found_new (void)
+{
+    GArray *all = g_array_new (FALSE, FALSE, sizeof (EcfsKeyFound));
+    g_array_set_clear_func (all, found_clear);
+    return all;
+}
+
+G_GNUC_PRINTF (3, 4)
+static void say (EcfsKeyTell tell, void *user, const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    g_autofree char *text = g_strdup_vprintf (format, args);
+    va_end (args);
+    tell (user, text);
+}
+
+typedef struct Listing {
+    GPtrArray *names; /* owned */
+    GArray *sizes;    /* of uint64_t */
+} Listing;
+
+static void on_listed (void *user, const EcfsListed *listed)
+{
+    Listing *self = user;
+    if (!ecfs_key_shares_is_name (listed->name) || listed->size > ECFS_KEY_FILE_MAX_BYTES ||
+        self->names->len == FILES_MOST)
+        return;
+    g_ptr_array_add (self->names, g_strdup (listed->name));
+    g_array_append_val (self->sizes, listed->size);
+}
+
+static bool read_file (EcfsEndpoint *endpoint, const char *name, uint64_t size, EcfsKeyFile *ret_file, GError **error)
+{
+    GByteArray *bytes = g_byte_array_new ();
+    g_byte_array_set_size (bytes, (guint) size);
+    const EcfsRange range = {.size = bytes->len, .to = bytes->data};
+    bool good = (size == 0 || ecfs_endpoint_read_wait (endpoint, name, &range, 1, error)) &&
+                ecfs_key_file_parse (bytes->data, bytes->len, ret_file, error);
+    ecfs_key_forget_array (bytes);
+    return good;
+}
+
+static void find_one (EcfsEndpoint *endpoint, const EcfsUuid *archive, const char *name, uint64_t size,
+                      const EcfsKeyFound *where, GArray *all, EcfsKeyTell tell, void *user)
+{
+    g_autoptr (GError) error = NULL;
+    EcfsKeyFound found = *where;
+    if (!read_file (endpoint, name, size, &found.file, &error)) {
+        say (tell, user, "endpoint %s: %s cannot be used: %s", where->endpoint, name, error->message);
+        return;
+    }
+    if (ecfs_uuid_equal (&found.file.archive, archive))
+        g_array_append_val (all, found);
+    else /* left behind by one that was there before */
+        ecfs_key_file_clear (&found.file);
+}
+
+void ecfs_key_find (EcfsEndpoint *endpoint, const EcfsUuid *archive, const EcfsKeyFound *where, GArray *all,
+                    EcfsKeyTell tell, void *user)
+{
+    Listing listing = {.names = g_ptr_array_new_with_free_func (g_free),
+                       .sizes = g_array_new (FALSE, FALSE, sizeof (uint64_t))};
+    g_autoptr (GError) error = NULL;
+    if (!ecfs_endpoint_list_wait (endpoint, ECFS_KEYS_DIRECTORY, on_listed, &listing, &error) && error->code != ENOENT)
+        say (tell, user, "endpoint %s: its share of a key cannot be looked for: %s", where->endpoint, error->message);
+    for (guint i = 0; i < listing.names->len; i++)
+        find_one (endpoint, archive, g_ptr_array_index (listing.names, i), g_array_index (listing.sizes, uint64_t, i),
+                  where, all, tell, user);
+    g_ptr_array_unref (listing.names);
+    g_array_unref (listing.sizes);
+}
+
+/* Opening */
+
+/* A slot, and who has it. */
+typedef struct Candidate {
+    const EcfsKeySlot *slot; /* borrowed */
+    GHashTable *zones;
+} Candidate;
+
+typedef struct Opening {
+    const EcfsUuid *archive;
+    const GArray *all;
+    const EcfsKeyGiven *given;
+    bool has_secret;
+    EcfsUuid generation; /* of the secret */
+    uint8_t secret[ECFS_SECRET_BYTES];
+    uint8_t code[ECFS_CODE_BYTES];
+    uint8_t identity[ECFS_KEY_BYTES];
+    bool has_code, has_identity, asked_passphrase, asked_code;
+    char *asked;    /* passphrase; owned */
+    size_t n_zones; /* that have any key file */
+    guint n_candidates;
+    uint64_t scrypt_left;
+    bool tried[ECFS_KEY_SLOT_RECIPIENT + 1];  /* kinds of which one was tried, and did not open … */
+    bool wanted[ECFS_KEY_SLOT_RECIPIENT + 1]; /* … or for which something is missing */
+    bool costly;                              /* one was left out since it costs too much */
+} Opening;
+
+static void candidate_free (gpointer data)
+{
+    Candidate *self = data;
+    g_hash_table_unref (self->zones);
+    g_free (self);
+}
+
+static unsigned cost_of (EcfsKeySlotKind kind)
+{
+    return kind == ECFS_KEY_SLOT_SPLIT ? 0 : kind == ECFS_KEY_SLOT_PASSPHRASE || kind == ECFS_KEY_SLOT_ALONE ? 2 : 1;
+}
+
+static uint64_t scrypt_of (const EcfsKeySlot *slot)
+{
+    return (1ull << MIN (slot->log2_n, 40)) * slot->r * slot->p;
+}
+
+/* The kinds that cost little first, then those that most have, then what asks least of scrypt. */
+static gint by_worth (gconstpointer a, gconstpointer b)
+{
+    const Candidate *one = *(const Candidate *const *) a, *two = *(const Candidate *const *) b;
+    unsigned cost_one = cost_of (one->slot->kind), cost_two = cost_of (two->slot->kind);
+    guint n_one = g_hash_table_size (one->zones), n_two = g_hash_table_size (two->zones);
+    if (cost_one != cost_two)
+        return cost_one < cost_two ? -1 : 1;
+    if (n_one != n_two)
+        return n_one > n_two ? -1 : 1;
+    uint64_t scrypt_one = scrypt_of (one->slot), scrypt_two = scrypt_of (two->slot);
+    return scrypt_one == scrypt_two ? 0 : scrypt_one < scrypt_two ? -1 : 1;
+}
+
+/* Whether a slot of this kind is among those that are to be tried. */
+static bool is_wanted (const EcfsKeyGiven *given, EcfsKeySlotKind kind)
+{
+    if (kind < ECFS_KEY_SLOT_SPLIT || kind > ECFS_KEY_SLOT_RECIPIENT)
+        return false; /* of a later ecfs */
+    const char *const needs[] = {[ECFS_KEY_SLOT_PASSPHRASE] = given->passphrase,
+                                 [ECFS_KEY_SLOT_ALONE] = given->passphrase,
+                                 [ECFS_KEY_SLOT_CODE] = given->code,
+                                 [ECFS_KEY_SLOT_RECIPIENT] = given->identity};
+    bool any = given->passphrase != NULL || given->code != NULL || given->identity != NULL;
+    return !given->only || !any || needs[kind] != NULL;
+}
+
+static void collect (const Opening *self, const EcfsKeyFound *found, GHashTable *known, GPtrArray *candidates)
+{
+    for (guint i = 0; i < found->file.slots->len; i++) {
+        const EcfsKeySlot *slot = g_ptr_array_index (found->file.slots, i);
+        if (!is_wanted (self->given, slot->kind))
+            continue;
+        if (self->has_secret && ecfs_key_slot_is_shared (slot->kind) &&
+            !ecfs_uuid_equal (&found->file.generation, &self->generation))
+            continue; /* of another secret */
+        GBytes *bytes = g_byte_array_free_to_bytes (ecfs_key_slot_format (slot));
+        Candidate *candidate = g_hash_table_lookup (known, bytes);
+        if (candidate == NULL) {
+            candidate = g_new (Candidate, 1);
+            *candidate = (Candidate){.slot = slot, .zones = g_hash_table_new (g_str_hash, g_str_equal)};
+            g_ptr_array_add (candidates, candidate);
+            g_hash_table_insert (known, g_bytes_ref (bytes), candidate);
+        }
+        g_hash_table_add (candidate->zones, (char *) found->zone);
+        g_bytes_unref (bytes);
+    }
+}
+
+/* The most worthy first. */
+static GPtrArray *candidates_of (Opening *self)
+{
+    GPtrArray *candidates = g_ptr_array_new_with_free_func (candidate_free);
+    g_autoptr (GHashTable) known =
+        g_hash_table_new_full (g_bytes_hash, g_bytes_equal, (GDestroyNotify) g_bytes_unref, NULL);
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    for (guint i = 0; i < self->all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (self->all, EcfsKeyFound, i);
+        g_hash_table_add (zones, (char *) found->zone);
+        if (!found->distrusted)
+            collect (self, found, known, candidates);
+    }
+    self->n_zones = g_hash_table_size (zones);
+    g_ptr_array_sort (candidates, by_worth);
+    return candidates;
+}
+
+/* Once for each @what, and only for what most zones have: a few must not make anybody ask. */
+static char *ask_for (Opening *self, const Candidate *candidate, const char *what, bool *asked)
+{
+    bool most = 2 * (size_t) g_hash_table_size (candidate->zones) > self->n_zones;
+    if (*asked || !most || self->given->ask == NULL)
+        return NULL;
+    *asked = true;
+    return self->given->ask (self->given->user, what);
+}
+
+static const char *passphrase_for (Opening *self, const Candidate *candidate)
+{
+    if (self->given->passphrase != NULL)
+        return self->given->passphrase;
+    if (self->asked == NULL)
+        self->asked = ask_for (self, candidate, "passphrase", &self->asked_passphrase);
+    return self->asked;
+}
+
+static const uint8_t *code_for (Opening *self, const Candidate *candidate)
+{
+    char *text = self->has_code ? NULL : ask_for (self, candidate, "code", &self->asked_code);
+    if (text != NULL) {
+        self->has_code = ecfs_code_parse (text, self->code);
+        self->tried[ECFS_KEY_SLOT_CODE] = !self->has_code; /* no code is wrong, too */
+        ecfs_key_forget (text, strlen (text));
+        g_free (text);
+    }
+    return self->has_code ? self->code : NULL;
+}
+
+static bool is_affordable (Opening *self, const EcfsKeySlot *slot)
+{
+    uint64_t cost = scrypt_of (slot);
+    if (cost > self->scrypt_left) {
+        self->costly = true;
+        return false;
+    }
+    self->scrypt_left -= cost;
+    return true;
+}
+
+/* What there is to open it with. False: something is missing, or it would be too much work. */
+static bool prepare (Opening *self, const Candidate *candidate, EcfsKeyOpener *ret_opener)
+{
+    const EcfsKeySlot *slot = candidate->slot;
+    bool ready = true;
+    *ret_opener = (EcfsKeyOpener){.secret = self->has_secret ? self->secret : NULL};
+    if (ecfs_key_slot_is_shared (slot->kind))
+        ready = self->has_secret;
+    if (ready && (slot->kind == ECFS_KEY_SLOT_PASSPHRASE || slot->kind == ECFS_KEY_SLOT_ALONE)) {
+        ret_opener->passphrase = passphrase_for (self, candidate);
+        ready = ret_opener->passphrase != NULL;
+        if (ready && !is_affordable (self, slot))
+            return false;
+    }
+    if (slot->kind == ECFS_KEY_SLOT_CODE)
+        ready = (ret_opener->code = code_for (self, candidate)) != NULL;
+    if (slot->kind == ECFS_KEY_SLOT_RECIPIENT)
+        ready = (ret_opener->private_key = self->has_identity ? self->identity : NULL) != NULL;
+    self->wanted[slot->kind] = self->wanted[slot->kind] || !ready;
+    return ready;
+}
+
+EcfsKeyShares *ecfs_key_newest (const EcfsKeyRing *keys, const GArray *all)
+{
+    EcfsKeyShares *newest = NULL;
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
+        if (found->distrusted || (newest != NULL && found->file.revision <= ecfs_key_shares_file (newest)->revision))
+            continue;
+        EcfsKeyShares *shares = ecfs_key_shares_of (keys, &found->file, NULL); /* others tell of other keys */
+        if (shares == NULL)
+            continue;
+        ecfs_key_shares_free (newest);
+        newest = shares;
+    }
+    return newest;
+}
+
+static bool try_slot (Opening *self, const Candidate *candidate, EcfsKeyOpened *ret_opened)
+{
+    EcfsKeyOpener opener;
+    if (!prepare (self, candidate, &opener))
+        return false;
+    GByteArray *bytes = ecfs_key_slot_open (candidate->slot, self->archive, &opener, NULL); /* another one may open */
+    g_autoptr (EcfsKeyRing) keys = bytes == NULL ? NULL : ecfs_key_ring_parse (bytes->data, bytes->len, NULL);
+    ecfs_key_forget_array (bytes);
+    g_autoptr (EcfsKeyShares) shares = keys == NULL ? NULL : ecfs_key_newest (keys, self->all);
+    if (shares == NULL) {
+        self->tried[candidate->slot->kind] = true;
+        return false;
+    }
+    *ret_opened = (EcfsKeyOpened){.keys = g_steal_pointer (&keys),
+                                  .shares = g_steal_pointer (&shares),
+                                  .kind = candidate->slot->kind,
+                                  .slot = candidate->slot->id};
+    return true;
+}
+
+static EcfsShareWitness *witnesses_of (const GArray *all)
+{
+    EcfsShareWitness *witnesses = g_new0 (EcfsShareWitness, all->len + 1);
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
+        witnesses[i] = (EcfsShareWitness){.zone = found->zone, .file = found->distrusted ? NULL : &found->file};
+    }
+    return witnesses;
+}
+
+/* The secret, where there are enough shares of it; else *ret_why. */
+static void gather (Opening *self, EcfsKeyTell tell, void *user, GError **ret_why)
+{
+    g_autofree EcfsShareWitness *witnesses = witnesses_of (self->all);
+    self->has_secret =
+        ecfs_secret_gather (self->archive, witnesses, self->all->len, self->secret, &self->generation, ret_why);
+    for (guint i = 0; self->has_secret && i < self->all->len; i++)
+        if (witnesses[i].contradicts && ecfs_uuid_equal (&witnesses[i].file->generation, &self->generation))
+            say (tell, user, "endpoint %s: its share of the archive's key is not what was stored there",
+                 g_array_index (self->all, EcfsKeyFound, i).endpoint);
+}
+
+static bool read_given (Opening *self, GError **error)
+{
+    const EcfsKeyGiven *given = self->given;
+    if (given->code != NULL && !ecfs_code_parse (given->code, self->code))
+        return ecfs_fail (error, EINVAL, "the given code is none: it has 32 letters and digits (2 to 7)");
+    self->has_code = given->code != NULL;
+    self->has_identity = given->identity != NULL;
+    return given->identity == NULL || ecfs_identity_parse (given->identity, self->identity, error);
+}
+
+/* Shares */
+static bool fail_sharing (const GError *why, GError **error)
+{
+    const char *cause = why->code == ENOTUNIQ ? "some of the endpoints that it is shared by lie"
+                                              : "too few of the endpoints that it is shared by are here";
+    return ecfs_fail (error, ENOKEY,
+                      "the archive has a key, and %s: %s; name more of them, or those that lie with --distrust, or "
+                      "give the key with --key FILE",
+                      cause, why->message);
+}
+
+/* Of what was given, or would have to be. */
+static bool fail_closed (const Opening *self, const GError *why, GError **error)
+{
+    bool passphrase = self->tried[ECFS_KEY_SLOT_PASSPHRASE] || self->tried[ECFS_KEY_SLOT_ALONE];
+    bool wants = self->wanted[ECFS_KEY_SLOT_ALONE] ||
+                 (self->wanted[ECFS_KEY_SLOT_PASSPHRASE] && (self->has_secret || why == NULL));
+    g_autoptr (GString) text = g_string_new (NULL);
+    if (passphrase)
+        g_string_append (text, "; the passphrase is wrong");
+    else if (self->costly)
+        g_string_append (text, "; what a passphrase would open asks for more than ecfs does, so endpoints lie");
+    else if (wants)
+        g_string_append (text, "; a passphrase opens it (--passphrase-file)");
+    if (self->tried[ECFS_KEY_SLOT_CODE])
+        g_string_append (text, "; the code is wrong");
+    else if (self->wanted[ECFS_KEY_SLOT_CODE])
+        g_string_append (text, "; a code opens it (--code-file)");
+    if (self->tried[ECFS_KEY_SLOT_RECIPIENT])
+        g_string_append (text, "; it was not made for the given identity");
+    else if (self->wanted[ECFS_KEY_SLOT_RECIPIENT])
+        g_string_append (text, "; a private key opens it (--identity)");
+    if (self->n_zones == 0)
+        return ecfs_fail (
+            error, ENOKEY,
+            "the archive's key does not open, as none of these endpoints has a file with it; name more of "
+            "them, or give the key with --key FILE");
+    if (self->n_candidates == 0 && self->given->only)
+        return ecfs_fail (error, ENOKEY, "no key slot that endpoints have is opened by what was given");
+    if (text->len == 0)
+        return self->has_secret || why == NULL
+                   ? ecfs_fail (error, ENOKEY,
+                                "the endpoints' shares of the archive's key fit, and what they open is damaged")
+                   : fail_sharing (why, error);
+    bool shares = self->wanted[ECFS_KEY_SLOT_SPLIT] || self->wanted[ECFS_KEY_SLOT_PASSPHRASE];
+    if (!self->has_secret && shares && why != NULL)
+        g_string_append_printf (text, "; more endpoints may help, as %s", why->message);
+    return ecfs_fail (error, ENOKEY, "the archive's key does not open%s", text->str);
+}
+
+static void forget (Opening *self)
+{
+    if (self->asked != NULL)
+        ecfs_key_forget (self->asked, strlen (self->asked));
+    g_free (self->asked);
+    ecfs_key_forget (self, sizeof *self);
+}
+
+bool ecfs_key_open_found (const EcfsUuid *archive, GArray *all, const EcfsKeyGiven *given, EcfsKeyTell tell, void *user,
+                          EcfsKeyOpened *ret_opened, GError **error)
+{
+    static const EcfsKeyGiven nothing = {.passphrase = NULL};
+    Opening self = {.archive = archive,
+                    .all = all,
+                    .given = given != NULL ? given : &nothing,
+                    .scrypt_left = (uint64_t) SCRYPT_MOST * SCRYPT_UNIT};
+    g_autoptr (GError) why = NULL;
+    bool opened = false, read = read_given (&self, error);
+    if (read) {
+        gather (&self, tell, user, &why);
+        g_autoptr (GPtrArray) candidates = candidates_of (&self);
+        self.n_candidates = candidates->len;
+        for (guint i = 0; i < candidates->len && !opened; i++)
+            opened = try_slot (&self, g_ptr_array_index (candidates, i), ret_opened);
+    }
+    if (read && !opened)
+        (void) fail_closed (&self, why, error);
+    forget (&self);
+    return opened;
+}
+
+void ecfs_key_opened_clear (EcfsKeyOpened *opened)
+{
+    ecfs_key_ring_unref (opened->keys);
+    ecfs_key_shares_free (opened->shares);
+    *opened = (EcfsKeyOpened){.keys = NULL};
+}

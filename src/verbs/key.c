@@ -1,0 +1,170 @@
+/* What keeps an archive's keys: the ways to open them, and who has what of it. */
+#include "verbs/key.h"
+#include "archive/common.h"
+#include "archive/keys.h"
+#include "key/recipient.h"
+#include "verbs/verbs.h"
+
+#include <json-glib/json-glib.h>
+
+static char *text_of (JsonObject *object)
+{
+    g_autoptr (JsonNode) node = json_node_new (JSON_NODE_OBJECT);
+    json_node_take_object (node, object);
+    return json_to_string (node, TRUE);
+}
+
+/* What an endpoint has of the shared keys, as a word of ecfs-key(1). */
+static const char *state_of (const EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
+{
+    unsigned x;
+    g_autoptr (GError) why = NULL;
+    if (endpoint->endpoint == NULL || !ecfs_archive_endpoint_counts (endpoint))
+        return "unused";
+    if (ecfs_key_shares_look (ecfs_archive_key_shares (archive), endpoint->endpoint, &x, &why))
+        return "stored";
+    return why->code == ENOENT ? "missing" : "unknown";
+}
+
+static void add_endpoints (const EcfsArchive *archive, JsonObject *object)
+{
+    JsonArray *array = json_array_new ();
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        JsonObject *one = json_object_new ();
+        json_object_set_string_member (one, "name", endpoint->name);
+        json_object_set_string_member (one, "zone", endpoint->zone);
+        json_object_set_string_member (one, "key_file", state_of (archive, endpoint));
+        json_array_add_object_element (array, one);
+    }
+    json_object_set_array_member (object, "endpoints", array);
+}
+
+static void add_slots (const EcfsKeyFile *file, JsonObject *object)
+{
+    JsonArray *array = json_array_new ();
+    for (guint i = 0; i < file->slots->len; i++) {
+        const EcfsKeySlot *slot = g_ptr_array_index (file->slots, i);
+        char id[ECFS_UUID_TEXT_SIZE];
+        JsonObject *one = json_object_new ();
+        ecfs_uuid_text (&slot->id, id);
+        json_object_set_string_member (one, "id", id);
+        json_object_set_string_member (one, "kind", ecfs_key_slot_kind_text (slot->kind));
+        if (slot->kind == ECFS_KEY_SLOT_RECIPIENT && slot->note_bytes == ECFS_KEY_BYTES) {
+            g_autofree char *recipient = ecfs_recipient_text (slot->note);
+            json_object_set_string_member (one, "recipient", recipient);
+        }
+        json_array_add_object_element (array, one);
+    }
+    json_object_set_array_member (object, "slots", array);
+}
+
+char *ecfs_key_list (Ecfs *self, GError **error)
+{
+    const EcfsArchive *archive = self->archive;
+    const EcfsKeyRing *keys = ecfs_archive_keys (archive);
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
+    char id[ECFS_UUID_TEXT_SIZE];
+    if (keys == NULL) {
+        (void) !ecfs_fail (error, ENOKEY, "%s has no key", ecfs_archive_directory (archive));
+        return NULL;
+    }
+    JsonObject *object = json_object_new ();
+    ecfs_uuid_text (ecfs_key_ring_active (keys), id);
+    json_object_set_string_member (object, "key", id);
+    if (shares == NULL)
+        return text_of (object);
+    json_object_set_int_member (object, "threshold", ecfs_key_shares_threshold (shares));
+    add_slots (ecfs_key_shares_file (shares), object);
+    add_endpoints (archive, object);
+    return text_of (object);
+}
+
+/* Whether the keys come back */
+
+EcfsKeyGiven ecfs_key_given_of (const EcfsKeySecrets *secrets)
+{
+    if (secrets == NULL)
+        return (EcfsKeyGiven){.passphrase = NULL};
+    return (EcfsKeyGiven){.passphrase = secrets->passphrase,
+                          .code = secrets->code,
+                          .identity = secrets->identity,
+                          .ask = secrets->ask,
+                          .user = secrets->user};
+}
+
+static void note_told (void *user, const char *text)
+{
+    json_array_add_string_element (user, text);
+}
+
+static GArray *find_files (const EcfsArchive *archive, JsonArray *told, guint *ret_n_with)
+{
+    GArray *all = ecfs_key_found_new ();
+    *ret_n_with = 0;
+    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
+        const EcfsKeyFound where = {.endpoint = endpoint->name,
+                                    .zone = endpoint->zone,
+                                    .distrusted = endpoint->state == ECFS_ENDPOINT_DISTRUSTED};
+        guint before = all->len;
+        if (ecfs_archive_endpoint_counts (endpoint))
+            ecfs_key_find (endpoint->endpoint, ecfs_catalog_archive (ecfs_archive_catalog (archive)), &where, all,
+                           note_told, told);
+        *ret_n_with += all->len > before;
+    }
+    return all;
+}
+
+static bool are_the_same (const EcfsKeyRing *one, const EcfsKeyRing *two)
+{
+    GByteArray *a = ecfs_key_ring_format (one), *b = ecfs_key_ring_format (two);
+    bool same = a->len == b->len && memcmp (a->data, b->data, a->len) == 0;
+    ecfs_key_forget_array (a);
+    ecfs_key_forget_array (b);
+    return same;
+}
+
+static void put_opened (const EcfsKeyOpened *opened, const EcfsKeyRing *keys, JsonObject *object)
+{
+    char id[ECFS_UUID_TEXT_SIZE];
+    bool same = are_the_same (opened->keys, keys);
+    ecfs_uuid_text (&opened->slot, id);
+    json_object_set_boolean_member (object, "comes_back", same);
+    json_object_set_string_member (object, "kind", ecfs_key_slot_kind_text (opened->kind));
+    json_object_set_string_member (object, "id", id);
+    if (!same)
+        json_object_set_string_member (object, "reason", "what opens is not the keys that the archive has now");
+}
+
+char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error)
+{
+    const EcfsArchive *archive = self->archive;
+    const EcfsKeyRing *keys = ecfs_archive_keys (archive);
+    EcfsKeyGiven given = ecfs_key_given_of (secrets);
+    EcfsKeyOpened opened;
+    guint n_with;
+    g_autoptr (GError) why = NULL;
+    if (keys == NULL) {
+        (void) !ecfs_fail (error, ENOKEY, "%s has no key", ecfs_archive_directory (archive));
+        return NULL;
+    }
+    given.only = true; /* it is what is to be tried */
+    JsonObject *object = json_object_new ();
+    JsonArray *told = json_array_new ();
+    g_autoptr (GArray) all = find_files (archive, told, &n_with);
+    json_object_set_int_member (object, "endpoints_with_key_file", n_with);
+    if (all->len == 0) {
+        json_object_set_boolean_member (object, "comes_back", false);
+        json_object_set_string_member (object, "reason", "no endpoint has a key file");
+    } else if (ecfs_key_open_found (ecfs_catalog_archive (ecfs_archive_catalog (archive)), all, &given, note_told, told,
+                                    &opened, &why)) {
+        put_opened (&opened, keys, object);
+        ecfs_key_opened_clear (&opened);
+    } else {
+        json_object_set_boolean_member (object, "comes_back", false);
+        json_object_set_string_member (object, "reason", why->message);
+    }
+    json_object_set_array_member (object, "told", told);
+    return text_of (object);
+}

@@ -1,0 +1,31 @@
+/* What a user keeps of an archive's keys, as words, and as slots are made and opened with it. */
+#ifndef ECFS_VERBS_KEY_H
+#define ECFS_VERBS_KEY_H
+
+#include "archive/archive.h"
+#include "archive/common.h"
+#include "archive/key_open.h"
+#include "ecfs/ecfs.h"
+
+#include <json-glib/json-glib.h>
+
+/* How a key is to be kept; holds secrets. */
+typedef struct EcfsKeepingRead {
+    EcfsKeeping how;
+    EcfsKeyOpener opener; /* points into what follows, and into what was read */
+    uint8_t code[ECFS_CODE_BYTES];
+    uint8_t public_key[ECFS_KEY_BYTES];
+} EcfsKeepingRead;
+
+/** EINVAL: these words make no sense, or the secret is not one that can be used. For ecfs_keeping_forget (); not to be
+ * copied. */
+bool ecfs_keeping_read (const EcfsKeyWay *way, EcfsKeepingRead *ret_keeping, GError **error);
+void ecfs_keeping_forget (EcfsKeepingRead *keeping);
+
+/** The same, borrowed; @secrets may be NULL. */
+EcfsKeyGiven ecfs_key_given_of (const EcfsKeySecrets *secrets);
+
+/** What the mount does where it is asked for a new key file: `behind` and `safe` in the reply. */
+bool ecfs_key_change_here (EcfsArchive *archive, const uint8_t *bytes, size_t size, JsonObject *reply, GError **error);
+
+#endif

@@ -1,0 +1,391 @@
+"""Every way to keep an archive's keys: made by init, added and taken away, and what opens them when the machine is lost."""
+import json
+import os
+import pty
+import shutil
+import struct
+import sys
+
+import lab
+import pytest
+from keyed import KeyFile, key_pair, lose_machine, recover, secret, share_of, tree_of
+from test_salvage import load
+
+FSCK = lab.BUILD / "tools/ecfs-fsck"
+PASSPHRASE = "correct horse battery staple"
+
+
+class Kept:
+    """An archive whose key is kept in some way, and the options that make it, open it, and do not open it."""
+
+    def __init__(self, place, how, endpoints=None, code="rs:4+2"):
+        self.place, self.how = place, how
+        self.archive = lab.Archive(place.path / "archive", endpoints or place.directories(), code)
+        right, wrong = secret(place, "right", PASSPHRASE + "\n"), secret(place, "wrong", "wrong horse battery staple\n")
+        if how in ("passphrase", "alone"):
+            self.make = ["--key", "passphrase", "--passphrase-file", right, *(["--alone"] if how == "alone" else [])]
+            self.opens, self.does_not = ["--passphrase-file", right], ["--passphrase-file", wrong]
+        elif how == "code":
+            other = secret(place, "other-code", "AAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGG-HHHH")
+            self.make = ["--key", "code", "--code-file", place.path / "code"]
+            self.opens, self.does_not = ["--code-file", place.path / "code"], ["--code-file", other]
+        elif how == "recipient":
+            (private, public), (other, _) = key_pair(place), key_pair(place, "other")
+            self.make = ["--key", f"recipient={public}"]
+            self.opens, self.does_not = ["--identity", private], ["--identity", other]
+        else:
+            self.make, self.opens, self.does_not = ["--key", how], [], None
+
+    def init(self):
+        self.archive.init(*self.make)
+        return self.archive
+
+
+def listed(archive):
+    return json.loads(lab.ecfs("key", "list", "--json", archive.path).stdout)
+
+
+def kinds(archive):
+    return sorted(slot["kind"] for slot in listed(archive)["slots"])
+
+
+def check(archive, *options):
+    return lab.ecfs("key", "check", archive.path, *options, check=False)
+
+
+def state_of(endpoints):
+    return {path: path.read_bytes() for endpoint in endpoints for path in lab.files_below(endpoint.root)}
+
+
+@pytest.mark.parametrize("how", ["passphrase", "alone", "code", "recipient"])
+def test_it_opens_with_what_was_kept_and_with_nothing_else(place, how):
+    kept = Kept(place, how)
+    archive = kept.init()
+    assert kinds(archive) == [how]
+    assert check(archive, *kept.opens).returncode == 0
+    assert check(archive, *kept.does_not).returncode == 1 and check(archive).returncode == 1
+    before = lose_machine(place, archive)
+    stored = state_of(archive.endpoints)
+    for options, word in (([], "opens it"), (kept.does_not, "wrong" if how != "recipient" else "was not made for")):
+        again, refused = recover(place, archive, *options, check=False)
+        assert refused.returncode == 1 and word in refused.stderr, refused.stderr
+        assert not again.path.exists() and state_of(archive.endpoints) == stored
+    for endpoint in archive.endpoints[:2]:
+        endpoint.kill()
+    again, _ = recover(place, lab.Archive(archive.path, archive.endpoints[2:]), *kept.opens)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert kinds(again) == [how] and (again.path / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_right_passphrase_opens_nothing_with_fewer_accounts_than_are_needed(place):
+    kept = Kept(place, "passphrase")
+    archive = kept.init()
+    before = lose_machine(place, archive)
+    two = lab.Archive(archive.path, archive.endpoints[2:4])
+    again, refused = recover(place, two, *kept.opens, check=False)
+    assert refused.returncode == 1 and "needs the shares of 3 zones, and there are 2" in refused.stderr, refused.stderr
+    assert not again.path.exists()
+    for endpoint in archive.endpoints[:2]:  # these two have lost no more than their key files
+        shutil.rmtree(endpoint.root / "keys")
+    again, _ = recover(place, archive, *kept.opens)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert lab.run(FSCK, "-n", again.path, check=False).stdout.count("its share of the archive's key is missing") == 2
+    assert lab.run(FSCK, "-y", again.path, check=False).returncode == 1
+    assert lab.run(FSCK, "-n", again.path).returncode == 0
+    assert share_of(again.endpoints[0]).read_bytes()[:46] == share_of(again.endpoints[3]).read_bytes()[:46]
+
+
+@pytest.mark.parametrize("how", ["passphrase", "code", "recipient"])
+def test_lying_endpoints_take_no_way_in_away_and_are_not_asked_for_long(place, how):
+    """One has emptied its slots, one has slots of its own that cost as much as they may, and another's share."""
+    kept = Kept(place, how)
+    archive = kept.init()
+    before = lose_machine(place, archive)
+    empty, costly = (share_of(endpoint) for endpoint in archive.endpoints[:2])
+    file = KeyFile(empty.read_bytes())
+    file.slots = []
+    empty.write_bytes(bytes(file))
+    file = KeyFile(share_of(archive.endpoints[2]).read_bytes())
+    file.slots = [os.urandom(16) + struct.pack("<H", 2 + number % 2) + os.urandom(32) + bytes([16, 64, 16, 0])
+                  + struct.pack("<I", 100) + os.urandom(100) for number in range(62)] + [
+                      os.urandom(16) + struct.pack("<H", kind) + os.urandom(32) + bytes([30, 64, 16, 0])
+                      + struct.pack("<I", 100) + os.urandom(100) for kind in (2, 3)]
+    costly.write_bytes(bytes(file))
+    again, _ = recover(place, archive, *kept.opens, timeout=60)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert kinds(again) == [how]
+    assert lab.run(FSCK, "-n", again.path, check=False).stdout.count("its share of the archive's key") == 2
+
+
+def test_a_liar_makes_nobody_ask(place):
+    """Whose slot nobody else has: the keys of the others open without a question."""
+    kept = Kept(place, "split")
+    archive = kept.init()
+    before = lose_machine(place, archive)
+    asked = place.path / "asked"
+    program = secret(place, "askpass", f"#!/bin/sh\necho \"$1\" >> {asked}\necho something\n")
+    program.chmod(0o700)
+    path = share_of(archive.endpoints[0])
+    file = KeyFile(path.read_bytes())
+    file.slots = [os.urandom(16) + struct.pack("<H", kind) + os.urandom(32) + bytes([17, 8, 1, 0]) + struct.pack("<I", 100)
+                  + os.urandom(100) for kind in (3, 4)]
+    path.write_bytes(bytes(file))
+    environment = os.environ | {"ECFS_ASKPASS": str(program)}
+    two = lab.Archive(archive.path, archive.endpoints[:2])
+    _, refused = recover(place, two, check=False, env=environment)
+    assert refused.returncode == 1 and not asked.exists(), refused.stderr
+    again, _ = recover(place, archive, env=environment)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert not asked.exists()
+
+
+# Where secrets come from
+
+
+def typed(place, command, lines, environment):
+    """What a program prints to a terminal at which these lines are typed, each when something is asked, and its status."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(str(command[0]), [str(word) for word in command], environment)
+    said = b""
+    lines = list(lines)
+    try:
+        while True:
+            said += os.read(terminal, 4096)
+            if said.endswith(b": ") and lines:
+                os.write(terminal, lines.pop(0).encode() + b"\n")
+                said += b"\n"
+    except OSError:  # it has ended
+        pass
+    os.close(terminal)
+    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_it_is_asked_for_at_the_terminal_by_a_program_or_found_among_credentials(place):
+    archive = lab.Archive(place.path / "archive", place.directories())
+    words = [word for endpoint in archive.endpoints for word in ("--endpoint", endpoint.endpoint())]
+    command = [lab.PROGRAM, "init", archive.path, "--key", "passphrase", *words]
+    said, status = typed(place, command, [PASSPHRASE, PASSPHRASE + "!"], os.environ)
+    assert status == 2 and "two different passphrases" in said and PASSPHRASE not in said, said
+    said, status = typed(place, command, [PASSPHRASE, "wrong\x15" + PASSPHRASE + "x\x7f"], os.environ)
+    assert status == 0 and PASSPHRASE not in said, said
+    assert archive.init("--key", "passphrase", check=False).returncode != 0  # nobody is there
+    check_command = [lab.PROGRAM, "key", "check", archive.path]
+    assert typed(place, check_command, [PASSPHRASE], os.environ)[1] == 0
+    said, status = typed(place, check_command, ["what was it?"], os.environ)
+    assert status == 1 and "the passphrase is wrong" in said
+    program = secret(place, "askpass", f"#!/bin/sh\necho '{PASSPHRASE}'\n")
+    program.chmod(0o700)
+    lab.run(*check_command, env=os.environ | {"ECFS_ASKPASS": str(program)})
+    secret(place, "ecfs.passphrase", PASSPHRASE)
+    lab.run(*check_command, env=os.environ | {"CREDENTIALS_DIRECTORY": str(place.path)})
+    assert lab.run(*check_command, check=False).returncode == 1
+
+
+def test_a_secret_that_anybody_may_read_is_refused(place):
+    kept = Kept(place, "passphrase")
+    archive = kept.init()
+    kept.opens[1].chmod(0o644)
+    done = check(archive, *kept.opens)
+    assert done.returncode == 1 and "chmod 600" in done.stderr
+    short = secret(place, "short", "1234567\n")
+    done = lab.ecfs("key", "add", "--passphrase", "--passphrase-file", short, archive.path, check=False)
+    assert done.returncode == 2 and "at least 8" in done.stderr
+    code = secret(place, "there", "")
+    done = lab.ecfs("key", "add", "--code", "--code-file", code, archive.path, check=False)
+    assert done.returncode == 1 and code.read_text() == "" and kinds(archive) == ["passphrase"]
+
+
+# Adding and taking away
+
+
+def test_ways_come_and_go_and_each_alone_brings_all_back(place):
+    kept = Kept(place, "split")
+    archive = kept.init()
+    ways = [kept, *(Kept(place, how, archive.endpoints) for how in ("passphrase", "code", "recipient"))]
+    mount = place.mount(archive)
+    for way in ways[1:3]:  # the mount makes the change
+        words = ["--code", *way.opens] if way.how == "code" else ["--passphrase", *way.opens]
+        lab.ecfs("key", "add", archive.path, *words)
+    more = place.directories(["seventh"])[0]
+    lab.ecfs("endpoint", "add", archive.path, more.endpoint())
+    assert KeyFile(share_of(more).read_bytes()).slots == KeyFile(share_of(archive.endpoints[0]).read_bytes()).slots
+    mount.umount()
+    lab.ecfs("key", "add", archive.path, "--recipient", ways[3].make[1].partition("=")[2])
+    assert kinds(archive) == ["code", "passphrase", "recipient", "split"]
+    assert {len(list((endpoint.root / "keys").iterdir())) for endpoint in archive.endpoints} == {1}
+    for way in ways:
+        assert check(archive, *way.opens).returncode == 0
+    copies = [(endpoint, share_of(endpoint), share_of(endpoint).read_bytes()) for endpoint in archive.endpoints]
+    for slot in listed(archive)["slots"]:
+        if slot["kind"] != "code":
+            lab.ecfs("key", "remove", archive.path, slot["id"][:8])
+    refused = lab.ecfs("key", "remove", archive.path, listed(archive)["slots"][0]["id"], check=False)
+    assert refused.returncode == 1 and "last key slot" in refused.stderr and kinds(archive) == ["code"]
+    before = lose_machine(place, archive)
+    for way in (ways[0], ways[1], ways[3]):
+        _, refused = recover(place, archive, *way.opens, check=False)
+        assert refused.returncode == 1 and "code opens it" in refused.stderr, refused.stderr
+    again, _ = recover(place, archive, *ways[2].opens)
+    lab.assert_same_tree(before, tree_of(place, again))
+    shutil.rmtree(again.path)
+    for _, path, data in copies[:3]:  # who had copied them before can
+        path.write_bytes(data)
+    again, _ = recover(place, archive, *ways[3].opens)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert kinds(again) == ["code"], "the newest that is authentic counts"
+    assert lab.run(FSCK, "-n", again.path, check=False).stdout.count("it still has an older file") == 3
+    lab.run(FSCK, "-y", again.path, check=False)
+    assert lab.run(FSCK, "-n", again.path).returncode == 0
+
+
+def test_an_endpoint_that_is_away_gets_the_new_file_by_fsck(place):
+    kept = Kept(place, "split")
+    archive = kept.init()
+    away = archive.endpoints[5]
+    away.kill()
+    done = lab.ecfs("key", "add", archive.path, "--code", "--code-file", place.path / "code")
+    assert "endpoint fjord" in done.stderr and "fsck -y" in done.stderr
+    old = [endpoint for endpoint in archive.endpoints[:4]]
+    away.start()
+    assert "fjord" in lab.run(FSCK, "-n", archive.path, check=False).stdout
+    lab.until(lambda: lab.run(FSCK, "-y", archive.path, check=False).returncode in (0, 1), 60, "it is repaired")
+    assert lab.run(FSCK, "-n", archive.path).returncode == 0
+    assert KeyFile(share_of(away).read_bytes()).slots == KeyFile(share_of(old[0]).read_bytes()).slots
+    for endpoint in archive.endpoints[:5]:
+        endpoint.kill()
+    refused = lab.ecfs("key", "add", archive.path, "--passphrase", "--passphrase-file", secret(place, "new", PASSPHRASE), check=False)
+    assert refused.returncode == 1 and "too few endpoints" in refused.stderr
+
+
+def test_where_a_secret_cannot_be_shared_a_passphrase_is_taken_alone_only_when_told(place):
+    endpoints = place.directories(["one", "two"])
+    kept = Kept(place, "passphrase", endpoints, "copies:2")
+    refused = kept.archive.init(*kept.make, check=False)
+    assert refused.returncode == 2 and "--key passphrase --alone" in refused.stderr and not kept.archive.path.exists()
+    kept = Kept(place, "alone", endpoints, "copies:2")
+    archive = kept.init()
+    refused = lab.ecfs("key", "add", archive.path, "--split", check=False)
+    assert refused.returncode == 2 and "cannot be shared" in refused.stderr
+    before = lose_machine(place, archive)
+    endpoints[0].kill()
+    again, _ = recover(place, lab.Archive(archive.path, endpoints[1:]), *kept.opens)
+    lab.assert_same_tree(before, tree_of(place, again))
+
+
+@pytest.mark.parametrize("how", ["file", "code"])
+def test_what_was_not_shared_can_be_shared_later(place, how):
+    kept = Kept(place, how)
+    archive = kept.init()
+    lab.ecfs("key", "add", archive.path, "--split")
+    assert kinds(archive) == (["split"] if how == "file" else ["code", "split"])
+    lab.ecfs("status", archive.path)
+    before = lose_machine(place, archive)
+    again, _ = recover(place, lab.Archive(archive.path, archive.endpoints[2:]))
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert kinds(again) == (["split"] if how == "file" else ["code", "split"])
+
+
+def test_files_without_a_revision_open_and_get_one(place):
+    """As they were written before there were other slots than split ones."""
+    kept = Kept(place, "split")
+    archive = kept.init()
+    for path in [archive.path / "key-slots", *map(share_of, archive.endpoints)]:
+        path.write_bytes(KeyFile(path.read_bytes()).as_first_version())
+    assert check(archive).returncode == 0 and lab.run(FSCK, "-n", archive.path).returncode == 0
+    code = place.path / "code"
+    lab.ecfs("key", "add", archive.path, "--code", "--code-file", code)
+    assert KeyFile(share_of(archive.endpoints[0]).read_bytes()).version == 2
+    assert check(archive, "--code-file", code).returncode == 0
+    before = lose_machine(place, archive)
+    again, _ = recover(place, archive)
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert kinds(again) == ["code", "split"]
+
+
+def test_endpoints_come_and_go_where_nothing_is_shared(place):
+    kept = Kept(place, "code")
+    archive = kept.init()
+    more = place.directories(["seventh"])[0]
+    lab.ecfs("endpoint", "add", archive.path, more.endpoint())
+    assert share_of(more).read_bytes() == share_of(archive.endpoints[0]).read_bytes()
+    lab.ecfs("endpoint", "drain", archive.path, "amber")
+    lab.ecfs("endpoint", "remove", archive.path, "amber")
+    assert not list(archive["amber"].root.glob("keys/*"))
+    (archive.path / "key-slots").unlink()
+    done = lab.ecfs("put", archive.path, "/etc/hostname", "/", check=False)
+    assert done.returncode != 0 and "key-slots is gone" in done.stderr
+
+
+def test_an_init_that_was_killed_is_made_again_with_the_passphrase_that_is_given_now(place):
+    kept = Kept(place, "passphrase")
+    archive = kept.init()
+    (archive.path / "ecfs.conf").unlink()
+    new = secret(place, "new", "another passphrase\n")
+    archive.init("--key", "passphrase", "--passphrase-file", new)
+    assert check(archive, "--passphrase-file", new).returncode == 0 and check(archive, *kept.opens).returncode == 1
+    assert kinds(archive) == ["passphrase"]
+    assert {len(list((endpoint.root / "keys").iterdir())) for endpoint in archive.endpoints} == {1}
+
+
+def test_keys_that_were_given_are_not_shared_where_a_passphrase_was_needed(place):
+    kept = Kept(place, "passphrase")
+    archive = kept.init()
+    key = secret(place, "key", "")
+    key.write_bytes((archive.path / "key").read_bytes())
+    before = lose_machine(place, archive)
+    for endpoint in archive.endpoints:
+        shutil.rmtree(endpoint.root / "keys")
+    again, told = recover(place, archive, "--key", key)
+    assert "ecfs key add" in told.stderr
+    lab.assert_same_tree(before, tree_of(place, again))
+    lab.run(FSCK, "-y", again.path, check=False)
+    assert not [path for endpoint in archive.endpoints for path in endpoint.root.glob("keys/*")]
+    lab.ecfs("key", "add", again.path, "--passphrase", *kept.opens)
+    assert check(again, *kept.opens).returncode == 0 and kinds(again) == ["passphrase"]
+
+
+# Without ecfs
+
+
+def salvage(archive, *words, check=True):
+    roots = [endpoint.root for endpoint in archive.endpoints]
+    return lab.run(sys.executable, lab.REPOSITORY / "tools/ecfs-salvage", *words, *roots, check=check)
+
+
+@pytest.mark.parametrize("how", ["split", "passphrase", "alone", "code", "recipient"])
+@pytest.mark.parametrize("aes", [[], ["--slow-aes"]], ids=["library", "slow"])
+def test_the_second_implementation_opens_it_too(place, how, aes):
+    kept = Kept(place, how)
+    archive = kept.init()
+    source = place.path / "source"
+    source.write_bytes(os.urandom(30_000))
+    archive.put(source, "/")
+    archive.await_stored()
+    shutil.rmtree(archive.path)
+    shutil.rmtree(archive.endpoints[0].root / "keys")
+    file = KeyFile(share_of(archive.endpoints[1]).read_bytes())
+    file.slots = [os.urandom(16) + struct.pack("<H", kind) + os.urandom(32) + bytes([30, 64, 16, 0])
+                  + struct.pack("<I", 100) + os.urandom(100) for kind in (1, 2, 3, 4, 5)]
+    share_of(archive.endpoints[1]).write_bytes(bytes(file))
+    wrong = [kept.does_not, []] if kept.does_not else []
+    for options in wrong:
+        refused = salvage(archive, "--to", place.path / "none", *options, *aes, check=False)
+        assert refused.returncode == 2 and "key" in refused.stderr and not (place.path / "none").exists(), refused.stderr
+    salvage(archive, "--to", place.path / "restored", *kept.opens, *aes)
+    assert (place.path / "restored/source").read_bytes() == source.read_bytes()
+    if how in ("split", "passphrase"):
+        few = lab.Archive(archive.path, archive.endpoints[:3])  # of which two have their shares
+        refused = salvage(few, "--to", place.path / "none", *kept.opens, *aes, check=False)
+        assert refused.returncode == 2 and "need more endpoints" in refused.stderr, refused.stderr
+
+
+def test_x25519_of_the_standard():
+    """RFC 7748, 5.2 and 6.1."""
+    module = load()
+    scalar = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
+    point = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
+    assert module.x25519(scalar, point).hex() == "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552"
+    alice = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
+    bob = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
+    assert module.x25519(alice, bob).hex() == "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"

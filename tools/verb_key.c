@@ -1,0 +1,246 @@
+/* key list, check, add, remove */
+#include "tool_secret.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const Verb list_verb = {"key list", "ARCHIVE", "Lists the ways to open an archive's keys", NULL};
+static const Verb check_verb = {"key check", "ARCHIVE", "Tries whether an archive's keys would come back", NULL};
+
+static const Verb add_verb = {"key add", "ARCHIVE", "Adds a way to open an archive's keys", NULL};
+static const Verb remove_verb = {"key remove", "ARCHIVE SLOT", "Takes a way to open an archive's keys away", NULL};
+
+/* g_free () */
+static char *opened_by (JsonObject *slot)
+{
+    static const char *const texts[][2] = {{"split", "the endpoints' shares"},
+                                           {"passphrase", "a passphrase, and the endpoints' shares"},
+                                           {"alone", "a passphrase alone"},
+                                           {"code", "a code"}};
+    const char *kind = tool_text (slot, "kind");
+    for (size_t i = 0; i < G_N_ELEMENTS (texts); i++)
+        if (strcmp (kind, texts[i][0]) == 0)
+            return g_strdup (texts[i][1]);
+    return g_strdup_printf ("the private half of %s", tool_text (slot, "recipient"));
+}
+
+static void print_slots (JsonArray *slots)
+{
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    static const char *const titles[] = {"SLOT", "KIND", "OPENED BY"};
+    for (size_t i = 0; i < G_N_ELEMENTS (titles); i++)
+        tool_cell (cells, g_strdup (titles[i]));
+    for (guint i = 0; i < json_array_get_length (slots); i++) {
+        JsonObject *slot = json_array_get_object_element (slots, i);
+        tool_cell (cells, g_strdup (tool_text (slot, "id")));
+        tool_cell (cells, g_strdup (tool_text (slot, "kind")));
+        tool_cell (cells, opened_by (slot));
+    }
+    tool_table (cells, G_N_ELEMENTS (titles), "");
+}
+
+static void print_endpoints (JsonArray *endpoints)
+{
+    g_autoptr (GPtrArray) cells = g_ptr_array_new_with_free_func (g_free);
+    static const char *const titles[] = {"ENDPOINT", "ZONE", "KEY FILE"};
+    for (size_t i = 0; i < G_N_ELEMENTS (titles); i++)
+        tool_cell (cells, g_strdup (titles[i]));
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        tool_cell (cells, g_strdup (tool_text (endpoint, "name")));
+        tool_cell (cells, g_strdup (tool_text (endpoint, "zone")));
+        tool_cell (cells, g_strdup (tool_text (endpoint, "key_file")));
+    }
+    tool_table (cells, G_N_ELEMENTS (titles), "");
+}
+
+static void print_list (JsonObject *found)
+{
+    printf ("key %s\n", tool_text (found, "key"));
+    if (!json_object_has_member (found, "slots")) {
+        puts ("It is in the archive directory alone: keep a copy of the file \"key\" elsewhere, or see ecfs key add.");
+        return;
+    }
+    if (tool_number (found, "threshold") > 0)
+        printf ("%" PRIi64 " zones bring back what their endpoints share\n", tool_number (found, "threshold"));
+    putchar ('\n');
+    print_slots (json_object_get_array_member (found, "slots"));
+    putchar ('\n');
+    print_endpoints (json_object_get_array_member (found, "endpoints"));
+}
+
+static int list (int argc, char **argv)
+{
+    gboolean json = FALSE;
+    const GOptionEntry options[] = {{"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    (void) tool_parse (&list_verb, options, argc, argv, 1, 1);
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], 0, &error);
+    g_autofree char *text = ecfs == NULL ? NULL : ecfs_key_list (ecfs, &error);
+    if (text == NULL)
+        return tool_fail (list_verb.name, error, TOOL_FAILED);
+    g_autoptr (JsonObject) found = tool_json_object (text);
+    if (json)
+        puts (text);
+    else
+        print_list (found);
+    return TOOL_DONE;
+}
+
+static void print_check (JsonObject *found)
+{
+    JsonArray *told = json_object_get_array_member (found, "told");
+    for (guint i = 0; i < json_array_get_length (told); i++)
+        tool_say (check_verb.name, "%s", json_array_get_string_element (told, i));
+    if (!json_object_get_boolean_member (found, "comes_back")) {
+        tool_say (check_verb.name, "%s", tool_text (found, "reason"));
+        return;
+    }
+    g_autofree char *by = opened_by (found);
+    printf ("The keys come back from %" PRIi64 " endpoints, by %s (slot %s).\n",
+            tool_number (found, "endpoints_with_key_file"), by, tool_text (found, "id"));
+}
+
+static int check (int argc, char **argv)
+{
+    gboolean json = FALSE;
+    ToolSecrets secrets = {.code_file = NULL};
+    const GOptionEntry options[] = {TOOL_SECRET_OPTIONS (&secrets),
+                                    {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    (void) tool_parse (&check_verb, options, argc, argv, 1, 1);
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = tool_secrets_read (&secrets, !json, &error) ? ecfs_open (argv[1], 0, &error) : NULL;
+    g_autofree char *text = ecfs == NULL ? NULL : ecfs_key_check (ecfs, &secrets.secrets, &error);
+    tool_secrets_clear (&secrets);
+    if (text == NULL)
+        return tool_fail (check_verb.name, error, TOOL_FAILED);
+    g_autoptr (JsonObject) found = tool_json_object (text);
+    if (json)
+        puts (text);
+    else
+        print_check (found);
+    return json_object_get_boolean_member (found, "comes_back") ? TOOL_DONE : TOOL_FAILED;
+}
+
+/* Changes */
+
+/* What became of a change; @text, which ecfs_key_add () made, is taken. */
+static int tell_changed (const Verb *verb, char *text, bool json)
+{
+    g_autofree char *owned = text;
+    g_autoptr (JsonObject) done = tool_json_object (text);
+    JsonArray *behind = json_object_get_array_member (done, "behind");
+    for (guint i = 0; i < json_array_get_length (behind); i++)
+        tool_say (verb->name, "%s; 'ecfs fsck -y' stores the new key file there later",
+                  json_array_get_string_element (behind, i));
+    if (json)
+        puts (text);
+    bool safe = json_object_get_boolean_member (done, "safe");
+    if (!safe)
+        tool_say (verb->name, "too few endpoints have the new key file: it could be lost with as many as may vanish");
+    return safe ? TOOL_DONE : TOOL_FAILED;
+}
+
+typedef struct AddArguments {
+    gboolean passphrase, alone, code, split, json;
+    char *recipient, *passphrase_file, *code_file;
+} AddArguments;
+
+/* Fills *ret_way, whose secret is for tool_forget (). */
+static bool choose_way (const AddArguments *arguments, EcfsKeyWay *ret_way, GError **error)
+{
+    const char *recipient = arguments->recipient;
+    if (arguments->passphrase + arguments->code + arguments->split + (recipient != NULL) != 1)
+        return tool_error (error, EINVAL, "give one of --split, --passphrase, --code and --recipient");
+    if (arguments->alone && !arguments->passphrase)
+        return tool_error (error, EINVAL, "--alone goes with --passphrase");
+    *ret_way = (EcfsKeyWay){.kind = "split"};
+    if (arguments->split)
+        return true;
+    if (arguments->passphrase)
+        *ret_way = (EcfsKeyWay){.kind = arguments->alone ? "alone" : "passphrase",
+                                .secret = tool_new_passphrase (arguments->passphrase_file, error)};
+    else if (arguments->code)
+        *ret_way = (EcfsKeyWay){.kind = "code", .secret = tool_new_code (arguments->code_file, error)};
+    else
+        *ret_way = (EcfsKeyWay){.kind = "recipient", .secret = tool_public_key (recipient, error)};
+    return ret_way->secret != NULL;
+}
+
+static int add_way (const char *directory, const AddArguments *arguments, GError **error)
+{
+    EcfsKeyWay way = {.secret = NULL};
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, error);
+    char *text = ecfs != NULL && choose_way (arguments, &way, error) ? ecfs_key_add (ecfs, &way, error) : NULL;
+    if (text != NULL && arguments->code)
+        tool_print_code (way.secret, arguments->code_file);
+    else if (text == NULL && arguments->code_file != NULL && way.secret != NULL)
+        (void) remove (arguments->code_file); /* it opens nothing */
+    tool_forget ((char *) way.secret);
+    return text == NULL ? -1 : tell_changed (&add_verb, text, arguments->json);
+}
+
+static int add (int argc, char **argv)
+{
+    AddArguments arguments = {.json = FALSE};
+    const GOptionEntry options[] = {
+        {"split", 0, 0, G_OPTION_ARG_NONE, &arguments.split, "The endpoints' shares open them", NULL},
+        {"passphrase", 0, 0, G_OPTION_ARG_NONE, &arguments.passphrase,
+         "A passphrase opens them, with the endpoints' shares", NULL},
+        {"alone", 0, 0, G_OPTION_ARG_NONE, &arguments.alone, "The same, without the endpoints' shares", NULL},
+        {"passphrase-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.passphrase_file,
+         "A file whose first line is the passphrase", "FILE"},
+        {"code", 0, 0, G_OPTION_ARG_NONE, &arguments.code, "A code opens them, which is printed once", NULL},
+        {"code-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.code_file, "Write the code into this new file", "FILE"},
+        {"recipient", 0, 0, G_OPTION_ARG_FILENAME, &arguments.recipient,
+         "Who has the private half of this X25519 key opens them", "PUBLICKEY"},
+        {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
+        G_OPTION_ENTRY_NULL};
+    (void) tool_parse (&add_verb, options, argc, argv, 1, 1);
+    GError *error = NULL;
+    int status = add_way (argv[1], &arguments, &error);
+    g_free (arguments.recipient);
+    g_free (arguments.passphrase_file);
+    g_free (arguments.code_file);
+    return status >= 0 ? status : tool_fail (add_verb.name, error, tool_status (error->code));
+}
+
+static int take_away (int argc, char **argv)
+{
+    gboolean force = FALSE, json = FALSE;
+    const GOptionEntry options[] = {{"force", 'f', 0, G_OPTION_ARG_NONE, &force, "Also the last one", NULL},
+                                    {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print a JSON object", NULL},
+                                    G_OPTION_ENTRY_NULL};
+    (void) tool_parse (&remove_verb, options, argc, argv, 2, 2);
+    GError *error = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
+    char *text = ecfs == NULL ? NULL : ecfs_key_remove (ecfs, argv[2], force, &error);
+    if (text != NULL)
+        return tell_changed (&remove_verb, text, json);
+    bool last = error->code == EBUSY && ecfs != NULL;
+    int status = tool_fail (remove_verb.name, error, TOOL_FAILED);
+    if (last)
+        tool_say (remove_verb.name, "--force removes it all the same");
+    return status;
+}
+
+int verb_key (const Verb *verb, int argc, char **argv)
+{
+    static const struct {
+        const char *action;
+        int (*run) (int argc, char **argv);
+    } actions[] = {{"list", list}, {"check", check}, {"add", add}, {"remove", take_away}};
+    const char *names[G_N_ELEMENTS (actions) + 1] = {NULL};
+    const char *action = argc > 1 ? argv[1] : "";
+    tool_hide_memory ();
+    for (size_t i = 0; i < G_N_ELEMENTS (actions); i++) {
+        if (strcmp (action, actions[i].action) == 0)
+            return actions[i].run (argc - 1, argv + 1);
+        names[i] = actions[i].action;
+    }
+    (void) tool_parse (verb, NULL, argc, argv, 1, G_MAXINT);
+    return tool_unknown_action (verb, action, names);
+}
