@@ -1,4 +1,4 @@
-/* key list, check, add, remove */
+/* key list, check, add, remove, init */
 #include "tool_secret.h"
 
 #include <inttypes.h>
@@ -10,6 +10,8 @@ static const Verb check_verb = {"key check", "ARCHIVE", "Tries whether an archiv
 
 static const Verb add_verb = {"key add", "ARCHIVE", "Adds a way to open an archive's keys", NULL};
 static const Verb remove_verb = {"key remove", "ARCHIVE SLOT", "Takes a way to open an archive's keys away", NULL};
+
+static const Verb init_verb = {"key init", "ARCHIVE", "Gives a key to an archive that was made without one", NULL};
 
 /* g_free () */
 static char *opened_by (JsonObject *slot)
@@ -149,6 +151,38 @@ typedef struct AddArguments {
     char *recipient, *passphrase_file, *code_file;
 } AddArguments;
 
+/* The options of add and init. */
+#define WAY_OPTIONS(self)                                                                                              \
+    {                                                                                                                  \
+        "passphrase",                                                                                                  \
+        0,                                                                                                             \
+        0,                                                                                                             \
+        G_OPTION_ARG_NONE,                                                                                             \
+        &(self)->passphrase,                                                                                           \
+        "A passphrase opens them, with the endpoints' shares",                                                         \
+        NULL},                                                                                                         \
+        {"alone", 0, 0, G_OPTION_ARG_NONE, &(self)->alone, "The same, without the endpoints' shares", NULL},           \
+        {"passphrase-file",                                                                                            \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         G_OPTION_ARG_FILENAME,                                                                                        \
+         &(self)->passphrase_file,                                                                                     \
+         "A file whose first line is the passphrase",                                                                  \
+         "FILE"},                                                                                                      \
+        {"code", 0, 0, G_OPTION_ARG_NONE, &(self)->code, "A code opens them, which is printed once", NULL},            \
+        {"code-file", 0, 0, G_OPTION_ARG_FILENAME, &(self)->code_file, "Write the code into this new file", "FILE"},   \
+    {                                                                                                                  \
+        "recipient", 0, 0, G_OPTION_ARG_FILENAME, &(self)->recipient,                                                  \
+            "Who has the private half of this X25519 key opens them", "PUBLICKEY"                                      \
+    }
+
+static void arguments_clear (AddArguments *self)
+{
+    g_free (self->recipient);
+    g_free (self->passphrase_file);
+    g_free (self->code_file);
+}
+
 /* Fills *ret_way, whose secret is for tool_forget (). */
 static bool choose_way (const AddArguments *arguments, EcfsKeyWay *ret_way, GError **error)
 {
@@ -188,23 +222,13 @@ static int add (int argc, char **argv)
     AddArguments arguments = {.json = FALSE};
     const GOptionEntry options[] = {
         {"split", 0, 0, G_OPTION_ARG_NONE, &arguments.split, "The endpoints' shares open them", NULL},
-        {"passphrase", 0, 0, G_OPTION_ARG_NONE, &arguments.passphrase,
-         "A passphrase opens them, with the endpoints' shares", NULL},
-        {"alone", 0, 0, G_OPTION_ARG_NONE, &arguments.alone, "The same, without the endpoints' shares", NULL},
-        {"passphrase-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.passphrase_file,
-         "A file whose first line is the passphrase", "FILE"},
-        {"code", 0, 0, G_OPTION_ARG_NONE, &arguments.code, "A code opens them, which is printed once", NULL},
-        {"code-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.code_file, "Write the code into this new file", "FILE"},
-        {"recipient", 0, 0, G_OPTION_ARG_FILENAME, &arguments.recipient,
-         "Who has the private half of this X25519 key opens them", "PUBLICKEY"},
+        WAY_OPTIONS (&arguments),
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (&add_verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     int status = add_way (argv[1], &arguments, &error);
-    g_free (arguments.recipient);
-    g_free (arguments.passphrase_file);
-    g_free (arguments.code_file);
+    arguments_clear (&arguments);
     return status >= 0 ? status : tool_fail (add_verb.name, error, tool_status (error->code));
 }
 
@@ -227,12 +251,49 @@ static int take_away (int argc, char **argv)
     return status;
 }
 
+/* One of add, or a file. */
+static bool choose_init_way (const AddArguments *arguments, const char *kind, EcfsKeyWay *ret_way, GError **error)
+{
+    AddArguments chosen = *arguments;
+    bool any = chosen.passphrase || chosen.code || chosen.recipient != NULL;
+    if (kind != NULL && any)
+        return tool_error (error, EINVAL, "--key goes with neither --passphrase, --code nor --recipient");
+    *ret_way = (EcfsKeyWay){.kind = kind != NULL ? kind : "split"};
+    if (kind != NULL && strcmp (kind, "split") != 0 && strcmp (kind, "file") != 0)
+        return tool_error (error, EINVAL, "--key is split or file");
+    return !any || choose_way (&chosen, ret_way, error);
+}
+
+static int init (int argc, char **argv)
+{
+    g_autofree char *kind = NULL, *copy = NULL;
+    AddArguments arguments = {.json = FALSE};
+    EcfsKeyWay way = {.secret = NULL};
+    const GOptionEntry options[] = {
+        {"key", 'k', 0, G_OPTION_ARG_STRING, &kind, "The endpoints share the key (split), or have nothing of it (file)",
+         "split|file"},
+        {"copy", 0, 0, G_OPTION_ARG_FILENAME, &copy, "With --key file: where a copy of the key is", "FILE"},
+        WAY_OPTIONS (&arguments),
+        G_OPTION_ENTRY_NULL};
+    GError *error = NULL;
+    (void) tool_parse (&init_verb, options, argc, argv, 1, 1);
+    bool given = choose_init_way (&arguments, kind, &way, &error);
+    if (given && strcmp (way.kind, "code") == 0) /* before anything could depend on it */
+        tool_print_code (way.secret, arguments.code_file);
+    given = given && ecfs_key_init (argv[1], &way, copy, &error);
+    if (given)
+        printf ("What was stored before lies open until 'ecfs recode --seal %s' has moved it.\n", argv[1]);
+    tool_forget ((char *) way.secret);
+    arguments_clear (&arguments);
+    return given ? TOOL_DONE : tool_fail (init_verb.name, error, tool_status (error->code));
+}
+
 int verb_key (const Verb *verb, int argc, char **argv)
 {
     static const struct {
         const char *action;
         int (*run) (int argc, char **argv);
-    } actions[] = {{"list", list}, {"check", check}, {"add", add}, {"remove", take_away}};
+    } actions[] = {{"list", list}, {"check", check}, {"add", add}, {"remove", take_away}, {"init", init}};
     const char *names[G_N_ELEMENTS (actions) + 1] = {NULL};
     const char *action = argc > 1 ? argv[1] : "";
     tool_hide_memory ();

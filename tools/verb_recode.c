@@ -1,4 +1,4 @@
-/* recode: files to another code */
+/* recode: files to another code, or under the archive's key */
 #include "tool.h"
 
 #include <inttypes.h>
@@ -16,7 +16,10 @@ static void print_cost (JsonObject *cost)
 {
     g_autofree char *path = tool_printable (tool_text (cost, "path"));
     g_autofree char *content = tool_bytes ((double) tool_number (cost, "content_bytes"));
-    printf ("%s to %s\n", path, tool_text (cost, "code"));
+    if (json_object_get_boolean_member (cost, "seal"))
+        printf ("%s under the archive's key\n", path);
+    else
+        printf ("%s to %s\n", path, tool_text (cost, "code"));
     printf ("  files    %" PRIi64 " of %" PRIi64 " would change, with %s\n", tool_number (cost, "files_recoded"),
             tool_number (cost, "files"), content);
     if (tool_number (cost, "files_staged") > 0)
@@ -45,7 +48,8 @@ static void print_cost (JsonObject *cost)
 static int tell_cost (const Verb *verb, Ecfs *ecfs, const char *path, const char *code, bool json)
 {
     GError *error = NULL;
-    g_autofree char *text = ecfs_recode_cost (ecfs, path, code, &error);
+    g_autofree char *text =
+        code == NULL ? ecfs_recode_seal_cost (ecfs, path, &error) : ecfs_recode_cost (ecfs, path, code, &error);
     if (text == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     g_autoptr (JsonObject) cost = tool_json_object (text);
@@ -56,29 +60,47 @@ static int tell_cost (const Verb *verb, Ecfs *ecfs, const char *path, const char
     return TOOL_DONE;
 }
 
+/* What is wrong with them; NULL: nothing. */
+static const char *check_options (const char *code, bool seal, bool dry_run, bool json, int argc)
+{
+    if (seal && code != NULL)
+        return "--code and --seal are two steps: one after the other";
+    if (!seal && code == NULL)
+        return "--code is missing: it names the new code of the files";
+    if (!seal && argc < 3)
+        return "PATH is missing: it names what is to have the code";
+    return json && !dry_run ? "--json needs --dry-run" : NULL;
+}
+
 int verb_recode (const Verb *verb, int argc, char **argv)
 {
     g_autofree char *code = NULL;
-    gboolean dry_run = FALSE, json = FALSE;
+    gboolean seal = FALSE, dry_run = FALSE, json = FALSE;
     const GOptionEntry options[] = {
         {"code", 'c', 0, G_OPTION_ARG_STRING, &code, "New code of the files", "CODE"},
+        {"seal", 0, 0, G_OPTION_ARG_NONE, &seal,
+         "Store what has no key under the archive's key, in the code that it has", NULL},
         {"dry-run", 'n', 0, G_OPTION_ARG_NONE, &dry_run, "Only show what would be read, written and freed", NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "With --dry-run: print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
-    argc = tool_parse (verb, options, argc, argv, 2, 2);
-    if (code == NULL || (json && !dry_run)) {
-        tool_say (verb->name,
-                  code == NULL ? "--code is missing: it names the new code of the files" : "--json needs --dry-run");
+    argc = tool_parse (verb, options, argc, argv, 1, 2);
+    const char *wrong = check_options (code, seal, dry_run, json, argc);
+    if (wrong != NULL) {
+        tool_say (verb->name, "%s", wrong);
         return TOOL_USAGE;
     }
+    const char *path = argc > 2 ? argv[2] : "/";
     GError *error = NULL;
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], dry_run ? 0 : ECFS_OPEN_WRITE, &error);
     if (ecfs == NULL)
         return tool_fail (verb->name, error, TOOL_FAILED);
     if (dry_run)
-        return tell_cost (verb, ecfs, argv[2], code, json);
+        return tell_cost (verb, ecfs, path, code, json);
     ToolTransfer transfer;
     tool_transfer_begin (&transfer, verb->name);
-    (void) ecfs_recode (ecfs, argv[2], code, &transfer.transfer, &error); /* the error says it */
+    if (seal)
+        (void) ecfs_recode_seal (ecfs, path, &transfer.transfer, &error); /* the error says it, as with the next */
+    else
+        (void) ecfs_recode (ecfs, path, code, &transfer.transfer, &error);
     return tool_transfer_end (&transfer, error);
 }

@@ -266,8 +266,30 @@ static const char *mounted_text (JsonObject *status)
                                                               : "not mounted (the endpoints were asked now)";
 }
 
+/* What who has an endpoint can read there, from before there was a key. */
+static void print_open (const char *directory, JsonObject *open)
+{
+    g_autofree char *bytes = tool_bytes ((double) tool_number (open, "content_bytes"));
+    int64_t n_objects = tool_number (open, "objects"), n_files = tool_number (open, "journal_files");
+    int64_t n_unknown = tool_number (open, "endpoints_unknown"), n_stripes = tool_number (open, "retained_stripes");
+    if (n_objects > 0)
+        printf ("open       %" PRIi64
+                " objects with %s are stored without the key: 'ecfs recode --seal %s' moves them\n",
+                n_objects, bytes, directory);
+    if (n_files > 0)
+        printf ("open       %" PRIi64 " files of the journal from before the key are left at endpoints\n", n_files);
+    if (n_unknown > 0)
+        printf ("open       %" PRIi64 " endpoints may have files of the journal from before the key\n", n_unknown);
+    if (n_stripes > 0) {
+        g_autofree char *when = clock_time ((double) tool_number (open, "retained_until"));
+        printf ("open       %" PRIi64 " stripes of what had no key can be read until %s at least\n", n_stripes, when);
+    }
+}
+
 static void print_key (JsonObject *status)
 {
+    if (json_object_has_member (status, "key_begun"))
+        puts ("key        'ecfs key init' was interrupted, and nothing can be stored: run it again");
     if (!json_object_has_member (status, "key"))
         return;
     if (json_object_has_member (status, "key_sharing")) {
@@ -285,6 +307,10 @@ static void print_key (JsonObject *status)
         printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
                 tool_text (status, "directory"));
     }
+    if (json_object_has_member (status, "open"))
+        print_open (tool_text (status, "directory"), json_object_get_object_member (status, "open"));
+    else if (json_object_has_member (status, "sealed"))
+        puts ("sealed     all that is stored is under the key");
 }
 
 static void print_status (JsonObject *status)

@@ -271,6 +271,15 @@ bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTran
 char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error);
 
 /**
+ * Stores what is not stored under the archive's key anew under it, in the code that it has, as ecfs_recode () does.
+ * EINVAL: the archive has no key.
+ */
+bool ecfs_recode_seal (Ecfs *self, const char *path, const EcfsTransferOptions *transfer, GError **error);
+
+/** As ecfs_recode_cost (), of ecfs_recode_seal (). */
+char *ecfs_recode_seal_cost (Ecfs *self, const char *path, GError **error);
+
+/**
  * Adds an endpoint, "[NAME=]URL[,KEY=VALUE...]", to the archive in @directory; where it is mounted, the mount does it.
  * Blocks until the endpoint has answered. Whoever has the archive open for reading sees it after opening it again.
  */
@@ -477,6 +486,16 @@ char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error)
  */
 char *ecfs_key_add (Ecfs *self, const EcfsKeyWay *way, GError **error);
 char *ecfs_key_remove (Ecfs *self, const char *slot, bool force, GError **error);
+
+/**
+ * Gives a key to an archive that was made without one, kept as @key says, as in ecfs_init_with_key (). What is
+ * stored from then on is stored under it; ecfs_recode_seal () moves what was stored before. Whatever ends this, the
+ * archive has its key afterwards or has none, and the same call again does the rest. EBUSY: it is mounted; EEXIST: it
+ * has a key; EINVAL: the key cannot be kept so; ENOTCONN: too few endpoints can be reached.
+ *
+ * @copy: where a copy of the key is, for one that is kept as a file; NULL: ENOKEY, and the file to copy is there
+ */
+bool ecfs_key_init (const char *directory, const EcfsKeyWay *key, const char *copy, GError **error);
 
 /**
  * Ends the archive in @directory: removes its stripes, journal, snapshots and marker at every endpoint, and then the

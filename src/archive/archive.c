@@ -157,11 +157,16 @@ static bool open_shares (EcfsArchive *self, GError **error)
     return false;
 }
 
-static bool open_keys (EcfsArchive *self, GError **error)
+static bool open_keys (EcfsArchive *self, EcfsKeysFor what, GError **error)
 {
     g_autoptr (GError) why = NULL;
-    if (ecfs_keys_load (self->directory, self->catalog, &self->keys, &why))
+    if (ecfs_keys_load (self->directory, self->catalog, what, &self->keys, &why)) {
+        EcfsKeysState state;
+        if (!ecfs_keys_state (self->catalog, &state, error))
+            return false;
+        self->marker_keys = state == ECFS_KEYS_ACTIVE ? self->keys : NULL;
         return open_shares (self, error);
+    }
     self->lacks_keys = true;
     if (self->to_destroy)
         return true;
@@ -169,14 +174,16 @@ static bool open_keys (EcfsArchive *self, GError **error)
     return false;
 }
 
-static bool open_parts (EcfsArchive *self, GError **error)
+static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
 {
+    bool for_init = gets_key || self->to_destroy;
+    EcfsKeysFor what = self->readonly ? ECFS_KEYS_FOR_READING : for_init ? ECFS_KEYS_FOR_INIT : ECFS_KEYS_FOR_WRITING;
     g_autofree char *catalog_path = path_in (self->directory, ECFS_CATALOG_NAME);
     if (!open_config (self, error) || (!self->readonly && !ecfs_archive_take_lock (self, error)))
         return false;
     self->catalog = ecfs_catalog_open (catalog_path, self->readonly ? ECFS_CATALOG_READONLY : 0, error);
     if (self->catalog == NULL || (!self->readonly && !ecfs_archive_check_writable (self, error)) ||
-        !open_keys (self, error) || !open_endpoints (self, error))
+        !open_keys (self, what, error) || !open_endpoints (self, error))
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
@@ -218,7 +225,7 @@ EcfsArchive *ecfs_archive_open (const char *directory, unsigned flags, GError **
     atomic_init (&self->stopping, false);
     self->codecs = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) ecfs_codec_free);
     self->pins = g_hash_table_new_full (ecfs_uuid_hash, ecfs_uuid_same, g_free, NULL);
-    if (open_parts (self, error))
+    if (open_parts (self, (flags & ECFS_ARCHIVE_GETS_KEY) != 0, error))
         return self;
     ecfs_archive_close (self);
     return NULL;

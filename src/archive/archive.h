@@ -55,6 +55,8 @@ typedef enum EcfsArchiveFlags {
     ECFS_ARCHIVE_READONLY = 1 << 0,
     /* To destroy it: it may have lost its keys. Then starting it only finds out whether it is the newest there is. */
     ECFS_ARCHIVE_TO_DESTROY = 1 << 1,
+    /* For who gives it a key: with one that is not in use yet (archive/keys.h). */
+    ECFS_ARCHIVE_GETS_KEY = 1 << 2,
 } EcfsArchiveFlags;
 
 /** Whether @directory is an archive's, be it broken: its configuration or its catalog is there. */

@@ -8,16 +8,17 @@
 
 typedef struct EcfsRevival EcfsRevival;
 struct EcfsArchive {
-    char *directory;               /* absolute; immutable */
-    EcfsConfig *config;            /* immutable */
-    EcfsCatalog *catalog;          /* immutable */
-    EcfsKeyRing *keys;             /* NULL: the archive has no key; immutable */
-    EcfsKeyShares *_Atomic shares; /* NULL: endpoints have nothing of it; changed with `adding` held */
-    GPtrArray *former_shares;      /* those before, kept until free; guarded by adding */
-    bool readonly;                 /* immutable */
-    bool to_destroy;               /* likewise, as the next */
-    bool lacks_keys;               /* it has some, which are lost: nothing can be stored */
-    int lock_fd;                   /* -1 when readonly; immutable */
+    char *directory;                /* absolute; immutable */
+    EcfsConfig *config;             /* immutable */
+    EcfsCatalog *catalog;           /* immutable */
+    EcfsKeyRing *keys;              /* NULL: the archive has no key; immutable */
+    const EcfsKeyRing *marker_keys; /* the same, NULL also where they are not in use yet */
+    EcfsKeyShares *_Atomic shares;  /* NULL: endpoints have nothing of it; changed with `adding` held */
+    GPtrArray *former_shares;       /* those before, kept until free; guarded by adding */
+    bool readonly;                  /* immutable */
+    bool to_destroy;                /* likewise, as the next */
+    bool lacks_keys;                /* it has some, which are lost: nothing can be stored */
+    int lock_fd;                    /* -1 when readonly; immutable */
     /* Room for ECFS_ENDPOINTS_MAX, filled up to n_endpoints, which grows while the archive is open: what needs the same
      * number twice takes it once. Immutable below that. */
     EcfsArchiveEndpoint *endpoints;

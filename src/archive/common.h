@@ -145,6 +145,9 @@ typedef struct EcfsKeyStored {
 bool ecfs_archive_change_key_file_take (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored,
                                         GError **error);
 
+/** Whether it has a configuration: what an init writes last. */
+bool ecfs_archive_has_config (const char *directory);
+
 /** Makes a place none of the archive's endpoints, where it has the marker @own (NULL: whichever); ENOENT: it has none.
  */
 bool ecfs_archive_remove_marker (const EcfsEndpointSpec *spec, const EcfsMarker *own, GError **error);

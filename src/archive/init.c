@@ -335,7 +335,7 @@ static void remove_files (const char *directory, bool all)
     }
 }
 
-static bool has_config (const char *directory)
+bool ecfs_archive_has_config (const char *directory)
 {
     g_autofree char *path = g_build_filename (directory, ECFS_CONFIG_NAME, NULL);
     return access (path, F_OK) == 0;
@@ -352,7 +352,7 @@ static bool examine_directory (const char *directory, bool *ret_begun, GError **
     const char *name;
     while ((name = g_dir_read_name (listing)) != NULL) {
         if (!is_of_init (name))
-            return has_config (directory)
+            return ecfs_archive_has_config (directory)
                        ? ecfs_fail (error, ENOTEMPTY, "%s is an archive already: 'ecfs status' shows its state",
                                     directory)
                        : ecfs_fail (error, ENOTEMPTY, "%s is not empty: make the archive in a new or empty directory",
@@ -419,7 +419,16 @@ static bool find_threshold (const EcfsConfig *config, const EcfsCodec *codec, un
     return ecfs_key_threshold (g_hash_table_size (zones), ecfs_codec_tolerance (codec), ret_threshold, error);
 }
 
-static bool fill_directory (const char *directory, const EcfsConfig *config, const EcfsInitKey *keeping,
+/* The key is on the disk before anything is stored under it, and its slots before any endpoint is used. */
+static bool make_key (const char *directory, EcfsCatalog *catalog, const EcfsKeyKeeping *keeping,
+                      EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares, GError **error)
+{
+    return ecfs_archive_make_key (directory, catalog, keeping, ret_keys, ret_shares, error) &&
+           (*ret_keys == NULL || ecfs_keys_keep_id (catalog, *ret_keys, error)) &&
+           (*ret_shares == NULL || ecfs_key_shares_tell (*ret_shares, catalog, error));
+}
+
+static bool fill_directory (const char *directory, const EcfsConfig *config, const EcfsKeyKeeping *keeping,
                             guint *n_marked, GError **error)
 {
     if (!ecfs_archive_make_directories (directory, error))
@@ -430,7 +439,7 @@ static bool fill_directory (const char *directory, const EcfsConfig *config, con
     remove_files (directory, false);
     g_autoptr (EcfsKeyRing) keys = NULL;
     g_autoptr (EcfsKeyShares) shares = NULL;
-    bool fine = ecfs_init_key_make (directory, catalog, keeping, &keys, &shares, error);
+    bool fine = make_key (directory, catalog, keeping, &keys, &shares, error);
     for (; fine && *n_marked < config->endpoints->len; *n_marked += fine) {
         const EcfsConfigEndpoint *endpoint = g_ptr_array_index (config->endpoints, *n_marked);
         EcfsEndpointRow row;
@@ -500,10 +509,9 @@ bool ecfs_archive_init (const char *directory, const EcfsConfig *config, EcfsKee
                         GError **error)
 {
     g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
-    EcfsInitKey keeping = {.how = how, .opener = opener};
+    EcfsKeyKeeping keeping = {.how = how, .opener = opener};
     if (codec == NULL || !ecfs_archive_enough_endpoints (codec, config->endpoints->len, config->allow_double, error) ||
-        (ecfs_key_slot_is_shared (ecfs_init_key_slot (how)) &&
-         !find_threshold (config, codec, &keeping.threshold, error)))
+        (ecfs_keeping_is_shared (how) && !find_threshold (config, codec, &keeping.threshold, error)))
         return false;
     bool made, begun;
     if (!make_directory (directory, &made, error))

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-EcfsKeySlotKind ecfs_init_key_slot (EcfsKeeping how)
+/* That of its slot; 0: it has none. */
+static EcfsKeySlotKind slot_kind (EcfsKeeping how)
 {
     static const EcfsKeySlotKind kinds[] = {[ECFS_KEEPING_SPLIT] = ECFS_KEY_SLOT_SPLIT,
                                             [ECFS_KEEPING_PASSPHRASE] = ECFS_KEY_SLOT_PASSPHRASE,
@@ -15,19 +16,32 @@ EcfsKeySlotKind ecfs_init_key_slot (EcfsKeeping how)
     return kinds[how];
 }
 
+bool ecfs_keeping_is_shared (EcfsKeeping how)
+{
+    return slot_kind (how) != 0 && ecfs_key_slot_is_shared (slot_kind (how));
+}
+
 /* What an init has left that was killed must have been begun with the same key. */
-static bool check_begun (const char *directory, const EcfsInitKey *keeping, const EcfsKeyRing *keys,
+static bool check_begun (const char *directory, const EcfsKeyKeeping *keeping, const EcfsKeyRing *keys,
                          const EcfsKeyShares *shares, GError **error)
 {
     g_autofree char *kinds = shares == NULL ? NULL : ecfs_key_shares_kinds (shares);
     bool same = (keys == NULL || keeping->how != ECFS_KEEPING_NONE) &&
-                (shares == NULL || (strcmp (kinds, ecfs_key_slot_kind_text (ecfs_init_key_slot (keeping->how))) == 0 &&
+                (shares == NULL || (strcmp (kinds, ecfs_key_slot_kind_text (slot_kind (keeping->how))) == 0 &&
                                     ecfs_key_shares_threshold (shares) == keeping->threshold));
-    return same || ecfs_fail (error, ENOTEMPTY,
-                              "%s: an interrupted 'ecfs init' had begun with another --key or code: run it again as it "
-                              "was, or remove the directory, and at each of its endpoints the file " ECFS_MARKER_NAME
-                              " and the directory " ECFS_KEYS_DIRECTORY,
-                              directory);
+    if (same)
+        return true;
+    return ecfs_archive_has_config (directory)
+               ? ecfs_fail (error, ENOTEMPTY,
+                            "%s: an interrupted 'ecfs key init' had begun with another --key or code: run it again as "
+                            "it was, or remove there the files " ECFS_KEYS_NAME " and " ECFS_KEY_SLOTS_NAME
+                            ", and at each endpoint the directory " ECFS_KEYS_DIRECTORY,
+                            directory)
+               : ecfs_fail (error, ENOTEMPTY,
+                            "%s: an interrupted 'ecfs init' had begun with another --key or code: run it again as it "
+                            "was, or remove the directory, and at each of its endpoints the file " ECFS_MARKER_NAME
+                            " and the directory " ECFS_KEYS_DIRECTORY,
+                            directory);
 }
 
 /* Those that an init has made that was killed; NULL: none. */
@@ -48,14 +62,14 @@ static bool load_begun (const char *directory, EcfsCatalog *catalog, EcfsKeyRing
 }
 
 /* A slot for what is given now: nobody may know what the one was made with that was begun. */
-static bool make_slot (const EcfsKeyRing *keys, const EcfsInitKey *keeping, EcfsKeyShares **shares, GError **error)
+static bool make_slot (const EcfsKeyRing *keys, const EcfsKeyKeeping *keeping, EcfsKeyShares **shares, GError **error)
 {
     static const EcfsKeyOpener nothing = {.secret = NULL};
     const EcfsKeyOpener *opener = keeping->opener != NULL ? keeping->opener : &nothing;
     g_autoptr (EcfsKeyShares) begun = g_steal_pointer (shares);
     if (begun == NULL)
         begun = ecfs_key_shares_empty (keys, keeping->threshold);
-    EcfsKeySlot *slot = ecfs_key_shares_make_slot (begun, keys, ecfs_init_key_slot (keeping->how), opener, error);
+    EcfsKeySlot *slot = ecfs_key_shares_make_slot (begun, keys, slot_kind (keeping->how), opener, error);
     if (slot != NULL)
         *shares = ecfs_key_shares_with (begun, keys, slot, error);
     const GPtrArray *old = ecfs_key_shares_file (begun)->slots;
@@ -66,24 +80,24 @@ static bool make_slot (const EcfsKeyRing *keys, const EcfsInitKey *keeping, Ecfs
     return *shares != NULL;
 }
 
-bool ecfs_init_key_make (const char *directory, EcfsCatalog *catalog, const EcfsInitKey *keeping,
-                         EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares, GError **error)
+bool ecfs_archive_make_key (const char *directory, EcfsCatalog *catalog, const EcfsKeyKeeping *keeping,
+                            EcfsKeyRing **ret_keys, EcfsKeyShares **ret_shares, GError **error)
 {
-    if (!load_begun (directory, catalog, ret_keys, ret_shares, error) ||
-        !check_begun (directory, keeping, *ret_keys, *ret_shares, error))
+    g_autoptr (EcfsKeyRing) keys = NULL;
+    g_autoptr (EcfsKeyShares) shares = NULL;
+    if (!load_begun (directory, catalog, &keys, &shares, error) ||
+        !check_begun (directory, keeping, keys, shares, error))
         return false;
-    if (keeping->how == ECFS_KEEPING_NONE)
-        return true;
-    if (*ret_keys == NULL) {
-        *ret_keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
-        if (!ecfs_keys_write (directory, *ret_keys, error))
+    if (keys == NULL && keeping->how != ECFS_KEEPING_NONE) {
+        keys = ecfs_key_ring_new (ecfs_catalog_archive (catalog));
+        if (!ecfs_keys_write (directory, keys, error))
             return false;
     }
-    if (!ecfs_keys_keep_id (catalog, *ret_keys, error))
+    bool made = slot_kind (keeping->how) == 0 || (shares != NULL && keeping->how == ECFS_KEEPING_SPLIT);
+    if ((!made && !make_slot (keys, keeping, &shares, error)) ||
+        (shares != NULL && !ecfs_key_shares_write (shares, directory, error)))
         return false;
-    if (keeping->how == ECFS_KEEPING_FILE)
-        return true;
-    bool made = *ret_shares != NULL && keeping->how == ECFS_KEEPING_SPLIT;
-    return (made || make_slot (*ret_keys, keeping, ret_shares, error)) &&
-           ecfs_key_shares_write (*ret_shares, directory, error) && ecfs_key_shares_tell (*ret_shares, catalog, error);
+    *ret_keys = g_steal_pointer (&keys);
+    *ret_shares = g_steal_pointer (&shares);
+    return true;
 }

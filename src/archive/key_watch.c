@@ -1,6 +1,5 @@
 #include "archive/key_watch.h"
 
-#include "archive/archive_priv.h"
 #include "archive/lineage.h"
 #include "catalog/journal_rows.h"
 #include "util/ticker.h"
@@ -52,14 +51,14 @@ static void take_lost (void *user, const char *key, const char *value)
     if (!g_str_has_prefix (key, LOST_SETTING) || !ecfs_uuid_parse (key + strlen (LOST_SETTING), &uuid))
         return;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++)
-        if (ecfs_uuid_equal (&self->archive->endpoints[i].uuid, &uuid))
+        if (ecfs_uuid_equal (&ecfs_archive_endpoint (self->archive, i)->uuid, &uuid))
             self->places[i].keeps_lost = g_str_equal (value, "yes");
 }
 
 EcfsKeyWatch *ecfs_key_watch_new (EcfsArchive *archive)
 {
     g_autoptr (GError) error = NULL;
-    if (archive->keys == NULL)
+    if (ecfs_archive_keys (archive) == NULL)
         return NULL;
     EcfsKeyWatch *self = g_new0 (EcfsKeyWatch, 1);
     self->archive = archive;
@@ -68,7 +67,7 @@ EcfsKeyWatch *ecfs_key_watch_new (EcfsArchive *archive)
         self->places[i] = (Place){.watch = self, .position = i};
     ecfs_mutex_init (&self->lock);
     ecfs_cond_init (&self->changed);
-    if (!ecfs_catalog_settings (archive->catalog, take_lost, self, &error))
+    if (!ecfs_catalog_settings (ecfs_archive_catalog (archive), take_lost, self, &error))
         g_warning ("%s", error->message);
     return self;
 }
@@ -95,12 +94,12 @@ void ecfs_key_watch_free (EcfsKeyWatch *self)
 
 static const char *name_at (const Place *self)
 {
-    return self->watch->archive->endpoints[self->position].name;
+    return ecfs_archive_endpoint (self->watch->archive, self->position)->name;
 }
 
 static EcfsEndpoint *endpoint_at (const Place *self)
 {
-    return self->watch->archive->endpoints[self->position].endpoint;
+    return ecfs_archive_endpoint (self->watch->archive, self->position)->endpoint;
 }
 
 static void tell (const Place *self, EcfsKeySight before)
@@ -156,7 +155,8 @@ static void end_with (Place *self, const GError *error)
 static unsigned zone_number (const EcfsKeyWatch *self, size_t position)
 {
     size_t first = 0;
-    while (strcmp (self->archive->endpoints[first].zone, self->archive->endpoints[position].zone) != 0)
+    while (strcmp (ecfs_archive_endpoint (self->archive, first)->zone,
+                   ecfs_archive_endpoint (self->archive, position)->zone) != 0)
         first++;
     return (unsigned) first + 1;
 }
@@ -229,7 +229,7 @@ static void look (Place *self)
 
 static bool counts (const EcfsKeyWatch *self, size_t position)
 {
-    return ecfs_archive_endpoint_counts (&self->archive->endpoints[position]);
+    return ecfs_archive_endpoint_counts (ecfs_archive_endpoint (self->archive, position));
 }
 
 /* Whether it is time to look again, and nobody does so yet. */
@@ -306,7 +306,7 @@ static unsigned share_in (EcfsKeyWatch *self, const char *zone, const EcfsArchiv
     unsigned lowest = 0;
     *ret_unseen = NULL;
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[i];
+        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         if (endpoint == except || !counts (self, i) || strcmp (endpoint->zone, zone) != 0)
             continue;
         ecfs_mutex_lock (&self->lock);
@@ -327,13 +327,13 @@ static bool settle (EcfsKeyWatch *self, const char *zone, const EcfsArchiveEndpo
     const char *unseen;
     if (ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive)) == 0)
         return true;
-    if (!ecfs_key_shares_of_zone (self->archive->catalog, zone, &x, error))
+    if (!ecfs_key_shares_of_zone (ecfs_archive_catalog (self->archive), zone, &x, error))
         return false;
     if (x > 0)
         return true;
     x = share_in (self, zone, except, &unseen);
     if (x > 0)
-        return ecfs_key_shares_give_zone (self->archive->catalog, zone, x, error);
+        return ecfs_key_shares_give_zone (ecfs_archive_catalog (self->archive), zone, x, error);
     return unseen == NULL ||
            ecfs_fail (error, ENOTCONN,
                       "endpoint %s does not tell which share of the archive's key zone %s has, and a second one would "
@@ -399,24 +399,24 @@ static void on_removed (void *user, uint64_t value, const GError *error)
 static bool find_share (EcfsKeyWatch *self, size_t position, unsigned *ret_x, GError **error)
 {
     g_autoptr (GError) why = NULL;
-    const char *zone = self->archive->endpoints[position].zone;
+    const char *zone = ecfs_archive_endpoint (self->archive, position)->zone;
     *ret_x = 0;
-    if (!settle (self, zone, &self->archive->endpoints[position], &why)) {
+    if (!settle (self, zone, ecfs_archive_endpoint (self->archive, position), &why)) {
         if (why->code == ENOTCONN)
             return true;
         g_propagate_error (error, g_steal_pointer (&why));
         return false;
     }
-    return ecfs_key_shares_choose (self->archive->catalog, zone, ret_x, error);
+    return ecfs_key_shares_choose (ecfs_archive_catalog (self->archive), zone, ret_x, error);
 }
 
 /* Whether nothing speaks against it; the endpoint is busy then. */
 static bool takes_share (EcfsKeyWatch *self, Place *place)
 {
-    const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[place->position];
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, place->position);
     int64_t now_us = ecfs_now_us ();
     if (!ecfs_archive_has_journal (endpoint) || ecfs_endpoint_is_down (endpoint->endpoint) ||
-        !ecfs_lineage_may_write (self->archive->lineage, place->position))
+        !ecfs_lineage_may_write (ecfs_archive_lineage (self->archive), place->position))
         return false;
     ecfs_mutex_lock (&self->lock);
     bool takes = self->restores && place->sight == ECFS_KEY_LOST && !place->busy &&
@@ -465,9 +465,9 @@ static void keep_lost (EcfsKeyWatch *self, Place *place)
     ecfs_mutex_unlock (&self->lock);
     if (!changes)
         return;
-    ecfs_uuid_text (&self->archive->endpoints[place->position].uuid, uuid);
+    ecfs_uuid_text (&ecfs_archive_endpoint (self->archive, place->position)->uuid, uuid);
     g_autofree char *key = g_strconcat (LOST_SETTING, uuid, NULL);
-    if (!ecfs_catalog_keep_setting (self->archive->catalog, key, lost ? "yes" : "no", &error))
+    if (!ecfs_catalog_keep_setting (ecfs_archive_catalog (self->archive), key, lost ? "yes" : "no", &error))
         g_warning ("%s", error->message);
 }
 
@@ -533,7 +533,7 @@ unsigned ecfs_key_tolerance (EcfsArchive *archive)
  * it was found to have lost it. */
 static unsigned share_at (EcfsKeyWatch *self, size_t position, bool believes_all)
 {
-    const EcfsArchiveEndpoint *endpoint = &self->archive->endpoints[position];
+    const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, position);
     unsigned x = 0;
     if (!counts (self, position))
         return 0;
@@ -545,7 +545,7 @@ static unsigned share_at (EcfsKeyWatch *self, size_t position, bool believes_all
     ecfs_mutex_unlock (&self->lock);
     if (believed && ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive)) == 0)
         x = zone_number (self, position);
-    else if (believed && !ecfs_key_shares_of_zone (self->archive->catalog, endpoint->zone, &x, NULL))
+    else if (believed && !ecfs_key_shares_of_zone (ecfs_archive_catalog (self->archive), endpoint->zone, &x, NULL))
         x = 0; /* whoever writes to the catalog tells what is wrong with it */
     return believed ? x : seen;
 }
@@ -569,7 +569,8 @@ static EcfsKeyCount count (EcfsKeyWatch *self, bool believes_all)
     EcfsKeyCount count;
     g_autoptr (GArray) shares = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
-        const EcfsZoneShare one = {.zone = self->archive->endpoints[i].zone, .x = share_at (self, i, believes_all)};
+        const EcfsZoneShare one = {.zone = ecfs_archive_endpoint (self->archive, i)->zone,
+                                   .x = share_at (self, i, believes_all)};
         if (one.x > 0)
             g_array_append_val (shares, one);
     }
@@ -597,7 +598,7 @@ static bool fail_key (EcfsKeyWatch *self, GError **error)
                       "%u zones of endpoints have their shares of the archive's key, and %u bring it back: it could be "
                       "lost with this machine and %u zone%s; 'ecfs fsck -y %s' stores shares again%s",
                       count (self, true).n_zones, ecfs_key_needed (self->archive), tolerance, tolerance == 1 ? "" : "s",
-                      self->archive->directory, reasons->str);
+                      ecfs_archive_directory (self->archive), reasons->str);
 }
 
 /* Waits for answers and for what is stored again; returns whether that is enough. */
@@ -626,10 +627,10 @@ bool ecfs_archive_confirm_key (EcfsArchive *self, bool (*goes_on) (void *user), 
     unsigned threshold;
     bool on = true;
     if (watch == NULL)
-        return ecfs_key_shares_told (self->catalog, &threshold, error) &&
+        return ecfs_key_shares_told (ecfs_archive_catalog (self), &threshold, error) &&
                (threshold == 0 ||
                 ecfs_fail (error, ENOKEY, "%s/" ECFS_KEY_SLOTS_NAME " is gone or damaged: see ecfs status",
-                           self->directory));
+                           ecfs_archive_directory (self)));
     if (!ecfs_archive_load_codes (self, error))
         return false;
     if (is_enough (watch, false))

@@ -5,10 +5,13 @@
 #include "util/io.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OTHERS_MODE 077
+#define OTHERS_MODE  077
+#define END_SETTING  "open_journal_end" /* epoch and sequence */
+#define OPEN_SETTING "open_journal "    /* and the UUID of an endpoint: how many files it has */
 
 static bool check_private (const char *path, int fd, GError **error)
 {
@@ -59,39 +62,90 @@ bool ecfs_keys_keep_id (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **
     return ecfs_catalog_keep_setting (catalog, ECFS_KEY_SETTING, text, error);
 }
 
-static void take_id (void *user, const char *key, const char *value)
+bool ecfs_keys_begin (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error)
 {
-    char **id = user;
-    if (strcmp (key, ECFS_KEY_SETTING) != 0)
-        return;
-    g_free (*id);
-    *id = g_strdup (value);
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (ecfs_key_ring_active (keys), text);
+    g_autofree char *value = g_strconcat (ECFS_KEY_BEGUN, text, NULL);
+    return ecfs_catalog_keep_setting (catalog, ECFS_KEY_SETTING, value, error);
 }
+
+/* Settings */
+
+typedef struct Wanted {
+    const char *key;
+    char *value; /* owned; NULL: it is not set */
+} Wanted;
+
+static void on_setting (void *user, const char *key, const char *value)
+{
+    Wanted *self = user;
+    if (strcmp (key, self->key) != 0)
+        return;
+    g_free (self->value);
+    self->value = g_strdup (value);
+}
+
+/* *ret_value is NULL where it is not set; g_free (). */
+static bool read_setting (EcfsCatalog *catalog, const char *key, char **ret_value, GError **error)
+{
+    Wanted wanted = {.key = key};
+    bool read = ecfs_catalog_settings (catalog, on_setting, &wanted, error);
+    *ret_value = wanted.value;
+    return read;
+}
+
+static EcfsKeysState state_of (const char *id)
+{
+    if (id == NULL)
+        return ECFS_KEYS_NONE;
+    return g_str_has_prefix (id, ECFS_KEY_BEGUN) ? ECFS_KEYS_BEGUN : ECFS_KEYS_ACTIVE;
+}
+
+bool ecfs_keys_state (EcfsCatalog *catalog, EcfsKeysState *ret_state, GError **error)
+{
+    g_autofree char *id = NULL;
+    if (!read_setting (catalog, ECFS_KEY_SETTING, &id, error))
+        return false;
+    *ret_state = state_of (id);
+    return true;
+}
+
+/* Loading */
 
 static bool check_keys (const char *path, EcfsCatalog *catalog, const char *id, const EcfsKeyRing *keys, GError **error)
 {
     char text[ECFS_UUID_TEXT_SIZE];
+    const char *own = state_of (id) == ECFS_KEYS_BEGUN ? id + strlen (ECFS_KEY_BEGUN) : id;
     ecfs_uuid_text (ecfs_key_ring_active (keys), text);
     if (!ecfs_uuid_equal (ecfs_key_ring_archive (keys), ecfs_catalog_archive (catalog)))
         return ecfs_fail (error, ENOKEY, "%s has the keys of another archive", path);
-    return strcmp (text, id) == 0 ||
+    return own == NULL || strcmp (text, own) == 0 ||
            ecfs_fail (error, ENOKEY, "%s has key %s, and the archive is under key %s: restore that file", path, text,
-                      id);
+                      own);
 }
 
-bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeyRing **ret_keys, GError **error)
+bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeysFor what, EcfsKeyRing **ret_keys,
+                     GError **error)
 {
     g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NAME, NULL);
     g_autofree char *id = NULL;
     g_autoptr (GError) reason = NULL;
     *ret_keys = NULL;
-    if (!ecfs_catalog_settings (catalog, take_id, &id, error))
+    if (!read_setting (catalog, ECFS_KEY_SETTING, &id, error))
         return false;
-    if (id == NULL)
+    EcfsKeysState state = state_of (id);
+    if (state == ECFS_KEYS_BEGUN && what == ECFS_KEYS_FOR_WRITING)
+        return ecfs_fail (error, EBUSY,
+                          "%s: 'ecfs key init' was interrupted, and nothing can be stored until it has ended: run it "
+                          "again",
+                          directory);
+    if (state != ECFS_KEYS_ACTIVE && what != ECFS_KEYS_FOR_INIT)
         return true;
     g_autoptr (EcfsKeyRing) keys = ecfs_keys_read (path, &reason);
     if (keys == NULL && reason->code == ENOENT)
-        return ecfs_fail (error, ENOKEY,
+        return state == ECFS_KEYS_NONE ||
+               ecfs_fail (error, ENOKEY,
                           "%s is gone, and what this archive stores can be read with that file only: restore it from "
                           "a backup; where endpoints share the key, 'ecfs recover' in another place brings it back",
                           path);
@@ -102,5 +156,52 @@ bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeyRing **
     if (!check_keys (path, catalog, id, keys, error))
         return false;
     *ret_keys = g_steal_pointer (&keys);
+    return true;
+}
+
+/* What lies open */
+
+bool ecfs_keys_note_end (EcfsCatalog *catalog, const EcfsOpenEnd *end, GError **error)
+{
+    g_autofree char *value = g_strdup_printf ("%" PRIu32 " %" PRIu64, end->epoch, end->sequence);
+    return ecfs_catalog_keep_setting (catalog, END_SETTING, value, error);
+}
+
+bool ecfs_keys_end (EcfsCatalog *catalog, EcfsOpenEnd *ret_end, GError **error)
+{
+    g_autofree char *value = NULL;
+    guint64 epoch = 0, sequence = 0;
+    if (!read_setting (catalog, END_SETTING, &value, error))
+        return false;
+    g_auto (GStrv) words = g_strsplit (value == NULL ? "" : value, " ", -1);
+    bool is_set = g_strv_length (words) == 2 &&
+                  g_ascii_string_to_unsigned (words[0], 10, 1, UINT32_MAX, &epoch, NULL) &&
+                  g_ascii_string_to_unsigned (words[1], 10, 0, INT64_MAX, &sequence, NULL);
+    *ret_end = (EcfsOpenEnd){.epoch = is_set ? (uint32_t) epoch : 0, .sequence = is_set ? sequence : 0};
+    return value == NULL || is_set || ecfs_fail (error, EBADMSG, "the setting " END_SETTING " of the catalog is none");
+}
+
+static char *open_setting (const EcfsUuid *endpoint)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (endpoint, text);
+    return g_strconcat (OPEN_SETTING, text, NULL);
+}
+
+bool ecfs_keys_note_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t n_files, GError **error)
+{
+    g_autofree char *key = open_setting (endpoint), *value = g_strdup_printf ("%" PRIu64, n_files);
+    return ecfs_catalog_keep_setting (catalog, key, value, error);
+}
+
+bool ecfs_keys_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t *ret_n_files, GError **error)
+{
+    g_autofree char *key = open_setting (endpoint), *value = NULL;
+    guint64 n_files = 0;
+    if (!read_setting (catalog, key, &value, error))
+        return false;
+    if (value != NULL && !g_ascii_string_to_unsigned (value, 10, 0, G_MAXUINT64, &n_files, NULL))
+        n_files = G_MAXUINT64;
+    *ret_n_files = n_files;
     return true;
 }

@@ -10,8 +10,15 @@
 
 #define ECFS_KEYS_NAME "key"
 
-/* Among the settings that the catalog keeps: the id of the key that is active. An archive without has no key. */
+/*
+ * Among the settings that the catalog keeps: the id of the key that is active. An archive without has no key.
+ *
+ * One that was made without gets a key by ecfs_key_init (). From the moment at which endpoints may have something that
+ * is sealed until they have all that is needed, the setting is ECFS_KEY_BEGUN and the id: nobody else writes then, and
+ * an ecfs that does not know this refuses it as the id of a key that it has not.
+ */
 #define ECFS_KEY_SETTING "archive_key"
+#define ECFS_KEY_BEGUN   "begun "
 
 /** Reads a file of keys: ours alone. ENOENT; EPERM with what to do where others can read it; EBADMSG, ENOTSUP. */
 EcfsKeyRing *ecfs_keys_read (const char *path, GError **error);
@@ -21,11 +28,44 @@ bool ecfs_keys_write (const char *directory, const EcfsKeyRing *keys, GError **e
 
 /** From now on the archive has a key, and its catalog says so: it is never opened without again. */
 bool ecfs_keys_keep_id (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error);
+/** It is about to have one: nothing but ecfs_key_init () writes to it until then. */
+bool ecfs_keys_begin (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error);
+
+typedef enum EcfsKeysState {
+    ECFS_KEYS_NONE,
+    ECFS_KEYS_BEGUN, /* ecfs_key_init () has begun, and not ended */
+    ECFS_KEYS_ACTIVE,
+} EcfsKeysState;
+
+bool ecfs_keys_state (EcfsCatalog *catalog, EcfsKeysState *ret_state, GError **error);
+
+typedef enum EcfsKeysFor {
+    ECFS_KEYS_FOR_READING, /* where they were only begun, none are in use */
+    ECFS_KEYS_FOR_WRITING, /* … which is refused with EBUSY */
+    ECFS_KEYS_FOR_INIT,    /* whatever is there, in use or not */
+} EcfsKeysFor;
 
 /**
  * The keys of an archive that has some, for ecfs_key_ring_unref (); *ret_keys is NULL where it has none. ENOKEY with
  * what to do where it has, and they are not here, or are not the ones.
  */
-bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeyRing **ret_keys, GError **error);
+bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeysFor what, EcfsKeyRing **ret_keys,
+                     GError **error);
+
+/* What was stored before there was a key, and lies open still. */
+
+/* The last change that the open journal may tell of. */
+typedef struct EcfsOpenEnd {
+    uint32_t epoch; /* 0: the archive always had its key, or has none */
+    uint64_t sequence;
+} EcfsOpenEnd;
+
+bool ecfs_keys_note_end (EcfsCatalog *catalog, const EcfsOpenEnd *end, GError **error);
+bool ecfs_keys_end (EcfsCatalog *catalog, EcfsOpenEnd *ret_end, GError **error);
+
+/** Notes how many open files of the journal an endpoint has; G_MAXUINT64: it could not be asked. */
+bool ecfs_keys_note_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t n_files, GError **error);
+/** As it was noted; 0: it was not. */
+bool ecfs_keys_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t *ret_n_files, GError **error);
 
 #endif

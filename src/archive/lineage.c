@@ -95,9 +95,9 @@ bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **er
     const EcfsArchiveEndpoint *endpoint = &archive->endpoints[self->position];
     EcfsMarkerWorth worth = archive->lacks_keys /* nobody can tell, and it is to be destroyed */
                                 ? ECFS_MARKER_AUTHENTIC
-                                : ecfs_marker_judge (marker, archive->keys, &endpoint->uuid);
+                                : ecfs_marker_judge (marker, archive->marker_keys, &endpoint->uuid);
     bool known = marker->session_number == 0;
-    if (archive->keys == NULL && !ecfs_uuid_equal (&marker->archive, ecfs_catalog_archive (archive->catalog)))
+    if (archive->marker_keys == NULL && !ecfs_uuid_equal (&marker->archive, ecfs_catalog_archive (archive->catalog)))
         return ecfs_fail (error, ENOTCONN, "its marker is of another archive");
     if (!known &&
         !ecfs_catalog_session_known (archive->catalog, marker->session_number, &marker->session, &known, error))
@@ -121,7 +121,7 @@ bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **er
 void ecfs_lineage_hear_broken (EcfsWitness *self, const GError *error)
 {
     EcfsLineage *lineage = self->lineage;
-    if (lineage->archive->keys == NULL || (error->code != EPROTO && error->code != ENOTSUP))
+    if (lineage->archive->marker_keys == NULL || (error->code != EPROTO && error->code != ENOTSUP))
         return;
     ecfs_mutex_lock (&lineage->lock);
     self->worth = ECFS_MARKER_BROKEN;
@@ -303,7 +303,7 @@ static bool is_abandoned_locked (EcfsLineage *self, const EcfsWitness *witness) 
 static bool needs_mark_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock)
 {
     const EcfsMarker *marker = &witness->marker;
-    const EcfsKeyRing *keys = self->archive->keys;
+    const EcfsKeyRing *keys = self->archive->marker_keys;
     if (self->own.session_number == 0)
         return false;
     if (ecfs_lineage_replaces_locked (self, witness))
@@ -331,7 +331,7 @@ static void advance (EcfsLineage *self)
         EcfsMarker marker = self->own;
         marker.endpoint = self->archive->endpoints[i].uuid;
         if (mark)
-            ecfs_marker_sign (&marker, self->archive->keys);
+            ecfs_marker_sign (&marker, self->archive->marker_keys);
         if (check || mark)
             begin_round_locked (self, witness, round);
         ecfs_mutex_unlock (&self->lock);

@@ -200,7 +200,7 @@ static bool enough_deny_locked (EcfsLineage *self, int64_t since_us, bool before
 
 bool ecfs_lineage_is_denied_locked (EcfsLineage *self, int64_t since_us)
 {
-    return self->archive->keys == NULL || enough_deny_locked (self, since_us, false);
+    return self->archive->marker_keys == NULL || enough_deny_locked (self, since_us, false);
 }
 
 /* A marker without a MAC is from before the archive got its key, or was away meanwhile; all are where an ecfs made it
@@ -217,7 +217,7 @@ bool ecfs_lineage_replaces_locked (EcfsLineage *self, const EcfsWitness *witness
 static void tell_doubtful_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
 {
     size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
-    if (self->archive->keys == NULL)
+    if (self->archive->marker_keys == NULL)
         return;
     for (size_t i = 0; i < n_endpoints; i++) {
         EcfsWitness *witness = &self->witnesses[i];
@@ -256,7 +256,7 @@ void ecfs_lineage_judge_locked (EcfsLineage *self)
 void ecfs_lineage_look_locked (const EcfsLineage *lineage, EcfsWitness *self, uint64_t now)
 {
     const EcfsMarker *marker = &self->marker;
-    const EcfsKeyRing *keys = lineage->archive->keys;
+    const EcfsKeyRing *keys = lineage->archive->marker_keys;
     uint64_t sequence = self->checked || self->position >= lineage->n_opened ? now : lineage->opened;
     uint32_t epoch = ecfs_catalog_epoch (lineage->archive->catalog);
     bool newer = marker->epoch > epoch || (marker->epoch == epoch && (marker->sequence > sequence || self->is_foreign));

@@ -15,7 +15,7 @@ static bool make_marker (EcfsLineage *self, size_t position, EcfsMarker *ret_mar
     *ret_marker = self->own;
     ecfs_mutex_unlock (&self->lock);
     ret_marker->endpoint = self->archive->endpoints[position].uuid;
-    ecfs_marker_sign (ret_marker, self->archive->keys);
+    ecfs_marker_sign (ret_marker, self->archive->marker_keys);
     return may || ecfs_fail (error, EAGAIN, "too few other endpoints confirm that %s is the newest copy",
                              self->archive->directory);
 }
@@ -56,7 +56,8 @@ static bool check_mendable (EcfsLineage *self, size_t position, EcfsEndpoint *pl
         return has_its_stripes (self, position, place) ||
                ecfs_fail (error, EPERM, "nothing there shows that it is this endpoint: 'ecfs endpoint replace'");
     }
-    EcfsMarkerWorth worth = ecfs_marker_judge (&there, self->archive->keys, &self->archive->endpoints[position].uuid);
+    EcfsMarkerWorth worth =
+        ecfs_marker_judge (&there, self->archive->marker_keys, &self->archive->endpoints[position].uuid);
     *ret_good = worth == ECFS_MARKER_AUTHENTIC;
     return (worth != ECFS_MARKER_MISPLACED && worth != ECFS_MARKER_UNKNOWN_KEY) ||
            ecfs_fail (error, EPERM, "it may be in use by another archive directory, and is left alone");
@@ -82,13 +83,13 @@ static bool rewrite (EcfsLineage *self, size_t position, GError **error)
     if (!make_marker (self, position, &marker, error) || !ecfs_endpoint_mark_wait (place, &marker, false, error) ||
         !ecfs_endpoint_examine_wait (place, &there, error))
         return false;
-    return ecfs_marker_judge (&there, self->archive->keys, &endpoint->uuid) == ECFS_MARKER_AUTHENTIC ||
+    return ecfs_marker_judge (&there, self->archive->marker_keys, &endpoint->uuid) == ECFS_MARKER_AUTHENTIC ||
            ecfs_fail (error, EIO, "the endpoint does not keep what is written there");
 }
 
 bool ecfs_lineage_mend (EcfsLineage *self, size_t position, GError **error)
 {
-    if (self->archive->keys != NULL && !rewrite (self, position, error))
+    if (self->archive->marker_keys != NULL && !rewrite (self, position, error))
         return false;
     ecfs_lineage_ask_since (self, ecfs_lineage_clock_us ());
     ecfs_lineage_await_told (self, position, ecfs_now_us () + ecfs_lineage_told_us);

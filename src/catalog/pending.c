@@ -107,6 +107,35 @@ static bool deletion_done (EcfsCatalog *self, int64_t id, GError **error)
     return true;
 }
 
+/* Of a query that always has a row. */
+static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_first, uint64_t *ret_second, GError **error)
+{
+    int found = ecfs_query_step (self, query, error);
+    if (found != 1)
+        return false;
+    return (ecfs_column_u64 (query, 0, INT64_MAX, ret_first) && ecfs_column_u64 (query, 1, INT64_MAX, ret_second)) ||
+           ecfs_bad_row (error, "objects", 0, "a sum is impossible");
+}
+
+static bool open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error)
+{
+    uint64_t newest = 0;
+    EcfsOpenTotals totals = {.n_objects = 0};
+    autoquery *objects = ecfs_query (self, STMT_OPEN_OBJECTS, NULL, 0, error);
+    autoquery *deletions = ecfs_query (self, STMT_OPEN_DELETIONS, NULL, 0, error);
+    if (!get_pair (self, objects, &totals.n_objects, &totals.content_bytes, error) ||
+        !get_pair (self, deletions, &totals.n_stripes, &newest, error))
+        return false;
+    totals.newest_ns = totals.n_stripes == 0 ? 0 : MAX (ecfs_age_ns (self) - (int64_t) newest, 0);
+    *ret_totals = totals;
+    return true;
+}
+
+bool ecfs_catalog_open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error)
+{
+    return READ (self, open_totals (self, ret_totals, error));
+}
+
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error)
 {
     return CHANGE (self, error, deletion_done (self, deletion, error));

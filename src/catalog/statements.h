@@ -113,8 +113,13 @@
     X (INTENT_STRIPE_DELETE, "DELETE FROM intent_stripes WHERE intent = ? AND instance = ?") \
     X (INTENT_STRIPE_DELETE_INDEX, "DELETE FROM intent_stripes WHERE intent = ? AND idx = ?") \
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
-    X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence) " \
-       "VALUES (?, ?, ?, ?, ?, ?, ?)") \
+    /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
+    X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
+       "sealed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
+       "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
+       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')))") \
+    X (OPEN_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects WHERE seal IS NULL") \
+    X (OPEN_DELETIONS, "SELECT count (*), ifnull (max (queued_age_ns), 0) FROM deletions WHERE sealed = 0") \
     X (DELETION_QUEUED, "SELECT EXISTS (SELECT 1 FROM deletions WHERE object = ? AND idx = ? AND instance = ? " \
        "AND endpoint = ?)") \
     X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 " \

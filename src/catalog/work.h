@@ -88,6 +88,17 @@ bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
 
+/* What lies open in an archive that has a key: stored without it, for who has an endpoint to read. */
+typedef struct EcfsOpenTotals {
+    uint64_t n_objects;
+    uint64_t content_bytes;
+    uint64_t n_stripes; /* that wait for their deletion, … */
+    int64_t newest_ns;  /* … the last of which came so long ago */
+} EcfsOpenTotals;
+
+/** Counts it, which reads all objects. */
+bool ecfs_catalog_open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error);
+
 /* Repairs */
 
 #define ECFS_REPAIRS_MAX 10000 /* stripes that are queued; what is found beyond that is for a scrub to find again */

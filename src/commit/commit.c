@@ -35,6 +35,8 @@ EcfsCommitObject *ecfs_attempt_part (EcfsCommitAttempt *self)
 const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GError **error)
 {
     EcfsArchive *archive = self->archive;
+    if (self->own_code != NULL)
+        return ecfs_archive_codec (archive, self->own_code, error);
     g_autofree char *code = g_strdup (self->commit.code);
     if (code == NULL && !ecfs_catalog_get_code (ecfs_archive_catalog (archive), self->commit.ino, &code, error))
         return NULL;
@@ -503,6 +505,7 @@ static void check_kind (const EcfsCommit *commit)
     assert (commit->code == NULL || is_new (commit) || kind == ECFS_COMMIT_RECODE);
     assert (is_new (commit) || (commit->publish.staging == 0 && commit->publish.time_told == NULL));
     assert (is_new (commit) || (commit->publish.published == NULL && !commit->publish.at_quorum));
+    assert (!commit->seals || (kind == ECFS_COMMIT_RECODE && commit->code == NULL));
     assert ((commit->stream.feed != NULL) == (kind == ECFS_COMMIT_STREAM));
     assert ((commit->stream.ended != NULL) == (kind == ECFS_COMMIT_STREAM));
     assert ((commit->repair.order != NULL) == (kind == ECFS_COMMIT_REPAIR));

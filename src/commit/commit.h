@@ -52,7 +52,7 @@ typedef enum EcfsCommitKind {
     ECFS_COMMIT_BACKFILL,
     /* The object, whose bytes are all that the content holds, gets the code, all stripes of it or none. Where the old
      * and the new code share stripes these stay, and the missing ones are added. ESTALE: the file has been replaced
-     * meanwhile. Content, code, object. */
+     * meanwhile. Content, code, object. With `seals` it is stored anew under the archive's key, in its own code. */
     ECFS_COMMIT_RECODE,
     /* The stripes that the object lacks are stored, and those that the order names as long as the object still has
      * them, from its other stripes: where they were, else at an endpoint that has none. Each is made known by
@@ -87,6 +87,7 @@ struct EcfsCommit {
 
     const char *code; /* NULL: what the catalog says for the inode, else the archive's default */
     int64_t object;   /* the row of the object */
+    bool seals;       /* of a RECODE */
 
     /* How the content becomes the file's. */
     struct {

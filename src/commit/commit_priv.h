@@ -50,6 +50,7 @@ typedef struct EcfsCommitAttempt {
     bool unreadable;  /* of a BACKFILL: too few stripes can be read to make others from, so a new object is stored */
     int guarantee;    /* that this must have, as what it takes the place of; 0: its quorum is enough */
     bool in_place;    /* of a RECODE: the stripes that both codes have stay */
+    const char *own_code; /* of one that seals: what the object has; NULL: as the file is to have */
     struct {
         EcfsRepair *packets;                      /* NULL: stripes are made from content */
         EcfsStripeRow replaced[ECFS_CODEC_MAX_N]; /* stripes that are to be stored once more; instance 0: it is not */

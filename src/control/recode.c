@@ -12,8 +12,9 @@ static bool serve (const EcfsControlClient *client, JsonObject *request, const E
                                  .transfer = transfer,
                                  .changed = client->ops->names.changed,
                                  .user = client->ops->names.user};
-    return ((path != NULL && what.code != NULL) ||
-            ecfs_fail (error, EINVAL, "control socket: \"path\" or \"code\" is missing or wrong")) &&
+    bool seals = ecfs_control_flag (request, "seal");
+    return ((path != NULL && seals == (what.code == NULL)) ||
+            ecfs_fail (error, EINVAL, "control socket: \"path\", or \"code\" or \"seal\", is missing or wrong")) &&
            ecfs_recode_here (client->archive, &what, error);
 }
 

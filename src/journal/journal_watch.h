@@ -31,4 +31,8 @@ bool ecfs_journal_look (EcfsArchive *archive, size_t position, bool deep, EcfsJo
  */
 bool ecfs_journal_renew (EcfsArchive *archive, GError **error);
 
+/** Removes what the last two snapshots took the place of, at all endpoints where that can be done now; the rest is done
+ * later. By who has the archive open for writing; blocks. */
+bool ecfs_journal_tidy (EcfsArchive *archive, GError **error);
+
 #endif

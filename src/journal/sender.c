@@ -1,6 +1,7 @@
 #include "journal/sender.h"
 
 #include "archive/common.h"
+#include "archive/keys.h"
 #include "catalog/journal_file.h"
 #include "journal/snapshot.h"
 
@@ -174,6 +175,16 @@ static bool is_same_segment (const EcfsKeyRing *keys, const uint8_t *a, size_t a
     return true;
 }
 
+/* From before the archive had a key; anybody else may have made it, too. */
+static bool lies_open (const EcfsArchive *archive, const uint8_t *bytes, size_t size)
+{
+    EcfsJournalFile file;
+    EcfsOpenEnd end;
+    return ecfs_journal_file_head (bytes, size, &file, NULL) && !file.is_sealed &&
+           ecfs_keys_end (ecfs_archive_catalog (archive), &end, NULL) &&
+           (file.epoch < end.epoch || (file.epoch == end.epoch && file.last <= end.sequence));
+}
+
 /* A segment that is there already: only one catalog has these numbers, so it is the same, or another copy of the
  * archive directory wrote it. True: the same. */
 static bool compare_stored (Lane *self, GError **error)
@@ -195,8 +206,13 @@ static bool compare_stored (Lane *self, GError **error)
         return ecfs_fail (error, EBADMSG, "endpoint %s: %s is damaged", endpoint->name, name);
     g_autofree uint8_t *there = g_malloc (there_size);
     const EcfsRange range = {.size = there_size, .to = there};
-    if (!ecfs_endpoint_read_wait (endpoint->endpoint, name, &range, 1, error) ||
-        !is_same_segment (ecfs_archive_keys (archive), bytes, size, there, there_size, &same, error))
+    if (!ecfs_endpoint_read_wait (endpoint->endpoint, name, &range, 1, error))
+        return false;
+    if (lies_open (archive, there, there_size))
+        return ecfs_endpoint_remove_wait (endpoint->endpoint, name, error) &&
+               ecfs_fail (error, EAGAIN, "endpoint %s: %s lay open there, and is stored sealed now", endpoint->name,
+                          name);
+    if (!is_same_segment (ecfs_archive_keys (archive), bytes, size, there, there_size, &same, error))
         return ecfs_prefix (error, "endpoint %s: %s is there already", endpoint->name, name);
     if (same)
         return true;
@@ -502,6 +518,8 @@ void ecfs_journal_sender_stop (EcfsJournalSender *self)
     store_rest (self);
     ecfs_snapshots_end (self->snapshots, self->n_made);
     ecfs_snapshots_free (self->snapshots);
+    if (ecfs_catalog_sequence (ecfs_archive_catalog (self->archive)) > self->durable)
+        store_rest (self); /* what was noted of them */
     for (size_t i = 0; i < self->n_lanes; i++)
         g_free (self->lanes[i].reason);
     g_free (self->lanes);

@@ -1,7 +1,9 @@
 #include "journal/snapshot.h"
 
 #include "archive/common.h"
+#include "archive/keys.h"
 #include "catalog/journal_file.h"
+#include "journal/journal_open.h"
 #include "journal/journal_watch.h"
 
 #include <inttypes.h>
@@ -264,9 +266,20 @@ static bool tidy (EcfsSnapshots *self, GError **error)
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         if (!self->tidied[i] && ecfs_archive_endpoint_counts (endpoint) &&
             !ecfs_endpoint_is_down (endpoint->endpoint) && ecfs_lineage_confirm (self->lineage, i))
-            self->tidied[i] = tidy_endpoint (self, endpoint->endpoint, rows);
+            self->tidied[i] =
+                tidy_endpoint (self, endpoint->endpoint, rows) && ecfs_journal_note_open (archive, i, NULL);
     }
     return true;
+}
+
+bool ecfs_journal_tidy (EcfsArchive *archive, GError **error)
+{
+    EcfsSnapshots *all = ecfs_snapshots_new (archive, ecfs_archive_lineage (archive));
+    ecfs_mutex_lock (ecfs_archive_snapshot_lock (archive));
+    bool tidied = drop_records (all, error) && tidy (all, error);
+    ecfs_mutex_unlock (ecfs_archive_snapshot_lock (archive));
+    ecfs_snapshots_free (all);
+    return tidied;
 }
 
 static void tell_failure (EcfsSnapshots *self, const GError *error)
@@ -287,10 +300,10 @@ static void *run (void *data)
     ecfs_mutex_lock (ecfs_archive_snapshot_lock (self->archive));
     if (!self->take && ecfs_now_us () >= self->watch_us) {
         self->watch_us = ecfs_now_us () + atomic_load (&ecfs_snapshot_watch_us);
-        self->take = is_damaged (self) && mark_moment (self->archive, &error);
+        self->take = is_damaged (self);
     }
-    bool done = error == NULL && (!self->take || take_snapshot (self, &error)) && drop_records (self, &error) &&
-                tidy (self, &error);
+    bool done = (!self->take || (mark_moment (self->archive, &error) && take_snapshot (self, &error))) &&
+                drop_records (self, &error) && tidy (self, &error);
     ecfs_mutex_unlock (ecfs_archive_snapshot_lock (self->archive));
     if (!done)
         tell_failure (self, error);
@@ -314,7 +327,21 @@ static uint64_t count_segments (EcfsSnapshots *self)
     return self->n_stored - self->n_contained + (self->taken ? 0 : ecfs_lineage_n_segments (self->lineage));
 }
 
-/* Whether a recovery would read much that is no snapshot. */
+/* Whether files of the journal lie open that two snapshots from after would take the place of. */
+static bool lies_open (EcfsSnapshots *self, const GArray *rows)
+{
+    EcfsOpenEnd end;
+    uint64_t n_files;
+    unsigned n_unknown, n_later = 0;
+    if (!ecfs_keys_end (ecfs_archive_catalog (self->archive), &end, NULL) || end.epoch == 0 ||
+        !ecfs_journal_open_files (self->archive, &n_files, &n_unknown, NULL))
+        return false; /* the next look tells what is wrong */
+    for (guint i = 0; i < rows->len; i++)
+        n_later += compare (end.epoch, end.sequence, &g_array_index (rows, EcfsSnapshotRow, i)) < 0;
+    return n_files + n_unknown > 0 && n_later < N_GENERATIONS;
+}
+
+/* Whether a recovery would read much that is no snapshot, or endpoints what they should not. */
 static bool is_time (EcfsSnapshots *self)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
@@ -325,6 +352,8 @@ static bool is_time (EcfsSnapshots *self)
     if (rows != NULL && rows->len > 0)
         last = g_array_index (rows, EcfsSnapshotRow, 0);
     if (rows != NULL && rows->len > 0 && !is_safe (self, &last))
+        return true;
+    if (rows != NULL && lies_open (self, rows))
         return true;
     if (ecfs_snapshot_due (count_segments (self), last.bytes))
         return true;

@@ -62,7 +62,8 @@ static bool is_doubted (const Doubt *self)
 static bool is_intact (const Doubt *self, const EcfsRecoverPiece *piece)
 {
     const EcfsObjectRow *object = self->object;
-    EcfsRecoverTold told = {.piece = piece, .recovering = self->recovering};
+    EcfsRecoverTold told = {
+        .piece = piece, .recovering = self->recovering, .may_be_open = object->seal.kind == ECFS_SEAL_NONE};
     ecfs_recover_told_read (&told);
     bool intact = told.good && told.header.header_bytes == object->header_bytes &&
                   told.header.segment_bytes == object->segment_bytes &&

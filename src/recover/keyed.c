@@ -2,6 +2,8 @@
  * Whether what was stored under a key can be opened. Anybody who has an endpoint can put a file there that looks
  * sealed, so a single one does not decide it: what most endpoints' newest files are does, before anything is claimed.
  */
+#include "archive/keys.h"
+#include "catalog/journal.h"
 #include "recover/files.h"
 
 /* The newest journal file of an endpoint, by its name. */
@@ -97,6 +99,133 @@ bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error)
         return true;
     g_autofree char *whose = g_strdup_printf ("the journal at %s", names->str);
     return fail_sealed (self, whose, error);
+}
+
+/*
+ * Whether the archive is under its keys. One that was made without gets them in steps (verbs/key_init.c): first
+ * endpoints have shares, then a snapshot is sealed, then all that follows. Until that snapshot is whole the archive is
+ * what its open journal says. A sealed file is nobody's but the archive's own, and a segment is sealed only behind such
+ * a snapshot; so an archive that is under its keys is taken for an open one only where no endpoint has any of that.
+ */
+
+/* The newest of an endpoint, by their names. */
+typedef struct Candidates {
+    EcfsJournalFile segment, part;      /* the first part of a snapshot */
+    uint64_t segment_bytes, part_bytes; /* 0: there is none */
+} Candidates;
+
+static bool is_behind (const EcfsJournalFile *file, const EcfsJournalFile *other)
+{
+    return file->epoch != other->epoch ? file->epoch > other->epoch : file->last > other->last;
+}
+
+static void on_candidate (void *user, const EcfsListed *listed)
+{
+    Candidates *self = user;
+    EcfsJournalFile file;
+    if (!ecfs_journal_file_name_parse (listed->name, &file) || listed->size < ECFS_JOURNAL_HEADER_BYTES)
+        return;
+    if (file.kind == ECFS_JOURNAL_SEGMENT && (self->segment_bytes == 0 || is_behind (&file, &self->segment))) {
+        self->segment = file;
+        self->segment_bytes = listed->size;
+    }
+    if (file.kind == ECFS_JOURNAL_SNAPSHOT && file.part == 0 &&
+        (self->part_bytes == 0 || is_behind (&file, &self->part))) {
+        self->part = file;
+        self->part_bytes = listed->size;
+    }
+}
+
+/* What a file is, by its bytes. */
+typedef enum Kind {
+    KIND_NONE, /* it cannot be read, or is damaged or forged */
+    KIND_OPEN,
+    KIND_SEALED, /* under one of the keys */
+    KIND_BEGUN,  /* the same, of an archive that was about to get them */
+} Kind;
+
+static bool is_begun (const EcfsJournalItem *item)
+{
+    const size_t size = strlen (ECFS_KEY_BEGUN);
+    return item->type == ECFS_JOURNAL_SETTING && item->name.size == strlen (ECFS_KEY_SETTING) &&
+           memcmp (item->name.bytes, ECFS_KEY_SETTING, item->name.size) == 0 && item->value.size > size &&
+           memcmp (item->value.bytes, ECFS_KEY_BEGUN, size) == 0;
+}
+
+static bool tells_begun (const GPtrArray *rows)
+{
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        EcfsCursor cursor;
+        EcfsJournalItem item;
+        for (int found = ecfs_journal_open (&cursor, row->record->data, row->record->len) == 0; found > 0;) {
+            found = ecfs_journal_next (&cursor, &item);
+            if (found > 0 && is_begun (&item))
+                return true;
+        }
+    }
+    return false;
+}
+
+static Kind kind_of (const EcfsRecovering *self, EcfsRecoverPlace *place, const EcfsJournalFile *named, uint64_t size)
+{
+    EcfsJournalFile file;
+    char name[ECFS_JOURNAL_NAME_SIZE], own_name[ECFS_JOURNAL_NAME_SIZE];
+    ecfs_journal_file_name (named, name);
+    g_autoptr (GByteArray) bytes = size == 0 ? NULL : ecfs_recover_read (place, name, size, NULL);
+    if (bytes == NULL || !ecfs_journal_file_head (bytes->data, bytes->len, &file, NULL))
+        return KIND_NONE;
+    g_autoptr (GPtrArray) rows =
+        ecfs_journal_file_parse (bytes->data, bytes->len, file.is_sealed ? self->keys : NULL, &file, NULL);
+    ecfs_journal_file_name (&file, own_name);
+    if (rows == NULL || !g_str_equal (name, own_name) || !ecfs_uuid_equal (&file.archive, &self->archive))
+        return KIND_NONE;
+    if (!file.is_sealed)
+        return KIND_OPEN;
+    return file.kind == ECFS_JOURNAL_SNAPSHOT && tells_begun (rows) ? KIND_BEGUN : KIND_SEALED;
+}
+
+void ecfs_recover_set_keys_aside (EcfsRecovering *self)
+{
+    self->pending_keys = g_steal_pointer (&self->keys);
+}
+
+/* Whoever gives a key as a file says that it is in use: then only what is sealed tells that it was not yet. */
+static void judge_keys (EcfsRecovering *self, bool mostly_open, bool any_sealed, bool any_begun)
+{
+    bool was_given = self->what->keys != NULL;
+    self->may_be_open = mostly_open && (any_begun || (!any_sealed && !was_given));
+    if (mostly_open && !any_sealed && !any_begun && was_given)
+        ecfs_recover_tell (self, "most endpoints have an open journal, and none has one that is sealed under the given "
+                                 "key: if the archive was about to get this key, recover it without --key");
+    if (self->may_be_open && !any_sealed && !any_begun)
+        ecfs_recover_set_keys_aside (self);
+}
+
+bool ecfs_recover_weigh_keys (EcfsRecovering *self, GError **error)
+{
+    size_t n_open = 0;
+    bool any_sealed = false, any_begun = false;
+    self->may_be_open = false;
+    for (size_t i = 0; i < self->n_places && self->keys != NULL; i++) {
+        EcfsRecoverPlace *place = &self->places[i];
+        Candidates found = {.segment_bytes = 0};
+        if (place->distrusted)
+            continue;
+        if (!ecfs_endpoint_list_wait (place->endpoint, ECFS_JOURNAL_DIRECTORY, on_candidate, &found, error) ||
+            !ecfs_endpoint_list_wait (place->endpoint, ECFS_SNAPSHOT_DIRECTORY, on_candidate, &found, error))
+            return false;
+        Kind kind = kind_of (self, place, &found.segment, found.segment_bytes);
+        if (kind == KIND_SEALED)
+            return true;
+        n_open += kind == KIND_OPEN;
+        kind = kind_of (self, place, &found.part, found.part_bytes);
+        any_sealed = any_sealed || kind == KIND_SEALED;
+        any_begun = any_begun || kind == KIND_BEGUN;
+    }
+    if (self->keys != NULL)
+        judge_keys (self, 2 * n_open > self->n_places, any_sealed, any_begun);
+    return true;
 }
 
 bool ecfs_recover_check_stripes (EcfsRecovering *self, GError **error)

@@ -72,12 +72,13 @@ unsigned ecfs_recover_n_readers (const EcfsRecovering *self)
 
 /* Reading headers and footers */
 
-/* Which keys it is to be authentic by: one without a key is none of an archive that has one. */
+/* Which keys it is to be authentic by: one without a key is none of an archive that has one, but where it was stored
+ * before that. */
 static bool open_seal (EcfsRecoverTold *self, GError **error)
 {
     const EcfsRecovering *recovering = self->recovering;
     const EcfsStripeHeader *header = &self->header;
-    if (header->seal.kind == ECFS_SEAL_NONE && recovering->keys != NULL)
+    if (header->seal.kind == ECFS_SEAL_NONE && recovering->keys != NULL && !self->may_be_open)
         return ecfs_fail (error, EBADMSG, "it is not sealed, and the archive has a key");
     return ecfs_seal_open (&header->seal, recovering->keys, &header->object, &self->keys, error);
 }

@@ -129,6 +129,7 @@ static void close_places (EcfsRecovering *self)
     g_clear_pointer (&self->zone_shares, g_array_unref);
     ecfs_key_shares_free (self->shares);
     ecfs_key_ring_unref (self->keys);
+    ecfs_key_ring_unref (self->pending_keys);
 }
 
 /* Configuration */
@@ -367,6 +368,11 @@ static bool guess (EcfsRecovering *self, const char *path, GError **error)
     return true;
 }
 
+static bool is_empty (const EcfsRecovering *self)
+{
+    return !self->sums->has_snapshot && self->sums->n_records == 0;
+}
+
 /* The catalog says how many endpoints and copies there are, and these say what counts for the catalog. */
 static bool make_namespace (EcfsRecovering *self, const char *path, GError **error)
 {
@@ -378,15 +384,27 @@ static bool make_namespace (EcfsRecovering *self, const char *path, GError **err
         if (!leave_removed (self, error) || !measure (self, &n_known, &n_copies, error))
             return false;
         /* A catalog of which nothing is believed says nothing of the archive, least of all that less is enough. */
-        bool is_empty = !self->sums->has_snapshot && self->sums->n_records == 0;
+        const bool nothing = is_empty (self);
         if (n_places == self->n_places &&
-            ((n_known == self->n_known && n_copies == self->n_copies) || (is_empty && self->n_copies > n_copies)))
+            ((n_known == self->n_known && n_copies == self->n_copies) || (nothing && self->n_copies > n_copies)))
             break;
         if (!build (self, path, n_known, n_copies, error))
             return false;
     }
     tell_pending (self);
     return true;
+}
+
+/* A machine that was lost while it gave keys to the archive has left some of a sealed snapshot, and all that is open.
+ */
+static bool make_keyed_namespace (EcfsRecovering *self, const char *path, GError **error)
+{
+    if (!make_namespace (self, path, error))
+        return false;
+    if (!self->may_be_open || self->keys == NULL || !is_empty (self))
+        return true;
+    ecfs_recover_set_keys_aside (self);
+    return make_namespace (self, path, error);
 }
 
 static void name_doubted (EcfsRecovering *self)
@@ -402,7 +420,7 @@ static void name_doubted (EcfsRecovering *self)
 
 static bool make_catalog (EcfsRecovering *self, const char *path, GError **error)
 {
-    bool made = make_namespace (self, path, error);
+    bool made = make_keyed_namespace (self, path, error);
     tell_pending (self);
     if (!made || !ecfs_recover_check_opened (self, error) || !ecfs_recover_leave_unknown (self, error) ||
         !name_places (self, error))
@@ -600,7 +618,8 @@ static bool recover_into (EcfsRecovering *self, GError **error)
 {
     bool good = open_places (self, error) && ecfs_recover_gather_keys (self, error) &&
                 ecfs_recover_judge_markers (self, error) && ecfs_recover_check_keys (self, error) &&
-                ecfs_recover_check_code (self, error) && fill_directory (self, error);
+                ecfs_recover_check_code (self, error) && ecfs_recover_weigh_keys (self, error) &&
+                fill_directory (self, error);
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);

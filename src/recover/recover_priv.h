@@ -57,15 +57,17 @@ typedef struct EcfsRecovering {
     GPtrArray *pending;      /* what the user is told when it is certain; NULL: at once */
     char *directory;         /* where the catalog is made */
     EcfsUuid archive;
-    bool takes_unsigned;    /* most markers have no MAC: they are from before they were authentic */
-    EcfsKeyRing *keys;      /* NULL: the archive has no key, or none is known; owned, as the next two */
-    EcfsKeyShares *shares;  /* that endpoints have of it; NULL: none are known */
-    GArray *zone_shares;    /* of EcfsZoneShare: who has which; NULL: likewise */
-    uint32_t epoch;         /* the highest that enough endpoints tell of, … */
-    uint32_t used_epoch;    /* … and that has given names to anything */
-    uint64_t n_exchanged;   /* stripes that others took the places of */
-    uint64_t n_given_up;    /* objects of a copy of the archive directory that was given up */
-    uint64_t sequence;      /* the highest sequence that enough endpoints tell of */
+    bool takes_unsigned;       /* most markers have no MAC: they are from before they were authentic */
+    EcfsKeyRing *keys;         /* NULL: the archive has no key, or none is known; owned, as the next two */
+    EcfsKeyRing *pending_keys; /* that the archive was about to get; NULL: none */
+    bool may_be_open;          /* it may have been about to get keys: where nothing that is sealed is believed */
+    EcfsKeyShares *shares;     /* that endpoints have of it; NULL: none are known */
+    GArray *zone_shares;       /* of EcfsZoneShare: who has which; NULL: likewise */
+    uint32_t epoch;            /* the highest that enough endpoints tell of, … */
+    uint32_t used_epoch;       /* … and that has given names to anything */
+    uint64_t n_exchanged;      /* stripes that others took the places of */
+    uint64_t n_given_up;       /* objects of a copy of the archive directory that was given up */
+    uint64_t sequence;         /* the highest sequence that enough endpoints tell of */
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
     EcfsCatalog *catalog;
     EcfsRestore *restore;
@@ -105,6 +107,7 @@ typedef struct EcfsRecoverTold {
     EcfsSealKeys *keys; /* of its object; NULL: it is stored without; owned */
     EcfsStripeFooter footer;
     uint64_t footer_offset;
+    bool may_be_open; /* the catalog knows the object, as one that was stored without a key */
     bool good;
 } EcfsRecoverTold;
 
@@ -138,6 +141,10 @@ bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error);
 bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error);
 /** That a code of new files that is given may be used with the shares of the keys; EINVAL with what to do. */
 bool ecfs_recover_check_code (EcfsRecovering *self, GError **error);
+/** Whether the archive is under its keys yet: those that it was only about to get become pending_keys, or may be it. */
+bool ecfs_recover_weigh_keys (EcfsRecovering *self, GError **error);
+/** The archive is open, and keeps its keys for who goes on giving them to it. */
+void ecfs_recover_set_keys_aside (EcfsRecovering *self);
 /** Likewise when the journal was read: that there is none, and not that nothing of it could be opened. */
 bool ecfs_recover_check_opened (EcfsRecovering *self, GError **error);
 /** Likewise when the stripes were read that no journal tells of. */

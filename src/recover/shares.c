@@ -81,9 +81,10 @@ bool ecfs_recover_check_code (EcfsRecovering *self, GError **error)
 /* Not in a directory for a moment, which may be on any disk. */
 bool ecfs_recover_keep_keys (EcfsRecovering *self, GError **error)
 {
-    if (self->keys == NULL || self->what->dry_run)
+    const EcfsKeyRing *keys = self->keys != NULL ? self->keys : self->pending_keys;
+    if (keys == NULL || self->what->dry_run)
         return true;
-    return ecfs_keys_write (self->directory, self->keys, error) &&
+    return ecfs_keys_write (self->directory, keys, error) &&
            (self->shares == NULL || ecfs_key_shares_write (self->shares, self->directory, error));
 }
 
@@ -113,6 +114,9 @@ static bool share_anew (EcfsRecovering *self, GError **error)
 
 bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error)
 {
+    if (self->pending_keys != NULL)
+        ecfs_recover_tell (self,
+                           "the archive was about to get a key, and has none yet: 'ecfs key init' goes on with it");
     if (self->keys == NULL)
         return true;
     if (!ecfs_keys_keep_id (self->catalog, self->keys, error) || (self->shares == NULL && !share_anew (self, error)) ||

@@ -96,6 +96,9 @@ bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char 
     g_autofree char *escaped = ecfs_control_escape (path);
     json_object_set_string_member (request, "verb", "recode");
     json_object_set_string_member (request, "path", escaped);
-    json_object_set_string_member (request, "code", code);
+    if (code != NULL)
+        json_object_set_string_member (request, "code", code);
+    else
+        json_object_set_boolean_member (request, "seal", TRUE);
     return ask_transfer (archive_dir, request, transfer, "were not recoded", error);
 }

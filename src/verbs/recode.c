@@ -188,7 +188,7 @@ static void file_unref (Recode *self, File *file)
     g_autoptr (GError) gone = NULL;
     bool deleted =
         !ecfs_catalog_getattr (ecfs_archive_catalog (self->archive), file->ino, &attr, &gone) && is_gone (gone);
-    if (error == NULL && !deleted)
+    if (error == NULL && !deleted && self->what->code != NULL)
         (void) set_code (self, file->ino, &error); /* told below */
     if (error == NULL || deleted) {
         self->tally.progress.n_done++;
@@ -256,6 +256,7 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
                          .size = attr->size,
                          .mtime_ns = attr->mtime_ns,
                          .code = self->what->code,
+                         .seals = self->what->code == NULL,
                          .object = object->id,
                          .path = file->path,
                          .patient = true,
@@ -315,16 +316,10 @@ static bool run (Recode *self, GError **error)
     return ecfs_tally_end (&self->tally, "were not recoded", walked ? error : NULL) && walked;
 }
 
-bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error)
+static bool recode (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error)
 {
-    const EcfsCodec *codec =
-        ecfs_archive_check_code (archive, what->code, error) ? ecfs_archive_codec (archive, what->code, error) : NULL;
-    if (codec == NULL)
-        return false;
-    EcfsRecodeHere named = *what;
-    named.code = ecfs_codec_code (codec);
     Recode self = {.archive = archive,
-                   .what = &named,
+                   .what = what,
                    .tally = {.transfer = what->transfer},
                    .wire_before = ecfs_archive_wire_bytes (archive)};
     atomic_init (&self.cancelled, false);
@@ -334,7 +329,22 @@ bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError 
     return good;
 }
 
-bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransferOptions *transfer, GError **error)
+bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error)
+{
+    if (what->code == NULL)
+        return ecfs_recode_check_key (archive, error) && recode (archive, what, error);
+    const EcfsCodec *codec =
+        ecfs_archive_check_code (archive, what->code, error) ? ecfs_archive_codec (archive, what->code, error) : NULL;
+    if (codec == NULL)
+        return false;
+    EcfsRecodeHere named = *what;
+    named.code = ecfs_codec_code (codec);
+    return recode (archive, &named, error);
+}
+
+/* @code NULL: it is sealed. */
+static bool recode_either (Ecfs *self, const char *path, const char *code, const EcfsTransferOptions *transfer,
+                           GError **error)
 {
     const char *directory = ecfs_archive_directory (self->archive);
     const EcfsRecodeHere what = {.path = path, .code = code, .transfer = transfer};
@@ -342,4 +352,14 @@ bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTran
         return ecfs_fail (error, EROFS, "%s is open for reading", directory);
     return self->mounted ? ecfs_recode_mounted (directory, path, code, transfer, error)
                          : ecfs_recode_here (self->archive, &what, error);
+}
+
+bool ecfs_recode (Ecfs *self, const char *path, const char *code, const EcfsTransferOptions *transfer, GError **error)
+{
+    return recode_either (self, path, code, transfer, error);
+}
+
+bool ecfs_recode_seal (Ecfs *self, const char *path, const EcfsTransferOptions *transfer, GError **error)
+{
+    return recode_either (self, path, NULL, transfer, error);
 }

@@ -18,6 +18,7 @@ typedef struct EcfsRecodeStep {
     bool spools;                  /* the content is, to make them from: under a key stripes come of those that stay */
 } EcfsRecodeStep;
 
+/** @code NULL: it is sealed, in the code that it has. */
 bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
                        GError **error);
 
@@ -34,7 +35,7 @@ bool ecfs_recode_walk (EcfsArchive *archive, const char *path, void (*each) (voi
 /* For whom recode.c works, and who is to know. */
 typedef struct EcfsRecodeHere {
     const char *path;
-    const char *code;
+    const char *code;                    /* NULL: what has none gets a key, in the code that it has */
     const EcfsTransferOptions *transfer; /* may be NULL */
     /* As in EcfsControlOps; NULL: nobody is to know. */
     void (*changed) (void *user, uint64_t ino);
@@ -42,6 +43,8 @@ typedef struct EcfsRecodeHere {
 } EcfsRecodeHere;
 
 bool ecfs_recode_here (EcfsArchive *archive, const EcfsRecodeHere *what, GError **error);
+/** EINVAL: the archive has no key to seal with. */
+bool ecfs_recode_check_key (const EcfsArchive *archive, GError **error);
 bool ecfs_recode_mounted (const char *archive_dir, const char *path, const char *code,
                           const EcfsTransferOptions *transfer, GError **error);
 

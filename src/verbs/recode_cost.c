@@ -10,10 +10,32 @@
 
 /* One object */
 
+bool ecfs_recode_check_key (const EcfsArchive *archive, GError **error)
+{
+    const char *directory = ecfs_archive_directory (archive);
+    return ecfs_archive_keys (archive) != NULL ||
+           ecfs_fail (error, EINVAL, "%s has no key to seal with: 'ecfs key init %s' gives it one", directory,
+                      directory);
+}
+
+/* Whether it is under the key that new objects get. */
+static bool is_sealed (const EcfsArchive *archive, const EcfsObjectRow *object)
+{
+    const EcfsKeyRing *keys = ecfs_archive_keys (archive);
+    return object->seal.kind != ECFS_SEAL_NONE && ecfs_uuid_equal (&object->seal.key, ecfs_key_ring_active (keys));
+}
+
 bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
                        GError **error)
 {
     EcfsRecodeStep step = {.before = ecfs_archive_codec (archive, object->code, error)};
+    if (code == NULL && step.before != NULL) {
+        step.codec = step.before;
+        step.stays = is_sealed (archive, object);
+        step.n_stored = step.stays ? 0 : ecfs_codec_n (step.codec);
+        *ret_step = step;
+        return true;
+    }
     step.codec = step.before == NULL ? NULL : ecfs_archive_object_codec (archive, code, object->size, error);
     if (step.codec == NULL)
         return false;
@@ -132,7 +154,7 @@ static double new_stripe_bytes (const Sum *self, const EcfsObjectRow *object, co
         .segment_bytes = object->segment_bytes, .block_bytes = object->block_bytes, .seal = object->seal};
     EcfsLayout layout;
     ecfs_stripe_header_set_code (&header, step->codec);
-    if (!ecfs_codec_shares_stripes (step->before, step->codec)) {
+    if (self->code == NULL || !ecfs_codec_shares_stripes (step->before, step->codec)) {
         header.segment_bytes = ecfs_layout_segment_bytes (ecfs_archive_config (self->archive)->segment_size,
                                                           ecfs_codec_k (step->codec), granule);
         header.block_bytes = ecfs_layout_written_block_bytes (granule);
@@ -206,7 +228,8 @@ static bool add_object (Sum *self, const EcfsObjectRow *object, bool *ret_change
         return true;
     *ret_changes = true;
     self->n_objects++;
-    self->n_in_place += ecfs_codec_shares_stripes (step.before, step.codec);
+    bool anew = self->code == NULL || !ecfs_codec_shares_stripes (step.before, step.codec);
+    self->n_in_place += !anew;
     self->content_bytes += object->size;
     add_freeing (self, object, &step);
     if (step.n_stored == 0)
@@ -254,7 +277,9 @@ static char *to_json (const Sum *self, const char *path)
     json_node_take_object (node, object);
     g_autofree char *shown = g_utf8_make_valid (path, -1);
     json_object_set_string_member (object, "path", shown);
-    json_object_set_string_member (object, "code", self->code);
+    if (self->code != NULL)
+        json_object_set_string_member (object, "code", self->code);
+    json_object_set_boolean_member (object, "seal", self->code == NULL);
     json_object_set_int_member (object, "files", (int64_t) self->n_files);
     json_object_set_int_member (object, "files_recoded", (int64_t) self->n_recoded);
     json_object_set_int_member (object, "files_staged", (int64_t) self->n_staged);
@@ -276,14 +301,9 @@ static char *to_json (const Sum *self, const char *path)
     return json_to_string (node, TRUE);
 }
 
-char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error)
+static char *cost_of (EcfsArchive *archive, const char *path, const char *code, GError **error)
 {
-    EcfsArchive *archive = self->archive;
-    const EcfsCodec *codec =
-        ecfs_archive_check_code (archive, code, error) ? ecfs_archive_codec (archive, code, error) : NULL;
-    if (codec == NULL)
-        return NULL;
-    Sum sum = {.archive = archive, .code = ecfs_codec_code (codec), .n_endpoints = ecfs_archive_n_endpoints (archive)};
+    Sum sum = {.archive = archive, .code = code, .n_endpoints = ecfs_archive_n_endpoints (archive)};
     sum.costs = g_new0 (Cost, sum.n_endpoints + 1);
     char *text = NULL;
     if (ecfs_recode_walk (archive, path, add_file, &sum, error) && sum.error == NULL)
@@ -292,4 +312,17 @@ char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError *
         g_propagate_error (error, g_steal_pointer (&sum.error));
     g_free (sum.costs);
     return text;
+}
+
+char *ecfs_recode_cost (Ecfs *self, const char *path, const char *code, GError **error)
+{
+    EcfsArchive *archive = self->archive;
+    const EcfsCodec *codec =
+        ecfs_archive_check_code (archive, code, error) ? ecfs_archive_codec (archive, code, error) : NULL;
+    return codec == NULL ? NULL : cost_of (archive, path, ecfs_codec_code (codec), error);
+}
+
+char *ecfs_recode_seal_cost (Ecfs *self, const char *path, GError **error)
+{
+    return ecfs_recode_check_key (self->archive, error) ? cost_of (self->archive, path, NULL, error) : NULL;
 }

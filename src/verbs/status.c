@@ -2,9 +2,11 @@
 #include "verbs/status_priv.h"
 
 #include "archive/key_watch.h"
+#include "archive/keys.h"
 #include "archive/lineage.h"
 #include "archive/watch.h"
 #include "codec/codec.h"
+#include "journal/journal_open.h"
 #include "object/placement.h"
 #include "staging/staged.h"
 
@@ -427,6 +429,43 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
         json_object_set_object_member (status, "claim", other_facts (&other));
 }
 
+/* What endpoints can read still of an archive that has a key; nothing is added where they cannot. */
+static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    EcfsOpenTotals totals;
+    uint64_t n_files;
+    unsigned n_unknown;
+    if (!ecfs_catalog_open_totals (ecfs_archive_catalog (archive), &totals, error) ||
+        !ecfs_journal_open_files (archive, &n_files, &n_unknown, error))
+        return false;
+    bool is_open = totals.n_objects + totals.n_stripes + n_files + n_unknown > 0;
+    json_object_set_boolean_member (status, "sealed", !is_open);
+    if (!is_open)
+        return true;
+    JsonObject *facts = json_object_new ();
+    json_object_set_int_member (facts, "objects", (int64_t) totals.n_objects);
+    json_object_set_int_member (facts, "content_bytes", (int64_t) totals.content_bytes);
+    json_object_set_int_member (facts, "journal_files", (int64_t) n_files);
+    json_object_set_int_member (facts, "endpoints_unknown", n_unknown);
+    json_object_set_int_member (facts, "retained_stripes", (int64_t) totals.n_stripes);
+    if (totals.n_stripes > 0) {
+        int64_t left_us = ecfs_archive_config (archive)->deletion_grace_us - totals.newest_ns / 1000;
+        json_object_set_int_member (facts, "retained_until", (g_get_real_time () + MAX (left_us, 0)) / G_USEC_PER_SEC);
+    }
+    json_object_set_object_member (status, "open", facts);
+    return true;
+}
+
+static bool add_sealing (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    EcfsKeysState state;
+    if (!ecfs_keys_state (ecfs_archive_catalog (archive), &state, error))
+        return false;
+    if (state == ECFS_KEYS_BEGUN)
+        json_object_set_boolean_member (status, "key_begun", TRUE);
+    return ecfs_archive_keys (archive) == NULL || add_open (status, archive, error);
+}
+
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)
 {
     int64_t begun_us = ecfs_now_us (), deadline_us = begun_us + patience_us;
@@ -453,8 +492,9 @@ JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError 
     add_space (status, self);
     add_interrupted (status, self);
     add_reads (status, ecfs_archive_read_log (self));
-    if (!ecfs_status_add_key (status, self, found, error) || !add_objects (status, self, found, error) ||
-        !add_staging (status, self, error) || !add_recovery_point (status, self, error))
+    if (!ecfs_status_add_key (status, self, found, error) || !add_sealing (status, self, error) ||
+        !add_objects (status, self, found, error) || !add_staging (status, self, error) ||
+        !add_recovery_point (status, self, error))
         return NULL;
     json_object_set_object_member (status, "scrub", ecfs_archive_scrub_facts (self));
     return g_steal_pointer (&status);

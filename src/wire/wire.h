@@ -17,6 +17,7 @@
  *       key slots came or went: the next revision of the file, signed by the archive's key
  *   {"verb":"drain","endpoint":"NAME","towards":["NAME",...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"recode","path":"/a","code":"..."}                 {"ok":true}, and lines before it (below)
+ *   {"verb":"recode","path":"/a","seal":true}                  the same
  *   {"verb":"repair","objects":[{"object":N,"stripes":[N,...]},...]}  {"ok":true}, and lines before it (below)
  *   {"verb":"damaged","stripes":[{"object":"UUID","index":N,"instance":N,"gone":false,"reason":"..."},...]} {"ok":true}
  *       what a reader beside the mount met; it is queued for repair. With "lies":true its checksums fit

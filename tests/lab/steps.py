@@ -1,0 +1,41 @@
+"""Programs that are killed at counted steps: calls that change what is below some directories (tests/crash/steps.h)."""
+import os
+import random
+import struct
+
+import lab
+
+CRASHES = int(os.environ.get("ECFS_CRASHES", 20))
+BOARD = struct.Struct("<II256s")
+
+
+class Steps:
+    """A process whose environment makes it count its steps, and end at one of them."""
+
+    def __init__(self, place, roots):
+        self.board, self.roots = place.path / "board", roots
+
+    def environment(self, at, moment):
+        self.board.write_bytes(bytes(BOARD.size))
+        return os.environ | {"LD_PRELOAD": str(lab.BUILD / "tests/crash/crash-steps.so"),
+                             "ECFS_CRASH_ROOTS": ":".join(map(str, self.roots)), "ECFS_CRASH_AT": str(at),
+                             "ECFS_CRASH_MOMENT": moment, "ECFS_CRASH_BOARD": str(self.board)}
+
+    def count(self):
+        return BOARD.unpack(self.board.read_bytes())[0]
+
+    def where(self):
+        """The step at which it ended, or None."""
+        _, died, where = BOARD.unpack(self.board.read_bytes())
+        return where.rstrip(b"\0").decode() if died else None
+
+
+def points(n_steps):
+    """(step, moment) at which to end: all of them, or CRASHES of them, always with the first and the last steps."""
+    every = [(step, moment) for step in range(1, n_steps + 1) for moment in ("before", "halfway")]
+    if len(every) <= CRASHES:
+        return every
+    seed = int(os.environ.get("ECFS_SEED", 1))
+    print(f"ECFS_SEED={seed}")
+    edges = [every[0], *every[-4:]]
+    return edges + random.Random(seed).sample(every[1:-4], max(CRASHES - len(edges), 1))
