@@ -129,10 +129,10 @@ static int check (int argc, char **argv)
 
 /* Changes */
 
-/* What became of a change; @text, which ecfs_key_add () made, is taken. */
-static int tell_changed (const Verb *verb, char *text, bool json)
+/* What became of a change; @taken is what ecfs_key_add () made. */
+static int tell_changed (const Verb *verb, char *taken, bool json)
 {
-    g_autofree char *owned = text;
+    g_autofree char *text = taken;
     g_autoptr (JsonObject) done = tool_json_object (text);
     JsonArray *behind = json_object_get_array_member (done, "behind");
     for (guint i = 0; i < json_array_get_length (behind); i++)

@@ -76,7 +76,7 @@ void ecfs_key_count (const EcfsZoneShare *shares, size_t n, unsigned threshold, 
 {
     unsigned sizes[ECFS_SHARES_MAX + 1], together = 0;
     g_autoptr (GPtrArray) order = g_ptr_array_new ();
-    g_autoptr (GHashTable) zones = sort_by_zone (shares, n, order);
+    GHashTable *zones = sort_by_zone (shares, n, order);
     g_autofree unsigned *each = g_new0 (unsigned, order->len + 1);
     EcfsKeyCount count = {.n_zones = group (order, sizes)};
     for (unsigned i = 0; i < count.n_zones; i++) {
@@ -93,17 +93,19 @@ void ecfs_key_count (const EcfsZoneShare *shares, size_t n, unsigned threshold, 
     if (together < threshold)
         count.n_readers = 0;
     *ret_count = count;
+    g_hash_table_unref (zones);
 }
 
 GPtrArray *ecfs_key_merged_zones (const EcfsZoneShare *shares, size_t n)
 {
     g_autoptr (GPtrArray) order = g_ptr_array_new ();
-    g_autoptr (GHashTable) zones = sort_by_zone (shares, n, order);
+    GHashTable *zones = sort_by_zone (shares, n, order);
     GPtrArray *merged = g_ptr_array_new ();
     for (guint i = 0; i < order->len; i++) {
         const Zone *zone = g_ptr_array_index (order, i);
         if (zone->n > 1)
             g_ptr_array_add (merged, (char *) zone->name);
     }
+    g_hash_table_unref (zones);
     return merged;
 }

@@ -158,7 +158,7 @@ static unsigned zone_number (const EcfsKeyWatch *self, size_t position)
     while (strcmp (ecfs_archive_endpoint (self->archive, first)->zone,
                    ecfs_archive_endpoint (self->archive, position)->zone) != 0)
         first++;
-    return (unsigned) first + 1;
+    return (unsigned) MIN (first + 1, ECFS_SHARES_MAX);
 }
 
 static void judge (Place *self, const GByteArray *bytes)

@@ -154,13 +154,35 @@ static bool check_twins (EcfsRecovering *self, GError **error)
     return true;
 }
 
+/* Without a key: no marker that has one is ever written over. */
+static bool judge_open (EcfsRecovering *self, GError **error)
+{
+    size_t n_keyed = 0;
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsRecoverPlace *place = &self->places[i];
+        if (place->unread != NULL)
+            return ecfs_fail (error, EPROTO, "leave out endpoints that cannot be asked now, or repair them first: %s",
+                              place->unread);
+        n_keyed += has_worth (self, place, ECFS_MARKER_UNKNOWN_KEY);
+    }
+    if (2 * n_keyed > self->n_places)
+        return ecfs_fail (error, ENOKEY,
+                          "the markers of %zu endpoints are under a key, so this archive has a key: give it with --key "
+                          "FILE, or what opens it with --passphrase-file, --code-file or --identity",
+                          n_keyed);
+    for (size_t i = 0; i < self->n_places; i++) {
+        EcfsRecoverPlace *place = &self->places[i];
+        g_autofree char *fault = ecfs_marker_fault (&place->marker, judge (self, &place->marker, NULL));
+        if (fault != NULL)
+            doubt_place (self, place, fault);
+    }
+    move_behind (self);
+    return true;
+}
+
 bool ecfs_recover_judge_markers (EcfsRecovering *self, GError **error)
 {
-    for (size_t i = 0; i < self->n_places && self->keys == NULL; i++)
-        if (self->places[i].unread != NULL)
-            return ecfs_fail (error, EPROTO, "leave out endpoints that cannot be asked now, or repair them first: %s",
-                              self->places[i].unread);
-    return (self->keys == NULL || judge_all (self, error)) && check_twins (self, error) &&
+    return (self->keys == NULL ? judge_open (self, error) : judge_all (self, error)) && check_twins (self, error) &&
            (self->n_places > 0 || ecfs_fail (error, ENOENT, "none of the endpoints has a marker that can be read"));
 }
 

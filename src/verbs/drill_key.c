@@ -28,7 +28,8 @@ static void read_share (Joining *self, const EcfsArchiveEndpoint *endpoint)
         g_array_append_val (self->witnesses, witness);
     }
     if (bytes != NULL && ecfs_key_shares_judge (shares, bytes, &x) == ECFS_SHARE_OURS) {
-        const EcfsZoneShare one = {.zone = endpoint->zone, .x = x > 0 ? x : self->right->len + 1};
+        const EcfsZoneShare one = {.zone = endpoint->zone,
+                                   .x = x > 0 ? x : MIN (self->right->len + 1, ECFS_SHARES_MAX)};
         g_array_append_val (self->right, one);
     }
     ecfs_key_forget_array (bytes);

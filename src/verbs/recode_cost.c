@@ -33,6 +33,7 @@ bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const 
         step.codec = step.before;
         step.stays = is_sealed (archive, object);
         step.n_stored = step.stays ? 0 : ecfs_codec_n (step.codec);
+        step.spools = !step.stays;
         *ret_step = step;
         return true;
     }

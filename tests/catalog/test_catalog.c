@@ -196,7 +196,7 @@ static void test_impossible_rows (void)
                                           "UPDATE objects SET seal = x'0100'",
                                           "UPDATE objects SET seal = zeroblob (34)",
                                           "UPDATE objects SET seal = zeroblob (35)",
-                                          "UPDATE objects SET seal = x'0200" NO_KEY "'",
+                                          "UPDATE objects SET seal = x'0900" NO_KEY "'",
                                           "UPDATE objects SET uuid = x'00'",
                                           "UPDATE objects SET code = ''",
                                           "UPDATE objects SET size = -1",

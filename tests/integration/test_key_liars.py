@@ -213,7 +213,7 @@ def test_it_is_recovered_and_salvaged(place, world, how):
     before = honest(world)
     lie(world, how)
     roots = [endpoint.root for endpoint in world.archive.endpoints]
-    lab.run(sys.executable, lab.BUILD.parent / "tools/ecfs-salvage", "--key", key, "--to", place.path / "salvaged", *roots,
+    lab.run(sys.executable, lab.REPOSITORY / "tools/ecfs-salvage", "--key", key, "--to", place.path / "salvaged", *roots,
             check=False, timeout=300)
     lab.assert_same_tree(world.tree, lab.describe_tree(place.path / "salvaged"))
     again = lab.Archive(place.path / "again", world.archive.endpoints)
