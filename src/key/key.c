@@ -6,6 +6,8 @@
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 
+#include <inttypes.h>
+
 #define NONCE_BYTES      12
 #define MAC_BYTES        16
 #define SCRYPT_MAX_BYTES (512ull << 20)
@@ -16,15 +18,16 @@ static void must (int result)
         g_error ("OpenSSL cannot compute what keys need");
 }
 
-static void derive_by (const char *algorithm, OSSL_PARAM *parameters, uint8_t ret_key[ECFS_KEY_BYTES])
+static bool derive_by (const char *algorithm, OSSL_PARAM *parameters, uint8_t ret_key[ECFS_KEY_BYTES])
 {
     EVP_KDF *kdf = EVP_KDF_fetch (NULL, algorithm, NULL);
     must (kdf != NULL);
     EVP_KDF_CTX *context = EVP_KDF_CTX_new (kdf);
     must (context != NULL);
-    must (EVP_KDF_derive (context, ret_key, ECFS_KEY_BYTES, parameters));
+    bool derived = EVP_KDF_derive (context, ret_key, ECFS_KEY_BYTES, parameters) > 0;
     EVP_KDF_CTX_free (context);
     EVP_KDF_free (kdf);
+    return derived;
 }
 
 void ecfs_key_derive (const void *secret, size_t secret_bytes, const void *salt, size_t salt_bytes, const char *label,
@@ -35,15 +38,17 @@ void ecfs_key_derive (const void *secret, size_t secret_bytes, const void *salt,
                                OSSL_PARAM_construct_octet_string (OSSL_KDF_PARAM_SALT, (void *) salt, salt_bytes),
                                OSSL_PARAM_construct_octet_string (OSSL_KDF_PARAM_INFO, (void *) label, strlen (label)),
                                OSSL_PARAM_construct_end ()};
-    derive_by ("HKDF", parameters, ret_key);
+    must (derive_by ("HKDF", parameters, ret_key));
 }
 
 bool ecfs_key_from_passphrase (const char *passphrase, const uint8_t *salt, size_t salt_bytes, unsigned log2_n,
                                unsigned r, unsigned p, uint8_t ret_key[ECFS_KEY_BYTES], GError **error)
 {
     uint64_t n = 1ull << MIN (log2_n, 63), r_wide = r, p_wide = p, most = 2 * SCRYPT_MAX_BYTES;
-    if (log2_n < 1 || log2_n > 30 || r < 1 || r > 64 || p < 1 || p > 16 || n * r * 128 > SCRYPT_MAX_BYTES)
-        return ecfs_fail (error, ERANGE, "scrypt with N = 2^%u, r = %u, p = %u is more than ecfs does", log2_n, r, p);
+    /* RFC 7914: N is less than 2^(128 * r / 8). */
+    if (log2_n < 1 || log2_n > 30 || log2_n >= 16 * r || r > 64 || p < 1 || p > 16 || n * r * 128 > SCRYPT_MAX_BYTES)
+        return ecfs_fail (error, ERANGE, "scrypt with N = 2^%u, r = %u, p = %u is more than ecfs does, or no scrypt",
+                          log2_n, r, p);
     OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_octet_string (OSSL_KDF_PARAM_PASSWORD, (void *) passphrase, strlen (passphrase)),
         OSSL_PARAM_construct_octet_string (OSSL_KDF_PARAM_SALT, (void *) salt, salt_bytes),
@@ -52,8 +57,8 @@ bool ecfs_key_from_passphrase (const char *passphrase, const uint8_t *salt, size
         OSSL_PARAM_construct_uint64 (OSSL_KDF_PARAM_SCRYPT_P, &p_wide),
         OSSL_PARAM_construct_uint64 (OSSL_KDF_PARAM_SCRYPT_MAXMEM, &most),
         OSSL_PARAM_construct_end ()};
-    derive_by ("SCRYPT", parameters, ret_key);
-    return true;
+    return derive_by ("SCRYPT", parameters, ret_key) ||
+           ecfs_fail (error, ENOMEM, "scrypt needs %" PRIu64 " MiB of memory", n * r * 128 >> 20);
 }
 
 GByteArray *ecfs_key_seal (const uint8_t key[ECFS_KEY_BYTES], const void *bound, size_t bound_bytes, const void *bytes,

@@ -26,7 +26,8 @@ void ecfs_key_derive (const void *secret, size_t secret_bytes, const void *salt,
 /**
  * Derives a key from a passphrase by scrypt (RFC 7914), which takes 128 × 2^log2_n × r bytes of memory.
  *
- * ERANGE when the parameters ask for more than 512 MiB, or for less than scrypt can do: they may come from outside.
+ * ERANGE when the parameters ask for more than 512 MiB, or for what scrypt cannot do: they may come from outside.
+ * ENOMEM: there is not as much.
  */
 bool ecfs_key_from_passphrase (const char *passphrase, const uint8_t *salt, size_t salt_bytes, unsigned log2_n,
                                unsigned r, unsigned p, uint8_t ret_key[ECFS_KEY_BYTES], GError **error);

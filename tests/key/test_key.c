@@ -67,8 +67,8 @@ static void test_passphrase (void)
     g_assert_true (ecfs_key_from_passphrase ("pleaseletmein", salt, sizeof salt - 1, 14, 8, 1, key, &error));
     g_assert_no_error (error);
     assert_bytes (key, "7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2");
-    static const unsigned impossible[][3] = {{0, 8, 1},   {17, 0, 1},   {17, 8, 0},     {31, 1, 1},
-                                             {24, 64, 1}, {17, 8, 255}, {255, 255, 255}};
+    static const unsigned impossible[][3] = {{0, 8, 1},   {17, 0, 1},   {17, 8, 0},      {31, 1, 1},
+                                             {24, 64, 1}, {17, 8, 255}, {255, 255, 255}, {16, 1, 1}};
     for (size_t i = 0; i < G_N_ELEMENTS (impossible); i++) {
         const unsigned *n = impossible[i];
         g_assert_false (ecfs_key_from_passphrase ("x", salt, sizeof salt, n[0], n[1], n[2], key, &error));
