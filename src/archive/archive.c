@@ -367,6 +367,11 @@ const EcfsKeyRing *ecfs_archive_keys (const EcfsArchive *self)
     return self->keys;
 }
 
+const EcfsKeyRing *ecfs_archive_marker_keys (const EcfsArchive *self)
+{
+    return self->marker_keys;
+}
+
 bool ecfs_archive_lacks_keys (const EcfsArchive *self)
 {
     return self->lacks_keys;

@@ -118,6 +118,8 @@ const EcfsConfig *ecfs_archive_config (const EcfsArchive *self);
 EcfsCatalog *ecfs_archive_catalog (const EcfsArchive *self);
 /** The archive's keys, as long as it is open; NULL: it has none, and what it stores is open to its endpoints. */
 const EcfsKeyRing *ecfs_archive_keys (const EcfsArchive *self);
+/** Those that its markers are authentic by: the same, but NULL also where the archive is only about to get its keys. */
+const EcfsKeyRing *ecfs_archive_marker_keys (const EcfsArchive *self);
 
 /* An endpoint as the archive sees it: section of the configuration, row of the catalog, connection. */
 typedef struct EcfsArchiveEndpoint {

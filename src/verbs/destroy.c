@@ -104,7 +104,7 @@ static bool remove_all (Destroying *self, EcfsEndpoint *endpoint, GError **error
 /* A place of the archive, as this opens it anew: without the marker the archive's own would be down. */
 typedef struct Place {
     const EcfsEndpointSpec *spec; /* borrowed of the configuration */
-    const EcfsKeyRing *keys;      /* borrowed of the archive; NULL: it has none … */
+    const EcfsKeyRing *keys;      /* of markers; borrowed of the archive; NULL: it has none … */
     bool lacks_keys;              /* … or they are lost */
     EcfsMarker own;
 } Place;
@@ -180,7 +180,7 @@ static GArray *list_places (const EcfsArchive *archive)
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         const EcfsConfigEndpoint *config = ecfs_config_endpoint (ecfs_archive_config (archive), endpoint->name);
         const Place place = {.spec = config == NULL ? NULL : config->spec,
-                             .keys = ecfs_archive_keys (archive),
+                             .keys = ecfs_archive_marker_keys (archive),
                              .lacks_keys = ecfs_archive_lacks_keys (archive),
                              .own = {.archive = *ecfs_catalog_archive (ecfs_archive_catalog (archive)),
                                      .endpoint = endpoint->uuid,

@@ -185,6 +185,17 @@ def test_it_says_what_is_wrong(place, archive):
     assert done.returncode != 0 and "has a key already" in done.stderr
 
 
+def test_destroy_leaves_a_newer_copy_alone_where_a_key_was_only_begun(place, archive):
+    """Markers have no MAC then, and what one says of a newer copy counts, as it does in an archive without a key."""
+    assert key_init(archive, "--key", "file", check=False).returncode != 0 and (archive.path / "key").exists()
+    marker = archive.endpoints[0].root / "ecfs-endpoint"
+    marker.write_text(marker.read_text().replace("epoch=1\n", "epoch=2\n"))
+    before, said = set(files_at(archive.endpoints)), marker.read_bytes()
+    done = lab.ecfs("destroy", "--yes", archive.path, check=False)
+    assert set(files_at(archive.endpoints)) == before and marker.read_bytes() == said
+    assert done.returncode == 1 and "newer copy" in done.stderr, done
+
+
 def test_a_code_opens_it(place, archive):
     code = place.path / "code"
     key_init(archive, "--code", "--code-file", code)
