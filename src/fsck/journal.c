@@ -144,16 +144,41 @@ static bool check_markers (EcfsFsckRun *self, GError **error)
     return ecfs_fsck_goes_on (self, error);
 }
 
+/* As the archive directory has them now: a check takes long, and ways to open the key come and go meanwhile. One that
+ * could not be read when the archive was opened was told of then. */
+static bool load_shares (EcfsFsckRun *self, EcfsKeyShares **shares, GError **error)
+{
+    const EcfsArchive *archive = self->archive;
+    EcfsKeyShares *now = NULL;
+    g_autoptr (GError) why = NULL;
+    if (!ecfs_key_shares_load (ecfs_archive_directory (archive), ecfs_archive_catalog (archive),
+                               ecfs_archive_keys (archive), &now, &why) &&
+        ecfs_archive_key_shares (archive) != NULL) {
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    ecfs_key_shares_free (*shares);
+    *shares = now;
+    return true;
+}
+
 /* As long as there are any they are the same, so that a mount is in nobody's way; but it alone gives new zones theirs.
- */
-static bool store_share (EcfsFsckRun *self, const EcfsArchiveEndpoint *endpoint, GError **error)
+ * What it changes while one is stored is stored after it. */
+static bool store_share (EcfsFsckRun *self, EcfsKeyShares **shares, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
     if (!ecfs_fsck_open_writer (self, error))
         return false;
     EcfsArchive *archive = self->writer->mounted ? self->archive : self->writer->archive;
-    return ecfs_archive_settle_share (archive, endpoint->zone, NULL, error) &&
-           ecfs_key_shares_put (ecfs_archive_key_shares (self->archive), ecfs_archive_catalog (archive),
-                                endpoint->endpoint, endpoint->zone, error);
+    if (!ecfs_archive_settle_share (archive, endpoint->zone, NULL, error))
+        return false;
+    for (;;) {
+        uint64_t revision = ecfs_key_shares_file (*shares)->revision;
+        if (!ecfs_key_shares_put (*shares, ecfs_archive_catalog (archive), endpoint->endpoint, endpoint->zone, error) ||
+            !load_shares (self, shares, error))
+            return false;
+        if (*shares == NULL || ecfs_key_shares_file (*shares)->revision == revision)
+            return true;
+    }
 }
 
 /* Whether an endpoint has its key file, and none of those before: they may open with what was taken away since. */
@@ -168,7 +193,9 @@ static bool look_at_share (const EcfsKeyShares *shares, const EcfsArchiveEndpoin
 
 static bool check_shares (EcfsFsckRun *self, GError **error)
 {
-    const EcfsKeyShares *shares = ecfs_archive_key_shares (self->archive);
+    g_autoptr (EcfsKeyShares) shares = NULL;
+    if (!load_shares (self, &shares, error))
+        return false;
     for (size_t i = 0; shares != NULL && i < self->n_endpoints && ecfs_fsck_goes_on (self, NULL); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (self->archive, i);
         g_autoptr (GError) why = NULL, failure = NULL;
@@ -176,7 +203,7 @@ static bool check_shares (EcfsFsckRun *self, GError **error)
             look_at_share (shares, endpoint, &why))
             continue;
         bool repairs = why->code == ENOENT && ecfs_fsck_may_repair (self);
-        bool repaired = repairs && store_share (self, endpoint, &failure);
+        bool repaired = repairs && store_share (self, &shares, endpoint, &failure);
         g_autofree char *text =
             failure == NULL ? g_strdup (why->message)
                             : g_strdup_printf ("%s; storing it anew failed: %s", why->message, failure->message);

@@ -587,6 +587,48 @@ static void test_endpoint_added_meanwhile (void)
     end (&self);
 }
 
+static GPtrArray *key_files_at (const Checked *self, unsigned endpoint)
+{
+    g_autofree char *root = endpoint_path (&self->fixture, endpoint);
+    g_autofree char *keys = g_build_filename (root, "keys", NULL);
+    g_autoptr (GDir) dir = g_dir_open (keys, 0, NULL);
+    GPtrArray *names = g_ptr_array_new_with_free_func (g_free);
+    for (const char *name; dir != NULL && (name = g_dir_read_name (dir)) != NULL;)
+        g_ptr_array_add (names, g_strdup (name));
+    return names;
+}
+
+/* A check takes long: what a slot opened that was taken away meanwhile it must not bring back. */
+static void test_key_changed_meanwhile (void)
+{
+    Checked self = {.heard.answer = true};
+    g_autoptr (GError) error = NULL;
+    set_up_shared (&self.fixture, "rs:4+2");
+    g_clear_pointer (&self.fixture.archive, ecfs_archive_free);
+    self.heard.findings = g_ptr_array_new_with_free_func ((GDestroyNotify) json_object_unref);
+    self.ecfs = ecfs_open (self.fixture.directory, 0, NULL);
+    Ecfs *writer = ecfs_open (self.fixture.directory, ECFS_OPEN_WRITE, NULL);
+    g_autofree char *code = ecfs_new_code ();
+    const EcfsKeyWay way = {.kind = "code", .secret = code};
+    g_autofree char *added = ecfs_key_add (writer, &way, &error);
+    g_assert_no_error (error);
+    g_assert_nonnull (added);
+    ecfs_close (writer);
+    g_autoptr (GPtrArray) before = key_files_at (&self, 0);
+    g_assert_cmpuint (before->len, ==, 1);
+    const EcfsFsck what = {.flags = ECFS_FSCK_REPAIR, .found = on_found, .user = &self.heard}; /* without a question */
+    g_autofree char *summary = ecfs_fsck (self.ecfs, &what, &error);
+    g_assert_no_error (error);
+    g_assert_nonnull (summary);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autoptr (GPtrArray) names = key_files_at (&self, i);
+        g_assert_cmpuint (names->len, ==, 1);
+        g_assert_cmpstr (g_ptr_array_index (names, 0), ==, g_ptr_array_index (before, 0));
+    }
+    g_assert_cmpuint (self.heard.findings->len, ==, 0);
+    end (&self);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -605,5 +647,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/recode/what-a-spare-took-is-stored", test_spare_of_recode);
     g_test_add_func ("/fsck/what-two-repair-at-once-is-whole", test_repaired_by_two);
     g_test_add_func ("/fsck/an-endpoint-that-is-added-meanwhile-is-not-given-up", test_endpoint_added_meanwhile);
+    g_test_add_func ("/fsck/a-key-that-is-changed-meanwhile-stays-changed", test_key_changed_meanwhile);
     return g_test_run ();
 }
