@@ -202,7 +202,7 @@ EcfsWatch *ecfs_watch_start (EcfsArchive *archive)
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) /* an earlier mount has told these */
         self->seen[i].down = self->seen[i].told = noted (self->notes, &archive->endpoints[i].uuid) > 0;
     self->ticker = ecfs_ticker_start (LOOK_US, look, self);
-    ecfs_key_watch_begin (ecfs_archive_key_watch (archive));
+    ecfs_key_watch_begin (ecfs_archive_service (archive, ECFS_SERVICE_KEY)); /* its key may be shared later */
     return self;
 }
 
@@ -210,7 +210,7 @@ void ecfs_watch_stop (EcfsWatch *self)
 {
     if (self == NULL)
         return;
-    ecfs_key_watch_end (ecfs_archive_key_watch (self->archive));
+    ecfs_key_watch_end (ecfs_archive_service (self->archive, ECFS_SERVICE_KEY));
     ecfs_ticker_stop (self->ticker);
     g_key_file_unref (self->notes);
     g_free (self);

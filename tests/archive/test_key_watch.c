@@ -1,5 +1,7 @@
 #include "archive/key_watch.h"
 
+#include "archive/key_slots.h"
+#include "archive/watch.h"
 #include "fixture.h"
 
 #include <glib/gstdio.h>
@@ -96,6 +98,43 @@ static void test_it_looks_now_and_then_and_restores (Fixture *fixture, gconstpoi
     g_assert_cmpint (confirm (fixture), ==, 0);
 }
 
+/* One more way to open the key. */
+static void add_slot (const Fixture *fixture, EcfsKeySlotKind kind)
+{
+    const uint8_t code[ECFS_CODE_BYTES] = {1};
+    const EcfsKeyOpener opener = {.code = code};
+    const EcfsKeyRing *keys = ecfs_archive_keys (fixture->archive);
+    const EcfsKeyShares *now = ecfs_archive_key_shares (fixture->archive);
+    g_autoptr (EcfsKeyShares) before = now == NULL ? ecfs_key_shares_empty (keys, N_NEEDED)
+                                                   : ecfs_key_shares_of (keys, ecfs_key_shares_file (now), NULL);
+    EcfsKeySlot *slot = ecfs_key_shares_make_slot (before, keys, kind, &opener, NULL);
+    EcfsKeyStored stored;
+    g_autoptr (GError) error = NULL;
+    ecfs_archive_change_key_file_take (fixture->archive, ecfs_key_shares_with (before, keys, slot, NULL), &stored,
+                                       &error);
+    g_assert_no_error (error);
+    g_ptr_array_unref (stored.behind);
+}
+
+static void await_there (const Fixture *fixture)
+{
+    for (int64_t until_us = ecfs_now_us () + PATIENCE_US; count_shares (fixture) < N_ENDPOINTS;) {
+        g_assert_cmpint (ecfs_now_us (), <, until_us);
+        g_usleep (10000);
+    }
+}
+
+static void test_what_is_shared_later_is_restored_too (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    EcfsWatch *watch = ecfs_watch_start (fixture->archive);
+    ecfs_key_watch_again_us = G_USEC_PER_SEC / 10;
+    add_slot (fixture, ECFS_KEY_SLOT_SPLIT);
+    lose (fixture, 2);
+    await_there (fixture);
+    ecfs_watch_stop (watch);
+}
+
 static void test_without_shares_there_is_nothing_to_confirm (Fixture *fixture, gconstpointer code)
 {
     (void) code;
@@ -118,6 +157,8 @@ int main (int argc, char **argv)
                 test_too_few_are_an_error_and_only_a_mount_restores, tear_down);
     g_test_add ("/key_watch/it-looks-now-and-then-and-restores", Fixture, "copies:3", set_up_shared,
                 test_it_looks_now_and_then_and_restores, tear_down);
+    g_test_add ("/key_watch/what-is-shared-later-is-restored-too", Fixture, "copies:3", set_up_keyed,
+                test_what_is_shared_later_is_restored_too, tear_down);
     g_test_add ("/key_watch/without-shares-there-is-nothing-to-confirm", Fixture, "copies:3", set_up,
                 test_without_shares_there_is_nothing_to_confirm, tear_down);
     g_test_add ("/key_watch/a-key-in-a-file-has-none", Fixture, "copies:3", set_up_keyed,
