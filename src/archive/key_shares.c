@@ -434,8 +434,7 @@ void ecfs_key_shares_take_away (EcfsEndpoint *endpoint)
     (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_KEYS_DIRECTORY, NULL);
 }
 
-/* What a name tells of a file that is no longer needed where the newest is. */
-static bool is_older (const EcfsKeyShares *self, const char *name)
+bool ecfs_key_shares_is_older (const EcfsKeyShares *self, const char *name)
 {
     EcfsUuid generation;
     guint64 revision;
@@ -454,7 +453,7 @@ bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, G
     }
     g_clear_error (&why);
     for (guint i = names->len; i-- > 0;)
-        if (!is_older (self, g_ptr_array_index (names, i)))
+        if (!ecfs_key_shares_is_older (self, g_ptr_array_index (names, i)))
             g_ptr_array_remove_index (names, i);
     *ret_names = g_steal_pointer (&names);
     return true;

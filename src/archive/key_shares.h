@@ -92,6 +92,8 @@ GByteArray *ecfs_key_shares_read (const EcfsKeyShares *self, EcfsEndpoint *endpo
 /** The keys that a slot of @file opens to with the shared @secret, for ecfs_key_ring_unref (); NULL: to none. */
 EcfsKeyRing *ecfs_key_file_open (const EcfsKeyFile *file, const uint8_t secret[ECFS_SECRET_BYTES]);
 
+/** Whether a file of that name is an older revision, which is not needed where this one is. */
+bool ecfs_key_shares_is_older (const EcfsKeyShares *self, const char *name);
 /** The names of older revisions that an endpoint still has, owned; g_ptr_array_unref (). Blocks. */
 bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GPtrArray **ret_names, GError **error);
 /** Takes what is left of shares away from an endpoint, as far as that goes. Blocks. */

@@ -12,6 +12,7 @@
 #define RESTORE_US   (10 * G_USEC_PER_SEC) /* … and until a share is stored again that is lost again */
 #define PATIENCE_US  (10 * G_USEC_PER_SEC)
 #define TICK_US      500000
+#define OLDER_MOST   64                /* files of one endpoint that are removed at a time */
 #define LOST_SETTING "key_share_lost " /* and the UUID of an endpoint: yes or no */
 
 _Atomic int64_t ecfs_key_watch_again_us = 3600 * (int64_t) G_USEC_PER_SEC;
@@ -22,17 +23,21 @@ typedef struct Place {
     size_t position;
     EcfsKeySight sight; /* guarded by the watch's lock, as the rest up to the next comment */
     unsigned x;
-    char *reason;        /* NULL: there is none; owned */
-    bool damaged;        /* LOST: there is a file */
-    bool busy;           /* a request is under way */
-    bool was_down;       /* since it was looked at, … */
-    bool was_silent;     /* … or then it did not answer */
-    bool keeps_lost;     /* the catalog says that it has lost its share */
-    int64_t looked_us;   /* when it was asked last; 0: never */
-    int64_t restored_us; /* when its share was stored again last; 0: never */
+    char *reason;                /* NULL: there is none; owned */
+    bool damaged;                /* LOST: there is a file */
+    bool busy;                   /* a request is under way */
+    bool was_down;               /* since it was looked at, … */
+    bool was_silent;             /* … or then it did not answer */
+    bool keeps_lost;             /* the catalog says that it has lost its share */
+    int64_t looked_us;           /* when it was asked last; 0: never */
+    int64_t restored_us;         /* when its share was stored again last; 0: never */
+    const EcfsKeyShares *seen;   /* by which it was judged last; borrowed from the archive; NULL: it was not */
+    const EcfsKeyShares *tidied; /* of which it has no older files; likewise */
     /* Of the request under way. */
     const EcfsKeyShares *shares; /* whose file it is about; borrowed from the archive */
     GByteArray *bytes;           /* that are read or written; NULL: none */
+    GPtrArray *older;            /* names of files that are to be removed; NULL: none */
+    unsigned found_x;            /* the share that is there */
 } Place;
 
 struct EcfsKeyWatch {
@@ -121,6 +126,7 @@ static void end_look (Place *self, EcfsKeySight sight, unsigned x, bool damaged,
     self->sight = sight;
     self->x = x;
     self->damaged = damaged;
+    self->seen = self->shares;
     self->busy = false;
     tell (self, before);
     ecfs_cond_broadcast (&watch->changed);
@@ -161,6 +167,82 @@ static unsigned zone_number (const EcfsKeyWatch *self, size_t position)
     return (unsigned) MIN (first + 1, ECFS_SHARES_MAX);
 }
 
+/* Files of older revisions: who missed a change has them still, and they open with what was taken away since */
+
+static bool may_have_older_locked (const EcfsKeyWatch *watch, const Place *self, const EcfsKeyShares *shares)
+    ECFS_REQUIRES (watch->lock)
+{
+    return watch->restores && shares != NULL && ecfs_key_shares_file (shares)->revision > 1 && self->tidied != shares;
+}
+
+static void end_there (Place *self)
+{
+    g_clear_pointer (&self->older, g_ptr_array_unref);
+    end_look (self, ECFS_KEY_THERE, self->found_x, false, NULL);
+}
+
+static void remove_older (Place *self);
+
+static void on_older_removed (void *user, uint64_t value, const GError *error)
+{
+    Place *self = user;
+    (void) value;
+    if (error == NULL || error->code == ENOENT) {
+        remove_older (self);
+        return;
+    }
+    g_warning ("endpoint %s: an older file with the archive's key cannot be removed: %s", name_at (self),
+               error->message);
+    end_there (self);
+}
+
+static void remove_older (Place *self)
+{
+    EcfsKeyWatch *watch = self->watch;
+    if (self->older->len > 0 && !ecfs_archive_is_stopping (watch->archive)) {
+        g_autofree char *name = g_ptr_array_steal_index_fast (self->older, self->older->len - 1);
+        ecfs_endpoint_remove (endpoint_at (self), name, on_older_removed, self);
+        return;
+    }
+    ecfs_mutex_lock (&watch->lock);
+    self->tidied = self->older->len == 0 ? self->shares : NULL;
+    ecfs_mutex_unlock (&watch->lock);
+    end_there (self);
+}
+
+static void on_older (void *user, const EcfsListed *listed)
+{
+    Place *self = user;
+    if (self->older->len < OLDER_MOST && ecfs_key_shares_is_older (self->shares, listed->name))
+        g_ptr_array_add (self->older, g_strdup (listed->name));
+}
+
+static void on_older_listed (void *user, uint64_t value, const GError *error)
+{
+    Place *self = user;
+    (void) value;
+    if (error == NULL || error->code == ENOENT)
+        remove_older (self);
+    else
+        end_there (self); /* it is asked again */
+}
+
+/* It has the newest. */
+static void tidy (Place *self)
+{
+    EcfsKeyWatch *watch = self->watch;
+    ecfs_mutex_lock (&watch->lock);
+    bool tidies = may_have_older_locked (watch, self, self->shares);
+    ecfs_mutex_unlock (&watch->lock);
+    if (!tidies || ecfs_archive_is_stopping (watch->archive) ||
+        !ecfs_lineage_may_write (ecfs_archive_lineage (watch->archive), self->position)) {
+        end_there (self);
+        return;
+    }
+    self->older = g_ptr_array_new_with_free_func (g_free);
+    ecfs_endpoint_list (endpoint_at (self), ECFS_KEYS_DIRECTORY, on_older, on_older_listed, self);
+}
+
 static void judge (Place *self, const GByteArray *bytes)
 {
     unsigned x;
@@ -171,8 +253,9 @@ static void judge (Place *self, const GByteArray *bytes)
     }
     if (verdict == ECFS_SHARE_OURS && x == 0)
         x = zone_number (self->watch, self->position);
+    self->found_x = x;
     if (verdict == ECFS_SHARE_OURS)
-        end_look (self, ECFS_KEY_THERE, x, false, NULL);
+        tidy (self);
     else if (verdict == ECFS_SHARE_DAMAGED)
         end_look (self, ECFS_KEY_LOST, 0, true, g_strdup ("its share of the archive's key is damaged"));
     else
@@ -235,9 +318,10 @@ static bool counts (const EcfsKeyWatch *self, size_t position)
 /* Whether it is time to look again, and nobody does so yet. */
 static bool is_due_locked (const EcfsKeyWatch *self, const Place *place, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    int64_t seen_us = place->sight == ECFS_KEY_THERE ? ecfs_key_watch_again_us : LOST_US;
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (self->archive);
+    bool is_fine = place->sight == ECFS_KEY_THERE && !may_have_older_locked (self, place, shares);
+    int64_t seen_us = place->seen != shares ? 0 : is_fine ? ecfs_key_watch_again_us : LOST_US;
     int64_t period_us = place->was_down ? LOOK_US : place->was_silent ? RETRY_US : seen_us;
-    (void) self;
     return place->looked_us == 0 || now_us - place->looked_us >= period_us;
 }
 
@@ -436,7 +520,8 @@ static void restore (EcfsKeyWatch *self, Place *place)
     g_autoptr (GError) error = NULL;
     if (!takes_share (self, place))
         return;
-    bool shared = ecfs_key_shares_threshold (ecfs_archive_key_shares (self->archive)) > 0;
+    place->shares = ecfs_archive_key_shares (self->archive);
+    bool shared = ecfs_key_shares_threshold (place->shares) > 0;
     if (shared && (!find_share (self, place->position, &x, &error) || x == 0)) {
         if (error != NULL)
             g_warning ("endpoint %s: its share of the archive's key cannot be stored again: %s", name_at (place),
@@ -444,7 +529,6 @@ static void restore (EcfsKeyWatch *self, Place *place)
         give_up (place);
         return;
     }
-    place->shares = ecfs_archive_key_shares (self->archive);
     place->bytes = ecfs_key_shares_file_of (place->shares, x);
     ecfs_key_shares_file_name (place->shares, name);
     if (place->damaged)

@@ -3,8 +3,9 @@
  * have is lost with this machine. Each endpoint is asked for its share, one small file, in its own time; what was seen
  * is remembered as long as the archive is open, and what is lost also in the catalog.
  *
- * A mount looks by itself: when it begins, hourly, and when an endpoint comes up. It stores shares again that are gone
- * or damaged. A file that makes sense and is not what was stored stays as it is: somebody made it, and that is told.
+ * A mount looks by itself: when it begins, hourly, when an endpoint comes up, and when ways to open the key came or
+ * went. It stores shares again that are gone or damaged, and removes files of older revisions. A file that makes sense
+ * and is not what was stored stays as it is: somebody made it, and that is told.
  *
  * Life cycle: new () → look (), await (), sight () and so on, by any thread → free (), after the endpoints were
  * stopped.

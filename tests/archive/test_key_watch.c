@@ -116,12 +116,41 @@ static void add_slot (const Fixture *fixture, EcfsKeySlotKind kind)
     g_ptr_array_unref (stored.behind);
 }
 
+static unsigned count_at (const Fixture *fixture, unsigned i)
+{
+    g_autofree char *root = endpoint_path (fixture, i), *keys = g_build_filename (root, "keys", NULL);
+    return count_files (keys);
+}
+
 static void await_there (const Fixture *fixture)
 {
     for (int64_t until_us = ecfs_now_us () + PATIENCE_US; count_shares (fixture) < N_ENDPOINTS;) {
         g_assert_cmpint (ecfs_now_us (), <, until_us);
         g_usleep (10000);
     }
+}
+
+static void test_who_missed_a_change_gets_it_and_loses_what_was_before (Fixture *fixture, gconstpointer code)
+{
+    (void) code;
+    EcfsKeyWatch *watch = ecfs_archive_key_watch (fixture->archive);
+    ecfs_key_watch_again_us = 3600 * (int64_t) G_USEC_PER_SEC;
+    ecfs_key_watch_begin (watch);
+    while (sight_of (fixture, 0) != ECFS_KEY_THERE)
+        g_usleep (1000);
+    g_autofree char *older = share_path (fixture, 0), *newer = g_strconcat (older, "-2", NULL);
+    g_assert_cmpint (g_mkdir (newer, 0700), ==, 0); /* nothing is stored there */
+    add_slot (fixture, ECFS_KEY_SLOT_CODE);
+    g_assert_true (g_file_test (older, G_FILE_TEST_EXISTS));
+    g_assert_cmpint (g_rmdir (newer), ==, 0);
+    await_there (fixture);
+    for (int64_t until_us = ecfs_now_us () + PATIENCE_US; g_file_test (older, G_FILE_TEST_EXISTS);) {
+        g_assert_cmpint (ecfs_now_us (), <, until_us);
+        g_usleep (10000);
+    }
+    ecfs_key_watch_end (watch);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++)
+        g_assert_cmpuint (count_at (fixture, i), ==, 1);
 }
 
 static void test_what_is_shared_later_is_restored_too (Fixture *fixture, gconstpointer code)
@@ -157,6 +186,8 @@ int main (int argc, char **argv)
                 test_too_few_are_an_error_and_only_a_mount_restores, tear_down);
     g_test_add ("/key_watch/it-looks-now-and-then-and-restores", Fixture, "copies:3", set_up_shared,
                 test_it_looks_now_and_then_and_restores, tear_down);
+    g_test_add ("/key_watch/who-missed-a-change-gets-it-and-loses-what-was-before", Fixture, "copies:3", set_up_shared,
+                test_who_missed_a_change_gets_it_and_loses_what_was_before, tear_down);
     g_test_add ("/key_watch/what-is-shared-later-is-restored-too", Fixture, "copies:3", set_up_keyed,
                 test_what_is_shared_later_is_restored_too, tear_down);
     g_test_add ("/key_watch/without-shares-there-is-nothing-to-confirm", Fixture, "copies:3", set_up,
