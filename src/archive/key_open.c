@@ -3,6 +3,7 @@
 #include "key/recipient.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 #define FILES_MOST  64         /* of one endpoint that are looked at */
 #define SCRYPT_UNIT (8u << 17) /* what a slot of ours asks of scrypt */
@@ -263,12 +264,33 @@ static bool prepare (Opening *self, const Candidate *candidate, EcfsKeyOpener *r
     return ready;
 }
 
+/* Zones that have the file as it is. */
+static guint count_zones (const GArray *all, const EcfsKeyFile *file)
+{
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
+        if (!found->distrusted && found->file.revision == file->revision &&
+            ecfs_uuid_equal (&found->file.generation, &file->generation) &&
+            memcmp (found->file.mac, file->mac, sizeof file->mac) == 0)
+            g_hash_table_add (zones, (char *) found->zone);
+    }
+    return g_hash_table_size (zones);
+}
+
+/* Two of one revision were made by two copies of the archive directory, and one of these was given up. */
+static bool is_newer (const GArray *all, const EcfsKeyFile *file, const EcfsKeyFile *than)
+{
+    return file->revision > than->revision ||
+           (file->revision == than->revision && count_zones (all, file) > count_zones (all, than));
+}
+
 EcfsKeyShares *ecfs_key_newest (const EcfsKeyRing *keys, const GArray *all)
 {
     EcfsKeyShares *newest = NULL;
     for (guint i = 0; i < all->len; i++) {
         const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
-        if (found->distrusted || (newest != NULL && found->file.revision <= ecfs_key_shares_file (newest)->revision))
+        if (found->distrusted || (newest != NULL && !is_newer (all, &found->file, ecfs_key_shares_file (newest))))
             continue;
         EcfsKeyShares *shares = ecfs_key_shares_of (keys, &found->file, NULL); /* others tell of other keys */
         if (shares == NULL)

@@ -52,7 +52,8 @@ bool ecfs_key_open_found (const EcfsUuid *archive, GArray *all, const EcfsKeyGiv
                           EcfsKeyOpened *ret_opened, GError **error);
 void ecfs_key_opened_clear (EcfsKeyOpened *opened);
 
-/** The newest revision that was found and that these keys have signed; NULL: there is none. ecfs_key_shares_free () */
+/** The newest revision that was found and that these keys have signed, of two as new that which more zones have; NULL:
+ * there is none. ecfs_key_shares_free () */
 EcfsKeyShares *ecfs_key_newest (const EcfsKeyRing *keys, const GArray *all);
 
 #endif

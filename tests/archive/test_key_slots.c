@@ -1,4 +1,5 @@
 /* Slots come and go in revisions that only who has the keys can make. */
+#include "archive/key_open.h"
 #include "archive/key_slots.h"
 
 static EcfsKeyRing *new_ring (void)
@@ -76,6 +77,34 @@ static void test_shared_later (void)
     g_assert_true (is_taken (keys, ecfs_key_shares_file (both)));
 }
 
+/* As an endpoint of @zone has it. */
+static void add_found (GArray *all, const EcfsKeyShares *shares, const char *zone)
+{
+    EcfsKeyFound found = {.endpoint = zone, .zone = zone};
+    g_autoptr (GByteArray) bytes = ecfs_key_shares_file_of (shares, 0);
+    g_assert_true (ecfs_key_file_parse (bytes->data, bytes->len, &found.file, NULL));
+    g_array_append_val (all, found);
+}
+
+/* Two copies of an archive directory, of which one was given up, have each made the next. */
+static void test_newest (void)
+{
+    g_autoptr (EcfsKeyRing) keys = new_ring ();
+    g_autoptr (EcfsKeyShares) one = ecfs_key_shares_new (keys, 3), given_up = with_code (one, keys, 1),
+                              two = with_code (one, keys, 2), three = with_code (two, keys, 3);
+    g_autoptr (GArray) all = ecfs_key_found_new ();
+    add_found (all, given_up, "a");
+    add_found (all, two, "b");
+    add_found (all, one, "c");
+    add_found (all, two, "d");
+    g_autoptr (EcfsKeyShares) newest = ecfs_key_newest (keys, all);
+    g_assert_cmpmem (ecfs_key_shares_file (newest)->mac, ECFS_KEY_BYTES, ecfs_key_shares_file (two)->mac,
+                     ECFS_KEY_BYTES);
+    add_found (all, three, "e");
+    g_autoptr (EcfsKeyShares) newer = ecfs_key_newest (keys, all);
+    g_assert_cmpuint (ecfs_key_shares_file (newer)->revision, ==, 3);
+}
+
 static void test_names (void)
 {
     static const char *const good[] = {"keys/7d234c57-25ee-4bc8-9977-374d7617bd53",
@@ -100,6 +129,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/key-slots/each-change-is-a-revision", test_revisions);
     g_test_add_func ("/key-slots/what-nobody-signed-is-refused", test_forged);
     g_test_add_func ("/key-slots/a-secret-can-be-shared-later", test_shared_later);
+    g_test_add_func ("/key-slots/of-two-that-are-as-new-the-one-that-more-have-counts", test_newest);
     g_test_add_func ("/key-slots/files-have-names-of-their-own", test_names);
     return g_test_run ();
 }
