@@ -139,8 +139,8 @@ typedef struct EcfsKeyStored {
 
 /**
  * The next revision of the key file takes the place of the present one; @shares is taken in any case. ret_stored is set
- * where it is in the archive directory, from which on fsck stores it at endpoints that are behind. EAGAIN: it is not
- * the next. Thread-safe; blocks.
+ * where it is in the archive directory, from which on a mount or fsck stores it at endpoints that are behind. EAGAIN:
+ * it is not the next; EROFS: another copy of the directory may be newer. Thread-safe; blocks.
  */
 bool ecfs_archive_change_key_file_take (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored,
                                         GError **error);

@@ -1,6 +1,7 @@
 /* Key files of another revision: in the archive directory first, then at each endpoint. */
 #include "archive/archive_priv.h"
 #include "archive/key_slots.h"
+#include "archive/lineage.h"
 
 const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self)
 {
@@ -14,7 +15,16 @@ static size_t zones_needed (EcfsArchive *self, size_t n_zones)
     return MIN (codec == NULL ? 1 : ecfs_codec_tolerance (codec) + 1, n_zones);
 }
 
-/* Those that cannot take it now get it from fsck. */
+/* An endpoint that says otherwise may be another copy's by now, and so may its key file. */
+static bool put (EcfsArchive *self, const EcfsKeyShares *shares, size_t position, GError **error)
+{
+    const EcfsArchiveEndpoint *endpoint = &self->endpoints[position];
+    if (!ecfs_endpoint_is_down (endpoint->endpoint) && !ecfs_lineage_may_write (self->lineage, position))
+        return ecfs_fail (error, EAGAIN, "it does not confirm that this archive directory is the newest copy");
+    return ecfs_key_shares_put (shares, self->catalog, endpoint->endpoint, endpoint->zone, error);
+}
+
+/* Those that cannot take it now get it from a mount later, or from fsck. */
 static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored *ret_stored)
 {
     size_t n_endpoints = self->n_endpoints;
@@ -27,7 +37,7 @@ static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored
         if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
         g_hash_table_add (zones, (char *) endpoint->zone);
-        if (ecfs_key_shares_put (shares, self->catalog, endpoint->endpoint, endpoint->zone, &why))
+        if (put (self, shares, i, &why))
             g_hash_table_add (reached, (char *) endpoint->zone);
         else
             g_ptr_array_add (ret_stored->behind, g_strdup_printf ("endpoint %s: %s", endpoint->name, why->message));
@@ -36,9 +46,12 @@ static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored
                           g_hash_table_size (reached) >= zones_needed (self, g_hash_table_size (zones));
 }
 
-/* Of the same keys, and what comes after what is here now. */
+/* Of the same keys, and what comes after what is here now; here is the newest copy. */
 static bool check_next (EcfsArchive *self, const EcfsKeyShares *shares, GError **error)
 {
+    g_autofree char *trouble = ecfs_archive_trouble (self);
+    if (trouble != NULL)
+        return ecfs_fail (error, EROFS, "%s", trouble);
     uint64_t now = self->shares == NULL ? 0 : MAX (ecfs_key_shares_file (self->shares)->revision, 1);
     return ecfs_key_shares_file (shares)->revision == now + 1 ||
            ecfs_fail (error, EAGAIN, "%s: the key slots were changed meanwhile: run this again", self->directory);
@@ -62,6 +75,7 @@ static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *re
 bool ecfs_archive_change_key_file_take (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored,
                                         GError **error)
 {
+    ecfs_archive_await_session (self);
     ecfs_mutex_lock (&self->adding);
     bool taken = take_on (self, shares, ret_stored, error);
     ecfs_mutex_unlock (&self->adding);

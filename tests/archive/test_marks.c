@@ -1,5 +1,6 @@
 /* Markers of an archive with a key: which are authentic, and what those that are not can do to it. */
 #include "archive/archive_priv.h"
+#include "archive/key_slots.h"
 #include "archive/marks.h"
 #include "fixture.h"
 #include "journal/journal_watch.h"
@@ -295,6 +296,49 @@ static void test_unknown_key (Fixture *fixture, gconstpointer user)
     }
 }
 
+static bool add_code (const Fixture *fixture, uint8_t first, GError **error)
+{
+    const uint8_t code[ECFS_CODE_BYTES] = {first};
+    const EcfsKeyOpener opener = {.code = code};
+    const EcfsKeyRing *keys = ecfs_archive_keys (fixture->archive);
+    const EcfsKeyShares *now = ecfs_archive_key_shares (fixture->archive);
+    g_autoptr (EcfsKeyShares) before =
+        now == NULL ? ecfs_key_shares_empty (keys, 0) : ecfs_key_shares_of (keys, ecfs_key_shares_file (now), NULL);
+    EcfsKeySlot *slot = ecfs_key_shares_make_slot (before, keys, ECFS_KEY_SLOT_CODE, &opener, NULL);
+    EcfsKeyStored stored;
+    if (!ecfs_archive_change_key_file_take (fixture->archive, ecfs_key_shares_with (before, keys, slot, NULL), &stored,
+                                            error))
+        return false;
+    g_ptr_array_unref (stored.behind);
+    return true;
+}
+
+/* A copy that became an old one while it was mounted changes nothing that is the newer one's: no key file, either. */
+static void test_key_of_newer_copy (Fixture *fixture, gconstpointer user)
+{
+    char name[ECFS_KEY_SHARE_NAME_SIZE];
+    g_autoptr (GError) error = NULL;
+    (void) user;
+    add_code (fixture, 1, &error);
+    g_assert_no_error (error);
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (fixture->archive);
+    for (unsigned i = 0; i <= N_TOLERATED; i++) {
+        name_unknown_key (fixture, i);
+        (void) ecfs_lineage_confirm (fixture->archive->lineage, i);
+    }
+    g_assert_true (ecfs_lineage_is_stale (fixture->archive->lineage));
+    g_assert_false (add_code (fixture, 2, &error));
+    g_assert_error (error, ECFS_ERROR, EROFS);
+    g_assert_true (ecfs_archive_key_shares (fixture->archive) == shares);
+    ecfs_key_shares_file_name (shares, name);
+    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
+        g_autofree char *root = endpoint_path (fixture, i), *path = g_build_filename (root, name, NULL),
+                        *keys = g_build_filename (root, ECFS_KEYS_DIRECTORY, NULL);
+        g_assert_true (g_file_test (path, G_FILE_TEST_EXISTS));
+        g_assert_cmpuint (count_files (keys), ==, 1);
+    }
+}
+
 /* Markers that were authentic once, at as many as may lie: an older copy stays one, and nobody is stopped. */
 static void test_replayed (Fixture *fixture, gconstpointer user)
 {
@@ -407,6 +451,8 @@ int main (int argc, char **argv)
                 tear_down);
     g_test_add ("/marks/under-an-unknown-key-make-the-directory-an-old-one", Fixture, "copies:3", set_up_quiet,
                 test_unknown_key, tear_down);
+    g_test_add ("/marks/of-a-newer-copy-keep-an-old-one-from-changing-its-key-files", Fixture, "copies:3", set_up_quiet,
+                test_key_of_newer_copy, tear_down);
     g_test_add ("/marks/that-are-replayed-stop-nothing-and-free-no-old-copy", Fixture, "copies:3", set_up_quiet,
                 test_replayed, tear_down);
     g_test_add ("/marks/of-too-few-endpoints-allow-no-deletion", Fixture, "copies:3", set_up_quiet, test_quorum,
