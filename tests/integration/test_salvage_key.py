@@ -440,3 +440,21 @@ def test_marker_counts_where_the_key_made_it(place):
                   text.rpartition("key=")[0], text + "\n", text[:-2]):
         marker.write_text(false)
         assert module.marker_says(marker.parent) is None
+
+
+def test_few_cannot_offer_another_secret():
+    """As in ecfs: a list of shares that asks for fewer than another one does not count where only so few have it."""
+    module = load()
+    generations = iter([bytes([number]) * 16 for number in range(1, 3)])
+
+    def files(threshold, roots):
+        shares = [(x, bytes([threshold]) + bytes([x]) * 31) for x in range(1, 6)]
+        generation, digests = next(generations), [bytes([threshold, x]) * 16 for x, _ in shares]
+        return [types.SimpleNamespace(generation=generation, threshold=threshold, digests=digests, x=x, share=share,
+                                      root=root, has_right_share=lambda: True) for (x, share), root in zip(shares, roots)]
+
+    liars, honest = files(2, ["amber", "birch"]), files(3, ["cedar", "delta", "ember"])
+    for few in (honest[:1], honest[:2]):
+        assert module.gather(liars + few) == (None, None)
+    assert module.gather(liars)[1] == liars[0].generation
+    assert module.gather(liars + honest)[1] == honest[0].generation
