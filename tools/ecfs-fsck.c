@@ -1,5 +1,6 @@
 /* The program `ecfs-fsck`: checks an archive, repairs it, and tells as fsck(8) does. */
 #include "tool.h"
+#include "tool_secret.h"
 
 #include "program/program.h"
 
@@ -606,6 +607,7 @@ int main (int argc, char **argv)
     Shown self = {.terminal = isatty (STDERR_FILENO)};
     ecfs_log_init (false, G_LOG_LEVEL_WARNING);
     ecfs_allow_many_files ();
+    tool_hide_memory ();
     parse (&self.options, &argc, &argv);
     (void) setvbuf (stdout, NULL, _IOLBF, 0); /* whoever reads along learns each finding at once */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};

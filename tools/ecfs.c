@@ -1,6 +1,7 @@
 /* The program `ecfs`: finds the verb and runs it. */
 #include "mount/mount_tool.h"
 #include "program/program.h"
+#include "tool_secret.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -145,6 +146,7 @@ int main (int argc, char **argv)
     /* Verbs tell what became of their work themselves; a mount, which runs for long, tells more. */
     ecfs_log_init (false, G_LOG_LEVEL_WARNING);
     ecfs_allow_many_files ();
+    tool_hide_memory (); /* most verbs open the archive's keys */
     if (g_str_has_prefix (program, "mount."))
         return tool_mount_helper (program, argc, argv);
     if (g_str_has_prefix (program, "umount."))

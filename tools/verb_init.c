@@ -144,7 +144,6 @@ int verb_init (const Verb *verb, int argc, char **argv)
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     EcfsKeyWay way = {.secret = NULL};
-    tool_hide_memory ();
     bool named = arguments.endpoints != NULL;
     bool good = named && choose_way (&arguments, &way, &error) &&
                 ecfs_init_with_key (argv[1], arguments.code, (const char *const *) arguments.endpoints,

@@ -296,7 +296,6 @@ int verb_key (const Verb *verb, int argc, char **argv)
     } actions[] = {{"list", list}, {"check", check}, {"add", add}, {"remove", take_away}, {"init", init}};
     const char *names[G_N_ELEMENTS (actions) + 1] = {NULL};
     const char *action = argc > 1 ? argv[1] : "";
-    tool_hide_memory ();
     for (size_t i = 0; i < G_N_ELEMENTS (actions); i++) {
         if (strcmp (action, actions[i].action) == 0)
             return actions[i].run (argc - 1, argv + 1);

@@ -209,7 +209,6 @@ int verb_recover (const Verb *verb, int argc, char **argv)
         {"json", 0, 0, G_OPTION_ARG_NONE, &arguments.json, "Print a JSON object", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 1, 1);
-    tool_hide_memory ();
     if (arguments.endpoints == NULL)
         tool_say (verb->name, "--endpoint is missing: give it once for each endpoint that is there");
     int status = arguments.endpoints == NULL ? TOOL_USAGE : recover (verb, argv[1], &arguments);

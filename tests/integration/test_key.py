@@ -1,7 +1,10 @@
 """An archive with a key: no endpoint can read it, nor make what passes for it, and the key alone brings it back."""
 import os
+import resource
 import shutil
+import signal
 import struct
+import subprocess
 import uuid
 import zlib
 
@@ -338,3 +341,26 @@ def test_a_stripe_that_looks_sealed_keeps_no_archive_from_being_recovered(place)
     again, _ = recover(place, archive)
     again.get("/file", place.path / "got")
     assert lab.digest(place.path / "got") == lab.digest(place.path / "file")
+
+
+def ends_with_core(place, command, is_ready):
+    """Whether a program that fails leaves what was in its memory."""
+    def allow():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=place.path, preexec_fn=allow)
+    is_ready(process)
+    process.send_signal(signal.SIGABRT)
+    process.stdout.close()
+    return os.WCOREDUMP(os.waitpid(process.pid, 0)[1])
+
+
+def test_who_reads_leaves_no_keys_in_a_core_dump(place, archive):
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY or not ends_with_core(
+            place, ["sh", "-c", "echo && read nothing < /dev/zero"], lambda process: process.stdout.read(1)):
+        pytest.skip("nothing that fails leaves a core dump here")
+    source = place.path / "source"
+    lab.write_pattern(source, 8 << 20, 1)
+    archive.put_in_full(source, "/")
+    reading = [lab.PROGRAM, "cat", archive.path, "/source"]  # which nobody reads to its end
+    assert not ends_with_core(place, reading, lambda process: process.stdout.read(1))

@@ -2,7 +2,6 @@
 #include "mount/mount_tool.h"
 
 #include "fs/mount.h"
-#include "tool_secret.h"
 
 #include <libmount.h>
 #include <stdio.h>
@@ -101,7 +100,6 @@ int tool_mount_helper (const char *name, int argc, char **argv)
     if (status >= 0)
         return status;
     GError *error = NULL;
-    tool_hide_memory ();
     EcfsMountOptions options = {.directory = argv[1], .mountpoint = argv[2]};
     status = MOUNT_DONE;
     if (namespace != NULL)

@@ -2,7 +2,6 @@
 #include "mount/mount_tool.h"
 
 #include "fs/mount.h"
-#include "tool_secret.h"
 
 #define FUSE_USE_VERSION 31
 #include <fuse_lowlevel.h>
@@ -24,7 +23,6 @@ int verb_mount (const Verb *verb, int argc, char **argv)
         {"debug", 'd', 0, G_OPTION_ARG_NONE, &debug, "Print every request; implies -f", NULL},
         G_OPTION_ENTRY_NULL};
     (void) tool_parse (verb, options, argc, argv, 2, 2);
-    tool_hide_memory ();
     EcfsMountOptions mount = {
         .directory = argv[1], .mountpoint = argv[2], .foreground = foreground || debug, .debug = debug};
     GError *error = NULL;
