@@ -119,7 +119,8 @@ void ecfs_recover_forget (EcfsRecovering *self, const char *path)
     }
 }
 
-/* An empty catalog that knows the endpoints. */
+/* An empty catalog that knows the endpoints, but for those whose markers anybody may have made: whether they are the
+ * archive's the journal tells. */
 static bool open_catalog (EcfsRecovering *self, const char *path, GError **error)
 {
     if (!ecfs_catalog_create (path, &self->archive, error))
@@ -129,8 +130,8 @@ static bool open_catalog (EcfsRecovering *self, const char *path, GError **error
         return false;
     self->restore = ecfs_restore_new (self->catalog);
     for (size_t i = 0; i < self->n_places; i++)
-        if (!ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
-                                    &self->places[i].id, error))
+        if (!self->places[i].doubtful && !ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint,
+                                                                 self->places[i].name, &self->places[i].id, error))
             return false;
     return true;
 }

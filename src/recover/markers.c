@@ -191,6 +191,8 @@ bool ecfs_recover_leave_unknown (EcfsRecovering *self, GError **error)
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
     if (rows == NULL)
         return false;
+    if (!self->sums->has_snapshot && self->sums->n_records == 0) /* which names none */
+        return true;
     for (size_t i = self->n_places; i-- > 0;) {
         const EcfsRecoverPlace *place = &self->places[i];
         bool is_known = !place->doubtful;

@@ -129,7 +129,8 @@ bool ecfs_recover_judge_markers (EcfsRecovering *self, GError **error);
 /** Reads a marker of the place that had @uuid in it. EBADMSG: it is not authentic. */
 bool ecfs_recover_examine (const EcfsRecovering *self, EcfsEndpoint *endpoint, const EcfsUuid *uuid,
                            EcfsMarker *ret_marker, GError **error);
-/** Once the catalog is known: leaves out places whose doubtful marker names none of its endpoints. */
+/** Once the catalog is known: leaves out places whose doubtful marker names none of the endpoints that the journal
+ * tells of; where there is no journal, none. */
 bool ecfs_recover_leave_unknown (EcfsRecovering *self, GError **error);
 /** Takes the keys that are given, or those that endpoints have shares of; none is no error. */
 bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error);

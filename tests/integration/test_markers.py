@@ -218,3 +218,17 @@ def test_recover_lets_nobody_choose_the_archive_or_stop_it_by_a_claim(place, arc
     assert told.count("damaged or forged - STORED ANEW") == 2
     assert "epoch=2\n" in marker(archive.endpoints[0]).read_text()
     assert "claim_epoch" not in marker(archive.endpoints[5]).read_text()
+
+
+def test_who_makes_up_a_name_becomes_no_endpoint(place, archive):
+    """Recovered with it, the archive has those that its journal names, and not one more."""
+    before = fill(place, archive)
+    liar = archive.endpoints[2]
+    marker(liar).write_text(re.sub(r"^endpoint=.*$", f"endpoint={uuid.uuid4()}", marker(liar).read_text(), flags=re.M))
+    said = marker(liar).read_bytes()
+    recovered, told = recover(place, archive)
+    assert f"endpoint {liar.name} is none that the archive knows: it is left alone" in told.stdout + told.stderr
+    assert "from 5 of 6 endpoints" in told.stdout, told.stdout
+    assert {facts["name"] for facts in recovered.json("status")["endpoints"]} == names(archive.endpoints)
+    assert_reads(place, recovered, before)
+    assert marker(liar).read_bytes() == said
