@@ -30,6 +30,7 @@ def pytest_generate_tests(metafunc):
 def pytest_configure(config):
     """What a shell runs in the background ignores SIGINT, and so would all that tests begin and interrupt."""
     config.addinivalue_line("markers", "several_objects: once more where files of more than 64 KiB are several objects")
+    config.addinivalue_line("markers", "as_users: the archive of the fixture has the key that users get who say nothing")
     config.addinivalue_line("markers", "long: a file that takes minutes begins first, so that it is not alone at the end")
     config.addinivalue_line("markers", "nightly: long, or about a rare bad day; tools/check nightly runs them")
     if threading.current_thread() is threading.main_thread():  # else one of xdist's, which got it from this
@@ -177,9 +178,10 @@ def disk_place(tmp_path_factory):
 
 
 @pytest.fixture
-def archive(place):
+def archive(place, request):
     """rs:4+2 over six directories."""
-    return place.archive(place.directories())
+    marked = request.node.get_closest_marker("as_users")
+    return place.archive(place.directories(), "rs:4+2", *([lab.AS_USERS] if marked else []))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ int tool_fail (const char *verb, GError *error, int status)
 
 int tool_status (int code)
 {
-    return code == EINVAL || code == ENOTSUP ? TOOL_USAGE : TOOL_FAILED;
+    return code == EINVAL || code == ENOTSUP || code == EDOM ? TOOL_USAGE : TOOL_FAILED;
 }
 
 bool tool_error (GError **error, int code, const char *format, ...)

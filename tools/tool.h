@@ -79,8 +79,8 @@ void tool_say (const char *verb, const char *format, ...) G_GNUC_PRINTF (2, 3);
 /** tool_say () of the error, which is taken. Returns @status. */
 int tool_fail (const char *verb, GError *error, int status);
 
-/** The exit status for an errno of functions that first look at their arguments: EINVAL, or ENOTSUP where this build
- * lacks something, is wrong usage. */
+/** The exit status for an errno of functions that first look at their arguments: EINVAL, EDOM where a key cannot be
+ * shared, or ENOTSUP where this build lacks something, is wrong usage. */
 int tool_status (int code);
 
 /** Sets @error (may be NULL) to @code, an errno, with a text; returns false. */

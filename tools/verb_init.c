@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 typedef struct InitArguments {
     char *code;
@@ -20,7 +21,7 @@ typedef struct InitArguments {
 /* Fills *ret_way, whose secret is for tool_forget (). */
 static bool choose_way (const InitArguments *arguments, EcfsKeyWay *ret_way, GError **error)
 {
-    const char *kind = arguments->key != NULL ? arguments->key : "none";
+    const char *kind = arguments->key != NULL ? arguments->key : "split";
     const char *recipient = g_str_has_prefix (kind, "recipient=") ? strchr (kind, '=') + 1 : NULL;
     bool passphrase = strcmp (kind, "passphrase") == 0, code = strcmp (kind, "code") == 0;
     if ((arguments->alone && !passphrase) || (arguments->passphrase_file != NULL && !passphrase))
@@ -40,12 +41,56 @@ static bool choose_way (const InitArguments *arguments, EcfsKeyWay *ret_way, GEr
     return ret_way->secret != NULL || (recipient == NULL && !passphrase && !code);
 }
 
-static void print_promise (const char *directory)
+static bool make (const char *directory, const InitArguments *arguments, EcfsKeyWay *ret_way, GError **error)
 {
-    g_autofree char *text = ecfs_promise (directory, NULL);
-    if (text == NULL)
-        return; /* the archive is made all the same */
-    g_autoptr (JsonObject) promise = tool_json_object (text);
+    bool good = choose_way (arguments, ret_way, error) &&
+                ecfs_init_with_key (directory, arguments->code, (const char *const *) arguments->endpoints,
+                                    (const char *const *) arguments->settings, ret_way, error);
+    if (!good && arguments->code_file != NULL && ret_way->secret != NULL)
+        (void) remove (arguments->code_file); /* it opens nothing */
+    return good;
+}
+
+/* Somebody who has not said how the key is kept, and whose endpoints cannot share it, may say it now. */
+static bool ask_way (const Verb *verb, const char *why, InitArguments *arguments)
+{
+    char answer[32] = "";
+    if (arguments->key != NULL || !isatty (STDIN_FILENO) || !isatty (STDERR_FILENO))
+        return false;
+    tool_say (verb->name, "%s", why);
+    fputs ("How is the key to be kept?\n"
+           "  code        a code is printed once, and you write it down\n"
+           "  passphrase  you remember one; whoever runs an endpoint can try to guess it\n"
+           "  file        you keep a copy of a file elsewhere\n"
+           "  none        there is no key: whoever runs an endpoint can read what it has\n"
+           "code, passphrase, file or none: ",
+           stderr);
+    if (fgets (answer, sizeof answer, stdin) == NULL)
+        return false;
+    g_strstrip (answer);
+    static const char *const answers[] = {"code", "passphrase", "file", "none", NULL};
+    if (!g_strv_contains (answers, answer))
+        return false;
+    arguments->key = g_strdup (answer);
+    arguments->alone = strcmp (answer, "passphrase") == 0;
+    return true;
+}
+
+static int fail (const Verb *verb, GError *error)
+{
+    int code = error->code;
+    int status = tool_fail (verb->name, error, tool_status (code));
+    if (code == EDOM)
+        tool_say (verb->name,
+                  "nothing was made: name more zones, or say how the key is kept: --key code (a code that is printed "
+                  "once, to be written down), --key passphrase --alone (whoever runs an endpoint can try to guess it), "
+                  "--key file (you keep a copy of a file), or --key none (no key: whoever runs an endpoint can read "
+                  "what it has)");
+    return status;
+}
+
+static void print_promise (const char *directory, JsonObject *promise)
+{
     const char *code = tool_text (promise, "code");
     int64_t n_endpoints = tool_number (promise, "endpoints"), n_zones = tool_number (promise, "zones");
     int64_t zones = tool_number (promise, "zones_may_vanish");
@@ -61,13 +106,28 @@ static void print_promise (const char *directory)
         puts (sentence);
 }
 
-static void print_key (const char *directory, const EcfsKeyWay *way, const char *code_file)
+static void print_shared_key (const char *directory, JsonObject *promise)
 {
+    int64_t threshold = tool_number (promise, "key_threshold"), n_zones = tool_number (promise, "zones");
+    const char *places = n_zones < tool_number (promise, "endpoints") ? "zones" : "endpoints";
+    printf (
+        "It has a key, without which nobody can read what is stored. Any %" PRIi64 " of the %" PRIi64
+        " %s bring it back, and fewer together learn nothing.\n"
+        "The file %s/key needs no backup, and nobody else may have it.\n"
+        "If this machine is lost, 'ecfs recover' on another one needs the endpoints that are left, and nothing else.\n",
+        threshold, n_zones, places, directory);
+}
+
+static void print_key (const char *directory, JsonObject *promise, const EcfsKeyWay *way, const char *code_file)
+{
+    if (strcmp (way->kind, "none") == 0)
+        puts ("It has no key: whoever runs an endpoint can read what it has.");
     if (strcmp (way->kind, "file") == 0)
-        printf ("Its key is the file %s/key: keep a copy elsewhere, as nothing can be read without it.\n", directory);
+        printf ("Its key is the file %s/key: keep a copy elsewhere, as nothing can be read without it. If this machine "
+                "is lost, 'ecfs recover --key COPY' needs it.\n",
+                directory);
     if (strcmp (way->kind, "split") == 0)
-        puts ("Its key is shared by the endpoints: as many as may vanish cannot read anything together, and one more "
-              "bring it back if this machine is lost.");
+        print_shared_key (directory, promise);
     if (strcmp (way->kind, "passphrase") == 0)
         puts ("If this machine is lost, the passphrase brings its key back, with one endpoint more than may vanish: as "
               "many as may vanish cannot even guess it.");
@@ -78,6 +138,15 @@ static void print_key (const char *directory, const EcfsKeyWay *way, const char 
         puts ("If this machine is lost, the private half of the given key brings its key back.");
     if (strcmp (way->kind, "code") == 0)
         tool_print_code (way->secret, code_file);
+}
+
+static void print_made (const char *directory, const EcfsKeyWay *way, const char *code_file)
+{
+    g_autofree char *text = ecfs_promise (directory, NULL);
+    g_autoptr (JsonObject) promise = tool_json_object (text != NULL ? text : "{}");
+    if (text != NULL) /* else the archive is made all the same */
+        print_promise (directory, promise);
+    print_key (directory, promise, way, code_file);
 }
 
 /* The disk or the host that an endpoint is on, as far as its URL tells; g_free (). */
@@ -124,6 +193,16 @@ static void warn_of_one_place (const char *verb, const char *directory)
                   (char *) names, (char *) place);
 }
 
+static void arguments_clear (InitArguments *self)
+{
+    g_free (self->code);
+    g_strfreev (self->endpoints);
+    g_strfreev (self->settings);
+    g_free (self->key);
+    g_free (self->passphrase_file);
+    g_free (self->code_file);
+}
+
 int verb_init (const Verb *verb, int argc, char **argv)
 {
     InitArguments arguments = {0};
@@ -133,8 +212,8 @@ int verb_init (const Verb *verb, int argc, char **argv)
          "[NAME=]URL[,KEY=VALUE...]"},
         {"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &arguments.settings,
          "A key of [archive] in ecfs.conf; may be repeated", "KEY=VALUE"},
-        {"key", 'k', 0, G_OPTION_ARG_STRING, &arguments.key, "How the archive's key is kept (none: it has none)",
-         "none|file|split|passphrase|code|recipient=PUBLICKEY"},
+        {"key", 'k', 0, G_OPTION_ARG_STRING, &arguments.key, "How the archive's key is kept (split); none: it has none",
+         "split|passphrase|code|recipient=PUBLICKEY|file|none"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &arguments.alone, "The passphrase opens it without the endpoints' shares",
          NULL},
         {"passphrase-file", 0, 0, G_OPTION_ARG_FILENAME, &arguments.passphrase_file,
@@ -144,29 +223,22 @@ int verb_init (const Verb *verb, int argc, char **argv)
     (void) tool_parse (verb, options, argc, argv, 1, 1);
     GError *error = NULL;
     EcfsKeyWay way = {.secret = NULL};
-    bool named = arguments.endpoints != NULL;
-    bool good = named && choose_way (&arguments, &way, &error) &&
-                ecfs_init_with_key (argv[1], arguments.code, (const char *const *) arguments.endpoints,
-                                    (const char *const *) arguments.settings, &way, &error);
-    if (!good && arguments.code_file != NULL && way.secret != NULL)
-        (void) remove (arguments.code_file); /* it opens nothing */
-    g_free (arguments.code);
-    g_strfreev (arguments.endpoints);
-    g_strfreev (arguments.settings);
-    if (!named) {
+    if (arguments.endpoints == NULL) {
         tool_say (verb->name, "--endpoint is missing: give it once for each endpoint");
+        arguments_clear (&arguments);
         return TOOL_USAGE;
     }
-    if (good) {
-        print_promise (argv[1]);
-        print_key (argv[1], &way, arguments.code_file);
+    bool good = make (argv[1], &arguments, &way, &error);
+    if (!good && error->code == EDOM && ask_way (verb, error->message, &arguments)) {
+        g_clear_error (&error);
+        good = make (argv[1], &arguments, &way, &error);
     }
+    if (good)
+        print_made (argv[1], &way, arguments.code_file);
     tool_forget ((char *) way.secret);
-    g_free (arguments.key);
-    g_free (arguments.passphrase_file);
-    g_free (arguments.code_file);
+    arguments_clear (&arguments);
     if (!good)
-        return tool_fail (verb->name, error, tool_status (error->code));
+        return fail (verb, error);
     warn_of_one_place (verb->name, argv[1]);
     return TOOL_DONE;
 }

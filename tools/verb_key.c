@@ -204,6 +204,16 @@ static bool choose_way (const AddArguments *arguments, EcfsKeyWay *ret_way, GErr
     return ret_way->secret != NULL;
 }
 
+/* @also: what else there is to choose. */
+static int fail (const Verb *verb, GError *error, const char *also)
+{
+    int code = error->code;
+    int status = tool_fail (verb->name, error, tool_status (code));
+    if (code == EDOM)
+        tool_say (verb->name, "nothing has changed: choose --code, --passphrase --alone%s or --recipient", also);
+    return status;
+}
+
 static int add_way (const char *directory, const AddArguments *arguments, GError **error)
 {
     EcfsKeyWay way = {.secret = NULL};
@@ -229,7 +239,7 @@ static int add (int argc, char **argv)
     GError *error = NULL;
     int status = add_way (argv[1], &arguments, &error);
     arguments_clear (&arguments);
-    return status >= 0 ? status : tool_fail (add_verb.name, error, tool_status (error->code));
+    return status >= 0 ? status : fail (&add_verb, error, "");
 }
 
 static int take_away (int argc, char **argv)
@@ -285,7 +295,7 @@ static int init (int argc, char **argv)
         printf ("What was stored before lies open until 'ecfs recode --seal %s' has moved it.\n", argv[1]);
     tool_forget ((char *) way.secret);
     arguments_clear (&arguments);
-    return given ? TOOL_DONE : tool_fail (init_verb.name, error, tool_status (error->code));
+    return given ? TOOL_DONE : fail (&init_verb, error, ", --key file");
 }
 
 int verb_key (const Verb *verb, int argc, char **argv)

@@ -71,7 +71,8 @@ bool ecfs_endpoint_was_removed (const char *directory, const char *name, bool *r
  * What becomes of a file that is stored now, where all endpoints that take stripes can be reached, as a JSON object:
  * `code`, `k`, `n`, `endpoints` that take stripes, their `zones`, and how many of them, whichever these are, may vanish
  * without any file becoming unreadable: `endpoints_may_vanish`, `zones_may_vanish`. `stripes_without_place`: there are
- * too few endpoints.
+ * too few endpoints. `key_threshold`: of the zones, so many bring the key back that they share; absent: they share
+ * none.
  */
 char *ecfs_promise (const char *directory, GError **error);
 
@@ -94,10 +95,11 @@ typedef struct Ecfs Ecfs;
  * @code:      how files are made redundant, as "rs:4+2"; NULL: the default
  * @endpoints: "[NAME=]URL[,KEY=VALUE...]", NULL-terminated
  * @settings:  "KEY=VALUE" of the section [archive] of ecfs.conf(5), NULL-terminated; NULL: none
- * @key:       under which key it stores. "split": one that the endpoints share; "file": one that is the file "key" in
- *             its directory alone; "none" or NULL: none
+ * @key:       under which key it stores. "split" or NULL: one that the endpoints share; "file": one that is the file
+ *             "key" in its directory alone; "none": none
  *
- * EINVAL: one of these makes no sense, or there are too few endpoints for the code.
+ * EINVAL: one of these makes no sense, or there are too few endpoints for the code. EDOM: the endpoints are in too few
+ * zones to share a key that comes back without as many of them as may vanish, and that as many cannot read.
  */
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
                 const char *key, GError **error);
@@ -482,7 +484,7 @@ char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error)
  * Adds a way to open the keys, to the others; or takes one away, the last only with @force (EBUSY). A JSON object with
  * the `id` of the slot, endpoints that are `behind` (texts; ecfs_fsck () stores the new file there), and whether it
  * is `safe`: so many have it that it is there whatever the code survives the loss of. g_free (). The archive is to be
- * open for writing; where it is mounted, the mount does it. EINVAL; ENOENT; ENOKEY: it has no key.
+ * open for writing; where it is mounted, the mount does it. EINVAL; EDOM: too few zones; ENOENT; ENOKEY: it has no key.
  */
 char *ecfs_key_add (Ecfs *self, const EcfsKeyWay *way, GError **error);
 char *ecfs_key_remove (Ecfs *self, const char *slot, bool force, GError **error);
@@ -491,7 +493,7 @@ char *ecfs_key_remove (Ecfs *self, const char *slot, bool force, GError **error)
  * Gives a key to an archive that was made without one, kept as @key says, as in ecfs_init_with_key (). What is
  * stored from then on is stored under it; ecfs_recode_seal () moves what was stored before. Whatever ends this, the
  * archive has its key afterwards or has none, and the same call again does the rest. EBUSY: it is mounted; EEXIST: it
- * has a key; EINVAL: the key cannot be kept so; ENOTCONN: too few endpoints can be reached.
+ * has a key; EINVAL, EDOM: the key cannot be kept so; ENOTCONN: too few endpoints can be reached.
  *
  * @copy: where a copy of the key is, for one that is kept as a file; NULL: ENOKEY, and the file to copy is there
  */

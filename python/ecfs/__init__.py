@@ -64,8 +64,9 @@ def init(directory: Path, endpoints: Iterable[str], code: Optional[str] = None, 
          key: Optional[str] = None) -> None:
     """Makes an archive.
 
-    endpoints: "[NAME=]URL[,KEY=VALUE...]"; settings: "KEY=VALUE" of the section [archive] of ecfs.conf(5); key: "split"
-    for an archive with a key that its endpoints share, "file" for one that is the file "key" in its directory alone.
+    endpoints: "[NAME=]URL[,KEY=VALUE...]"; settings: "KEY=VALUE" of the section [archive] of ecfs.conf(5); key: None
+    or "split" for an archive with a key that its endpoints share, OSError with EDOM if these are in too few zones for
+    that; "file" for one that is the file "key" in its directory alone; "none" for none.
     """
     _lib.call("init", os.fsencode(directory), None if code is None else code.encode(),
               _lib.strings([os.fsencode(text) for text in endpoints]),

@@ -13,17 +13,19 @@ bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_thr
 {
     *ret_threshold = tolerance + 1;
     if (tolerance == 0)
-        return ecfs_fail (error, EINVAL,
-                          "a key is shared so that as many zones as may be lost cannot read: with a code that survives "
-                          "no loss, choose --key file, --key code, or --key passphrase --alone");
+        return ecfs_fail (
+            error, EDOM,
+            "the archive's key cannot be shared: with a code that survives no loss, each zone alone would "
+            "bring it back");
     if (n_zones > ECFS_SHARES_MAX)
-        return ecfs_fail (error, EINVAL, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
+        return ecfs_fail (error, EDOM, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
                           n_zones);
     return tolerance + 1 <= n_zones - MIN (n_zones, tolerance) ||
-           ecfs_fail (error, EINVAL,
-                      "the key cannot be shared by %u zones of which any %u may be lost, and any %u may not read: "
-                      "name %u zones, or choose --key file, --key code, or --key passphrase --alone",
-                      n_zones, tolerance, tolerance, 2 * tolerance + 1);
+           ecfs_fail (
+               error, EDOM,
+               "the archive's key cannot be shared by %u zone%s: any %u may vanish, so what is left must bring it "
+               "back, but any %u together must not be able to read; that takes %u zones",
+               n_zones, n_zones == 1 ? "" : "s", tolerance, tolerance, 2 * tolerance + 1);
 }
 
 void ecfs_key_shares_derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigned threshold,

@@ -22,7 +22,7 @@
 
 /**
  * How many zones are to bring the keys back: more than may be lost or lie together, and no more than are left then.
- * EINVAL with what to do: no number is both.
+ * EDOM: no number is both.
  */
 bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error);
 

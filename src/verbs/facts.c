@@ -1,5 +1,6 @@
 /* What can be told of an archive by its directory alone, and of this library without any. */
 #include "archive/archive.h"
+#include "archive/common.h"
 #include "codec/codec.h"
 #include "ecfs/ecfs.h"
 #include "object/spread.h"
@@ -141,6 +142,9 @@ char *ecfs_promise (const char *directory, GError **error)
     json_object_set_int_member (facts, "stripes_without_place", n_homeless);
     json_object_set_int_member (facts, "endpoints_may_vanish", spread.endpoints);
     json_object_set_int_member (facts, "zones_may_vanish", spread.zones);
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
+    if (shares != NULL && ecfs_key_shares_threshold (shares) > 0)
+        json_object_set_int_member (facts, "key_threshold", ecfs_key_shares_threshold (shares));
     return text_of (facts);
 }
 

@@ -71,6 +71,6 @@ bool ecfs_init_with_key (const char *directory, const char *code, const char *co
 bool ecfs_init (const char *directory, const char *code, const char *const *endpoints, const char *const *settings,
                 const char *key, GError **error)
 {
-    const EcfsKeyWay way = {.kind = key != NULL ? key : "none"};
+    const EcfsKeyWay way = {.kind = key != NULL ? key : "split"};
     return ecfs_init_with_key (directory, code, endpoints, settings, &way, error);
 }

@@ -83,7 +83,7 @@ def main():
         endpoints = [place / f"e{i}" for i in range(STRIPES)]
         for endpoint in endpoints:
             endpoint.mkdir()
-        subprocess.run([options.build / "tools/ecfs", "init", archive, "--code", "rs:4+2",
+        subprocess.run([options.build / "tools/ecfs", "init", archive, "--code", "rs:4+2", "--key", "none",
                         *[word for endpoint in endpoints for word in ("--endpoint", f"file://{endpoint}")]], check=True)
         fill(archive / "catalog.sqlite", options.objects)
         subprocess.run([options.build / "tools/ecfs", "put", archive, __file__, "/"], check=True)

@@ -35,7 +35,7 @@ def fill(build, place, gib):
     endpoints = [f"file://{place}/e{i}" for i in range(STRIPES)]
     for i in range(STRIPES):
         (place / f"e{i}").mkdir()
-    subprocess.run([build / "tools/ecfs", "init", archive, "--code", "rs:4+2",
+    subprocess.run([build / "tools/ecfs", "init", archive, "--code", "rs:4+2", "--key", "none",
                     *[word for url in endpoints for word in ("--endpoint", url)]], check=True, stdout=subprocess.DEVNULL)
     stored = int(gib * 2**30 / 1.5)
     for number in range(0, stored, FILE_BYTES):

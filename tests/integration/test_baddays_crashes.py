@@ -72,7 +72,7 @@ def kill_everywhere(script, prepare, command, check, done=None):
         script.run(command, at, moment)
         where = script.steps.where()
         try:
-            again = lab.ecfs(*command(), check=False)
+            again = lab.ecfs(*command(), lab.AS_USERS, check=False)
             assert again.returncode == 0 or (done and done in again.stderr), again
             check()
         except AssertionError as error:

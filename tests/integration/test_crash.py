@@ -63,6 +63,7 @@ def check(mount, wanted, closed):
     assert not damaged, f"visible and not whole: {damaged}, of these closed: {set(damaged) & set(closed)}"
 
 
+@pytest.mark.as_users
 @pytest.mark.parametrize("commit", ["sync", "async"])
 def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
     print(f"ECFS_SEED={SEED}")
@@ -93,6 +94,7 @@ def test_killed_mount_loses_nothing_that_was_closed(place, archive, commit):
     check(mount, wanted, closed)
 
 
+@pytest.mark.as_users
 def test_replaced_content_is_old_or_new_after_a_crash(place, archive):
     print(f"ECFS_SEED={SEED}")
     numbers = random.Random(SEED)

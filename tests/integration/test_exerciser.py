@@ -51,6 +51,7 @@ def test_exerciser_agrees_with_a_plain_directory(tmp_path):
     exercise(tmp_path, OPERATIONS)
 
 
+@pytest.mark.as_users
 def test_random_operations_agree_over_directories(place, archive):
     exercise_mount(place, archive, OPERATIONS)
 

@@ -146,6 +146,7 @@ def test_over_sftp_beside_a_mount(place):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.as_users
 def test_a_clean_archive_is_not_written_to(place, archive):
     archive.put_in_full(tree(place), "/")
     rows(archive, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (zeroblob (16), 0, 1, 1, 0)")
@@ -162,6 +163,7 @@ def test_without_yes_nothing_changes(place, archive):
         assert everything(archive) == before
 
 
+@pytest.mark.as_users
 def test_damage_is_found_by_reading(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -184,6 +186,7 @@ def test_damage_is_found_by_reading(place, archive):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.as_users
 def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
     """More stripes than the tolerance, but no segment has lost more."""
     top = tree(place)
@@ -197,6 +200,7 @@ def test_every_stripe_damaged_at_another_place_is_made_whole(place, archive):
     assert place.fetched(archive, "/tree") == lab.describe_tree(top)
 
 
+@pytest.mark.as_users
 def test_truncated_and_lost_stripes_are_found_by_listing(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -333,6 +337,7 @@ def test_a_lost_stripe_costs_what_its_code_takes(place, code, expected):
     assert summary["read_bytes"] / summary["written_bytes"] == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.as_users
 @pytest.mark.several_objects
 def test_files_that_change_meanwhile_are_no_harm(place, archive):
     top = tree(place)
@@ -358,6 +363,7 @@ def test_files_that_change_meanwhile_are_no_harm(place, archive):
     assert_no_leak(place, archive)
 
 
+@pytest.mark.as_users
 def test_killed_it_leaves_nothing_behind(place, archive):
     top = tree(place)
     archive.put_in_full(top, "/")
@@ -491,6 +497,7 @@ def test_what_is_written_and_deleted_meanwhile_is_neither_lost_nor_unknown(place
     mount.umount()
 
 
+@pytest.mark.as_users
 def test_an_endpoint_that_lost_all_is_given_up_and_replaced(place, archive):
     """Its marker is gone, too, so it is no endpoint of the archive any more."""
     top = tree(place)

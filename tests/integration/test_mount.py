@@ -50,6 +50,7 @@ def attribute(path, name):
     return os.getxattr(path, f"user.ecfs.{name}").decode().rstrip("\0")
 
 
+@pytest.mark.as_users
 def test_cp_a_keeps_everything(mount, source):
     lab.run("cp", "-a", f"{source}/.", mount.path)
     expected = lab.describe_tree(source)
@@ -332,6 +333,7 @@ def test_who_sees_a_mount_can_ask_it(place, monkeypatch):
     mount.umount()
 
 
+@pytest.mark.as_users
 def test_sigterm_drains_too(place, archive):
     archive.configure("archive", commit="async")
     mount = place.mount(archive)
@@ -344,6 +346,7 @@ def test_sigterm_drains_too(place, archive):
     assert lab.digest(place.path / "file") == expected
 
 
+@pytest.mark.as_users
 def test_mount_goes_to_the_background_without_f(place, archive):
     target = place.path / "background"
     target.mkdir()

@@ -32,7 +32,7 @@ def content(size, seed=1):
 @pytest.fixture(scope="module")
 def shared(module_place):
     """One archive for all tests that break nothing, and need no other; each has a directory of its own."""
-    return module_place.archive(module_place.directories())
+    return module_place.archive(module_place.directories(), "rs:4+2", lab.AS_USERS)
 
 
 @pytest.fixture

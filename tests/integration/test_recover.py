@@ -78,7 +78,7 @@ def write_history(place, mount):
 @pytest.mark.parametrize("kind", ["directories", "sshd"])
 def test_all_comes_back_without_the_machine_and_as_many_endpoints_as_may_vanish(place, kind):
     endpoints = place.directories() if kind == "directories" else [place.sshd(name) for name in NAMES]
-    archive = place.archive(endpoints)
+    archive = place.archive(endpoints, "rs:4+2", lab.AS_USERS)
     archive.configure("archive", segment_size="256K")
     mount = place.mount(archive)
     expected = write_history(place, mount)

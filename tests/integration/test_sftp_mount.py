@@ -25,7 +25,7 @@ class World:
         lab.real_tree(self.source, FILES)
         lab.add_oddities(self.source)
         self.servers = {name: place.sshd(name) for name in lab.NAMES}
-        self.archive = place.archive(list(self.servers.values()))
+        self.archive = place.archive(list(self.servers.values()), "rs:4+2", lab.AS_USERS)
         self.mount = place.mount(self.archive)
         self.facts = lab.describe_tree(self.source)
 

@@ -39,7 +39,7 @@ class Soak:
     def __init__(self, place):
         endpoints = [place.behind_proxy(name) for name in lab.NAMES]
         self.proxies = [endpoint.proxy for endpoint in endpoints]
-        self.archive = place.archive(endpoints)
+        self.archive = place.archive(endpoints, "rs:4+2", lab.AS_USERS)
         self.archive.configure("archive", transfer_memory=f"{TRANSFER_MIB}M")
         self.mount = place.mount(self.archive)
         self.files = [[File(self.mount.path / f"{writer}-{i}") for i in range(N_FILES)] for writer in range(N_WRITERS)]

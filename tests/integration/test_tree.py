@@ -9,6 +9,8 @@ import pytest
 
 N_FILES = int(os.environ.get("ECFS_TREE_FILES", 300))
 
+pytestmark = pytest.mark.as_users
+
 
 @pytest.fixture
 def tree(place):

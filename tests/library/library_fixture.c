@@ -34,7 +34,7 @@ void set_up (Fixture *self, gconstpointer code)
         g_assert_cmpint (g_mkdir (path, 0700), ==, 0);
     }
     g_auto (GStrv) endpoints = endpoints_of (self);
-    ecfs_init (self->directory, code, (const char *const *) endpoints, NULL, NULL, &error);
+    ecfs_init (self->directory, code, (const char *const *) endpoints, NULL, "none", &error);
     g_assert_no_error (error);
 }
 

@@ -309,8 +309,10 @@ static void test_init (Fixture *fixture, gconstpointer code)
     g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EINVAL);
     g_assert_false (ecfs_init (directory, "copies:1", endpoints, settings, NULL, &error));
     g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EINVAL);
-    g_assert_false (ecfs_init (fixture->directory, "copies:1", endpoints, NULL, NULL, &error));
-    g_assert_cmpint (code_of (g_steal_pointer (&error)), !=, 0);
+    g_assert_false (ecfs_init (fixture->directory, "copies:1", endpoints, NULL, "none", &error));
+    g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, ENOTEMPTY);
+    g_assert_false (ecfs_init (directory, "copies:1", endpoints, NULL, NULL, &error)); /* as "split" */
+    g_assert_cmpint (code_of (g_steal_pointer (&error)), ==, EDOM);
     g_assert_false (g_file_test (directory, G_FILE_TEST_EXISTS));
 }
 

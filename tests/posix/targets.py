@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import lab
 from calls import ROOT, opened, write
 from excuses import DIRECTORY
 
@@ -26,7 +27,7 @@ class Mounted:
 
     def __init__(self, place, **settings):
         place.path.chmod(0o755)
-        archive = place.archive(place.directories())
+        archive = place.archive(place.directories(), "rs:4+2", lab.AS_USERS)
         archive.configure("archive", **settings)
         self.mount = place.mount(archive, *(["-o", "allow_other"] if ROOT else []))
         self.path = self.mount.path
