@@ -573,6 +573,7 @@ Round *round_new (unsigned seed, const unsigned *tolerances, unsigned n_codes)
     round->small_objects = seed / 2 % 2 == 0;
     round->recover = chance (&maker, round->beside ? 50 : 25);
     round->n_zones = chance (&maker, 30) ? 2 + below (&maker, 3) : 0;
+    round->keyed = round->n_zones == 0 && seed % 3 != 0;
     maker.paused = N_ENDPOINTS;
     maker.tolerance = tolerances[round->code];
     set_up_entries (&maker);

@@ -22,6 +22,7 @@ typedef struct Round {
     bool small_objects;       /* files are several */
     bool beside;              /* the archive is recovered elsewhere meanwhile; a crash is of this machine alone */
     unsigned n_zones;         /* that endpoints share; 0: each has its own */
+    bool keyed;               /* they share a key; with zones of their own, as merged ones are none that it needs */
     char *script;             /* behind what is there before */
     char *flaws[N_ENDPOINTS]; /* rules of tests/lab/flaws.h; NULL: the endpoint is fine */
     unsigned n_troubled;      /* endpoints that have rules or are hidden in the script */

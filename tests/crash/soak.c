@@ -75,7 +75,7 @@ typedef struct Work {
 typedef struct Soak {
     char *place; /* holds all of these: */
     char *base;
-    char *templates[N_CODES][2]; /* by code, and commit = async */
+    char *templates[N_CODES][2][2]; /* by code, commit = async, and whether they have a key */
     char *grave;
     char *roots, *own_roots;      /* without the endpoints */
     unsigned tolerances[N_CODES]; /* in endpoints */
@@ -141,7 +141,8 @@ static void make_template (Soak *self)
     g_autoptr (GError) error = NULL;
     g_autofree char *directory = g_build_filename (self->base, "archive", NULL);
     g_autoptr (EcfsConfig) config = make_flawed_config (self);
-    (void) ecfs_archive_init (directory, config, ECFS_KEEPING_NONE, NULL, &error);
+    EcfsKeeping keeping = self->round->keyed ? ECFS_KEEPING_SPLIT : ECFS_KEEPING_NONE;
+    (void) ecfs_archive_init (directory, config, keeping, NULL, &error);
     g_assert_no_error (error);
     actor_open (&actor, self->base);
     do_script (&actor, self->script, 0, self->n_before, &self->shared->progress);
@@ -256,7 +257,8 @@ static void put_back (Soak *self)
 {
     remove_tree (self->base);
     remove_tree (self->grave);
-    copy_tree (self->templates[self->round->code][self->round->async], self->base);
+    const Round *round = self->round;
+    copy_tree (self->templates[round->code][round->async][round->keyed], self->base);
     adjust_config (self);
     g_assert_cmpint (g_mkdir_with_parents (self->grave, 0700), ==, 0);
     *self->shared = (Shared){.board = {.died = 0}};
@@ -291,10 +293,10 @@ static void tell (Soak *self, const char *what, int status)
 {
     const Round *round = self->round;
     const Progress *progress = &self->shared->progress;
-    g_printerr ("seed %u, %s%s: %s, after %u of %u operations%s%s: %s\n", round->seed, codes[round->code],
-                round->async ? ", async" : "", what, progress->n_done - self->n_before,
-                self->script->len - self->n_before, self->shared->board.died ? ", " : "",
-                self->shared->board.died ? self->shared->board.where : "",
+    g_printerr ("seed %u, %s%s%s: %s, after %u of %u operations%s%s: %s\n", round->seed, codes[round->code],
+                round->async ? ", async" : "", round->keyed ? ", with a key" : "", what,
+                progress->n_done - self->n_before, self->script->len - self->n_before,
+                self->shared->board.died ? ", " : "", self->shared->board.died ? self->shared->board.where : "",
                 progress->verdict[0] != '\0' ? progress->verdict
                 : WIFSIGNALED (status)       ? g_strsignal (WTERMSIG (status))
                                              : "the process ended");
@@ -397,15 +399,16 @@ static void run_seed (Soak *self, unsigned seed, bool show)
 
 static void make_templates (Soak *self)
 {
-    for (unsigned i = 0; i < N_CODES * 2; i++) {
-        const Round round = {.code = i / 2, .async = i % 2 == 1};
+    for (unsigned i = 0; i < N_CODES * 4; i++) {
+        const Round round = {.code = i / 4, .async = i / 2 % 2 == 1, .keyed = i % 2 == 1};
         self->round = &round;
         self->script = script_new (SOAK_BEFORE, SEED_APART);
         self->n_before = self->script->len;
-        self->templates[i / 2][i % 2] = g_strdup_printf ("%s/template-%u", self->place, i);
+        char *template = g_strdup_printf ("%s/template-%u", self->place, i);
+        self->templates[round.code][round.async][round.keyed] = template;
         g_assert_cmpint (g_mkdir_with_parents (self->base, 0700), ==, 0);
         g_assert_cmpint (in_child (self, make_template, 0), ==, 0);
-        copy_tree (self->base, self->templates[i / 2][i % 2]);
+        copy_tree (self->base, template);
         remove_tree (self->base);
         g_clear_pointer (&self->script, g_ptr_array_unref);
     }
@@ -438,8 +441,8 @@ static void tear_down_soak (Soak *self)
 {
     remove_tree (self->place);
     munmap (self->shared, sizeof *self->shared);
-    for (unsigned i = 0; i < N_CODES * 2; i++)
-        g_free (self->templates[i / 2][i % 2]);
+    for (unsigned i = 0; i < N_CODES * 4; i++)
+        g_free (self->templates[i / 4][i / 2 % 2][i % 2]);
     g_free (self->place);
     g_free (self->base);
     g_free (self->grave);

@@ -5,6 +5,7 @@
 #include "verbs.h"
 
 #include "../catalog/check_db.h"
+#include "archive/key_shares.h"
 #include "catalog/journal_file.h"
 #include "ecfs/ecfs.h"
 #include "object/format.h"
@@ -195,7 +196,7 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
         g_autofree char *relative = g_strconcat (prefix, name, NULL);
         /* What was being written when an endpoint was added is looked at by nobody. */
         if (g_str_equal (name, "salvage") || g_str_has_prefix (name, ECFS_MARKER_NAME ".") ||
-            g_str_has_prefix (name, "salvage-"))
+            g_str_has_prefix (name, "salvage-") || g_str_equal (name, ECFS_KEYS_DIRECTORY))
             continue;
         if (g_file_test (child, G_FILE_TEST_IS_DIR)) {
             g_autofree char *below = g_strconcat (relative, "/", NULL);
