@@ -163,8 +163,9 @@ static char *whereabouts (const char *url)
     return g_strdup_printf ("disk %u:%u", major (status.st_dev), minor (status.st_dev));
 }
 
-/* Endpoints of one disk or host vanish together, whatever the arithmetic says of them one by one. */
-static void warn_of_one_place (const char *verb, const char *directory)
+/* Endpoints of one disk or host vanish together, whatever the arithmetic says of them one by one. @splits: they share
+ * a key by their zones, which must not become fewer then. */
+static void warn_of_one_place (const char *verb, const char *directory, bool splits)
 {
     g_autofree char *text = ecfs_list_endpoints (directory, NULL);
     g_autoptr (JsonArray) endpoints = tool_json_array (text != NULL ? text : "[]");
@@ -187,10 +188,19 @@ static void warn_of_one_place (const char *verb, const char *directory)
     gpointer place, names;
     g_hash_table_iter_init (&iter, shared);
     while (g_hash_table_iter_next (&iter, &place, &names))
-        tool_say (verb,
-                  "warning: the endpoints %s are all on %s and may vanish together; give each of them the same zone "
-                  "(zone = NAME in ecfs.conf, or --endpoint NAME=URL,zone=NAME), so that ecfs counts them as one",
-                  (char *) names, (char *) place);
+        if (splits)
+            tool_say (
+                verb,
+                "warning: the endpoints %s are all on %s, may vanish together, and who is there has the shares of "
+                "them all; except to try ecfs, make the archive again with --endpoint NAME=URL,zone=NAME and the "
+                "same zone for each of them, so that ecfs counts them as one",
+                (char *) names, (char *) place);
+        else
+            tool_say (
+                verb,
+                "warning: the endpoints %s are all on %s and may vanish together; give each of them the same zone "
+                "(zone = NAME in ecfs.conf, or --endpoint NAME=URL,zone=NAME), so that ecfs counts them as one",
+                (char *) names, (char *) place);
 }
 
 static void arguments_clear (InitArguments *self)
@@ -235,10 +245,11 @@ int verb_init (const Verb *verb, int argc, char **argv)
     }
     if (good)
         print_made (argv[1], &way, arguments.code_file);
+    bool splits = good && (strcmp (way.kind, "split") == 0 || strcmp (way.kind, "passphrase") == 0);
     tool_forget ((char *) way.secret);
     arguments_clear (&arguments);
     if (!good)
         return fail (verb, error);
-    warn_of_one_place (verb->name, argv[1]);
+    warn_of_one_place (verb->name, argv[1], splits);
     return TOOL_DONE;
 }

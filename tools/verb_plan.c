@@ -100,6 +100,22 @@ static void add_cells (GPtrArray *cells, const PlanRow *row)
     tool_cell (cells, isnan (row->formula) ? g_strdup ("-") : g_strdup_printf ("%.2e", row->formula));
 }
 
+/* Which of the codes a key cannot be shared for with no more zones than they have stripes: init refuses these. */
+static void tell_of_keys (const GPtrArray *rows)
+{
+    g_autoptr (GString) codes = g_string_new (NULL);
+    for (guint i = 0; i < rows->len; i++) {
+        const PlanRow *row = g_ptr_array_index (rows, i);
+        if (!row->modelled && row->tolerance > 0 && 2 * row->tolerance + 1 > row->n)
+            g_string_append_printf (codes, "%s%s (%u)", codes->len > 0 ? ", " : "", row->code, 2 * row->tolerance + 1);
+    }
+    if (codes->len > 0)
+        printf (
+            "With these codes, sharing the archive's key takes more zones of endpoints than they have stripes:\n%s. "
+            "With fewer, 'ecfs init' asks for another --key.\n",
+            codes->str);
+}
+
 static void print_table (const GPtrArray *rows)
 {
     static const char *const titles[] = {"CODE", "SPACE", "TOLERANCE", "REPAIR", "FAILURE", "A YEAR", "BY FORMULA"};
@@ -125,6 +141,7 @@ static void print_table (const GPtrArray *rows)
     if (modelled)
         puts ("mds: a code of which any K stripes suffice; rs here has at most 32 stripes. peeling: ldpc without "
               "elimination.");
+    tell_of_keys (rows);
 }
 
 static bool check_numbers (const PlanArguments *arguments, GError **error)

@@ -21,11 +21,10 @@ bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_thr
         return ecfs_fail (error, EDOM, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
                           n_zones);
     return tolerance + 1 <= n_zones - MIN (n_zones, tolerance) ||
-           ecfs_fail (
-               error, EDOM,
-               "the archive's key cannot be shared by %u zone%s: any %u may vanish, so what is left must bring it "
-               "back, but any %u together must not be able to read; that takes %u zones",
-               n_zones, n_zones == 1 ? "" : "s", tolerance, tolerance, 2 * tolerance + 1);
+           ecfs_fail (error, EDOM,
+                      "the archive's key cannot be shared by %u zone%s: any %u may vanish, so the others have to bring "
+                      "it back, but no %u may be able to; that takes %u zones",
+                      n_zones, n_zones == 1 ? "" : "s", tolerance, tolerance, 2 * tolerance + 1);
 }
 
 void ecfs_key_shares_derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigned threshold,

@@ -1,14 +1,13 @@
 """Every way to keep an archive's keys: made by init, added and taken away, and what opens them when the machine is lost."""
 import json
 import os
-import pty
 import shutil
 import struct
 import sys
 
 import lab
 import pytest
-from keyed import KeyFile, key_pair, lose_machine, recover, secret, share_of, tree_of
+from keyed import KeyFile, key_pair, lose_machine, recover, secret, share_of, tree_of, typed
 from test_salvage import load
 
 FSCK = lab.BUILD / "tools/ecfs-fsck"
@@ -140,25 +139,6 @@ def test_a_liar_makes_nobody_ask(place):
 
 
 # Where secrets come from
-
-
-def typed(place, command, lines, environment):
-    """What a program prints to a terminal at which these lines are typed, each when something is asked, and its status."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(str(command[0]), [str(word) for word in command], environment)
-    said = b""
-    lines = list(lines)
-    try:
-        while True:
-            said += os.read(terminal, 4096)
-            if said.endswith(b": ") and lines:
-                os.write(terminal, lines.pop(0).encode() + b"\n")
-                said += b"\n"
-    except OSError:  # it has ended
-        pass
-    os.close(terminal)
-    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_it_is_asked_for_at_the_terminal_by_a_program_or_found_among_credentials(place):

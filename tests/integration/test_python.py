@@ -114,6 +114,17 @@ def test_errors_have_errno_and_sentence(shared, folder, place):
     assert caught.value.errno == errno.EINVAL and "needs 6 endpoints" in str(caught.value)
 
 
+def test_a_new_archive_has_a_key_unless_told_otherwise(place):
+    endpoints = [f"{name}=file://{place.path}/{name}" for name in ("one", "two", "three")]
+    with pytest.raises(OSError) as caught:
+        ecfs.init(place.path / "new", endpoints[:2], "rs:1+1")
+    assert caught.value.errno == errno.EDOM and not (place.path / "new").exists() and not (place.path / "one").exists()
+    ecfs.init(place.path / "none", endpoints[:2], "rs:1+1", key="none")
+    assert not (place.path / "none/key").exists()
+    ecfs.init(place.path / "new", [f"file://{place.path}/other-{i}" for i in range(3)], "rs:1+1")
+    assert (place.path / "new/key").exists() and len(list(place.path.glob("other-*/keys/*"))) == 3
+
+
 def test_threads_read_at_once(shared, folder):
     expected = content(3 * MIB)
     wrong = []

@@ -1,5 +1,6 @@
 """Archives with a key: what is stored in them, and how they come back without their directory."""
 import os
+import pty
 import shutil
 import struct
 
@@ -95,3 +96,22 @@ def key_pair(place, name="identity"):
     lab.run("openssl", "pkey", "-in", private, "-pubout", "-out", public)
     private.chmod(0o600)
     return private, public
+
+
+def typed(place, command, lines, environment):
+    """What a program prints to a terminal at which these lines are typed, each when something is asked, and its status."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(str(command[0]), [str(word) for word in command], environment)
+    said = b""
+    lines = list(lines)
+    try:
+        while True:
+            said += os.read(terminal, 4096)
+            if said.endswith(b": ") and lines:
+                os.write(terminal, lines.pop(0).encode() + b"\n")
+                said += b"\n"
+    except OSError:  # it has ended
+        pass
+    os.close(terminal)
+    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
