@@ -164,3 +164,29 @@ def test_plan_says_which_codes_take_more_zones(place):
     done = lab.ecfs("plan", "--code", "rs:4+2,copies:2,copies:3")
     assert "copies:2 (3), copies:3 (5)" in done.stdout
     assert "With these codes" not in lab.ecfs("plan", "--code", "rs:4+2,rs:8+3").stdout
+
+
+def test_what_the_readme_tells_to_type_works(place):
+    """Five minutes with six SSH accounts; then the machine goes, and two accounts with it."""
+    readme = (lab.REPOSITORY / "README.md").read_text()
+    script = re.search(r"^ecfs init ~/archive.*?^```", readme, flags=re.M | re.S)[0].removesuffix("```")
+    servers = {name: place.sshd(name) for name in "abcdef"}
+    for name, server in servers.items():
+        script = script.replace(f"{name}=sftp://me@{name}.example.org/~/ecfs", server.endpoint())
+    assert "example.org" not in script and "--key" not in script
+    home = place.path / "home"
+    (home / "photos").mkdir(parents=True)
+    digest = lab.write_pattern(home / "photos/1.jpeg", 3 << 20)
+    environment = os.environ | {"HOME": str(home), "PATH": f"{lab.BUILD}/tools:{os.environ['PATH']}"}
+    try:
+        done = lab.run("bash", "-euc", script, env=environment)
+    finally:
+        lab.detach(home / "mnt")
+    assert "full 6/6, guarantee 2" in done.stdout and "Any 3 of the 6 endpoints" in done.stdout, done.stdout
+    lab.run("rm", "-r", home / "archive")
+    for name in "be":
+        servers[name].kill()
+    left = [word for name in "acdf" for word in ("--endpoint", servers[name].endpoint())]
+    lab.run(lab.PROGRAM, "recover", home / "archive", "--force", *left, env=environment)
+    lab.ecfs("get", home / "archive", "/photos/1.jpeg", place.path / "got.jpeg")
+    assert lab.digest(place.path / "got.jpeg") == digest
