@@ -274,6 +274,20 @@ static bool choose_init_way (const AddArguments *arguments, const char *kind, Ec
     return !any || choose_way (&chosen, ret_way, error);
 }
 
+/* A code is shown before anything could depend on it, but not where it would come too late to open anything. */
+static bool check_lacks_key (const char *directory, GError **error)
+{
+    g_autoptr (GError) why = NULL;
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, 0, error);
+    g_autofree char *has = ecfs == NULL ? NULL : ecfs_key_list (ecfs, &why);
+    if (has != NULL)
+        return tool_error (error, EEXIST,
+                           "%s has a key already: 'ecfs key add' adds a way to open it; if 'ecfs key init' was "
+                           "interrupted, 'ecfs key init %s' without options ends it",
+                           directory, directory);
+    return ecfs != NULL;
+}
+
 static int init (int argc, char **argv)
 {
     g_autofree char *kind = NULL, *copy = NULL;
@@ -287,7 +301,8 @@ static int init (int argc, char **argv)
         G_OPTION_ENTRY_NULL};
     GError *error = NULL;
     (void) tool_parse (&init_verb, options, argc, argv, 1, 1);
-    bool given = choose_init_way (&arguments, kind, &way, &error);
+    bool given =
+        (!arguments.code || check_lacks_key (argv[1], &error)) && choose_init_way (&arguments, kind, &way, &error);
     if (given && strcmp (way.kind, "code") == 0) /* before anything could depend on it */
         tool_print_code (way.secret, arguments.code_file);
     given = given && ecfs_key_init (argv[1], &way, copy, &error);

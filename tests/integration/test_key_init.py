@@ -207,6 +207,15 @@ def test_a_code_opens_it(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
+def test_no_code_is_given_that_opens_nothing(place, archive):
+    key_init(archive, "--code", "--code-file", place.path / "code")
+    again = place.path / "another code"
+    for options in (["--code"], ["--code", "--code-file", again]):
+        done = key_init(archive, *options, check=False)
+        assert done.returncode == 1 and "has a key already" in done.stderr and done.stdout == "", done
+    assert not again.exists()
+
+
 def test_an_endpoint_that_was_away_is_tidied_up_later(place, archive):
     archive.endpoints[0].kill()
     key_init_file(place, archive)
