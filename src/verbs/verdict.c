@@ -131,6 +131,18 @@ static void judge_read_only (Verdict *self)
                               .action = recover_command (self)});
 }
 
+static void judge_key_begun (Verdict *self)
+{
+    if (json_object_has_member (self->status, "key_begun"))
+        add (self, &(Problem){.verdict = "at risk",
+                              .check = 2,
+                              .reason = g_strdup ("'ecfs key init' was interrupted, and nothing can be stored until it "
+                                                  "has ended"),
+                              .meaning = safety (self),
+                              .advice = g_strdup ("End it, with the options that it was given:"),
+                              .action = g_strdup_printf ("ecfs key init %s", self->directory)});
+}
+
 static void judge_old_copy (Verdict *self)
 {
     if (!json_object_has_member (self->status, "old_copy"))
@@ -532,6 +544,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_read_only (&self);
     judge_old_copy (&self);
     judge_held (&self);
+    judge_key_begun (&self);
     judge_catalog (&self);
     judge_away (&self);
     judge_unreadable (&self);

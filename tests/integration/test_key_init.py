@@ -398,6 +398,21 @@ def test_a_mount_closes_what_was_left_open(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
 
+def test_status_says_that_it_was_interrupted(place, archive):
+    roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
+    before, steps = Kept(place, roots), Steps(place, roots)
+    key_init(archive, env=steps.environment(0, "before"))
+    for at in range(steps.count() // 2, 0, -steps.count() // 20):
+        before.restore()
+        key_init(archive, env=steps.environment(at, "before"), check=False)
+        if "key_begun" in archive.json("status"):
+            break
+    status = lab.ecfs("status", "--check", archive.path, check=False)
+    assert status.returncode == 2 and "'ecfs key init' was interrupted" in status.stdout, status
+    key_init(archive)
+    assert "key_begun" not in archive.json("status")
+
+
 def test_killed_at_any_step_it_goes_on(place, archive):
     before = Kept(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])
     steps = Steps(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])
