@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct Zone {
     const char *name; /* borrowed */
@@ -108,4 +109,17 @@ GPtrArray *ecfs_key_merged_zones (const EcfsZoneShare *shares, size_t n)
     }
     g_hash_table_unref (zones);
     return merged;
+}
+
+GPtrArray *ecfs_key_twin_zones (const EcfsZoneShare *shares, size_t n)
+{
+    GPtrArray *twins = g_ptr_array_new ();
+    for (size_t i = 0; i < n; i++) {
+        bool is_twin = false;
+        for (size_t j = 0; j < n && !is_twin; j++)
+            is_twin = shares[j].x == shares[i].x && strcmp (shares[j].zone, shares[i].zone) != 0;
+        if (is_twin && !g_ptr_array_find_with_equal_func (twins, shares[i].zone, g_str_equal, NULL))
+            g_ptr_array_add (twins, (char *) shares[i].zone);
+    }
+    return twins;
 }

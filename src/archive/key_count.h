@@ -27,5 +27,7 @@ void ecfs_key_count (const EcfsZoneShare *shares, size_t n, unsigned threshold, 
 
 /** The names of zones that have several shares, borrowed from @shares; g_ptr_array_unref (). */
 GPtrArray *ecfs_key_merged_zones (const EcfsZoneShare *shares, size_t n);
+/** The names of zones that have a share which another zone has, too; borrowed from the shares; g_ptr_array_unref () */
+GPtrArray *ecfs_key_twin_zones (const EcfsZoneShare *shares, size_t n);
 
 #endif

@@ -647,17 +647,23 @@ EcfsKeySeen ecfs_key_watch_sight (EcfsKeyWatch *self, size_t position)
     return seen;
 }
 
-/* @believes_all: also those that have not answered yet. */
-static EcfsKeyCount count (EcfsKeyWatch *self, bool believes_all)
+/* Of EcfsZoneShare, for g_array_unref (). @believes_all: also those that have not answered yet. */
+static GArray *all_shares (EcfsKeyWatch *self, bool believes_all)
 {
-    EcfsKeyCount count;
-    g_autoptr (GArray) shares = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
+    GArray *shares = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
         const EcfsZoneShare one = {.zone = ecfs_archive_endpoint (self->archive, i)->zone,
                                    .x = share_at (self, i, believes_all)};
         if (one.x > 0)
             g_array_append_val (shares, one);
     }
+    return shares;
+}
+
+static EcfsKeyCount count (EcfsKeyWatch *self, bool believes_all)
+{
+    EcfsKeyCount count;
+    g_autoptr (GArray) shares = all_shares (self, believes_all);
     ecfs_key_count ((const EcfsZoneShare *) shares->data, shares->len, ecfs_key_needed (self->archive),
                     ecfs_key_tolerance (self->archive), &count);
     return count;
@@ -678,6 +684,11 @@ static bool fail_key (EcfsKeyWatch *self, GError **error)
             g_string_append_printf (reasons, "\nendpoint %s: %s", name_at (&self->places[i]), seen.reason);
         g_free (seen.reason);
     }
+    g_autoptr (GArray) shares = all_shares (self, true);
+    g_autoptr (GPtrArray) twins = ecfs_key_twin_zones ((const EcfsZoneShare *) shares->data, shares->len);
+    for (guint i = 0; i < twins->len; i++)
+        g_string_append_printf (reasons, "\nzone %s: another zone has the same share, see 'ecfs status %s'",
+                                (const char *) g_ptr_array_index (twins, i), ecfs_archive_directory (self->archive));
     return ecfs_fail (error, EIO,
                       "%u zones of endpoints have their shares of the archive's key, and %u bring it back: it could be "
                       "lost with this machine and %u zone%s; 'ecfs fsck -y %s' stores shares again%s",

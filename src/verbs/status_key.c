@@ -29,14 +29,15 @@ static void add_endpoint (Sharing *self, EcfsArchive *archive, size_t position, 
     g_free (seen.reason);
 }
 
-static JsonArray *merged_zones (const GArray *shares)
+/* Of names of zones, which are forgotten. */
+static JsonArray *names_array (GPtrArray *zones)
 {
     JsonArray *names = json_array_new ();
-    g_autoptr (GPtrArray) merged = ecfs_key_merged_zones ((const EcfsZoneShare *) shares->data, shares->len);
-    for (guint i = 0; i < merged->len; i++) {
-        g_autofree char *utf8 = g_utf8_make_valid (g_ptr_array_index (merged, i), -1);
+    for (guint i = 0; i < zones->len; i++) {
+        g_autofree char *utf8 = g_utf8_make_valid (g_ptr_array_index (zones, i), -1);
         json_array_add_string_element (names, utf8);
     }
+    g_ptr_array_unref (zones);
     return names;
 }
 
@@ -56,7 +57,9 @@ static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
     json_object_set_int_member (facts, "left", here.n_left);
     if (known.n_readers > 0 && ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)) > 0)
         json_object_set_int_member (facts, "readers", known.n_readers);
-    json_object_set_array_member (facts, "merged", merged_zones (self->known));
+    const EcfsZoneShare *shares = (const EcfsZoneShare *) self->known->data;
+    json_object_set_array_member (facts, "merged", names_array (ecfs_key_merged_zones (shares, self->known->len)));
+    json_object_set_array_member (facts, "twins", names_array (ecfs_key_twin_zones (shares, self->known->len)));
     json_object_set_array_member (facts, "lacking", json_array_ref (self->lacking));
     return facts;
 }

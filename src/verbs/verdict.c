@@ -419,6 +419,26 @@ static char *names_of (JsonArray *names)
     return g_string_free (text, FALSE);
 }
 
+static void advise_on_losses (Verdict *self, JsonObject *key, const char *lacking, Problem *problem)
+{
+    g_autofree char *twins = names_of (json_object_get_array_member (key, "twins"));
+    if (*lacking != '\0') {
+        problem->advice = g_strdup ("Store them again:");
+        problem->action = g_strdup_printf ("ecfs fsck -y %s", self->directory);
+    } else if (*twins != '\0') {
+        problem->advice =
+            g_strdup_printf ("Zones that have one share between them count as one, as some may have copied "
+                             "it: %s. Keep a copy of the file key of the archive directory elsewhere. Add "
+                             "endpoints in other zones, then take out all but one of these:",
+                             twins);
+        problem->action = g_strdup_printf ("ecfs endpoint drain %s NAME", self->directory);
+    } else {
+        problem->advice = g_strdup ("Bring back the endpoints that do not answer, and keep a copy of the file key of "
+                                    "the archive directory elsewhere until then. To look again:");
+        problem->action = g_strdup_printf ("ecfs status %s", self->directory);
+    }
+}
+
 /* So few zones have their shares of the key that it does not outlive what it is to. */
 static void judge_key_losses (Verdict *self, JsonObject *key)
 {
@@ -436,11 +456,7 @@ static void judge_key_losses (Verdict *self, JsonObject *key)
         too_few ? g_strdup ("Files can be read here. If this machine is lost now, all of them are.")
                 : g_strdup_printf ("If this machine and %" PRIi64 " more zone%s are lost now, so are all files.",
                                    tolerance, tolerance == 1 ? "" : "s");
-    problem.advice = g_strdup (*lacking == '\0' ? "Bring back the endpoints that do not answer, and keep a copy of the "
-                                                  "file key of the archive directory elsewhere until then. To look "
-                                                  "again:"
-                                                : "Store them again:");
-    problem.action = g_strdup_printf (*lacking == '\0' ? "ecfs status %s" : "ecfs fsck -y %s", self->directory);
+    advise_on_losses (self, key, lacking, &problem);
     add (self, &problem);
 }
 

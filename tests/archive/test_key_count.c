@@ -64,6 +64,15 @@ static void test_merged_zones_are_named (void)
     g_assert_cmpstr (g_ptr_array_index (merged, 0), ==, "a");
 }
 
+static void test_zones_with_one_share_are_named (void)
+{
+    const EcfsZoneShare shares[] = {{"a", 1}, {"b", 2}, {"b", 2}, {"c", 3}, {"a", 4}, {"d", 3}};
+    g_autoptr (GPtrArray) twins = ecfs_key_twin_zones (shares, G_N_ELEMENTS (shares));
+    g_assert_cmpuint (twins->len, ==, 2);
+    g_assert_cmpstr (g_ptr_array_index (twins, 0), ==, "c");
+    g_assert_cmpstr (g_ptr_array_index (twins, 1), ==, "d");
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -74,5 +83,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/key_count/split-zones-count-once", test_split_zones_count_once);
     g_test_add_func ("/key_count/none-at-all", test_none_at_all);
     g_test_add_func ("/key_count/merged-zones-are-named", test_merged_zones_are_named);
+    g_test_add_func ("/key_count/zones-with-one-share-are-named", test_zones_with_one_share_are_named);
     return g_test_run ();
 }

@@ -4,6 +4,7 @@ import shutil
 import lab
 import pytest
 from forge import xxh3_64
+from keyed import recover
 
 FSCK = lab.BUILD / "tools/ecfs-fsck"
 SHARE_AT = 8 + 2 + 16 + 16 + 2 + 255 * 32  # in its file: a number, and 32 bytes
@@ -218,6 +219,24 @@ def test_a_zone_that_became_two_counts_once(place):
     more = place.directories(["haven"])[0]
     lab.ecfs("endpoint", "add", archive.path, f"{more.endpoint()},zone=south")
     assert number_of(more) == number_of(archive["birch"])
+
+
+def test_shares_that_were_copied_are_named(place, archive):
+    stored(place, archive)
+    shutil.rmtree(archive.path)
+    copied = share_of(archive["cedar"])
+    for name in "amber", "birch":
+        share_of(archive[name]).unlink()
+        shutil.copy2(copied, archive[name].root / "keys")
+    again, _ = recover(place, archive)
+    assert (sharing(again)["here"], sharing(again)["twins"]) == (4, ["amber", "birch", "cedar"])
+    found, _ = problems(again)
+    assert [problem["verdict"] for problem in found] == ["degraded"]
+    assert "have one share between them" in found[0]["advice"] and found[0]["action"].startswith("ecfs endpoint drain")
+    mount = place.mount(again)
+    failed = lab.ecfs("wait", mount.path, check=False)
+    assert failed.returncode != 0 and "zone amber: another zone has the same share" in failed.stderr, failed
+    mount.umount()
 
 
 def test_a_share_that_cannot_be_told_keeps_new_endpoints_away(place, archive):
