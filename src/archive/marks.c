@@ -40,7 +40,9 @@ EcfsMarkerWorth ecfs_marker_judge (const EcfsMarker *marker, const EcfsKeyRing *
         return ECFS_MARKER_UNSIGNED;
     if (!compute (marker, keys, mac))
         return ECFS_MARKER_UNKNOWN_KEY;
-    return CRYPTO_memcmp (mac, marker->mac, sizeof mac) == 0 ? ECFS_MARKER_AUTHENTIC : ECFS_MARKER_FORGED;
+    bool is_within = ecfs_key_ring_covers (keys, &marker->key, marker->epoch, marker->sequence) &&
+                     (marker->claim.epoch == 0 || ecfs_key_ring_covers (keys, &marker->key, marker->claim.epoch, 0));
+    return is_within && CRYPTO_memcmp (mac, marker->mac, sizeof mac) == 0 ? ECFS_MARKER_AUTHENTIC : ECFS_MARKER_FORGED;
 }
 
 char *ecfs_marker_fault (const EcfsMarker *marker, EcfsMarkerWorth worth)

@@ -241,6 +241,10 @@ static GByteArray *open_payload (const EcfsJournalFile *file, const uint8_t *byt
                                  GError **error)
 {
     uint8_t key[ECFS_KEY_BYTES], bound[BOUND_BYTES];
+    if (ecfs_key_ring_has (keys, &file->key) && !ecfs_key_ring_covers (keys, &file->key, file->epoch, file->last)) {
+        (void) !ecfs_fail (error, EBADMSG, "it is sealed under a key that was retired before");
+        return NULL;
+    }
     if (!ecfs_key_ring_derive (keys, &file->key, ECFS_KEY_USE_JOURNAL, bytes + SALT_AT, SALT_BYTES, key, error)) {
         (void) !ecfs_prefix (error, "it is sealed under another key");
         return NULL;

@@ -8,21 +8,24 @@
 /*
  *   offset size
  *     0      8   0x89 "ECR" CR LF 0x1a LF
- *     8      2   version of this format (1)
+ *     8      2   version of this format: 1 where there is one key, 2 where some are retired
  *    10      2   number of keys
  *    12      4   zeros
  *    16     16   UUID of the archive
  *    32     32   each key; the first is the active one
+ *           12   version 2, behind each key: its end, epoch (4) and sequence (8); zeros for the active one
  *    end     8   XXH3-64 of all before
  */
-#define VERSION    1
+#define VERSION    2
 #define HEAD_BYTES 32
+#define END_BYTES  12
 #define HASH_BYTES 8
 
 static const uint8_t magic[8] = {0x89, 'E', 'C', 'R', '\r', '\n', 0x1a, '\n'};
 
 typedef struct RingKey {
     EcfsUuid id;
+    EcfsKeyEnd end; /* zeros: it is active */
     uint8_t bytes[ECFS_KEY_BYTES];
     uint8_t uses[ECFS_N_KEY_USES][ECFS_KEY_BYTES];
 } RingKey;
@@ -73,6 +76,22 @@ EcfsKeyRing *ecfs_key_ring_new (const EcfsUuid *archive)
     return self;
 }
 
+EcfsKeyRing *ecfs_key_ring_rotate (const EcfsKeyRing *self, const EcfsKeyEnd *end, GError **error)
+{
+    uint8_t bytes[ECFS_KEY_BYTES];
+    if (self->n == ECFS_KEY_RING_MAX) {
+        (void) !ecfs_fail (error, ENOSPC, "the archive has had %u keys, and none more can be added", self->n);
+        return NULL;
+    }
+    EcfsKeyRing *next = ring_new (&self->archive, self->n + 1);
+    ecfs_random (bytes, sizeof bytes);
+    set_key (next, 0, bytes);
+    ecfs_key_forget (bytes, sizeof bytes);
+    memcpy (next->keys + 1, self->keys, self->n * sizeof *self->keys);
+    next->keys[1].end = *end;
+    return next;
+}
+
 EcfsKeyRing *ecfs_key_ring_ref (const EcfsKeyRing *self)
 {
     EcfsKeyRing *shared = (EcfsKeyRing *) self;
@@ -100,12 +119,40 @@ const EcfsUuid *ecfs_key_ring_active (const EcfsKeyRing *self)
     return &self->keys[0].id;
 }
 
+unsigned ecfs_key_ring_n_retired (const EcfsKeyRing *self)
+{
+    return self->n - 1;
+}
+
+const EcfsUuid *ecfs_key_ring_retired (const EcfsKeyRing *self, unsigned index)
+{
+    return &self->keys[1 + index].id;
+}
+
+static const RingKey *find (const EcfsKeyRing *self, const EcfsUuid *id)
+{
+    for (unsigned i = 0; i < self->n; i++)
+        if (ecfs_uuid_equal (&self->keys[i].id, id))
+            return &self->keys[i];
+    return NULL;
+}
+
+bool ecfs_key_ring_has (const EcfsKeyRing *self, const EcfsUuid *id)
+{
+    return find (self, id) != NULL;
+}
+
+bool ecfs_key_ring_covers (const EcfsKeyRing *self, const EcfsUuid *id, uint32_t epoch, uint64_t sequence)
+{
+    const RingKey *key = find (self, id);
+    return key != NULL &&
+           (key == self->keys || epoch < key->end.epoch || (epoch == key->end.epoch && sequence <= key->end.sequence));
+}
+
 bool ecfs_key_ring_derive (const EcfsKeyRing *self, const EcfsUuid *id, EcfsKeyUse use, const void *salt,
                            size_t salt_bytes, uint8_t ret_key[ECFS_KEY_BYTES], GError **error)
 {
-    const RingKey *key = NULL;
-    for (unsigned i = 0; i < self->n && key == NULL; i++)
-        key = ecfs_uuid_equal (&self->keys[i].id, id) ? &self->keys[i] : NULL;
+    const RingKey *key = find (self, id);
     if (key == NULL) {
         char text[ECFS_UUID_TEXT_SIZE];
         ecfs_uuid_text (id, text);
@@ -122,12 +169,17 @@ GByteArray *ecfs_key_ring_format (const EcfsKeyRing *self)
 {
     GByteArray *to = g_byte_array_sized_new (ECFS_KEY_RING_MAX_BYTES); /* so that no part of it is left behind */
     g_byte_array_append (to, magic, sizeof magic);
-    ecfs_append_le (to, VERSION, 2);
+    ecfs_append_le (to, self->n > 1 ? VERSION : 1, 2);
     ecfs_append_le (to, self->n, 2);
     ecfs_append_le (to, 0, 4);
     g_byte_array_append (to, self->archive.bytes, sizeof self->archive.bytes);
-    for (unsigned i = 0; i < self->n; i++)
+    for (unsigned i = 0; i < self->n; i++) {
         g_byte_array_append (to, self->keys[i].bytes, ECFS_KEY_BYTES);
+        if (self->n == 1)
+            break;
+        ecfs_append_le (to, self->keys[i].end.epoch, 4);
+        ecfs_append_le (to, self->keys[i].end.sequence, 8);
+    }
     ecfs_append_le (to, ecfs_xxh3_64 (to->data, to->len), HASH_BYTES);
     return to;
 }
@@ -145,17 +197,28 @@ EcfsKeyRing *ecfs_key_ring_parse (const uint8_t *bytes, size_t size, GError **er
         (void) !ecfs_fail (error, EBADMSG, "these are no keys of an archive");
         return NULL;
     }
-    if (version != VERSION || zeros != 0) {
+    if (version == 0 || version > VERSION || zeros != 0) {
         (void) !ecfs_fail (error, ENOTSUP, "these keys were written by a later ecfs");
         return NULL;
     }
-    if (n == 0 || n > ECFS_KEY_RING_MAX || size != HEAD_BYTES + n * ECFS_KEY_BYTES + HASH_BYTES ||
+    const size_t key_bytes = ECFS_KEY_BYTES + (version > 1 ? END_BYTES : 0);
+    if (n == 0 || (n > 1) != (version > 1) || n > ECFS_KEY_RING_MAX ||
+        size != HEAD_BYTES + n * key_bytes + HASH_BYTES ||
         ecfs_get_le (bytes + size - HASH_BYTES, HASH_BYTES) != ecfs_xxh3_64 (bytes, size - HASH_BYTES)) {
         (void) !ecfs_fail (error, EBADMSG, "the keys are damaged");
         return NULL;
     }
-    EcfsKeyRing *self = ring_new (&archive, (unsigned) n);
-    for (unsigned i = 0; i < n; i++)
+    g_autoptr (EcfsKeyRing) self = ring_new (&archive, (unsigned) n);
+    for (unsigned i = 0; i < n; i++) {
         set_key (self, i, ecfs_cursor_bytes (&from, ECFS_KEY_BYTES));
-    return self;
+        if (version > 1) {
+            self->keys[i].end.epoch = (uint32_t) ecfs_cursor_le (&from, 4);
+            self->keys[i].end.sequence = ecfs_cursor_le (&from, 8);
+        }
+    }
+    if (self->keys[0].end.epoch != 0 || self->keys[0].end.sequence != 0) {
+        (void) !ecfs_fail (error, EBADMSG, "the keys are damaged");
+        return NULL;
+    }
+    return g_steal_pointer (&self);
 }

@@ -1,6 +1,7 @@
 /*
  * The archive's keys as this machine has them: random keys of 256 bits, of which one is active, that is what is stored
- * now is stored under it. A key is named by an id that is derived from it, which tells nothing of it. What it is used
+ * now is stored under it. The others are retired: what was stored under them until their end can be read, and nothing
+ * later is the archive's. A key is named by an id that is derived from it, which tells nothing of it. What it is used
  * for is kept apart: each use has a key of its own, derived by HKDF from the archive's key, with the archive's UUID as
  * the salt.
  *
@@ -36,9 +37,26 @@ EcfsKeyRing *ecfs_key_ring_ref (const EcfsKeyRing *self);
 void ecfs_key_ring_unref (const EcfsKeyRing *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsKeyRing, ecfs_key_ring_unref)
 
+/* What an archive had done when a key was retired: the last change under it. */
+typedef struct EcfsKeyEnd {
+    uint32_t epoch;
+    uint64_t sequence;
+} EcfsKeyEnd;
+
+/** The same keys, of which the active one ends at @end, and a new one that is active. ENOSPC: there are too many. */
+EcfsKeyRing *ecfs_key_ring_rotate (const EcfsKeyRing *self, const EcfsKeyEnd *end, GError **error);
+
 const EcfsUuid *ecfs_key_ring_archive (const EcfsKeyRing *self);
 /** The id of the active key. */
 const EcfsUuid *ecfs_key_ring_active (const EcfsKeyRing *self);
+
+/** How many are retired, and the id of one of them, the last one first. */
+unsigned ecfs_key_ring_n_retired (const EcfsKeyRing *self);
+const EcfsUuid *ecfs_key_ring_retired (const EcfsKeyRing *self, unsigned index);
+/** Whether the ring has the key @id. */
+bool ecfs_key_ring_has (const EcfsKeyRing *self, const EcfsUuid *id);
+/** Whether what tells of this change may be under key @id: it has not ended before. False also where there is none. */
+bool ecfs_key_ring_covers (const EcfsKeyRing *self, const EcfsUuid *id, uint32_t epoch, uint64_t sequence);
 
 /**
  * The key for one use of the key @id, or with a @salt one derived from that, for one object or file. False and ENOKEY:

@@ -80,6 +80,10 @@ static bool open_seal (EcfsRecoverTold *self, GError **error)
     const EcfsStripeHeader *header = &self->header;
     if (header->seal.kind == ECFS_SEAL_NONE && recovering->keys != NULL && !self->may_be_open)
         return ecfs_fail (error, EBADMSG, "it is not sealed, and the archive has a key");
+    if (header->seal.kind != ECFS_SEAL_NONE && recovering->keys != NULL &&
+        ecfs_key_ring_has (recovering->keys, &header->seal.key) &&
+        !ecfs_key_ring_covers (recovering->keys, &header->seal.key, header->epoch, header->sequence))
+        return ecfs_fail (error, EBADMSG, "it is sealed under a key that was retired before");
     return ecfs_seal_open (&header->seal, recovering->keys, &header->object, &self->keys, error);
 }
 

@@ -564,6 +564,45 @@ static void test_ring (void)
     ecfs_key_forget_array (bytes);
 }
 
+/* One key takes the place of another, and what was before it stays until its end. */
+static void test_ring_rotates (void)
+{
+    const EcfsKeyEnd end = {.epoch = 3, .sequence = 70}, later = {.epoch = 4, .sequence = 9};
+    g_autoptr (GError) error = NULL;
+    g_autoptr (EcfsKeyRing) first = ecfs_key_ring_new (&archive);
+    g_autoptr (EcfsKeyRing) second = ecfs_key_ring_rotate (first, &end, NULL);
+    g_autoptr (EcfsKeyRing) third = ecfs_key_ring_rotate (second, &later, NULL);
+    GByteArray *bytes = ecfs_key_ring_format (third);
+    g_autoptr (EcfsKeyRing) same = ecfs_key_ring_parse (bytes->data, bytes->len, &error);
+    g_assert_no_error (error);
+    const EcfsUuid *one = ecfs_key_ring_active (first), *two = ecfs_key_ring_active (second);
+    g_assert_cmpuint (ecfs_key_ring_n_retired (first), ==, 0);
+    g_assert_cmpuint (ecfs_key_ring_n_retired (same), ==, 2);
+    g_assert_true (ecfs_uuid_equal (ecfs_key_ring_active (same), ecfs_key_ring_active (third)));
+    g_assert_true (ecfs_uuid_equal (ecfs_key_ring_retired (same, 0), two));
+    g_assert_true (ecfs_uuid_equal (ecfs_key_ring_retired (same, 1), one));
+    g_assert_true (ecfs_key_ring_has (same, one) && ecfs_key_ring_has (same, two));
+    g_assert_false (ecfs_key_ring_has (first, two));
+    g_assert_true (ecfs_key_ring_covers (same, one, 3, 70) && ecfs_key_ring_covers (same, one, 2, 500));
+    g_assert_false (ecfs_key_ring_covers (same, one, 3, 71) || ecfs_key_ring_covers (same, one, 4, 0));
+    g_assert_true (ecfs_key_ring_covers (same, two, 4, 9) && ecfs_key_ring_covers (first, one, UINT32_MAX, UINT64_MAX));
+    g_assert_true (ecfs_key_ring_covers (same, ecfs_key_ring_active (same), UINT32_MAX, UINT64_MAX));
+    g_assert_false (ecfs_key_ring_covers (first, two, 0, 0));
+    for (guint bit = 0; bit < 8 * bytes->len; bit++) {
+        bytes->data[bit / 8] ^= (uint8_t) (1 << bit % 8);
+        g_assert_null (ecfs_key_ring_parse (bytes->data, bytes->len, NULL));
+        bytes->data[bit / 8] ^= (uint8_t) (1 << bit % 8);
+    }
+    ecfs_key_forget_array (bytes);
+    for (unsigned n = 3; n < ECFS_KEY_RING_MAX; n++) {
+        EcfsKeyRing *next = ecfs_key_ring_rotate (third, &later, NULL);
+        ecfs_key_ring_unref (third);
+        third = next;
+    }
+    g_assert_null (ecfs_key_ring_rotate (third, &later, &error));
+    g_assert_error (error, ECFS_ERROR, ENOSPC);
+}
+
 static void test_seal (void)
 {
     uint8_t bytes[ECFS_SEAL_BYTES + 1] = {0};
@@ -593,6 +632,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/key/nothing-can-be-sealed-too", test_nothing_sealed);
     g_test_add_func ("/key/the-cipher-begins-anywhere", test_cipher);
     g_test_add_func ("/key/ring/says-the-same-when-read-or-nothing", test_ring);
+    g_test_add_func ("/key/ring/one-key-takes-the-place-of-another", test_ring_rotates);
     g_test_add_func ("/key/seal/says-the-same-when-read-or-nothing", test_seal);
     g_test_add_func ("/key/shares-lie-on-a-line", test_shares_lie_on_a_line);
     g_test_add_func ("/key/any-shares-make-the-secret", test_any_shares_make_the_secret);
