@@ -59,7 +59,8 @@ static bool check_next (EcfsArchive *self, const EcfsKeyShares *shares, GError *
 
 static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *ret_stored, GError **error)
 {
-    if (!check_next (self, shares, error) || !ecfs_key_shares_write (shares, self->directory, error)) {
+    if (!check_next (self, shares, error) || !ecfs_key_shares_recall_former (shares, self->catalog, error) ||
+        !ecfs_key_shares_write (shares, self->directory, error)) {
         ecfs_key_shares_free (shares);
         return false;
     }

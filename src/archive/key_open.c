@@ -411,14 +411,12 @@ static void forget (Opening *self)
     ecfs_key_forget (self, sizeof *self);
 }
 
-bool ecfs_key_open_found (const EcfsUuid *archive, GArray *all, const EcfsKeyGiven *given, EcfsKeyTell tell, void *user,
-                          EcfsKeyOpened *ret_opened, GError **error)
+/* By the files in @all, whose shares are of one generation, or of several that contradict each other. */
+static bool open_alike (const EcfsUuid *archive, const GArray *all, const EcfsKeyGiven *given, EcfsKeyTell tell,
+                        void *user, EcfsKeyOpened *ret_opened, GError **error)
 {
-    static const EcfsKeyGiven nothing = {.passphrase = NULL};
-    Opening self = {.archive = archive,
-                    .all = all,
-                    .given = given != NULL ? given : &nothing,
-                    .scrypt_left = (uint64_t) SCRYPT_MOST * SCRYPT_UNIT};
+    Opening self = {
+        .archive = archive, .all = all, .given = given, .scrypt_left = (uint64_t) SCRYPT_MOST * SCRYPT_UNIT};
     g_autoptr (GError) why = NULL;
     bool opened = false, read = read_given (&self, error);
     if (read) {
@@ -432,6 +430,132 @@ bool ecfs_key_open_found (const EcfsUuid *archive, GArray *all, const EcfsKeyGiv
         (void) fail_closed (&self, why, error);
     forget (&self);
     return opened;
+}
+
+/*
+ * Generations. While keys are rotated, and at endpoints that were away then also later, there are files of two: the
+ * newer one opens to all keys that the older one opens to, and to one more. Few must not be able to have theirs taken
+ * for the newer one, so only those count that are in as many zones as any of them needs.
+ */
+
+typedef struct Generation {
+    EcfsUuid id;
+    unsigned threshold;
+    GHashTable *zones; /* that have it, and the right share where there are any */
+    EcfsKeyOpened opened;
+    bool is_open;
+} Generation;
+
+static void generation_clear (gpointer data)
+{
+    Generation *self = data;
+    g_hash_table_unref (self->zones);
+    if (self->is_open)
+        ecfs_key_opened_clear (&self->opened);
+}
+
+static Generation *generation_of (GArray *generations, const EcfsKeyFile *file)
+{
+    for (guint i = 0; i < generations->len; i++) {
+        Generation *one = &g_array_index (generations, Generation, i);
+        if (ecfs_uuid_equal (&one->id, &file->generation))
+            return one;
+    }
+    const Generation one = {.id = file->generation, .zones = g_hash_table_new (g_str_hash, g_str_equal)};
+    g_array_append_val (generations, one);
+    return &g_array_index (generations, Generation, generations->len - 1);
+}
+
+/* Those that so many have that it is no few who made them up. */
+static GArray *established (const GArray *all)
+{
+    unsigned most_needed = 0;
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    GArray *generations = g_array_new (FALSE, FALSE, sizeof (Generation));
+    g_array_set_clear_func (generations, generation_clear);
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
+        g_hash_table_add (zones, (char *) found->zone);
+        if (found->distrusted)
+            continue;
+        Generation *one = generation_of (generations, &found->file);
+        one->threshold = MAX (one->threshold, found->file.threshold);
+        if (found->file.threshold == 0 || found->file.share.x > 0)
+            g_hash_table_add (one->zones, (char *) found->zone);
+        most_needed = MAX (most_needed, found->file.threshold);
+    }
+    for (guint i = generations->len; i-- > 0;) {
+        const Generation *one = &g_array_index (generations, Generation, i);
+        const guint n_zones = g_hash_table_size (one->zones);
+        if (one->threshold > 0 ? n_zones < most_needed : 2 * n_zones <= g_hash_table_size (zones))
+            g_array_remove_index (generations, i);
+    }
+    return generations;
+}
+
+/* Its files, which stay those of @all. */
+static GArray *files_of (const GArray *all, const Generation *generation)
+{
+    GArray *files = g_array_new (FALSE, FALSE, sizeof (EcfsKeyFound));
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
+        if (ecfs_uuid_equal (&found->file.generation, &generation->id))
+            g_array_append_val (files, *found);
+    }
+    return files;
+}
+
+static bool contains (const Generation *self, const Generation *other)
+{
+    return ecfs_key_ring_has (self->opened.keys, ecfs_key_ring_active (other->opened.keys));
+}
+
+static bool is_better (const Generation *self, const Generation *other, const EcfsKeyGiven *given)
+{
+    if (other == NULL)
+        return true;
+    if (given->weigh != NULL) {
+        size_t own = given->weigh (given->weigh_user, self->opened.keys);
+        size_t others = given->weigh (given->weigh_user, other->opened.keys);
+        if (own != others)
+            return own > others;
+    }
+    if (contains (self, other) != contains (other, self))
+        return contains (self, other);
+    return g_hash_table_size (self->zones) > g_hash_table_size (other->zones);
+}
+
+static bool open_generations (const EcfsUuid *archive, const GArray *all, GArray *generations,
+                              const EcfsKeyGiven *given, EcfsKeyTell tell, void *user, EcfsKeyOpened *ret_opened,
+                              GError **error)
+{
+    Generation *best = NULL;
+    g_autoptr (GError) first = NULL;
+    for (guint i = 0; i < generations->len; i++) {
+        Generation *one = &g_array_index (generations, Generation, i);
+        g_autoptr (GArray) files = files_of (all, one);
+        one->is_open = open_alike (archive, files, given, tell, user, &one->opened, first == NULL ? &first : NULL);
+        if (one->is_open && is_better (one, best, given))
+            best = one;
+    }
+    if (best == NULL) {
+        g_propagate_error (error, g_steal_pointer (&first));
+        return false;
+    }
+    best->is_open = false;
+    *ret_opened = best->opened;
+    return true;
+}
+
+bool ecfs_key_open_found (const EcfsUuid *archive, GArray *all, const EcfsKeyGiven *given, EcfsKeyTell tell, void *user,
+                          EcfsKeyOpened *ret_opened, GError **error)
+{
+    static const EcfsKeyGiven nothing = {.passphrase = NULL};
+    g_autoptr (GArray) generations = established (all);
+    if (given == NULL)
+        given = &nothing;
+    return generations->len < 2 ? open_alike (archive, all, given, tell, user, ret_opened, error)
+                                : open_generations (archive, all, generations, given, tell, user, ret_opened, error);
 }
 
 void ecfs_key_opened_clear (EcfsKeyOpened *opened)

@@ -17,6 +17,10 @@ typedef struct EcfsKeyGiven {
      * NULL, or NULL as an answer: nobody is there to be asked. The text is forgotten and g_free ()d. */
     char *(*ask) (void *user, const char *what);
     void *user;
+    /* How much of what else endpoints have is authentic under these keys, where key files of several generations are
+     * there, of which one may have been begun only; NULL: the newest counts. */
+    size_t (*weigh) (void *user, const EcfsKeyRing *keys);
+    void *weigh_user;
     bool only; /* where one of these is given, what opens without it does not count */
 } EcfsKeyGiven;
 

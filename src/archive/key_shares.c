@@ -7,7 +7,8 @@
 
 #define ZONE_SETTING      "key_share " /* and the name of a zone: which of the shares it has */
 #define THRESHOLD_SETTING "key_threshold"
-#define KINDS_SETTING     "key_slots" /* the kinds of slots, in words */
+#define KINDS_SETTING     "key_slots"  /* the kinds of slots, in words */
+#define FORMER_SETTING    "key_former" /* and a number: a generation that is superfluous */
 
 bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error)
 {
@@ -150,6 +151,63 @@ bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GErr
             ecfs_catalog_keep_setting (catalog, KINDS_SETTING, kinds, error));
 }
 
+/* Generations before */
+
+static void on_former (void *user, const char *key, const char *value)
+{
+    EcfsKeyShares *self = user;
+    EcfsUuid generation;
+    if (g_str_has_prefix (key, FORMER_SETTING) && self->n_former < ECFS_KEY_RING_MAX &&
+        ecfs_uuid_parse (value, &generation) && !ecfs_uuid_equal (&generation, &self->file.generation))
+        self->former[self->n_former++] = generation;
+}
+
+bool ecfs_key_shares_recall_former (EcfsKeyShares *self, EcfsCatalog *catalog, GError **error)
+{
+    self->n_former = 0;
+    return ecfs_catalog_settings (catalog, on_former, self, error);
+}
+
+bool ecfs_key_shares_note_former (EcfsCatalog *catalog, const EcfsUuid *generation, GError **error)
+{
+    char text[ECFS_UUID_TEXT_SIZE];
+    ecfs_uuid_text (generation, text);
+    g_autofree char *key = g_strconcat (FORMER_SETTING " ", text, NULL);
+    return ecfs_catalog_keep_setting (catalog, key, text, error);
+}
+
+static bool is_former (const EcfsKeyShares *self, const EcfsUuid *generation)
+{
+    for (unsigned i = 0; i < self->n_former; i++)
+        if (ecfs_uuid_equal (&self->former[i], generation))
+            return true;
+    return false;
+}
+
+/* In an archive directory */
+
+static bool recall (EcfsKeyShares **shares, EcfsCatalog *catalog, GError **error)
+{
+    if (ecfs_key_shares_recall_former (*shares, catalog, error))
+        return true;
+    ecfs_key_shares_free (g_steal_pointer (shares));
+    return false;
+}
+
+EcfsKeyShares *ecfs_key_shares_load_next (const char *directory, const EcfsKeyRing *keys)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NEXT_NAME, NULL);
+    g_autofree char *bytes = NULL;
+    EcfsKeyFile file = {.slots = NULL};
+    size_t size;
+    if (!ecfs_read_file (path, ECFS_KEY_FILE_MAX_BYTES, &bytes, &size, NULL) ||
+        !ecfs_key_file_parse ((const uint8_t *) bytes, size, &file, NULL))
+        return NULL;
+    EcfsKeyShares *shares = ecfs_key_shares_of (keys, &file, NULL);
+    ecfs_key_file_clear (&file);
+    return shares;
+}
+
 bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const EcfsKeyRing *keys,
                            EcfsKeyShares **ret_shares, GError **error)
 {
@@ -162,6 +220,9 @@ bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const Ec
     *ret_shares = NULL;
     if (keys == NULL)
         return true;
+    *ret_shares = ecfs_key_shares_load_next (directory, keys); /* in use since a moment */
+    if (*ret_shares != NULL)
+        return recall (ret_shares, catalog, error);
     if (!ecfs_read_file (path, ECFS_KEY_FILE_MAX_BYTES, &bytes, &size, &reason)) {
         if (reason->code == ENOENT)
             return ecfs_key_slots_told (catalog, &told, error) &&
@@ -177,14 +238,24 @@ bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const Ec
         return ecfs_prefix (error, "%s", path);
     *ret_shares = ecfs_key_shares_of (keys, &file, error);
     ecfs_key_file_clear (&file);
-    return *ret_shares != NULL || ecfs_prefix (error, "%s", path);
+    return *ret_shares != NULL ? recall (ret_shares, catalog, error) : ecfs_prefix (error, "%s", path);
+}
+
+static bool write_as (const EcfsKeyShares *self, const char *directory, const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, name, NULL);
+    g_autoptr (GByteArray) bytes = ecfs_key_file_format (&self->file);
+    return ecfs_replace_file (path, bytes->data, bytes->len, 0600, error);
 }
 
 bool ecfs_key_shares_write (const EcfsKeyShares *self, const char *directory, GError **error)
 {
-    g_autofree char *path = g_build_filename (directory, ECFS_KEY_SLOTS_NAME, NULL);
-    g_autoptr (GByteArray) bytes = ecfs_key_file_format (&self->file);
-    return ecfs_replace_file (path, bytes->data, bytes->len, 0600, error);
+    return write_as (self, directory, ECFS_KEY_SLOTS_NAME, error);
+}
+
+bool ecfs_key_shares_write_next (const EcfsKeyShares *self, const char *directory, GError **error)
+{
+    return write_as (self, directory, ECFS_KEY_SLOTS_NEXT_NAME, error);
 }
 
 void ecfs_key_shares_free (EcfsKeyShares *self)
@@ -435,20 +506,27 @@ void ecfs_key_shares_take_away (EcfsEndpoint *endpoint)
     (void) !ecfs_endpoint_remove_directory_wait (endpoint, ECFS_KEYS_DIRECTORY, NULL);
 }
 
+bool ecfs_key_shares_may_have_older (const EcfsKeyShares *self)
+{
+    return self->file.revision > 1 || self->n_former > 0;
+}
+
 bool ecfs_key_shares_is_older (const EcfsKeyShares *self, const char *name)
 {
     EcfsUuid generation;
     guint64 revision;
-    return parse_name (name, &generation, &revision) && ecfs_uuid_equal (&generation, &self->file.generation) &&
-           revision < self->file.revision;
+    if (!parse_name (name, &generation, &revision))
+        return false;
+    return ecfs_uuid_equal (&generation, &self->file.generation) ? revision < self->file.revision
+                                                                 : is_former (self, &generation);
 }
 
 bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GPtrArray **ret_names, GError **error)
 {
     GError *why = NULL;
     g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
-    if (self->file.revision > 1 && !ecfs_endpoint_list_wait (endpoint, ECFS_KEYS_DIRECTORY, note_name, names, &why) &&
-        why->code != ENOENT) {
+    if (ecfs_key_shares_may_have_older (self) &&
+        !ecfs_endpoint_list_wait (endpoint, ECFS_KEYS_DIRECTORY, note_name, names, &why) && why->code != ENOENT) {
         g_propagate_error (error, why);
         return false;
     }

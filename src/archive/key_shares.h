@@ -15,8 +15,9 @@
 #include "key/ring.h"
 #include "key/slots.h"
 
-#define ECFS_KEY_SLOTS_NAME "key-slots"
-#define ECFS_KEYS_DIRECTORY "keys" /* of an endpoint */
+#define ECFS_KEY_SLOTS_NAME      "key-slots"
+#define ECFS_KEY_SLOTS_NEXT_NAME "key-slots-next" /* of keys that are about to be in use */
+#define ECFS_KEYS_DIRECTORY      "keys"           /* of an endpoint */
 
 #define ECFS_KEY_SHARE_NAME_SIZE 64 /* of the name of an endpoint's file, with its NUL */
 
@@ -53,6 +54,14 @@ bool ecfs_key_slots_told (EcfsCatalog *catalog, EcfsKeySlotsTold *ret_told, GErr
 bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error);
 /** Into an archive directory, durably. */
 bool ecfs_key_shares_write (const EcfsKeyShares *self, const char *directory, GError **error);
+/** The same, of keys that are about to be in use; and those that were written so, NULL where there are none of them. */
+EcfsKeyShares *ecfs_key_shares_load_next (const char *directory, const EcfsKeyRing *keys);
+bool ecfs_key_shares_write_next (const EcfsKeyShares *self, const char *directory, GError **error);
+
+/** The catalog is told that key files of this generation are superfluous: they open to keys that are retired. */
+bool ecfs_key_shares_note_former (EcfsCatalog *catalog, const EcfsUuid *generation, GError **error);
+/** What the catalog was told of that counts for @self, which nobody else uses yet. */
+bool ecfs_key_shares_recall_former (EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
 void ecfs_key_shares_free (EcfsKeyShares *self); /* NULL is accepted */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsKeyShares, ecfs_key_shares_free)
 
@@ -92,7 +101,10 @@ GByteArray *ecfs_key_shares_read (const EcfsKeyShares *self, EcfsEndpoint *endpo
 /** The keys that a slot of @file opens to with the shared @secret, for ecfs_key_ring_unref (); NULL: to none. */
 EcfsKeyRing *ecfs_key_file_open (const EcfsKeyFile *file, const uint8_t secret[ECFS_SECRET_BYTES]);
 
-/** Whether a file of that name is an older revision, which is not needed where this one is. */
+/** Whether there can be files of older revisions or generations. */
+bool ecfs_key_shares_may_have_older (const EcfsKeyShares *self);
+/** Whether a file of that name is an older revision or of a generation before, which is not needed where this one is.
+ */
 bool ecfs_key_shares_is_older (const EcfsKeyShares *self, const char *name);
 /** The names of older revisions that an endpoint still has, owned; g_ptr_array_unref (). Blocks. */
 bool ecfs_key_shares_older (const EcfsKeyShares *self, EcfsEndpoint *endpoint, GPtrArray **ret_names, GError **error);

@@ -7,6 +7,8 @@
 struct EcfsKeyShares {
     EcfsKeyFile file; /* of no endpoint: without a share */
     EcfsShare shares[ECFS_SHARES_MAX];
+    unsigned n_former;
+    EcfsUuid former[ECFS_KEY_RING_MAX]; /* generations before, of retired keys */
 };
 
 /** The secret and all shares of a generation. */

@@ -2,6 +2,7 @@
 
 #include "archive/key_shares_priv.h"
 
+#include <openssl/crypto.h>
 #include <string.h>
 
 #define SIGNING "key file" /* as a salt: a generation has another length */
@@ -27,14 +28,25 @@ static void sign (EcfsKeyShares *self, const EcfsKeyRing *keys)
     ecfs_key_forget (key, sizeof key);
 }
 
-bool ecfs_key_shares_is_signed (const EcfsKeyShares *self, const EcfsKeyRing *keys)
+static bool is_signed (const EcfsKeyFile *file, const EcfsKeyRing *keys)
 {
     uint8_t key[ECFS_KEY_BYTES], mac[ECFS_KEY_BYTES];
-    if (!signing_key (keys, &self->file.key, key))
+    if (!signing_key (keys, &file->key, key))
         return false;
-    ecfs_key_file_mac (&self->file, key, mac);
+    ecfs_key_file_mac (file, key, mac);
     ecfs_key_forget (key, sizeof key);
-    return memcmp (mac, self->file.mac, sizeof mac) == 0;
+    return CRYPTO_memcmp (mac, file->mac, sizeof mac) == 0;
+}
+
+/* What a retired key has signed opens to less than these. */
+bool ecfs_key_shares_is_signed (const EcfsKeyShares *self, const EcfsKeyRing *keys)
+{
+    return ecfs_uuid_equal (&self->file.key, ecfs_key_ring_active (keys)) && is_signed (&self->file, keys);
+}
+
+bool ecfs_key_file_is_former (const EcfsKeyFile *file, const EcfsKeyRing *keys)
+{
+    return file->revision > 0 && !ecfs_uuid_equal (&file->key, ecfs_key_ring_active (keys)) && is_signed (file, keys);
 }
 
 static void set_shares (EcfsKeyShares *self, const EcfsKeyRing *keys, unsigned threshold)

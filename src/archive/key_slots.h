@@ -32,6 +32,9 @@ EcfsKeyShares *ecfs_key_shares_without (const EcfsKeyShares *self, const EcfsKey
  */
 EcfsKeyShares *ecfs_key_shares_shared (const EcfsKeyShares *self, const EcfsKeyRing *keys, unsigned threshold);
 
+/** Whether a retired one of these keys has signed @file: it opens to less than all of them. */
+bool ecfs_key_file_is_former (const EcfsKeyFile *file, const EcfsKeyRing *keys);
+
 /** The kinds of slots that there are, in words, each once; g_free (). */
 char *ecfs_key_shares_kinds (const EcfsKeyShares *self);
 

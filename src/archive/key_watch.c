@@ -172,7 +172,7 @@ static unsigned zone_number (const EcfsKeyWatch *self, size_t position)
 static bool may_have_older_locked (const EcfsKeyWatch *watch, const Place *self, const EcfsKeyShares *shares)
     ECFS_REQUIRES (watch->lock)
 {
-    return watch->restores && shares != NULL && ecfs_key_shares_file (shares)->revision > 1 && self->tidied != shares;
+    return watch->restores && shares != NULL && ecfs_key_shares_may_have_older (shares) && self->tidied != shares;
 }
 
 static void end_there (Place *self)

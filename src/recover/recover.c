@@ -127,6 +127,7 @@ static void close_places (EcfsRecovering *self)
         g_hash_table_unref (self->codecs);
     g_free (self->places);
     g_clear_pointer (&self->zone_shares, g_array_unref);
+    g_clear_pointer (&self->former, g_array_unref);
     ecfs_key_shares_free (self->shares);
     ecfs_key_ring_unref (self->keys);
     ecfs_key_ring_unref (self->pending_keys);

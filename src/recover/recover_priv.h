@@ -63,6 +63,7 @@ typedef struct EcfsRecovering {
     bool may_be_open;          /* it may have been about to get keys: where nothing that is sealed is believed */
     EcfsKeyShares *shares;     /* that endpoints have of it; NULL: none are known */
     GArray *zone_shares;       /* of EcfsZoneShare: who has which; NULL: likewise */
+    GArray *former;            /* of EcfsUuid: generations of key files that are superfluous */
     uint32_t epoch;            /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;       /* … and that has given names to anything */
     uint64_t n_exchanged;      /* stripes that others took the places of */

@@ -7,10 +7,26 @@ static void on_told (void *user, const char *text)
     ecfs_recover_tell (user, "%s", text);
 }
 
+/* At how many endpoints the marker is authentic under these keys. */
+static size_t weigh (void *user, const EcfsKeyRing *keys)
+{
+    const EcfsRecovering *self = user;
+    size_t n = 0;
+    for (size_t i = 0; i < self->n_places; i++) {
+        const EcfsRecoverPlace *place = &self->places[i];
+        n += place->unread == NULL && !place->distrusted &&
+             ecfs_marker_judge (&place->marker, keys, NULL) == ECFS_MARKER_AUTHENTIC;
+    }
+    return n;
+}
+
 static bool gather (EcfsRecovering *self, GArray *all, GError **error)
 {
     EcfsKeyOpened opened;
-    if (!ecfs_key_open_found (&self->archive, all, self->what->given_keys, on_told, self, &opened, error))
+    EcfsKeyGiven given = self->what->given_keys == NULL ? (EcfsKeyGiven){.passphrase = NULL} : *self->what->given_keys;
+    given.weigh = weigh;
+    given.weigh_user = self;
+    if (!ecfs_key_open_found (&self->archive, all, &given, on_told, self, &opened, error))
         return false;
     self->keys = opened.keys;
     self->shares = opened.shares;
@@ -51,6 +67,17 @@ static void note_shares (EcfsRecovering *self, const GArray *all)
     }
 }
 
+/* What a rotation of the key has left that did not end. */
+static void note_former (EcfsRecovering *self, const GArray *all)
+{
+    self->former = g_array_new (FALSE, FALSE, sizeof (EcfsUuid));
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFile *file = &g_array_index (all, EcfsKeyFound, i).file;
+        if (ecfs_key_file_is_former (file, self->keys))
+            g_array_append_val (self->former, file->generation);
+    }
+}
+
 bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error)
 {
     g_autoptr (GArray) all = ecfs_key_found_new ();
@@ -65,8 +92,10 @@ bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error)
     } else if ((is_given (self->what->given_keys) || most_have_shares (self, all)) && !gather (self, all, error)) {
         return false;
     }
-    if (self->shares != NULL)
+    if (self->shares != NULL) {
         note_shares (self, all);
+        note_former (self, all);
+    }
     return true;
 }
 
@@ -122,6 +151,9 @@ bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error)
     if (!ecfs_keys_keep_id (self->catalog, self->keys, error) || (self->shares == NULL && !share_anew (self, error)) ||
         (self->shares != NULL && !ecfs_key_shares_tell (self->shares, self->catalog, error)))
         return false;
+    for (guint i = 0; self->former != NULL && i < self->former->len; i++)
+        if (!ecfs_key_shares_note_former (self->catalog, &g_array_index (self->former, EcfsUuid, i), error))
+            return false;
     for (guint i = 0; self->zone_shares != NULL && i < self->zone_shares->len; i++) {
         const EcfsZoneShare *one = &g_array_index (self->zone_shares, EcfsZoneShare, i);
         if (!ecfs_key_shares_note_found (self->catalog, one->zone, one->x, error))
