@@ -25,7 +25,7 @@ static const Verb verbs[] = {
     {"wait", "ARCHIVE [PATH...]", "Waits until what was written is stored", verb_wait},
     {"endpoint", "list|add|test|readonly|active|drain|replace|remove|distrust ARCHIVE ...",
      "Lists, adds, tests, empties, replaces and removes endpoints", verb_endpoint},
-    {"key", "list|check|add|remove|init ARCHIVE ...", "Shows, tries and changes how an archive's keys are kept",
+    {"key", "list|check|add|remove|init|rotate ARCHIVE ...", "Shows, tries and changes how an archive's keys are kept",
      verb_key},
     {"plan", "", "Shows what codes survive and cost, before anything is stored", verb_plan},
     {"recode", "ARCHIVE PATH", "Moves stored files to another code", verb_recode},

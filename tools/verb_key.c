@@ -1,4 +1,4 @@
-/* key list, check, add, remove, init */
+/* key list, check, add, remove, init, rotate */
 #include "tool_secret.h"
 
 #include <inttypes.h>
@@ -12,6 +12,8 @@ static const Verb add_verb = {"key add", "ARCHIVE", "Adds a way to open an archi
 static const Verb remove_verb = {"key remove", "ARCHIVE SLOT", "Takes a way to open an archive's keys away", NULL};
 
 static const Verb init_verb = {"key init", "ARCHIVE", "Gives a key to an archive that was made without one", NULL};
+
+static const Verb rotate_verb = {"key rotate", "ARCHIVE", "Gives another key to an archive that has one", NULL};
 
 /* g_free () */
 static char *opened_by (JsonObject *slot)
@@ -60,6 +62,9 @@ static void print_endpoints (JsonArray *endpoints)
 static void print_list (JsonObject *found)
 {
     printf ("key %s\n", tool_text (found, "key"));
+    JsonArray *retired = json_object_get_array_member (found, "retired");
+    for (guint i = 0; i < json_array_get_length (retired); i++)
+        printf ("retired %s\n", json_array_get_string_element (retired, i));
     if (!json_object_has_member (found, "slots")) {
         puts ("It is in the archive directory alone: keep a copy of the file \"key\" elsewhere, or see ecfs key add.");
         return;
@@ -149,6 +154,7 @@ static int tell_changed (const Verb *verb, char *taken, bool json)
 typedef struct AddArguments {
     gboolean passphrase, alone, code, split, json;
     char *recipient, *passphrase_file, *code_file;
+    const char *shown; /* the code; borrowed; NULL: none is to be shown */
 } AddArguments;
 
 /* The options of add and init. */
@@ -313,12 +319,56 @@ static int init (int argc, char **argv)
     return given ? TOOL_DONE : fail (&init_verb, error, ", --key file");
 }
 
+/* Before anything could depend on it. */
+static void show_code (void *user)
+{
+    const AddArguments *arguments = user;
+    if (arguments->shown != NULL)
+        tool_print_code (arguments->shown, arguments->code_file);
+}
+
+static bool choose_rotate_way (const AddArguments *arguments, EcfsKeyWay *ret_way, EcfsKeyRotation *rotation,
+                               GError **error)
+{
+    if (!arguments->passphrase && !arguments->code && arguments->recipient == NULL)
+        return true;
+    rotation->way = ret_way;
+    return choose_way (arguments, ret_way, error);
+}
+
+static int rotate (int argc, char **argv)
+{
+    g_autofree char *copy = NULL;
+    gboolean drop = FALSE;
+    AddArguments arguments = {.json = FALSE};
+    EcfsKeyWay way = {.secret = NULL};
+    const GOptionEntry options[] = {
+        {"copy", 0, 0, G_OPTION_ARG_FILENAME, &copy, "Write a copy of the keys there", "FILE"},
+        {"drop", 0, 0, G_OPTION_ARG_NONE, &drop, "Go on without the ways that would need a secret", NULL},
+        WAY_OPTIONS (&arguments),
+        G_OPTION_ENTRY_NULL};
+    GError *error = NULL;
+    (void) tool_parse (&rotate_verb, options, argc, argv, 1, 1);
+    EcfsKeyRotation rotation = {.copy = copy, .drop = drop, .begun = show_code, .user = &arguments};
+    bool done = choose_rotate_way (&arguments, &way, &rotation, &error);
+    arguments.shown = arguments.code ? way.secret : NULL;
+    done = done && ecfs_key_rotate (argv[1], &rotation, &error);
+    if (done)
+        printf ("The archive has a new key. What was stored before is under the old one until 'ecfs recode --seal %s' "
+                "has moved it.\n",
+                argv[1]);
+    tool_forget ((char *) way.secret);
+    arguments_clear (&arguments);
+    return done ? TOOL_DONE : fail (&rotate_verb, error, "");
+}
+
 int verb_key (const Verb *verb, int argc, char **argv)
 {
     static const struct {
         const char *action;
         int (*run) (int argc, char **argv);
-    } actions[] = {{"list", list}, {"check", check}, {"add", add}, {"remove", take_away}, {"init", init}};
+    } actions[] = {{"list", list},        {"check", check}, {"add", add},
+                   {"remove", take_away}, {"init", init},   {"rotate", rotate}};
     const char *names[G_N_ELEMENTS (actions) + 1] = {NULL};
     const char *action = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < G_N_ELEMENTS (actions); i++) {

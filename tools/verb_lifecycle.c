@@ -34,6 +34,16 @@ static int set_active (int argc, char **argv)
     return set_state (&active_verb, "active", argc, argv);
 }
 
+/* Who had a share of the key, and is not to have one any more. */
+static void hint_at_key (Ecfs *ecfs, const char *directory, const char *name)
+{
+    g_autofree char *text = ecfs_key_list (ecfs, NULL); /* NULL: it has none */
+    g_autoptr (JsonObject) key = text == NULL ? NULL : tool_json_object (text);
+    if (key != NULL && tool_number (key, "threshold") > 0)
+        printf ("Endpoint %s may keep its share of the archive's key: 'ecfs key rotate %s' gives another key.\n", name,
+                directory);
+}
+
 static int set_distrust (int argc, char **argv)
 {
     gboolean undo = FALSE;
@@ -41,8 +51,12 @@ static int set_distrust (int argc, char **argv)
                                     G_OPTION_ENTRY_NULL};
     GError *error = NULL;
     (void) tool_parse (&distrust_verb, options, argc, argv, 2, 2);
-    return ecfs_distrust_endpoint (argv[1], argv[2], undo, &error) ? TOOL_DONE
-                                                                   : tool_fail (distrust_verb.name, error, TOOL_FAILED);
+    if (!ecfs_distrust_endpoint (argv[1], argv[2], undo, &error))
+        return tool_fail (distrust_verb.name, error, TOOL_FAILED);
+    g_autoptr (Ecfs) ecfs = undo ? NULL : ecfs_open (argv[1], 0, NULL);
+    if (ecfs != NULL)
+        hint_at_key (ecfs, argv[1], argv[2]);
+    return TOOL_DONE;
 }
 
 /* The plan */
@@ -162,7 +176,12 @@ static int take_out_one (int argc, char **argv)
     GError *error = NULL;
     (void) tool_parse (&remove_verb, NULL, argc, argv, 2, 2);
     g_autoptr (Ecfs) ecfs = ecfs_open (argv[1], ECFS_OPEN_WRITE, &error);
-    return ecfs == NULL ? tool_fail (remove_verb.name, error, TOOL_FAILED) : take_out (&remove_verb, ecfs, argv[2]);
+    if (ecfs == NULL)
+        return tool_fail (remove_verb.name, error, TOOL_FAILED);
+    int status = take_out (&remove_verb, ecfs, argv[2]);
+    if (status == TOOL_DONE)
+        hint_at_key (ecfs, argv[1], argv[2]);
+    return status;
 }
 
 /* Replacing */

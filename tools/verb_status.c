@@ -290,6 +290,8 @@ static void print_key (JsonObject *status)
 {
     if (json_object_has_member (status, "key_begun"))
         puts ("key        'ecfs key init' was interrupted, and nothing can be stored: run it again");
+    if (json_object_has_member (status, "key_rotates"))
+        puts ("key        'ecfs key rotate' was interrupted, and nothing can be stored: run it again");
     if (!json_object_has_member (status, "key"))
         return;
     if (json_object_has_member (status, "key_sharing")) {
@@ -306,6 +308,11 @@ static void print_key (JsonObject *status)
     } else {
         printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
                 tool_text (status, "directory"));
+    }
+    if (tool_number (status, "retired_objects") > 0) {
+        g_autofree char *bytes = tool_bytes ((double) tool_number (status, "retired_bytes"));
+        printf ("retired    %" PRIi64 " objects with %s are under keys before: 'ecfs recode --seal %s' moves them\n",
+                tool_number (status, "retired_objects"), bytes, tool_text (status, "directory"));
     }
     if (json_object_has_member (status, "open"))
         print_open (tool_text (status, "directory"), json_object_get_object_member (status, "open"));

@@ -499,6 +499,26 @@ char *ecfs_key_remove (Ecfs *self, const char *slot, bool force, GError **error)
  */
 bool ecfs_key_init (const char *directory, const EcfsKeyWay *key, const char *copy, GError **error);
 
+/* How an archive gets another key. */
+typedef struct EcfsKeyRotation {
+    const EcfsKeyWay *way;      /* a way to open it that is made anew: code, passphrase, alone, recipient; NULL: none */
+    const char *copy;           /* where a copy of the keys is written, durably; NULL: nowhere */
+    int drop;                   /* ways that cannot be made anew without a secret do not open the new key: they go */
+    void (*begun) (void *user); /* it was found that it can be done, and nothing depends on @way yet; NULL: none */
+    void *user;
+} EcfsKeyRotation;
+
+/**
+ * Gives another key to an archive that has one: what is stored from then on is stored under it. The key before is
+ * retired: what was stored under it is read still, and ecfs_recode_seal () moves that. Endpoints get shares of the new
+ * one, and recipients whose public keys are known open it, too. Whatever ends this, the same call again goes on with
+ * it, and until then nothing can be stored; at no moment is anything stored under a key that only this machine has.
+ *
+ * EBUSY: it is mounted; ENOKEY: it has no key, or nothing would bring the new one back; EPERM: ways to open the key
+ * would be lost, which are named, and @how->drop is not set; EDOM; EINVAL; ENOTCONN: too few endpoints can be reached.
+ */
+bool ecfs_key_rotate (const char *directory, const EcfsKeyRotation *how, GError **error);
+
 /**
  * Ends the archive in @directory: removes its stripes, journal, snapshots and marker at every endpoint, and then the
  * directory. Not while it is mounted (EBUSY), nor where the endpoints know a newer copy of it (ESTALE). Without @force

@@ -164,7 +164,8 @@ static bool open_keys (EcfsArchive *self, EcfsKeysFor what, GError **error)
         EcfsKeysState state;
         if (!ecfs_keys_state (self->catalog, &state, error))
             return false;
-        self->marker_keys = state == ECFS_KEYS_ACTIVE ? self->keys : NULL;
+        self->rotates = state == ECFS_KEYS_ROTATING;
+        self->marker_keys = state == ECFS_KEYS_ACTIVE || state == ECFS_KEYS_ROTATING ? self->keys : NULL;
         return open_shares (self, error);
     }
     self->lacks_keys = true;
@@ -269,7 +270,8 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
         ecfs_archive_sign_lock (self, NULL); /* it may have been opened before a fork */
         if (!check_lineage (self, error))
             return false;
-        if (self->lacks_keys) /* what would be stored is open to everybody */
+        /* What would be stored is open to everybody, or under a key that ends. */
+        if (self->lacks_keys || self->rotates)
             return true;
         if (!ecfs_archive_load_codes (self, error) || !ecfs_lineage_begin_session (self->lineage, error) ||
             !ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error))

@@ -16,7 +16,8 @@ struct EcfsArchive {
     EcfsKeyShares *_Atomic shares;  /* NULL: endpoints have nothing of it; changed with `adding` held */
     GPtrArray *former_shares;       /* those before, kept until free; guarded by adding */
     bool readonly;                  /* immutable */
-    bool to_destroy;                /* likewise, as the next */
+    bool to_destroy;                /* likewise, as the next two */
+    bool rotates;                   /* another key is about to be active: nothing is stored under this one */
     bool lacks_keys;                /* it has some, which are lost: nothing can be stored */
     int lock_fd;                    /* -1 when readonly; immutable */
     /* Room for ECFS_ENDPOINTS_MAX, filled up to n_endpoints, which grows while the archive is open: what needs the same

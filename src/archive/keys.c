@@ -1,11 +1,13 @@
 #include "archive/keys.h"
 
 #include "archive/common.h"
+#include "archive/key_shares.h"
 #include "catalog/journal_rows.h"
 #include "util/io.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,28 +48,57 @@ EcfsKeyRing *ecfs_keys_read (const char *path, GError **error)
     return keys;
 }
 
-bool ecfs_keys_write (const char *directory, const EcfsKeyRing *keys, GError **error)
+bool ecfs_keys_write_file (const char *path, const EcfsKeyRing *keys, GError **error)
 {
-    g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NAME, NULL);
     GByteArray *bytes = ecfs_key_ring_format (keys);
     bool written = ecfs_replace_file (path, bytes->data, bytes->len, 0600, error);
     ecfs_key_forget_array (bytes);
     return written;
 }
 
-bool ecfs_keys_keep_id (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error)
+bool ecfs_keys_write (const char *directory, const EcfsKeyRing *keys, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NAME, NULL);
+    return ecfs_keys_write_file (path, keys, error);
+}
+
+/* The files that were made for the next key replace those of before, durably, whatever of them is there. */
+static bool take_next (const char *directory, GError **error)
+{
+    /* The slots first: what they open is in both. */
+    static const char *const names[][2] = {{ECFS_KEY_SLOTS_NEXT_NAME, ECFS_KEY_SLOTS_NAME},
+                                           {ECFS_KEYS_NEXT_NAME, ECFS_KEYS_NAME}};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *from = g_build_filename (directory, names[i][0], NULL);
+        g_autofree char *to = g_build_filename (directory, names[i][1], NULL);
+        if (rename (from, to) != 0 && errno != ENOENT)
+            return ecfs_fail_errno (error, errno, "%s", to);
+    }
+    int result = ecfs_fsync_dir (AT_FDCWD, directory);
+    return result == 0 || ecfs_fail_errno (error, -result, "%s", directory);
+}
+
+static bool keep_state (EcfsCatalog *catalog, const char *state, const EcfsKeyRing *keys, GError **error)
 {
     char text[ECFS_UUID_TEXT_SIZE];
     ecfs_uuid_text (ecfs_key_ring_active (keys), text);
-    return ecfs_catalog_keep_setting (catalog, ECFS_KEY_SETTING, text, error);
+    g_autofree char *value = g_strconcat (state, text, NULL);
+    return ecfs_catalog_keep_setting (catalog, ECFS_KEY_SETTING, value, error);
+}
+
+bool ecfs_keys_keep_id (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error)
+{
+    return keep_state (catalog, "", keys, error);
 }
 
 bool ecfs_keys_begin (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error)
 {
-    char text[ECFS_UUID_TEXT_SIZE];
-    ecfs_uuid_text (ecfs_key_ring_active (keys), text);
-    g_autofree char *value = g_strconcat (ECFS_KEY_BEGUN, text, NULL);
-    return ecfs_catalog_keep_setting (catalog, ECFS_KEY_SETTING, value, error);
+    return keep_state (catalog, ECFS_KEY_BEGUN, keys, error);
+}
+
+bool ecfs_keys_begin_rotation (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error)
+{
+    return keep_state (catalog, ECFS_KEY_ROTATES, keys, error);
 }
 
 /* Settings */
@@ -99,7 +130,9 @@ static EcfsKeysState state_of (const char *id)
 {
     if (id == NULL)
         return ECFS_KEYS_NONE;
-    return g_str_has_prefix (id, ECFS_KEY_BEGUN) ? ECFS_KEYS_BEGUN : ECFS_KEYS_ACTIVE;
+    return g_str_has_prefix (id, ECFS_KEY_BEGUN)     ? ECFS_KEYS_BEGUN
+           : g_str_has_prefix (id, ECFS_KEY_ROTATES) ? ECFS_KEYS_ROTATING
+                                                     : ECFS_KEYS_ACTIVE;
 }
 
 bool ecfs_keys_state (EcfsCatalog *catalog, EcfsKeysState *ret_state, GError **error)
@@ -113,16 +146,62 @@ bool ecfs_keys_state (EcfsCatalog *catalog, EcfsKeysState *ret_state, GError **e
 
 /* Loading */
 
+/* That of the key that is meant, without the word before it. */
+static const char *id_in (const char *value)
+{
+    static const size_t skipped[] = {
+        [ECFS_KEYS_BEGUN] = strlen (ECFS_KEY_BEGUN), [ECFS_KEYS_ROTATING] = strlen (ECFS_KEY_ROTATES)};
+    return value == NULL ? NULL : value + skipped[state_of (value)];
+}
+
 static bool check_keys (const char *path, EcfsCatalog *catalog, const char *id, const EcfsKeyRing *keys, GError **error)
 {
     char text[ECFS_UUID_TEXT_SIZE];
-    const char *own = state_of (id) == ECFS_KEYS_BEGUN ? id + strlen (ECFS_KEY_BEGUN) : id;
+    const char *own = id_in (id);
     ecfs_uuid_text (ecfs_key_ring_active (keys), text);
     if (!ecfs_uuid_equal (ecfs_key_ring_archive (keys), ecfs_catalog_archive (catalog)))
         return ecfs_fail (error, ENOKEY, "%s has the keys of another archive", path);
     return own == NULL || strcmp (text, own) == 0 ||
            ecfs_fail (error, ENOKEY, "%s has key %s, and the archive is under key %s: restore that file", path, text,
                       own);
+}
+
+bool ecfs_keys_read_next (const char *directory, const EcfsKeyRing *now, EcfsKeyRing **ret_next, GError **error)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NEXT_NAME, NULL);
+    g_autoptr (GError) why = NULL;
+    g_autoptr (EcfsKeyRing) next = ecfs_keys_read (path, &why);
+    *ret_next = NULL;
+    if (next == NULL && why->code != ENOENT) {
+        g_propagate_error (error, g_steal_pointer (&why));
+        return false;
+    }
+    bool follows = next != NULL && ecfs_key_ring_n_retired (next) > 0 &&
+                   ecfs_uuid_equal (ecfs_key_ring_retired (next, 0), ecfs_key_ring_active (now));
+    if (follows)
+        *ret_next = g_steal_pointer (&next);
+    return true;
+}
+
+/* Those that have just become active, and have not their name yet; NULL: there are none. */
+static EcfsKeyRing *read_taken (const char *directory, EcfsCatalog *catalog, const char *id)
+{
+    g_autofree char *path = g_build_filename (directory, ECFS_KEYS_NEXT_NAME, NULL);
+    g_autoptr (EcfsKeyRing) keys = ecfs_keys_read (path, NULL); /* what is not whole is in use nowhere */
+    char text[ECFS_UUID_TEXT_SIZE];
+    if (keys == NULL || !ecfs_uuid_equal (ecfs_key_ring_archive (keys), ecfs_catalog_archive (catalog)))
+        return NULL;
+    ecfs_uuid_text (ecfs_key_ring_active (keys), text);
+    return strcmp (text, id) == 0 ? g_steal_pointer (&keys) : NULL;
+}
+
+static bool check_done (const char *directory, EcfsKeysState state, EcfsKeysFor what, GError **error)
+{
+    const char *verb = state == ECFS_KEYS_BEGUN ? "init" : "rotate";
+    return what != ECFS_KEYS_FOR_WRITING || (state != ECFS_KEYS_BEGUN && state != ECFS_KEYS_ROTATING) ||
+           ecfs_fail (error, EBUSY,
+                      "%s: 'ecfs key %s' was interrupted, and nothing can be stored until it has ended: run it again",
+                      directory, verb);
 }
 
 bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeysFor what, EcfsKeyRing **ret_keys,
@@ -135,13 +214,14 @@ bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeysFor wh
     if (!read_setting (catalog, ECFS_KEY_SETTING, &id, error))
         return false;
     EcfsKeysState state = state_of (id);
-    if (state == ECFS_KEYS_BEGUN && what == ECFS_KEYS_FOR_WRITING)
-        return ecfs_fail (error, EBUSY,
-                          "%s: 'ecfs key init' was interrupted, and nothing can be stored until it has ended: run it "
-                          "again",
-                          directory);
-    if (state != ECFS_KEYS_ACTIVE && what != ECFS_KEYS_FOR_INIT)
+    if (!check_done (directory, state, what, error))
+        return false;
+    if ((state == ECFS_KEYS_NONE || state == ECFS_KEYS_BEGUN) && what != ECFS_KEYS_FOR_INIT)
         return true;
+    if (state == ECFS_KEYS_ACTIVE)
+        *ret_keys = read_taken (directory, catalog, id);
+    if (*ret_keys != NULL)
+        return what == ECFS_KEYS_FOR_READING || take_next (directory, error);
     g_autoptr (EcfsKeyRing) keys = ecfs_keys_read (path, &reason);
     if (keys == NULL && reason->code == ENOENT)
         return state == ECFS_KEYS_NONE ||

@@ -136,6 +136,19 @@ bool ecfs_catalog_open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GE
     return READ (self, open_totals (self, ret_totals, error));
 }
 
+static bool retired_totals (EcfsCatalog *self, const EcfsUuid *key, uint64_t *ret_n_objects, uint64_t *ret_bytes,
+                            GError **error)
+{
+    autoquery *objects = QUERY (self, RETIRED_OBJECTS, error, BLOB (key->bytes, sizeof key->bytes));
+    return get_pair (self, objects, ret_n_objects, ret_bytes, error);
+}
+
+bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, uint64_t *ret_n_objects, uint64_t *ret_bytes,
+                                  GError **error)
+{
+    return READ (self, retired_totals (self, key, ret_n_objects, ret_bytes, error));
+}
+
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error)
 {
     return CHANGE (self, error, deletion_done (self, deletion, error));

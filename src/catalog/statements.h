@@ -119,6 +119,8 @@
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
        "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')))") \
     X (OPEN_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects WHERE seal IS NULL") \
+    X (RETIRED_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects " \
+       "WHERE seal IS NOT NULL AND substr (seal, 3, 16) != ?") \
     X (OPEN_DELETIONS, "SELECT count (*), ifnull (max (queued_age_ns), 0) FROM deletions WHERE sealed = 0") \
     X (DELETION_QUEUED, "SELECT EXISTS (SELECT 1 FROM deletions WHERE object = ? AND idx = ? AND instance = ? " \
        "AND endpoint = ?)") \

@@ -98,6 +98,9 @@ typedef struct EcfsOpenTotals {
 
 /** Counts it, which reads all objects. */
 bool ecfs_catalog_open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error);
+/** Counts what is sealed under another key than @key, and its bytes of content; reads all objects. */
+bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, uint64_t *ret_n_objects, uint64_t *ret_bytes,
+                                  GError **error);
 
 /* Repairs */
 

@@ -72,6 +72,12 @@ char *ecfs_key_list (Ecfs *self, GError **error)
     JsonObject *object = json_object_new ();
     ecfs_uuid_text (ecfs_key_ring_active (keys), id);
     json_object_set_string_member (object, "key", id);
+    JsonArray *retired = json_array_new ();
+    for (unsigned i = 0; i < ecfs_key_ring_n_retired (keys); i++) {
+        ecfs_uuid_text (ecfs_key_ring_retired (keys, i), id);
+        json_array_add_string_element (retired, id);
+    }
+    json_object_set_array_member (object, "retired", retired);
     if (shares == NULL)
         return text_of (object);
     json_object_set_int_member (object, "threshold", ecfs_key_shares_threshold (shares));

@@ -22,6 +22,14 @@ typedef struct EcfsKeepingRead {
 bool ecfs_keeping_read (const EcfsKeyWay *way, EcfsKeepingRead *ret_keeping, GError **error);
 void ecfs_keeping_forget (EcfsKeepingRead *keeping);
 
+/** The most losses that any code in use survives. */
+bool ecfs_key_find_tolerance (const EcfsArchive *archive, unsigned *ret_tolerance, GError **error);
+/** Zones of endpoints that get key files. */
+unsigned ecfs_key_count_zones (const EcfsArchive *archive);
+/** Gives each endpoint its key file. ENOTCONN with the reasons: so few can take it that, with @tolerance of them lost,
+ * it would not bring the key back. Blocks. */
+bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, unsigned tolerance, GError **error);
+
 /** The same, borrowed; @secrets may be NULL. */
 EcfsKeyGiven ecfs_key_given_of (const EcfsKeySecrets *secrets);
 

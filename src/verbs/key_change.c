@@ -148,36 +148,11 @@ static bool check_changeable (const Ecfs *self, GError **error)
 
 /* Adding */
 
-/* The most losses that any code in use survives. */
-static bool find_tolerance (const EcfsArchive *archive, unsigned *ret_tolerance, GError **error)
-{
-    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (ecfs_archive_catalog (archive), error);
-    if (codes == NULL)
-        return false;
-    g_ptr_array_add (codes, g_strdup (ecfs_archive_config (archive)->code));
-    *ret_tolerance = 0;
-    for (guint i = 0; i < codes->len; i++) {
-        g_autofree char *text = g_strdup (g_ptr_array_index (codes, i));
-        *strchrnul (text, '/') = '\0';
-        g_autoptr (EcfsCodec) codec = ecfs_codec_new (text, error);
-        if (codec == NULL)
-            return false;
-        *ret_tolerance = MAX (*ret_tolerance, ecfs_codec_tolerance (codec));
-    }
-    return true;
-}
-
 static bool find_threshold (const EcfsArchive *archive, unsigned *ret_threshold, GError **error)
 {
     unsigned tolerance;
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        if (ecfs_archive_endpoint_counts (endpoint))
-            g_hash_table_add (zones, (char *) endpoint->zone);
-    }
-    return find_tolerance (archive, &tolerance, error) &&
-           ecfs_key_threshold (g_hash_table_size (zones), tolerance, ret_threshold, error);
+    return ecfs_key_find_tolerance (archive, &tolerance, error) &&
+           ecfs_key_threshold (ecfs_key_count_zones (archive), tolerance, ret_threshold, error);
 }
 
 /* What the new slot goes into: with a shared secret where it needs one. ecfs_key_shares_free () */

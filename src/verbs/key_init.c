@@ -28,64 +28,6 @@ static bool always (void *user)
     return true;
 }
 
-/* Shares */
-
-static unsigned tolerance_of (const char *code)
-{
-    g_autofree char *text = g_strdup (code);
-    *strchrnul (text, '/') = '\0'; /* an identity says who made it, too */
-    g_autoptr (EcfsCodec) codec = ecfs_codec_new (text, NULL);
-    return codec == NULL ? 0 : ecfs_codec_tolerance (codec);
-}
-
-/* The most that any code in use may lose. */
-static bool find_tolerance (EcfsArchive *archive, unsigned *ret_tolerance, GError **error)
-{
-    unsigned tolerance = tolerance_of (ecfs_archive_config (archive)->code);
-    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (ecfs_archive_catalog (archive), error);
-    for (guint i = 0; codes != NULL && i < codes->len; i++)
-        tolerance = MAX (tolerance, tolerance_of (g_ptr_array_index (codes, i)));
-    *ret_tolerance = tolerance;
-    return codes != NULL;
-}
-
-static unsigned count_zones (const EcfsArchive *archive)
-{
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        if (ecfs_archive_endpoint_counts (endpoint) && endpoint->endpoint != NULL)
-            g_hash_table_add (zones, (char *) endpoint->zone);
-    }
-    return g_hash_table_size (zones);
-}
-
-/* Each endpoint gets the share of its zone; those that cannot take it now must not be more than can be done without. */
-static bool put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, unsigned tolerance, GError **error)
-{
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
-    g_autoptr (GString) reasons = g_string_new (NULL);
-    for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
-        const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        g_autoptr (GError) why = NULL;
-        if (!ecfs_archive_endpoint_counts (endpoint) || endpoint->endpoint == NULL)
-            continue;
-        if (ecfs_key_shares_put (shares, ecfs_archive_catalog (archive), endpoint->endpoint, endpoint->zone, &why))
-            g_hash_table_add (zones, (char *) endpoint->zone);
-        else
-            g_string_append_printf (reasons, "%s%s", reasons->len > 0 ? "; " : "", why->message);
-    }
-    unsigned n_zones = g_hash_table_size (zones);
-    unsigned n_needed = MAX (ecfs_key_shares_threshold (shares), 1) + tolerance;
-    if (n_zones < n_needed)
-        return ecfs_fail (error, ENOTCONN, "%u zones have the key file, and %u must have it: %s", n_zones, n_needed,
-                          reasons->str);
-    if (reasons->len > 0)
-        g_message ("%s: some endpoints have no key file yet, 'ecfs fsck -y' stores it there: %s",
-                   ecfs_archive_directory (archive), reasons->str);
-    return true;
-}
-
 /* Phases */
 
 /* What is asked for. */
@@ -121,14 +63,14 @@ static bool store_key (EcfsArchive *archive, const Giving *giving, GError **erro
     EcfsKeyKeeping keeping = {.how = read->how, .opener = &read->opener};
     g_autoptr (EcfsKeyRing) keys = NULL;
     g_autoptr (EcfsKeyShares) shares = NULL;
-    if (!find_tolerance (archive, &tolerance, error) ||
+    if (!ecfs_key_find_tolerance (archive, &tolerance, error) ||
         (ecfs_keeping_is_shared (read->how) &&
-         !ecfs_key_threshold (count_zones (archive), tolerance, &keeping.threshold, error)) ||
+         !ecfs_key_threshold (ecfs_key_count_zones (archive), tolerance, &keeping.threshold, error)) ||
         !ecfs_archive_make_key (ecfs_archive_directory (archive), ecfs_archive_catalog (archive), &keeping, &keys,
                                 &shares, error))
         return false;
     return shares == NULL ? check_copy (archive, keys, giving->copy, error)
-                          : put_shares (archive, shares, tolerance, error);
+                          : ecfs_key_put_shares (archive, shares, tolerance, error);
 }
 
 /* Reads the newest snapshot back wherever it should be. */
@@ -252,6 +194,9 @@ static bool give_key (const char *directory, const Giving *giving, GError **erro
         return ecfs_fail (error, EINVAL, "an archive that has no key stays as it is: say how a key is to be kept");
     if (!look (directory, &state, &is_open, error))
         return false;
+    if (state == ECFS_KEYS_ROTATING)
+        return ecfs_fail (error, EEXIST, "%s has a key, and 'ecfs key rotate' was interrupted: run that again",
+                          directory);
     bool goes_on = keeping->how == ECFS_KEEPING_SPLIT || keeping->how == ECFS_KEEPING_FILE;
     if (state == ECFS_KEYS_ACTIVE && (!is_open || !goes_on))
         return ecfs_fail (error, EEXIST, "%s has a key already: 'ecfs key add' adds a way to open it", directory);

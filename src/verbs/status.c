@@ -456,6 +456,21 @@ static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
     return true;
 }
 
+/* What is under keys that are retired. */
+static bool add_retired (JsonObject *status, EcfsArchive *archive, GError **error)
+{
+    uint64_t n_objects = 0, bytes = 0;
+    const EcfsKeyRing *keys = ecfs_archive_keys (archive);
+    if (keys == NULL || ecfs_key_ring_n_retired (keys) == 0)
+        return true;
+    if (!ecfs_catalog_retired_totals (ecfs_archive_catalog (archive), ecfs_key_ring_active (keys), &n_objects, &bytes,
+                                      error))
+        return false;
+    json_object_set_int_member (status, "retired_objects", (int64_t) n_objects);
+    json_object_set_int_member (status, "retired_bytes", (int64_t) bytes);
+    return true;
+}
+
 static bool add_sealing (JsonObject *status, EcfsArchive *archive, GError **error)
 {
     EcfsKeysState state;
@@ -463,7 +478,10 @@ static bool add_sealing (JsonObject *status, EcfsArchive *archive, GError **erro
         return false;
     if (state == ECFS_KEYS_BEGUN)
         json_object_set_boolean_member (status, "key_begun", TRUE);
-    return ecfs_archive_keys (archive) == NULL || add_open (status, archive, error);
+    if (state == ECFS_KEYS_ROTATING)
+        json_object_set_boolean_member (status, "key_rotates", TRUE);
+    return ecfs_archive_keys (archive) == NULL ||
+           (add_open (status, archive, error) && add_retired (status, archive, error));
 }
 
 JsonObject *ecfs_archive_status (EcfsArchive *self, int64_t patience_us, GError **error)

@@ -133,14 +133,17 @@ static void judge_read_only (Verdict *self)
 
 static void judge_key_begun (Verdict *self)
 {
-    if (json_object_has_member (self->status, "key_begun"))
+    bool rotates = json_object_has_member (self->status, "key_rotates");
+    const char *verb = rotates ? "rotate" : "init";
+    if (rotates || json_object_has_member (self->status, "key_begun"))
         add (self, &(Problem){.verdict = "at risk",
                               .check = 2,
-                              .reason = g_strdup ("'ecfs key init' was interrupted, and nothing can be stored until it "
-                                                  "has ended"),
+                              .reason = g_strdup_printf ("'ecfs key %s' was interrupted, and nothing can be stored "
+                                                         "until it has ended",
+                                                         verb),
                               .meaning = safety (self),
                               .advice = g_strdup ("End it, with the options that it was given:"),
-                              .action = g_strdup_printf ("ecfs key init %s", self->directory)});
+                              .action = g_strdup_printf ("ecfs key %s %s", verb, self->directory)});
 }
 
 static void judge_old_copy (Verdict *self)

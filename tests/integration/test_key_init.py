@@ -11,7 +11,7 @@ import zlib
 import lab
 import pytest
 from forge import xxh3_64, xxh3_128
-from steps import Steps, points
+from steps import Kept, Steps, points
 
 pytestmark = lab.unkeyed
 
@@ -332,25 +332,6 @@ def later(data):
     struct.pack_into("<Q", data, at, 1 << 30)
     struct.pack_into("<Q", data, 16 + 8 + size, xxh3_64(data[16:16 + 8 + size]))
     return bytes(data)
-
-
-class Kept:
-    """A directory that is put back as it was."""
-
-    def __init__(self, place, paths):
-        self.paths = paths
-        self.copies = [place.path / f"kept-{next(place.numbers)}" for _ in paths]
-        for path, copy in zip(paths, self.copies):
-            shutil.copytree(path, copy, symlinks=True)
-
-    def restore(self):
-        for path, copy in zip(self.paths, self.copies):
-            shutil.rmtree(path, ignore_errors=True)
-            shutil.copytree(copy, path, symlinks=True)
-
-    def drop(self):
-        for copy in self.copies:
-            shutil.rmtree(copy)
 
 
 def check_lost(place, archive):

@@ -1,4 +1,5 @@
 """Archives with a key: what is stored in them, and how they come back without their directory."""
+import json
 import os
 import pty
 import shutil
@@ -38,6 +39,11 @@ def tree_of(place, archive):
     found = lab.describe_tree(mount.path)
     mount.umount()
     return found
+
+
+def keys_of(archive):
+    """What `ecfs key list` tells."""
+    return json.loads(lab.ecfs("key", "list", archive.path, "--json").stdout)
 
 
 def share_of(endpoint):

@@ -1,6 +1,7 @@
 """Programs that are killed at counted steps: calls that change what is below some directories (tests/crash/steps.h)."""
 import os
 import random
+import shutil
 import struct
 
 import lab
@@ -39,3 +40,22 @@ def points(n_steps):
     print(f"ECFS_SEED={seed}")
     edges = [every[0], *every[-4:]]
     return edges + random.Random(seed).sample(every[1:-4], max(CRASHES - len(edges), 1))
+
+
+class Kept:
+    """A directory that is put back as it was."""
+
+    def __init__(self, place, paths):
+        self.paths = paths
+        self.copies = [place.path / f"kept-{next(place.numbers)}" for _ in paths]
+        for path, copy in zip(paths, self.copies):
+            shutil.copytree(path, copy, symlinks=True)
+
+    def restore(self):
+        for path, copy in zip(self.paths, self.copies):
+            shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(copy, path, symlinks=True)
+
+    def drop(self):
+        for copy in self.copies:
+            shutil.rmtree(copy)
