@@ -280,6 +280,11 @@ static void print_open (const char *directory, JsonObject *open)
         printf ("open       %" PRIi64 " files of the journal from before the key are left at endpoints\n", n_files);
     if (n_unknown > 0)
         printf ("open       %" PRIi64 " endpoints may have files of the journal from before the key\n", n_unknown);
+    if (tool_number (open, "stray_stripes") > 0)
+        printf ("open       %" PRIi64
+                " stripes from before the key are left at endpoints: 'ecfs fsck --prune %s' removes "
+                "them\n",
+                tool_number (open, "stray_stripes"), directory);
     if (n_stripes > 0) {
         g_autofree char *when = clock_time ((double) tool_number (open, "retained_until"));
         printf ("open       %" PRIi64 " stripes of what had no key can be read until %s at least\n", n_stripes, when);

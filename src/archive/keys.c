@@ -11,9 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OTHERS_MODE  077
-#define END_SETTING  "open_journal_end" /* epoch and sequence */
-#define OPEN_SETTING "open_journal "    /* and the UUID of an endpoint: how many files it has */
+#define OTHERS_MODE    077
+#define END_SETTING    "open_journal_end" /* epoch and sequence */
+#define OPEN_SETTING   "open_journal "    /* and the UUID of an endpoint: how many files it has */
+#define STRAYS_SETTING "open_strays"
 
 static bool check_private (const char *path, int fd, GError **error)
 {
@@ -268,20 +269,43 @@ static char *open_setting (const EcfsUuid *endpoint)
     return g_strconcat (OPEN_SETTING, text, NULL);
 }
 
+static bool note_number (EcfsCatalog *catalog, const char *key, uint64_t number, GError **error)
+{
+    g_autofree char *value = g_strdup_printf ("%" PRIu64, number);
+    return ecfs_catalog_keep_setting (catalog, key, value, error);
+}
+
+/* 0: it was not noted; G_MAXUINT64: nobody knows. */
+static bool read_number (EcfsCatalog *catalog, const char *key, uint64_t *ret_number, GError **error)
+{
+    g_autofree char *value = NULL;
+    guint64 number = 0;
+    if (!read_setting (catalog, key, &value, error))
+        return false;
+    if (value != NULL && !g_ascii_string_to_unsigned (value, 10, 0, G_MAXUINT64, &number, NULL))
+        number = G_MAXUINT64;
+    *ret_number = number;
+    return true;
+}
+
 bool ecfs_keys_note_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t n_files, GError **error)
 {
-    g_autofree char *key = open_setting (endpoint), *value = g_strdup_printf ("%" PRIu64, n_files);
-    return ecfs_catalog_keep_setting (catalog, key, value, error);
+    g_autofree char *key = open_setting (endpoint);
+    return note_number (catalog, key, n_files, error);
 }
 
 bool ecfs_keys_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t *ret_n_files, GError **error)
 {
-    g_autofree char *key = open_setting (endpoint), *value = NULL;
-    guint64 n_files = 0;
-    if (!read_setting (catalog, key, &value, error))
-        return false;
-    if (value != NULL && !g_ascii_string_to_unsigned (value, 10, 0, G_MAXUINT64, &n_files, NULL))
-        n_files = G_MAXUINT64;
-    *ret_n_files = n_files;
-    return true;
+    g_autofree char *key = open_setting (endpoint);
+    return read_number (catalog, key, ret_n_files, error);
+}
+
+bool ecfs_keys_note_strays (EcfsCatalog *catalog, uint64_t n_stripes, GError **error)
+{
+    return note_number (catalog, STRAYS_SETTING, n_stripes, error);
+}
+
+bool ecfs_keys_strays (EcfsCatalog *catalog, uint64_t *ret_n_stripes, GError **error)
+{
+    return read_number (catalog, STRAYS_SETTING, ret_n_stripes, error);
 }

@@ -80,4 +80,8 @@ bool ecfs_keys_note_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64
 /** As it was noted; 0: it was not. */
 bool ecfs_keys_open (EcfsCatalog *catalog, const EcfsUuid *endpoint, uint64_t *ret_n_files, GError **error);
 
+/** Notes how many stripes endpoints have from before there was a key that the catalog does not list; and tells it. */
+bool ecfs_keys_note_strays (EcfsCatalog *catalog, uint64_t n_stripes, GError **error);
+bool ecfs_keys_strays (EcfsCatalog *catalog, uint64_t *ret_n_stripes, GError **error);
+
 #endif

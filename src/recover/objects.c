@@ -1,4 +1,5 @@
 /* Stripes, as endpoints have them: whether there are enough of every object, and what no journal tells of. */
+#include "archive/keys.h"
 #include "recover/recover_priv.h"
 
 #include <inttypes.h>
@@ -289,6 +290,11 @@ static void tell_rest (EcfsRecovering *self)
                            "%" PRIu64 " objects were stored by a copy of the archive directory that was given up when "
                            "another was recovered; they are left alone",
                            self->n_given_up);
+    if (self->n_open > 0)
+        ecfs_recover_tell (self,
+                           "%" PRIu64 " stripes are from before the archive had its key, and anybody who has these "
+                           "endpoints can read them: 'ecfs fsck --prune' removes them",
+                           self->n_open);
     if (sums->n_lost_strays > 0)
         ecfs_recover_tell (self,
                            "%" PRIu64 " objects that no journal mentions have too few stripes on these endpoints: they "
@@ -299,6 +305,22 @@ static void tell_rest (EcfsRecovering *self)
                            sums->n_foreign);
 }
 
+/* What lies open, and is nothing that the archive has still. */
+static bool note_open (EcfsRecovering *self, const GArray *told, GError **error)
+{
+    EcfsOpenEnd end;
+    self->n_open = 0;
+    if (!ecfs_keys_end (self->catalog, &end, error))
+        return false;
+    for (guint i = 0; i < told->len; i++) {
+        const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
+        const EcfsStripeHeader *header = &one->header;
+        self->n_open += one->is_open &&
+                        (header->epoch < end.epoch || (header->epoch == end.epoch && header->sequence <= end.sequence));
+    }
+    return self->keys == NULL || self->what->dry_run || ecfs_keys_note_strays (self->catalog, self->n_open, error);
+}
+
 bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
 {
     g_autoptr (GArray) all = ecfs_recover_pieces (self, error);
@@ -307,7 +329,7 @@ bool ecfs_recover_objects (EcfsRecovering *self, GError **error)
     self->pieces = all;
     g_autoptr (GArray) told = find_strays (self, all, error);
     g_autoptr (GPtrArray) strays = told == NULL ? NULL : gather_strays (self, told, error);
-    bool put = strays != NULL && ecfs_recover_strays (self, strays, error);
+    bool put = strays != NULL && note_open (self, told, error) && ecfs_recover_strays (self, strays, error);
     self->pieces = NULL;
     if (put)
         tell_rest (self);

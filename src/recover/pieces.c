@@ -78,7 +78,8 @@ static bool open_seal (EcfsRecoverTold *self, GError **error)
 {
     const EcfsRecovering *recovering = self->recovering;
     const EcfsStripeHeader *header = &self->header;
-    if (header->seal.kind == ECFS_SEAL_NONE && recovering->keys != NULL && !self->may_be_open)
+    self->is_open = header->seal.kind == ECFS_SEAL_NONE && recovering->keys != NULL && !self->may_be_open;
+    if (self->is_open)
         return ecfs_fail (error, EBADMSG, "it is not sealed, and the archive has a key");
     if (header->seal.kind != ECFS_SEAL_NONE && recovering->keys != NULL &&
         ecfs_key_ring_has (recovering->keys, &header->seal.key) &&

@@ -67,6 +67,7 @@ typedef struct EcfsRecovering {
     uint32_t epoch;            /* the highest that enough endpoints tell of, … */
     uint32_t used_epoch;       /* … and that has given names to anything */
     uint64_t n_exchanged;      /* stripes that others took the places of */
+    uint64_t n_open;           /* stripes from before there was a key that no catalog lists */
     uint64_t n_given_up;       /* objects of a copy of the archive directory that was given up */
     uint64_t sequence;         /* the highest sequence that enough endpoints tell of */
     uint32_t journal_epoch; /* of the last record of the journal that was read; with sums->sequence, how far it tells */
@@ -108,6 +109,7 @@ typedef struct EcfsRecoverTold {
     EcfsSealKeys *keys; /* of its object; NULL: it is stored without; owned */
     EcfsStripeFooter footer;
     uint64_t footer_offset;
+    bool is_open;     /* it is not sealed, and the archive has a key */
     bool may_be_open; /* the catalog knows the object, as one that was stored without a key */
     bool good;
 } EcfsRecoverTold;

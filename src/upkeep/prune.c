@@ -1,6 +1,7 @@
 #include "upkeep/prune.h"
 
 #include "archive/common.h"
+#include "archive/keys.h"
 #include "archive/lineage.h"
 #include "journal/sender.h"
 #include "object/format.h"
@@ -13,6 +14,18 @@ typedef struct Pruning {
     bool unrecovered; /* what a recovery left alone is to go, too */
 } Pruning;
 
+/* Whether the archive had no key when it was stored: what counted then is listed by the catalog that was sealed first.
+ */
+static bool is_from_before (const Pruning *self, const EcfsStripeHeader *header, bool *ret_is, GError **error)
+{
+    EcfsOpenEnd end;
+    if (!ecfs_keys_end (ecfs_archive_catalog (self->archive), &end, error))
+        return false;
+    *ret_is = header->seal.kind == ECFS_SEAL_NONE && ecfs_archive_keys (self->archive) != NULL &&
+              (header->epoch < end.epoch || (header->epoch == end.epoch && header->sequence <= end.sequence));
+    return true;
+}
+
 /* A recovery leaves alone what it cannot make a file of for want of other stripes, and that may be all that there is of
  * it: what is from before is removed only where the catalog has its object, in other stripes, or where that is meant.
  */
@@ -20,7 +33,7 @@ static bool is_accounted_for (Pruning *self, const EcfsStripeHeader *header, Ecf
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (self->archive);
     bool known = false;
-    if (header->epoch == ecfs_catalog_epoch (catalog) || self->unrecovered)
+    if (header->epoch == ecfs_catalog_epoch (catalog) || self->unrecovered || stripe->is_open)
         return true;
     if (!ecfs_catalog_object_known (catalog, &header->object, &known, error))
         return false;
@@ -43,11 +56,17 @@ static bool check_header (Pruning *self, EcfsPruneStripe *stripe, const EcfsStri
     return is_accounted_for (self, header, stripe, error);
 }
 
-/* Where the archive has a key, what tells of none, or of one that is not here, may tell anything. */
-static bool check_authentic (const Pruning *self, const EcfsStripeHeader *header, const uint8_t *head, GError **error)
+/* Where the archive has a key, what tells of none, or of one that is not here, may tell anything; but that it is from
+ * before nobody gains by. */
+static bool check_authentic (const Pruning *self, const EcfsStripeHeader *header, const uint8_t *head,
+                             EcfsPruneStripe *stripe, GError **error)
 {
     const EcfsKeyRing *ring = ecfs_archive_keys (self->archive);
     g_autoptr (EcfsSealKeys) keys = NULL;
+    if (!is_from_before (self, header, &stripe->is_open, error))
+        return false;
+    if (stripe->is_open)
+        return true;
     if (ring != NULL && header->seal.kind == ECFS_SEAL_NONE)
         return ecfs_fail (error, EPERM, "it is not sealed, and the archive has a key");
     return ecfs_seal_open (&header->seal, ring, &header->object, &keys, error) &&
@@ -68,8 +87,8 @@ static bool examine (Pruning *self, EcfsPruneStripe *stripe, const char *name, G
     if (wanted == 0)
         return ecfs_fail (error, EPERM, "it is empty");
     return ecfs_endpoint_read_wait (endpoint, name, &range, 1, error) &&
-           ecfs_stripe_header_parse (head, wanted, &header, error) && check_authentic (self, &header, head, error) &&
-           check_header (self, stripe, &header, error);
+           ecfs_stripe_header_parse (head, wanted, &header, error) &&
+           check_authentic (self, &header, head, stripe, error) && check_header (self, stripe, &header, error);
 }
 
 static bool is_unknown (EcfsArchive *archive, int64_t endpoint, const EcfsPruneStripe *stripe, GError **error)
@@ -96,6 +115,15 @@ static bool journal_is_stored (EcfsArchive *archive, GError **error)
            ecfs_fail (error, EAGAIN, "too few endpoints have the journal up to now: bring endpoints back");
 }
 
+/* Of those from before there was a key there is one less. */
+static bool count_down (EcfsArchive *archive, GError **error)
+{
+    uint64_t n_stripes;
+    EcfsCatalog *catalog = ecfs_archive_catalog (archive);
+    return ecfs_keys_strays (catalog, &n_stripes, error) &&
+           (n_stripes == 0 || ecfs_keys_note_strays (catalog, n_stripes - 1, error));
+}
+
 static bool prune_one (Pruning *self, EcfsPruneStripe *stripe, GError **error)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
@@ -105,7 +133,7 @@ static bool prune_one (Pruning *self, EcfsPruneStripe *stripe, GError **error)
         || !ecfs_endpoint_remove_wait (self->endpoint->endpoint, name, error))
         return ecfs_prefix (error, "endpoint %s: %s stays", self->endpoint->name, name);
     stripe->removed = true;
-    return true;
+    return !stripe->is_open || count_down (self->archive, error);
 }
 
 static bool prune_all (Pruning *self, EcfsPruneStripe *stripes, size_t n_stripes, GError **error)

@@ -12,6 +12,7 @@ typedef struct EcfsPruneStripe {
     uint64_t instance;
     uint64_t size;
     bool removed;        /* set by the attempt, as the next */
+    bool is_open;        /* it is from before the archive had its key */
     bool is_unrecovered; /* it stays for having been stored before the archive was recovered, without its object */
 } EcfsPruneStripe;
 

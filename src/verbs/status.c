@@ -433,12 +433,13 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
 static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
 {
     EcfsOpenTotals totals;
-    uint64_t n_files;
+    uint64_t n_files, n_strays;
     unsigned n_unknown;
     if (!ecfs_catalog_open_totals (ecfs_archive_catalog (archive), &totals, error) ||
-        !ecfs_journal_open_files (archive, &n_files, &n_unknown, error))
+        !ecfs_journal_open_files (archive, &n_files, &n_unknown, error) ||
+        !ecfs_keys_strays (ecfs_archive_catalog (archive), &n_strays, error))
         return false;
-    bool is_open = totals.n_objects + totals.n_stripes + n_files + n_unknown > 0;
+    bool is_open = totals.n_objects + totals.n_stripes + n_files + n_unknown + n_strays > 0;
     json_object_set_boolean_member (status, "sealed", !is_open);
     if (!is_open)
         return true;
@@ -447,6 +448,7 @@ static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
     json_object_set_int_member (facts, "content_bytes", (int64_t) totals.content_bytes);
     json_object_set_int_member (facts, "journal_files", (int64_t) n_files);
     json_object_set_int_member (facts, "endpoints_unknown", n_unknown);
+    json_object_set_int_member (facts, "stray_stripes", (int64_t) n_strays);
     json_object_set_int_member (facts, "retained_stripes", (int64_t) totals.n_stripes);
     if (totals.n_stripes > 0) {
         int64_t left_us = ecfs_archive_config (archive)->deletion_grace_us - totals.newest_ns / 1000;

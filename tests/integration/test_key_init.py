@@ -135,6 +135,27 @@ def test_what_was_open_is_closed(place, archive, kept):
     assert seen_at(again.endpoints[1:]) == set()
 
 
+def test_what_a_lost_machine_would_have_deleted_is_told_and_removed(place, archive):
+    archive.configure("archive", deletion_grace="1h")
+    key_init(archive)
+    lab.ecfs("recode", "--seal", archive.path)
+    mount = place.mount(archive)
+    lab.ecfs("wait", mount.path)
+    mount.umount()
+    shutil.rmtree(archive.path)
+    again, done = recover(place, archive.endpoints)
+    assert seen_at(archive.endpoints) and "from before the archive had its key" in done.stderr, done
+    status = again.json("status")
+    assert not status["sealed"] and status["open"]["stray_stripes"] > 0
+    assert "fsck --prune" in lab.ecfs("status", again.path).stdout
+    for path in files_at(archive.endpoints):
+        os.utime(path, (time.time() - 30 * 86400,) * 2)
+    lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--prune", again.path)
+    assert seen_at(archive.endpoints) == set()
+    assert again.json("status")["sealed"]
+    lab.assert_same_tree(archive.tree, tree_of(place, again))
+
+
 def test_before_it_is_moved_all_is_there(place, archive):
     """Half of it is moved; the machine is lost, and two endpoints; who has the key as a file reads it as well."""
     key_init(archive)
