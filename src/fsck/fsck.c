@@ -1,4 +1,5 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
+#include "archive/keys.h"
 #include "archive/lineage.h"
 #include "fsck/fsck_priv.h"
 #include "verbs/recode.h"
@@ -15,6 +16,19 @@ static bool check_catalog (EcfsFsckRun *self, GError **error)
     EcfsCatalog *catalog = ecfs_catalog_open (path, ECFS_CATALOG_READONLY, error);
     bool good = catalog != NULL && ecfs_catalog_check (catalog, ecfs_fsck_tell_problem, self, &self->is_sound, error);
     return ecfs_catalog_close (catalog, good ? error : NULL) && good;
+}
+
+/* Nothing can be stored or repaired until it has ended. */
+static bool check_key (EcfsFsckRun *self, GError **error)
+{
+    EcfsKeysState state;
+    if (!ecfs_keys_state (ecfs_archive_catalog (self->archive), &state, error))
+        return false;
+    if (state == ECFS_KEYS_BEGUN)
+        ecfs_fsck_tell_problem (self, 0, "'ecfs key init' was interrupted, and nothing can be stored: run it again");
+    if (state == ECFS_KEYS_ROTATING)
+        ecfs_fsck_tell_problem (self, 0, "'ecfs key rotate' was interrupted, and nothing can be stored: run it again");
+    return true;
 }
 
 /* Objects that paths name */
@@ -248,8 +262,8 @@ static bool check_lineage (EcfsFsckRun *self, GError **error)
 static bool run (EcfsFsckRun *self, GError **error)
 {
     bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
-    if (!check_catalog (self, error) || !check_lineage (self, error) || !ecfs_fsck_begin_orphans (self, error) ||
-        !check_objects (self, error))
+    if (!check_catalog (self, error) || !check_key (self, error) || !check_lineage (self, error) ||
+        !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error))
         return false;
     ecfs_fsck_end_orphans (self);
     if (deep && !ecfs_fsck_deep (self, error))

@@ -411,6 +411,9 @@ def test_status_says_that_it_was_interrupted(place, archive):
             break
     status = lab.ecfs("status", "--check", archive.path, check=False)
     assert status.returncode == 2 and "'ecfs key init' was interrupted" in status.stdout, status
+    for option in "-n", "-y":
+        done = lab.run(lab.BUILD / "tools/ecfs-fsck", option, archive.path, check=False)
+        assert done.returncode == 4 and "'ecfs key init' was interrupted" in done.stdout + done.stderr, done
     key_init(archive)
     assert "key_begun" not in archive.json("status")
 

@@ -283,6 +283,10 @@ def test_too_few_endpoints_change_nothing_for_good(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, archive, "-o", "ro"))
     for endpoint in archive.endpoints[:2]:
         endpoint.start()
+    status = lab.ecfs("status", "--check", archive.path, check=False)
+    assert status.returncode == 2 and "'ecfs key rotate' was interrupted" in status.stdout, status
+    done = lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", archive.path, check=False)
+    assert done.returncode == 4 and "'ecfs key rotate' was interrupted" in done.stdout + done.stderr, done
     rotate(archive)
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
 
