@@ -115,6 +115,11 @@ static void print_recovered (const char *directory, JsonObject *report, const Ar
             tool_number (report, "files"));
     printf ("epoch %" PRIi64 ", from %" PRIi64 " of %" PRIi64 " endpoints\n", tool_number (report, "epoch"),
             tool_number (report, "endpoints_given"), tool_number (report, "endpoints_known"));
+    if (json_object_has_member (report, "key"))
+        printf ("what was recovered is authentic by its key %s\n", tool_text (report, "key"));
+    else
+        puts (
+            "the archive has no key: nothing shows that what was recovered was not made up by most of these endpoints");
     if (json_object_has_member (report, "recovery_point_ns")) {
         g_autoptr (GDateTime) time =
             g_date_time_new_from_unix_local (tool_number (report, "recovery_point_ns") / 1000000000);

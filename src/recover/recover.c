@@ -624,6 +624,8 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);
+    if (good && self->keys != NULL)
+        self->sums->key = *ecfs_key_ring_active (self->keys);
     if (!good) {
         tell_pending (self);
         remove_snapshot (self);

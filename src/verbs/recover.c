@@ -57,6 +57,9 @@ static JsonObject *facts_of (const EcfsRecovered *recovered)
     json_object_set_int_member (object, "foreign_stripes", (int64_t) recovered->n_foreign);
     json_object_set_int_member (object, "endpoints_known", (int64_t) recovered->n_known);
     json_object_set_int_member (object, "endpoints_given", (int64_t) recovered->n_given);
+    ecfs_uuid_text (&recovered->key, uuid);
+    if (!ecfs_uuid_is_nil (&recovered->key))
+        json_object_set_string_member (object, "key", uuid);
     JsonArray *doubted = json_array_new ();
     for (guint i = 0; recovered->doubted != NULL && i < recovered->doubted->len; i++)
         json_array_add_string_element (doubted, g_ptr_array_index (recovered->doubted, i));
