@@ -1,13 +1,22 @@
 """What the page on security promises, by whoever has some of the accounts."""
 import itertools
+import os
 import shutil
+import threading
+import zlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import lab
+import pytest
 from keeper import salvage
-from keyed import recover, secret, write_tree
+from keyed import keys_of, recover, secret, tree_of, write_tree
+from steps import Kept
 
 pytestmark = lab.unkeyed
+
+MIB = 1 << 20
+PLANTED = ["planted-name", "planted-directory", "planted-content", "planted-target", "planted-attribute"]
 
 
 def make(place, *options):
@@ -88,3 +97,142 @@ def test_fewer_accounts_than_needed_open_nothing_with_the_passphrase(place, monk
     mount = place.mount(again)
     lab.assert_same_tree(tree, lab.describe_tree(mount.path))
     mount.umount()
+
+
+def planted_in(data):
+    """What of it can be read there, also of what is only compressed."""
+    for start in [at for at in range(min(len(data), 512)) if data[at] == 0x78]:
+        try:
+            data += zlib.decompressobj().decompress(data[start:])
+        except zlib.error:
+            continue
+    return {word for word in PLANTED if word.encode() in data}
+
+
+class Watch(threading.Thread):
+    """Collects arguments and environments of all programs of ours, while the body runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.over, self.seen = threading.Event(), set()
+
+    def run(self):
+        while not self.over.wait(0.01):
+            for process in Path("/proc").iterdir():
+                try:
+                    if process.name.isdigit() and str(lab.BUILD) in os.readlink(process / "exe"):
+                        self.seen |= {(process / "cmdline").read_bytes(), (process / "environ").read_bytes()}
+                except OSError:  # it has ended
+                    continue
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+
+def test_nobody_learns_anything_in_a_whole_life(place, monkeypatch):
+    """Neither the accounts, at any moment, nor who reads logs, arguments, environments and the files that programs leave."""
+    temporary = place.path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    passphrase = "planted-content by which a key opens"
+    said = []
+
+    def do(*words, **options):
+        done = lab.ecfs(*words, **options)
+        said.append(done.stdout + done.stderr)
+
+    def look(phase):
+        for endpoint in [*archive.endpoints, *more]:
+            for path in lab.files_below(endpoint.root):
+                if path.parent.name != "salvage":
+                    assert not planted_in(path.read_bytes() + os.fsencode(path)), f"{phase}: {path}"
+
+    more = place.directories(["grove"])
+    archive = lab.Archive(place.path / "archive", place.directories())
+    with Watch() as watch:
+        archive.init("--key", "split")
+        do("key", "add", archive.path, "--passphrase", "--passphrase-file", secret(place, "passphrase", passphrase))
+        mount = place.mount(archive)
+        write_tree(mount)
+        top = mount.path / "planted-directory"
+        do("wait", mount.path)
+        look("new files")
+        (top / "planted-name-odd").rename(top / "planted-name-renamed")
+        with open(top / "planted-name-small", "ab") as file:
+            file.write(b"planted-content, appended")
+        with open(top / "planted-name-large", "r+b") as file:
+            file.seek(5 * MIB)
+            file.write(b"planted-content, written over " * 3000)
+        os.truncate(top / "planted-name-renamed", 100_000)
+        (top / "planted-name-gone").write_bytes(b"planted-content " * 9000)
+        do("wait", mount.path)
+        (top / "planted-name-gone").unlink()
+        look("changes")
+        do("recode", archive.path, "/", "--code", "rs:3+2")
+        do("wait", mount.path)
+        look("recode")
+        (top / "planted-name-crash").write_bytes(b"planted-content " * 20_000)
+        mount.kill()
+        mount = place.mount(archive)
+        do("wait", mount.path)
+        look("a crash")
+        tree = lab.describe_tree(mount.path)
+        mount.umount()
+        do("endpoint", "add", archive.path, more[0].endpoint())
+        do("endpoint", "drain", archive.path, archive.endpoints[0].name)
+        do("key", "rotate", archive.path, "--drop")
+        look("drain and another key")
+        shutil.rmtree(archive.endpoints[1].root / "stripes")
+        lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--deep", archive.path, check=False)  # tells whose stripes are gone
+        do("drill", archive.path)
+        do("status", archive.path)
+        look("repair")
+        shutil.rmtree(archive.path)
+        again, done = recover(place, lab.Archive(archive.path, [*archive.endpoints[1:], *more]))
+        said.append(done.stdout + done.stderr)
+        look("recovery")
+        lab.assert_same_tree(tree, tree_of(place, again))
+    for text in [*said, *(log.read_text(errors="replace") for log in place.path.glob("mount-*.log"))]:
+        assert not planted_in(text.encode()), text
+    assert not [seen for seen in watch.seen if planted_in(seen)]
+    assert any(b"--passphrase-file" in seen for seen in watch.seen), "programs were seen"
+    left = [path for path in temporary.rglob("*") if path.is_file()]
+    assert not left, left
+
+
+@pytest.mark.parametrize("machine", ["here", "lost"])
+def test_as_many_as_may_lie_show_what_they_had_last_week(place, machine):
+    """All of it, also their key files."""
+    archive, _ = make(place, "--key", "split")
+    lab.ecfs("key", "add", archive.path, "--code", "--code-file", place.path / "code")
+    liars = archive.endpoints[:2]
+    kept = Kept(place, [endpoint.root for endpoint in liars])
+    slot = next(slot["id"] for slot in keys_of(archive)["slots"] if slot["kind"] == "code")
+    lab.ecfs("key", "remove", archive.path, slot)
+    mount = place.mount(archive)
+    (mount.path / "planted-directory" / "planted-name-odd").unlink()
+    lab.write_pattern(mount.path / "newer", 2 * MIB + 5)
+    lab.write_pattern(mount.path / "planted-directory" / "planted-name-large", 3 * MIB)
+    lab.ecfs("wait", mount.path)
+    tree = lab.describe_tree(mount.path)
+    mount.umount()
+    honest = {path: path.read_bytes() for endpoint in archive.endpoints[2:]
+              for path in lab.files_below(endpoint.root / "stripes")}
+    kept.restore()
+    if machine == "lost":
+        shutil.rmtree(archive.path)
+        kept.restore()
+        archive, done = recover(place, archive)
+    lab.assert_same_tree(tree, tree_of(place, archive))
+    done = lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--deep", archive.path, check=False)
+    assert all(endpoint.name in done.stdout + done.stderr for endpoint in liars), done
+    assert all(path.exists() and path.read_bytes() == data for path, data in honest.items())
+    lab.assert_same_tree(tree, tree_of(place, archive))
+    again = lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--deep", archive.path, check=False)
+    assert again.returncode == 0, again
+    assert lab.ecfs("key", "check", archive.path, "--code-file", place.path / "code", check=False).returncode != 0
