@@ -2,6 +2,7 @@
 import itertools
 import os
 import shutil
+import signal
 import threading
 import zlib
 from pathlib import Path
@@ -11,7 +12,7 @@ import lab
 import pytest
 from keeper import salvage
 from keyed import keys_of, recover, secret, tree_of, write_tree
-from steps import Kept
+from steps import CRASHES, Kept, Steps, points
 
 pytestmark = lab.unkeyed
 
@@ -236,3 +237,59 @@ def test_as_many_as_may_lie_show_what_they_had_last_week(place, machine):
     again = lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", "--deep", archive.path, check=False)
     assert again.returncode == 0, again
     assert lab.ecfs("key", "check", archive.path, "--code-file", place.path / "code", check=False).returncode != 0
+
+
+def make_by_code(place):
+    archive, tree = make(place, "--key", "code", "--code-file", place.path / "code")
+    return archive, tree, ["--code-file", place.path / "code"]
+
+
+def adds_a_way(place):
+    archive, tree, opens = make_by_code(place)
+    return archive, tree, opens, ["key", "add", archive.path, "--split"]
+
+
+def takes_a_way_away(place):
+    archive, tree, opens = make_by_code(place)
+    lab.ecfs("key", "add", archive.path, "--split")
+    slot = next(slot["id"] for slot in keys_of(archive)["slots"] if slot["kind"] == "split")
+    return archive, tree, opens, ["key", "remove", archive.path, slot]
+
+
+def adds_an_endpoint(place):
+    archive, tree = make(place, "--key", "split")
+    return archive, tree, [], ["endpoint", "add", archive.path, place.directories(["grove"])[0].endpoint()]
+
+
+def replaces_an_endpoint(place):
+    archive, tree = make(place, "--key", "split")
+    new = place.directories(["grove"])[0]
+    return archive, tree, [], ["endpoint", "replace", archive.path, archive.endpoints[0].name, new.endpoint()]
+
+
+@pytest.mark.parametrize("begin", [adds_a_way, adds_an_endpoint, replaces_an_endpoint, takes_a_way_away])
+def test_killed_at_any_step_the_key_comes_back(place, begin):
+    """With the machine lost, and two endpoints that it had before."""
+    archive, tree, opens, words = begin(place)
+    roots = [path for path in place.path.iterdir() if path.name.startswith("endpoints-")]
+    before, steps = Kept(place, [archive.path, *roots]), Steps(place, [archive.path, *roots])
+    lab.ecfs(*words, env=steps.environment(0, "before"))
+    n_steps = steps.count()
+    for at, moment in points(n_steps)[:max(CRASHES // 2, 8)]:
+        before.restore()
+        done = lab.ecfs(*words, env=steps.environment(at, moment), check=False)
+        where = steps.where()
+        try:
+            assert (done.returncode == -signal.SIGKILL) == (where is not None), done
+            killed = Kept(place, before.paths)
+            shutil.rmtree(archive.path)
+            again, _ = recover(place, lab.Archive(archive.path, archive.endpoints[2:]), *opens)
+            lab.assert_same_tree(tree, tree_of(place, again))
+            shutil.rmtree(again.path)
+            killed.restore()
+            killed.drop()
+            lab.ecfs(*words, check=False)
+            lab.assert_same_tree(tree, tree_of(place, archive))
+            lab.ecfs("key", "check", archive.path, *opens)
+        except AssertionError as error:
+            raise AssertionError(f"killed {where}: {error}") from error
