@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* That of its slot; 0: it has none. */
-static EcfsKeySlotKind slot_kind (EcfsKeeping how)
+EcfsKeySlotKind ecfs_keeping_slot (EcfsKeeping how)
 {
     static const EcfsKeySlotKind kinds[] = {[ECFS_KEEPING_SPLIT] = ECFS_KEY_SLOT_SPLIT,
                                             [ECFS_KEEPING_PASSPHRASE] = ECFS_KEY_SLOT_PASSPHRASE,
@@ -18,7 +17,7 @@ static EcfsKeySlotKind slot_kind (EcfsKeeping how)
 
 bool ecfs_keeping_is_shared (EcfsKeeping how)
 {
-    return slot_kind (how) != 0 && ecfs_key_slot_is_shared (slot_kind (how));
+    return ecfs_keeping_slot (how) != 0 && ecfs_key_slot_is_shared (ecfs_keeping_slot (how));
 }
 
 /* What an init has left that was killed must have been begun with the same key. */
@@ -27,7 +26,7 @@ static bool check_begun (const char *directory, const EcfsKeyKeeping *keeping, c
 {
     g_autofree char *kinds = shares == NULL ? NULL : ecfs_key_shares_kinds (shares);
     bool same = (keys == NULL || keeping->how != ECFS_KEEPING_NONE) &&
-                (shares == NULL || (strcmp (kinds, ecfs_key_slot_kind_text (slot_kind (keeping->how))) == 0 &&
+                (shares == NULL || (strcmp (kinds, ecfs_key_slot_kind_text (ecfs_keeping_slot (keeping->how))) == 0 &&
                                     ecfs_key_shares_threshold (shares) == keeping->threshold));
     if (same)
         return true;
@@ -69,7 +68,7 @@ static bool make_slot (const EcfsKeyRing *keys, const EcfsKeyKeeping *keeping, E
     g_autoptr (EcfsKeyShares) begun = g_steal_pointer (shares);
     if (begun == NULL)
         begun = ecfs_key_shares_empty (keys, keeping->threshold);
-    EcfsKeySlot *slot = ecfs_key_shares_make_slot (begun, keys, slot_kind (keeping->how), opener, error);
+    EcfsKeySlot *slot = ecfs_key_shares_make_slot (begun, keys, ecfs_keeping_slot (keeping->how), opener, error);
     if (slot != NULL)
         *shares = ecfs_key_shares_with (begun, keys, slot, error);
     const GPtrArray *old = ecfs_key_shares_file (begun)->slots;
@@ -93,7 +92,7 @@ bool ecfs_archive_make_key (const char *directory, EcfsCatalog *catalog, const E
         if (!ecfs_keys_write (directory, keys, error))
             return false;
     }
-    bool made = slot_kind (keeping->how) == 0 || (shares != NULL && keeping->how == ECFS_KEEPING_SPLIT);
+    bool made = ecfs_keeping_slot (keeping->how) == 0 || (shares != NULL && keeping->how == ECFS_KEEPING_SPLIT);
     if ((!made && !make_slot (keys, keeping, &shares, error)) ||
         (shares != NULL && !ecfs_key_shares_write (shares, directory, error)))
         return false;

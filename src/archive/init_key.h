@@ -12,6 +12,8 @@ typedef struct EcfsKeyKeeping {
     const EcfsKeyOpener *opener; /* of its slot; borrowed */
 } EcfsKeyKeeping;
 
+/** The kind of its slot in key files; 0: it has none. */
+EcfsKeySlotKind ecfs_keeping_slot (EcfsKeeping how);
 /** Whether what keeps it so needs the secret that endpoints share. */
 bool ecfs_keeping_is_shared (EcfsKeeping how);
 

@@ -1,4 +1,5 @@
 /* Ways to open an archive's keys come and go: by the mount where there is one, which gets no secret to see. */
+#include "archive/init_key.h"
 #include "archive/key_slots.h"
 #include "key/recipient.h"
 #include "verbs/key.h"
@@ -172,11 +173,6 @@ static EcfsKeyShares *begin (const EcfsArchive *archive, EcfsKeySlotKind kind, G
 
 char *ecfs_key_add (Ecfs *self, const EcfsKeyWay *way, GError **error)
 {
-    static const EcfsKeySlotKind kinds[] = {[ECFS_KEEPING_SPLIT] = ECFS_KEY_SLOT_SPLIT,
-                                            [ECFS_KEEPING_PASSPHRASE] = ECFS_KEY_SLOT_PASSPHRASE,
-                                            [ECFS_KEEPING_ALONE] = ECFS_KEY_SLOT_ALONE,
-                                            [ECFS_KEEPING_CODE] = ECFS_KEY_SLOT_CODE,
-                                            [ECFS_KEEPING_RECIPIENT] = ECFS_KEY_SLOT_RECIPIENT};
     const EcfsKeyRing *keys = ecfs_archive_keys (self->archive);
     EcfsKeepingRead keeping;
     if (!check_changeable (self, error) || !ecfs_keeping_read (way, &keeping, error))
@@ -185,9 +181,10 @@ char *ecfs_key_add (Ecfs *self, const EcfsKeyWay *way, GError **error)
         (void) !ecfs_fail (error, EINVAL, "no way to open keys is called \"%s\"", way->kind);
         return NULL;
     }
-    g_autoptr (EcfsKeyShares) before = begin (self->archive, kinds[keeping.how], error);
-    EcfsKeySlot *slot =
-        before == NULL ? NULL : ecfs_key_shares_make_slot (before, keys, kinds[keeping.how], &keeping.opener, error);
+    g_autoptr (EcfsKeyShares) before = begin (self->archive, ecfs_keeping_slot (keeping.how), error);
+    EcfsKeySlot *slot = before == NULL ? NULL
+                                       : ecfs_key_shares_make_slot (before, keys, ecfs_keeping_slot (keeping.how),
+                                                                    &keeping.opener, error);
     ecfs_keeping_forget (&keeping);
     const EcfsUuid id = slot == NULL ? (EcfsUuid){{0}} : slot->id;
     EcfsKeyShares *after = slot == NULL ? NULL : ecfs_key_shares_with (before, keys, slot, error);

@@ -303,11 +303,6 @@ static bool rotate (const char *directory, const Rotation *self, GError **error)
 
 bool ecfs_key_rotate (const char *directory, const EcfsKeyRotation *how, GError **error)
 {
-    static const EcfsKeySlotKind kinds[] = {[ECFS_KEEPING_SPLIT] = ECFS_KEY_SLOT_SPLIT,
-                                            [ECFS_KEEPING_PASSPHRASE] = ECFS_KEY_SLOT_PASSPHRASE,
-                                            [ECFS_KEEPING_ALONE] = ECFS_KEY_SLOT_ALONE,
-                                            [ECFS_KEEPING_CODE] = ECFS_KEY_SLOT_CODE,
-                                            [ECFS_KEEPING_RECIPIENT] = ECFS_KEY_SLOT_RECIPIENT};
     EcfsKeepingRead keeping = {.how = ECFS_KEEPING_NONE};
     Rotation self = {.how = how};
     if (how->way != NULL && !ecfs_keeping_read (how->way, &keeping, error))
@@ -316,7 +311,7 @@ bool ecfs_key_rotate (const char *directory, const EcfsKeyRotation *how, GError 
         return ecfs_fail (error, EINVAL, "no way to open keys is called \"%s\"", how->way->kind);
     if (how->way != NULL) {
         self.given = &keeping;
-        self.kind = kinds[keeping.how];
+        self.kind = ecfs_keeping_slot (keeping.how);
     }
     bool rotated = rotate (directory, &self, error);
     ecfs_keeping_forget (&keeping);
