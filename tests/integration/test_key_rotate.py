@@ -143,11 +143,12 @@ def check_goes_on_elsewhere(place, archive):
     again, _ = recover(place, archive.endpoints[2:], "--code", "rs:2+2")
     mount = place.mount(again)
     lab.write_pattern(mount.path / "later", 50_001)
-    later = lab.digest(mount.path / "later")
+    later, whole = lab.digest(mount.path / "later"), lab.describe_tree(mount.path)
     waited = lab.ecfs("wait", mount.path, check=False)  # two zones are all that the key could lose still
     assert "shares of the archive's key" in waited.stderr, waited
     mount.umount()
     shutil.rmtree(again.path)
+    lab.assert_same_tree(whole, salvage(place, archive.endpoints))
     last, _ = recover(place, archive.endpoints)
     mount = place.mount(last)
     assert lab.digest(mount.path / "later") == later
@@ -156,6 +157,19 @@ def check_goes_on_elsewhere(place, archive):
     lab.ecfs("wait", mount.path)
     mount.umount()
     shutil.rmtree(last.path)
+
+
+def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one_turn_up(place, archive):
+    """It was killed when three endpoints had these, as many as bring a key back; two of them were away next time."""
+    roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
+    before, steps = Kept(place, roots), Steps(place, roots)
+    rotate(archive, env=steps.environment(0, "before"))
+    for at in range(steps.count()):
+        before.restore()
+        rotate(archive, env=steps.environment(at + 1, "before"), check=False)
+        if [len(names) for names in key_files(archive).values()] == [2, 2, 2, 1, 1, 1]:
+            break
+    check_goes_on_elsewhere(place, archive)
 
 
 def test_killed_at_any_step_it_goes_on(place, archive):
