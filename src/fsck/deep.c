@@ -121,10 +121,11 @@ static bool note_damages (const Deep *self, size_t position, guint n, GError **e
         const EcfsCheckedStripe *checked = &g_array_index (self->batch->stripes, EcfsCheckedStripe, i);
         const EcfsScrubDamage damage = {
             .object = checked->object->id, .index = checked->stripe->index, .instance = checked->stripe->instance};
+        if (checked->position != position || checked->is_left_out) /* others may be read just now */
+            continue;
         bool damaged = checked->fault == ECFS_STRIPE_DAMAGED || checked->fault == ECFS_STRIPE_SIZE ||
                        checked->fault == ECFS_STRIPE_FORGED;
-        if (checked->position == position && !checked->is_left_out && damaged &&
-            !ecfs_scrub_set_damage (self->notes, &damage, true, error))
+        if (damaged && !ecfs_scrub_set_damage (self->notes, &damage, true, error))
             return false;
     }
     return true;
