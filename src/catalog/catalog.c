@@ -188,16 +188,40 @@ bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error)
     return true;
 }
 
+bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error)
+{
+    autoquery *query = QUERY (self, JOURNAL_LIST, error, INT ((int64_t) sequence - 1), INT (1));
+    int found = ecfs_query_step (self, query, error);
+    memset (ret_sum, 0, ECFS_JOURNAL_SUM_BYTES);
+    if (found == 1 && (uint64_t) sqlite3_column_int64 (query, 0) == sequence)
+        ecfs_journal_sum (sequence, sqlite3_column_int64 (query, 1), sqlite3_column_blob (query, 2),
+                          (size_t) sqlite3_column_bytes (query, 2), ret_sum);
+    return found >= 0;
+}
+
+/* The record tells of the one before it, and is the one that the next tells of. */
+static bool link_record (EcfsCatalog *self, int64_t now_ns, GError **error)
+{
+    uint64_t sequence = self->counters.sequence;
+    if (self->summed != sequence - 1 && !ecfs_last_sum (self, sequence - 1, self->sum, error))
+        return false;
+    ecfs_journal_put_sum (self->record, ECFS_JOURNAL_PREVIOUS, self->sum);
+    ecfs_journal_sum (sequence, now_ns, self->record->data, self->record->len, self->sum);
+    self->summed = sequence;
+    return true;
+}
+
 static bool append_journal (EcfsCatalog *self, GError **error)
 {
+    int64_t now_ns = ecfs_real_ns ();
     if (self->record->len == 0)
         return true;
     if (self->refusal != NULL)
         return ecfs_fail (error, EROFS, "%s", self->refusal);
     self->counters.sequence++;
     self->counters.totals.journal_records++;
-    return EXEC (self, JOURNAL_INSERT, error, INT (self->counters.sequence), INT (ecfs_real_ns ()),
-                 BLOB (self->record->data, self->record->len));
+    return link_record (self, now_ns, error) && EXEC (self, JOURNAL_INSERT, error, INT (self->counters.sequence),
+                                                      INT (now_ns), BLOB (self->record->data, self->record->len));
 }
 
 static void undo (EcfsCatalog *self, const Op *op)

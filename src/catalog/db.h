@@ -68,6 +68,8 @@ struct EcfsCatalog {
     int64_t noted_age_ns; /* in the database; negative: noted in another boot */
     GByteArray *redo;     /* statements since BEGIN */
     GByteArray *record;   /* journal record of the operation that runs */
+    uint64_t summed;      /* the record that `sum` is of, for who writes the next; 0: none */
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES];
     bool in_txn;          /* open or failing */
     uint64_t txn;         /* number of the last transaction begun */
     uint64_t durable_txn; /* number of the last one committed */
@@ -93,6 +95,9 @@ typedef struct Op {
 
 /** What the counters say now, within an operation or a read. */
 bool ecfs_counters_read (EcfsCatalog *self, uint64_t *ret_next_ino, uint64_t *ret_sequence, GError **error);
+
+/** The sum of the last record, within an operation or a read; zeros: there is none. */
+bool ecfs_last_sum (EcfsCatalog *self, uint64_t sequence, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES], GError **error);
 
 bool ecfs_op_begin (EcfsCatalog *self, Op *op, GError **error) ECFS_REQUIRES (self->lock);
 /** Keeps (@ok) or undoes what was done since op_begin; appends its journal record. Returns @ok unless that fails. */

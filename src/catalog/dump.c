@@ -3,7 +3,8 @@
 
 #include <sys/stat.h>
 
-#define RECORD_BYTES 65536 /* a record ends with the item that makes it this long */
+#define RECORD_BYTES  65536 /* a record ends with the item that makes it this long */
+#define SESSIONS_TOLD 100
 
 typedef struct Dump {
     EcfsCatalog *catalog;
@@ -154,6 +155,26 @@ static bool dump_intents (Dump *self, GError **error)
     return found == 0;
 }
 
+/* Where the journal goes on, and who wrote it: so that whoever has this can tell what continues it. */
+static bool dump_origin (Dump *self, uint64_t sequence, GError **error)
+{
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES];
+    autoquery *query = QUERY (self->catalog, SESSION_LIST, error, INT (SESSIONS_TOLD));
+    int found;
+    while ((found = ecfs_query_step (self->catalog, query, error)) == 1) {
+        EcfsUuid uuid;
+        uint64_t number;
+        if (!ecfs_column_u64 (query, 0, INT64_MAX, &number) ||
+            !ecfs_column_bytes (query, 1, uuid.bytes, sizeof uuid.bytes))
+            return ecfs_bad_row (error, "sessions", sqlite3_column_int64 (query, 0), "is impossible");
+        ecfs_journal_put_session (self->record, number, &uuid);
+    }
+    if (found < 0 || !ecfs_last_sum (self->catalog, sequence, sum, error))
+        return false;
+    ecfs_journal_put_sum (self->record, ECFS_JOURNAL_STANDS, sum);
+    return hand_on (self, true, error);
+}
+
 static bool dump_all (Dump *self, uint64_t *ret_sequence, GError **error)
 {
     static bool (*const parts[]) (Dump *, GError **) = {dump_endpoints, dump_texts,     dump_objects, dump_inodes,
@@ -166,7 +187,7 @@ static bool dump_all (Dump *self, uint64_t *ret_sequence, GError **error)
     for (size_t i = 0; i < G_N_ELEMENTS (parts); i++)
         if (!parts[i](self, error) || !hand_on (self, true, error))
             return false;
-    return true;
+    return dump_origin (self, *ret_sequence, error);
 }
 
 static bool dump (Dump *self, uint64_t *ret_sequence, GError **error)

@@ -1,5 +1,7 @@
 #include "catalog/journal.h"
 
+#include "util/sha256.h"
+
 #define CODE_MAX       31
 #define PARAMETERS_MAX 16512
 
@@ -264,6 +266,21 @@ void ecfs_journal_put_endpoint_removed (GByteArray *record, const EcfsUuid *endp
     item_end (record, begin);
 }
 
+void ecfs_journal_put_sum (GByteArray *record, EcfsJournalType type, const uint8_t sum[ECFS_JOURNAL_SUM_BYTES])
+{
+    guint begin = item_begin (record, type);
+    g_byte_array_append (record, sum, ECFS_JOURNAL_SUM_BYTES);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_session (GByteArray *record, uint64_t number, const EcfsUuid *uuid)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_SESSION);
+    ecfs_append_le (record, number, 8);
+    put_uuid (record, uuid);
+    item_end (record, begin);
+}
+
 /* Reading. A field that would pass the end sets payload->bad, which ecfs_journal_next () looks at once. */
 
 static EcfsJournalBytes take (EcfsCursor *payload, size_t size)
@@ -492,6 +509,14 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
         return true;
     case ECFS_JOURNAL_SETTING:
         return read_setting (payload, item);
+    case ECFS_JOURNAL_PREVIOUS:
+    case ECFS_JOURNAL_STANDS:
+        ecfs_cursor_copy (payload, item->sum, sizeof item->sum);
+        return true;
+    case ECFS_JOURNAL_SESSION:
+        item->sequence = ecfs_cursor_le (payload, 8);
+        ecfs_cursor_copy (payload, item->uuid.bytes, sizeof item->uuid.bytes);
+        return true;
     case ECFS_JOURNAL_OBJECT:
     case ECFS_JOURNAL_OBJECT_KEY:
     case ECFS_JOURNAL_OBJECT_SHA256:
@@ -529,7 +554,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
         bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_OBJECT_KEY) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_ABORT) || type == ECFS_JOURNAL_OBJECT_SHA256;
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_SESSION);
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;
@@ -559,4 +584,33 @@ EcfsJournalExtent ecfs_journal_extent (const EcfsJournalItem *item, size_t i)
         .offset = ecfs_get_le (at, 8), .length = ecfs_get_le (at + 8, 8), .object_offset = ecfs_get_le (at + 32, 8)};
     memcpy (extent.object.bytes, at + 16, sizeof extent.object.bytes);
     return extent;
+}
+
+void ecfs_journal_sum (uint64_t sequence, int64_t time_ns, const uint8_t *record, size_t size,
+                       uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES])
+{
+    uint8_t head[20], digest[ECFS_SHA256_SIZE];
+    ecfs_put_le (head, sequence, 8);
+    ecfs_put_le (head + 8, (uint64_t) time_ns, 8);
+    ecfs_put_le (head + 16, size, 4);
+    g_autoptr (EcfsSha256) state = ecfs_sha256_new ();
+    ecfs_sha256_update (state, head, sizeof head);
+    ecfs_sha256_update (state, record, size);
+    ecfs_sha256_end (state, digest);
+    memcpy (ret_sum, digest, ECFS_JOURNAL_SUM_BYTES);
+}
+
+bool ecfs_journal_previous (const uint8_t *record, size_t size, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES])
+{
+    EcfsCursor cursor;
+    EcfsJournalItem item = {.type = 0};
+    if (ecfs_journal_open (&cursor, record, size) != 0)
+        return false;
+    int found;
+    do
+        found = ecfs_journal_next (&cursor, &item);
+    while (found == 1 && item.type != ECFS_JOURNAL_PREVIOUS);
+    if (found == 1)
+        memcpy (ret_sum, item.sum, sizeof item.sum);
+    return found == 1;
 }

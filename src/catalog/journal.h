@@ -38,6 +38,13 @@
  *   148 ABORT          16 UUID of an object that its INTENT told of, and that came to nothing: no file has it, nor ever
  * had
  *   149 OBJECT_SHA256  16 UUID of an object, 32 SHA-256 of its content; behind its OBJECT
+ *   150 PREVIOUS       16 sum of the record before this one; zeros: there is none. The last item
+ *   151 STANDS         of snapshots: 16 sum of the record with the sequence at which it was taken; zeros likewise
+ *   152 SESSION        of snapshots: u64 number, 16 UUID of an opening of the archive that wrote this journal
+ *
+ * The sum of a record is the first 16 bytes of the SHA-256 of what journal files have of it: its sequence, time, size
+ * and bytes. As these have the sum of the record before it, a record continues one history and no other: of two copies
+ * of an archive directory that both wrote, each goes on with its own alone.
  *
  * A stripe is u16 index, u64 instance, 16 UUID of the endpoint, u64 size, 16 digest: 50 bytes. Names are 1 to 255
  * bytes without '/' and NUL; codes 1 to 31 bytes; extents ascend and do not overlap.
@@ -51,6 +58,7 @@
 #define ECFS_JOURNAL_VERSION     1
 #define ECFS_JOURNAL_STRIPE_SIZE 50
 #define ECFS_JOURNAL_EXTENT_SIZE 40
+#define ECFS_JOURNAL_SUM_BYTES   16
 
 typedef enum EcfsJournalType {
     ECFS_JOURNAL_EPOCH = 1,
@@ -75,6 +83,9 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_REMOVED = 147,
     ECFS_JOURNAL_ABORT = 148,
     ECFS_JOURNAL_OBJECT_SHA256 = 149,
+    ECFS_JOURNAL_PREVIOUS = 150,
+    ECFS_JOURNAL_STANDS = 151,
+    ECFS_JOURNAL_SESSION = 152,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -106,17 +117,18 @@ typedef struct EcfsJournalItem {
     EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
     EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING; OBJECT_KEY: for ecfs_seal_parse () */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;          /* OBJECT, OBJECT_KEY, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED, ABORT */
-    uint32_t epoch;         /* EPOCH, OBJECT */
-    uint8_t state;          /* ENDPOINT */
+    EcfsUuid uuid;  /* OBJECT, OBJECT_KEY, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED, ABORT, SESSION */
+    uint32_t epoch; /* EPOCH, OBJECT */
+    uint8_t state;  /* ENDPOINT */
+    uint64_t sequence; /* OBJECT; the number of a SESSION */
     /* OBJECT */
-    uint64_t sequence;
     uint64_t object_size;
     uint32_t segment_bytes;
     uint32_t block_bytes;
     uint32_t header_bytes;
     uint8_t digest[ECFS_DIGEST_SIZE];
-    uint8_t sha256[ECFS_SHA256_SIZE]; /* OBJECT_SHA256 */
+    uint8_t sha256[ECFS_SHA256_SIZE];    /* OBJECT_SHA256 */
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* PREVIOUS, STANDS */
     /* OBJECT, STRIPE, DELETED: for ecfs_journal_stripe (); CONTENT: for ecfs_journal_extent () */
     size_t n_parts;
     const uint8_t *parts;
@@ -131,6 +143,12 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item);
 /** Part @i (< n_parts) of an item. */
 EcfsJournalStripe ecfs_journal_stripe (const EcfsJournalItem *item, size_t i);
 EcfsJournalExtent ecfs_journal_extent (const EcfsJournalItem *item, size_t i);
+
+/** The sum of a record, of which the next one tells. */
+void ecfs_journal_sum (uint64_t sequence, int64_t time_ns, const uint8_t *record, size_t size,
+                       uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES]);
+/** What a record tells of the one before it; zeros: there was none. False: nothing. */
+bool ecfs_journal_previous (const uint8_t *record, size_t size, uint8_t ret_sum[ECFS_JOURNAL_SUM_BYTES]);
 
 /* Writing: each appends one item, and the version before the first. */
 
@@ -164,5 +182,8 @@ void ecfs_journal_put_deleted (GByteArray *record, const EcfsUuid *object, const
 void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, EcfsEndpointState state,
                                 const char *name);
 void ecfs_journal_put_endpoint_removed (GByteArray *record, const EcfsUuid *endpoint, const char *name);
+/** @type: PREVIOUS or STANDS. */
+void ecfs_journal_put_sum (GByteArray *record, EcfsJournalType type, const uint8_t sum[ECFS_JOURNAL_SUM_BYTES]);
+void ecfs_journal_put_session (GByteArray *record, uint64_t number, const EcfsUuid *uuid);
 
 #endif

@@ -12,6 +12,8 @@ struct EcfsRestore {
     GArray *moved;     /* of uint64_t: those that joined or left it in the operation that runs, in order */
     EcfsSeal seal;     /* of the object that the next item must be; kind NONE: it may be any */
     EcfsUuid sealed;   /* valid with seal */
+    bool stands;       /* what the last record sums to is known, … */
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* … and is this */
 };
 
 static void turn_fresh (EcfsRestore *self, uint64_t ino)
@@ -42,7 +44,8 @@ EcfsRestore *ecfs_restore_new (EcfsCatalog *catalog)
     EcfsRestore *self = g_new (EcfsRestore, 1);
     *self = (EcfsRestore){.catalog = catalog,
                           .fresh = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL),
-                          .moved = g_array_new (FALSE, FALSE, sizeof (uint64_t))};
+                          .moved = g_array_new (FALSE, FALSE, sizeof (uint64_t)),
+                          .stands = true};
     return self;
 }
 
@@ -408,6 +411,10 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     case ECFS_JOURNAL_SETTING:
     case ECFS_JOURNAL_CODE:
         return restore_text (self, item, error);
+    case ECFS_JOURNAL_PREVIOUS:
+    case ECFS_JOURNAL_STANDS:
+    case ECFS_JOURNAL_SESSION:
+        return true;
     }
     return true;
 }
@@ -448,6 +455,31 @@ static bool restore_batch (EcfsRestore *self, const GPtrArray *rows, guint from,
     return true;
 }
 
+/* Where the journal stands behind a record: a snapshot says it, and other records are summed. Those of who did not sum
+ * them say nothing. */
+static void note_sum (EcfsRestore *self, const EcfsJournalRow *row)
+{
+    EcfsCursor cursor;
+    EcfsJournalItem item;
+    self->stands = false;
+    if (ecfs_journal_open (&cursor, row->record->data, row->record->len) != 0)
+        return;
+    while (ecfs_journal_next (&cursor, &item) == 1) {
+        if (item.type == ECFS_JOURNAL_PREVIOUS) {
+            ecfs_journal_sum (row->sequence, row->time_ns, row->record->data, row->record->len, self->sum);
+            self->stands = true;
+        } else if (item.type == ECFS_JOURNAL_STANDS) {
+            memcpy (self->sum, item.sum, sizeof self->sum);
+            self->stands = true;
+        }
+    }
+}
+
+const uint8_t *ecfs_restore_stands (const EcfsRestore *self)
+{
+    return self->stands ? self->sum : NULL;
+}
+
 bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error)
 {
     for (guint from = 0; from < rows->len; from += BATCH) {
@@ -467,6 +499,8 @@ bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n
             ++*n_refused;
         }
     }
+    if (rows->len > 0)
+        note_sum (self, g_ptr_array_index (rows, rows->len - 1));
     return true;
 }
 
@@ -529,12 +563,16 @@ static bool remove_inode (EcfsCatalog *catalog, uint64_t ino, GError **error)
     return found == 0 && ecfs_inode_touch (catalog, &inode, true, error) && ecfs_inode_drop (catalog, ino, error);
 }
 
-static bool begin_epoch (EcfsCatalog *catalog, uint32_t epoch, uint64_t sequence, GError **error)
+static bool begin_epoch (const EcfsRestore *self, uint32_t epoch, uint64_t sequence, GError **error)
 {
+    EcfsCatalog *catalog = self->catalog;
     if (!EXEC (catalog, JOURNAL_DROP_ALL, error, INT (0)))
         return false;
     catalog->counters.totals.journal_records = 0;
-    catalog->counters.sequence = sequence;
+    catalog->counters.sequence = catalog->summed = sequence;
+    memset (catalog->sum, 0, sizeof catalog->sum);
+    if (self->stands)
+        memcpy (catalog->sum, self->sum, sizeof catalog->sum);
     catalog->epoch = epoch;
     ecfs_journal_put_epoch (catalog->record, epoch);
     return EXEC (catalog, EPOCH_SET, error, INT (epoch));
@@ -544,7 +582,7 @@ bool ecfs_restore_finish (EcfsRestore *self, uint32_t epoch, uint64_t sequence, 
 {
     if (sequence >= INT64_MAX)
         return ecfs_fail (error, EBADMSG, "the journal's last number is impossible");
-    return CHANGE_DURABLE (self->catalog, error, begin_epoch (self->catalog, epoch, sequence, error));
+    return CHANGE_DURABLE (self->catalog, error, begin_epoch (self, epoch, sequence, error));
 }
 
 bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino)

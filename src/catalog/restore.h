@@ -22,6 +22,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (EcfsRestore, ecfs_restore_free)
  */
 bool ecfs_restore_records (EcfsRestore *self, const GPtrArray *rows, uint64_t *n_refused, GError **error);
 
+/** The sum of the last record that was applied, or refused, zeros before the first; NULL: it is not known. Borrowed
+ * until the next records. */
+const uint8_t *ecfs_restore_stands (const EcfsRestore *self);
+
 /**
  * Whether an object was on its way when the journal ended: it may have been committed afterwards. Others that the
  * catalog does not have were deleted, or never committed.

@@ -189,6 +189,7 @@
     X (SESSION_INSERT, "INSERT INTO sessions (number, uuid) VALUES (?, ?)") \
     X (SESSION_FORGET, "DELETE FROM sessions WHERE number <= ?") \
     X (SESSION_FIND, "SELECT 1 FROM sessions WHERE number = ? AND uuid = ?") \
+    X (SESSION_LIST, "SELECT number, uuid FROM sessions ORDER BY number DESC LIMIT ?") \
     X (SESSION_FIRST, "SELECT ifnull (min (number), 0) FROM sessions") \
     X (SESSION_LAST, "SELECT ifnull (max (number), 0) FROM sessions") \
     X (EPOCH_SET, "UPDATE meta SET epoch = ? WHERE id = 1") \

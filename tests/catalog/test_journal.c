@@ -52,6 +52,9 @@ static GByteArray *full_record (void)
     ecfs_journal_put_intent (record, &uuids[1], 7);
     ecfs_journal_put_endpoint (record, &uuids[0], ECFS_ENDPOINT_DRAINING, "hamburg");
     ecfs_journal_put_code (record, "ldpc:1+1/0123456789abcdef", (const uint8_t *) "\1\0", 2);
+    ecfs_journal_put_session (record, 4711, &uuids[0]);
+    ecfs_journal_put_sum (record, ECFS_JOURNAL_STANDS, (const uint8_t *) "STANDS HERE.....");
+    ecfs_journal_put_sum (record, ECFS_JOURNAL_PREVIOUS, (const uint8_t *) "WAS BEFORE......");
     return record;
 }
 
@@ -78,7 +81,7 @@ static void test_round_trip (void)
     g_autoptr (GByteArray) record = full_record ();
     g_autoptr (GArray) items = g_array_new (false, false, sizeof (EcfsJournalItem));
     g_assert_cmpint (read_all (record->data, record->len, items), ==, 0);
-    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 16, 9, 10, 11, 12, 13, 14, 15};
+    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 16, 9, 10, 11, 12, 13, 14, 15, 152, 151, 150};
     g_assert_cmpuint (items->len, ==, G_N_ELEMENTS (types));
     const EcfsJournalItem *item = (const EcfsJournalItem *) (void *) items->data;
     for (guint i = 0; i < items->len; i++)
@@ -112,6 +115,12 @@ static void test_round_trip (void)
     g_assert_cmpuint (item[15].state, ==, ECFS_ENDPOINT_DRAINING);
     assert_text (item[16].code, "ldpc:1+1/0123456789abcdef", 25);
     assert_text (item[16].value, "\1\0", 2);
+    g_assert_cmpuint (item[17].sequence, ==, 4711);
+    g_assert_cmpmem (item[17].uuid.bytes, 16, "0123456789abcde", 16);
+    g_assert_cmpmem (item[18].sum, 16, "STANDS HERE.....", 16);
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES];
+    g_assert_true (ecfs_journal_previous (record->data, record->len, sum));
+    g_assert_cmpmem (sum, 16, "WAS BEFORE......", 16);
 }
 
 /* The same numbers in the same places for ever: these bytes are on endpoints. */
@@ -179,7 +188,7 @@ static void test_damage (void)
     guint n_whole = 0;
     for (guint size = 1; size < record->len; size++)
         n_whole += code_of (record->data, size) == 0; /* only where it ends between two items */
-    g_assert_cmpuint (n_whole, ==, 17);
+    g_assert_cmpuint (n_whole, ==, 20);
     for (unsigned i = 0; i < 20000; i++) {
         g_autofree uint8_t *copy = g_memdup2 (record->data, record->len);
         for (int n = g_test_rand_int_range (1, 5); n > 0; n--)

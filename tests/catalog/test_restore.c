@@ -111,7 +111,8 @@ static bool add_items (void *user, const GByteArray *record, GError **error)
         GString *text = g_string_new (NULL);
         for (const uint8_t *at = from; at < cursor.at; at++)
             g_string_append_printf (text, "%02x", *at);
-        if (item.type == ECFS_JOURNAL_DELETED) /* no deletion is restored */
+        /* No deletion is restored, and a catalog that was made again stands elsewhere. */
+        if (item.type == ECFS_JOURNAL_DELETED || item.type == ECFS_JOURNAL_STANDS)
             g_string_free (text, TRUE);
         else
             g_ptr_array_add (items, g_string_free (text, FALSE));
@@ -223,6 +224,58 @@ static void test_from_journal_and_snapshot (void)
     g_autoptr (GPtrArray) journal = journal_of (&f), snapshot = snapshot_of (&f);
     check_restored (&f, journal);
     check_restored (&f, snapshot);
+    fixture_clear (&f);
+}
+
+static void sum_of (const EcfsJournalRow *row, uint8_t *ret_sum)
+{
+    ecfs_journal_sum (row->sequence, row->time_ns, row->record->data, row->record->len, ret_sum);
+}
+
+/* Whether the first record of a catalog that was restored goes on where @last stands. */
+static void check_goes_on (const GPtrArray *rows, const EcfsJournalRow *last)
+{
+    Fixture again;
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES], previous[ECFS_JOURNAL_SUM_BYTES];
+    g_assert_cmpuint (restore (&again, rows, 2, 7777), ==, 0);
+    g_autoptr (GPtrArray) begun = journal_of (&again);
+    const EcfsJournalRow *first = g_ptr_array_index (begun, 0);
+    sum_of (last, sum);
+    g_assert_true (ecfs_journal_previous (first->record->data, first->record->len, previous));
+    g_assert_cmpmem (previous, sizeof previous, sum, sizeof sum);
+    fixture_clear (&again);
+}
+
+/* Also over operations that failed and records that were dropped: the chain has no gap. */
+static void test_links (void)
+{
+    static const uint8_t nothing[ECFS_JOURNAL_SUM_BYTES] = {0};
+    Fixture f;
+    uint8_t sum[ECFS_JOURNAL_SUM_BYTES], previous[ECFS_JOURNAL_SUM_BYTES];
+    make_history (&f);
+    fixture_close (&f);
+    fixture_open (&f, 0);
+    (void) make_dir (&f, ECFS_ROOT_INO, "after it was opened again");
+    g_autoptr (GPtrArray) rows = journal_of (&f), snapshot = snapshot_of (&f);
+    memcpy (sum, nothing, sizeof sum);
+    for (guint i = 0; i < rows->len; i++) {
+        const EcfsJournalRow *row = g_ptr_array_index (rows, i);
+        g_assert_cmpuint (row->sequence, ==, i + 1);
+        g_assert_true (ecfs_journal_previous (row->record->data, row->record->len, previous));
+        g_assert_cmpmem (previous, sizeof previous, sum, sizeof sum);
+        sum_of (row, sum);
+    }
+    const EcfsJournalRow *last = g_ptr_array_index (rows, rows->len - 1);
+    check_goes_on (rows, last);
+    check_goes_on (snapshot, last);
+    bool more = true;
+    while (more)
+        OK (e, ecfs_catalog_journal_drop (f.catalog, UINT64_MAX, &more, &e));
+    (void) make_dir (&f, ECFS_ROOT_INO, "after the others were dropped");
+    g_autoptr (GPtrArray) left = journal_of (&f);
+    const EcfsJournalRow *newest = g_ptr_array_index (left, left->len - 1);
+    g_assert_true (ecfs_journal_previous (newest->record->data, newest->record->len, previous));
+    g_assert_cmpmem (previous, sizeof previous, sum, sizeof sum);
     fixture_clear (&f);
 }
 
@@ -570,6 +623,7 @@ int main (int argc, char **argv)
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/restore/a-catalog-comes-back-from-its-journal-and-from-a-snapshot",
                      test_from_journal_and_snapshot);
+    g_test_add_func ("/restore/each-record-tells-of-the-one-before-it", test_links);
     g_test_add_func ("/restore/what-was-never-closed-is-left-out", test_unfinished);
     g_test_add_func ("/restore/what-came-to-nothing-is-not-awaited", test_intents);
     g_test_add_func ("/restore/times-of-staged-bytes-are-left-out", test_staged_times);
