@@ -221,11 +221,8 @@ bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error)
     if (!await_others (self, error))
         return false;
     EcfsRecoverClaim *claim = g_new0 (EcfsRecoverClaim, 1);
-    g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
-    for (size_t i = 0; i < self->n_places; i++)
-        said[i] = UINT64_MAX - 1 - self->places[i].marker.epoch;
-    uint64_t least = ecfs_recover_least_said (self, said), epoch = UINT64_MAX - 1 - MIN (least, UINT64_MAX - 1);
-    claim->text = (EcfsMarkerClaim){.epoch = (uint32_t) MIN (epoch + 1, UINT32_MAX),
+    uint32_t epoch = ecfs_recover_told_epoch (self);
+    claim->text = (EcfsMarkerClaim){.epoch = epoch == UINT32_MAX ? epoch : epoch + 1,
                                     .session = ecfs_uuid_new (),
                                     .count = 1,
                                     .since_s = g_get_real_time () / G_USEC_PER_SEC};
@@ -246,6 +243,18 @@ bool ecfs_recover_claim_begin (EcfsRecovering *self, GError **error)
     return true;
 }
 
+/* Whether a stake before is of the same endpoint: two places may show one marker, and count as one. */
+static bool is_counted (const EcfsRecoverClaim *self, guint number)
+{
+    const Stake *stake = g_ptr_array_index (self->stakes, number);
+    for (guint i = 0; i < number; i++) {
+        const Stake *other = g_ptr_array_index (self->stakes, i);
+        if (other->written && ecfs_uuid_equal (&other->before.endpoint, &stake->before.endpoint))
+            return true;
+    }
+    return false;
+}
+
 bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error)
 {
     EcfsRecoverClaim *claim = self->claim;
@@ -255,7 +264,7 @@ bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error)
     for (guint i = 0; i < claim->stakes->len; i++) {
         EcfsMarker now;
         const Stake *stake = g_ptr_array_index (claim->stakes, i);
-        n_stand += stake->written && read_marker (claim, stake, &now, NULL) &&
+        n_stand += stake->written && !is_counted (claim, i) && read_marker (claim, stake, &now, NULL) &&
                    (is_ours (claim, &now) || ecfs_uuid_equal (&now.session, &claim->text.session));
     }
     ecfs_mutex_unlock (&claim->lock);
@@ -293,7 +302,8 @@ bool ecfs_recover_claim_finish (EcfsRecovering *self, uint64_t session_number, G
         if (!stake->written)
             continue;
         if (write_marker (claim, stake, &marker, &reason) && read_marker (claim, stake, &there, &reason))
-            n_marked += there.epoch == marker.epoch && ecfs_uuid_equal (&there.session, &marker.session);
+            n_marked += !is_counted (claim, i) && there.epoch == marker.epoch &&
+                        ecfs_uuid_equal (&there.session, &marker.session);
         else
             ecfs_recover_tell (self, "%s; its marker stays as it was", reason->message);
     }

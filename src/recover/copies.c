@@ -158,16 +158,9 @@ static void read_copy (void *data)
     copy->digest = digest_of (&file, copy->rows);
 }
 
-/* Reads @n_wanted more copies, side by side. */
-void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, size_t n_wanted)
+/* Reads them side by side. */
+static void run_readings (EcfsRecovering *self, Reading *readings, size_t n_readings)
 {
-    g_autofree Reading *readings = g_new0 (Reading, found->copies->len);
-    size_t n_readings = 0;
-    for (guint i = 0; i < found->copies->len && n_readings < n_wanted; i++) {
-        EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, i);
-        if (!copy->tried && !self->places[copy->position].distrusted)
-            readings[n_readings++] = (Reading){.recovering = self, .found = found, .copy = copy};
-    }
     EcfsWorkers *workers = n_readings > 1 ? ecfs_workers_new ("ecfs-recover", (unsigned) MIN (n_readings, 16)) : NULL;
     for (size_t i = 0; i < n_readings; i++)
         if (workers == NULL)
@@ -178,10 +171,34 @@ void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, si
     for (size_t i = 0; i < n_readings; i++)
         if (readings[i].error != NULL) {
             ecfs_recover_tell (self, "endpoint %s: %s cannot be used: %s",
-                               self->places[readings[i].copy->position].name, found->name, readings[i].error->message);
+                               self->places[readings[i].copy->position].name, readings[i].found->name,
+                               readings[i].error->message);
+            self->places[readings[i].copy->position].has_false = true;
             self->has_sealed = self->has_sealed || readings[i].error->code == ENOKEY;
             g_error_free (readings[i].error);
         }
+}
+
+void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, size_t n_wanted)
+{
+    g_autofree Reading *readings = g_new0 (Reading, found->copies->len);
+    size_t n_readings = 0;
+    for (guint i = 0; i < found->copies->len && n_readings < n_wanted; i++) {
+        EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, i);
+        if (!copy->tried && ecfs_recover_reads (self, &self->places[copy->position]))
+            readings[n_readings++] = (Reading){.recovering = self, .found = found, .copy = copy};
+    }
+    run_readings (self, readings, n_readings);
+}
+
+void ecfs_recover_read_of (EcfsRecovering *self, EcfsRecoverFound *found, size_t position)
+{
+    for (guint i = 0; i < found->copies->len; i++) {
+        EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, i);
+        Reading one = {.recovering = self, .found = found, .copy = copy};
+        if (copy->position == position && !copy->tried && ecfs_recover_reads (self, &self->places[position]))
+            run_readings (self, &one, 1);
+    }
 }
 
 /* What most endpoints' copies of a file say. */
@@ -202,7 +219,7 @@ static Version best_version (EcfsRecovering *self, const EcfsRecoverFound *found
         EcfsRecoverCopy *one = &g_array_index (found->copies, EcfsRecoverCopy, i);
         size_t n_same = 0;
         bool is_first = true, is_believed = false;
-        if (self->places[one->position].distrusted)
+        if (!ecfs_recover_reads (self, &self->places[one->position]))
             continue;
         best.n_left += !one->tried;
         best.n_broken += one->tried && one->digest == NULL;
@@ -210,7 +227,8 @@ static Version best_version (EcfsRecovering *self, const EcfsRecoverFound *found
             continue;
         for (guint j = 0; j < found->copies->len; j++) {
             const EcfsRecoverCopy *other = &g_array_index (found->copies, EcfsRecoverCopy, j);
-            if (self->places[other->position].distrusted || g_strcmp0 (other->digest, one->digest) != 0)
+            if (!ecfs_recover_reads (self, &self->places[other->position]) ||
+                g_strcmp0 (other->digest, one->digest) != 0)
                 continue;
             is_first = is_first && j >= i;
             n_same++;
@@ -232,8 +250,11 @@ static Version best_version (EcfsRecovering *self, const EcfsRecoverFound *found
 
 static bool version_counts (const EcfsRecovering *self, const EcfsRecoverFound *found, const Version *version)
 {
+    bool counts;
     if (version->copy == NULL || version->is_believed)
         return version->copy != NULL;
+    if (ecfs_recover_snapshot_counts (self, found, version->copy, &counts))
+        return counts;
     g_autofree EcfsRecoverSaid *said = g_new0 (EcfsRecoverSaid, self->n_places + 1);
     for (guint i = 0; i < found->copies->len; i++) {
         const EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, i);

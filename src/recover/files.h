@@ -45,6 +45,8 @@ void ecfs_recover_doubt (EcfsRecovering *self, size_t position, const char *what
 void ecfs_recover_doubt_all (EcfsRecovering *self, const EcfsRecoverFound *found, const char *besides);
 /** Reads @n_wanted more copies, side by side. */
 void ecfs_recover_read_copies (EcfsRecovering *self, EcfsRecoverFound *found, size_t n_wanted);
+/** Reads the copies that a place has. */
+void ecfs_recover_read_of (EcfsRecovering *self, EcfsRecoverFound *found, size_t position);
 /** The copy of a file that is believed, with its rows, of @made_ns unless that is NULL. NULL: there is none. */
 const EcfsRecoverCopy *ecfs_recover_choose_copy (EcfsRecovering *self, EcfsRecoverFound *found, const int64_t *made_ns);
 /** They are read again when they are asked for. */
@@ -56,6 +58,27 @@ void ecfs_recover_end_epochs (EcfsRecovering *self, const GPtrArray *segments);
 bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uint32_t *epoch, GError **error);
 /** Whether too few have a file, by its name, for it to count. */
 bool ecfs_recover_is_rare (const EcfsRecovering *self, const EcfsRecoverFound *found);
+/** The record of that number; NULL: it is not among them. @rows: in order; NULL: none. */
+const EcfsJournalRow *ecfs_recover_row_at (const GPtrArray *rows, uint64_t sequence);
+bool ecfs_recover_same_row (const EcfsJournalRow *a, const EcfsJournalRow *b);
+EcfsJournalRow *ecfs_recover_row_copy (const EcfsJournalRow *row);
+
+/* linked.c */
+
+/**
+ * Of segments of one epoch that have the record that is wanted next: those rows of one of them that continue what the
+ * catalog is made of; NULL: none does. False: these segments are not linked, so they are to be weighed otherwise.
+ */
+bool ecfs_recover_choose_linked (EcfsRecovering *self, GPtrArray *candidates, GPtrArray **ret_rows);
+/** Whether a copy of a snapshot is believed, by what contradicts it. False: that cannot be told, as it is not linked.
+ */
+bool ecfs_recover_snapshot_counts (const EcfsRecovering *self, const EcfsRecoverFound *found,
+                                   const EcfsRecoverCopy *copy, bool *ret_counts);
+/** Whether the records behind a snapshot that the catalog was made of are others' at as many endpoints as have it. */
+bool ecfs_recover_is_refuted (EcfsRecovering *self, const GPtrArray *segments, const EcfsRecoverFound *snapshot);
+/** Tells which endpoints show less of the journal than there is, or something false in its place. */
+void ecfs_recover_tell_behind (EcfsRecovering *self, const GPtrArray *parts, const GPtrArray *segments);
+
 /** Tells of segments that could not be used since others are missing before them. */
 void ecfs_recover_tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch);
 

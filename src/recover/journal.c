@@ -181,8 +181,8 @@ static bool try_snapshot (EcfsRecovering *self, const GPtrArray *parts, EcfsReco
 }
 
 /* Makes the catalog of the newest snapshot that can be read, or an empty one. Sets where it stands. */
-static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const char *path, uint32_t *ret_epoch,
-                           GError **error)
+static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const GPtrArray *segments, const char *path,
+                           uint32_t *ret_epoch, GError **error)
 {
     for (guint i = parts->len; i-- > 0;) {
         EcfsRecoverFound *last = g_ptr_array_index (parts, i);
@@ -191,6 +191,11 @@ static bool begin_catalog (EcfsRecovering *self, const GPtrArray *parts, const c
             continue;
         if (!try_snapshot (self, parts, last, path, &made, error))
             return false;
+        if (made && ecfs_recover_is_refuted (self, segments, last)) {
+            ecfs_recover_doubt_all (self, last, NULL);
+            ecfs_recover_forget (self, path);
+            made = false;
+        }
         if (!made)
             continue;
         self->sums->has_snapshot = true;
@@ -289,6 +294,7 @@ static void hear_places (EcfsRecovering *self, GHashTable *by_name)
         place->sequence = place->marker.sequence;
         place->silent = true;
         place->gapped = false;
+        place->has_false = false;
         place->last = 0;
     }
     g_hash_table_iter_init (&iter, by_name);
@@ -309,14 +315,13 @@ static void hear_places (EcfsRecovering *self, GHashTable *by_name)
 static void find_end (EcfsRecovering *self)
 {
     g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
-    for (size_t i = 0; i < self->n_places; i++)
-        said[i] = UINT64_MAX - 1 - self->places[i].marker.epoch;
-    uint64_t epoch = ecfs_recover_least_said (self, said);
-    self->epoch = epoch == UINT64_MAX ? 0 : (uint32_t) (UINT64_MAX - 1 - epoch);
+    self->epoch = ecfs_recover_told_epoch (self);
     for (size_t i = 0; i < self->n_places; i++)
         said[i] = UINT64_MAX - 1 - MIN (self->places[i].sequence, INT64_MAX);
     uint64_t sequence = ecfs_recover_least_said (self, said);
     self->sequence = sequence == UINT64_MAX ? 0 : UINT64_MAX - 1 - sequence;
+    for (size_t i = 0; i < self->n_places && self->keys != NULL; i++)
+        self->sequence = MAX (self->sequence, MIN (self->places[i].marker.sequence, INT64_MAX / 2));
     self->used_epoch = self->epoch;
     for (size_t i = 0; i < self->n_places; i++) {
         uint32_t told = self->places[i].epoch;
@@ -364,6 +369,12 @@ static void note_unsettled (EcfsRecovering *self, const GPtrArray *parts, const 
         self->unsettled = g_strdup (names->str);
 }
 
+/* Whether what endpoints say was weighed by what continues what: nothing of it can be open then. */
+static bool is_linked (const EcfsRecovering *self)
+{
+    return self->keys != NULL && self->sums->sequence > 0 && ecfs_restore_stands (self->restore) != NULL;
+}
+
 bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **error)
 {
     uint32_t *epoch = &self->journal_epoch;
@@ -378,9 +389,12 @@ bool ecfs_recover_journal (EcfsRecovering *self, const char *path, GError **erro
     g_autoptr (GPtrArray) parts = of_kind (by_name, ECFS_JOURNAL_SNAPSHOT);
     g_autoptr (GPtrArray) segments = of_kind (by_name, ECFS_JOURNAL_SEGMENT);
     ecfs_recover_end_epochs (self, segments);
-    if (!begin_catalog (self, parts, path, epoch, error) || !ecfs_recover_segments (self, segments, epoch, error))
+    if (!begin_catalog (self, parts, segments, path, epoch, error) ||
+        !ecfs_recover_segments (self, segments, epoch, error))
         return false;
     ecfs_recover_tell_gap (self, segments, *epoch);
-    note_unsettled (self, parts, segments);
+    ecfs_recover_tell_behind (self, parts, segments);
+    if (!is_linked (self))
+        note_unsettled (self, parts, segments);
     return true;
 }

@@ -7,6 +7,8 @@
 
 #include <inttypes.h>
 
+#define LOOKED_AT 64 /* stripes of a place */
+
 /* Which archive */
 
 static size_t count_of (const EcfsRecovering *self, const EcfsUuid *archive)
@@ -133,7 +135,8 @@ static bool is_twin (const EcfsRecoverPlace *a, const EcfsRecoverPlace *b)
     return ecfs_uuid_equal (&a->marker.endpoint, &b->marker.endpoint);
 }
 
-/* Of two that have one marker, one that is doubtful or that the user distrusts is not the one. */
+/* Of two that have one marker, one that is doubtful or that the user distrusts is not the one. With a key, which of two
+ * others it is shows when the catalog tells what they should have. */
 static bool check_twins (EcfsRecovering *self, GError **error)
 {
     for (size_t i = self->n_places; i-- > 0;)
@@ -141,11 +144,19 @@ static bool check_twins (EcfsRecovering *self, GError **error)
             size_t left = self->places[i].distrusted ? i : j;
             if (!is_twin (&self->places[i], &self->places[j]))
                 continue;
-            if (self->keys == NULL || !self->places[left].distrusted)
+            if (self->keys == NULL)
                 return ecfs_fail (error, ENOTUNIQ,
                                   "endpoints %s and %s have one marker: they are the same place, or one of them has "
                                   "copied it; leave that one out",
                                   self->places[j].name, self->places[i].name);
+            if (!self->places[left].distrusted) {
+                self->places[i].is_twin = self->places[j].is_twin = true;
+                ecfs_recover_tell (self,
+                                   "endpoints %s and %s have one marker: they are the same place, or one of them has "
+                                   "copied it",
+                                   self->places[j].name, self->places[i].name);
+                continue;
+            }
             ecfs_recover_tell (self, "endpoint %s has the marker of endpoint %s: it is left alone",
                                self->places[left].name, self->places[i + j - left].name);
             ecfs_recover_drop_place (self, left);
@@ -186,8 +197,52 @@ bool ecfs_recover_judge_markers (EcfsRecovering *self, GError **error)
            (self->n_places > 0 || ecfs_fail (error, ENOENT, "none of the endpoints has a marker that can be read"));
 }
 
+/* How many of the first stripes that the catalog has at the endpoint are there. */
+static bool count_stripes (EcfsRecovering *self, const EcfsRecoverPlace *place, unsigned *ret_n, GError **error)
+{
+    int64_t after = 0;
+    bool more;
+    g_autoptr (GArray) stripes = ecfs_catalog_stripes_at (self->catalog, place->id, &after, &more, error);
+    *ret_n = 0;
+    for (guint i = 0; stripes != NULL && i < MIN (stripes->len, LOOKED_AT); i++) {
+        const EcfsStripeAt *one = &g_array_index (stripes, EcfsStripeAt, i);
+        g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, one->object, error);
+        char name[ECFS_STRIPE_NAME_SIZE];
+        uint64_t size;
+        if (object == NULL)
+            return false;
+        ecfs_stripe_name (&object->uuid, one->index, one->instance, name);
+        *ret_n += ecfs_endpoint_size_wait (place->endpoint, name, &size, NULL); /* what is not there is not counted */
+    }
+    return stripes != NULL;
+}
+
+/* Of places with one marker the one is kept that has most of the stripes that were stored there. */
+static bool leave_twins (EcfsRecovering *self, GError **error)
+{
+    for (size_t i = self->n_places; i-- > 0;)
+        for (size_t j = 0; j < i && self->places[i].is_twin; j++) {
+            unsigned n_there, n_other;
+            if (!self->places[j].is_twin || !is_twin (&self->places[i], &self->places[j]))
+                continue;
+            if (!count_stripes (self, &self->places[i], &n_there, error) ||
+                !count_stripes (self, &self->places[j], &n_other, error))
+                return false;
+            size_t left = n_there > n_other ? j : i;
+            ecfs_recover_tell (self,
+                               "endpoint %s has the marker of endpoint %s, and not what was stored there: it is left "
+                               "alone",
+                               self->places[left].name, self->places[i + j - left].name);
+            ecfs_recover_drop_place (self, left);
+            break;
+        }
+    return true;
+}
+
 bool ecfs_recover_leave_unknown (EcfsRecovering *self, GError **error)
 {
+    if (!leave_twins (self, error))
+        return false;
     g_autoptr (GPtrArray) rows = ecfs_catalog_endpoints (self->catalog, error);
     if (rows == NULL)
         return false;

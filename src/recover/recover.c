@@ -58,6 +58,7 @@ static bool mark_words (EcfsRecovering *self, const char *const *names, bool bel
             return ecfs_fail (error, EINVAL, "%s is not one of the given endpoints", *names);
         named->believed = believed && !named->distrusted;
         named->distrusted = !believed;
+        named->is_named = true;
         self->has_believed = self->has_believed || named->believed;
         self->has_named = true;
     }
@@ -533,6 +534,8 @@ static bool begin_session (EcfsRecovering *self, uint64_t *ret_number, GError **
     for (size_t i = 0; i < self->n_places; i++)
         said[i] = UINT64_MAX - 1 - MIN (self->places[i].marker.session_number, INT64_MAX / 2);
     uint64_t least = ecfs_recover_least_said (self, said);
+    for (size_t i = 0; i < self->n_places && self->keys != NULL; i++)
+        least = MIN (least, UINT64_MAX - 1 - MIN (self->places[i].marker.session_number, INT64_MAX / 2));
     *ret_number = UINT64_MAX - MIN (least, UINT64_MAX - 1);
     return ecfs_catalog_session_begin (self->catalog, *ret_number, &session, error);
 }

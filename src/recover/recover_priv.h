@@ -21,10 +21,13 @@ typedef struct EcfsRecoverPlace {
     int64_t id;      /* catalog row */
     bool believed;   /* the user said that its word counts alone, … */
     bool distrusted; /* … or that it counts not at all */
+    bool is_named;   /* the user said either of it */
     bool doubtful;   /* its marker is not authentic, so it is distrusted; the marker names archive and endpoint alone */
     char *unread;    /* why its marker cannot be read; NULL: it was; owned */
     bool silent;     /* it has neither journal nor snapshots, and may have lost any */
     bool gapped;     /* something is missing before what it has, and it may have lost any of that */
+    bool has_false;  /* one of its files of the journal cannot be used, which was told */
+    bool is_twin;    /* another place has the same marker */
     uint64_t last;   /* the last change that its files tell of */
     uint32_t epoch;  /* the last that its marker and its files tell of, … */
     uint64_t sequence; /* … and the last change */
@@ -163,6 +166,10 @@ bool ecfs_recover_journal_grew (EcfsRecovering *self, bool *ret_grew, GError **e
 void ecfs_recover_forget (EcfsRecovering *self, const char *path);
 /** How many endpoints have to say the same, beside those that cannot be asked. */
 size_t ecfs_recover_least_words (const EcfsRecovering *self);
+/** Whether what the place has of the journal is read: with a key also where its marker is not authentic. */
+bool ecfs_recover_reads (const EcfsRecovering *self, const EcfsRecoverPlace *place);
+/** The highest epoch that markers say has begun, as far as they are believed. */
+uint32_t ecfs_recover_told_epoch (const EcfsRecovering *self);
 /** The least of what so many endpoints say as have to; UINT64_MAX: too few do. @said, by place: UINT64_MAX for what is
  * not said; it is sorted. */
 uint64_t ecfs_recover_least_said (const EcfsRecovering *self, uint64_t *said);

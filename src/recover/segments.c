@@ -63,20 +63,36 @@ static bool has_begun (const EcfsRecovering *self, uint32_t epoch, uint64_t firs
     return ecfs_recover_is_enough (self, &from, same);
 }
 
+/* Whether what the name of a copy says counts: with a key, that it is authentic. */
+static bool is_told (EcfsRecovering *self, EcfsRecoverFound *found, guint number)
+{
+    const EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, number);
+    if (self->keys == NULL)
+        return true;
+    ecfs_recover_read_of (self, found, copy->position);
+    return copy->digest != NULL;
+}
+
 /* With which record the segments of an epoch begin, from @at to @end. UINT64_MAX: too few endpoints have any. */
-static uint64_t begin_of_epoch (const EcfsRecovering *self, const GPtrArray *segments, guint at, guint end)
+static uint64_t begin_of_epoch (EcfsRecovering *self, const GPtrArray *segments, guint at, guint end)
 {
     g_autofree uint64_t *said = g_new (uint64_t, self->n_places + 1);
+    uint64_t begin = UINT64_MAX;
     for (size_t i = 0; i < self->n_places; i++)
         said[i] = UINT64_MAX;
     for (guint i = at; i < end; i++) {
-        const EcfsRecoverFound *found = segment_at (segments, i);
+        EcfsRecoverFound *found = g_ptr_array_index (segments, i);
         for (guint j = 0; j < found->copies->len; j++) {
             uint64_t *first = &said[g_array_index (found->copies, EcfsRecoverCopy, j).position];
-            *first = MIN (*first, found->file.first);
+            if (found->file.first < *first && is_told (self, found, j))
+                *first = found->file.first;
         }
+        ecfs_recover_forget_copies (found);
     }
-    uint64_t begin = UINT64_MAX;
+    for (size_t i = 0; i < self->n_places && self->keys != NULL; i++)
+        begin = MIN (begin, said[i]);
+    if (self->keys != NULL)
+        return begin;
     for (size_t i = 0; i < self->n_places; i++)
         if (said[i] < begin && has_begun (self, segment_at (segments, at)->file.epoch, said[i], said))
             begin = said[i];
@@ -133,7 +149,7 @@ typedef struct Next {
     int64_t time_ns;
 } Next;
 
-static const EcfsJournalRow *row_at (const GPtrArray *rows, uint64_t sequence)
+const EcfsJournalRow *ecfs_recover_row_at (const GPtrArray *rows, uint64_t sequence)
 {
     for (guint low = 0, high = rows == NULL ? 0 : rows->len; low < high;) {
         guint middle = low + (high - low) / 2;
@@ -148,7 +164,7 @@ static const EcfsJournalRow *row_at (const GPtrArray *rows, uint64_t sequence)
     return NULL;
 }
 
-static bool same_row (const EcfsJournalRow *a, const EcfsJournalRow *b)
+bool ecfs_recover_same_row (const EcfsJournalRow *a, const EcfsJournalRow *b)
 {
     return a->time_ns == b->time_ns && a->record->len == b->record->len &&
            memcmp (a->record->data, b->record->data, a->record->len) == 0;
@@ -162,7 +178,7 @@ static bool row_counts (const EcfsRecovering *self, const EcfsRecoverFound *foun
     g_autofree EcfsRecoverSaid *same = g_new0 (EcfsRecoverSaid, self->n_places + 1);
     for (size_t i = 0; i < self->n_places; i++)
         if (said[i] != NULL)
-            same[i] = same_row (said[i], best) ? ECFS_RECOVER_SAME : ECFS_RECOVER_OTHER;
+            same[i] = ecfs_recover_same_row (said[i], best) ? ECFS_RECOVER_SAME : ECFS_RECOVER_OTHER;
     return ecfs_recover_is_enough (self, &from, same);
 }
 
@@ -179,14 +195,14 @@ static const EcfsJournalRow *believed_row (EcfsRecovering *self, const GPtrArray
         for (guint j = 0; found->end >= sequence && j < found->copies->len; j++) {
             const EcfsRecoverCopy *copy = &g_array_index (found->copies, EcfsRecoverCopy, j);
             if (!self->places[copy->position].distrusted && said[copy->position] == NULL)
-                said[copy->position] = row_at (copy->rows, sequence);
+                said[copy->position] = ecfs_recover_row_at (copy->rows, sequence);
         }
     }
     for (size_t i = 0; i < self->n_places; i++) {
         size_t n_same = 0;
         bool believed = false;
         for (size_t j = 0; said[i] != NULL && j < self->n_places; j++)
-            if (said[j] != NULL && same_row (said[i], said[j])) {
+            if (said[j] != NULL && ecfs_recover_same_row (said[i], said[j])) {
                 n_same++;
                 believed = believed || self->places[j].believed;
             }
@@ -201,7 +217,7 @@ static const EcfsJournalRow *believed_row (EcfsRecovering *self, const GPtrArray
                : NULL;
 }
 
-static EcfsJournalRow *row_copy (const EcfsJournalRow *row)
+EcfsJournalRow *ecfs_recover_row_copy (const EcfsJournalRow *row)
 {
     EcfsJournalRow *copy = g_new (EcfsJournalRow, 1);
     *copy =
@@ -219,7 +235,7 @@ static void piece_together (EcfsRecovering *self, const GPtrArray *candidates, N
         ecfs_recover_read_copies (self, g_ptr_array_index (candidates, i), SIZE_MAX);
     for (uint64_t sequence = self->sums->sequence + 1; (row = believed_row (self, candidates, sequence, said)) != NULL;
          sequence++)
-        g_ptr_array_add (rows, row_copy (row));
+        g_ptr_array_add (rows, ecfs_recover_row_copy (row));
     if (rows->len == 0)
         return;
     row = g_ptr_array_index (rows, rows->len - 1);
@@ -233,10 +249,9 @@ static int by_copies (const void *a, const void *b)
     return (left->copies->len < right->copies->len) - (left->copies->len > right->copies->len);
 }
 
-/* What comes next of segments of one epoch, which have the record that is wanted. */
-static void choose_next (EcfsRecovering *self, GPtrArray *candidates, Next *next)
+/* Of segments that are not linked: what so many endpoints have as have to. */
+static void choose_shared (EcfsRecovering *self, GPtrArray *candidates, Next *next)
 {
-    g_ptr_array_sort (candidates, by_copies);
     for (guint i = 0; i < candidates->len && next->rows == NULL; i++) {
         EcfsRecoverFound *found = g_ptr_array_index (candidates, i);
         const EcfsRecoverCopy *copy = ecfs_recover_choose_copy (self, found, NULL);
@@ -250,6 +265,27 @@ static void choose_next (EcfsRecovering *self, GPtrArray *candidates, Next *next
     }
     if (next->rows == NULL)
         piece_together (self, candidates, next);
+}
+
+static void choose_linked (EcfsRecovering *self, GPtrArray *rows, const GPtrArray *candidates, Next *next)
+{
+    const EcfsJournalRow *last = g_ptr_array_index (rows, rows->len - 1);
+    *next = (Next){.rows = rows,
+                   .epoch = segment_at (candidates, 0)->file.epoch,
+                   .last = last->sequence,
+                   .time_ns = last->time_ns};
+}
+
+/* What comes next of segments of one epoch, which have the record that is wanted. */
+static void choose_next (EcfsRecovering *self, GPtrArray *candidates, Next *next)
+{
+    GPtrArray *rows;
+    g_ptr_array_sort (candidates, by_copies);
+    bool linked = ecfs_recover_choose_linked (self, candidates, &rows);
+    if (rows != NULL)
+        choose_linked (self, rows, candidates, next);
+    else if (!linked)
+        choose_shared (self, candidates, next);
     for (guint i = 0; i < candidates->len; i++) {
         EcfsRecoverFound *found = g_ptr_array_index (candidates, i);
         found->useless = next->rows == NULL;
@@ -300,14 +336,25 @@ bool ecfs_recover_segments (EcfsRecovering *self, const GPtrArray *segments, uin
     }
 }
 
+/* Whether a copy of it is authentic: that is enough where the archive has a key. */
+static bool has_authentic (EcfsRecovering *self, EcfsRecoverFound *found)
+{
+    bool any = false;
+    for (guint i = 0; i < found->copies->len && self->keys != NULL && !any; i++)
+        any = is_told (self, found, i);
+    ecfs_recover_forget_copies (found);
+    return any;
+}
+
 /* Segments that could not be used since others are missing before them. */
 void ecfs_recover_tell_gap (EcfsRecovering *self, const GPtrArray *segments, uint32_t epoch)
 {
     uint64_t first = UINT64_MAX, last = 0;
     for (guint i = 0; i < segments->len; i++) {
-        const EcfsJournalFile *file = &segment_at (segments, i)->file;
-        if (file->epoch < epoch || file->last <= self->sums->sequence || file->first > segment_at (segments, i)->end ||
-            ecfs_recover_is_rare (self, segment_at (segments, i)))
+        EcfsRecoverFound *found = g_ptr_array_index (segments, i);
+        const EcfsJournalFile *file = &found->file;
+        if (file->epoch < epoch || file->last <= self->sums->sequence || file->first > found->end ||
+            (ecfs_recover_is_rare (self, found) && !has_authentic (self, found)))
             continue;
         first = MIN (first, file->first);
         last = MAX (last, file->last);

@@ -75,7 +75,9 @@ bool ecfs_recover_judge_words (EcfsRecovering *self, EcfsStray *stray, GError **
     for (guint i = 0; i < words->len; i++) {
         EcfsStrayWord *word = &g_array_index (words, EcfsStrayWord, i);
         size_t n_tellers = count_tellers (self, words, word->record, &word->believed);
-        word->believed = word->believed || n_tellers >= n_wanted;
+        /* What is sealed nobody says falsely. */
+        bool is_authentic = self->keys != NULL && stray->row->seal.kind != ECFS_SEAL_NONE;
+        word->believed = word->believed || is_authentic || n_tellers >= n_wanted;
     }
     return true;
 }
