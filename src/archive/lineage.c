@@ -299,6 +299,20 @@ static bool is_abandoned_locked (EcfsLineage *self, const EcfsWitness *witness) 
     return sum.n_claimed == 0 && !self->is_stale && !self->is_held && ecfs_lineage_is_sure_locked (self, 0);
 }
 
+/* The number of the latest session that such a recovery has written, if ours is not later; 0: there is none. */
+static uint64_t abandoned_session_locked (EcfsLineage *self) ECFS_REQUIRES (self->lock)
+{
+    uint64_t number = 0;
+    size_t n_endpoints = ecfs_archive_n_endpoints (self->archive);
+    for (size_t i = 0; i < n_endpoints && self->own.session_number > 0; i++) {
+        const EcfsWitness *witness = &self->witnesses[i];
+        if (ecfs_lineage_is_asked (&self->archive->endpoints[i]) && is_abandoned_locked (self, witness) &&
+            witness->marker.session_number >= self->own.session_number)
+            number = MAX (number, witness->marker.session_number);
+    }
+    return number;
+}
+
 /* Whether what its marker says is not what it should. What a recovery left that is dead is taken back so. */
 static bool needs_mark_locked (EcfsLineage *self, const EcfsWitness *witness) ECFS_REQUIRES (self->lock)
 {
@@ -308,7 +322,8 @@ static bool needs_mark_locked (EcfsLineage *self, const EcfsWitness *witness) EC
         return false;
     if (ecfs_lineage_replaces_locked (self, witness))
         return true;
-    if (!ecfs_lineage_is_trusted_locked (self, witness->position) && !is_abandoned_locked (self, witness))
+    if (!ecfs_lineage_is_trusted_locked (self, witness->position) &&
+        (!is_abandoned_locked (self, witness) || abandoned_session_locked (self) > 0)) /* ask () sees to that first */
         return false;
     if (witness->checked && ecfs_lineage_clock_us () - witness->marked_us < MIN (MARK_AGAIN_US, ecfs_lineage_claim_us))
         return false;
@@ -364,8 +379,42 @@ void ecfs_lineage_ask_since (EcfsLineage *self, int64_t since_us)
     }
 }
 
+/* A session that is later than all of this catalog, and than number @after: markers of it tell that this copy went on
+ * behind a recovery that came to nothing. */
+static bool begin_session (EcfsLineage *self, uint64_t after, GError **error)
+{
+    EcfsCatalog *catalog = self->archive->catalog;
+    uint64_t last;
+    EcfsMarker own = {.archive = *ecfs_catalog_archive (catalog),
+                      .epoch = ecfs_catalog_epoch (catalog),
+                      .sequence = self->opened, /* which a crash does not take back */
+                      .session = ecfs_uuid_new (),
+                      .since_s = g_get_real_time () / G_USEC_PER_SEC,
+                      .copies = ecfs_archive_journal_copies (self->archive),
+                      .endpoints = (uint32_t) ecfs_archive_n_left (self->archive)};
+    if (!ecfs_catalog_session_last (catalog, &last, error))
+        return false;
+    own.session_number = MAX (last, after) + 1;
+    ecfs_marker_host (own.host);
+    if (!ecfs_catalog_session_begin (catalog, own.session_number, &own.session, error))
+        return false;
+    ecfs_mutex_lock (&self->lock);
+    self->own = own;
+    for (size_t i = 0; i < ECFS_ENDPOINTS_MAX && after > 0; i++) /* all are to tell it, soon */
+        self->witnesses[i].marked_us = 0;
+    ecfs_mutex_unlock (&self->lock);
+    advance (self);
+    return true;
+}
+
 void ecfs_lineage_ask (EcfsLineage *self)
 {
+    ecfs_mutex_lock (&self->lock);
+    uint64_t abandoned = abandoned_session_locked (self);
+    ecfs_mutex_unlock (&self->lock);
+    g_autoptr (GError) error = NULL;
+    if (abandoned > 0 && !begin_session (self, abandoned, &error))
+        g_warning ("%s", error->message); /* it is tried again */
     ecfs_lineage_ask_since (self, ecfs_lineage_clock_us () - ecfs_lineage_again_us + 1);
     advance (self);
 }
@@ -390,26 +439,7 @@ bool ecfs_lineage_await (EcfsLineage *self, int64_t deadline_us, int64_t sure_de
 
 bool ecfs_lineage_begin_session (EcfsLineage *self, GError **error)
 {
-    EcfsCatalog *catalog = self->archive->catalog;
-    uint64_t last;
-    EcfsMarker own = {.archive = *ecfs_catalog_archive (catalog),
-                      .epoch = ecfs_catalog_epoch (catalog),
-                      .sequence = self->opened, /* which a crash does not take back */
-                      .session = ecfs_uuid_new (),
-                      .since_s = g_get_real_time () / G_USEC_PER_SEC,
-                      .copies = ecfs_archive_journal_copies (self->archive),
-                      .endpoints = (uint32_t) ecfs_archive_n_left (self->archive)};
-    if (!ecfs_catalog_session_last (catalog, &last, error))
-        return false;
-    own.session_number = last + 1;
-    ecfs_marker_host (own.host);
-    if (!ecfs_catalog_session_begin (catalog, own.session_number, &own.session, error))
-        return false;
-    ecfs_mutex_lock (&self->lock);
-    self->own = own;
-    ecfs_mutex_unlock (&self->lock);
-    advance (self);
-    return true;
+    return begin_session (self, 0, error);
 }
 
 /* Whether one that may be told has not been. *ret_enough: so many have that whoever looks finds one of them. */
