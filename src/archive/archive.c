@@ -188,7 +188,8 @@ static bool open_parts (EcfsArchive *self, bool gets_key, GError **error)
         return false;
     self->transfer = ecfs_transfer_new (self->config->transfer_memory);
     self->read_log = ecfs_read_log_new ();
-    return ecfs_archive_check_code (self, self->config->code, error);
+    return ecfs_archive_check_code (self, self->config->code, error) &&
+           ecfs_archive_codec (self, self->config->code, error) != NULL;
 }
 
 guint ecfs_uuid_hash (gconstpointer key)
@@ -691,12 +692,21 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
     return ecfs_archive_codec (self, small, error);
 }
 
-bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
+static bool may_use (EcfsArchive *self, const EcfsCodec *codec, GError **error)
 {
-    const EcfsCodec *codec = ecfs_archive_codec (self, code, error);
     const EcfsKeyShares *shares = self->readonly ? NULL : self->shares; /* who only reads stores nothing with it */
     return codec != NULL && ecfs_key_shares_allow (shares, codec, error) &&
            ecfs_archive_enough_endpoints (codec, ecfs_archive_n_left (self), self->config->allow_double, error);
+}
+
+/* One that is refused is not among `codecs`, where it would count as one in use. */
+bool ecfs_archive_check_code (EcfsArchive *self, const char *code, GError **error)
+{
+    ecfs_mutex_lock (&self->lock);
+    const EcfsCodec *known = g_hash_table_lookup (self->codecs, code);
+    ecfs_mutex_unlock (&self->lock);
+    g_autoptr (EcfsCodec) made = known == NULL ? make_codec (self, code, error) : NULL;
+    return may_use (self, known != NULL ? known : made, error);
 }
 
 void ecfs_archive_pin (EcfsArchive *self, const EcfsUuid *object)

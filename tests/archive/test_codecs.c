@@ -45,9 +45,27 @@ static void test_provider (void)
 
 #endif
 
+/* It would make the journal need more copies, and deletions more answers, than any file does. */
+static void test_refused (void)
+{
+    Fixture fixture = {0};
+    set_up (&fixture, "rs:4+2");
+    unsigned copies = ecfs_archive_journal_copies (fixture.archive);
+    g_assert_cmpuint (copies, ==, 3);
+    for (unsigned i = 0; i < 2; i++) {
+        g_autoptr (GError) error = NULL;
+        g_assert_false (ecfs_archive_check_code (fixture.archive, "rs:4+5", &error));
+        g_assert_error (error, ECFS_ERROR, EINVAL);
+        g_assert_cmpuint (ecfs_archive_journal_copies (fixture.archive), ==, copies);
+    }
+    g_assert_true (ecfs_archive_check_code (fixture.archive, "rs:3+3", NULL));
+    tear_down (&fixture, NULL);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
     g_test_add_func ("/archive/rs-is-computed-by-the-provider-of-the-configuration", test_provider);
+    g_test_add_func ("/archive/a-code-that-is-refused-is-not-in-use", test_refused);
     return g_test_run ();
 }
