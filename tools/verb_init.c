@@ -118,6 +118,14 @@ static void print_shared_key (const char *directory, JsonObject *promise)
         threshold, n_zones, places, directory);
 }
 
+static void print_passphrase (JsonObject *promise)
+{
+    int64_t threshold = tool_number (promise, "key_threshold"), n_zones = tool_number (promise, "zones");
+    printf ("If this machine is lost, the passphrase brings its key back, with any %" PRIi64 " of the %" PRIi64
+            " %s. Fewer together cannot even guess it.\n",
+            threshold, n_zones, n_zones < tool_number (promise, "endpoints") ? "zones" : "endpoints");
+}
+
 static void print_key (const char *directory, JsonObject *promise, const EcfsKeyWay *way, const char *code_file)
 {
     if (strcmp (way->kind, "none") == 0)
@@ -129,8 +137,7 @@ static void print_key (const char *directory, JsonObject *promise, const EcfsKey
     if (strcmp (way->kind, "split") == 0)
         print_shared_key (directory, promise);
     if (strcmp (way->kind, "passphrase") == 0)
-        puts ("If this machine is lost, the passphrase brings its key back, with one endpoint more than may vanish: as "
-              "many as may vanish cannot even guess it.");
+        print_passphrase (promise);
     if (strcmp (way->kind, "alone") == 0)
         puts ("If this machine is lost, the passphrase brings its key back. Who has an endpoint can guess it, as fast "
               "as computers go: take a long one.");

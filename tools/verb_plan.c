@@ -100,7 +100,8 @@ static void add_cells (GPtrArray *cells, const PlanRow *row)
     tool_cell (cells, isnan (row->formula) ? g_strdup ("-") : g_strdup_printf ("%.2e", row->formula));
 }
 
-/* Which of the codes a key cannot be shared for with no more zones than they have stripes: init refuses these. */
+/* Which of the codes a key cannot be shared for with no more endpoints than they have stripes, in as many zones: init
+ * refuses these. */
 static void tell_of_keys (const GPtrArray *rows)
 {
     g_autoptr (GString) codes = g_string_new (NULL);
@@ -110,10 +111,10 @@ static void tell_of_keys (const GPtrArray *rows)
             g_string_append_printf (codes, "%s%s (%u)", codes->len > 0 ? ", " : "", row->code, 2 * row->tolerance + 1);
     }
     if (codes->len > 0)
-        printf (
-            "With these codes, sharing the archive's key takes more zones of endpoints than they have stripes:\n%s. "
-            "With fewer, 'ecfs init' asks for another --key.\n",
-            codes->str);
+        printf ("With these codes, sharing the archive's key takes more endpoints than they have stripes, each in a "
+                "zone of "
+                "its own:\n%s. With fewer, 'ecfs init' asks for another --key.\n",
+                codes->str);
 }
 
 static void print_table (const GPtrArray *rows)

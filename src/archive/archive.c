@@ -1,6 +1,7 @@
 #include "archive/archive.h"
 
 #include "archive/archive_priv.h"
+#include "archive/key_losses.h"
 #include "archive/keys.h"
 #include "archive/sightings.h"
 #include "object/placement.h"
@@ -275,7 +276,8 @@ bool ecfs_archive_begin (EcfsArchive *self, GError **error)
         if (self->lacks_keys || self->rotates)
             return true;
         if (!ecfs_archive_load_codes (self, error) || !ecfs_lineage_begin_session (self->lineage, error) ||
-            !ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error))
+            !ecfs_catalog_intents_abort_all (self->catalog, error) || !keep_settings (self, error) ||
+            !ecfs_archive_settle_codes (self, error))
             return ecfs_prefix (error, "%s", self->directory);
     }
     self->commits = ecfs_workers_new ("ecfs-commit", COMMIT_THREADS);
@@ -694,8 +696,8 @@ const EcfsCodec *ecfs_archive_object_codec (EcfsArchive *self, const char *code,
 
 static bool may_use (EcfsArchive *self, const EcfsCodec *codec, GError **error)
 {
-    const EcfsKeyShares *shares = self->readonly ? NULL : self->shares; /* who only reads stores nothing with it */
-    return codec != NULL && ecfs_key_shares_allow (shares, codec, error) &&
+    return codec != NULL &&
+           (self->readonly || ecfs_archive_allows (self, codec, error)) && /* who only reads stores nothing with it */
            ecfs_archive_enough_endpoints (codec, ecfs_archive_n_left (self), self->config->allow_double, error);
 }
 

@@ -7,6 +7,7 @@
  */
 #include "archive/common.h"
 #include "archive/init_key.h"
+#include "archive/key_losses.h"
 #include "archive/keys.h"
 #include "archive/marks.h"
 #include "salvage-resource.h"
@@ -413,10 +414,15 @@ static bool write_config (const char *directory, const EcfsConfig *config, GErro
 /* How many of the zones bring a shared key back. */
 static bool find_threshold (const EcfsConfig *config, const EcfsCodec *codec, unsigned *ret_threshold, GError **error)
 {
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
-    for (guint i = 0; i < config->endpoints->len; i++)
-        g_hash_table_add (zones, ((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->zone);
-    return ecfs_key_threshold (g_hash_table_size (zones), ecfs_codec_tolerance (codec), ret_threshold, error);
+    EcfsKeyLosses losses = {.zones = 0};
+    g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
+    g_autoptr (GPtrArray) zones = g_ptr_array_new ();
+    for (guint i = 0; i < config->endpoints->len; i++) {
+        g_ptr_array_add (zones, ((EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->zone);
+        g_hash_table_add (names, g_ptr_array_index (zones, i));
+    }
+    ecfs_key_losses_add (&losses, (const char *const *) zones->pdata, zones->len, config->allow_double, codec);
+    return ecfs_key_threshold (g_hash_table_size (names), &losses, ret_threshold, error);
 }
 
 /* The key is on the disk before anything is stored under it, and its slots before any endpoint is used. */

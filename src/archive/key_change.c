@@ -1,18 +1,12 @@
 /* Key files of another revision: in the archive directory first, then at each endpoint. */
 #include "archive/archive_priv.h"
+#include "archive/key_losses.h"
 #include "archive/key_slots.h"
 #include "archive/lineage.h"
 
 const EcfsKeyShares *ecfs_archive_key_shares (const EcfsArchive *self)
 {
     return self->shares;
-}
-
-/* As many zones as bring a file back whichever are lost. */
-static size_t zones_needed (EcfsArchive *self, size_t n_zones)
-{
-    const EcfsCodec *codec = ecfs_archive_codec (self, self->config->code, NULL);
-    return MIN (codec == NULL ? 1 : ecfs_codec_tolerance (codec) + 1, n_zones);
 }
 
 /* An endpoint that says otherwise may be another copy's by now, and so may its key file. */
@@ -24,26 +18,51 @@ static bool put (EcfsArchive *self, const EcfsKeyShares *shares, size_t position
     return ecfs_key_shares_put (shares, self->catalog, endpoint->endpoint, endpoint->zone, error);
 }
 
+bool ecfs_archive_tell_key (EcfsArchive *self, const EcfsKeyShares *shares, GError **error)
+{
+    EcfsKeySlotsTold told;
+    EcfsKeyLosses losses;
+    unsigned threshold = ecfs_key_shares_threshold (shares);
+    if (!ecfs_key_slots_told (self->catalog, &told, error) || !ecfs_archive_load_codes (self, error) ||
+        !ecfs_key_shares_tell (shares, self->catalog, error))
+        return false;
+    ecfs_archive_losses (self, NULL, &losses);
+    unsigned before = told.threshold == threshold ? MAX (told.stripes, threshold - MIN (threshold, 1)) : 0;
+    return threshold == 0 || ecfs_key_shares_note_stripes (self->catalog, MAX (losses.stripes, before), error);
+}
+
+void ecfs_key_note_stored (const EcfsArchive *self, const EcfsKeyShares *shares, size_t position, GArray *stored)
+{
+    EcfsZoneShare one = {.zone = self->endpoints[position].zone};
+    if (ecfs_key_shares_threshold (shares) == 0) /* all zones have the same: each counts */
+        one.x = MIN (ecfs_archive_zone_number (self, position) + 1, ECFS_SHARES_MAX);
+    else if (!ecfs_key_shares_of_zone (self->catalog, one.zone, &one.x, NULL))
+        one.x = 0; /* whoever writes to the catalog tells what is wrong with it */
+    if (one.x > 0)
+        g_array_append_val (stored, one);
+}
+
 /* Those that cannot take it now get it from a mount later, or from fsck. */
 static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored *ret_stored)
 {
+    EcfsKeyCount count;
+    EcfsKeyLosses losses;
     size_t n_endpoints = self->n_endpoints;
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
-    g_autoptr (GHashTable) reached = g_hash_table_new (g_str_hash, g_str_equal);
+    g_autoptr (GArray) stored = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
     ret_stored->behind = g_ptr_array_new_with_free_func (g_free);
     for (size_t i = 0; i < n_endpoints; i++) {
         const EcfsArchiveEndpoint *endpoint = &self->endpoints[i];
         g_autoptr (GError) why = NULL;
         if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
-        g_hash_table_add (zones, (char *) endpoint->zone);
         if (put (self, shares, i, &why))
-            g_hash_table_add (reached, (char *) endpoint->zone);
+            ecfs_key_note_stored (self, shares, i, stored);
         else
             g_ptr_array_add (ret_stored->behind, g_strdup_printf ("endpoint %s: %s", endpoint->name, why->message));
     }
-    ret_stored->is_safe = g_hash_table_size (reached) > 0 &&
-                          g_hash_table_size (reached) >= zones_needed (self, g_hash_table_size (zones));
+    ecfs_archive_losses (self, NULL, &losses);
+    ecfs_key_count ((const EcfsZoneShare *) stored->data, stored->len, 1, &losses, &count);
+    ret_stored->is_safe = ecfs_key_count_left (&count) > 0;
 }
 
 /* Of the same keys, and what comes after what is here now; here is the newest copy. */
@@ -67,7 +86,7 @@ static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *re
     if (self->shares != NULL)
         g_ptr_array_add (self->former_shares, self->shares); /* others may be using them */
     self->shares = shares;
-    if (!ecfs_key_shares_tell (shares, self->catalog, error) || !ecfs_catalog_barrier (self->catalog, error))
+    if (!ecfs_archive_tell_key (self, shares, error) || !ecfs_catalog_barrier (self->catalog, error))
         return false;
     store (self, shares, ret_stored);
     return true;

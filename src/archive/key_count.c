@@ -72,17 +72,50 @@ static unsigned group (const GPtrArray *zones, unsigned sizes[ECFS_SHARES_MAX + 
     return n_groups;
 }
 
-void ecfs_key_count (const EcfsZoneShare *shares, size_t n, unsigned threshold, unsigned tolerance,
+static int smallest_first (const void *a, const void *b)
+{
+    return -largest_first (a, b);
+}
+
+/* How many shares some endpoint still has when as many are lost as may be: those that the fewest have go first. */
+static unsigned left_without (const EcfsZoneShare *shares, size_t n, unsigned n_lost)
+{
+    unsigned n_holders[ECFS_SHARES_MAX + 1] = {0}, n_left = 0;
+    for (size_t i = 0; i < n; i++)
+        n_holders[shares[i].x]++;
+    qsort (n_holders, ECFS_SHARES_MAX + 1, sizeof *n_holders, smallest_first);
+    for (unsigned x = 0; x <= ECFS_SHARES_MAX; x++) {
+        bool is_lost = n_holders[x] <= n_lost;
+        n_lost -= is_lost ? n_holders[x] : 0;
+        n_left += !is_lost;
+    }
+    return n_left;
+}
+
+unsigned ecfs_key_count_left (const EcfsKeyCount *count)
+{
+    return MIN (count->left_by_zones, count->left_by_endpoints);
+}
+
+char *ecfs_key_describe_loss (const EcfsKeyCount *count, unsigned threshold, const EcfsKeyLosses *losses)
+{
+    bool by_zones = count->left_by_zones < threshold;
+    unsigned n = by_zones ? losses->zones : losses->endpoints;
+    return g_strdup_printf ("%u %s%s", n, by_zones ? "zone" : "endpoint", n == 1 ? "" : "s");
+}
+
+void ecfs_key_count (const EcfsZoneShare *shares, size_t n, unsigned threshold, const EcfsKeyLosses *losses,
                      EcfsKeyCount *ret_count)
 {
     unsigned sizes[ECFS_SHARES_MAX + 1], together = 0;
     g_autoptr (GPtrArray) order = g_ptr_array_new ();
     GHashTable *zones = sort_by_zone (shares, n, order);
     g_autofree unsigned *each = g_new0 (unsigned, order->len + 1);
-    EcfsKeyCount count = {.n_zones = group (order, sizes)};
+    EcfsKeyCount count = {.n_zones = group (order, sizes),
+                          .left_by_endpoints = left_without (shares, n, losses->endpoints)};
     for (unsigned i = 0; i < count.n_zones; i++) {
         count.n_shares += sizes[i];
-        count.n_left += i < tolerance ? 0 : sizes[i];
+        count.left_by_zones += i < losses->zones ? 0 : sizes[i];
     }
     for (guint i = 0; i < order->len; i++)
         each[i] = ((const Zone *) g_ptr_array_index (order, i))->n;

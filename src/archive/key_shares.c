@@ -7,26 +7,9 @@
 
 #define ZONE_SETTING      "key_share " /* and the name of a zone: which of the shares it has */
 #define THRESHOLD_SETTING "key_threshold"
-#define KINDS_SETTING     "key_slots"  /* the kinds of slots, in words */
-#define FORMER_SETTING    "key_former" /* and a number: a generation that is superfluous */
-
-bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error)
-{
-    *ret_threshold = tolerance + 1;
-    if (tolerance == 0)
-        return ecfs_fail (
-            error, EDOM,
-            "the archive's key cannot be shared: with a code that survives no loss, each zone alone would "
-            "bring it back");
-    if (n_zones > ECFS_SHARES_MAX)
-        return ecfs_fail (error, EDOM, "keys are shared by %u zones at most, and there are %u", ECFS_SHARES_MAX,
-                          n_zones);
-    return tolerance + 1 <= n_zones - MIN (n_zones, tolerance) ||
-           ecfs_fail (error, EDOM,
-                      "the archive's key cannot be shared by %u zone%s: any %u may vanish, so the others have to bring "
-                      "it back, but no %u may be able to; that takes %u zones",
-                      n_zones, n_zones == 1 ? "" : "s", tolerance, tolerance, 2 * tolerance + 1);
-}
+#define KINDS_SETTING     "key_slots"   /* the kinds of slots, in words */
+#define STRIPES_SETTING   "key_stripes" /* how many a code may survive the loss of */
+#define FORMER_SETTING    "key_former"  /* and a number: a generation that is superfluous */
 
 void ecfs_key_shares_derive (const EcfsKeyRing *keys, const EcfsUuid *generation, unsigned threshold,
                              uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsShare *ret_shares)
@@ -105,10 +88,13 @@ EcfsKeyShares *ecfs_key_shares_of (const EcfsKeyRing *keys, const EcfsKeyFile *f
 static void on_told (void *user, const char *key, const char *value)
 {
     EcfsKeySlotsTold *told = user;
-    guint64 threshold;
+    guint64 threshold, stripes;
     if (strcmp (key, THRESHOLD_SETTING) == 0 &&
         g_ascii_string_to_unsigned (value, 10, 1, ECFS_SHARES_MAX, &threshold, NULL))
         told->threshold = (unsigned) threshold;
+    if (strcmp (key, STRIPES_SETTING) == 0 &&
+        g_ascii_string_to_unsigned (value, 10, 1, ECFS_CODEC_MAX_N, &stripes, NULL))
+        told->stripes = (unsigned) stripes;
     if (strcmp (key, KINDS_SETTING) == 0) {
         g_strlcpy (told->kinds, value, sizeof told->kinds);
         told->has_kinds = true;
@@ -123,6 +109,12 @@ bool ecfs_key_slots_told (EcfsCatalog *catalog, EcfsKeySlotsTold *ret_told, GErr
     if (ret_told->threshold > 0 && !ret_told->has_kinds) /* before there were other kinds */
         g_strlcpy (ret_told->kinds, ecfs_key_slot_kind_text (ECFS_KEY_SLOT_SPLIT), sizeof ret_told->kinds);
     return true;
+}
+
+bool ecfs_key_shares_note_stripes (EcfsCatalog *catalog, unsigned stripes, GError **error)
+{
+    g_autofree char *value = g_strdup_printf ("%u", stripes);
+    return ecfs_catalog_keep_setting (catalog, STRIPES_SETTING, value, error);
 }
 
 bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error)

@@ -21,12 +21,6 @@
 
 #define ECFS_KEY_SHARE_NAME_SIZE 64 /* of the name of an endpoint's file, with its NUL */
 
-/**
- * How many zones are to bring the keys back: more than may be lost or lie together, and no more than are left then.
- * EDOM: no number is both.
- */
-bool ecfs_key_threshold (unsigned n_zones, unsigned tolerance, unsigned *ret_threshold, GError **error);
-
 /* Immutable; any number of threads may use one at once. */
 typedef struct EcfsKeyShares EcfsKeyShares;
 
@@ -42,6 +36,7 @@ bool ecfs_key_shares_load (const char *directory, EcfsCatalog *catalog, const Ec
 /* What a catalog knows of how its archive's keys are kept. */
 typedef struct EcfsKeySlotsTold {
     unsigned threshold; /* 0: no secret is shared */
+    unsigned stripes;   /* that codes may survive the loss of where one is; 0: that was not told */
     bool has_kinds;     /* they were told */
     char kinds[64];     /* of slots, in words; empty: endpoints have no key files */
 } EcfsKeySlotsTold;
@@ -50,6 +45,8 @@ typedef struct EcfsKeySlotsTold {
 bool ecfs_key_shares_tell (const EcfsKeyShares *self, EcfsCatalog *catalog, GError **error);
 bool ecfs_key_shares_tell_none (EcfsCatalog *catalog, GError **error);
 bool ecfs_key_slots_told (EcfsCatalog *catalog, EcfsKeySlotsTold *ret_told, GError **error);
+/** From now on codes may survive the loss of so many stripes. */
+bool ecfs_key_shares_note_stripes (EcfsCatalog *catalog, unsigned stripes, GError **error);
 /** The threshold of that alone; 0: no secret is shared. */
 bool ecfs_key_shares_told (EcfsCatalog *catalog, unsigned *ret_threshold, GError **error);
 /** Into an archive directory, durably. */
@@ -70,8 +67,9 @@ const EcfsKeyFile *ecfs_key_shares_file (const EcfsKeyShares *self);
 /** Zones that bring the keys back together. */
 unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 
-/** Whether files may be stored with @codec: as many zones as it does without must not bring the keys back. EINVAL with
- * what to do. @self NULL: they are not shared. */
+/** Whether files may be stored with @codec wherever its stripes are: as many zones as it has stripes that it does
+ * without must not bring the keys back. EINVAL with what to do. @self NULL: they are not shared. Where zones have
+ * several stripes more may be allowed: ecfs_archive_allows (). */
 bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error);
 
 /** Gives an endpoint the key file with the share of its zone, which gets one where it has none, reads it back, and

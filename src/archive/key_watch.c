@@ -606,11 +606,12 @@ unsigned ecfs_key_needed (const EcfsArchive *archive)
     return MAX (ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)), 1);
 }
 
-unsigned ecfs_key_tolerance (EcfsArchive *archive)
+void ecfs_key_losses (EcfsArchive *archive, const EcfsArchiveEndpoint *without, EcfsKeyLosses *ret_losses)
 {
     unsigned threshold = ecfs_key_shares_threshold (ecfs_archive_key_shares (archive));
-    unsigned copies = ecfs_archive_journal_copies (archive);
-    return (threshold == 0 ? copies : MIN (copies, threshold)) - 1;
+    ecfs_archive_losses (archive, without, ret_losses);
+    if (threshold > 0)
+        ret_losses->zones = MIN (ret_losses->zones, threshold - 1);
 }
 
 /* Which share an endpoint has as far as is known; 0: none. One that does not answer has what its zone was given, unless
@@ -663,21 +664,27 @@ static GArray *all_shares (EcfsKeyWatch *self, bool believes_all)
 static EcfsKeyCount count (EcfsKeyWatch *self, bool believes_all)
 {
     EcfsKeyCount count;
+    EcfsKeyLosses losses;
     g_autoptr (GArray) shares = all_shares (self, believes_all);
-    ecfs_key_count ((const EcfsZoneShare *) shares->data, shares->len, ecfs_key_needed (self->archive),
-                    ecfs_key_tolerance (self->archive), &count);
+    ecfs_key_losses (self->archive, NULL, &losses);
+    ecfs_key_count ((const EcfsZoneShare *) shares->data, shares->len, ecfs_key_needed (self->archive), &losses,
+                    &count);
     return count;
 }
 
 static bool is_enough (EcfsKeyWatch *self, bool believes_all)
 {
-    return count (self, believes_all).n_left >= ecfs_key_needed (self->archive);
+    const EcfsKeyCount found = count (self, believes_all);
+    return ecfs_key_count_left (&found) >= ecfs_key_needed (self->archive);
 }
 
 static bool fail_key (EcfsKeyWatch *self, GError **error)
 {
     g_autoptr (GString) reasons = g_string_new (NULL);
-    unsigned tolerance = ecfs_key_tolerance (self->archive);
+    EcfsKeyLosses losses;
+    ecfs_key_losses (self->archive, NULL, &losses);
+    const EcfsKeyCount found = count (self, true);
+    g_autofree char *lost = ecfs_key_describe_loss (&found, ecfs_key_needed (self->archive), &losses);
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self->archive); i++) {
         EcfsKeySeen seen = ecfs_key_watch_sight (self, i);
         if (counts (self, i) && seen.reason != NULL)
@@ -691,9 +698,9 @@ static bool fail_key (EcfsKeyWatch *self, GError **error)
                                 (const char *) g_ptr_array_index (twins, i), ecfs_archive_directory (self->archive));
     return ecfs_fail (error, EIO,
                       "%u zones of endpoints have their shares of the archive's key, and %u bring it back: it could be "
-                      "lost with this machine and %u zone%s; 'ecfs fsck -y %s' stores shares again%s",
-                      count (self, true).n_zones, ecfs_key_needed (self->archive), tolerance, tolerance == 1 ? "" : "s",
-                      ecfs_archive_directory (self->archive), reasons->str);
+                      "lost with this machine and %s; 'ecfs fsck -y %s' stores shares again%s",
+                      found.n_zones, ecfs_key_needed (self->archive), lost, ecfs_archive_directory (self->archive),
+                      reasons->str);
 }
 
 /* Waits for answers and for what is stored again; returns whether that is enough. */

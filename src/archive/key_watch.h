@@ -14,7 +14,7 @@
 #define ECFS_ARCHIVE_KEY_WATCH_H
 
 #include "archive/common.h"
-#include "archive/key_count.h"
+#include "archive/key_losses.h"
 
 typedef struct EcfsKeyWatch EcfsKeyWatch;
 
@@ -57,9 +57,9 @@ EcfsKeySeen ecfs_key_watch_sight (EcfsKeyWatch *self, size_t position);
 
 /** How many zones bring the key back, those that only need something beside it too: at least 1. */
 unsigned ecfs_key_needed (const EcfsArchive *archive);
-/** How many zones may be lost: as many as the most tolerant code in use does without, but less than bring the key
- * back. */
-unsigned ecfs_key_tolerance (EcfsArchive *archive);
+/** What may be lost: as much as the codes in use do without, but fewer zones than bring the key back.
+ * @without: an endpoint that is about to go; may be NULL. */
+void ecfs_key_losses (EcfsArchive *archive, const EcfsArchiveEndpoint *without, EcfsKeyLosses *ret_losses);
 
 /**
  * Whether the key comes back without this machine and as many zones as may be lost, from what is known of the shares:

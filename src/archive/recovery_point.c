@@ -1,5 +1,6 @@
-/* How much of the journal is safe without this machine. */
+/* How much of the journal is safe without this machine, and how much may be lost of what brings the key back. */
 #include "archive/archive_priv.h"
+#include "archive/key_losses.h"
 #include "util/lock.h"
 
 #define FIRST_US (3 * G_USEC_PER_SEC) /* for endpoints to tell what they know, … */
@@ -98,4 +99,99 @@ bool ecfs_archive_recovery_point (EcfsArchive *self, EcfsRecoveryPoint *ret_poin
     }
     *ret_point = point;
     return true;
+}
+
+/* What files survive, and so the key has to */
+
+/* The zones of endpoints that count, borrowed; g_ptr_array_unref (). */
+static GPtrArray *zones_of (EcfsArchive *self, const EcfsArchiveEndpoint *without)
+{
+    GPtrArray *zones = g_ptr_array_new ();
+    size_t n_endpoints = self->n_endpoints;
+    for (size_t i = 0; i < n_endpoints; i++)
+        if (&self->endpoints[i] != without && ecfs_archive_endpoint_counts (&self->endpoints[i]))
+            g_ptr_array_add (zones, (char *) self->endpoints[i].zone);
+    return zones;
+}
+
+static unsigned count_zones (const GPtrArray *zones)
+{
+    g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
+    for (guint i = 0; i < zones->len; i++)
+        g_hash_table_add (names, g_ptr_array_index (zones, i));
+    return g_hash_table_size (names);
+}
+
+static bool is_small_code (const GPtrArray *codecs, const EcfsCodec *codec)
+{
+    for (guint i = 0; i < codecs->len; i++) {
+        const EcfsCodec *other = g_ptr_array_index (codecs, i);
+        g_autofree char *small = ecfs_codec_small_code (other);
+        if (strcmp (small, ecfs_codec_code (codec)) == 0 && strcmp (small, ecfs_codec_code (other)) != 0)
+            return true;
+    }
+    return false;
+}
+
+void ecfs_archive_losses (EcfsArchive *self, const EcfsArchiveEndpoint *without, EcfsKeyLosses *ret_losses)
+{
+    EcfsKeyLosses losses = {.zones = 0};
+    GHashTableIter iter;
+    gpointer codec;
+    g_autoptr (GPtrArray) zones = zones_of (self, without);
+    g_autoptr (GPtrArray) codecs = g_ptr_array_new ();
+    ecfs_mutex_lock (&self->lock);
+    g_hash_table_iter_init (&iter, self->codecs);
+    while (g_hash_table_iter_next (&iter, NULL, &codec)) /* kept until free */
+        g_ptr_array_add (codecs, codec);
+    ecfs_mutex_unlock (&self->lock);
+    for (guint i = 0; i < codecs->len; i++)
+        if (!is_small_code (codecs, g_ptr_array_index (codecs, i)))
+            ecfs_key_losses_add (&losses, (const char *const *) zones->pdata, zones->len, self->config->allow_double,
+                                 g_ptr_array_index (codecs, i));
+    losses.zones = MIN (losses.zones, MAX (count_zones (zones), 1) - 1);
+    losses.endpoints = MIN (losses.endpoints, MAX (zones->len, 1) - 1);
+    *ret_losses = losses;
+}
+
+/* Codes that are allowed where the key is shared */
+
+/* Until the catalog knows better. */
+static bool is_allowed (EcfsArchive *self, const EcfsKeySlotsTold *told, unsigned threshold, const EcfsCodec *codec)
+{
+    EcfsKeyLosses losses = {.zones = 0};
+    g_autoptr (GPtrArray) zones = zones_of (self, NULL);
+    if (ecfs_codec_tolerance (codec) <= MAX (told->stripes, threshold - 1))
+        return true;
+    ecfs_key_losses_add (&losses, (const char *const *) zones->pdata, zones->len, self->config->allow_double, codec);
+    return told->stripes == 0 && losses.zones < threshold;
+}
+
+bool ecfs_archive_allows (EcfsArchive *self, const EcfsCodec *codec, GError **error)
+{
+    EcfsKeySlotsTold told;
+    unsigned threshold = self->shares == NULL ? 0 : ecfs_key_shares_threshold (self->shares);
+    if (threshold == 0)
+        return true;
+    if (!ecfs_key_slots_told (self->catalog, &told, error))
+        return false;
+    return is_allowed (self, &told, threshold, codec) ||
+           ecfs_fail (error, EINVAL,
+                      "%s survives the loss of %u stripes, and the archive's key is shared for codes that survive the "
+                      "loss of %u: as many zones as files could do without would bring it back; choose one that "
+                      "survives fewer losses",
+                      ecfs_codec_code (codec), ecfs_codec_tolerance (codec), MAX (told.stripes, threshold - 1));
+}
+
+bool ecfs_archive_settle_codes (EcfsArchive *self, GError **error)
+{
+    EcfsKeySlotsTold told;
+    unsigned threshold = self->shares == NULL ? 0 : ecfs_key_shares_threshold (self->shares);
+    const EcfsCodec *codec = threshold == 0 ? NULL : ecfs_archive_codec (self, self->config->code, error);
+    if (threshold == 0)
+        return true;
+    if (codec == NULL || !ecfs_key_slots_told (self->catalog, &told, error))
+        return false;
+    return told.stripes > 0 ||
+           ecfs_key_shares_note_stripes (self->catalog, MAX (threshold - 1, ecfs_codec_tolerance (codec)), error);
 }

@@ -83,25 +83,28 @@ static bool is_shared_alone (const EcfsKeyShares *shares)
 }
 
 /* Also without any zones that may be lost; where none are named. */
-static bool outlives (const Joining *self, unsigned tolerance, GError **error)
+static bool outlives (const Joining *self, const EcfsKeyLosses *losses, GError **error)
 {
     EcfsKeyCount count;
     unsigned threshold = ecfs_key_needed (self->archive);
-    ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, tolerance, &count);
-    return count.n_left >= threshold ||
-           ecfs_fail (error, ENODATA, "%u zones have their shares, and without %u of them too few are left",
-                      count.n_zones, tolerance);
+    ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, losses, &count);
+    if (ecfs_key_count_left (&count) >= threshold)
+        return true;
+    g_autofree char *lost = ecfs_key_describe_loss (&count, threshold, losses);
+    return ecfs_fail (error, ENODATA, "%u zones have their shares, and without %s of them too few are left",
+                      count.n_zones, lost);
 }
 
-static void report_key (const Joining *self, unsigned tolerance, const GError *why, JsonObject *report)
+static void report_key (const Joining *self, const EcfsKeyLosses *losses, const GError *why, JsonObject *report)
 {
     EcfsKeyCount count;
+    const EcfsKeyLosses none = {.zones = 0};
     JsonObject *facts = json_object_new ();
     unsigned threshold = ecfs_key_needed (self->archive);
-    ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, 0, &count);
+    ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, &none, &count);
     json_object_set_int_member (facts, "needed", threshold);
     json_object_set_int_member (facts, "zones", count.n_zones);
-    json_object_set_int_member (facts, "without_any", tolerance);
+    json_object_set_int_member (facts, "without_any", losses->zones);
     json_object_set_boolean_member (facts, "comes_back", why == NULL);
     if (why != NULL)
         json_object_set_string_member (facts, "error", why->message);
@@ -117,7 +120,9 @@ bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *repo
         return true;
     if (!ecfs_archive_load_codes (archive, error))
         return false;
-    unsigned tolerance = without == NULL ? ecfs_key_tolerance (archive) : 0;
+    EcfsKeyLosses losses = {.zones = 0};
+    if (without == NULL)
+        ecfs_key_losses (archive, NULL, &losses);
     Joining self = {.archive = archive,
                     .files = g_array_new (FALSE, FALSE, sizeof (EcfsKeyFile)),
                     .witnesses = g_array_new (FALSE, FALSE, sizeof (EcfsShareWitness)),
@@ -128,8 +133,8 @@ bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *repo
         if (ecfs_archive_endpoint_counts (endpoint) && (without == NULL || !without[i]))
             read_share (&self, endpoint);
     }
-    *ret_good = (!is_shared_alone (shares) || join (&self, &why)) && outlives (&self, tolerance, &why);
-    report_key (&self, tolerance, why, report);
+    *ret_good = (!is_shared_alone (shares) || join (&self, &why)) && outlives (&self, &losses, &why);
+    report_key (&self, &losses, why, report);
     g_array_unref (self.files);
     g_array_unref (self.witnesses);
     g_array_unref (self.right);

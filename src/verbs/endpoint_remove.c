@@ -9,7 +9,7 @@
  */
 #include "archive/common.h"
 #include "archive/config.h"
-#include "archive/key_count.h"
+#include "archive/key_watch.h"
 #include "archive/lineage.h"
 #include "catalog/journal_file.h"
 #include "journal/snapshot.h"
@@ -211,13 +211,16 @@ static bool remove_from_config (EcfsArchive *self, const EcfsArchiveEndpoint *en
     return ecfs_config_remove (ecfs_archive_directory (self), section, error);
 }
 
-/* With one zone less the key must still come back when as many are lost as may be. */
+/* Without it the key must still come back when as much is lost as may be, and any one zone. */
 static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, GError **error)
 {
+    EcfsKeyCount left;
+    EcfsKeyLosses losses;
     const EcfsKeyShares *shares = ecfs_archive_key_shares (self);
     if (shares == NULL || ecfs_key_shares_threshold (shares) == 0) /* where all have the same any one suffices */
         return true;
-    EcfsKeyCount left;
+    if (!ecfs_archive_load_codes (self, error))
+        return false;
     unsigned threshold = ecfs_key_shares_threshold (shares);
     g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
     for (size_t i = 0; i < ecfs_archive_n_endpoints (self); i++) {
@@ -227,12 +230,14 @@ static bool check_key (EcfsArchive *self, const EcfsArchiveEndpoint *endpoint, G
             ecfs_key_shares_look (shares, other->endpoint, &one.x, NULL))
             g_array_append_val (found, one);
     }
-    ecfs_key_count ((const EcfsZoneShare *) found->data, found->len, threshold, threshold - 1, &left);
-    return left.n_left >= threshold ||
+    ecfs_key_losses (self, endpoint, &losses);
+    losses.zones = MAX (losses.zones, 1);
+    ecfs_key_count ((const EcfsZoneShare *) found->data, found->len, threshold, &losses, &left);
+    return ecfs_key_count_left (&left) >= threshold ||
            ecfs_fail (error, EBUSY,
                       "the archive's key is shared by its zones, %u of which have to stay, and without %s there are %u "
                       "that have their shares now: add another endpoint first",
-                      2 * threshold - 1, endpoint->name, left.n_zones);
+                      threshold + losses.zones, endpoint->name, left.n_zones);
 }
 
 static bool take_out (EcfsArchive *self, const char *name, char **ret_left, GError **error)

@@ -4,6 +4,7 @@
 
 #include "archive/archive.h"
 #include "archive/common.h"
+#include "archive/key_losses.h"
 #include "archive/key_open.h"
 #include "ecfs/ecfs.h"
 
@@ -22,13 +23,15 @@ typedef struct EcfsKeepingRead {
 bool ecfs_keeping_read (const EcfsKeyWay *way, EcfsKeepingRead *ret_keeping, GError **error);
 void ecfs_keeping_forget (EcfsKeepingRead *keeping);
 
-/** The most losses that any code in use survives. */
-bool ecfs_key_find_tolerance (const EcfsArchive *archive, unsigned *ret_tolerance, GError **error);
 /** Zones of endpoints that get key files. */
 unsigned ecfs_key_count_zones (const EcfsArchive *archive);
-/** Gives each endpoint its key file. ENOTCONN with the reasons: so few can take it that, with @tolerance of them lost,
- * it would not bring the key back. Blocks. */
-bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, unsigned tolerance, GError **error);
+/** What the codes in use survive, and how many of the zones bring a shared key back then: ecfs_key_threshold (). */
+bool ecfs_key_find_losses (EcfsArchive *archive, EcfsKeyLosses *ret_losses, GError **error);
+bool ecfs_key_find_threshold (EcfsArchive *archive, unsigned *ret_threshold, GError **error);
+/** Gives each endpoint its key file. ENOTCONN with the reasons: so few can take it that it would not bring the key back
+ * when as much is lost as may be. @losses NULL: however few. Blocks. */
+bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, const EcfsKeyLosses *losses,
+                          GError **error);
 
 /** The same, borrowed; @secrets may be NULL. */
 EcfsKeyGiven ecfs_key_given_of (const EcfsKeySecrets *secrets);

@@ -149,21 +149,14 @@ static bool check_changeable (const Ecfs *self, GError **error)
 
 /* Adding */
 
-static bool find_threshold (const EcfsArchive *archive, unsigned *ret_threshold, GError **error)
-{
-    unsigned tolerance;
-    return ecfs_key_find_tolerance (archive, &tolerance, error) &&
-           ecfs_key_threshold (ecfs_key_count_zones (archive), tolerance, ret_threshold, error);
-}
-
 /* What the new slot goes into: with a shared secret where it needs one. ecfs_key_shares_free () */
-static EcfsKeyShares *begin (const EcfsArchive *archive, EcfsKeySlotKind kind, GError **error)
+static EcfsKeyShares *begin (EcfsArchive *archive, EcfsKeySlotKind kind, GError **error)
 {
     const EcfsKeyRing *keys = ecfs_archive_keys (archive);
     const EcfsKeyShares *now = ecfs_archive_key_shares (archive);
     unsigned threshold = now == NULL ? 0 : ecfs_key_shares_threshold (now);
     bool shares = ecfs_key_slot_is_shared (kind) && threshold == 0;
-    if (shares && !find_threshold (archive, &threshold, error))
+    if (shares && !ecfs_key_find_threshold (archive, &threshold, error))
         return NULL;
     if (now == NULL)
         return ecfs_key_shares_empty (keys, threshold);

@@ -58,19 +58,18 @@ static bool check_copy (EcfsArchive *archive, const EcfsKeyRing *keys, const cha
 /* The key is on the disk, and what endpoints have of it is there. Run again, what opens it is what is given now. */
 static bool store_key (EcfsArchive *archive, const Giving *giving, GError **error)
 {
-    unsigned tolerance;
+    EcfsKeyLosses losses;
     const EcfsKeepingRead *read = giving->keeping;
     EcfsKeyKeeping keeping = {.how = read->how, .opener = &read->opener};
     g_autoptr (EcfsKeyRing) keys = NULL;
     g_autoptr (EcfsKeyShares) shares = NULL;
-    if (!ecfs_key_find_tolerance (archive, &tolerance, error) ||
-        (ecfs_keeping_is_shared (read->how) &&
-         !ecfs_key_threshold (ecfs_key_count_zones (archive), tolerance, &keeping.threshold, error)) ||
+    if (!ecfs_key_find_losses (archive, &losses, error) ||
+        (ecfs_keeping_is_shared (read->how) && !ecfs_key_find_threshold (archive, &keeping.threshold, error)) ||
         !ecfs_archive_make_key (ecfs_archive_directory (archive), ecfs_archive_catalog (archive), &keeping, &keys,
                                 &shares, error))
         return false;
     return shares == NULL ? check_copy (archive, keys, giving->copy, error)
-                          : ecfs_key_put_shares (archive, shares, tolerance, error);
+                          : ecfs_key_put_shares (archive, shares, &losses, error);
 }
 
 /* Reads the newest snapshot back wherever it should be. */
@@ -98,7 +97,7 @@ static bool note_begun (EcfsArchive *archive, GError **error)
     const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
     const EcfsOpenEnd end = {.epoch = ecfs_catalog_epoch (catalog), .sequence = ecfs_catalog_sequence (catalog)};
     return ecfs_keys_note_end (catalog, &end, error) && ecfs_journal_expect_open (archive, error) &&
-           (shares == NULL || ecfs_key_shares_tell (shares, catalog, error)) &&
+           (shares == NULL || ecfs_archive_tell_key (archive, shares, error)) &&
            ecfs_keys_begin (catalog, ecfs_archive_keys (archive), error) && ecfs_catalog_barrier (catalog, error);
 }
 

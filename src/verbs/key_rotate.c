@@ -89,15 +89,16 @@ static bool needs_shares (const Rotation *self, const EcfsKeyShares *now)
     return needs;
 }
 
-/* As many zones as bring back the key now, where that is right still. */
-static bool find_threshold (const EcfsArchive *archive, unsigned tolerance, unsigned *ret_threshold, GError **error)
+/* As many zones as bring back the key now, where that is right still, or more. */
+static bool find_threshold (const EcfsArchive *archive, const EcfsKeyLosses *losses, unsigned *ret_threshold,
+                            GError **error)
 {
     const EcfsKeyShares *now = ecfs_archive_key_shares (archive);
     unsigned before = now == NULL ? 0 : ecfs_key_shares_threshold (now);
-    if (!ecfs_key_threshold (ecfs_key_count_zones (archive), tolerance, ret_threshold, error))
+    if (!ecfs_key_threshold (ecfs_key_count_zones (archive), losses, ret_threshold, error))
         return false;
-    if (before > tolerance && before + tolerance <= ecfs_key_count_zones (archive))
-        *ret_threshold = before;
+    if (before + losses->zones <= ecfs_key_count_zones (archive))
+        *ret_threshold = MAX (*ret_threshold, before);
     return true;
 }
 
@@ -118,8 +119,8 @@ static bool follow (EcfsKeyShares **shares, const EcfsKeyRing *keys, const EcfsK
 }
 
 /* Key files of a new generation; *ret_shares is NULL where endpoints get none. */
-static bool make_shares (const Rotation *self, const EcfsArchive *archive, const EcfsKeyRing *keys, unsigned tolerance,
-                         EcfsKeyShares **ret_shares, GError **error)
+static bool make_shares (const Rotation *self, const EcfsArchive *archive, const EcfsKeyRing *keys,
+                         const EcfsKeyLosses *losses, EcfsKeyShares **ret_shares, GError **error)
 {
     unsigned threshold = 0;
     const EcfsKeyShares *now = ecfs_archive_key_shares (archive);
@@ -127,7 +128,7 @@ static bool make_shares (const Rotation *self, const EcfsArchive *archive, const
     *ret_shares = NULL;
     if (slots == NULL && self->given == NULL)
         return true;
-    if (needs_shares (self, now) && !find_threshold (archive, tolerance, &threshold, error))
+    if (needs_shares (self, now) && !find_threshold (archive, losses, &threshold, error))
         return false;
     *ret_shares = ecfs_key_shares_empty (keys, threshold);
     for (guint i = 0; slots != NULL && i < slots->len; i++) {
@@ -160,7 +161,7 @@ static bool renew_slot (const Rotation *self, const EcfsKeyRing *keys, EcfsKeySh
 }
 
 /* The next keys and what endpoints get of them, in the archive directory: those that were begun, or new ones. */
-static bool make_next (const Rotation *self, EcfsArchive *archive, unsigned tolerance, EcfsKeyRing **ret_keys,
+static bool make_next (const Rotation *self, EcfsArchive *archive, const EcfsKeyLosses *losses, EcfsKeyRing **ret_keys,
                        EcfsKeyShares **ret_shares, GError **error)
 {
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
@@ -179,7 +180,7 @@ static bool make_next (const Rotation *self, EcfsArchive *archive, unsigned tole
     if (is_begun)
         shares = ecfs_key_shares_load_next (directory, keys);
     bool made = is_begun && shares != NULL ? renew_slot (self, keys, &shares, error)
-                                           : make_shares (self, archive, keys, tolerance, &shares, error);
+                                           : make_shares (self, archive, keys, losses, &shares, error);
     if (!made || (shares != NULL && !ecfs_key_shares_write_next (shares, directory, error)) ||
         (!is_begun && !ecfs_keys_write_file (path, keys, error)) ||
         (self->how->copy != NULL && !ecfs_keys_write_file (self->how->copy, keys, error)))
@@ -211,24 +212,29 @@ static bool freeze (const char *directory, GError **error)
 }
 
 /* Of key files that no endpoint shares a secret by, each is needed: nothing tells one that few have made up. */
-static unsigned tolerated (const EcfsArchive *archive, const EcfsKeyShares *shares, unsigned tolerance)
+static EcfsKeyLosses tolerated (const EcfsArchive *archive, const EcfsKeyShares *shares, const EcfsKeyLosses *losses)
 {
-    return ecfs_key_shares_threshold (shares) > 0 ? tolerance : ecfs_key_count_zones (archive) - 1;
+    return ecfs_key_shares_threshold (shares) > 0 ? *losses
+                                                  : (EcfsKeyLosses){.zones = ecfs_key_count_zones (archive) - 1};
+}
+
+static bool put_files (EcfsArchive *archive, const EcfsKeyShares *shares, const EcfsKeyLosses *losses, GError **error)
+{
+    const EcfsKeyLosses may_be_lost = tolerated (archive, shares, losses);
+    return ecfs_key_put_shares (archive, shares, &may_be_lost, error) && ecfs_archive_tell_key (archive, shares, error);
 }
 
 /* With the old key, and without services or a session: nothing more is stored under it. */
 static bool put_next (EcfsArchive *archive, const Rotation *self, GError **error)
 {
-    unsigned tolerance;
+    EcfsKeyLosses losses;
     EcfsCatalog *catalog = ecfs_archive_catalog (archive);
     const EcfsKeyShares *now = ecfs_archive_key_shares (archive);
     g_autoptr (EcfsKeyRing) keys = NULL;
     g_autoptr (EcfsKeyShares) shares = NULL;
     if (!ecfs_archive_begin (archive, error) || !check_newest (archive, error) ||
-        !ecfs_key_find_tolerance (archive, &tolerance, error) ||
-        !make_next (self, archive, tolerance, &keys, &shares, error) ||
-        (shares != NULL && !ecfs_key_put_shares (archive, shares, tolerated (archive, shares, tolerance), error)) ||
-        (shares != NULL && !ecfs_key_shares_tell (shares, catalog, error)) ||
+        !ecfs_key_find_losses (archive, &losses, error) || !make_next (self, archive, &losses, &keys, &shares, error) ||
+        (shares != NULL && !put_files (archive, shares, &losses, error)) ||
         (shares != NULL && now != NULL &&
          !ecfs_key_shares_note_former (catalog, &ecfs_key_shares_file (now)->generation, error)))
         return false;
@@ -252,7 +258,7 @@ static bool conclude (const char *directory, GError **error)
     const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
     if (!ecfs_journal_renew (archive, error) || !ecfs_archive_store_journal (archive, always, NULL, error))
         return false;
-    if (shares != NULL && !ecfs_key_put_shares (archive, shares, 0, &why))
+    if (shares != NULL && !ecfs_key_put_shares (archive, shares, NULL, &why))
         g_message ("%s: some endpoints have key files of before still, 'ecfs fsck -y' removes them: %s", directory,
                    why->message);
     return true;

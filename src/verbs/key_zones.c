@@ -4,55 +4,57 @@
 
 #include <string.h>
 
-bool ecfs_key_find_tolerance (const EcfsArchive *archive, unsigned *ret_tolerance, GError **error)
-{
-    g_autoptr (GPtrArray) codes = ecfs_catalog_codes_in_use (ecfs_archive_catalog (archive), error);
-    if (codes == NULL)
-        return false;
-    g_ptr_array_add (codes, g_strdup (ecfs_archive_config (archive)->code));
-    *ret_tolerance = 0;
-    for (guint i = 0; i < codes->len; i++) {
-        g_autofree char *text = g_strdup (g_ptr_array_index (codes, i));
-        *strchrnul (text, '/') = '\0'; /* an identity says who made it, too */
-        g_autoptr (EcfsCodec) codec = ecfs_codec_new (text, error);
-        if (codec == NULL)
-            return false;
-        *ret_tolerance = MAX (*ret_tolerance, ecfs_codec_tolerance (codec));
-    }
-    return true;
-}
-
 unsigned ecfs_key_count_zones (const EcfsArchive *archive)
 {
     g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
-        if (ecfs_archive_endpoint_counts (endpoint) && endpoint->endpoint != NULL)
+        if (ecfs_archive_endpoint_counts (endpoint))
             g_hash_table_add (zones, (char *) endpoint->zone);
     }
     return g_hash_table_size (zones);
 }
 
-/* Each endpoint gets the share of its zone; those that cannot take it now must not be more than can be done without. */
-bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, unsigned tolerance, GError **error)
+bool ecfs_key_find_losses (EcfsArchive *archive, EcfsKeyLosses *ret_losses, GError **error)
 {
-    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    if (!ecfs_archive_load_codes (archive, error))
+        return false;
+    ecfs_archive_losses (archive, NULL, ret_losses);
+    return true;
+}
+
+bool ecfs_key_find_threshold (EcfsArchive *archive, unsigned *ret_threshold, GError **error)
+{
+    EcfsKeyLosses losses;
+    return ecfs_key_find_losses (archive, &losses, error) &&
+           ecfs_key_threshold (ecfs_key_count_zones (archive), &losses, ret_threshold, error);
+}
+
+bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, const EcfsKeyLosses *losses,
+                          GError **error)
+{
+    EcfsKeyCount count;
+    unsigned needed = losses == NULL ? 0 : MAX (ecfs_key_shares_threshold (shares), 1);
+    const EcfsKeyLosses none = {.zones = 0};
+    g_autoptr (GArray) stored = g_array_new (FALSE, FALSE, sizeof (EcfsZoneShare));
     g_autoptr (GString) reasons = g_string_new (NULL);
     for (size_t i = 0; i < ecfs_archive_n_endpoints (archive); i++) {
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint (archive, i);
         g_autoptr (GError) why = NULL;
-        if (!ecfs_archive_endpoint_counts (endpoint) || endpoint->endpoint == NULL)
+        if (!ecfs_archive_endpoint_counts (endpoint))
             continue;
         if (ecfs_key_shares_put (shares, ecfs_archive_catalog (archive), endpoint->endpoint, endpoint->zone, &why))
-            g_hash_table_add (zones, (char *) endpoint->zone);
+            ecfs_key_note_stored (archive, shares, i, stored);
         else
             g_string_append_printf (reasons, "%s%s", reasons->len > 0 ? "; " : "", why->message);
     }
-    unsigned n_zones = g_hash_table_size (zones);
-    unsigned n_needed = MAX (ecfs_key_shares_threshold (shares), 1) + tolerance;
-    if (n_zones < n_needed)
-        return ecfs_fail (error, ENOTCONN, "%u zones have the key file, and %u must have it: %s", n_zones, n_needed,
-                          reasons->str);
+    ecfs_key_count ((const EcfsZoneShare *) stored->data, stored->len, needed, losses == NULL ? &none : losses, &count);
+    if (ecfs_key_count_left (&count) < needed) {
+        g_autofree char *lost = ecfs_key_describe_loss (&count, needed, losses);
+        return ecfs_fail (error, ENOTCONN,
+                          "%u zones have the key file, and without any %s those of %u must be left: %s", count.n_zones,
+                          lost, needed, reasons->str);
+    }
     if (reasons->len > 0)
         g_message ("%s: some endpoints have no key file yet, 'ecfs fsck -y' stores it there: %s",
                    ecfs_archive_directory (archive), reasons->str);

@@ -41,22 +41,40 @@ static JsonArray *names_array (GPtrArray *zones)
     return names;
 }
 
+/* How many zones would be needed if the key were shared now, where those that are needed are no more than may vanish;
+ * 0: they are, or no number is better. */
+static unsigned better_threshold (EcfsArchive *archive, unsigned n_zones, unsigned threshold)
+{
+    unsigned better;
+    EcfsKeyLosses losses;
+    ecfs_archive_losses (archive, NULL, &losses);
+    return threshold > 0 && losses.zones >= threshold && ecfs_key_threshold (n_zones, &losses, &better, NULL) ? better
+                                                                                                              : 0;
+}
+
 static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
 {
     unsigned threshold = ecfs_key_needed (archive);
-    unsigned tolerance = ecfs_key_tolerance (archive);
+    EcfsKeyLosses losses;
     JsonObject *facts = json_object_new ();
     EcfsKeyCount here, known;
-    ecfs_key_count ((const EcfsZoneShare *) self->here->data, self->here->len, threshold, tolerance, &here);
-    ecfs_key_count ((const EcfsZoneShare *) self->known->data, self->known->len, threshold, tolerance, &known);
+    ecfs_key_losses (archive, NULL, &losses);
+    ecfs_key_count ((const EcfsZoneShare *) self->here->data, self->here->len, threshold, &losses, &here);
+    ecfs_key_count ((const EcfsZoneShare *) self->known->data, self->known->len, threshold, &losses, &known);
     json_object_set_int_member (facts, "needed", threshold);
-    json_object_set_int_member (facts, "tolerance", tolerance);
+    json_object_set_int_member (facts, "tolerance", losses.zones);
+    json_object_set_int_member (facts, "endpoint_tolerance", losses.endpoints);
     json_object_set_int_member (facts, "zones", g_hash_table_size (self->zones));
     json_object_set_int_member (facts, "here", here.n_zones);
     json_object_set_int_member (facts, "shares_here", here.n_shares);
-    json_object_set_int_member (facts, "left", here.n_left);
+    json_object_set_int_member (facts, "left", here.left_by_zones);
+    json_object_set_int_member (facts, "endpoints_left", here.left_by_endpoints);
     if (known.n_readers > 0 && ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)) > 0)
         json_object_set_int_member (facts, "readers", known.n_readers);
+    unsigned better = better_threshold (archive, g_hash_table_size (self->zones),
+                                        ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)));
+    if (better > 0)
+        json_object_set_int_member (facts, "would_need", better);
     const EcfsZoneShare *shares = (const EcfsZoneShare *) self->known->data;
     json_object_set_array_member (facts, "merged", names_array (ecfs_key_merged_zones (shares, self->known->len)));
     json_object_set_array_member (facts, "twins", names_array (ecfs_key_twin_zones (shares, self->known->len)));

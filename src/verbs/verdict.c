@@ -442,23 +442,32 @@ static void advise_on_losses (Verdict *self, JsonObject *key, const char *lackin
     }
 }
 
+/* What may be lost that takes too many of the shares: "1 more zone"; NULL: all that may be lost does not. g_free () */
+static char *fatal_loss (JsonObject *key, int64_t needed)
+{
+    bool by_zones = number_of (key, "left") < needed;
+    int64_t n = number_of (key, by_zones ? "tolerance" : "endpoint_tolerance");
+    bool is_told = by_zones || json_object_has_member (key, "endpoints_left"); /* an earlier ecfs did not */
+    return is_told && number_of (key, by_zones ? "left" : "endpoints_left") < needed
+               ? g_strdup_printf ("%" PRIi64 " more %s%s", n, by_zones ? "zone" : "endpoint", n == 1 ? "" : "s")
+               : NULL;
+}
+
 /* So few zones have their shares of the key that it does not outlive what it is to. */
 static void judge_key_losses (Verdict *self, JsonObject *key)
 {
-    int64_t needed = number_of (key, "needed"), n_here = number_of (key, "here"),
-            tolerance = number_of (key, "tolerance");
+    int64_t needed = number_of (key, "needed"), n_here = number_of (key, "here");
     bool too_few = number_of (key, "shares_here") < needed;
+    g_autofree char *lost = fatal_loss (key, needed);
     g_autofree char *lacking = names_of (json_object_get_array_member (key, "lacking"));
-    if (number_of (key, "left") >= needed)
+    if (lost == NULL)
         return;
     Problem problem = {.verdict = too_few ? "at risk" : "degraded", .check = too_few ? 2 : 1};
     problem.reason = g_strdup_printf (
         "the archive's key needs the shares of %" PRIi64 " zones, and %" PRIi64 " of %" PRIi64 " have theirs now%s%s",
         needed, n_here, number_of (key, "zones"), *lacking == '\0' ? "" : "; without it: ", lacking);
-    problem.meaning =
-        too_few ? g_strdup ("Files can be read here. If this machine is lost now, all of them are.")
-                : g_strdup_printf ("If this machine and %" PRIi64 " more zone%s are lost now, so are all files.",
-                                   tolerance, tolerance == 1 ? "" : "s");
+    problem.meaning = too_few ? g_strdup ("Files can be read here. If this machine is lost now, all of them are.")
+                              : g_strdup_printf ("If this machine and %s are lost now, so are all files.", lost);
     advise_on_losses (self, key, lacking, &problem);
     add (self, &problem);
 }
@@ -483,6 +492,23 @@ static void judge_key_zones (Verdict *self, JsonObject *key)
                     .action = g_strdup_printf ("ecfs endpoint drain %s NAME", self->directory)});
 }
 
+/* There are more zones than when it was shared, of which more may vanish than are to read. */
+static void judge_key_threshold (Verdict *self, JsonObject *key)
+{
+    int64_t needed = number_of (key, "needed"), would_need = number_of (key, "would_need");
+    if (would_need <= needed)
+        return;
+    add (self,
+         &(Problem){.verdict = "exposed",
+                    .check = 1,
+                    .reason = g_strdup_printf ("%" PRIi64 " zones bring the archive's key back, and as many may vanish "
+                                               "now with all files left",
+                                               needed),
+                    .meaning = g_strdup ("As many zones as files survive the loss of could read the archive together."),
+                    .advice = g_strdup_printf ("Give it another key, which %" PRIi64 " zones bring back:", would_need),
+                    .action = g_strdup_printf ("ecfs key rotate %s", self->directory)});
+}
+
 static void judge_key (Verdict *self)
 {
     JsonObject *key = part_of (self->status, "key_sharing");
@@ -490,6 +516,7 @@ static void judge_key (Verdict *self)
         return;
     judge_key_losses (self, key);
     judge_key_zones (self, key);
+    judge_key_threshold (self, key);
 }
 
 static void judge_staging (Verdict *self)

@@ -16,7 +16,7 @@ CHOICES = {"--key code": "code", "--key passphrase --alone": "alone", "--key fil
 # What cannot share a key: endpoints and their zones, the code, and what init says that it would take.
 REFUSED = {"1+1": (["one", "two"], "rs:1+1", "that takes 3 zones"),
            "two zones": (["one,zone=x", "two,zone=x", "three,zone=y", "four,zone=y"], "rs:1+1", "that takes 3 zones"),
-           "one zone": ([f"{name},zone=x" for name in lab.NAMES], "rs:4+2", "that takes 5 zones"),
+           "one zone": ([f"{name},zone=x" for name in lab.NAMES], "rs:4+2", "that takes more zones"),
            "three copies": (["one", "two", "three"], "copies:3", "that takes 5 zones"),
            "one copy": (["one", "two"], "copies:1", "survives no loss")}
 
