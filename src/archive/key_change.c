@@ -42,8 +42,19 @@ void ecfs_key_note_stored (const EcfsArchive *self, const EcfsKeyShares *shares,
         g_array_append_val (stored, one);
 }
 
+/* How many zones must still have it when as much is lost as may be: one that has the new slot, and where endpoints get
+ * shares with it, as many as bring the shared secret back. */
+static unsigned zones_needed (const EcfsKeyShares *before, const EcfsKeyShares *shares)
+{
+    unsigned threshold = ecfs_key_shares_threshold (shares);
+    bool had_shares =
+        before != NULL && ecfs_key_shares_threshold (before) == threshold &&
+        ecfs_uuid_equal (&ecfs_key_shares_file (before)->generation, &ecfs_key_shares_file (shares)->generation);
+    return had_shares ? 1 : MAX (threshold, 1);
+}
+
 /* Those that cannot take it now get it from a mount later, or from fsck. */
-static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored *ret_stored)
+static void store (EcfsArchive *self, const EcfsKeyShares *shares, unsigned needed, EcfsKeyStored *ret_stored)
 {
     EcfsKeyCount count;
     EcfsKeyLosses losses;
@@ -61,8 +72,8 @@ static void store (EcfsArchive *self, const EcfsKeyShares *shares, EcfsKeyStored
             g_ptr_array_add (ret_stored->behind, g_strdup_printf ("endpoint %s: %s", endpoint->name, why->message));
     }
     ecfs_archive_losses (self, NULL, &losses);
-    ecfs_key_count ((const EcfsZoneShare *) stored->data, stored->len, 1, &losses, &count);
-    ret_stored->is_safe = ecfs_key_count_left (&count) > 0;
+    ecfs_key_count ((const EcfsZoneShare *) stored->data, stored->len, needed, &losses, &count);
+    ret_stored->is_safe = ecfs_key_count_left (&count) >= needed;
 }
 
 /* Of the same keys, and what comes after what is here now; here is the newest copy. */
@@ -83,12 +94,13 @@ static bool take_on (EcfsArchive *self, EcfsKeyShares *shares, EcfsKeyStored *re
         ecfs_key_shares_free (shares);
         return false;
     }
+    unsigned needed = zones_needed (self->shares, shares);
     if (self->shares != NULL)
         g_ptr_array_add (self->former_shares, self->shares); /* others may be using them */
     self->shares = shares;
     if (!ecfs_archive_tell_key (self, shares, error) || !ecfs_catalog_barrier (self->catalog, error))
         return false;
-    store (self, shares, ret_stored);
+    store (self, shares, needed, ret_stored);
     return true;
 }
 

@@ -8,6 +8,7 @@ import sys
 import lab
 import pytest
 from keyed import KeyFile, key_pair, lose_machine, recover, secret, share_of, tree_of, typed
+from steps import Kept as Before
 from test_salvage import load
 
 FSCK = lab.BUILD / "tools/ecfs-fsck"
@@ -236,6 +237,41 @@ def test_an_endpoint_that_is_away_gets_the_new_file_by_fsck(place):
         endpoint.kill()
     refused = lab.ecfs("key", "add", archive.path, "--passphrase", "--passphrase-file", secret(place, "new", PASSPHRASE), check=False)
     assert refused.returncode == 1 and "too few endpoints" in refused.stderr
+
+
+@pytest.mark.parametrize("way", ["split", "passphrase"])
+@pytest.mark.parametrize("mounted", [False, True], ids=["alone", "mounted"])
+def test_a_slot_with_new_shares_is_not_safe_before_it_outlives_any_loss(place, way, mounted):
+    """Three shares bring it back, and any two endpoints may vanish: five must have theirs."""
+    archive = Kept(place, "code").init()
+    kept = Kept(place, way, archive.endpoints)
+    digest = lab.write_pattern(place.path / "file", 300_003)
+    archive.put(place.path / "file", "/file")
+    archive.await_stored()
+    words = ["key", "add", archive.path, "--json", f"--{way}", *kept.opens]
+    before = Before(place, [archive.path, *(endpoint.root for endpoint in archive.endpoints)])
+    for n_away, status in ((1, 0), (2, 1)):
+        mount = place.mount(archive) if mounted else None
+        for endpoint in archive.endpoints[:n_away]:
+            endpoint.kill()
+        done = lab.ecfs(*words, check=False)
+        told = json.loads(done.stdout)
+        assert (done.returncode, told["safe"], len(told["behind"])) == (status, status == 0, n_away), done
+        if mounted:
+            mount.umount()
+        shutil.rmtree(archive.path)
+        for endpoint in archive.endpoints:
+            endpoint.start()
+        left = lab.Archive(archive.path, archive.endpoints[:-2])
+        again, done = recover(place, left, *kept.opens, check=False)
+        assert (done.returncode == 0) == (status == 0), done
+        if status == 0:
+            again.get("/file", place.path / "got")
+            assert lab.digest(place.path / "got") == digest
+            shutil.rmtree(again.path)
+        else:
+            assert "and there are 2" in done.stderr or "more endpoints may help" in done.stderr, done.stderr
+        before.restore()
 
 
 def test_where_a_secret_cannot_be_shared_a_passphrase_is_taken_alone_only_when_told(place):
