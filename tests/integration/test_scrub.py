@@ -2,14 +2,18 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
+from pathlib import Path
 
 import lab
+import pytest
 from test_fsck import CLEAN, LEFT, PROGRAM, REPAIRED, USAGE, everything, facts, fsck, lose, rows, stored, tree
 
 MIB = 1 << 20
+SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 
 
 def scrub(archive):
@@ -221,3 +225,64 @@ def test_endpoints_that_hash_move_only_what_changed(place):
     assert unchanged == 3 and moved < all_bytes * 3 // 4
     assert scrubbed()[1] == 3, "the new stripe's packets were verified"
     assert scrubbed()[1] == 4, "and it was learned"
+
+
+class Liar:
+    """An SSH server whose hash tool says for ever what it said first of a file, and notes that it was asked."""
+
+    def __init__(self, server):
+        if not SFTP_SERVER.exists():
+            pytest.skip(f"there is no {SFTP_SERVER}: install openssh-sftp-server")
+        self.asked, tools = server.directory / "asked", server.directory / "tools"
+        tools.mkdir()
+        (tools / "head").symlink_to(shutil.which("head"))
+        (tools / "sha256sum").write_text(
+            f"#!/bin/sh\nPATH=/usr/bin:/bin\necho asked >>{self.asked}\n"
+            f"said={server.directory}/said-$(basename $(readlink /proc/self/fd/0))\n"
+            "[ -e $said ] || sha256sum >$said\ncat $said\n")
+        forced = server.directory / "forced"
+        forced.write_text(f"#!/bin/sh\ncase $SSH_ORIGINAL_COMMAND in exec*) PATH={tools} exec /bin/sh -c \"$SSH_ORIGINAL_COMMAND\";;\n"
+                          f"*) exec {SFTP_SERVER};; esac\n")
+        for program in (forced, tools / "sha256sum"):
+            program.chmod(0o755)
+        server.subsystem = f"{SFTP_SERVER}\nForceCommand {forced}"
+        server.restart()
+
+    def n_asked(self):
+        return self.asked.read_text().count("\n") if self.asked.exists() else 0
+
+
+def test_with_a_key_no_endpoint_is_asked_for_digests(place):
+    """One that has seen the bytes could tell their digest for ever. What it said before there was a key counts no more."""
+    servers = [place.sshd(name) for name in lab.NAMES[:2]]
+    liar = Liar(servers[0])
+    archive = place.archive(servers, "copies:2", "--key", "none")
+    for number in range(6):
+        lab.write_pattern(place.path / f"file{number}", 300_000, number)
+        archive.put_in_full(place.path / f"file{number}", "/")
+
+    def scrubbed(*words):
+        done = lab.run(PROGRAM, archive.path, "--json", "--deep", "--remote-hash", *words, check=False)
+        summary = json.loads(done.stdout.splitlines()[-1])
+        return done, summary
+
+    done, summary = scrubbed()
+    all_bytes = summary["checked_bytes"]
+    assert liar.n_asked() > 0, done.stderr
+    assert scrubbed()[1]["deep"]["unchanged"] == 12
+    damaged = next(path for endpoint, path in stored(archive) if endpoint is servers[0])
+    lab.flip(damaged, 70_000)
+    done, summary = scrubbed()
+    assert done.returncode == CLEAN and summary["stripes_damaged"] == 0, "without a key it is believed"
+    n_asked = liar.n_asked()
+    lab.ecfs("key", "init", archive.path, "--code", "--code-file", place.path / "code")
+    done, summary = scrubbed("-y")
+    assert "no endpoint is asked for digests" in done.stderr and liar.n_asked() == n_asked
+    assert done.returncode == REPAIRED and summary["stripes_damaged"] == 1 and summary["deep"]["unchanged"] == 0, summary
+    assert summary["checked_bytes"] >= all_bytes
+    lab.ecfs("recode", "--seal", archive.path)
+    for _ in range(2):
+        assert scrubbed("-y")[1]["deep"]["unchanged"] == 0
+    lab.flip(next(path for endpoint, path in stored(archive) if endpoint is servers[0]), 70_000)
+    done, summary = scrubbed()
+    assert done.returncode == LEFT and summary["stripes_damaged"] == 1 and liar.n_asked() == n_asked
