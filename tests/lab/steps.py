@@ -31,15 +31,20 @@ class Steps:
         return where.rstrip(b"\0").decode() if died else None
 
 
-def points(n_steps):
-    """(step, moment) at which to end: all of them, or CRASHES of them, always with the first and the last steps."""
+def points(n_steps, most=CRASHES):
+    """(step, moment) at which to end: all of them, or @most of them, always with the first and the last steps. Where there
+    are as many as steps, each step has one."""
     every = [(step, moment) for step in range(1, n_steps + 1) for moment in ("before", "halfway")]
-    if len(every) <= CRASHES:
+    if len(every) <= most:
         return every
     seed = int(os.environ.get("ECFS_SEED", 1))
     print(f"ECFS_SEED={seed}")
-    edges = [every[0], *every[-4:]]
-    return edges + random.Random(seed).sample(every[1:-4], max(CRASHES - len(edges), 1))
+    dice = random.Random(seed)
+    chosen = [every[0], *every[-4:]]
+    if most >= n_steps:
+        chosen += [dice.choice(every[at:at + 2]) for at in range(2, len(every) - 4, 2)]
+    left = [point for point in every if point not in chosen]
+    return chosen + dice.sample(left, min(max(most - len(chosen), 1), len(left)))
 
 
 class Kept:
