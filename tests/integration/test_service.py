@@ -210,6 +210,39 @@ def test_the_check_that_the_timer_starts_finds_and_repairs(archive, place, manag
     assert lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path).returncode == 0
 
 
+def example_units(path):
+    """Units that ecfs-key(1) shows, written below @path; by their names."""
+    page = (lab.REPOSITORY / "man/ecfs-key.1").read_text()
+    found = dict(re.findall(r"^\.Bd -literal[^\n]*\n# /etc/systemd/system/(\S+)\n(.*?)^\.Ed$", page, re.M | re.S))
+    for name, text in found.items():
+        (path / name).write_text(re.sub(r"^ExecStart=ecfs ", f"ExecStart={lab.BUILD}/tools/ecfs ", text, flags=re.M))
+    return {name: path / name for name in found}
+
+
+def test_the_check_of_a_key_that_the_manual_shows(place, tmp_path):
+    """With a code as a credential; the mount beside it has none."""
+    shown = example_units(tmp_path)
+    assert sorted(shown) == ["ecfs-key-check.service", "ecfs-key-check.timer"]
+    if shutil.which("systemd-analyze"):
+        done = lab.run("systemd-analyze", "--system", "--man=no", "verify", *shown.values(), check=False,
+                       env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
+        assert done.returncode == 0 and "ecfs" not in done.stderr, done.stderr
+    service = keys(shown["ecfs-key-check.service"])["Service"]
+    name, _, path = service["LoadCredential"].partition(":")
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    archive = place.archive(place.directories(), "rs:4+2", "--key", "code", "--code-file", credentials / name)
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 300_000)
+    command = [str(archive.path) if word == "/srv/archive" else word for word in service["ExecStart"].split()]
+    environment = {"PATH": os.environ["PATH"], "CREDENTIALS_DIRECTORY": str(credentials)}
+    assert "come back" in lab.run(*command, env=environment).stdout
+    (credentials / name).write_text("AAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGG-HHHH\n")
+    done = lab.run(*command, env=environment, check=False)
+    assert done.returncode == 1 and "the code is wrong" in done.stderr, done
+    mount.umount()
+
+
 def test_messages_of_a_mount_go_to_a_file_that_may_be_renamed(archive, place):
     log, old = place.path / "log", place.path / "log.1"
     mnt = place.path / "mnt"
