@@ -2,11 +2,14 @@
 import os
 import shutil
 import signal
+import struct
 
 import lab
 import pytest
 from keyed import key_pair, keys_of, secret
 from steps import CRASHES, Kept, Steps, points
+from test_fsck import stored
+from test_salvage import load
 
 pytestmark = lab.unkeyed
 
@@ -336,3 +339,48 @@ def test_who_is_taken_out_is_no_longer_to_read(place):
     assert "ecfs key rotate" in said, said
     rotate(archive)
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
+
+
+def forge_block(salvage, path, keys):
+    """Another bit in the first check block, with the tag that keys make of it."""
+    salvage.KEYS = salvage.Keys(keys)
+    data = bytearray(path.read_bytes())
+    header_bytes, = struct.unpack_from("<I", data, 12)
+    found = salvage.sections(bytes(data[16:header_bytes]))
+    fields = struct.unpack_from("<16s16sQQIHHHHIII", found[1])
+    uuid, index, size = fields[1], fields[8], fields[10]
+    block = data[header_bytes:header_bytes + size]
+    block[0] ^= 1
+    tag = salvage.ObjectKeys(found[4], uuid).mac(struct.pack("<QQQ", index, 0, size) + bytes(block))
+    data[header_bytes:header_bytes + size + len(tag)] = block + tag
+    path.write_bytes(data)
+
+
+def first_bytes(place, archive, name):
+    mount = place.mount(archive)
+    with open(mount.path / name, "rb") as file:
+        found = os.pread(file.fileno(), 100, 0)
+    mount.umount()
+    return found
+
+
+def test_who_has_the_retired_key_forges_stripes_of_what_was_not_moved(place, archive):
+    """With an account. Who reads all of an object compares it with what was stored; who reads a part cannot."""
+    lab.write_pattern(place.path / "victim", 400_003, 3)
+    archive.put_in_full(place.path / "victim", "/victim")
+    true, old = (place.path / "victim").read_bytes(), (archive.path / "key").read_bytes()
+    data_stripe = next(path for _, path in stored(archive, "victim") if "-00-" in path.name)
+    rotate(archive)
+    salvage = load()
+    forge_block(salvage, data_stripe, old)
+    forged = first_bytes(place, archive, "victim")
+    assert forged[1:] == true[1:100] and forged[0] == true[0] ^ 1, "a part is not what was stored"
+    archive.get("/victim", place.path / "got")
+    assert (place.path / "got").read_bytes() == true, "the whole is"
+    done = lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", "--deep", archive.path, check=False)
+    assert done.returncode == 4 and "victim" in done.stdout, done
+    lab.ecfs("recode", "--seal", archive.path)
+    data_stripe = next(path for _, path in stored(archive, "victim") if "-00-" in path.name)
+    with pytest.raises(salvage.Bad):
+        forge_block(salvage, data_stripe, old)
+    assert first_bytes(place, archive, "victim") == true[:100]
