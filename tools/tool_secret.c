@@ -256,6 +256,14 @@ char *tool_new_code (const char *file, GError **error)
     return NULL;
 }
 
+void tool_print_salvage (void)
+{
+    g_autofree char *digest = ecfs_salvage_sha256 ();
+    printf ("The ecfs-salvage that this ecfs leaves at endpoints has the SHA-256\n  %s\nCompare it before you give a "
+            "code or a key to a copy from an endpoint: whoever runs that could have changed it to give them away.\n",
+            digest);
+}
+
 void tool_print_code (const char *code, const char *file)
 {
     if (file != NULL)
@@ -264,6 +272,7 @@ void tool_print_code (const char *code, const char *file)
         printf ("Write this code down and keep it away from this machine. It opens the archive's key, and is not shown "
                 "again:\n\n  %s\n\n",
                 code);
+    tool_print_salvage ();
 }
 
 char *tool_public_key (const char *text, GError **error)

@@ -36,6 +36,8 @@ void tool_secrets_clear (ToolSecrets *self);
 char *tool_new_passphrase (const char *file, GError **error);
 /** A new code, in the file @file where that is not NULL, which must not be there; for tool_forget (). */
 char *tool_new_code (const char *file, GError **error);
+/** Tells how a copy of ecfs-salvage that an endpoint has can be trusted with keys. */
+void tool_print_salvage (void);
 /** Prints a new code, where it is in no file. */
 void tool_print_code (const char *code, const char *file);
 /** The text of a file with a key that is not secret, or @text itself where it names none; g_free (). */

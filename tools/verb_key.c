@@ -67,6 +67,7 @@ static void print_list (JsonObject *found)
         printf ("retired %s\n", json_array_get_string_element (retired, i));
     if (!json_object_has_member (found, "slots")) {
         puts ("It is in the archive directory alone: keep a copy of the file \"key\" elsewhere, or see ecfs key add.");
+        tool_print_salvage ();
         return;
     }
     if (tool_number (found, "threshold") > 0)
@@ -75,6 +76,8 @@ static void print_list (JsonObject *found)
     print_slots (json_object_get_array_member (found, "slots"));
     putchar ('\n');
     print_endpoints (json_object_get_array_member (found, "endpoints"));
+    putchar ('\n');
+    tool_print_salvage ();
 }
 
 static int list (int argc, char **argv)

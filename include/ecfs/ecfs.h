@@ -462,6 +462,12 @@ bool ecfs_wait (Ecfs *self, const char *const *paths, unsigned flags, GError **e
  */
 char *ecfs_key_list (Ecfs *self, GError **error);
 
+/**
+ * The SHA-256, in hexadecimal, of the program ecfs-salvage that this ecfs leaves at endpoints which are added; g_free
+ * (). Whoever runs an endpoint could change it there, so that it gives away the keys that are given to it.
+ */
+char *ecfs_salvage_sha256 (void);
+
 /* What opens an archive's keys where its endpoints alone do not; NULL: it is not given. */
 typedef struct EcfsKeySecrets {
     const char *passphrase;

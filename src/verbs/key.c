@@ -3,6 +3,8 @@
 #include "archive/common.h"
 #include "archive/keys.h"
 #include "key/recipient.h"
+#include "salvage-resource.h"
+#include "util/sha256.h"
 #include "verbs/verbs.h"
 
 #include <json-glib/json-glib.h>
@@ -59,6 +61,21 @@ static void add_slots (const EcfsKeyFile *file, JsonObject *object)
     json_object_set_array_member (object, "slots", array);
 }
 
+char *ecfs_salvage_sha256 (void)
+{
+    uint8_t digest[ECFS_SHA256_SIZE];
+    g_autoptr (EcfsSha256) sum = ecfs_sha256_new ();
+    g_autoptr (GBytes) bytes = g_resource_lookup_data (ecfs_salvage_get_resource (), "/salvage/ecfs-salvage", 0, NULL);
+    GString *text = g_string_new (NULL);
+    gsize size;
+    const void *data = g_bytes_get_data (bytes, &size); /* it is in this library */
+    ecfs_sha256_update (sum, data, size);
+    ecfs_sha256_end (sum, digest);
+    for (unsigned i = 0; i < sizeof digest; i++)
+        g_string_append_printf (text, "%02x", digest[i]);
+    return g_string_free (text, FALSE);
+}
+
 char *ecfs_key_list (Ecfs *self, GError **error)
 {
     const EcfsArchive *archive = self->archive;
@@ -78,6 +95,8 @@ char *ecfs_key_list (Ecfs *self, GError **error)
         json_array_add_string_element (retired, id);
     }
     json_object_set_array_member (object, "retired", retired);
+    g_autofree char *salvage = ecfs_salvage_sha256 ();
+    json_object_set_string_member (object, "salvage_sha256", salvage);
     if (shares == NULL)
         return text_of (object);
     json_object_set_int_member (object, "threshold", ecfs_key_shares_threshold (shares));

@@ -1,6 +1,8 @@
 """Every way to keep an archive's keys: made by init, added and taken away, and what opens them when the machine is lost."""
+import hashlib
 import json
 import os
+import re
 import shutil
 import struct
 import sys
@@ -300,6 +302,22 @@ def test_what_was_not_shared_can_be_shared_later(place, how):
     again, _ = recover(place, lab.Archive(archive.path, archive.endpoints[2:]))
     lab.assert_same_tree(before, tree_of(place, again))
     assert kinds(again) == (["split"] if how == "file" else ["code", "split"])
+
+
+@pytest.mark.parametrize("how", ["file", "code"])
+def test_the_program_at_endpoints_is_shown_by_its_digest(place, how):
+    """Who has only a code, and copies of endpoints, can tell whether the program there is as it was left."""
+    kept = Kept(place, how)
+    said = kept.archive.init(*(["--key", "code"] if how == "code" else kept.make)).stdout
+    programs = [endpoint.root / "salvage/ecfs-salvage" for endpoint in kept.archive.endpoints]
+    (digest,) = {hashlib.sha256(path.read_bytes()).hexdigest() for path in programs}
+    assert listed(kept.archive)["salvage_sha256"] == digest
+    shown = lab.ecfs("key", "list", kept.archive.path).stdout
+    assert digest in shown and "Compare it before you give a code" in shown
+    if how == "code":
+        assert digest in said and re.search(r"^  [A-Z2-7]{4}(-[A-Z2-7]{4}){7}$", said, re.M), said
+        added = lab.ecfs("key", "add", kept.archive.path, "--code", "--code-file", place.path / "second").stdout
+        assert digest in added
 
 
 def test_files_without_a_revision_open_and_get_one(place):
