@@ -44,6 +44,19 @@ static ssize_t read_all (int fd, char *to, size_t size)
     return (ssize_t) n;
 }
 
+/* No stdio: its buffers would keep what is secret. */
+static bool write_text (int fd, const char *text)
+{
+    for (size_t left = strlen (text); left > 0;) {
+        ssize_t n = write (fd, text, left);
+        if (n < 0 && errno != EINTR)
+            return false;
+        text += n > 0 ? n : 0;
+        left -= n > 0 ? (size_t) n : 0;
+    }
+    return true;
+}
+
 static char *read_text (const char *path, int fd, GError **error)
 {
     char *text = g_malloc (SECRET_MAX);
@@ -242,12 +255,11 @@ char *tool_new_code (const char *file, GError **error)
     int fd = file == NULL ? -1 : open (file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file == NULL)
         return code;
-    FILE *to = fd < 0 ? NULL : fdopen (fd, "w");
-    bool good = to != NULL && fprintf (to, "%s\n", code) > 0 && fflush (to) == 0 && fsync (fd) == 0;
+    bool good = fd >= 0 && write_text (fd, code) && write_text (fd, "\n") && fsync (fd) == 0;
     if (!good)
         (void) fail_errno (error, file);
-    if (to != NULL)
-        (void) fclose (to); /* all is on the disk, or an error is told */
+    if (fd >= 0)
+        (void) close (fd); /* all is on the disk, or an error is told */
     if (good)
         return code;
     if (fd >= 0)
@@ -264,15 +276,24 @@ void tool_print_salvage (void)
             digest);
 }
 
-void tool_print_code (const char *code, const char *file)
+/* Where there is a file, it has the code already. */
+static bool show_code (const char *code, const char *file)
 {
     if (file != NULL)
-        printf ("The code that opens the archive's key is in %s: keep it away from this machine.\n", file);
-    else
-        printf ("Write this code down and keep it away from this machine. It opens the archive's key, and is not shown "
-                "again:\n\n  %s\n\n",
-                code);
+        return printf ("The code that opens the archive's key is in %s: keep it away from this machine.\n", file) > 0;
+    return printf (
+               "Write this code down and keep it away from this machine. It opens the archive's key, and is not shown "
+               "again:\n\n  ") > 0 &&
+           fflush (stdout) == 0 && write_text (STDOUT_FILENO, code) && write_text (STDOUT_FILENO, "\n\n");
+}
+
+bool tool_print_code (const char *code, const char *file)
+{
+    bool shown = show_code (code, file);
+    if (!shown)
+        tool_say ("key", "the code cannot be shown, and nobody has it: %s", g_strerror (errno));
     tool_print_salvage ();
+    return shown || file != NULL;
 }
 
 char *tool_public_key (const char *text, GError **error)

@@ -38,8 +38,8 @@ char *tool_new_passphrase (const char *file, GError **error);
 char *tool_new_code (const char *file, GError **error);
 /** Tells how a copy of ecfs-salvage that an endpoint has can be trusted with keys. */
 void tool_print_salvage (void);
-/** Prints a new code, where it is in no file. */
-void tool_print_code (const char *code, const char *file);
+/** Prints a new code, where it is in no file. False where that fails, which is told. */
+bool tool_print_code (const char *code, const char *file);
 /** The text of a file with a key that is not secret, or @text itself where it names none; g_free (). */
 char *tool_public_key (const char *text, GError **error);
 

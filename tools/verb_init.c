@@ -126,7 +126,8 @@ static void print_passphrase (JsonObject *promise)
             threshold, n_zones, n_zones < tool_number (promise, "endpoints") ? "zones" : "endpoints");
 }
 
-static void print_key (const char *directory, JsonObject *promise, const EcfsKeyWay *way, const char *code_file)
+/* False: there is a code, and nobody has it. */
+static bool print_key (const char *directory, JsonObject *promise, const EcfsKeyWay *way, const char *code_file)
 {
     if (strcmp (way->kind, "none") == 0)
         puts ("It has no key: whoever runs an endpoint can read what it has.");
@@ -143,17 +144,16 @@ static void print_key (const char *directory, JsonObject *promise, const EcfsKey
               "as computers go: take a long one.");
     if (strcmp (way->kind, "recipient") == 0)
         puts ("If this machine is lost, the private half of the given key brings its key back.");
-    if (strcmp (way->kind, "code") == 0)
-        tool_print_code (way->secret, code_file);
+    return strcmp (way->kind, "code") != 0 || tool_print_code (way->secret, code_file);
 }
 
-static void print_made (const char *directory, const EcfsKeyWay *way, const char *code_file)
+static bool print_made (const char *directory, const EcfsKeyWay *way, const char *code_file)
 {
     g_autofree char *text = ecfs_promise (directory, NULL);
     g_autoptr (JsonObject) promise = tool_json_object (text != NULL ? text : "{}");
     if (text != NULL) /* else the archive is made all the same */
         print_promise (directory, promise);
-    print_key (directory, promise, way, code_file);
+    return print_key (directory, promise, way, code_file);
 }
 
 /* The disk or the host that an endpoint is on, as far as its URL tells; g_free (). */
@@ -250,13 +250,12 @@ int verb_init (const Verb *verb, int argc, char **argv)
         g_clear_error (&error);
         good = make (argv[1], &arguments, &way, &error);
     }
-    if (good)
-        print_made (argv[1], &way, arguments.code_file);
+    bool told = good && print_made (argv[1], &way, arguments.code_file);
     bool splits = good && (strcmp (way.kind, "split") == 0 || strcmp (way.kind, "passphrase") == 0);
     tool_forget ((char *) way.secret);
     arguments_clear (&arguments);
     if (!good)
         return fail (verb, error);
     warn_of_one_place (verb->name, argv[1], splits);
-    return TOOL_DONE;
+    return told ? TOOL_DONE : TOOL_FAILED;
 }

@@ -158,6 +158,7 @@ typedef struct AddArguments {
     gboolean passphrase, alone, code, split, json;
     char *recipient, *passphrase_file, *code_file;
     const char *shown; /* the code; borrowed; NULL: none is to be shown */
+    bool is_lost;      /* it could not be */
 } AddArguments;
 
 /* The options of add and init. */
@@ -228,12 +229,14 @@ static int add_way (const char *directory, const AddArguments *arguments, GError
     EcfsKeyWay way = {.secret = NULL};
     g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, error);
     char *text = ecfs != NULL && choose_way (arguments, &way, error) ? ecfs_key_add (ecfs, &way, error) : NULL;
+    bool shown = true;
     if (text != NULL && arguments->code)
-        tool_print_code (way.secret, arguments->code_file);
+        shown = tool_print_code (way.secret, arguments->code_file);
     else if (text == NULL && arguments->code_file != NULL && way.secret != NULL)
         (void) remove (arguments->code_file); /* it opens nothing */
     tool_forget ((char *) way.secret);
-    return text == NULL ? -1 : tell_changed (&add_verb, text, arguments->json);
+    int status = text == NULL ? -1 : tell_changed (&add_verb, text, arguments->json);
+    return shown ? status : TOOL_FAILED;
 }
 
 static int add (int argc, char **argv)
@@ -313,7 +316,7 @@ static int init (int argc, char **argv)
     bool given =
         (!arguments.code || check_lacks_key (argv[1], &error)) && choose_init_way (&arguments, kind, &way, &error);
     if (given && strcmp (way.kind, "code") == 0) /* before anything could depend on it */
-        tool_print_code (way.secret, arguments.code_file);
+        given = tool_print_code (way.secret, arguments.code_file) || tool_error (&error, EIO, "nothing has changed");
     given = given && ecfs_key_init (argv[1], &way, copy, &error);
     if (given)
         printf ("What was stored before lies open until 'ecfs recode --seal %s' has moved it.\n", argv[1]);
@@ -325,9 +328,8 @@ static int init (int argc, char **argv)
 /* Before anything could depend on it. */
 static void show_code (void *user)
 {
-    const AddArguments *arguments = user;
-    if (arguments->shown != NULL)
-        tool_print_code (arguments->shown, arguments->code_file);
+    AddArguments *arguments = user;
+    arguments->is_lost = arguments->shown != NULL && !tool_print_code (arguments->shown, arguments->code_file);
 }
 
 static bool choose_rotate_way (const AddArguments *arguments, EcfsKeyWay *ret_way, EcfsKeyRotation *rotation,
@@ -362,6 +364,8 @@ static int rotate (int argc, char **argv)
                 argv[1]);
     tool_forget ((char *) way.secret);
     arguments_clear (&arguments);
+    if (done && arguments.is_lost)
+        return TOOL_FAILED;
     return done ? TOOL_DONE : fail (&rotate_verb, error, "");
 }
 

@@ -304,6 +304,35 @@ def test_what_was_not_shared_can_be_shared_later(place, how):
     assert kinds(again) == (["split"] if how == "file" else ["code", "split"])
 
 
+def test_no_code_is_left_in_memory_once_it_was_shown_or_read(place):
+    """Nor in a buffer of stdio."""
+    archive = Kept(place, "file").init()
+    remains, code = place.path / "remains", place.path / "code"
+    environment = os.environ | {"LD_PRELOAD": str(lab.BUILD / "tests/lab/lab-remains.so"), "ECFS_LAB_REMAINS": str(remains)}
+    assert re.search("([A-Z2-7]{4}-){7}", lab.ecfs("key", "add", archive.path, "--code", env=environment).stdout)
+    lab.ecfs("key", "add", archive.path, "--code", "--code-file", code, env=environment)
+    lab.ecfs("key", "check", archive.path, "--code-file", code, env=environment)
+    assert remains.read_text().split() == ["0"] * 3
+    keeps = f"import ctypes; text = open({str(code)!r}, 'rb').read(); library = ctypes.CDLL(None); " \
+            "library.strdup.restype = ctypes.c_void_p; library.strdup(text)"
+    lab.run(sys.executable, "-c", keeps, env=environment)
+    assert int(remains.read_text().split()[-1]) > 0, "it is found where it is"
+
+
+def test_a_code_that_cannot_be_shown_is_no_success(place):
+    archive = Kept(place, "file").init()
+    full = ["sh", "-c", 'exec "$0" "$@" >/dev/full', lab.PROGRAM]
+    done = lab.run(*full, "key", "add", archive.path, "--code", check=False)
+    assert done.returncode == 1 and "nobody has it" in done.stderr, done
+    done = lab.run(*full, "key", "rotate", archive.path, "--code", check=False)
+    assert done.returncode == 1 and "nobody has it" in done.stderr, done
+    open_archive = lab.Archive(place.path / "open", place.directories())
+    open_archive.init("--key", "none")
+    done = lab.run(*full, "key", "init", open_archive.path, "--code", check=False)
+    assert done.returncode == 1 and "nothing has changed" in done.stderr, done
+    assert "key" not in open_archive.json("status") and not (open_archive.path / "key").exists()
+
+
 @pytest.mark.parametrize("how", ["file", "code"])
 def test_the_program_at_endpoints_is_shown_by_its_digest(place, how):
     """Who has only a code, and copies of endpoints, can tell whether the program there is as it was left."""
