@@ -4,6 +4,8 @@ import json
 import os
 import pwd
 import stat
+import subprocess
+from pathlib import Path
 
 import lab
 import pytest
@@ -111,6 +113,35 @@ def test_mount_of_a_user_is_closed_to_root_and_unmounted_by_umount(users, theirs
     assert as_user(users, "umount", "-v", mnt).stdout == f"umount.fuse.ecfs: {mnt} is unmounted\n"
     told = json.loads(as_user(users, users.program, "status", theirs.path, "--json").stdout)
     assert users.mounted(mnt) is None and told["staging"]["files"] == 0
+
+
+@needs_root
+def test_other_programs_of_the_user_cannot_look_into_a_mount(users, theirs):
+    """Which has the archive's key. It does its work all the same, and what others need of it is to be seen."""
+    mnt = users.home / "mnt"
+    as_user(users, users.program, "mount", theirs.path, mnt)
+    (mount,) = [pid for pid in users.inside() if b"mount" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    other = subprocess.Popen(users.command("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "sleep", "60"))
+    try:
+        lab.until(lambda: os.stat(f"/proc/{other.pid}").st_uid == OTHER, 10, "it is theirs")
+        closed = [["cat", "{}/environ"], ["cat", "{}/maps"], ["dd", "if={}/mem", "count=0"], ["ls", "{}/fd/"],
+                  ["readlink", "{}/exe"], ["readlink", "{}/cwd"]]
+        for command in closed:
+            looks = {pid: as_user(users, *[word.format(f"/proc/{pid}") for word in command], check=False) for pid in (mount, other.pid)}
+            assert looks[other.pid].returncode == 0, (command, looks)
+            assert looks[mount].returncode != 0, (command, looks)
+        for name in ("cmdline", "status", "stat"):
+            assert as_user(users, "cat", f"/proc/{mount}/{name}").stdout
+        as_user(users, "sh", "-c", f"echo content > {mnt}/file")
+        as_user(users, users.program, "wait", mnt)
+        as_user(users, users.program, "get", theirs.path, "/file", users.home / "got")
+        as_user(users, users.program, "export", theirs.path, "/file", "--output", users.home / "descriptor")
+        assert (users.home / "got").read_text() == "content\n" and (users.home / "descriptor").stat().st_mode & 0o777 == 0o600
+        assert json.loads(as_user(users, users.program, "status", theirs.path, "--json").stdout)["mounted"]
+        as_user(users, users.program, "umount", mnt)
+    finally:
+        other.kill()
+        other.wait()
 
 
 @needs_root
