@@ -268,6 +268,69 @@ ssize_t write (int fd, const void *bytes, size_t size)
     return count_write ("write", write_at_position, fd, bytes, size, lseek (fd, 0, SEEK_CUR));
 }
 
+static size_t size_of_iov (const struct iovec *iov, int n_iov)
+{
+    size_t size = 0;
+    for (int i = 0; i < n_iov; i++)
+        size += iov[i].iov_len;
+    return size;
+}
+
+/* The first half of it; a write may always be short. */
+static ssize_t write_half (ssize_t (*real) (int, const struct iovec *, int, off_t), int fd, const struct iovec *iov,
+                           int n_iov, off_t offset)
+{
+    size_t left = size_of_iov (iov, n_iov) / 2;
+    int n = 0;
+    struct iovec *half = malloc ((size_t) n_iov * sizeof *half);
+    if (half == NULL)
+        abort ();
+    for (; n < n_iov && left > 0; n++) {
+        half[n] = (struct iovec){iov[n].iov_base, iov[n].iov_len < left ? iov[n].iov_len : left};
+        left -= half[n].iov_len;
+    }
+    ssize_t result = n == 0 ? 0 : real (fd, half, n, offset);
+    free (half);
+    return result;
+}
+
+static ssize_t count_writev (const char *call, ssize_t (*real) (int, const struct iovec *, int, off_t), int fd,
+                             const struct iovec *iov, int n_iov, off_t offset)
+{
+    Step step;
+    if (!counts_fd (&step, fd))
+        return real (fd, iov, n_iov, offset);
+    bool half = step_begin (&step, call, true);
+    if (is_noted (&step))
+        disk_note_bytes (fd, offset, (off_t) size_of_iov (iov, n_iov));
+    ssize_t result = half ? write_half (real, fd, iov, n_iov, offset) : real (fd, iov, n_iov, offset);
+    step_end (&step, call, result >= 0);
+    return result;
+}
+
+ssize_t pwritev (int fd, const struct iovec *iov, int n_iov, off_t offset)
+{
+    return count_writev ("pwritev", NEXT (pwritev), fd, iov, n_iov, offset);
+}
+
+ssize_t pwritev64 (int fd, const struct iovec *iov, int n_iov, off64_t offset)
+{
+    return count_writev ("pwritev", NEXT (pwritev64), fd, iov, n_iov, offset);
+}
+
+static ssize_t writev_at_position (int fd, const struct iovec *iov, int n_iov, off_t offset)
+{
+    (void) offset;
+    return NEXT (writev) (fd, iov, n_iov);
+}
+
+ssize_t writev (int fd, const struct iovec *iov, int n_iov)
+{
+    if (plan == NULL || inside)
+        return NEXT (writev) (fd, iov, n_iov);
+    return count_writev ("writev", writev_at_position, fd, iov, n_iov, lseek (fd, 0, SEEK_CUR));
+}
+
 ssize_t splice (int from, off64_t *from_offset, int to, off64_t *to_offset, size_t size, unsigned flags)
 {
     Step step;
