@@ -473,6 +473,9 @@ int actor_do (Actor *self, const Op *op)
     case OP_LOSE:
     case OP_HEAL:
     case OP_BLOT:
+    case OP_WAY:
+    case OP_ROTATE:
+    case OP_KEYED:
         return verbs_do (self, op);
     case OP_ELSEWHERE:
     case OP_RESUME:

@@ -394,6 +394,9 @@ void model_apply (Model *self, const Op *op, bool failed)
     case OP_BACKUP:
     case OP_STALE:
     case OP_BLOT:
+    case OP_WAY:
+    case OP_ROTATE:
+    case OP_KEYED:
     case OP_ELSEWHERE:
     case OP_RESUME:
     case OP_OUTCOME:
@@ -438,6 +441,9 @@ bool model_makes_durable (const Model *self, const Op *op)
     case OP_RECOVER:
     case OP_BACKUP:
     case OP_STALE:
+    case OP_WAY:
+    case OP_ROTATE:
+    case OP_KEYED:
     case OP_FSYNC:
         return true;
     case OP_AWAIT: /* nothing is committed of what has no name any more */

@@ -21,7 +21,8 @@
  *   heal              the repairs behind a mount, until there is nothing left to repair
  *   recover           the archive directory is lost and made from the endpoints, after all is stored
  *   backup            of the archive directory               stale        it is put back, tried, and taken away again
- *   blot I            files of journal and snapshots at endpoint I are removed, cut off or changed
+ *   way               one more way to open the keys          rotate       another key           keyed        the first
+ * one blot I            files of journal and snapshots at endpoint I are removed, cut off or changed
  *
  * On another machine, beside the archive that goes on (elsewhere.h):
  *
@@ -78,6 +79,9 @@ typedef enum OpKind {
     OP_BACKUP,
     OP_STALE,
     OP_BLOT,
+    OP_WAY,
+    OP_ROTATE,
+    OP_KEYED,
     OP_ELSEWHERE,
     OP_RESUME,
     OP_OUTCOME,

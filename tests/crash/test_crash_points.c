@@ -37,6 +37,8 @@ typedef enum ScenarioFlags {
     MAY_LACK_STRIPES_WITHOUT_POWER = 1 << 1,
     HEALS = 1 << 2,  /* all damage, in the end; and so does the mount behind a crash, as far as it is told of it */
     COSTLY = 1 << 3, /* fewer of its steps are taken */
+    KEYED = 1 << 4,  /* endpoints share a key from the beginning on */
+    LOSES = 1 << 5,  /* after each crash it is also seen what comes back without the machine and two endpoints */
 } ScenarioFlags;
 
 #define COSTLY_APART 6
@@ -103,6 +105,10 @@ typedef struct Scenario {
 #define RECODE                                                                                                         \
     "recode old rs:4+1; recode old rs:4+2; recode small copies:2; recode d ldpc:3+3; recode old copies:2; sync"
 
+#define OTHER_KEY                                                                                                      \
+    "create a; write a 0 30000; close a; way; wait; rotate; create b; write b 0 20000; close b; unlink small; sync"
+#define FIRST_KEY "keyed; create b; write b 0 20000; close b; unlink small; sync"
+
 #define REPAIR         "lose 0; damage 3; heal; sync"
 #define LOST_DIRECTORY "mtime d/x 77; unlink small; recover; create a; write a 0 30000; close a; sync"
 #define OLD_COPY       "backup; unlink old; truncate small; write small 0 100; close small; stale; put new 30000; sync"
@@ -158,6 +164,8 @@ static const Scenario scenarios[] = {
     {"remove-endpoint", doubled, EMPTIED, "remove 5; sync", 0},
     {"replace-endpoint", doubled, FEW, "replace 5 6; sync", COSTLY},
     {"move-apart", in_zones, CROWDED, "fsck; sync", COSTLY},
+    {"key", NULL, BEFORE, FIRST_KEY, COSTLY | LOSES},
+    {"other-key", NULL, BEFORE, OTHER_KEY, KEYED | LOSES},
     {"async-new-files", async, BEFORE, NEW_FILES, 0},
     {"async-replace", async, BEFORE, REPLACE, 0},
     {"async-rename-before-close", async, BEFORE, RENAME_EARLY, 0},
@@ -228,7 +236,8 @@ static void make_template (Run *self)
     config->segment_size = SEGMENT_BYTES;
     if (self->scenario->adjust != NULL)
         self->scenario->adjust (config);
-    (void) ecfs_archive_init (directory, config, ECFS_KEEPING_NONE, NULL, &error);
+    (void) ecfs_archive_init (directory, config, self->scenario->flags & KEYED ? ECFS_KEEPING_SPLIT : ECFS_KEEPING_NONE,
+                              NULL, &error);
     g_assert_no_error (error);
     actor_open (&actor, self->base);
     do_script (&actor, self->script, 0, self->n_before, &self->shared->progress);
@@ -242,11 +251,25 @@ static void run_script (Run *self)
     do_script (&actor, self->script, self->n_before, self->script->len, &self->shared->progress);
 }
 
+static void tell (Run *self, const char *wrong)
+{
+    if (wrong != NULL)
+        g_strlcpy (self->shared->progress.verdict, wrong, sizeof self->shared->progress.verdict);
+}
+
 static void settle (Run *self)
 {
     g_autofree char *wrong = verbs_settle (self->base);
-    if (wrong != NULL)
-        g_strlcpy (self->shared->progress.verdict, wrong, sizeof self->shared->progress.verdict);
+    tell (self, wrong);
+}
+
+static void lose (Run *self)
+{
+    const Case fact = {.base = self->base, .script = self->script, .n_before = self->n_before};
+    g_autofree char *wrong = verbs_lose (self->base, 2, self->shared->progress.n_begun);
+    tell (self, wrong);
+    if (wrong == NULL)
+        verdict_find_recovered (&fact, &self->shared->progress);
 }
 
 static void recover (Run *self)
@@ -302,6 +325,17 @@ static bool is_fine (Run *self, const char *story)
     return assert_fine (self, story, in_child (self, judge, 0, CRASH_BEFORE));
 }
 
+/* What is left comes back without the machine, which is then put back as it was. */
+static bool comes_back (Run *self, const char *story)
+{
+    remove_tree (self->crashed);
+    copy_tree (self->base, self->crashed);
+    g_autofree char *both = g_strconcat (story, "; then the machine is lost", NULL);
+    bool fine = assert_fine (self, both, in_child (self, lose, 0, CRASH_BEFORE));
+    put_back (self, self->crashed);
+    return fine;
+}
+
 /* After the crash that is told in @story, the recovery is interrupted at each of its steps. */
 static void interrupt_recovery (Run *self, const char *story, CrashMoment moment)
 {
@@ -328,6 +362,8 @@ static bool run_at (Run *self, unsigned at, CrashMoment moment)
     if (!died && !assert_fine (self, story, status))
         return false;
     self->ended = !died;
+    if ((self->scenario->flags & LOSES) != 0 && !comes_back (self, story))
+        return died;
     if (!assert_fine (self, story, in_child (self, settle, 0, CRASH_BEFORE)))
         return died;
     if (died && at % self->density.recovery_apart == self->density.recovery_apart / 2)
@@ -403,7 +439,9 @@ static Density density_of (CrashLoss loss, unsigned flags)
     if (g_strcmp0 (g_getenv ("ECFS_CRASH_POINTS"), "all") == 0)
         return all;
     Density density = part;
-    density.stride *= flags & COSTLY ? COSTLY_APART : 1;
+    /* Verbs of keys are killed at their steps by tests/integration; what the power takes is seen here alone. */
+    bool costly = (flags & COSTLY) != 0 || ((flags & LOSES) != 0 && loss == CRASH_LOSES_NOTHING);
+    density.stride *= costly ? COSTLY_APART : 1;
     density.stride *= loss == CRASH_LOSES_NOTHING ? 1 : 2; /* the same steps, each also a crash of the process */
     return density;
 }

@@ -1,5 +1,6 @@
 #include "verbs.h"
 
+#include "archive/keys.h"
 #include "ecfs/ecfs.h"
 #include "object/layout.h"
 #include "recover/recover.h"
@@ -194,12 +195,11 @@ static EcfsConfig *lost_config (const char *base)
     return config;
 }
 
-char *verbs_recover (const char *base, unsigned n_away, unsigned seed)
+/* NULL, or why not; g_free (). @told: what it tells. */
+static char *recover_without (const char *base, unsigned n_away, unsigned seed, EcfsRecovered *ret_sums, GString *told)
 {
     g_autoptr (GError) error = NULL;
-    g_autoptr (GString) told = g_string_new (NULL);
     g_autofree char *directory = place (base, "archive");
-    EcfsRecovered sums;
     if (is_there (base, "archive.lost"))
         discard (base, "archive"); /* which an earlier call began */
     else
@@ -208,11 +208,28 @@ char *verbs_recover (const char *base, unsigned n_away, unsigned seed)
     lose_endpoints (config, n_away, seed);
     const EcfsRecover what = {
         .directory = directory, .config = config, .force = true, .tell = ignore_told, .tick = go_on, .user = told};
-    bool recovered = ecfs_archive_recover (&what, &sums, &error);
-    ecfs_recovered_clear (&sums);
+    bool recovered = ecfs_archive_recover (&what, ret_sums, &error);
+    ecfs_recovered_clear (ret_sums);
     if (!recovered)
         return g_strdup_printf ("recover: %s%s", error->message, told->str);
     discard (base, "archive.lost");
+    return NULL;
+}
+
+char *verbs_lose (const char *base, unsigned n_away, unsigned seed)
+{
+    EcfsRecovered sums;
+    g_autoptr (GString) told = g_string_new (NULL);
+    return recover_without (base, n_away, seed, &sums, told);
+}
+
+char *verbs_recover (const char *base, unsigned n_away, unsigned seed)
+{
+    EcfsRecovered sums;
+    g_autoptr (GString) told = g_string_new (NULL);
+    char *wrong = recover_without (base, n_away, seed, &sums, told);
+    if (wrong != NULL)
+        return wrong;
     return sums.n_lost > 0 || sums.n_hinted > 0 || sums.n_set_apart > 0 || sums.n_unfinished > 0
                ? g_strdup_printf ("recover did not find all%s", told->str)
                : NULL;
@@ -350,13 +367,59 @@ static int restore_old (Actor *self)
     return 0;
 }
 
+/* Keys */
+
+static const EcfsKeyWay split = {.kind = "split"};
+static const EcfsKeyWay code = {.kind = "code", .secret = "AAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGG-HHHH"};
+static const EcfsKeyRotation rotation = {.way = &code};
+
+/* Of the archive that is not open. */
+static bool change_key (const char *directory, OpKind kind, GError **error)
+{
+    if (kind == OP_ROTATE)
+        return ecfs_key_rotate (directory, &rotation, error);
+    if (kind == OP_KEYED)
+        return ecfs_key_init (directory, &split, NULL, error);
+    g_autoptr (Ecfs) ecfs = ecfs_open (directory, ECFS_OPEN_WRITE, error);
+    g_autofree char *added = ecfs == NULL ? NULL : ecfs_key_add (ecfs, &code, error);
+    return added != NULL;
+}
+
+static int change_keys (Actor *self, OpKind kind)
+{
+    g_autoptr (GError) error = NULL;
+    actor_suspend (self);
+    if (!change_key (self->fixture.directory, kind, &error))
+        g_error ("the key cannot be changed: %s", error->message);
+    actor_resume (self);
+    return 0;
+}
+
+static char *go_on_with_key (const char *base)
+{
+    EcfsKeysState state = ECFS_KEYS_NONE;
+    g_autoptr (GError) error = NULL;
+    g_autofree char *directory = place (base, "archive");
+    EcfsArchive *archive = ecfs_archive_open (directory, ECFS_ARCHIVE_READONLY, &error);
+    bool good = archive != NULL && ecfs_keys_state (ecfs_archive_catalog (archive), &state, &error);
+    if (archive != NULL)
+        ecfs_archive_free (archive);
+    if (good && state == ECFS_KEYS_ROTATING)
+        good = ecfs_key_rotate (directory, &rotation, &error);
+    if (good && state == ECFS_KEYS_BEGUN)
+        good = ecfs_key_init (directory, &split, NULL, &error);
+    return good ? NULL : g_strdup_printf ("the key: %s", error->message);
+}
+
 char *verbs_settle (const char *base)
 {
     if (is_there (base, "archive.newer")) {
         discard (base, "archive");
         move (base, "archive.newer", "archive");
     }
-    return is_there (base, "archive.lost") ? verbs_recover (base, 0, 0) : NULL;
+    if (is_there (base, "archive.lost"))
+        return verbs_recover (base, 0, 0);
+    return is_there (base, "archive/key") ? go_on_with_key (base) : NULL;
 }
 
 /* Damage, and repairs behind a mount */
@@ -497,6 +560,10 @@ int verbs_do (Actor *self, const Op *op)
         return restore_old (self);
     case OP_HEAL:
         return heal (self);
+    case OP_WAY:
+    case OP_ROTATE:
+    case OP_KEYED:
+        return change_keys (self, op->kind);
     case OP_BLOT:
         verbs_blot (self->fixture.base, (unsigned) op->a, op->seed);
         return 0;

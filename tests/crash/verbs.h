@@ -9,6 +9,8 @@
  *   BASE/archive.lost    the archive directory was lost; until BASE/archive is recovered, which is begun anew
  *   BASE/archive.newer   BASE/archive is an old copy of it, which was put in its place
  *   BASE/backup          such a copy
+ *
+ * So is what gives the archive a key or another one: nothing can be stored before.
  */
 #ifndef ECFS_TESTS_CRASH_VERBS_H
 #define ECFS_TESTS_CRASH_VERBS_H
@@ -26,6 +28,9 @@ char *verbs_settle (const char *base);
  * NULL: all was found; else what went wrong, g_free ().
  */
 char *verbs_recover (const char *base, unsigned n_away, unsigned seed);
+
+/** The same of an archive that is in the middle of something: whatever was not stored may be missing. */
+char *verbs_lose (const char *base, unsigned n_away, unsigned seed);
 
 /** Checks all with @flags of EcfsFsckFlags, while it is not open. NULL: no damage is left; else what it tells, or why
  * it could not; g_free (). */

@@ -194,9 +194,10 @@ static void add_files_below (const char *path, const char *prefix, GHashTable *n
     while (dir != NULL && (name = g_dir_read_name (dir)) != NULL) {
         g_autofree char *child = g_build_filename (path, name, NULL);
         g_autofree char *relative = g_strconcat (prefix, name, NULL);
-        /* What was being written when an endpoint was added is looked at by nobody. */
+        /* What was being written when an endpoint was added, or got a key file, is looked at by nobody. */
         if (g_str_equal (name, "salvage") || g_str_has_prefix (name, ECFS_MARKER_NAME ".") ||
-            g_str_has_prefix (name, "salvage-") || g_str_equal (name, ECFS_KEYS_DIRECTORY))
+            g_str_has_prefix (name, "salvage-") || g_str_equal (name, ECFS_KEYS_DIRECTORY) ||
+            g_str_has_prefix (name, ECFS_KEYS_DIRECTORY "-"))
             continue;
         if (g_file_test (child, G_FILE_TEST_IS_DIR)) {
             g_autofree char *below = g_strconcat (relative, "/", NULL);
