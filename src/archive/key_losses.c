@@ -77,6 +77,22 @@ void ecfs_key_losses_add (EcfsKeyLosses *losses, const char *const *zones, size_
     losses->stripes = MAX (losses->stripes, tolerance);
 }
 
+bool ecfs_key_allows (const EcfsKeySlotsTold *told, unsigned threshold, const char *const *zones, size_t n_endpoints,
+                      bool allow_double, const EcfsCodec *codec, GError **error)
+{
+    EcfsKeyLosses losses = {.zones = 0};
+    const unsigned most = MAX (told->stripes, threshold - 1);
+    if (ecfs_codec_tolerance (codec) <= most)
+        return true;
+    ecfs_key_losses_add (&losses, zones, n_endpoints, allow_double, codec);
+    return (told->stripes == 0 && losses.zones < threshold) ||
+           ecfs_fail (error, EINVAL,
+                      "%s survives the loss of %u stripes, and the archive's key is shared for codes that survive the "
+                      "loss of %u: as many zones as files could do without would bring it back; choose one that "
+                      "survives fewer losses",
+                      ecfs_codec_code (codec), ecfs_codec_tolerance (codec), most);
+}
+
 bool ecfs_key_threshold (unsigned n_zones, const EcfsKeyLosses *losses, unsigned *ret_threshold, GError **error)
 {
     unsigned n_left = n_zones - MIN (n_zones, losses->zones);

@@ -32,6 +32,14 @@ void ecfs_key_losses_add (EcfsKeyLosses *losses, const char *const *zones, size_
 void ecfs_archive_losses (EcfsArchive *self, const EcfsArchiveEndpoint *without, EcfsKeyLosses *ret_losses);
 
 /**
+ * Whether files may be stored with @codec where @threshold zones bring the key back: as many as they could do without
+ * must not. @told: what the catalog knows of it, for which codes it was shared before all; else by the @zones of the
+ * endpoints. EINVAL with what to do.
+ */
+bool ecfs_key_allows (const EcfsKeySlotsTold *told, unsigned threshold, const char *const *zones, size_t n_endpoints,
+                      bool allow_double, const EcfsCodec *codec, GError **error);
+
+/**
  * How many zones are to bring the key back: more than may be lost or lie together, and no more than are left then.
  * Among these as many that the endpoints that may vanish could not either, if each were in another zone. EDOM: no
  * number is both.
@@ -47,8 +55,7 @@ bool ecfs_archive_tell_key (EcfsArchive *self, const EcfsKeyShares *shares, GErr
 /** Where the catalog does not know which are, as when an earlier ecfs or a recovery without the journal has made it:
  * the code of ecfs.conf is, too. */
 bool ecfs_archive_settle_codes (EcfsArchive *self, GError **error);
-/** Whether files may be stored with @codec: as many zones as they could do without must not bring the key back. EINVAL
- * with what to do. */
+/** ecfs_key_allows () of an archive; true where its key is not shared. */
 bool ecfs_archive_allows (EcfsArchive *self, const EcfsCodec *codec, GError **error);
 
 #endif

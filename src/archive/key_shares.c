@@ -269,15 +269,6 @@ unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self)
     return self->file.threshold;
 }
 
-bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error)
-{
-    return self == NULL || self->file.threshold == 0 || ecfs_codec_tolerance (codec) < self->file.threshold ||
-           ecfs_fail (error, EINVAL,
-                      "%s survives the loss of %u zones, and the archive's key is shared so that %u can read: choose "
-                      "one that survives fewer losses",
-                      ecfs_codec_code (codec), ecfs_codec_tolerance (codec), self->file.threshold);
-}
-
 bool ecfs_key_shares_has (const EcfsKeyShares *self, const EcfsKeyFile *file)
 {
     return file->share.x > 0 && ecfs_uuid_equal (&file->generation, &self->file.generation) &&

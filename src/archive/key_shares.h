@@ -67,11 +67,6 @@ const EcfsKeyFile *ecfs_key_shares_file (const EcfsKeyShares *self);
 /** Zones that bring the keys back together. */
 unsigned ecfs_key_shares_threshold (const EcfsKeyShares *self);
 
-/** Whether files may be stored with @codec wherever its stripes are: as many zones as it has stripes that it does
- * without must not bring the keys back. EINVAL with what to do. @self NULL: they are not shared. Where zones have
- * several stripes more may be allowed: ecfs_archive_allows (). */
-bool ecfs_key_shares_allow (const EcfsKeyShares *self, const EcfsCodec *codec, GError **error);
-
 /** Gives an endpoint the key file with the share of its zone, which gets one where it has none, reads it back, and
  * removes older revisions. Blocks. */
 bool ecfs_key_shares_put (const EcfsKeyShares *self, EcfsCatalog *catalog, EcfsEndpoint *endpoint, const char *zone,

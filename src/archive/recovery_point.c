@@ -156,17 +156,6 @@ void ecfs_archive_losses (EcfsArchive *self, const EcfsArchiveEndpoint *without,
 
 /* Codes that are allowed where the key is shared */
 
-/* Until the catalog knows better. */
-static bool is_allowed (EcfsArchive *self, const EcfsKeySlotsTold *told, unsigned threshold, const EcfsCodec *codec)
-{
-    EcfsKeyLosses losses = {.zones = 0};
-    g_autoptr (GPtrArray) zones = zones_of (self, NULL);
-    if (ecfs_codec_tolerance (codec) <= MAX (told->stripes, threshold - 1))
-        return true;
-    ecfs_key_losses_add (&losses, (const char *const *) zones->pdata, zones->len, self->config->allow_double, codec);
-    return told->stripes == 0 && losses.zones < threshold;
-}
-
 bool ecfs_archive_allows (EcfsArchive *self, const EcfsCodec *codec, GError **error)
 {
     EcfsKeySlotsTold told;
@@ -175,12 +164,9 @@ bool ecfs_archive_allows (EcfsArchive *self, const EcfsCodec *codec, GError **er
         return true;
     if (!ecfs_key_slots_told (self->catalog, &told, error))
         return false;
-    return is_allowed (self, &told, threshold, codec) ||
-           ecfs_fail (error, EINVAL,
-                      "%s survives the loss of %u stripes, and the archive's key is shared for codes that survive the "
-                      "loss of %u: as many zones as files could do without would bring it back; choose one that "
-                      "survives fewer losses",
-                      ecfs_codec_code (codec), ecfs_codec_tolerance (codec), MAX (told.stripes, threshold - 1));
+    g_autoptr (GPtrArray) zones = zones_of (self, NULL);
+    return ecfs_key_allows (&told, threshold, (const char *const *) zones->pdata, zones->len,
+                            self->config->allow_double, codec, error);
 }
 
 bool ecfs_archive_settle_codes (EcfsArchive *self, GError **error)

@@ -622,8 +622,7 @@ static bool recover_into (EcfsRecovering *self, GError **error)
 {
     bool good = open_places (self, error) && ecfs_recover_gather_keys (self, error) &&
                 ecfs_recover_judge_markers (self, error) && ecfs_recover_check_keys (self, error) &&
-                ecfs_recover_check_code (self, error) && ecfs_recover_weigh_keys (self, error) &&
-                fill_directory (self, error);
+                ecfs_recover_weigh_keys (self, error) && fill_directory (self, error);
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);

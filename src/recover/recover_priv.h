@@ -142,12 +142,11 @@ bool ecfs_recover_leave_unknown (EcfsRecovering *self, GError **error);
 bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error);
 /** Writes keys and shares into the new directory. */
 bool ecfs_recover_keep_keys (EcfsRecovering *self, GError **error);
-/** The new catalog gets what it is to know of them. */
+/** The new catalog gets what it is to know of them. EINVAL: a code of new files that is given may not be used with the
+ * shares of the keys. */
 bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error);
 /** That the keys are the archive's and open what most endpoints have of the journal; ENOKEY with what to do. */
 bool ecfs_recover_check_keys (EcfsRecovering *self, GError **error);
-/** That a code of new files that is given may be used with the shares of the keys; EINVAL with what to do. */
-bool ecfs_recover_check_code (EcfsRecovering *self, GError **error);
 /** Whether the archive is under its keys yet: those that it was only about to get become pending_keys, or may be it. */
 bool ecfs_recover_weigh_keys (EcfsRecovering *self, GError **error);
 /** The archive is open, and keeps its keys for who goes on giving them to it. */

@@ -1,4 +1,5 @@
 /* The archive's keys, from the shares of them that endpoints have. */
+#include "archive/key_losses.h"
 #include "archive/keys.h"
 #include "recover/recover_priv.h"
 
@@ -99,12 +100,22 @@ bool ecfs_recover_gather_keys (EcfsRecovering *self, GError **error)
     return true;
 }
 
-bool ecfs_recover_check_code (EcfsRecovering *self, GError **error)
+/* That a code of new files that is given may be used with the shares of the keys. */
+static bool check_code (EcfsRecovering *self, GError **error)
 {
-    if (self->shares == NULL || self->what->given == NULL || !g_strv_contains (self->what->given, "code"))
+    EcfsKeySlotsTold told;
+    const EcfsConfig *config = self->what->config;
+    unsigned threshold = self->shares == NULL ? 0 : ecfs_key_shares_threshold (self->shares);
+    if (threshold == 0 || self->what->given == NULL || !g_strv_contains (self->what->given, "code"))
         return true;
-    g_autoptr (EcfsCodec) codec = ecfs_codec_new (self->what->config->code, error);
-    return codec != NULL && ecfs_key_shares_allow (self->shares, codec, error);
+    g_autoptr (EcfsCodec) codec = ecfs_codec_new (config->code, error);
+    if (codec == NULL || !ecfs_key_slots_told (self->catalog, &told, error))
+        return false;
+    g_autoptr (GPtrArray) zones = g_ptr_array_new ();
+    for (guint i = 0; i < config->endpoints->len; i++)
+        g_ptr_array_add (zones, ((const EcfsConfigEndpoint *) g_ptr_array_index (config->endpoints, i))->zone);
+    return ecfs_key_allows (&told, threshold, (const char *const *) zones->pdata, zones->len, config->allow_double,
+                            codec, error);
 }
 
 /* Not in a directory for a moment, which may be on any disk. */
@@ -134,8 +145,6 @@ static bool share_anew (EcfsRecovering *self, GError **error)
     if (!was_split) /* what was needed must not be done without */
         return ecfs_key_shares_tell_none (self->catalog, error);
     self->shares = ecfs_key_shares_new (self->keys, told.threshold);
-    if (!ecfs_recover_check_code (self, error))
-        return false;
     ecfs_recover_tell (self,
                        "no endpoint has its share of the archive's key: run 'ecfs fsck -y', which stores new ones");
     return ecfs_key_shares_write (self->shares, self->directory, error);
@@ -149,7 +158,8 @@ bool ecfs_recover_note_keys (EcfsRecovering *self, GError **error)
     if (self->keys == NULL)
         return true;
     if (!ecfs_keys_keep_id (self->catalog, self->keys, error) || (self->shares == NULL && !share_anew (self, error)) ||
-        (self->shares != NULL && !ecfs_key_shares_tell (self->shares, self->catalog, error)))
+        (self->shares != NULL && !ecfs_key_shares_tell (self->shares, self->catalog, error)) ||
+        !check_code (self, error))
         return false;
     for (guint i = 0; self->former != NULL && i < self->former->len; i++)
         if (!ecfs_key_shares_note_former (self->catalog, &g_array_index (self->former, EcfsUuid, i), error))

@@ -267,6 +267,18 @@ def test_few_endpoints_with_two_stripes_each_share_it(place):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+def test_recover_takes_the_code_that_zones_share_the_key_for(place):
+    """With two stripes in each of three zones two zones bring the key back: fewer than stripes that may be lost."""
+    archive = make(place, names=["a1", "a2", "b1", "b2", "c1", "c2"], code="rs:4+2")
+    before = lose_machine(place, archive)
+    again, refused = recovered(place, archive.endpoints, "--code", "rs:3+3", check=False)
+    assert refused.returncode != 0 and "would bring it back" in refused.stderr, refused.stderr
+    assert not again.path.exists()
+    again, _ = recovered(place, archive.endpoints, "--code", "rs:4+2")
+    assert again.json("status")["code"] == "rs:4+2"
+    lab.assert_same_tree(before, tree_of(place, again))
+
+
 def test_a_code_word_comes_back_where_zones_are_fewer_than_stripes_that_may_be_lost(place):
     """Of two zones one may vanish, although a file survives the loss of three stripes."""
     archive = make(place, "--key", "code", "--code-file", place.path / "code", names=["a1", "a2", "a3", "b1", "b2", "b3"],
