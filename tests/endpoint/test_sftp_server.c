@@ -21,12 +21,12 @@ static void fail (Fixture *f, const char *word, int number)
     g_assert_true (g_file_set_contents (f->fault, words, -1, NULL));
 }
 
-static EcfsEndpoint *start (const Sshd *sshd)
+static EcfsEndpoint *start (const Sshd *sshd, const char *more)
 {
     static const EcfsMarker nothing;
     g_autoptr (GError) error = NULL;
     g_autofree char *url = sshd_url (sshd, sshd->root), *options = sshd_options (sshd);
-    g_autofree char *text = g_strdup_printf ("x=%s,%s", url, options);
+    g_autofree char *text = g_strdup_printf ("x=%s,%s%s", url, options, more);
     g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (text, &error);
     g_assert_no_error (error);
     EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &nothing, &error);
@@ -35,8 +35,8 @@ static EcfsEndpoint *start (const Sshd *sshd)
     return endpoint;
 }
 
-/* False: skipped. */
-static bool set_up (Fixture *f)
+/* False: skipped. @filtered: lab's sftp-filter is in between, and patience is short. */
+static bool set_up_with (Fixture *f, bool filtered)
 {
     *f = (Fixture){.sshd = NULL};
     if (access (SFTP_SERVER, X_OK) != 0) {
@@ -47,11 +47,18 @@ static bool set_up (Fixture *f)
     g_assert_nonnull (dir);
     f->fault = g_build_filename (dir, "fault", NULL);
     g_autofree char *extra =
-        g_strdup_printf ("ForceCommand /usr/bin/env LD_PRELOAD=%s ECFS_LAB_FAULT=%s " SFTP_SERVER, LAB_FAULT, f->fault);
+        filtered ? g_strdup_printf ("ForceCommand /usr/bin/env ECFS_LAB_FAULT=%s " LAB_FILTER " " SFTP_SERVER, f->fault)
+                 : g_strdup_printf ("ForceCommand /usr/bin/env LD_PRELOAD=%s ECFS_LAB_FAULT=%s " SFTP_SERVER, LAB_FAULT,
+                                    f->fault);
     f->sshd = sshd_new (extra);
     if (f->sshd != NULL)
-        f->endpoint = start (f->sshd);
+        f->endpoint = start (f->sshd, filtered ? ",connections=1,stall_timeout=500ms" : "");
     return f->sshd != NULL;
+}
+
+static bool set_up (Fixture *f)
+{
+    return set_up_with (f, false);
 }
 
 static void tear_down (Fixture *f)
@@ -166,6 +173,30 @@ static void sends_a_byte_at_a_time (void)
     tear_down (&f);
 }
 
+static bool is_down (const Fixture *f)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (f->endpoint, &health);
+    bool down = health.down;
+    ecfs_endpoint_health_clear (&health);
+    return down;
+}
+
+/* Something comes all the time, so there is no silence; but no answer does in the end. */
+static void drips (void)
+{
+    Fixture f;
+    const char *name = "stripes/abc/drips";
+    if (!set_up_with (&f, true))
+        return;
+    try_write (&f, sizes[0], name, 0);
+    try_read (&f, name, 777, 0);
+    fail (&f, "drip", 777);
+    try_read (&f, name, 777, ETIMEDOUT);
+    g_assert_true (is_down (&f));
+    tear_down (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -175,5 +206,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/sftp-server/keeps-less-than-it-acknowledges", keeps_less_than_it_acknowledges);
     g_test_add_func ("/sftp-server/fails-to-tell-its-space", fails_to_tell_its_space);
     g_test_add_func ("/sftp-server/sends-a-byte-at-a-time", sends_a_byte_at_a_time);
+    g_test_add_func ("/sftp-server/drips", drips);
     return g_test_run ();
 }

@@ -124,6 +124,24 @@ static void test_excuse (void)
     g_assert_cmpint (ecfs_clock_silent_us (&clock, now_us + SECOND + MS, &owes), ==, MS);
 }
 
+/* A byte now and then would hold up for ever whoever waits for all of them. */
+static void test_drip (void)
+{
+    StallClock clock = {.since_us = 0};
+    EcfsOwes owes;
+    int64_t now_us = 1000 * SECOND;
+    g_assert_false (ecfs_clock_set (&clock, ECFS_OWES_ANSWER, now_us));
+    for (unsigned i = 1; i < ECFS_PROGRESS_BYTES; i++)
+        ecfs_clock_moved (&clock, 1, now_us + i * MS);
+    g_assert_cmpint (ecfs_clock_silent_us (&clock, now_us + 2 * SECOND, &owes), ==, 2 * SECOND);
+    ecfs_clock_moved (&clock, 1, now_us + SECOND);
+    g_assert_cmpint (ecfs_clock_silent_us (&clock, now_us + 2 * SECOND, &owes), ==, SECOND);
+    ecfs_clock_moved (&clock, ECFS_PROGRESS_BYTES - 1, now_us + 2 * SECOND);
+    g_assert_true (ecfs_clock_set (&clock, ECFS_OWES_ANSWER, now_us + 2 * SECOND + MS)); /* those count no more */
+    ecfs_clock_moved (&clock, ECFS_PROGRESS_BYTES - 1, now_us + 3 * SECOND);
+    g_assert_cmpint (ecfs_clock_silent_us (&clock, now_us + 3 * SECOND, &owes), ==, SECOND - MS);
+}
+
 /* An answer within the same microsecond is experience too. */
 static void test_no_time_at_all (void)
 {
@@ -149,6 +167,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/silence/samples-are-the-longest-silences-of-busy-moments", test_moments);
     g_test_add_func ("/silence/a-moment-that-lasts-is-several", test_long_moment);
     g_test_add_func ("/silence/answers-that-take-no-time-count", test_no_time_at_all);
+    g_test_add_func ("/silence/a-byte-now-and-then-is-no-progress", test_drip);
     g_test_add_func ("/silence/our-own-absence-is-nobodys-silence", test_excuse);
     return g_test_run ();
 }

@@ -38,6 +38,7 @@ typedef struct StallClock {
     atomic_int owes;       /* EcfsOwes, while since_us is not 0 */
     /* the slot's thread */
     int64_t moment_us; /* when the busy moment began */
+    uint64_t moved;    /* bytes since it was set or restarted */
     int64_t longest_us[ECFS_N_OWES];
 } StallClock;
 
@@ -103,6 +104,11 @@ void ecfs_silences_gave_up (Silences *self, int64_t silence_us);
 /** A silence of so long means that the other side is gone. */
 int64_t ecfs_silences_gone_us (const Silences *self, EcfsOwes owes, int64_t stall_timeout_us);
 
+/* Fewer bytes are no progress: a byte now and then would hold up for ever whoever waits for all. */
+#define ECFS_PROGRESS_BYTES 1024
+
+/** Bytes moved, which restart it once they are enough. Slot's thread. */
+void ecfs_clock_moved (StallClock *self, uint64_t bytes, int64_t now_us);
 /** Something arrived. Slot's thread. */
 void ecfs_clock_restart (StallClock *self, int64_t now_us);
 /** As ecfs_slot_owed (). True: a busy moment has ended, for ecfs_clock_note (). Slot's thread. */

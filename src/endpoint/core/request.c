@@ -330,7 +330,7 @@ static void note_delivered (EcfsStream *request, uint64_t delivered)
     uint64_t added = delivered - request->delivered;
     request->delivered = delivered;
     int64_t now_us = ecfs_now_us ();
-    ecfs_clock_restart (&request->slot->clock, now_us);
+    ecfs_clock_moved (&request->slot->clock, added, now_us);
     ecfs_mutex_lock (&self->lock);
     note_round_trip_locked (self, request, now_us);
     self->queued_bytes -= added;
@@ -431,7 +431,7 @@ void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
     uint64_t added = acknowledged - request->acknowledged;
     request->acknowledged = acknowledged;
     int64_t now_us = ecfs_now_us ();
-    ecfs_clock_restart (&request->slot->clock, now_us);
+    ecfs_clock_moved (&request->slot->clock, added, now_us);
     ecfs_mutex_lock (&self->lock);
     self->lent_bytes -= added;
     Progress progress = {.owed = self->n_feeding > 0 ? ECFS_OWED_PLENTY : (double) self->lent_bytes,

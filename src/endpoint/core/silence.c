@@ -74,7 +74,15 @@ void ecfs_clock_restart (StallClock *self, int64_t now_us)
     if (since_us == 0)
         return;
     end_silence (self, since_us, now_us);
+    self->moved = 0;
     atomic_store (&self->since_us, now_us);
+}
+
+void ecfs_clock_moved (StallClock *self, uint64_t bytes, int64_t now_us)
+{
+    self->moved += bytes;
+    if (self->moved >= ECFS_PROGRESS_BYTES)
+        ecfs_clock_restart (self, now_us);
 }
 
 bool ecfs_clock_set (StallClock *self, EcfsOwes owes, int64_t now_us)
@@ -84,6 +92,7 @@ bool ecfs_clock_set (StallClock *self, EcfsOwes owes, int64_t now_us)
         end_silence (self, since_us, now_us);
     else
         self->moment_us = now_us;
+    self->moved = 0;
     atomic_store (&self->owes, (int) owes);
     atomic_store (&self->since_us, owes == ECFS_OWES_NOTHING ? 0 : now_us);
     return since_us != 0 && (owes == ECFS_OWES_NOTHING || now_us - self->moment_us >= MOMENT_US);

@@ -11,7 +11,8 @@
 #define UNSENT_BYTES  (128 * 1024) /* in the socket: what is not taken by the line is seen soon */
 #define USELESS_BYTES (256 * 1024)
 #define USELESS_US    (30 * G_USEC_PER_SEC)
-#define MAX_IDLE      8 /* handles that are kept; they hold buffers, and what digest authentication has learnt */
+#define MAX_INTERIM   60 /* answers that another one follows; each is progress */
+#define MAX_IDLE      8  /* handles that are kept; they hold buffers, and what digest authentication has learnt */
 
 void ecfs_http_break (EcfsHttp *self, GError *error)
 {
@@ -21,10 +22,37 @@ void ecfs_http_break (EcfsHttp *self, GError *error)
         g_error_free (error);
 }
 
-static void note_moved (EcfsHttpOp *op)
+/* On the line, whatever it is of. */
+static void note_arrived (EcfsHttp *self, size_t bytes)
 {
-    op->call.moved_us = ecfs_now_us ();
+    self->moved_bytes += bytes;
+    if (self->moved_bytes < ECFS_PROGRESS_BYTES)
+        return;
+    self->moved_bytes = 0;
+    self->arrived = true;
+}
+
+/* Of what the call is about. */
+static void note_moved (EcfsHttpOp *op, size_t bytes)
+{
+    EcfsHttpCall *call = &op->call;
+    note_arrived (op->http, bytes);
+    call->moved_bytes += bytes;
+    if (call->moved_bytes < ECFS_PROGRESS_BYTES)
+        return;
+    call->moved_bytes = 0;
+    call->moved_us = ecfs_now_us ();
+}
+
+/* The first line of an answer. */
+static void note_answered (EcfsHttpOp *op)
+{
+    EcfsHttpCall *call = &op->call;
+    call->moved_bytes = 0;
+    if (call->n_answers++ >= MAX_INTERIM)
+        return;
     op->http->arrived = true;
+    call->moved_us = ecfs_now_us ();
 }
 
 /* The words of a failure, and what comes with a success that has nothing to say: read so that the connection can be
@@ -38,7 +66,7 @@ static size_t on_body (char *bytes, size_t one, size_t size, void *user)
 {
     EcfsHttpOp *op = user;
     (void) one;
-    note_moved (op);
+    note_moved (op, size);
     if (op->call.status == 0)
         (void) curl_easy_getinfo (op->call.easy, CURLINFO_RESPONSE_CODE, &op->call.status);
     if (is_useless (op)) {
@@ -58,7 +86,7 @@ static size_t on_supply (char *to, size_t one, size_t size, void *user)
         op->http->n_calls--;
     } else if (n != CURL_READFUNC_PAUSE) {
         op->call.sent |= n == 0;
-        note_moved (op);
+        note_moved (op, op->call.sent ? ECFS_PROGRESS_BYTES : n);
     }
     return n;
 }
@@ -104,8 +132,9 @@ static size_t on_header (char *line, size_t one, size_t size, void *user)
     EcfsHttpOp *op = user;
     EcfsHttpCall *call = &op->call;
     (void) one;
-    note_moved (op);
+    note_arrived (op->http, size);
     if (size > 5 && strncmp (line, "HTTP/", 5) == 0) { /* of an interim answer, or the one after it */
+        note_answered (op);
         forget_answer (call);
         return size;
     }
@@ -242,7 +271,8 @@ void ecfs_http_ask (EcfsHttpOp *op, const EcfsHttpAsk *ask)
     call->problem[0] = '\0';
     call->paused = call->sent = false;
     call->cut = false;
-    call->useless_bytes = 0;
+    call->useless_bytes = call->moved_bytes = 0;
+    call->n_answers = 0;
     call->moved_us = call->began_us = ecfs_now_us ();
     call->headers = make_headers (self, ask);
     op->take = ask->take;
@@ -358,6 +388,7 @@ static void finish_call (EcfsHttp *self, CURL *easy, CURLcode result)
 {
     EcfsHttpOp *op = NULL;
     (void) curl_easy_getinfo (easy, CURLINFO_PRIVATE, (char **) &op);
+    self->arrived = true;
     note_answer (&op->call, result);
     if (op->call.result != CURLE_OK && !is_of_one_call (&op->call))
         ecfs_http_break (self, ecfs_http_problem (self, &op->call));

@@ -53,7 +53,9 @@ typedef struct EcfsHttpCall {
     int64_t began_us;
     size_t useless_bytes; /* of a body that nobody wants … */
     bool cut;             /* … which went on for too long */
-    int64_t moved_us;
+    size_t moved_bytes;   /* since … */
+    int64_t moved_us;     /* … it made progress last */
+    unsigned n_answers;   /* interim ones included */
 
     /* the answer */
     CURLcode result;
@@ -110,11 +112,12 @@ struct EcfsHttp {
     CURLM *multi;
     GPtrArray *easies; /* that nobody uses now */
     GQueue ops;
-    unsigned n_calls; /* under way */
-    bool arrived;     /* something came */
-    bool dav;         /* it speaks WebDAV: writes, lists */
-    bool incoming;    /* the directory for temporary files is there */
-    bool checking;    /* whether we are still let in */
+    unsigned n_calls;   /* under way */
+    size_t moved_bytes; /* since … */
+    bool arrived;       /* … enough came */
+    bool dav;           /* it speaks WebDAV: writes, lists */
+    bool incoming;      /* the directory for temporary files is there */
+    bool checking;      /* whether we are still let in */
     bool tells_space;
     unsigned long auth; /* CURLAUTH_* */
     char *password;

@@ -259,6 +259,7 @@ static void end_packet (EcfsSftp *self)
 {
     EcfsSftpReply reply;
     self->n_head = 0;
+    self->arrived = true;
     if (ecfs_sftp_parse_reply (self->packet->data, self->packet->len, &reply) != 0)
         ecfs_sftp_break (self, EPROTO, "the server sends a reply that makes no sense");
     else
@@ -270,6 +271,7 @@ static void end_data (EcfsSftp *self)
     EcfsSftpReply reply = {.type = ECFS_SFTP_DATA, .id = head_id (self)};
     self->n_head = 0;
     self->data = NULL;
+    self->arrived = true;
     deliver (self, reply.id, &reply);
 }
 
@@ -278,7 +280,11 @@ static size_t receive (EcfsSftp *self, void *to, size_t size)
 {
     ssize_t n = self->transport->ops->read (self->transport, to, size);
     if (n > 0) {
-        self->arrived = true;
+        self->moved_bytes += (size_t) n;
+        if (self->moved_bytes >= ECFS_PROGRESS_BYTES) {
+            self->moved_bytes = 0;
+            self->arrived = true;
+        }
         return (size_t) n;
     }
     if (n != -EAGAIN)

@@ -120,9 +120,10 @@ struct EcfsSftp {
     size_t packet_bytes;
     struct EcfsSftpPending *data; /* the READ whose DATA is coming */
     size_t data_left;
-    bool arrived;    /* something came since the stall clock was set */
-    EcfsOwes owed;   /* what it was set for */
-    int64_t busy_us; /* when there was an operation last */
+    size_t moved_bytes; /* of a reply, since … */
+    bool arrived;       /* … enough came to set the stall clock again */
+    EcfsOwes owed;      /* what it was set for */
+    int64_t busy_us;    /* when there was an operation last */
 
     GQueue ops;
     GQueue reads;  /* those with a request, in the order in which they came */
