@@ -4,6 +4,7 @@
 #include "sshd_fixture.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -197,6 +198,36 @@ static void drips (void)
     tear_down (&f);
 }
 
+static void on_read (void *user, const GError *error)
+{
+    atomic_store ((atomic_int *) user, error == NULL ? -1 : error->code);
+}
+
+/* Others are answered all the time, but one request never is. */
+static void leaves_one_unanswered (void)
+{
+    Fixture f;
+    const char *name = "stripes/abc/never";
+    uint8_t bytes[777];
+    atomic_int code = 0;
+    if (!set_up_with (&f, true))
+        return;
+    try_write (&f, sizes[0], name, 0);
+    fail (&f, "never", sizeof bytes);
+    const EcfsRange range = {.size = sizeof bytes, .to = bytes};
+    const EcfsSink sink = {.done = on_read, .user = &code};
+    EcfsStream *stream = ecfs_endpoint_read (f.endpoint, name, &range, 1, 0, &sink);
+    int64_t late_us = g_get_monotonic_time () + 60 * G_USEC_PER_SEC;
+    while (atomic_load (&code) == 0 && g_get_monotonic_time () < late_us) {
+        uint64_t size;
+        (void) !ecfs_endpoint_size_wait (f.endpoint, name, &size, NULL); /* it ends when the other does */
+    }
+    g_assert_cmpint (atomic_load (&code), ==, ENOTCONN);
+    ecfs_stream_unref (stream);
+    g_assert_true (is_down (&f));
+    tear_down (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -207,5 +238,6 @@ int main (int argc, char **argv)
     g_test_add_func ("/sftp-server/fails-to-tell-its-space", fails_to_tell_its_space);
     g_test_add_func ("/sftp-server/sends-a-byte-at-a-time", sends_a_byte_at_a_time);
     g_test_add_func ("/sftp-server/drips", drips);
+    g_test_add_func ("/sftp-server/leaves-one-unanswered", leaves_one_unanswered);
     return g_test_run ();
 }

@@ -143,7 +143,8 @@ EcfsStream *ecfs_slot_take (EcfsSlot *slot);
  * ETIMEDOUT, so an event loop needs no clock of its own; long before that the endpoint is suspect. A driver stuck in a
  * system call is noticed too, but its requests can only be done when the call returns. ecfs_request_filled () and
  * _acknowledge () restart a running clock with every ECFS_PROGRESS_BYTES, and so is a driver to count what arrives of
- * an answer. Slot's thread.
+ * an answer. One that sees that a single request is not answered, while others are, returns ETIMEDOUT from serve ():
+ * the endpoint is taken down, too. Slot's thread.
  */
 void ecfs_slot_owed (EcfsSlot *slot, EcfsOwes owes);
 

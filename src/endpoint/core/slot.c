@@ -508,12 +508,15 @@ static bool is_at_work (const EcfsSlot *slot)
     return false;
 }
 
-/* One that is lost in the middle of work is made anew, but not for ever. */
+/* One that is lost in the middle of work is made anew, but not for ever; and not where an answer does not come,
+ * whatever else does: each that waits would wait as long again. */
 static void note_loss_locked (EcfsEndpoint *self, EcfsSlot *slot, const GError *error) ECFS_REQUIRES (self->lock)
 {
-    if (self->stopping || slot->broken != NULL || ecfs_core_down (self) || !is_at_work (slot))
+    if (self->stopping || slot->broken != NULL || ecfs_core_down (self))
         return;
-    if (ecfs_breaker_lose (&self->breaker)) {
+    if (ecfs_errno (error) == ETIMEDOUT) {
+        ecfs_core_down_locked (self, error->message);
+    } else if (is_at_work (slot) && ecfs_breaker_lose (&self->breaker)) {
         g_autofree char *text = g_strdup_printf ("loses its connections in the middle of work: %s",
                                                  error != NULL ? error->message : "closed");
         ecfs_core_down_locked (self, text);

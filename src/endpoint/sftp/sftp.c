@@ -282,6 +282,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
             ecfs_sftp_ahead_tidy (self);
             keep_alive (self, &heard_us);
         }
+        ecfs_sftp_check_overtaken (self);
         if (!move (self, &any)) {
             (void) !ecfs_fail (&end, self->broken->code, "%s", self->broken->message);
             break;
@@ -297,7 +298,7 @@ static bool sftp_serve (EcfsSlot *slot, void *connection, GError **error)
                ecfs_now_us () - self->busy_us > IDLE_CLOSE_US && !ecfs_slot_is_last (slot);
         if (idle)
             break;
-        wait_for_events (self, KEEP_ALIVE_US);
+        wait_for_events (self, self->owed == ECFS_OWES_NOTHING ? KEEP_ALIVE_US : ECFS_SFTP_LOOK_US);
     }
     if (self->broken == NULL && ecfs_errno (end) == ENOTCONN)
         finish_commits (self);

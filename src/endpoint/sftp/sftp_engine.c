@@ -19,12 +19,15 @@
 #define STATUS_WORDS_MAX 200 /* bytes of what a server says of a failure */
 #define DISCARD_BYTES    16384
 #define RECEIVE_BYTES    (64 * 1024) /* the face promises to tell of data at least so often */
+#define OVERSLEPT_LOOKS  3
 
 typedef struct EcfsSftpPending {
     EcfsSftpOp *op; /* may be NULL */
     EcfsSftpReplyFunc func;
     void *data;
     EcfsSftpPart *part; /* of a READ */
+    int64_t asked_us;
+    int64_t overtaken_us; /* since when what was asked later is answered; 0: nothing was, when looked last */
 } EcfsSftpPending;
 
 void ecfs_sftp_engine_init (EcfsSftp *self)
@@ -72,6 +75,7 @@ static uint32_t expect (EcfsSftp *self, EcfsSftpPending pending)
         self->rtt_id = id;
         self->rtt_sent_us = ecfs_now_us ();
     }
+    pending.asked_us = ecfs_now_us ();
     if (pending.op != NULL)
         pending.op->n_pending++;
     g_hash_table_insert (self->pending, GUINT_TO_POINTER (id), g_memdup2 (&pending, sizeof pending));
@@ -92,7 +96,9 @@ void ecfs_sftp_redirect (EcfsSftp *self, uint32_t id, EcfsSftpOp *op, EcfsSftpRe
 {
     EcfsSftpPending *pending = g_hash_table_lookup (self->pending, GUINT_TO_POINTER (id));
     g_assert (pending->op == NULL);
-    *pending = (EcfsSftpPending){.op = op, .func = func, .data = data};
+    pending->op = op;
+    pending->func = func;
+    pending->data = data;
     op->n_pending++;
 }
 
@@ -197,6 +203,7 @@ static void deliver (EcfsSftp *self, uint32_t id, const EcfsSftpReply *reply)
 {
     EcfsSftpPending *pending = g_hash_table_lookup (self->pending, GUINT_TO_POINTER (id));
     EcfsSftpPending copy = *pending;
+    self->answered_us = MAX (self->answered_us, copy.asked_us);
     g_hash_table_remove (self->pending, GUINT_TO_POINTER (id));
     if (copy.op != NULL)
         copy.op->n_pending--;
@@ -350,6 +357,29 @@ bool ecfs_sftp_input (EcfsSftp *self, bool *ret_any)
         *ret_any = true;
     }
     return self->broken == NULL;
+}
+
+void ecfs_sftp_check_overtaken (EcfsSftp *self)
+{
+    GHashTableIter iter;
+    gpointer value;
+    int64_t now_us = ecfs_now_us (), patience_us = ecfs_slot_stall_timeout_us (self->slot);
+    int64_t since_us = now_us - self->looked_us;
+    if (since_us < MIN (ECFS_SFTP_LOOK_US, patience_us))
+        return;
+    bool overslept =
+        since_us > OVERSLEPT_LOOKS * ECFS_SFTP_LOOK_US; /* what it waits for may be here, and not read yet */
+    self->looked_us = now_us;
+    g_hash_table_iter_init (&iter, self->pending);
+    while (g_hash_table_iter_next (&iter, NULL, &value)) {
+        EcfsSftpPending *pending = value;
+        if (pending->asked_us >= self->answered_us)
+            continue;
+        if (pending->overtaken_us == 0 || overslept)
+            pending->overtaken_us = now_us;
+        else if (now_us - pending->overtaken_us > patience_us)
+            ecfs_sftp_break (self, ETIMEDOUT, "leaves a request unanswered, and answers others");
+    }
 }
 
 /* Blocking, while connecting */

@@ -62,6 +62,8 @@ typedef struct EcfsSftpOp {
 /* Called with the reply to a request packet; DATA replies have been read into the part before. */
 typedef void (*EcfsSftpReplyFunc) (EcfsSftp *self, void *data, const EcfsSftpReply *reply);
 
+#define ECFS_SFTP_LOOK_US G_USEC_PER_SEC /* at requests that others have overtaken */
+
 /* Where the data of a READ goes. */
 typedef struct EcfsSftpPart {
     uint8_t *to; /* NULL: thrown away */
@@ -105,6 +107,8 @@ struct EcfsSftp {
     uint32_t next_id;
     GHashTable *pending; /* id → Pending */
     unsigned n_syncs;    /* of these: fsync */
+    int64_t answered_us; /* when the last of those was asked that are answered */
+    int64_t looked_us;   /* … for those that are not */
 
     GByteArray *out; /* packets to send, before the payload */
     size_t out_at;
@@ -173,6 +177,8 @@ bool ecfs_sftp_output (EcfsSftp *self);
 bool ecfs_sftp_output_some (EcfsSftp *self);
 /** Takes what has come. False: broken. *ret_any: something had. */
 bool ecfs_sftp_input (EcfsSftp *self, bool *ret_any);
+/** Breaks the connection where a request is not answered while later ones are. The stall clock is for all. */
+void ecfs_sftp_check_overtaken (EcfsSftp *self);
 /** Blocks until no reply is owed any more, for connecting. False: broken, too late or given up. */
 bool ecfs_sftp_drain (EcfsSftp *self, const EcfsSshWait *wait, GError **error);
 /** Sends INIT and waits for VERSION. */
