@@ -331,16 +331,32 @@ static EcfsShareWitness *witnesses_of (const GArray *all)
     return witnesses;
 }
 
+/* Whether the endpoint has a file that contradicts nothing, or was named for one. */
+static bool has_another (const Opening *self, const EcfsShareWitness *witnesses, guint at)
+{
+    const char *endpoint = g_array_index (self->all, EcfsKeyFound, at).endpoint;
+    for (guint i = 0; i < self->all->len; i++)
+        if (i != at && g_str_equal (g_array_index (self->all, EcfsKeyFound, i).endpoint, endpoint) &&
+            witnesses[i].file != NULL && (!witnesses[i].contradicts || i < at))
+            return true;
+    return false;
+}
+
 /* The secret, where there are enough shares of it; else *ret_why. */
 static void gather (Opening *self, EcfsKeyTell tell, void *user, GError **ret_why)
 {
     g_autofree EcfsShareWitness *witnesses = witnesses_of (self->all);
     self->has_secret =
         ecfs_secret_gather (self->archive, witnesses, self->all->len, self->secret, &self->generation, ret_why);
-    for (guint i = 0; self->has_secret && i < self->all->len; i++)
-        if (witnesses[i].contradicts && ecfs_uuid_equal (&witnesses[i].file->generation, &self->generation))
-            say (tell, user, "endpoint %s: its share of the archive's key is not what was stored there",
-                 g_array_index (self->all, EcfsKeyFound, i).endpoint);
+    bool differ = ecfs_errno (*ret_why) == ENOTUNIQ;
+    for (guint i = 0; (self->has_secret || differ) && i < self->all->len; i++) {
+        const char *endpoint = g_array_index (self->all, EcfsKeyFound, i).endpoint;
+        if (!witnesses[i].contradicts || has_another (self, witnesses, i))
+            continue;
+        bool same = !differ && ecfs_uuid_equal (&witnesses[i].file->generation, &self->generation);
+        say (tell, user, "endpoint %s: its share of the archive's key is not %s", endpoint,
+             same ? "what was stored there" : "one of those that most tell of");
+    }
 }
 
 static bool read_given (Opening *self, GError **error)
@@ -440,8 +456,8 @@ static bool open_alike (const EcfsUuid *archive, const GArray *all, const EcfsKe
 
 typedef struct Generation {
     EcfsUuid id;
-    unsigned threshold;
-    GHashTable *zones; /* that have it, and the right share where there are any */
+    unsigned threshold; /* files of the generation that tell of another one are another's */
+    GHashTable *zones;  /* that have it, and the right share where there are any */
     EcfsKeyOpened opened;
     bool is_open;
 } Generation;
@@ -454,16 +470,34 @@ static void generation_clear (gpointer data)
         ecfs_key_opened_clear (&self->opened);
 }
 
+static bool is_of (const Generation *self, const EcfsKeyFile *file)
+{
+    return ecfs_uuid_equal (&self->id, &file->generation) && self->threshold == file->threshold;
+}
+
 static Generation *generation_of (GArray *generations, const EcfsKeyFile *file)
 {
     for (guint i = 0; i < generations->len; i++) {
         Generation *one = &g_array_index (generations, Generation, i);
-        if (ecfs_uuid_equal (&one->id, &file->generation))
+        if (is_of (one, file))
             return one;
     }
-    const Generation one = {.id = file->generation, .zones = g_hash_table_new (g_str_hash, g_str_equal)};
+    const Generation one = {
+        .id = file->generation, .threshold = file->threshold, .zones = g_hash_table_new (g_str_hash, g_str_equal)};
     g_array_append_val (generations, one);
     return &g_array_index (generations, Generation, generations->len - 1);
+}
+
+/* Of @zones those that do not have it. */
+static guint n_without (const Generation *self, GHashTable *zones)
+{
+    guint n = 0;
+    GHashTableIter iter;
+    gpointer zone;
+    g_hash_table_iter_init (&iter, zones);
+    while (g_hash_table_iter_next (&iter, &zone, NULL))
+        n += !g_hash_table_contains (self->zones, zone);
+    return n;
 }
 
 /* Those that so many have that it is no few who made them up. */
@@ -479,7 +513,6 @@ static GArray *established (const GArray *all)
         if (found->distrusted)
             continue;
         Generation *one = generation_of (generations, &found->file);
-        one->threshold = MAX (one->threshold, found->file.threshold);
         if (found->file.threshold == 0 || found->file.share.x > 0)
             g_hash_table_add (one->zones, (char *) found->zone);
         most_needed = MAX (most_needed, found->file.threshold);
@@ -487,7 +520,10 @@ static GArray *established (const GArray *all)
     for (guint i = generations->len; i-- > 0;) {
         const Generation *one = &g_array_index (generations, Generation, i);
         const guint n_zones = g_hash_table_size (one->zones);
-        if (one->threshold > 0 ? n_zones < most_needed : 2 * n_zones <= g_hash_table_size (zones))
+        bool counts = one->threshold > 0
+                          ? ecfs_zones_settle (n_zones, n_without (one, zones), one->threshold, most_needed)
+                          : 2 * n_zones > g_hash_table_size (zones);
+        if (!counts)
             g_array_remove_index (generations, i);
     }
     return generations;
@@ -499,7 +535,7 @@ static GArray *files_of (const GArray *all, const Generation *generation)
     GArray *files = g_array_new (FALSE, FALSE, sizeof (EcfsKeyFound));
     for (guint i = 0; i < all->len; i++) {
         const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
-        if (ecfs_uuid_equal (&found->file.generation, &generation->id))
+        if (is_of (generation, &found->file))
             g_array_append_val (files, *found);
     }
     return files;

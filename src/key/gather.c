@@ -76,6 +76,25 @@ static bool join (const Party *party, uint8_t ret_secret[ECFS_SECRET_BYTES], GEr
                                 party->file->threshold, n);
 }
 
+/* Zones with a share that is right by a list other than the party's, and with none of the party's. */
+static unsigned n_zones_against (const EcfsUuid *archive, const EcfsShareWitness *witnesses, size_t n,
+                                 const Party *party)
+{
+    g_autoptr (GHashTable) zones = g_hash_table_new (g_str_hash, g_str_equal);
+    for (size_t i = 0; i < n; i++)
+        if (has_right_share (archive, &witnesses[i]))
+            g_hash_table_add (zones, (void *) witnesses[i].zone);
+    for (size_t i = 0; i < n; i++)
+        if (is_with (archive, party, &witnesses[i]))
+            g_hash_table_remove (zones, witnesses[i].zone);
+    return g_hash_table_size (zones);
+}
+
+bool ecfs_zones_settle (unsigned n_with, unsigned n_against, unsigned threshold, unsigned most_needed)
+{
+    return n_with >= most_needed || (n_with > threshold && n_against < threshold);
+}
+
 bool ecfs_secret_gather (const EcfsUuid *archive, EcfsShareWitness *witnesses, size_t n_witnesses,
                          uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsUuid *ret_generation, GError **error)
 {
@@ -95,11 +114,13 @@ bool ecfs_secret_gather (const EcfsUuid *archive, EcfsShareWitness *witnesses, s
     }
     if (best.file == NULL)
         return ecfs_fail (error, ENODATA, "no endpoint has a share of the key");
-    /* Few that are here could outvote the few of the others that are: as many as any list asks for have to agree. */
-    if (tie || (several && best.n_zones >= best.file->threshold && best.n_zones < most_needed))
-        return ecfs_fail (error, ENOTUNIQ, "endpoints tell of different shares of the key, and too few agree");
     for (size_t i = 0; i < n_witnesses; i++)
         witnesses[i].contradicts = witnesses[i].file != NULL && !is_with (archive, &best, &witnesses[i]);
+    const unsigned threshold = best.file->threshold;
+    if (tie || (several && best.n_zones >= threshold &&
+                !ecfs_zones_settle (best.n_zones, n_zones_against (archive, witnesses, n_witnesses, &best), threshold,
+                                    most_needed)))
+        return ecfs_fail (error, ENOTUNIQ, "endpoints tell of different shares of the key, and too few agree");
     *ret_generation = best.file->generation;
     return join (&best, ret_secret, error);
 }

@@ -108,11 +108,20 @@ typedef struct EcfsShareWitness {
 } EcfsShareWitness;
 
 /**
+ * Whether what @n_with zones say counts although others say something else. Few that are here could outvote the few of
+ * the others that are, so they are to be as many as anybody says are needed: @most_needed. But who lies can say that
+ * all are. So they count also where one more of them say it than have to by their own @threshold, and @n_against, the
+ * zones that say something else, are no more than may lie by that.
+ */
+bool ecfs_zones_settle (unsigned n_with, unsigned n_against, unsigned threshold, unsigned most_needed);
+
+/**
  * The secret that the shares of these endpoints make. Believed is the list of digests that endpoints in the most zones
- * have, with the shares that it tells of; its threshold of them is needed. Where at most `tolerance` zones lie, and
- * tolerance < threshold <= zones - tolerance, that is the honest one.
+ * have, if ecfs_zones_settle (), with the shares that it tells of; its threshold of them is needed. Where at most
+ * `tolerance` zones lie, and tolerance + 1 = threshold < zones - tolerance, that is the honest one, whatever they say.
  *
- * ENODATA: there are too few shares, the message says how many; ENOTUNIQ: two lists are in as many zones.
+ * ENODATA: there are too few shares, the message says how many; ENOTUNIQ: two lists are in as many zones, or too few
+ * agree. Then `contradicts` is said of those that do not have the list that is in the most zones, or one of these.
  */
 bool ecfs_secret_gather (const EcfsUuid *archive, EcfsShareWitness *witnesses, size_t n_witnesses,
                          uint8_t ret_secret[ECFS_SECRET_BYTES], EcfsUuid *ret_generation, GError **error);

@@ -488,6 +488,31 @@ static void test_another_secret (void)
     court_clear (&few);
 }
 
+/* Who asks for the shares of more zones than there are keeps nobody from the key. */
+static void test_asks_for_many (void)
+{
+    static const uint8_t other[ECFS_SECRET_BYTES] = {3};
+    for (unsigned n = 1; n <= 2; n++) {
+        Court court = {0};
+        add_zones (&court, 'a', (char) ('a' + n - 1), other, 200, 255);
+        add_zones (&court, (char) ('a' + n), 'f', secret_bytes, 3, 255);
+        g_assert_cmpint (judge (&court, secret_bytes), ==, 0);
+        g_assert_cmpstr (contradicting (&court), ==, n == 1 ? "a" : "ab");
+        court_clear (&court);
+    }
+    /* each with a list of its own, and one of those that know better has another */
+    Court court = {0};
+    add_zones (&court, 'a', 'a', other, 7, 255);
+    add_zones (&court, 'b', 'b', other, 6, 255);
+    add_zones (&court, 'c', 'f', secret_bytes, 3, 255);
+    g_assert_cmpint (judge (&court, secret_bytes), ==, 0);
+    /* but as few as have to agree by what they say themselves may all lie, where one asks for more */
+    file_of (&court, 5)->share.y[0] ^= 1;
+    g_assert_cmpint (judge (&court, secret_bytes), ==, ENOTUNIQ);
+    g_assert_cmpstr (contradicting (&court), ==, "abf");
+    court_clear (&court);
+}
+
 static void test_as_many_voices (void)
 {
     static const uint8_t other[ECFS_SECRET_BYTES] = {3};
@@ -648,6 +673,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/key/recipients-are-read-as-openssl-writes-them", test_recipients);
     g_test_add_func ("/key/gather/forged-shares-are-left-out-and-named", test_forged_shares);
     g_test_add_func ("/key/gather/few-cannot-offer-another-secret", test_another_secret);
+    g_test_add_func ("/key/gather/who-asks-for-many-keeps-nobody-from-it", test_asks_for_many);
     g_test_add_func ("/key/gather/as-many-voices-are-no-verdict", test_as_many_voices);
     g_test_add_func ("/key/gather/too-few-are-counted", test_nobody_has_a_share);
     return g_test_run ();
