@@ -1,5 +1,10 @@
-"""A WebDAV server in memory that can be told to lie: what no real server does on demand, and some do by mistake."""
+"""A WebDAV server, in memory or in front of a directory, that can be told to lie: what no real server does on demand, and
+some do by mistake."""
+import itertools
+import os
+import sys
 import threading
+from collections.abc import MutableMapping
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote, unquote, urlsplit
@@ -10,19 +15,74 @@ FAILED = (f"{HEAD}<D:response><D:href>/x</D:href><D:status>HTTP/1.1 507 Insuffic
           "</D:response></D:multistatus>").encode()
 
 
+class Below(MutableMapping):
+    """What is below a directory, as Liar.files has it."""
+
+    def __init__(self, root):
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def at(self, path):
+        return self.root / path.lstrip("/")
+
+    def __getitem__(self, path):
+        if path.endswith("/") or ".." in path.split("/"):
+            raise KeyError(path)
+        try:
+            return self.at(path).read_bytes()
+        except IsADirectoryError:
+            return None
+        except (FileNotFoundError, NotADirectoryError):
+            raise KeyError(path) from None
+
+    def __setitem__(self, path, content):
+        if content is None:
+            self.at(path).mkdir()
+            return
+        made = self.root.with_name(f"{self.root.name}.{threading.get_ident()}")  # nobody reads half of it
+        made.write_bytes(content)
+        os.replace(made, self.at(path))
+
+    def __delitem__(self, path):
+        if self[path] is None:
+            self.at(path).rmdir()
+        else:
+            self.at(path).unlink()
+
+    def __iter__(self):
+        for directory, names, files in os.walk(self.root):
+            below = directory[len(str(self.root)):]
+            yield from [below] if below == "" else []
+            yield from (f"{below}/{name}" for name in names + files)
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Who hangs up in the middle of an answer may."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Liar:
     """The server; `lies` maps a method to a function (handler, path) that answers in its place and returns True, or
-    returns False to let the truth be told. `files` has bytes by path, None for directories. endpoint() as Sshd's."""
+    returns False to let the truth be told. `files` has bytes by path, None for directories: those below @root, or in
+    memory. endpoint() as Sshd's, with @options (",key=value")."""
 
-    def __init__(self, name):
-        self.name, self.lies, self.files, self.lock = name, {}, {"": None}, threading.Lock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"liar": self}))
-        self.server.daemon_threads = True
+    def __init__(self, name, root=None, options=""):
+        self.name, self.lies, self.root, self.options, self.lock = name, {}, root, options, threading.Lock()
+        self.files = {"": None} if root is None else Below(root)
+        self.numbers = itertools.count()  # of connections
+        self.server = Server(("127.0.0.1", 0), type("Handler", (Handler,), {"liar": self}))
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def endpoint(self, scheme="dav"):
-        return f"{self.name}={scheme}://127.0.0.1:{self.port}/"
+        return f"{self.name}={scheme}://127.0.0.1:{self.port}/{self.options}"
 
     def kill(self):
         self.server.shutdown()
@@ -32,6 +92,10 @@ class Liar:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+
+    def setup(self):
+        super().setup()
+        self.number = next(self.liar.numbers)
 
     def log_message(self, *_):
         pass
@@ -75,7 +139,12 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_MKCOL = do_MOVE = do_DELETE = do_PROPFIND = serve  # noqa: N815
 
     def truly_get(self, path):
-        whole = self.liar.files.get(path)
+        self.give(self.liar.files.get(path))
+
+    truly_head = truly_get
+
+    def give(self, whole):
+        """What is asked for of a file with these bytes; None: there is none."""
         wanted = self.headers.get("Range")
         if whole is None:
             self.answer(404)
@@ -86,8 +155,6 @@ class Handler(BaseHTTPRequestHandler):
             part = whole[first:last + 1]
             self.answer(206 if part else 416, part,
                         Content_Range=f"bytes {first}-{first + len(part) - 1}/{len(whole)}" if part else "bytes */0")
-
-    truly_head = truly_get
 
     def store(self, path, content):
         """With a directory above it only; the status."""
@@ -105,8 +172,12 @@ class Handler(BaseHTTPRequestHandler):
     def truly_mkcol(self, path):
         self.answer(self.store(path, None))
 
+    def destination(self):
+        """Of a MOVE."""
+        return unquote(urlsplit(self.headers["Destination"]).path)
+
     def truly_move(self, path):
-        to = unquote(urlsplit(self.headers["Destination"]).path)
+        to = self.destination()
         if path not in self.liar.files:
             self.answer(404)
         elif to in self.liar.files and self.headers.get("Overwrite") == "F":
@@ -120,10 +191,10 @@ class Handler(BaseHTTPRequestHandler):
     def truly_delete(self, path):
         self.answer(404 if self.liar.files.pop(path, 0) == 0 else 204)
 
-    def multistatus(self, paths, prefix=""):
+    def multistatus(self, files, prefix=""):
+        """Of these, with their bytes by path."""
         text = HEAD
-        for path in paths:
-            content = self.liar.files[path]
+        for path, content in files.items():
             kind = "<D:collection/>" if content is None else ""
             size = "" if content is None else f"<D:getcontentlength>{len(content)}</D:getcontentlength>"
             text += (f"<D:response><D:href>{prefix}{quote(path)}{'/' if content is None else ''}</D:href><D:propstat>"
@@ -132,13 +203,17 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(207, (text + "</D:multistatus>").encode(), DAV="1")
 
     def found(self, path):
-        """What a PROPFIND is about."""
+        """What a PROPFIND is about, with its bytes."""
         deep = self.headers.get("Depth") != "0"
-        return [one for one in sorted(self.liar.files) if one == path or deep and one.rpartition("/")[0] == path and one]
+        names = [one for one in sorted(self.liar.files) if one == path or deep and one.rpartition("/")[0] == path and one]
+        return {one: self.liar.files[one] for one in names if one in self.liar.files}
 
     def truly_propfind(self, path):
         self.body()
-        if path in self.liar.files:
-            self.multistatus(self.found(path))
+        self.list(self.found(path))
+
+    def list(self, found):
+        if found:
+            self.multistatus(found)
         else:
             self.answer(404)
