@@ -1,13 +1,15 @@
 #include "archive/key_open.h"
 
 #include "key/recipient.h"
+#include "util/lock.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-#define FILES_MOST  64         /* of one endpoint that are looked at */
-#define SCRYPT_UNIT (8u << 17) /* what a slot of ours asks of scrypt */
-#define SCRYPT_MOST 64         /* of these that are done in all: some 30 s */
+#define FILES_MOST  64                   /* of one endpoint that are looked at, … */
+#define FIND_US     (5 * G_USEC_PER_SEC) /* … and no more after this */
+#define SCRYPT_UNIT (8u << 17)           /* what a slot of ours asks of scrypt */
+#define SCRYPT_MOST 64                   /* of these that are done in all: some 30 s */
 
 /* Finding */
 
@@ -82,9 +84,14 @@ void ecfs_key_find (EcfsEndpoint *endpoint, const EcfsUuid *archive, const EcfsK
     g_autoptr (GError) error = NULL;
     if (!ecfs_endpoint_list_wait (endpoint, ECFS_KEYS_DIRECTORY, on_listed, &listing, &error) && error->code != ENOENT)
         say (tell, user, "endpoint %s: its share of a key cannot be looked for: %s", where->endpoint, error->message);
-    for (guint i = 0; i < listing.names->len; i++)
+    int64_t late_us = ecfs_now_us () + FIND_US;
+    guint i = 0;
+    for (; i < listing.names->len && ecfs_now_us () < late_us; i++)
         find_one (endpoint, archive, g_ptr_array_index (listing.names, i), g_array_index (listing.sizes, uint64_t, i),
                   where, all, tell, user);
+    if (i < listing.names->len)
+        say (tell, user, "endpoint %s: it takes too long to show its %u key files: %u of them are left out",
+             where->endpoint, listing.names->len, listing.names->len - i);
     g_ptr_array_unref (listing.names);
     g_array_unref (listing.sizes);
 }

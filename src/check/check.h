@@ -64,6 +64,7 @@ typedef struct EcfsCheckBatch {
      * to those of this one. NULL: just the directories of the objects are listed. */
     EcfsSpool *strangers;
     unsigned n_confirmed; /* strangers that were asked for once more */
+    int64_t asked_us;     /* which took so long, with those of batches before */
     EcfsUuid after;
     EcfsUuid last; /* up to which */
     bool is_first;

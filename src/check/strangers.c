@@ -4,6 +4,8 @@
 #define DELETIONS_AT_ONCE 1000
 #define ALL_NS            (-G_GINT64_CONSTANT (3600000000000)) /* whatever this process takes for now */
 #define CONFIRMED         1000 /* so many of a batch are asked for once more; the rest was not just being deleted */
+/* … and for so long in all: who makes names up, and takes its time to say that nothing is there, holds up nobody. */
+#define ASKED_US (5 * G_USEC_PER_SEC)
 
 static guint stranger_hash (gconstpointer key)
 {
@@ -48,13 +50,16 @@ static bool is_known (const EcfsCheckBatch *batch, const EcfsStranger *stranger,
                                       error);
 }
 
-static bool is_there (const EcfsCheckBatch *batch, const EcfsStranger *stranger)
+static bool is_there (EcfsCheckBatch *batch, const EcfsStranger *stranger)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     uint64_t size;
+    int64_t begun_us = ecfs_now_us ();
     ecfs_stripe_name (&stranger->object, stranger->index, stranger->instance, name);
-    return ecfs_endpoint_size_wait (ecfs_archive_endpoint (batch->archive, stranger->position)->endpoint, name, &size,
-                                    NULL);
+    bool there = ecfs_endpoint_size_wait (ecfs_archive_endpoint (batch->archive, stranger->position)->endpoint, name,
+                                          &size, NULL);
+    batch->asked_us += ecfs_now_us () - begun_us;
+    return there;
 }
 
 /* A stripe is announced, then an object has it, then it waits for deletion, then it is gone: asked in this order. */
@@ -81,7 +86,7 @@ bool ecfs_check_strangers (EcfsCheckBatch *batch, GArray *strangers, GError **er
             return false;
         if (!g_hash_table_contains (left, stranger))
             continue;
-        if (batch->n_confirmed >= CONFIRMED || is_there (batch, stranger)) {
+        if (batch->n_confirmed >= CONFIRMED || batch->asked_us >= ASKED_US || is_there (batch, stranger)) {
             g_array_append_val (kept, *stranger);
             batch->n_confirmed++;
         }

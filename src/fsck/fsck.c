@@ -204,7 +204,10 @@ static bool check_next (EcfsFsckRun *self, EcfsUuid *after, bool *ret_more, GErr
     batch.is_first = ecfs_uuid_is_nil (&batch.after);
     batch.is_last = !*ret_more;
     batch.last = *after;
-    return check_batch (self, &batch, error);
+    batch.asked_us = self->asked_us;
+    bool checked = check_batch (self, &batch, error);
+    self->asked_us = batch.asked_us;
+    return checked;
 }
 
 static bool count_objects (EcfsFsckRun *self, uint64_t *ret_n, GError **error)

@@ -129,8 +129,9 @@ typedef struct EcfsFsckRun {
     EcfsFsckEndpoint *endpoints; /* n_endpoints, and one for all that this process does not know */
     char **silences;             /* likewise: what those said that do not answer, or NULL */
     size_t n_endpoints;
-    bool is_walked; /* all objects were gone over once: what is wrong with their rows was told */
-    bool is_named;  /* only objects of the paths, which are in the spool */
+    int64_t asked_us; /* how long endpoints were asked for stripes that nothing knows */
+    bool is_walked;   /* all objects were gone over once: what is wrong with their rows was told */
+    bool is_named;    /* only objects of the paths, which are in the spool */
     EcfsSpool *spool;
     EcfsSpool *crowded; /* another: objects that would be safer with stripes elsewhere, as damages */
     EcfsScrub *seen;    /* orphans, since when; NULL: they are not to be removed, or it cannot be noted */

@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import threading
+import uuid
 import zlib
 
 import lab
@@ -297,6 +298,36 @@ class DripsMarkers(Drips):
         return path == MARKER
 
 
+class MakesUp(Truth):
+    """Lists files that are not there, and takes its time to say so."""
+    n_files, directory = 600, "/stripes/000"
+
+    def listing(self, handler, path):
+        found = handler.found(path)
+        if not found:
+            self.over.wait(0.4)
+        if is_listing(handler) and path == self.directory:
+            return found | {f"{path}/{self.name(i)}": b"x" * 600 for i in range(self.n_files)}
+        return found | ({self.directory: None} if path == self.directory.rpartition("/")[0] and found else {})
+
+    def name(self, i):
+        return f"000{i:029x}-00-{i + 1:016x}"
+
+
+class MakesUpKeys(MakesUp):
+    """The same of key files."""
+    directory = "/keys"
+
+    def content(self, handler, path):
+        data = super().content(handler, path)
+        if data is None:
+            self.over.wait(0.4)
+        return data
+
+    def name(self, i):
+        return str(uuid.UUID(int=i + 1))
+
+
 class Anything(Truth):
     """What any of the others would say, drawn anew for each answer."""
     exits = {0, 4}, {0, 1, 4, 5}
@@ -540,6 +571,25 @@ def test_who_never_ends_an_answer_counts_as_away(place, world):
     shutil.rmtree(world.archive.path)
     recover_without(place, world, LIARS)
     assert_kept(before, world)
+
+
+def test_who_makes_names_up_slowly_holds_nobody_up(place, world):
+    before = honest(world)
+    world.lies(MakesUp)
+    checked = ends(FSCK, "-n", world.archive.path)
+    assert checked.returncode == 0 and named(checked.stdout) == set(LIARS), checked.stdout[-2000:] + checked.stderr
+    assert_kept(before, world)
+
+
+@pytest.mark.nightly
+def test_who_makes_key_files_up_slowly_holds_no_recovery_up(place, world):
+    world.lies(MakesUpKeys)
+    shutil.rmtree(world.archive.path)
+    archive, done = recover(place, world.archive.endpoints)
+    assert done.returncode == 0 and named(done.stderr) == set(LIARS), done.stderr
+    mount = place.mount(archive)
+    assert_reads(mount, world.tree)
+    mount.umount(PATIENCE_S)
 
 
 @pytest.mark.nightly
