@@ -88,6 +88,15 @@ static void watch_claim_locked (EcfsLineage *lineage, EcfsWitness *self, const E
     self->claim_heard_us = now_us;
 }
 
+/* Whether ours was there, and @marker is from before that: nobody but the endpoint can have put it there. */
+static bool is_set_back_locked (const EcfsLineage *lineage, const EcfsWitness *self, const EcfsMarker *marker,
+                                EcfsMarkerWorth worth) ECFS_REQUIRES (lineage->lock)
+{
+    const EcfsMarker *own = &lineage->own;
+    return worth == ECFS_MARKER_AUTHENTIC && own->session_number > 0 &&
+           ecfs_uuid_equal (&self->marker.session, &own->session) && marker->session_number < own->session_number;
+}
+
 bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **error)
 {
     EcfsLineage *lineage = self->lineage;
@@ -105,6 +114,8 @@ bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **er
     bool doubtful = ecfs_marker_is_doubtful (worth);
     ecfs_mutex_lock (&lineage->lock);
     const EcfsMarkerClaim was = self->marker.claim;
+    bool tell_back = !self->told_back && is_set_back_locked (lineage, self, marker, worth);
+    self->told_back = self->told_back || tell_back;
     self->marker = *marker;
     self->worth = worth;
     self->is_foreign = !known;
@@ -114,6 +125,10 @@ bool ecfs_lineage_hear (EcfsWitness *self, const EcfsMarker *marker, GError **er
     else
         self->claim_heard_us = 0;
     ecfs_mutex_unlock (&lineage->lock);
+    if (tell_back)
+        g_warning ("endpoint %s: its marker is one from before this mount, which had written a newer one: what is "
+                   "stored there was set back, or whoever runs it changes it",
+                   endpoint->name);
     g_autofree char *fault = doubtful ? ecfs_marker_fault (marker, worth) : NULL;
     return fault == NULL || ecfs_fail (error, EBADMSG, "endpoint %s: %s", endpoint->name, fault);
 }

@@ -30,7 +30,8 @@ typedef struct EcfsWitness {
     bool answered;          /* the first round was, once */
     bool checked;           /* … and the second */
     unsigned n_ending;      /* threads that begin what follows from rounds that ended */
-    bool told;              /* that it disagrees, or is doubtful, is in the log */
+    bool told;              /* that it disagrees, or is doubtful, is in the log, … */
+    bool told_back;         /* … and that its marker was set back */
     int64_t asked_us;       /* by ecfs_lineage_clock_us (), when the round was begun */
     int64_t known_us;       /* when what was answered last was asked */
     int64_t marked_us;      /* when our marker was written, or could not be; 0: never */
