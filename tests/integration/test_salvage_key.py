@@ -442,19 +442,29 @@ def test_marker_counts_where_the_key_made_it(place):
         assert module.marker_says(marker.parent) is None
 
 
+def key_files(threshold, *roots):
+    """Files of one list of shares that these directories have."""
+    shares = [(x, bytes([threshold]) + bytes([x]) * 31) for x in range(1, 6)]
+    generation, digests = bytes([threshold, len(roots)]) * 8, [bytes([threshold, x]) * 16 for x, _ in shares]
+    return [types.SimpleNamespace(generation=generation, threshold=threshold, digests=digests, x=x, share=share,
+                                  root=root, has_right_share=lambda: True) for (x, share), root in zip(shares, roots)]
+
+
 def test_few_cannot_offer_another_secret():
     """As in ecfs: a list of shares that asks for fewer than another one does not count where only so few have it."""
     module = load()
-    generations = iter([bytes([number]) * 16 for number in range(1, 3)])
-
-    def files(threshold, roots):
-        shares = [(x, bytes([threshold]) + bytes([x]) * 31) for x in range(1, 6)]
-        generation, digests = next(generations), [bytes([threshold, x]) * 16 for x, _ in shares]
-        return [types.SimpleNamespace(generation=generation, threshold=threshold, digests=digests, x=x, share=share,
-                                      root=root, has_right_share=lambda: True) for (x, share), root in zip(shares, roots)]
-
-    liars, honest = files(2, ["amber", "birch"]), files(3, ["cedar", "delta", "ember"])
+    liars, honest = key_files(2, "amber", "birch"), key_files(3, "cedar", "delta", "ember")
     for few in (honest[:1], honest[:2]):
         assert module.gather(liars + few) == (None, None)
     assert module.gather(liars)[1] == liars[0].generation
     assert module.gather(liars + honest)[1] == honest[0].generation
+
+
+def test_who_asks_for_many_shares_stops_nobody():
+    """As in ecfs: two of six that ask for 200 are known to lie, as more than have to agree with the others do so."""
+    module = load()
+    liars, honest = key_files(200, "amber", "birch"), key_files(3, "cedar", "delta", "ember", "fjord")
+    assert module.gather(liars + honest)[1] == honest[0].generation
+    assert module.established(liars + honest) == [honest]
+    assert module.gather(liars + honest[:3]) == (None, None)
+    assert module.established(liars + honest[:3]) == []
