@@ -123,7 +123,7 @@ def test_a_zone_that_lies_does_no_harm(place, archive, lie):
     before = lose_machine(place, archive)
     lie(place, archive)
     again, done = recovered(place, archive.endpoints)
-    assert ("a1" in done.stderr and "a2" in done.stderr) == (lie == forge_shares), done.stderr
+    assert "a1" in done.stderr and "a2" in done.stderr, done.stderr
     lab.assert_same_tree(before, tree_of(place, again))
     assert lab.run(FSCK, "-n", again.path, check=False).stdout.count("its share of the archive's key") == 2
     lab.run(FSCK, "-y", again.path, check=False)
