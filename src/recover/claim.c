@@ -24,6 +24,7 @@ typedef struct Stake {
     EcfsEndpoint *endpoint; /* borrowed until forget () */
     char *name;
     EcfsMarker before; /* as it was when it was claimed, without any claim */
+    bool was_unsigned; /* before has no key */
     bool written;      /* something of ours may be there */
 } Stake;
 
@@ -123,7 +124,8 @@ static bool await_others (EcfsRecovering *self, GError **error)
 static bool write_marker (const EcfsRecoverClaim *self, const Stake *stake, const EcfsMarker *marker, GError **error)
 {
     EcfsMarker signed_marker = *marker;
-    ecfs_marker_sign (&signed_marker, self->recovering->keys);
+    if (marker != &stake->before || !stake->was_unsigned)
+        ecfs_marker_sign (&signed_marker, self->recovering->keys);
     return ecfs_endpoint_mark_wait (stake->endpoint, &signed_marker, false, error);
 }
 
@@ -281,32 +283,60 @@ bool ecfs_recover_claim_stands (EcfsRecovering *self, GError **error)
     return true;
 }
 
+/* Writes the new epoch; whether it counts. */
+static bool end_stake (EcfsRecovering *self, guint number, uint64_t session_number)
+{
+    g_autoptr (GError) reason = NULL;
+    const EcfsRecoverClaim *claim = self->claim;
+    const Stake *stake = g_ptr_array_index (claim->stakes, number);
+    EcfsMarker there, marker = {.archive = stake->before.archive,
+                                .endpoint = stake->before.endpoint,
+                                .epoch = ecfs_catalog_epoch (self->catalog),
+                                .sequence = ecfs_catalog_sequence (self->catalog),
+                                .session_number = session_number,
+                                .session = claim->text.session,
+                                .since_s = g_get_real_time () / G_USEC_PER_SEC,
+                                .copies = (uint32_t) self->n_copies,
+                                .endpoints = (uint32_t) self->n_known};
+    memcpy (marker.host, claim->text.host, sizeof marker.host);
+    if (!stake->written)
+        return false;
+    if (write_marker (claim, stake, &marker, &reason) && read_marker (claim, stake, &there, &reason))
+        return !is_counted (claim, number) && there.epoch == marker.epoch &&
+               ecfs_uuid_equal (&there.session, &marker.session);
+    ecfs_recover_tell (self, "%s; its marker stays as it was", reason->message);
+    return false;
+}
+
+/* The archive was given its key just now, and the machine was lost before all markers had one: those that have none are
+ * no more than half, and may as well be lies. Where the others are too few, they are written, too. */
+static size_t end_unsigned (EcfsRecovering *self, size_t n_lacking, uint64_t session_number)
+{
+    size_t n_marked = 0;
+    for (size_t i = 0; i < self->n_places && n_marked < n_lacking; i++) {
+        const EcfsRecoverPlace *place = &self->places[i];
+        if (!place->is_unsigned || !ecfs_uuid_equal (&place->before.archive, &self->archive))
+            continue;
+        Stake *stake = g_new0 (Stake, 1);
+        *stake = (Stake){.endpoint = place->endpoint,
+                         .name = g_strdup (place->name),
+                         .before = place->before,
+                         .was_unsigned = true,
+                         .written = true};
+        g_ptr_array_add (self->claim->stakes, stake);
+        n_marked += end_stake (self, self->claim->stakes->len - 1, session_number);
+    }
+    return n_marked;
+}
+
 bool ecfs_recover_claim_finish (EcfsRecovering *self, uint64_t session_number, GError **error)
 {
-    EcfsRecoverClaim *claim = self->claim;
     size_t n_marked = 0, n_needed = MIN (self->n_copies, self->n_places);
-    stop_thread (claim);
-    for (guint i = 0; i < claim->stakes->len; i++) {
-        g_autoptr (GError) reason = NULL;
-        Stake *stake = g_ptr_array_index (claim->stakes, i);
-        EcfsMarker there, marker = {.archive = stake->before.archive,
-                                    .endpoint = stake->before.endpoint,
-                                    .epoch = ecfs_catalog_epoch (self->catalog),
-                                    .sequence = ecfs_catalog_sequence (self->catalog),
-                                    .session_number = session_number,
-                                    .session = claim->text.session,
-                                    .since_s = g_get_real_time () / G_USEC_PER_SEC,
-                                    .copies = (uint32_t) self->n_copies,
-                                    .endpoints = (uint32_t) self->n_known};
-        memcpy (marker.host, claim->text.host, sizeof marker.host);
-        if (!stake->written)
-            continue;
-        if (write_marker (claim, stake, &marker, &reason) && read_marker (claim, stake, &there, &reason))
-            n_marked += !is_counted (claim, i) && there.epoch == marker.epoch &&
-                        ecfs_uuid_equal (&there.session, &marker.session);
-        else
-            ecfs_recover_tell (self, "%s; its marker stays as it was", reason->message);
-    }
+    stop_thread (self->claim);
+    for (guint i = 0, n_claimed = self->claim->stakes->len; i < n_claimed; i++)
+        n_marked += end_stake (self, i, session_number);
+    if (n_marked < n_needed)
+        n_marked += end_unsigned (self, n_needed - n_marked, session_number);
     return n_marked >= n_needed ||
            ecfs_fail (error, EIO, "the markers of %zu endpoints can be written, and %zu are needed", n_marked,
                       n_needed);

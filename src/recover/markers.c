@@ -123,8 +123,11 @@ static bool judge_all (EcfsRecovering *self, GError **error)
             continue;
         }
         g_autofree char *fault = ecfs_marker_fault (&place->marker, judge (self, &place->marker, NULL));
-        if (fault != NULL)
-            doubt_place (self, place, fault);
+        if (fault == NULL)
+            continue;
+        place->is_unsigned = has_worth (self, place, ECFS_MARKER_UNSIGNED);
+        place->before = place->marker;
+        doubt_place (self, place, fault);
     }
     move_behind (self);
     return true;

@@ -23,13 +23,15 @@ typedef struct EcfsRecoverPlace {
     bool distrusted; /* … or that it counts not at all */
     bool is_named;   /* the user said either of it */
     bool doubtful;   /* its marker is not authentic, so it is distrusted; the marker names archive and endpoint alone */
-    char *unread;    /* why its marker cannot be read; NULL: it was; owned */
-    bool silent;     /* it has neither journal nor snapshots, and may have lost any */
-    bool gapped;     /* something is missing before what it has, and it may have lost any of that */
-    bool has_false;  /* one of its files of the journal cannot be used, which was told */
-    bool is_twin;    /* another place has the same marker */
-    uint64_t last;   /* the last change that its files tell of */
-    uint32_t epoch;  /* the last that its marker and its files tell of, … */
+    bool is_unsigned; /* of these: the marker has no key at all, as before the archive had one; that is before */
+    EcfsMarker before;
+    char *unread;      /* why its marker cannot be read; NULL: it was; owned */
+    bool silent;       /* it has neither journal nor snapshots, and may have lost any */
+    bool gapped;       /* something is missing before what it has, and it may have lost any of that */
+    bool has_false;    /* one of its files of the journal cannot be used, which was told */
+    bool is_twin;      /* another place has the same marker */
+    uint64_t last;     /* the last change that its files tell of */
+    uint32_t epoch;    /* the last that its marker and its files tell of, … */
     uint64_t sequence; /* … and the last change */
     unsigned n_doubts; /* things of its that are not believed */
 } EcfsRecoverPlace;

@@ -362,6 +362,25 @@ def check_lost(place, archive):
     shutil.rmtree(again.path)
 
 
+def test_lost_while_half_of_the_markers_left_are_under_the_key(place):
+    """Two endpoints are lost with the machine; of the others two have their markers as before. No more than half of them
+    say that there is no key, so they may lie, but they are needed."""
+    archive = lab.Archive(place.path / "archive", place.directories())
+    archive.init("--code", "rs:4+2")
+    write_tree(place.path / "source")
+    archive.put(place.path / "source", "/tree")
+    archive.await_stored()
+    before = tree_of(place, archive)
+    markers = [(endpoint.root / "ecfs-endpoint").read_bytes() for endpoint in archive.endpoints]
+    key_init(archive)
+    for number in (1, 2):
+        (archive.endpoints[number].root / "ecfs-endpoint").write_bytes(markers[number])
+    shutil.rmtree(archive.path)
+    again, _ = recover(place, archive.endpoints[1:5])
+    lab.assert_same_tree(before, tree_of(place, again))
+    assert all(b"mac=" in (endpoint.root / "ecfs-endpoint").read_bytes() for endpoint in archive.endpoints[1:4])
+
+
 def check_goes_on(place, archive):
     """Whatever it has, it has that at the endpoints before something new is stored."""
     (place.path / "new").write_bytes(b"planted-content " * 2000)
