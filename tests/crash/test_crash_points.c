@@ -4,7 +4,7 @@
  * ECFS_CRASH_AT=N with -p TEST repeats that one alone.
  *
  * ECFS_CRASH_POINTS=all takes every moment of every step, and every step of the recovery after it; otherwise every
- * sixteenth step is taken, under sanitizers fewer: others of them with another ECFS_SEED.
+ * twenty-ninth step is taken, under sanitizers fewer: others of them with another ECFS_SEED.
  */
 #include "actor.h"
 #include "program/program.h"
@@ -433,7 +433,7 @@ static Density density_of (CrashLoss loss, unsigned flags)
 #ifdef SANITIZED
     static const Density part = {.stride = 37, .recovery_apart = 1000000, .recovery_stride = 1};
 #else
-    static const Density part = {.stride = 16, .recovery_apart = 61, .recovery_stride = 5};
+    static const Density part = {.stride = 29, .recovery_apart = 61, .recovery_stride = 5};
 #endif
     static const Density all = {.stride = 1, .recovery_apart = 3, .recovery_stride = 1, .all_moments = true};
     if (g_strcmp0 (g_getenv ("ECFS_CRASH_POINTS"), "all") == 0)

@@ -6,7 +6,7 @@ import struct
 
 import lab
 
-CRASHES = int(os.environ.get("ECFS_CRASHES", 20))
+CRASHES = int(os.environ.get("ECFS_CRASHES", 14))
 BOARD = struct.Struct("<II256s")
 
 
