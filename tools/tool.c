@@ -150,6 +150,34 @@ int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **
     return argc;
 }
 
+bool tool_key_has (JsonObject *key, const char *kind)
+{
+    if (!json_object_has_member (key, "slots"))
+        return g_str_equal (kind, "split");
+    JsonArray *slots = json_object_get_array_member (key, "slots");
+    for (guint i = 0; i < json_array_get_length (slots); i++)
+        if (g_str_equal (json_array_get_string_element (slots, i), kind))
+            return true;
+    return false;
+}
+
+char *tool_key_openers (JsonObject *key, bool for_less)
+{
+    static const struct {
+        const char *kind, *text;
+        bool needs_shares;
+    } openers[] = {{"passphrase", "the passphrase", true},
+                   {"alone", "a passphrase alone", false},
+                   {"code", "a code", false},
+                   {"recipient", "a private key", false}};
+    g_autoptr (GString) text = g_string_new (NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS (openers); i++)
+        if (tool_key_has (key, openers[i].kind) && !(for_less && openers[i].needs_shares))
+            g_string_append_printf (text, "%s%s", text->len > 0 ? " or " : "", openers[i].text);
+    bool any = text->len > 0 && (for_less || !tool_key_has (key, "split"));
+    return any ? g_strdup (text->str) : NULL;
+}
+
 char *tool_archive (const char *path)
 {
     char *directory = NULL;

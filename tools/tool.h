@@ -61,6 +61,13 @@ int tool_parse (const Verb *verb, const GOptionEntry *options, int argc, char **
  */
 char **tool_in_archive (const Verb *verb, int *argc, char **argv, int min, int n_others);
 
+/** Whether the archive's key, of which @key tells, has a slot of this kind; an earlier ecfs does not tell, and then
+ * `split` is taken for granted. */
+bool tool_key_has (JsonObject *key, const char *kind);
+/** What it takes to open the archive's key, of which @key tells, beside what endpoints have: "a code or a private key".
+ * NULL: nothing, or @for_less and nothing opens it with fewer endpoints than share it. g_free () */
+char *tool_key_openers (JsonObject *key, bool for_less);
+
 /** The directory of the archive that @path is, or whose mount it is in; g_free (). */
 char *tool_archive (const char *path);
 

@@ -18,11 +18,18 @@ static void print_key (JsonObject *report)
         return;
     JsonObject *key = json_object_get_object_member (report, "key");
     int64_t n_without = tool_number (key, "without_any");
+    bool shared = tool_key_has (key, "split") || tool_key_has (key, "passphrase");
+    g_autofree char *openers = tool_key_openers (key, false);
+    g_autofree char *with = g_strdup_printf ("%s%s", openers == NULL ? "" : " with ", openers == NULL ? "" : openers);
     if (!json_object_get_boolean_member (key, "comes_back"))
         printf ("key       does not come back: %s\n", tool_text (key, "error"));
     else if (n_without > 0)
-        printf ("key       comes back without any %" PRIi64 " of the %" PRIi64 " zones that have their shares\n",
-                n_without, tool_number (key, "zones"));
+        printf ("key       comes back%s without any %" PRIi64 " of the %" PRIi64 " zones that have %s\n", with,
+                n_without, tool_number (key, "zones"), shared ? "their shares" : "its file");
+    else if (openers != NULL)
+        printf ("key       comes back%s, which is not tried here, from any %" PRIi64 " of the %" PRIi64
+                " zones that have %s\n",
+                with, tool_number (key, "needed"), tool_number (key, "zones"), shared ? "their shares" : "its file");
     else
         printf ("key       comes back: it was joined from the shares of %" PRIi64 " zones, and needs %" PRIi64 "\n",
                 tool_number (key, "zones"), tool_number (key, "needed"));

@@ -291,6 +291,30 @@ static void print_open (const char *directory, JsonObject *open)
     }
 }
 
+/* By the slots that are left: what brings the key back, and what fewer zones than that can do. */
+static void print_sharing (JsonObject *key)
+{
+    g_autofree char *with = tool_key_openers (key, false), *less = tool_key_openers (key, true);
+    bool shared = tool_key_has (key, "split") || tool_key_has (key, "passphrase");
+    int64_t n_zones = tool_number (key, "zones"), needed = tool_number (key, "needed");
+    if (shared)
+        printf ("key        shared by %" PRIi64 " zones, any %" PRIi64
+                " of which bring it back%s and fewer read nothing%s%s",
+                n_zones, needed, tool_key_has (key, "split") ? "" : " with the passphrase",
+                less == NULL ? "" : " without ", less == NULL ? "" : less);
+    else
+        printf ("key        in key files of %" PRIi64 " zones, any %" PRIi64
+                " of which brings it back with %s (ecfs key list)",
+                n_zones, needed, with);
+    printf ("; here now: %" PRIi64 "\n", tool_number (key, "here"));
+}
+
+static bool opens_nothing (JsonObject *key)
+{
+    return json_object_has_member (key, "slots") &&
+           json_array_get_length (json_object_get_array_member (key, "slots")) == 0;
+}
+
 static void print_key (JsonObject *status)
 {
     if (json_object_has_member (status, "key_begun"))
@@ -299,14 +323,10 @@ static void print_key (JsonObject *status)
         puts ("key        'ecfs key rotate' was interrupted, and nothing can be stored: run it again");
     if (!json_object_has_member (status, "key"))
         return;
-    if (json_object_has_member (status, "key_sharing")) {
-        JsonObject *key = json_object_get_object_member (status, "key_sharing");
-        bool shared = tool_number (status, "key_shares") > 0;
-        printf (shared ? "key        shared by %" PRIi64 " zones, any %" PRIi64
-                         " of which bring it back and fewer read nothing; here now: %" PRIi64 "\n"
-                       : "key        in key files of %" PRIi64 " zones, any %" PRIi64
-                         " of which brings it back with what opens it (ecfs key list); here now: %" PRIi64 "\n",
-                tool_number (key, "zones"), tool_number (key, "needed"), tool_number (key, "here"));
+    JsonObject *key =
+        json_object_has_member (status, "key_sharing") ? json_object_get_object_member (status, "key_sharing") : NULL;
+    if (key != NULL && !opens_nothing (key)) {
+        print_sharing (key);
     } else if (tool_number (status, "key_shares") > 0) { /* the mount is of an earlier ecfs */
         printf ("key        shared: %" PRIi64 " zones of endpoints bring it back, fewer read nothing\n",
                 tool_number (status, "key_shares"));

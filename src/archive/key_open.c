@@ -117,6 +117,7 @@ typedef struct Opening {
     char *asked;    /* passphrase; owned */
     size_t n_zones; /* that have any key file */
     guint n_candidates;
+    bool any_bare; /* some file has no slot */
     uint64_t scrypt_left;
     bool tried[ECFS_KEY_SLOT_RECIPIENT + 1];  /* kinds of which one was tried, and did not open … */
     bool wanted[ECFS_KEY_SLOT_RECIPIENT + 1]; /* … or for which something is missing */
@@ -199,8 +200,10 @@ static GPtrArray *candidates_of (Opening *self)
     for (guint i = 0; i < self->all->len; i++) {
         const EcfsKeyFound *found = &g_array_index (self->all, EcfsKeyFound, i);
         g_hash_table_add (zones, (char *) found->zone);
-        if (!found->distrusted)
-            collect (self, found, known, candidates);
+        if (found->distrusted)
+            continue;
+        collect (self, found, known, candidates);
+        self->any_bare = self->any_bare || found->file.slots->len == 0;
     }
     self->n_zones = g_hash_table_size (zones);
     g_ptr_array_sort (candidates, by_worth);
@@ -413,6 +416,10 @@ static bool fail_closed (const Opening *self, const GError *why, GError **error)
             error, ENOKEY,
             "the archive's key does not open, as none of these endpoints has a file with it; name more of "
             "them, or give the key with --key FILE");
+    if (self->n_candidates == 0 && self->any_bare)
+        return ecfs_fail (error, ENOKEY,
+                          "no slot is left in the key files of these endpoints, so nothing that they have opens the "
+                          "archive's key: give it with --key FILE");
     if (self->n_candidates == 0 && self->given->only)
         return ecfs_fail (error, ENOKEY, "no key slot that endpoints have is opened by what was given");
     if (text->len == 0)

@@ -148,14 +148,30 @@ EcfsKeyShares *ecfs_key_shares_shared (const EcfsKeyShares *self, const EcfsKeyR
     return next;
 }
 
+bool ecfs_key_shares_has_kind (const EcfsKeyShares *self, EcfsKeySlotKind kind)
+{
+    for (guint i = 0; i < self->file.slots->len; i++)
+        if (((const EcfsKeySlot *) g_ptr_array_index (self->file.slots, i))->kind == kind)
+            return true;
+    return false;
+}
+
+bool ecfs_key_shares_are_needed (const EcfsKeyShares *self)
+{
+    return self->file.threshold > 0 && (ecfs_key_shares_has_kind (self, ECFS_KEY_SLOT_SPLIT) ||
+                                        ecfs_key_shares_has_kind (self, ECFS_KEY_SLOT_PASSPHRASE));
+}
+
+bool ecfs_key_shares_open_nothing (const EcfsKeyShares *self)
+{
+    return self->file.slots->len == 0;
+}
+
 char *ecfs_key_shares_kinds (const EcfsKeyShares *self)
 {
     GString *text = g_string_new (NULL);
     for (unsigned kind = ECFS_KEY_SLOT_SPLIT; kind <= ECFS_KEY_SLOT_RECIPIENT; kind++) {
-        bool any = false;
-        for (guint i = 0; i < self->file.slots->len && !any; i++)
-            any = ((const EcfsKeySlot *) g_ptr_array_index (self->file.slots, i))->kind == kind;
-        if (any)
+        if (ecfs_key_shares_has_kind (self, (EcfsKeySlotKind) kind))
             g_string_append_printf (text, "%s%s", text->len > 0 ? " " : "",
                                     ecfs_key_slot_kind_text ((EcfsKeySlotKind) kind));
     }

@@ -35,6 +35,13 @@ EcfsKeyShares *ecfs_key_shares_shared (const EcfsKeyShares *self, const EcfsKeyR
 /** Whether a retired one of these keys has signed @file: it opens to less than all of them. */
 bool ecfs_key_file_is_former (const EcfsKeyFile *file, const EcfsKeyRing *keys);
 
+bool ecfs_key_shares_has_kind (const EcfsKeyShares *self, EcfsKeySlotKind kind);
+/** Whether what the endpoints share opens the keys, alone or with a passphrase: the threshold says nothing otherwise.
+ */
+bool ecfs_key_shares_are_needed (const EcfsKeyShares *self);
+/** Whether no slot is left, as when the last one was removed: then nothing that endpoints have opens the keys. */
+bool ecfs_key_shares_open_nothing (const EcfsKeyShares *self);
+
 /** The kinds of slots that there are, in words, each once; g_free (). */
 char *ecfs_key_shares_kinds (const EcfsKeyShares *self);
 

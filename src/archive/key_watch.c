@@ -1,5 +1,6 @@
 #include "archive/key_watch.h"
 
+#include "archive/key_slots.h"
 #include "archive/lineage.h"
 #include "catalog/journal_rows.h"
 #include "util/ticker.h"
@@ -603,7 +604,8 @@ void ecfs_key_watch_end (EcfsKeyWatch *self)
 
 unsigned ecfs_key_needed (const EcfsArchive *archive)
 {
-    return MAX (ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)), 1);
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
+    return ecfs_key_shares_are_needed (shares) ? ecfs_key_shares_threshold (shares) : 1;
 }
 
 void ecfs_key_losses (EcfsArchive *archive, const EcfsArchiveEndpoint *without, EcfsKeyLosses *ret_losses)
@@ -703,6 +705,16 @@ static bool fail_key (EcfsKeyWatch *self, GError **error)
                       reasons->str);
 }
 
+/* The last slot is taken away only by who says so, but what endpoints have is worth nothing then. */
+static bool fail_slots (const EcfsArchive *archive, GError **error)
+{
+    const char *directory = ecfs_archive_directory (archive);
+    return ecfs_fail (error, EIO,
+                      "no key slot is left, so nothing that endpoints have opens the archive's key: without the file "
+                      "%s/key or a copy of it, nothing comes back; 'ecfs key add %s' makes a slot",
+                      directory, directory);
+}
+
 /* Waits for answers and for what is stored again; returns whether that is enough. */
 static bool await_enough (EcfsKeyWatch *self, int64_t deadline_us, bool (*goes_on) (void *user), void *user,
                           bool *ret_goes_on)
@@ -733,6 +745,8 @@ bool ecfs_archive_confirm_key (EcfsArchive *self, bool (*goes_on) (void *user), 
                (threshold == 0 ||
                 ecfs_fail (error, ENOKEY, "%s/" ECFS_KEY_SLOTS_NAME " is gone or damaged: see ecfs status",
                            ecfs_archive_directory (self)));
+    if (ecfs_key_shares_open_nothing (ecfs_archive_key_shares (self)))
+        return fail_slots (self, error);
     if (!ecfs_archive_load_codes (self, error))
         return false;
     if (is_enough (watch, false))

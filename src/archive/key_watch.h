@@ -55,7 +55,8 @@ typedef struct EcfsKeySeen {
 /** What was seen last at the endpoint at @position. */
 EcfsKeySeen ecfs_key_watch_sight (EcfsKeyWatch *self, size_t position);
 
-/** How many zones bring the key back, those that only need something beside it too: at least 1. */
+/** How many zones bring the key back, those that only need something beside it too: at least 1, by the slots that are
+ * left. */
 unsigned ecfs_key_needed (const EcfsArchive *archive);
 /** What may be lost: as much as the codes in use do without, but fewer zones than bring the key back.
  * @without: an endpoint that is about to go; may be NULL. */

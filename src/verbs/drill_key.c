@@ -1,7 +1,9 @@
 /* Whether the archive's key would come back from the shares of it that endpoints have: they are read, and joined. */
 #include "archive/key_count.h"
+#include "archive/key_slots.h"
 #include "archive/key_watch.h"
 #include "verbs/drill_priv.h"
+#include "verbs/key.h"
 
 typedef struct Joining {
     EcfsArchive *archive;
@@ -72,14 +74,14 @@ static bool join (Joining *self, GError **error)
     return opened || ecfs_fail (error, EBADMSG, "the shares fit, and what they open is not the archive's key");
 }
 
-/* Whether nothing but the shares is needed: what people keep cannot be tried here. */
-static bool is_shared_alone (const EcfsKeyShares *shares)
+/* By the slots that are left. What people keep cannot be tried here, so only what needs nothing but the shares is. */
+static bool comes_back (Joining *self, const EcfsKeyShares *shares, GError **error)
 {
-    const GPtrArray *slots = ecfs_key_shares_file (shares)->slots;
-    for (guint i = 0; i < slots->len; i++)
-        if (((const EcfsKeySlot *) g_ptr_array_index (slots, i))->kind == ECFS_KEY_SLOT_SPLIT)
-            return true;
-    return false;
+    if (ecfs_key_shares_open_nothing (shares))
+        return ecfs_fail (error, ENOKEY,
+                          "no key slot is left, so nothing comes back without the file %s/key or a copy of it",
+                          ecfs_archive_directory (self->archive));
+    return !ecfs_key_shares_has_kind (shares, ECFS_KEY_SLOT_SPLIT) || join (self, error);
 }
 
 /* Also without any zones that may be lost; where none are named. */
@@ -102,6 +104,7 @@ static void report_key (const Joining *self, const EcfsKeyLosses *losses, const 
     JsonObject *facts = json_object_new ();
     unsigned threshold = ecfs_key_needed (self->archive);
     ecfs_key_count ((const EcfsZoneShare *) self->right->data, self->right->len, threshold, &none, &count);
+    json_object_set_array_member (facts, "slots", ecfs_key_slots_array (ecfs_archive_key_shares (self->archive)));
     json_object_set_int_member (facts, "needed", threshold);
     json_object_set_int_member (facts, "zones", count.n_zones);
     json_object_set_int_member (facts, "without_any", losses->zones);
@@ -133,7 +136,7 @@ bool ecfs_drill_key (EcfsArchive *archive, const bool *without, JsonObject *repo
         if (ecfs_archive_endpoint_counts (endpoint) && (without == NULL || !without[i]))
             read_share (&self, endpoint);
     }
-    *ret_good = (!is_shared_alone (shares) || join (&self, &why)) && outlives (&self, &losses, &why);
+    *ret_good = comes_back (&self, shares, &why) && outlives (&self, &losses, &why);
     report_key (&self, &losses, why, report);
     g_array_unref (self.files);
     g_array_unref (self.witnesses);

@@ -1,6 +1,7 @@
 /* What keeps an archive's keys: the ways to open them, and who has what of it. */
 #include "verbs/key.h"
 #include "archive/common.h"
+#include "archive/key_slots.h"
 #include "archive/keys.h"
 #include "key/recipient.h"
 #include "salvage-resource.h"
@@ -59,6 +60,15 @@ static void add_slots (const EcfsKeyFile *file, JsonObject *object)
         json_array_add_object_element (array, one);
     }
     json_object_set_array_member (object, "slots", array);
+}
+
+JsonArray *ecfs_key_slots_array (const EcfsKeyShares *shares)
+{
+    JsonArray *kinds = json_array_new ();
+    for (unsigned kind = ECFS_KEY_SLOT_SPLIT; kind <= ECFS_KEY_SLOT_RECIPIENT; kind++)
+        if (ecfs_key_shares_has_kind (shares, (EcfsKeySlotKind) kind))
+            json_array_add_string_element (kinds, ecfs_key_slot_kind_text ((EcfsKeySlotKind) kind));
+    return kinds;
 }
 
 char *ecfs_salvage_sha256 (void)

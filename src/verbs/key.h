@@ -33,7 +33,10 @@ bool ecfs_key_find_threshold (EcfsArchive *archive, unsigned *ret_threshold, GEr
 bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, const EcfsKeyLosses *losses,
                           GError **error);
 
-/** The same, borrowed; @secrets may be NULL. */
+/** The kinds of slots that are left, each once, as words of ecfs-key(1). */
+JsonArray *ecfs_key_slots_array (const EcfsKeyShares *shares);
+
+/** What a user gives, as it is tried; borrowed. @secrets may be NULL. */
 EcfsKeyGiven ecfs_key_given_of (const EcfsKeySecrets *secrets);
 
 /** What the mount does where it is asked for a new key file: `behind` and `safe` in the reply. */

@@ -1,5 +1,7 @@
 /* What `ecfs status` tells of the shares that zones of endpoints have of the archive's key. */
+#include "archive/key_slots.h"
 #include "archive/key_watch.h"
+#include "verbs/key.h"
 #include "verbs/status_priv.h"
 
 /* How the shares are, as far as endpoints have told. */
@@ -54,6 +56,7 @@ static unsigned better_threshold (EcfsArchive *archive, unsigned n_zones, unsign
 
 static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
 {
+    const EcfsKeyShares *shares = ecfs_archive_key_shares (archive);
     unsigned threshold = ecfs_key_needed (archive);
     EcfsKeyLosses losses;
     JsonObject *facts = json_object_new ();
@@ -61,6 +64,7 @@ static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
     ecfs_key_losses (archive, NULL, &losses);
     ecfs_key_count ((const EcfsZoneShare *) self->here->data, self->here->len, threshold, &losses, &here);
     ecfs_key_count ((const EcfsZoneShare *) self->known->data, self->known->len, threshold, &losses, &known);
+    json_object_set_array_member (facts, "slots", ecfs_key_slots_array (shares));
     json_object_set_int_member (facts, "needed", threshold);
     json_object_set_int_member (facts, "tolerance", losses.zones);
     json_object_set_int_member (facts, "endpoint_tolerance", losses.endpoints);
@@ -69,15 +73,15 @@ static JsonObject *conclude (const Sharing *self, EcfsArchive *archive)
     json_object_set_int_member (facts, "shares_here", here.n_shares);
     json_object_set_int_member (facts, "left", here.left_by_zones);
     json_object_set_int_member (facts, "endpoints_left", here.left_by_endpoints);
-    if (known.n_readers > 0 && ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)) > 0)
+    if (known.n_readers > 0 && ecfs_key_shares_are_needed (shares))
         json_object_set_int_member (facts, "readers", known.n_readers);
     unsigned better = better_threshold (archive, g_hash_table_size (self->zones),
-                                        ecfs_key_shares_threshold (ecfs_archive_key_shares (archive)));
+                                        ecfs_key_shares_are_needed (shares) ? threshold : 0);
     if (better > 0)
         json_object_set_int_member (facts, "would_need", better);
-    const EcfsZoneShare *shares = (const EcfsZoneShare *) self->known->data;
-    json_object_set_array_member (facts, "merged", names_array (ecfs_key_merged_zones (shares, self->known->len)));
-    json_object_set_array_member (facts, "twins", names_array (ecfs_key_twin_zones (shares, self->known->len)));
+    const EcfsZoneShare *all = (const EcfsZoneShare *) self->known->data;
+    json_object_set_array_member (facts, "merged", names_array (ecfs_key_merged_zones (all, self->known->len)));
+    json_object_set_array_member (facts, "twins", names_array (ecfs_key_twin_zones (all, self->known->len)));
     json_object_set_array_member (facts, "lacking", json_array_ref (self->lacking));
     return facts;
 }
@@ -106,7 +110,7 @@ bool ecfs_status_add_key (JsonObject *status, EcfsArchive *archive, const GArray
             add_endpoint (&self, archive, i,
                           ecfs_archive_reaches (endpoint) && g_array_index (found, EcfsFound, i).word == NULL, facts);
     }
-    if (ecfs_key_shares_threshold (shares) > 0)
+    if (ecfs_key_shares_are_needed (shares))
         json_object_set_int_member (status, "key_shares", ecfs_key_shares_threshold (shares));
     json_object_set_object_member (status, "key_sharing", conclude (&self, archive));
     json_array_unref (self.lacking);

@@ -509,11 +509,30 @@ static void judge_key_threshold (Verdict *self, JsonObject *key)
                     .action = g_strdup_printf ("ecfs key rotate %s", self->directory)});
 }
 
+/* Somebody took the last slot away: all that is left is the file key. */
+static void judge_key_slots (Verdict *self)
+{
+    add (self,
+         &(Problem){.verdict = "at risk",
+                    .check = 2,
+                    .reason = g_strdup ("no key slot is left, so nothing that endpoints have opens the archive's key"),
+                    .meaning = g_strdup_printf ("If this machine is lost, nothing comes back without a copy of the "
+                                                "file %s/key.",
+                                                text_of (self->status, "directory")),
+                    .advice = g_strdup ("Make a slot, with a code (see ecfs-key(1) for others):"),
+                    .action = g_strdup_printf ("ecfs key add --code %s", self->directory)});
+}
+
 static void judge_key (Verdict *self)
 {
     JsonObject *key = part_of (self->status, "key_sharing");
     if (key == NULL)
         return;
+    if (json_object_has_member (key, "slots") && /* an earlier ecfs does not tell */
+        json_array_get_length (json_object_get_array_member (key, "slots")) == 0) {
+        judge_key_slots (self);
+        return;
+    }
     judge_key_losses (self, key);
     judge_key_zones (self, key);
     judge_key_threshold (self, key);

@@ -222,6 +222,73 @@ def test_ways_come_and_go_and_each_alone_brings_all_back(place):
     lab.assert_same_tree(before, tree_of(place, again))
 
 
+def split_slot(archive):
+    return next(slot["id"] for slot in listed(archive)["slots"] if slot["kind"] == "split")
+
+
+def told(archive):
+    """The lines of the key, of status and of drill."""
+    lines = [line for verb in ("status", "drill")
+             for line in lab.ecfs(verb, archive.path, check=False).stdout.splitlines() if re.match("key ", line)]
+    assert len(lines) == 2, lines
+    return lines
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_shares_without_a_slot_are_vouched_for_by_nobody(place, mounted):
+    archive = Kept(place, "split").init()
+    mount = place.mount(archive)
+    lab.write_pattern(mount.path / "file", 100_000)
+    lab.ecfs("wait", mount.path)
+    assert lab.ecfs("status", archive.path, "--check", check=False).returncode == 0
+    if not mounted:
+        mount.umount()
+    lab.ecfs("key", "remove", "-f", archive.path, split_slot(archive))
+    done = lab.ecfs("wait", *([] if mounted else ["--unmounted"]), archive.path, check=False)
+    assert done.returncode == 1 and "no key slot is left" in done.stderr and "ecfs key add" in done.stderr, done
+    done = lab.ecfs("status", archive.path, "--check", check=False)
+    assert done.returncode == 2 and "nothing comes back without the file" in done.stdout, done
+    facts = archive.json("status")
+    assert facts["key_sharing"]["slots"] == [] and "key_shares" not in facts
+    assert facts["verdict"] == "at risk" and "no key slot is left" in facts["reason"], facts["reason"]
+    done = lab.ecfs("drill", archive.path, check=False)
+    assert done.returncode == 1 and "does not come back: no key slot is left" in done.stdout, done
+    lab.ecfs("key", "add", archive.path, "--split")
+    lab.ecfs("wait", *([] if mounted else ["--unmounted"]), archive.path)
+    assert lab.ecfs("status", archive.path, "--check", check=False).returncode == 0
+    lab.ecfs("key", "remove", "-f", archive.path, split_slot(archive))
+    if mounted:
+        mount.umount()
+    shutil.rmtree(archive.path)
+    _, refused = recover(place, archive, check=False)
+    assert refused.returncode == 1 and "no slot is left" in refused.stderr and "--key FILE" in refused.stderr, refused
+    assert "damaged" not in refused.stderr
+
+
+def test_what_is_needed_beside_the_endpoints_is_told(place):
+    kept = Kept(place, "split")
+    archive = kept.init()
+    status, drill = told(archive)
+    assert "any 3 of which bring it back and fewer read nothing;" in status and "comes back without any 2" in drill
+    lab.ecfs("key", "add", archive.path, "--code", "--code-file", place.path / "code")
+    status, drill = told(archive)
+    assert "fewer read nothing without a code;" in status and "comes back without any 2" in drill
+    lab.ecfs("key", "remove", archive.path, split_slot(archive))
+    status, drill = told(archive)
+    assert "any 1 of which brings it back with a code" in status and "comes back with a code without any" in drill
+    assert archive.json("status")["key_sharing"]["needed"] == 1
+    lab.ecfs("wait", "--unmounted", archive.path)
+    drill = lab.ecfs("drill", archive.path, "--without", archive.endpoints[0].name).stdout
+    assert "comes back with a code, which is not tried here, from any 1 of the 5 zones" in drill
+
+
+def test_a_passphrase_that_is_needed_with_the_shares_is_told(place):
+    archive = Kept(place, "passphrase").init()
+    status, drill = told(archive)
+    assert "any 3 of which bring it back with the passphrase and fewer read nothing;" in status
+    assert "comes back with the passphrase without any 2 of the 6 zones that have their shares" in drill
+
+
 def test_an_endpoint_that_is_away_gets_the_new_file_by_fsck(place):
     kept = Kept(place, "split")
     archive = kept.init()
