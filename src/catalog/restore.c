@@ -512,7 +512,8 @@ bool ecfs_restore_was_open (EcfsRestore *self, const EcfsUuid *object, bool *ret
     return found >= 0;
 }
 
-static bool put_named (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *name, int64_t *ret_id, GError **error)
+static bool put_named (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
+                       EcfsEndpointState *ret_state, GError **error)
 {
     int64_t other;
     int found = QUERY_NUMBER (catalog, ENDPOINT_NAMED, &other, error, TEXT (name));
@@ -526,12 +527,20 @@ static bool put_named (EcfsCatalog *catalog, const EcfsUuid *uuid, const char *n
             (!ecfs_uuid_equal (&theirs, uuid) && !EXEC (catalog, ENDPOINT_RENAME, error, INT (other), TEXT (free))))
             return false;
     }
-    return put_endpoint (catalog, uuid, name, ECFS_ENDPOINT_ACTIVE, ret_id, error);
+    int64_t id, state;
+    found = QUERY_NUMBER (catalog, ENDPOINT_BY_UUID, &id, error, UUID (uuid));
+    if (found < 0 || (found == 1 && QUERY_NUMBER (catalog, ENDPOINT_STATE, &state, error, INT (id)) != 1))
+        return false;
+    /* Somebody has decided these; one that is given again is neither given up nor in the middle of being emptied. */
+    bool keeps = found == 1 && (state == ECFS_ENDPOINT_READONLY || state == ECFS_ENDPOINT_DISTRUSTED);
+    *ret_state = keeps ? (EcfsEndpointState) state : ECFS_ENDPOINT_ACTIVE;
+    return put_endpoint (catalog, uuid, name, *ret_state, ret_id, error);
 }
 
-bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id, GError **error)
+bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
+                            EcfsEndpointState *ret_state, GError **error)
 {
-    return CHANGE (self->catalog, error, put_named (self->catalog, uuid, name, ret_id, error));
+    return CHANGE (self->catalog, error, put_named (self->catalog, uuid, name, ret_id, ret_state, error));
 }
 
 /* Ending */

@@ -61,7 +61,8 @@ bool ecfs_restore_is_unfinished (const EcfsRestore *self, uint64_t ino);
 bool ecfs_restore_end (EcfsRestore *self, uint64_t *ret_n_unfinished, GError **error);
 
 /** The row of an endpoint with the name that it has from now on; made when it is not known. What has the name already
- * gets another. */
-bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id, GError **error);
+ * gets another. *ret_state is READONLY or DISTRUSTED where that was restored of it, else ACTIVE. */
+bool ecfs_restore_endpoint (EcfsRestore *self, const EcfsUuid *uuid, const char *name, int64_t *ret_id,
+                            EcfsEndpointState *ret_state, GError **error);
 
 #endif

@@ -145,6 +145,7 @@
     X (ENDPOINT_INSERT, "INSERT INTO endpoints (uuid, name, state) VALUES (?, ?, ?)") \
     X (ENDPOINT_GET, "SELECT id, uuid, name, state FROM endpoints WHERE id = ?") \
     X (ENDPOINT_FIND, "SELECT uuid = ?1, name FROM endpoints WHERE uuid = ?1 OR name = ?2 LIMIT 1") \
+    X (ENDPOINT_STATE, "SELECT state FROM endpoints WHERE id = ?") \
     X (ENDPOINT_LIST, "SELECT id, uuid, name, state FROM endpoints WHERE state <> 4 ORDER BY id") \
     X (ENDPOINT_LIST_ALL, "SELECT id, uuid, name, state FROM endpoints ORDER BY id") \
     X (ENDPOINT_REMOVED, "SELECT name FROM endpoints WHERE uuid = ? AND state = 4") \

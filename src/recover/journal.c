@@ -130,8 +130,9 @@ static bool open_catalog (EcfsRecovering *self, const char *path, GError **error
         return false;
     self->restore = ecfs_restore_new (self->catalog);
     for (size_t i = 0; i < self->n_places; i++)
-        if (!self->places[i].doubtful && !ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint,
-                                                                 self->places[i].name, &self->places[i].id, error))
+        if (!self->places[i].doubtful &&
+            !ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
+                                    &self->places[i].id, &self->places[i].state, error))
             return false;
     return true;
 }

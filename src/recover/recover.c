@@ -3,6 +3,7 @@
 #include "journal/snapshot.h"
 #include "recover/recover_priv.h"
 #include "util/io.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -252,8 +253,21 @@ static size_t count_wanted (EcfsRecovering *self)
     return MIN (MAX (self->n_copies, ECFS_SNAPSHOT_COPIES), self->n_places);
 }
 
-/* Stores it at places that can take it; *places are their positions, *n_copies how many: those to begin with are as
- * many as are wanted. */
+/* Positions of all places, for g_free (): those that a mount stores snapshots at come first. */
+static size_t *order_places (const EcfsRecovering *self)
+{
+    size_t n = 0, *places = g_new (size_t, self->n_places + 1);
+    for (size_t i = 0; i < self->n_places; i++)
+        if (self->places[i].state == ECFS_ENDPOINT_ACTIVE)
+            places[n++] = i;
+    for (size_t i = 0; i < self->n_places; i++)
+        if (self->places[i].state != ECFS_ENDPOINT_ACTIVE)
+            places[n++] = i;
+    return places;
+}
+
+/* Stores it at places that can take it; the first *n_copies of *places, which has the positions of all, are where: as
+ * many to begin with as are wanted. */
 static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *places, size_t *n_copies,
                              EcfsSnapshotRow *ret_row, GError **error)
 {
@@ -274,8 +288,8 @@ static bool store_somewhere (EcfsRecovering *self, const char *path, size_t *pla
         }
         if (next < self->n_places) {
             ecfs_recover_tell (self, "%s; the new catalog goes to endpoint %s instead", reason->message,
-                               self->places[next].name);
-            places[failed] = next++;
+                               self->places[places[next]].name);
+            places[failed] = places[next++];
         } else {
             ecfs_recover_tell (self, "%s; the new catalog is stored without it", reason->message);
             memmove (&places[failed], &places[failed + 1], (*n_copies - failed - 1) * sizeof *places);
@@ -290,9 +304,7 @@ static bool store_snapshot (EcfsRecovering *self, const char *path, GError **err
 {
     EcfsSnapshotRow row;
     size_t n_copies = count_wanted (self);
-    g_autofree size_t *places = g_new (size_t, n_copies);
-    for (size_t i = 0; i < n_copies; i++)
-        places[i] = i;
+    g_autofree size_t *places = order_places (self);
     if (!ecfs_recover_tick (self, "snapshot of the new catalog", 0, 1, error) ||
         !ecfs_catalog_barrier (self->catalog, error) || !store_somewhere (self, path, places, &n_copies, &row, error) ||
         !ecfs_catalog_snapshot_add (self->catalog, &row, 2, error))
@@ -311,9 +323,26 @@ static bool name_places (EcfsRecovering *self, GError **error)
 {
     for (size_t i = 0; i < self->n_places; i++)
         if (!ecfs_restore_endpoint (self->restore, &self->places[i].marker.endpoint, self->places[i].name,
-                                    &self->places[i].id, error))
+                                    &self->places[i].id, &self->places[i].state, error))
             return false;
     return true;
+}
+
+/* What somebody has decided of an endpoint outlives the machine, and may be decided anew. */
+static void tell_states (EcfsRecovering *self)
+{
+    g_autofree char *directory = ecfs_shell_word (self->what->directory);
+    for (size_t i = 0; i < self->n_places; i++) {
+        g_autofree char *name = ecfs_shell_word (self->places[i].name);
+        if (self->places[i].state == ECFS_ENDPOINT_DISTRUSTED)
+            ecfs_recover_tell (self,
+                               "endpoint %s is distrusted, as before, and its stripes count as lost: 'ecfs endpoint "
+                               "distrust --undo %s %s' ends that",
+                               self->places[i].name, directory, name);
+        if (self->places[i].state == ECFS_ENDPOINT_READONLY)
+            ecfs_recover_tell (self, "endpoint %s is readonly, as before: 'ecfs endpoint active %s %s' ends that",
+                               self->places[i].name, directory, name);
+    }
 }
 
 /* What `ecfs endpoint remove` took out is none of the archive's endpoints, whatever its marker says. */
@@ -626,6 +655,8 @@ static bool recover_into (EcfsRecovering *self, GError **error)
     self->sums->archive = self->archive;
     if (good)
         self->sums->epoch = ecfs_catalog_epoch (self->catalog);
+    if (good)
+        tell_states (self);
     if (good && self->keys != NULL)
         self->sums->key = *ecfs_key_ring_active (self->keys);
     if (!good) {

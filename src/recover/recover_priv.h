@@ -18,11 +18,12 @@ typedef struct EcfsRecoverPlace {
     const char *zone;
     EcfsEndpoint *endpoint;
     EcfsMarker marker;
-    int64_t id;      /* catalog row */
-    bool believed;   /* the user said that its word counts alone, … */
-    bool distrusted; /* … or that it counts not at all */
-    bool is_named;   /* the user said either of it */
-    bool doubtful;   /* its marker is not authentic, so it is distrusted; the marker names archive and endpoint alone */
+    int64_t id;              /* catalog row */
+    EcfsEndpointState state; /* READONLY or DISTRUSTED as the journal tells, else ACTIVE */
+    bool believed;           /* the user said that its word counts alone, … */
+    bool distrusted;         /* … or that it counts not at all */
+    bool is_named;           /* the user said either of it */
+    bool doubtful; /* its marker is not authentic, so it is distrusted; the marker names archive and endpoint alone */
     bool is_unsigned; /* of these: the marker has no key at all, as before the archive had one; that is before */
     EcfsMarker before;
     char *unread;      /* why its marker cannot be read; NULL: it was; owned */

@@ -497,3 +497,63 @@ def test_status_tells_the_recovery_point_and_wait_fails_without_one(place):
     assert min(counts) >= 1
     mount.umount()
     assert lab.ecfs("wait", "-u", archive.path).returncode == 0
+
+
+def states_of(archive):
+    return {endpoint["name"]: endpoint["state"] for endpoint in archive.json("status")["endpoints"]}
+
+
+def test_what_was_decided_of_an_endpoint_outlives_the_machine(place):
+    """Distrusted and readonly stay; one that was being emptied is given again, and active as any other."""
+    endpoints = place.directories([*NAMES, "extra", "more", "other"])  # six are active in the end
+    archive = place.archive(endpoints)
+    distrusted, readonly, drained = NAMES[0], NAMES[1], "extra"
+    for verb, name in {"distrust": distrusted, "readonly": readonly}.items():
+        lab.ecfs("endpoint", verb, archive.path, name)
+    lab.ecfs("endpoint", "drain", archive.path, drained)
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(os.urandom(60_000))
+    archive.await_stored()
+    digest = lab.digest(mount.path / "file")
+    mount.umount()
+    assert states_of(archive)[drained] == "draining"
+    shutil.rmtree(archive.path)
+    again, done = recover(place, endpoints)
+    decided = {distrusted: "distrusted", readonly: "readonly"}
+    assert states_of(again) == {endpoint.name: decided.get(endpoint.name, "active") for endpoint in endpoints}
+    lines = done.stderr.splitlines()
+    for name, undo in {distrusted: f"ecfs endpoint distrust --undo {again.path} {distrusted}",
+                       readonly: f"ecfs endpoint active {again.path} {readonly}"}.items():
+        assert len([line for line in lines if f"endpoint {name} is" in line and undo in line]) == 1, done.stderr
+    mount = place.mount(again)
+    assert lab.digest(mount.path / "file") == digest
+    (mount.path / "more").write_bytes(os.urandom(60_000))
+    before = stored(endpoints[:2])
+    again.await_stored()
+    assert stored(endpoints[:2]) == before, "nothing is placed at these"
+    mount.umount()
+    lab.ecfs("endpoint", "distrust", "--undo", again.path, distrusted)
+    lab.ecfs("endpoint", "active", again.path, readonly)
+    assert set(states_of(again).values()) == {"active"}
+    shutil.rmtree(again.path)
+    last, done = recover(place, endpoints)
+    assert set(states_of(last).values()) == {"active"} and "as before" not in done.stderr
+
+
+def test_no_endpoint_says_of_itself_what_it_is(place):
+    """What was decided later counts, whatever one endpoint still has of before."""
+    endpoints = place.directories()
+    archive = place.archive(endpoints)
+    before = place.path / "before"
+    mount = place.mount(archive)
+    (mount.path / "file").write_bytes(os.urandom(60_000))
+    archive.await_stored()
+    shutil.copytree(endpoints[0].root / "journal", before)
+    lab.ecfs("endpoint", "distrust", archive.path, NAMES[0])
+    archive.await_stored()
+    mount.umount()
+    shutil.rmtree(endpoints[0].root / "journal")
+    shutil.copytree(before, endpoints[0].root / "journal")
+    shutil.rmtree(archive.path)
+    again, _ = recover(place, endpoints)
+    assert states_of(again)[NAMES[0]] == "distrusted"
