@@ -167,8 +167,12 @@ bool ecfs_inode_touch_dir (EcfsCatalog *self, Inode *dir, int links, int64_t now
 
 bool ecfs_attr_out (const Inode *inode, EcfsAttr *ret_attr)
 {
-    if (ret_attr != NULL)
-        *ret_attr = inode->attr;
+    const EcfsAttr committed = ecfs_inode_committed (inode);
+    if (ret_attr == NULL)
+        return true;
+    *ret_attr = inode->attr;
+    ret_attr->committed_size = committed.size;
+    ret_attr->committed_mtime_ns = committed.mtime_ns;
     return true;
 }
 

@@ -430,7 +430,8 @@ static bool add_dirent (GPtrArray *entries, sqlite3_stmt *query, uint64_t dir, i
     if (name == NULL)
         return false;
     EcfsDirent *entry = g_new (EcfsDirent, 1);
-    *entry = (EcfsDirent){.name = name, .offset = position, .attr = inode.attr};
+    *entry = (EcfsDirent){.name = name, .offset = position};
+    (void) ecfs_attr_out (&inode, &entry->attr); /* it never fails */
     g_ptr_array_add (entries, entry);
     return true;
 }

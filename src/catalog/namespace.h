@@ -24,11 +24,13 @@ typedef struct EcfsAttr {
     uint32_t gid;
     uint64_t rdev;
     uint64_t size; /* bytes: of content (staged, if there is such) for files, of the target for symlinks, else 0 */
-    uint64_t data_bytes; /* of committed content, without its holes */
+    uint64_t committed_size; /* of a file: what it has of @size without staged bytes */
+    uint64_t data_bytes;     /* of committed content, without its holes */
     int64_t atime_ns;
     int64_t mtime_ns;
     int64_t ctime_ns;
     int64_t btime_ns;
+    int64_t committed_mtime_ns; /* what @mtime_ns was before bytes were staged */
 } EcfsAttr;
 
 typedef enum EcfsAttrMask {

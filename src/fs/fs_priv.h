@@ -76,6 +76,9 @@ int ecfs_fs_log_error (EcfsFs *self, uint64_t ino, const char *operation, const 
 
 /** The inode, a new one if nobody knew it. */
 EcfsInode *ecfs_fs_inode_locked (EcfsFs *self, uint64_t ino) ECFS_REQUIRES (self->lock);
+/** Of an inode as the catalog has it: what this mount shows of its size and times, which is what can be read here: that
+ * with staged bytes, or, if it is for reading only, what is stored. @moment as in ecfs_staged_overlay (). */
+void ecfs_fs_overlay (const EcfsFs *self, unsigned moment, EcfsAttr *attr);
 void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat);
 /** A program that runs as its owner or group, until somebody truncates it. */
 bool ecfs_fs_is_set_id (uint32_t mode);

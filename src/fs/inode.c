@@ -108,6 +108,16 @@ void ecfs_fs_reply_error (fuse_req_t req, uint64_t ino, const char *operation, c
 
 /* Attributes and entries */
 
+void ecfs_fs_overlay (const EcfsFs *self, unsigned moment, EcfsAttr *attr)
+{
+    if (!self->readonly) {
+        ecfs_staged_overlay (self->archive, moment, attr);
+    } else if (S_ISREG (attr->mode)) { /* what is read ends there: a longer file would be cut short, or SIGBUS */
+        attr->size = attr->committed_size;
+        attr->mtime_ns = attr->committed_mtime_ns;
+    }
+}
+
 void ecfs_fs_stat (const EcfsAttr *attr, struct stat *ret_stat)
 {
     *ret_stat = (struct stat){.st_ino = attr->ino,
@@ -149,7 +159,7 @@ EcfsInode *ecfs_fs_inode_locked (EcfsFs *self, uint64_t ino)
 
 void ecfs_fs_entry (EcfsFs *self, unsigned moment, EcfsAttr *attr, struct fuse_entry_param *ret_entry)
 {
-    ecfs_staged_overlay (self->archive, moment, attr);
+    ecfs_fs_overlay (self, moment, attr);
     ecfs_mutex_lock (&self->lock);
     ecfs_fs_inode_locked (self, attr->ino)->n_lookups++;
     ecfs_mutex_unlock (&self->lock);

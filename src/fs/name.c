@@ -69,7 +69,7 @@ static void reply_attr (fuse_req_t req, unsigned moment, EcfsAttr *attr)
 {
     EcfsFs *self = ecfs_fs_of (req);
     struct stat st;
-    ecfs_staged_overlay (self->archive, moment, attr);
+    ecfs_fs_overlay (self, moment, attr);
     ecfs_fs_stat (attr, &st);
     fuse_reply_attr (req, &st, ecfs_fs_attr_timeout_s (self, attr));
 }

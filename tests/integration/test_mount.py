@@ -1,4 +1,5 @@
 """The mount over six directories: what programs do with a file system, and what they see of it."""
+import contextlib
 import errno
 import hashlib
 import json
@@ -592,3 +593,48 @@ def test_umount_takes_the_archive_as_well(place, mount, archive):
     assert failed.returncode == 1 and f"{archive.path} is not mounted" in failed.stderr
     failed = lab.ecfs("umount", place.path, check=False)
     assert failed.returncode == 1 and "no archive is mounted there" in failed.stderr
+
+
+def read_as_programs_do(path, to):
+    """By the size that is shown, in a mapping, and by cp(1)."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        mapped = bytes(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)) if size > 0 else b""
+        assert file.seek(0, os.SEEK_END) == size
+    lab.run("cp", path, to)
+    assert path.read_bytes() == to.read_bytes() == mapped
+    return mapped
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_mount_for_reading_shows_the_size_of_what_it_reads(place, mount, archive, alive):
+    """Which is what is stored, whatever a mount that writes has in staging, or left there."""
+    content, stored_ns = os.urandom(300_000), 10**18
+    paths = longer, shorter, new = [mount.path / name for name in ("longer", "shorter", "new")]
+    for path in paths[:2]:
+        path.write_bytes(content)
+        os.utime(path, ns=(stored_ns, stored_ns))
+    archive.await_stored()
+    for name in ["amber", "birch", "cedar"]:
+        archive[name].kill()
+    lab.until(lambda: sum(endpoint["state"] == "down" for endpoint in archive.json("status")["endpoints"]) == 3, 60,
+              "they are known to be gone")
+    with contextlib.suppress(OSError), open(longer, "ab") as file:
+        file.write(os.urandom(50_000))
+    with contextlib.suppress(OSError), open(shorter, "wb") as file:
+        file.write(os.urandom(200_000))
+    with contextlib.suppress(OSError):
+        new.write_bytes(os.urandom(700_000))
+    assert [path.stat().st_size for path in paths] == [350_000, 200_000, 700_000]
+    if not alive:
+        mount.kill()
+        for name in ["amber", "birch", "cedar"]:
+            archive[name].start()
+    reader = place.mount(archive, "-o", "ro")
+    shown = [reader.path / path.name for path in paths]
+    assert {entry.name: entry.stat().st_size for entry in os.scandir(reader.path)} == \
+        {"longer": 300_000, "shorter": 300_000, "new": 0}
+    assert [path.stat().st_size for path in shown] == [300_000, 300_000, 0]
+    assert [path.stat().st_mtime_ns for path in shown[:2]] == [stored_ns] * 2
+    if not alive:
+        assert [read_as_programs_do(path, place.path / "to") for path in shown] == [content, content, b""]
