@@ -104,6 +104,7 @@ gboolean ecfs_uuid_same (gconstpointer a, gconstpointer b);
 #define ECFS_STAGED_ID_NAME  "staging-id"   /* what its staging directory is to say that it is */
 #define ECFS_CONTROL_SOCKET  "control.sock" /* the door to a running mount */
 #define ECFS_DOWN_SINCE_NAME "down-since"   /* since when endpoints are down */
+#define ECFS_GAPS_NAME       "journal-gaps" /* which endpoints have lost some of the journal (gaps.h) */
 
 /* The key, among the settings that the catalog keeps, of a directory that was recovered for reading only. */
 #define ECFS_READ_ONLY_KEY "recovered_for_reading"

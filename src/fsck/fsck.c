@@ -1,4 +1,5 @@
 /* Checking an archive: its catalog, then its objects batch by batch. */
+#include "archive/gaps.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
 #include "fsck/fsck_priv.h"
@@ -262,9 +263,27 @@ static bool check_lineage (EcfsFsckRun *self, GError **error)
     return true;
 }
 
+/* Whether all stripes were looked at, and each is there now. */
+static bool is_whole (const EcfsFsckRun *self)
+{
+    const EcfsFsckSums *sums = &self->sums;
+    return (self->what->flags & ECFS_FSCK_REPAIR) != 0 && (self->what->flags & ECFS_FSCK_DRY) == 0 && self->is_sound &&
+           !self->is_named && !sums->is_cut && sums->n_unknown == 0 && sums->n_journals_left == 0 &&
+           sums->results[ECFS_DAMAGE_FOUND] + sums->results[ECFS_DAMAGE_LEFT] + sums->results[ECFS_DAMAGE_UNKNOWN] == 0;
+}
+
+/* What a mount has noted since it began, by @gaps, is for the next check; what this process has itself is not. */
+static void forget_gaps (const EcfsFsckRun *self, const char *gaps)
+{
+    bool alone = self->writer != NULL && !self->writer->mounted;
+    g_autofree char *now = alone ? ecfs_gaps_all (self->archive) : g_strdup (gaps);
+    ecfs_gaps_forget (self->archive, now);
+}
+
 static bool run (EcfsFsckRun *self, GError **error)
 {
     bool deep = (self->what->flags & ECFS_FSCK_DEEP) != 0;
+    g_autofree char *gaps = ecfs_gaps_all (self->archive);
     if (!check_catalog (self, error) || !check_key (self, error) || !check_lineage (self, error) ||
         !ecfs_fsck_begin_orphans (self, error) || !check_objects (self, error))
         return false;
@@ -275,6 +294,8 @@ static bool run (EcfsFsckRun *self, GError **error)
     if (!ecfs_fsck_repair (self, error) || !ecfs_fsck_move_apart (self, error) || !ecfs_fsck_journal (self, error))
         return false;
     ecfs_fsck_store_repairs (self);
+    if (is_whole (self))
+        forget_gaps (self, gaps);
     return ecfs_fsck_export (self, error) && ecfs_fsck_prune (self, error);
 }
 

@@ -1,6 +1,7 @@
 #include "journal/snapshot.h"
 
 #include "archive/common.h"
+#include "archive/gaps.h"
 #include "archive/keys.h"
 #include "catalog/journal_file.h"
 #include "journal/journal_open.h"
@@ -154,6 +155,16 @@ bool ecfs_journal_renew (EcfsArchive *archive, GError **error)
     return renewed;
 }
 
+/* Who lost some of the journal may have lost stripes: a snapshot mends the one, and somebody has to know of the other.
+ */
+static void note_gap (const EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint, const char *missing)
+{
+    ecfs_gap_note (archive, &endpoint->uuid, missing);
+    g_warning ("endpoint %s: %s: a snapshot of the catalog is stored there anew; stripes may be missing as well, which "
+               "'ecfs fsck -y %s' finds and rebuilds",
+               ecfs_endpoint_name (endpoint->endpoint), missing, ecfs_archive_directory (archive));
+}
+
 /* Whether endpoints lost what they had of the journal: then a new snapshot closes that. */
 static bool is_damaged (EcfsSnapshots *self)
 {
@@ -173,8 +184,7 @@ static bool is_damaged (EcfsSnapshots *self)
         ecfs_archive_note_journal (archive, i, sight.missing != NULL);
         lacks[i] = !sight.has_snapshot;
         if (sight.missing != NULL)
-            g_warning ("endpoint %s: %s: a snapshot of the catalog is stored there anew",
-                       ecfs_endpoint_name (endpoint->endpoint), sight.missing);
+            note_gap (archive, endpoint, sight.missing);
         g_free (sight.missing);
     }
     /* One that was away when it was stored has older ones, and what came since; but it must be somewhere. */

@@ -214,7 +214,8 @@ static bool remove_directory (const char *directory, GError **error)
         ECFS_CONFIG_NAME,     ECFS_CATALOG_NAME "-wal", ECFS_CATALOG_NAME "-shm", ECFS_CATALOG_NAME,
         ECFS_SCRUB_NAME,      ECFS_SCRUB_NAME "-wal",   ECFS_SCRUB_NAME "-shm",   ECFS_SCRUB_NAME ".lock",
         ECFS_DOWN_SINCE_NAME, ECFS_STAGED_ID_NAME,      ECFS_CONTROL_SOCKET,      ECFS_KEY_SLOTS_NAME,
-        ECFS_KEYS_NEXT_NAME,  ECFS_KEY_SLOTS_NEXT_NAME, ECFS_KEYS_NAME,           ECFS_LOCK_NAME};
+        ECFS_KEYS_NEXT_NAME,  ECFS_KEY_SLOTS_NEXT_NAME, ECFS_KEYS_NAME,           ECFS_GAPS_NAME,
+        ECFS_LOCK_NAME};
     for (size_t i = 0; i < G_N_ELEMENTS (folders); i++) {
         g_autofree char *path = g_build_filename (directory, folders[i], NULL);
         g_autoptr (GDir) listing = g_dir_open (path, 0, NULL);

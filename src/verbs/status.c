@@ -1,6 +1,7 @@
 /* What `ecfs status` tells of an archive. */
 #include "verbs/status_priv.h"
 
+#include "archive/gaps.h"
 #include "archive/key_watch.h"
 #include "archive/keys.h"
 #include "archive/lineage.h"
@@ -96,6 +97,17 @@ static void add_spec (JsonObject *facts, EcfsArchive *archive, const EcfsArchive
     json_object_set_string_member (facts, "endpoint", whole);
 }
 
+/* What a mount saw that it has lost. */
+static void add_gap (JsonObject *facts, const EcfsArchive *archive, const EcfsArchiveEndpoint *endpoint)
+{
+    int64_t since_s;
+    g_autofree char *text = ecfs_gap_noted (archive, &endpoint->uuid, &since_s);
+    if (text == NULL || !ecfs_archive_endpoint_counts (endpoint))
+        return;
+    ecfs_status_add_text (facts, "journal_gap", text);
+    json_object_set_int_member (facts, "journal_gap_since", since_s);
+}
+
 /* What it tells that too few others do, or why its marker tells nothing. */
 static void add_word (JsonObject *facts, EcfsArchive *archive, size_t position)
 {
@@ -130,6 +142,7 @@ static JsonObject *endpoint_facts (EcfsArchive *archive, const EcfsArchiveEndpoi
     if (health.unmarked)
         json_object_set_boolean_member (facts, "unmarked", TRUE);
     add_word (facts, archive, ecfs_archive_position (archive, endpoint));
+    add_gap (facts, archive, endpoint);
     if (found->space_known)
         json_object_set_int_member (facts, "free_bytes", (int64_t) found->free_bytes);
     if (found->word != NULL && !health.down && endpoint->state < ECFS_ENDPOINT_FAILED)

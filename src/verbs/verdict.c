@@ -235,6 +235,34 @@ static void judge_false_markers (Verdict *self)
     }
 }
 
+/* Endpoints that seem to have been put back to an earlier state, of which all stripes are to be looked at. */
+static void judge_gaps (Verdict *self)
+{
+    JsonArray *endpoints = json_object_get_array_member (self->status, "endpoints");
+    g_autoptr (GString) names = g_string_new (NULL);
+    JsonObject *first = NULL;
+    for (guint i = 0; i < json_array_get_length (endpoints); i++) {
+        JsonObject *endpoint = json_array_get_object_element (endpoints, i);
+        if (!json_object_has_member (endpoint, "journal_gap"))
+            continue;
+        g_string_append_printf (names, "%s%s", first == NULL ? "" : ", ", text_of (endpoint, "name"));
+        first = first == NULL ? endpoint : first;
+    }
+    if (first == NULL)
+        return;
+    add (self,
+         &(Problem){.verdict = "degraded",
+                    .check = 1,
+                    .since = number_of (first, "journal_gap_since"),
+                    .reason = g_strdup_printf ("endpoints have lost files that they had, as after being put back from "
+                                               "an earlier copy: %s (%s)",
+                                               names->str, text_of (first, "journal_gap")),
+                    .meaning = g_strdup ("Stripes may be missing there as well: fewer endpoints may vanish then than "
+                                         "it seems."),
+                    .advice = g_strdup ("Look at all stripes, and rebuild those that are missing:"),
+                    .action = g_strdup_printf ("ecfs fsck -y %s", self->directory)});
+}
+
 static void judge_catalog (Verdict *self)
 {
     if (json_object_has_member (self->status, "catalog_error"))
@@ -614,6 +642,7 @@ void ecfs_status_judge (JsonObject *status)
     judge_away (&self);
     judge_unreadable (&self);
     judge_damage (&self);
+    judge_gaps (&self);
     judge_key (&self);
     judge_rebuilt (&self);
     judge_staging (&self);

@@ -311,3 +311,37 @@ def test_verbs_that_change_something_fail_on_a_fenced_copy(place, filled):
             wrong[verb] = (done.returncode, done.stdout, done.stderr)
         before = stored(filled)
     assert not wrong
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_endpoints_that_were_put_back_are_named_until_all_stripes_were_looked_at(place, filled, mounted):
+    """The mount closes the gap of their journal, and what else they lack it does not know."""
+    put_back = [filled["amber"], filled["birch"]]
+    mount = place.mount(filled)
+    filled.await_stored()
+    for endpoint in put_back:
+        shutil.copytree(endpoint.root, place.path / f"earlier-{endpoint.name}")
+    for number in range(3):
+        lab.write_pattern(mount.path / f"later-{number}", 300_000, number)
+    filled.await_stored()
+    mount.umount()
+    assert check(filled)[0] == 0
+    for endpoint in put_back:
+        shutil.rmtree(endpoint.root)
+        shutil.copytree(place.path / f"earlier-{endpoint.name}", endpoint.root)
+    mount.start()
+    note = filled.path / "journal-gaps"
+    lab.until(lambda: note.exists() and all(one in lab.ecfs("status", filled.path, check=False).stdout
+                                            for one in ("amber, birch", "put back")), 150,
+              "the mount has looked, which it does a minute after it began")
+    if not mounted:
+        mount.umount()
+    code, facts, text = check(filled)
+    assert (code, facts["verdict"], facts["action"]) == (1, "degraded", f"ecfs fsck -y {filled.path}"), facts["problems"]
+    assert "amber, birch" in facts["reason"] and "journal has a gap" in facts["reason"] and facts["action"] in text
+    lab.run(lab.BUILD / "tools/ecfs-fsck", "-n", filled.path, check=False)
+    assert note.exists(), "it was only looked at"
+    done = lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", filled.path, check=False)
+    assert done.returncode == 1, "stripes were missing, and were rebuilt: " + done.stdout
+    assert not note.exists()
+    lab.until(lambda: check(filled)[0] == 0, 60, "all is well")
