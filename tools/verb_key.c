@@ -159,6 +159,7 @@ typedef struct AddArguments {
     char *recipient, *passphrase_file, *code_file;
     const char *shown; /* the code; borrowed; NULL: none is to be shown */
     bool is_lost;      /* it could not be */
+    bool is_begun;     /* something may depend on it */
 } AddArguments;
 
 /* The options of add and init. */
@@ -214,13 +215,14 @@ static bool choose_way (const AddArguments *arguments, EcfsKeyWay *ret_way, GErr
     return ret_way->secret != NULL;
 }
 
-/* @also: what else there is to choose. */
-static int fail (const Verb *verb, GError *error, const char *also)
+/* @also: what else there is to choose; @with: what goes with it. */
+static int fail (const Verb *verb, GError *error, const char *also, const char *with)
 {
     int code = error->code;
     int status = tool_fail (verb->name, error, tool_status (code));
     if (code == EDOM)
-        tool_say (verb->name, "nothing has changed: choose --code, --passphrase --alone%s or --recipient", also);
+        tool_say (verb->name, "nothing has changed: choose --code, --passphrase --alone%s or --recipient%s", also,
+                  with);
     return status;
 }
 
@@ -251,7 +253,7 @@ static int add (int argc, char **argv)
     GError *error = NULL;
     int status = add_way (argv[1], &arguments, &error);
     arguments_clear (&arguments);
-    return status >= 0 ? status : fail (&add_verb, error, "");
+    return status >= 0 ? status : fail (&add_verb, error, "", "");
 }
 
 static int take_away (int argc, char **argv)
@@ -322,13 +324,14 @@ static int init (int argc, char **argv)
         printf ("What was stored before lies open until 'ecfs recode --seal %s' has moved it.\n", argv[1]);
     tool_forget ((char *) way.secret);
     arguments_clear (&arguments);
-    return given ? TOOL_DONE : fail (&init_verb, error, ", --key file");
+    return given ? TOOL_DONE : fail (&init_verb, error, ", --key file", "");
 }
 
 /* Before anything could depend on it. */
 static void show_code (void *user)
 {
     AddArguments *arguments = user;
+    arguments->is_begun = true;
     arguments->is_lost = arguments->shown != NULL && !tool_print_code (arguments->shown, arguments->code_file);
 }
 
@@ -362,11 +365,13 @@ static int rotate (int argc, char **argv)
         printf ("The archive has a new key. What was stored before is under the old one until 'ecfs recode --seal %s' "
                 "has moved it.\n",
                 argv[1]);
+    if (!done && !arguments.is_begun && arguments.code_file != NULL && way.secret != NULL && arguments.code)
+        (void) remove (arguments.code_file); /* it opens nothing */
     tool_forget ((char *) way.secret);
     arguments_clear (&arguments);
     if (done && arguments.is_lost)
         return TOOL_FAILED;
-    return done ? TOOL_DONE : fail (&rotate_verb, error, "");
+    return done ? TOOL_DONE : fail (&rotate_verb, error, "", ", and --drop for the endpoints' shares");
 }
 
 int verb_key (const Verb *verb, int argc, char **argv)

@@ -517,8 +517,9 @@ typedef struct EcfsKeyRotation {
 /**
  * Gives another key to an archive that has one: what is stored from then on is stored under it. The key before is
  * retired: what was stored under it is read still, and ecfs_recode_seal () moves that. Endpoints get shares of the new
- * one, and recipients whose public keys are known open it, too. Whatever ends this, the same call again goes on with
- * it, and until then nothing can be stored; at no moment is anything stored under a key that only this machine has.
+ * one, and recipients whose public keys are known open it, too. What can be found out without a change is, first.
+ * Whatever ends this later, the same call again goes on with it, and until then nothing can be stored; where that fails
+ * as endpoints are gone, all is taken back. At no moment is anything stored under a key that only this machine has.
  *
  * EBUSY: it is mounted; ENOKEY: it has no key, or nothing would bring the new one back; EPERM: ways to open the key
  * would be lost, which are named, and @how->drop is not set; EDOM; EINVAL; ENOTCONN: too few endpoints can be reached.

@@ -79,6 +79,18 @@ static bool take_next (const char *directory, GError **error)
     return result == 0 || ecfs_fail_errno (error, -result, "%s", directory);
 }
 
+bool ecfs_keys_forget_next (const char *directory, GError **error)
+{
+    static const char *const names[] = {ECFS_KEY_SLOTS_NEXT_NAME, ECFS_KEYS_NEXT_NAME};
+    for (size_t i = 0; i < G_N_ELEMENTS (names); i++) {
+        g_autofree char *path = g_build_filename (directory, names[i], NULL);
+        if (unlink (path) != 0 && errno != ENOENT)
+            return ecfs_fail_errno (error, errno, "%s", path);
+    }
+    int result = ecfs_fsync_dir (AT_FDCWD, directory);
+    return result == 0 || ecfs_fail_errno (error, -result, "%s", directory);
+}
+
 static bool keep_state (EcfsCatalog *catalog, const char *state, const EcfsKeyRing *keys, GError **error)
 {
     char text[ECFS_UUID_TEXT_SIZE];
@@ -201,8 +213,8 @@ static bool check_done (const char *directory, EcfsKeysState state, EcfsKeysFor 
     const char *verb = state == ECFS_KEYS_BEGUN ? "init" : "rotate";
     return what != ECFS_KEYS_FOR_WRITING || (state != ECFS_KEYS_BEGUN && state != ECFS_KEYS_ROTATING) ||
            ecfs_fail (error, EBUSY,
-                      "%s: 'ecfs key %s' was interrupted, and nothing can be stored until it has ended: run it again",
-                      directory, verb);
+                      "%s: 'ecfs key %s' was interrupted, and nothing can be stored until it has ended: run it again%s",
+                      directory, verb, state == ECFS_KEYS_ROTATING ? "; if it cannot end, it is taken back" : "");
 }
 
 bool ecfs_keys_load (const char *directory, EcfsCatalog *catalog, EcfsKeysFor what, EcfsKeyRing **ret_keys,

@@ -34,6 +34,9 @@ bool ecfs_keys_write_file (const char *path, const EcfsKeyRing *keys, GError **e
 /** Those in the archive directory that are made to follow these; *ret_next is NULL where there are none. */
 bool ecfs_keys_read_next (const char *directory, const EcfsKeyRing *now, EcfsKeyRing **ret_next, GError **error);
 
+/** Removes what was made to follow the keys of the archive directory, durably: it is in use nowhere. */
+bool ecfs_keys_forget_next (const char *directory, GError **error);
+
 /** From now on the archive has a key, and its catalog says so: it is never opened without again. */
 bool ecfs_keys_keep_id (EcfsCatalog *catalog, const EcfsKeyRing *keys, GError **error);
 /** It is about to have one: nothing but ecfs_key_init () writes to it until then. */

@@ -33,6 +33,10 @@ bool ecfs_key_find_threshold (EcfsArchive *archive, unsigned *ret_threshold, GEr
 bool ecfs_key_put_shares (EcfsArchive *archive, const EcfsKeyShares *shares, const EcfsKeyLosses *losses,
                           GError **error);
 
+/** Whether so many answer that ecfs_key_put_shares () may give them theirs, of which @threshold zones bring the key
+ * back, as far as can be told without writing. Blocks. */
+bool ecfs_key_check_reach (EcfsArchive *archive, unsigned threshold, const EcfsKeyLosses *losses, GError **error);
+
 /** The kinds of slots that are left, each once, as words of ecfs-key(1). */
 JsonArray *ecfs_key_slots_array (const EcfsKeyShares *shares);
 

@@ -142,7 +142,9 @@ static void judge_key_begun (Verdict *self)
                                                          "until it has ended",
                                                          verb),
                               .meaning = safety (self),
-                              .advice = g_strdup ("End it, with the options that it was given:"),
+                              .advice = g_strdup (rotates ? "End it, with the options that it was given; if it cannot "
+                                                            "end, it is taken back:"
+                                                          : "End it, with the options that it was given:"),
                               .action = g_strdup_printf ("ecfs key %s %s", verb, self->directory)});
 }
 

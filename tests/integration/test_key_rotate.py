@@ -162,8 +162,8 @@ def check_goes_on_elsewhere(place, archive):
     shutil.rmtree(last.path)
 
 
-def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one_turn_up(place, archive):
-    """It was killed when three endpoints had these, as many as bring a key back; two of them were away next time."""
+def kill_when_three_have_it(place, archive):
+    """The key files of the new key, beside those of the old one."""
     roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
     before, steps = Kept(place, roots), Steps(place, roots)
     rotate(archive, env=steps.environment(0, "before"))
@@ -171,7 +171,13 @@ def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one
         before.restore()
         rotate(archive, env=steps.environment(at + 1, "before"), check=False)
         if [len(names) for names in key_files(archive).values()] == [2, 2, 2, 1, 1, 1]:
-            break
+            return
+    raise AssertionError("it was never killed there")
+
+
+def test_who_went_on_under_the_old_key_is_believed_when_key_files_of_the_new_one_turn_up(place, archive):
+    """It was killed when three endpoints had these, as many as bring a key back; two of them were away next time."""
+    kill_when_three_have_it(place, archive)
     check_goes_on_elsewhere(place, archive)
 
 
@@ -286,26 +292,156 @@ def test_an_endpoint_that_was_away_gets_the_new_key_file(place, archive):
     lab.assert_same_tree(archive.tree, tree_of(place, again))
 
 
-def test_too_few_endpoints_change_nothing_for_good(place, archive):
-    (place.path / "x").write_bytes(b"x")
-    (place.path / "mnt").mkdir()
+def bytes_at(archive):
+    return {path: path.read_bytes() for endpoint in archive.endpoints for path in lab.files_below(endpoint.root)}
+
+
+def add_directory(place, archive, name):
+    """A change that needs no more endpoints than the journal does."""
+    mount = place.mount(archive)
+    (mount.path / name).mkdir()
+    archive.tree = lab.describe_tree(mount.path)
+    mount.umount()
+
+
+def check_usable(place, archive, name):
+    """Under the key that it had."""
+    assert keys_of(archive)["retired"] == [] and "key_rotates" not in archive.json("status")
+    assert not list(archive.path.glob("key*-next"))
+    add_directory(place, archive, name)
+
+
+def test_zones_that_cannot_share_a_key_change_nothing(place):
+    """Every way that the refusal names is one."""
+    archive = make(place, names=lab.NAMES[:5], code="rs:3+2")
+    lab.ecfs("endpoint", "distrust", archive.path, "amber")
+    code, phrase = place.path / "code", secret(place, "phrase", "a passphrase of mine")
+    before = bytes_at(archive)
+    for options in ([], ["--drop"], ["--code", "--code-file", code],
+                    ["--passphrase", "--passphrase-file", phrase, "--drop"]):
+        refused = rotate(archive, *options, check=False)
+        assert refused.returncode == 2 and "cannot be shared by 4 zones" in refused.stderr, refused
+        assert "nothing has changed" in refused.stderr and "--drop" in refused.stderr, refused
+        assert bytes_at(archive) == before and not code.exists() and code.name not in refused.stdout
+    check_usable(place, archive, "after")
+    private, public = key_pair(place)
+    whole = Kept(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])
+    for kind, words, opens in (("code", ["--code", "--code-file", code], ["--code-file", code]),
+                               ("alone", ["--passphrase", "--alone", "--passphrase-file", phrase],
+                                ["--passphrase-file", phrase]),
+                               ("recipient", ["--recipient", public], ["--identity", private])):
+        rotate(archive, *words, "--drop")
+        assert [slot["kind"] for slot in keys_of(archive)["slots"]] == [kind]
+        lab.ecfs("key", "check", archive.path, *opens)
+        add_directory(place, archive, kind)
+        shutil.rmtree(archive.path)
+        again, _ = recover(place, archive.endpoints[1:], *opens)
+        lab.assert_same_tree(archive.tree, tree_of(place, again))
+        whole.restore()
+
+
+def test_too_few_endpoints_change_nothing(place, archive):
+    key = keys_of(archive)["key"]
     for endpoint in archive.endpoints[:2]:
         endpoint.kill()
-    refused = rotate(archive, check=False)
-    assert refused.returncode != 0 and "run again" in refused.stderr, refused
+    for options in ([], ["--code", "--drop"]):
+        refused = rotate(archive, *options, check=False)
+        assert refused.returncode == 1 and "4 zones answer" in refused.stderr, refused
+        assert refused.stdout == "" and "endpoint replace" in refused.stderr, refused
+    check_usable(place, archive, "after")
+    lab.ecfs("endpoint", "distrust", archive.path, archive.endpoints[0].name)
+    lab.ecfs("endpoint", "distrust", archive.path, archive.endpoints[0].name, "--undo")
+    for endpoint in archive.endpoints[:2]:
+        endpoint.start()
+    rotate(archive)
+    assert keys_of(archive)["retired"] == [key]
+    lab.assert_same_tree(archive.tree, tree_of(place, archive))
+
+
+def test_while_it_is_interrupted_nothing_is_stored(place, archive):
+    (place.path / "x").write_bytes(b"x")
+    (place.path / "mnt").mkdir()
+    kill_when_three_have_it(place, archive)
     for words in (["put", archive.path, place.path / "x", "/x"], ["key", "init", archive.path],
                   ["key", "add", archive.path, "--code"], ["mount", archive.path, place.path / "mnt"]):
         other = lab.ecfs(*words, check=False)
         assert other.returncode != 0 and "'ecfs key rotate' was interrupted" in other.stderr, other
     lab.assert_same_tree(archive.tree, tree_of(place, archive, "-o", "ro"))
-    for endpoint in archive.endpoints[:2]:
-        endpoint.start()
     status = lab.ecfs("status", "--check", archive.path, check=False)
     assert status.returncode == 2 and "'ecfs key rotate' was interrupted" in status.stdout, status
     done = lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", archive.path, check=False)
     assert done.returncode == 4 and "'ecfs key rotate' was interrupted" in done.stdout + done.stderr, done
     rotate(archive)
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
+
+
+def test_one_that_was_interrupted_and_cannot_end_is_taken_back(place, archive):
+    """Endpoints that it began with are gone."""
+    kill_when_three_have_it(place, archive)
+    for endpoint in archive.endpoints[4:]:
+        endpoint.kill()
+    refused = rotate(archive, check=False)
+    assert refused.returncode == 1 and "can be used as before" in refused.stderr, refused
+    assert all(len(names) == 1 for name, names in key_files(lab.Archive(archive.path, archive.endpoints[:4])).items())
+    check_usable(place, archive, "after")
+    new = place.directories(["fresh", "other"])
+    for gone, endpoint in zip(archive.endpoints[4:], new):
+        lab.ecfs("endpoint", "replace", archive.path, gone.name, endpoint.endpoint())
+    archive.endpoints[4:] = new
+    lab.run(lab.BUILD / "tools/ecfs-fsck", "-y", archive.path)
+    rotate(archive)
+    assert len(keys_of(archive)["retired"]) == 1
+    add_file(place, archive, "later")
+    lab.ecfs("key", "check", archive.path)
+    check_lost(place, archive)
+
+
+def test_one_that_was_interrupted_and_cannot_be_shared_any_more_is_taken_back(place, archive):
+    """Six zones have become two."""
+    kill_when_three_have_it(place, archive)
+    for endpoint in archive.endpoints:
+        archive.configure(f"endpoint {endpoint.name}", zone="east" if endpoint is archive.endpoints[0] else "west")
+    killed = Kept(place, [archive.path, *[endpoint.root for endpoint in archive.endpoints]])
+    refused = rotate(archive, check=False)
+    assert refused.returncode == 2 and "can be used as before" in refused.stderr, refused
+    check_usable(place, archive, "after")
+    killed.restore()
+    code = place.path / "code"
+    rotate(archive, "--code", "--code-file", code, "--drop")
+    assert [slot["kind"] for slot in keys_of(archive)["slots"]] == ["code"]
+    lab.ecfs("key", "check", archive.path, "--code-file", code)
+    assert all(len(names) == 1 for names in key_files(archive).values())
+
+
+def test_killed_at_any_step_and_taken_back_it_does_no_harm(place, archive):
+    """What is stored after that is believed, whatever key files of the new key turn up again."""
+    roots = [archive.path, *[endpoint.root for endpoint in archive.endpoints]]
+    before, steps, n_taken_back = Kept(place, roots), Steps(place, roots), 0
+    rotate(archive, env=steps.environment(0, "before"))
+    for at, moment in points(steps.count(), max(CRASHES // 2, 7)):
+        before.restore()
+        tree = archive.tree
+        rotate(archive, env=steps.environment(at, moment), check=False)
+        where = steps.where()
+        try:
+            for endpoint in archive.endpoints[:2]:
+                endpoint.kill()
+            done = rotate(archive, check=False)
+            n_taken_back += "can be used as before" in done.stderr
+            assert done.returncode == 0 or "has the key that it had" in done.stderr, done
+            assert "run again" not in done.stderr, done
+            add_directory(place, archive, "after")
+            for endpoint in archive.endpoints[:2]:
+                endpoint.start()
+            shutil.rmtree(archive.path)
+            for endpoints in (archive.endpoints, archive.endpoints[2:]):
+                again, _ = recover(place, endpoints)
+                lab.assert_same_tree(archive.tree, tree_of(place, again))
+                shutil.rmtree(again.path)
+        except AssertionError as error:
+            raise AssertionError(f"killed {where}: {error}") from error
+        archive.tree = tree
+    assert n_taken_back > 0
 
 
 def test_a_mounted_archive_keeps_its_key(place, archive):
