@@ -315,6 +315,21 @@ static bool opens_nothing (JsonObject *key)
            json_array_get_length (json_object_get_array_member (key, "slots")) == 0;
 }
 
+static void print_retired (JsonObject *status)
+{
+    if (tool_number (status, "retired_objects") > 0) {
+        g_autofree char *bytes = tool_bytes ((double) tool_number (status, "retired_bytes"));
+        printf ("retired    %" PRIi64 " objects with %s are under keys before: 'ecfs recode --seal %s' moves them\n",
+                tool_number (status, "retired_objects"), bytes, tool_text (status, "directory"));
+    }
+    if (tool_number (status, "retired_stripes") > 0) {
+        g_autofree char *when = clock_time ((double) tool_number (status, "retired_until"));
+        printf ("retired    %" PRIi64
+                " stripes of what was under keys before can be read with these until %s at least\n",
+                tool_number (status, "retired_stripes"), when);
+    }
+}
+
 static void print_key (JsonObject *status)
 {
     if (json_object_has_member (status, "key_begun"))
@@ -334,14 +349,10 @@ static void print_key (JsonObject *status)
         printf ("key        nothing comes back without the file %s/key: keep a copy elsewhere\n",
                 tool_text (status, "directory"));
     }
-    if (tool_number (status, "retired_objects") > 0) {
-        g_autofree char *bytes = tool_bytes ((double) tool_number (status, "retired_bytes"));
-        printf ("retired    %" PRIi64 " objects with %s are under keys before: 'ecfs recode --seal %s' moves them\n",
-                tool_number (status, "retired_objects"), bytes, tool_text (status, "directory"));
-    }
+    print_retired (status);
     if (json_object_has_member (status, "open"))
         print_open (tool_text (status, "directory"), json_object_get_object_member (status, "open"));
-    else if (json_object_has_member (status, "sealed"))
+    else if (json_object_has_member (status, "sealed") && json_object_get_boolean_member (status, "sealed"))
         puts ("sealed     all that is stored is under the key");
 }
 

@@ -117,12 +117,11 @@ static bool get_pair (EcfsCatalog *self, sqlite3_stmt *query, uint64_t *ret_firs
            ecfs_bad_row (error, "objects", 0, "a sum is impossible");
 }
 
-static bool open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error)
+static bool sum_up (EcfsCatalog *self, sqlite3_stmt *objects, sqlite3_stmt *deletions, EcfsOpenTotals *ret_totals,
+                    GError **error)
 {
     uint64_t newest = 0;
     EcfsOpenTotals totals = {.n_objects = 0};
-    autoquery *objects = ecfs_query (self, STMT_OPEN_OBJECTS, NULL, 0, error);
-    autoquery *deletions = ecfs_query (self, STMT_OPEN_DELETIONS, NULL, 0, error);
     if (!get_pair (self, objects, &totals.n_objects, &totals.content_bytes, error) ||
         !get_pair (self, deletions, &totals.n_stripes, &newest, error))
         return false;
@@ -131,22 +130,28 @@ static bool open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError *
     return true;
 }
 
+static bool open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error)
+{
+    autoquery *objects = ecfs_query (self, STMT_OPEN_OBJECTS, NULL, 0, error);
+    autoquery *deletions = ecfs_query (self, STMT_OPEN_DELETIONS, NULL, 0, error);
+    return sum_up (self, objects, deletions, ret_totals, error);
+}
+
 bool ecfs_catalog_open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error)
 {
     return READ (self, open_totals (self, ret_totals, error));
 }
 
-static bool retired_totals (EcfsCatalog *self, const EcfsUuid *key, uint64_t *ret_n_objects, uint64_t *ret_bytes,
-                            GError **error)
+static bool retired_totals (EcfsCatalog *self, const EcfsUuid *key, EcfsOpenTotals *ret_totals, GError **error)
 {
     autoquery *objects = QUERY (self, RETIRED_OBJECTS, error, BLOB (key->bytes, sizeof key->bytes));
-    return get_pair (self, objects, ret_n_objects, ret_bytes, error);
+    autoquery *deletions = QUERY (self, RETIRED_DELETIONS, error, BLOB (key->bytes, sizeof key->bytes));
+    return sum_up (self, objects, deletions, ret_totals, error);
 }
 
-bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, uint64_t *ret_n_objects, uint64_t *ret_bytes,
-                                  GError **error)
+bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, EcfsOpenTotals *ret_totals, GError **error)
 {
-    return READ (self, retired_totals (self, key, ret_n_objects, ret_bytes, error));
+    return READ (self, retired_totals (self, key, ret_totals, error));
 }
 
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error)

@@ -123,10 +123,13 @@ static const char schema_16[] =
     "ALTER TABLE deletions ADD COLUMN sealed INTEGER NOT NULL DEFAULT 0;"
     "UPDATE deletions SET sealed = 1 WHERE EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key');";
 
+/* Under which key that is, if it was in an object; NULL: under none, or it is not known. */
+static const char schema_17[] = "ALTER TABLE deletions ADD COLUMN seal_key BLOB;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1, schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,
-    schema_9, schema_10, schema_11, schema_12, schema_13, schema_14, schema_15, schema_16};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8, schema_9,
+    schema_10, schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -115,13 +115,17 @@
     X (INTENT_STRIPE_DELETE_ALL, "DELETE FROM intent_stripes WHERE intent = ?") \
     /* Of a stripe that was never in an object, whether it is sealed is known where all are. */ \
     X (DELETION_INSERT, "INSERT INTO deletions (object, idx, instance, endpoint, queued_age_ns, at_once, sequence, " \
-       "sealed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
+       "sealed, seal_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, " \
+       "ifnull ((SELECT seal IS NOT NULL FROM objects WHERE uuid = ?1), " \
        "EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key') AND " \
-       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')))") \
+       "NOT EXISTS (SELECT 1 FROM settings WHERE key = 'open_journal_end')), " \
+       "(SELECT substr (seal, 3, 16) FROM objects WHERE uuid = ?1))") \
     X (OPEN_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects WHERE seal IS NULL") \
     X (RETIRED_OBJECTS, "SELECT count (*), ifnull (sum (size), 0) FROM objects " \
        "WHERE seal IS NOT NULL AND substr (seal, 3, 16) != ?") \
     X (OPEN_DELETIONS, "SELECT count (*), ifnull (max (queued_age_ns), 0) FROM deletions WHERE sealed = 0") \
+    X (RETIRED_DELETIONS, "SELECT count (*), ifnull (max (queued_age_ns), 0) FROM deletions " \
+       "WHERE seal_key IS NOT NULL AND seal_key != ?") \
     X (DELETION_QUEUED, "SELECT EXISTS (SELECT 1 FROM deletions WHERE object = ? AND idx = ? AND instance = ? " \
        "AND endpoint = ?)") \
     X (DELETION_AT_ONCE, "SELECT " DELETION_COLUMNS " FROM deletions WHERE endpoint = ? AND at_once = 1 " \

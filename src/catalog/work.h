@@ -88,7 +88,8 @@ bool ecfs_catalog_note_age (EcfsCatalog *self, GError **error);
 /** The stripe is gone (or never was): forget it. */
 bool ecfs_catalog_deletion_done (EcfsCatalog *self, int64_t deletion, GError **error);
 
-/* What lies open in an archive that has a key: stored without it, for who has an endpoint to read. */
+/* What an archive that has a key has stored otherwise: without it, for who has an endpoint to read, or under one that
+ * is retired. */
 typedef struct EcfsOpenTotals {
     uint64_t n_objects;
     uint64_t content_bytes;
@@ -96,11 +97,10 @@ typedef struct EcfsOpenTotals {
     int64_t newest_ns;  /* … the last of which came so long ago */
 } EcfsOpenTotals;
 
-/** Counts it, which reads all objects. */
+/** Counts what lies open, which reads all objects. */
 bool ecfs_catalog_open_totals (EcfsCatalog *self, EcfsOpenTotals *ret_totals, GError **error);
-/** Counts what is sealed under another key than @key, and its bytes of content; reads all objects. */
-bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, uint64_t *ret_n_objects, uint64_t *ret_bytes,
-                                  GError **error);
+/** Counts what is sealed under another key than @key; reads all objects. */
+bool ecfs_catalog_retired_totals (EcfsCatalog *self, const EcfsUuid *key, EcfsOpenTotals *ret_totals, GError **error);
 
 /* Repairs */
 

@@ -442,6 +442,13 @@ static void add_lineage (JsonObject *status, EcfsArchive *archive)
         json_object_set_object_member (status, "claim", other_facts (&other));
 }
 
+/* When the last of the stripes that wait for their deletion is due; seconds since 1970. */
+static int64_t retained_until (const EcfsArchive *archive, const EcfsOpenTotals *totals)
+{
+    int64_t left_us = ecfs_archive_config (archive)->deletion_grace_us - totals->newest_ns / 1000;
+    return (g_get_real_time () + MAX (left_us, 0)) / G_USEC_PER_SEC;
+}
+
 /* What endpoints can read still of an archive that has a key; nothing is added where they cannot. */
 static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
 {
@@ -463,10 +470,8 @@ static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
     json_object_set_int_member (facts, "endpoints_unknown", n_unknown);
     json_object_set_int_member (facts, "stray_stripes", (int64_t) n_strays);
     json_object_set_int_member (facts, "retained_stripes", (int64_t) totals.n_stripes);
-    if (totals.n_stripes > 0) {
-        int64_t left_us = ecfs_archive_config (archive)->deletion_grace_us - totals.newest_ns / 1000;
-        json_object_set_int_member (facts, "retained_until", (g_get_real_time () + MAX (left_us, 0)) / G_USEC_PER_SEC);
-    }
+    if (totals.n_stripes > 0)
+        json_object_set_int_member (facts, "retained_until", retained_until (archive, &totals));
     json_object_set_object_member (status, "open", facts);
     return true;
 }
@@ -474,15 +479,19 @@ static bool add_open (JsonObject *status, EcfsArchive *archive, GError **error)
 /* What is under keys that are retired. */
 static bool add_retired (JsonObject *status, EcfsArchive *archive, GError **error)
 {
-    uint64_t n_objects = 0, bytes = 0;
+    EcfsOpenTotals totals;
     const EcfsKeyRing *keys = ecfs_archive_keys (archive);
     if (keys == NULL || ecfs_key_ring_n_retired (keys) == 0)
         return true;
-    if (!ecfs_catalog_retired_totals (ecfs_archive_catalog (archive), ecfs_key_ring_active (keys), &n_objects, &bytes,
-                                      error))
+    if (!ecfs_catalog_retired_totals (ecfs_archive_catalog (archive), ecfs_key_ring_active (keys), &totals, error))
         return false;
-    json_object_set_int_member (status, "retired_objects", (int64_t) n_objects);
-    json_object_set_int_member (status, "retired_bytes", (int64_t) bytes);
+    json_object_set_int_member (status, "retired_objects", (int64_t) totals.n_objects);
+    json_object_set_int_member (status, "retired_bytes", (int64_t) totals.content_bytes);
+    json_object_set_int_member (status, "retired_stripes", (int64_t) totals.n_stripes);
+    if (totals.n_stripes > 0)
+        json_object_set_int_member (status, "retired_until", retained_until (archive, &totals));
+    if (totals.n_objects + totals.n_stripes > 0)
+        json_object_set_boolean_member (status, "sealed", FALSE);
     return true;
 }
 

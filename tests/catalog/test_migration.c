@@ -4,7 +4,7 @@
 #include "fixture.h"
 #include "program/program.h"
 
-#define CURRENT 16 /* a new version needs a way back below */
+#define CURRENT 17 /* a new version needs a way back below */
 #define HOUR_NS INT64_C (3600000000000)
 
 /* Step i brings a catalog of version i + 2 to version i + 1. */
@@ -25,6 +25,7 @@ static const char *const ways_back[CURRENT - 1] = {
     "ALTER TABLE objects DROP COLUMN sha256; PRAGMA user_version = 13",
     "ALTER TABLE objects DROP COLUMN seal; PRAGMA user_version = 14",
     "ALTER TABLE deletions DROP COLUMN sealed; PRAGMA user_version = 15",
+    "ALTER TABLE deletions DROP COLUMN seal_key; PRAGMA user_version = 16",
 };
 
 static void bring_back (const char *path, int version)
@@ -48,6 +49,8 @@ static void leave_out (const char *path, int version)
         run_sql (path, "UPDATE objects SET seal = NULL");
     if (version < 16)
         run_sql (path, "UPDATE deletions SET sealed = EXISTS (SELECT 1 FROM settings WHERE key = 'archive_key')");
+    if (version < 17)
+        run_sql (path, "UPDATE deletions SET seal_key = NULL");
     if (version < 4)
         run_sql (path, "UPDATE deletions SET queued_age_ns = 0");
 }

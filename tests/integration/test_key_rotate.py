@@ -3,6 +3,7 @@ import os
 import shutil
 import signal
 import struct
+import time
 
 import lab
 import pytest
@@ -114,6 +115,26 @@ def test_what_lies_under_the_old_key_is_counted_and_moved(place, archive):
     mount.umount()
     assert archive.json("status")["retired_objects"] == 0
     lab.assert_same_tree(archive.tree, tree_of(place, archive))
+
+
+def test_what_waits_for_its_deletion_under_the_old_key_is_counted(place, archive):
+    archive.configure("archive", deletion_grace="1h")
+    rotate(archive)
+    status = archive.json("status")
+    assert status["retired_objects"] > 0 and status["retired_stripes"] == 0 and not status["sealed"]
+    assert "sealed " not in lab.ecfs("status", archive.path).stdout
+    lab.ecfs("recode", "--seal", archive.path)
+    status = archive.json("status")
+    assert status["retired_objects"] == 0 and status["retired_stripes"] > 0 and not status["sealed"]
+    assert 3000 < status["retired_until"] - time.time() < 3700
+    told = lab.ecfs("status", archive.path).stdout
+    assert "stripes of what was under keys before can be read" in told and "sealed " not in told, told
+    archive.configure("archive", deletion_grace="0")
+    mount = place.mount(archive)
+    lab.until(lambda: archive.json("status")["sealed"], 60, "nothing is under the old key any more")
+    mount.umount()
+    assert archive.json("status")["retired_stripes"] == 0
+    assert "all that is stored is under the key" in lab.ecfs("status", archive.path).stdout
 
 
 def check_lost(place, archive):
