@@ -160,21 +160,57 @@ static bool are_the_same (const EcfsKeyRing *one, const EcfsKeyRing *two)
     return same;
 }
 
-static void put_opened (const EcfsKeyOpened *opened, const EcfsKeyRing *keys, JsonObject *object)
+static bool has_slot (const EcfsKeyFile *file, const EcfsUuid *id)
+{
+    for (guint i = 0; i < file->slots->len; i++)
+        if (ecfs_uuid_equal (&((const EcfsKeySlot *) g_ptr_array_index (file->slots, i))->id, id))
+            return true;
+    return false;
+}
+
+/* Why the slot that opens may open nothing tomorrow; NULL: nothing says so. What endpoints have is all that whoever
+ * recovers knows; here it is known which slots are to be there. */
+static char *find_doubt (EcfsArchive *archive, const GArray *all, const EcfsUuid *slot)
+{
+    EcfsKeyLosses losses;
+    const EcfsKeyShares *now = ecfs_archive_key_shares (archive);
+    g_autoptr (GHashTable) any = g_hash_table_new (g_str_hash, g_str_equal);
+    g_autoptr (GHashTable) with = g_hash_table_new (g_str_hash, g_str_equal);
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
+        g_hash_table_add (any, (char *) found->zone);
+        if (has_slot (&found->file, slot))
+            g_hash_table_add (with, (char *) found->zone);
+    }
+    unsigned n_any = g_hash_table_size (any), n_with = g_hash_table_size (with);
+    if (now != NULL && !has_slot (ecfs_key_shares_file (now), slot))
+        return g_strdup_printf ("what opens was removed: %u of %u zones have that slot still, until a mount or 'ecfs "
+                                "fsck -y' stores the newer key file there",
+                                n_with, n_any);
+    if (n_with < n_any && ecfs_key_find_losses (archive, &losses, NULL) && n_with <= losses.zones)
+        return g_strdup_printf ("what opens is at too few endpoints: %u of %u zones have that slot, and %u may be "
+                                "lost; a mount or 'ecfs fsck -y' stores it at the others",
+                                n_with, n_any, losses.zones);
+    return NULL;
+}
+
+static void put_opened (EcfsArchive *archive, const GArray *all, const EcfsKeyOpened *opened, JsonObject *object)
 {
     char id[ECFS_UUID_TEXT_SIZE];
-    bool same = are_the_same (opened->keys, keys);
+    bool same = are_the_same (opened->keys, ecfs_archive_keys (archive));
+    g_autofree char *doubt = same ? find_doubt (archive, all, &opened->slot)
+                                  : g_strdup ("what opens is not the keys that the archive has now");
     ecfs_uuid_text (&opened->slot, id);
-    json_object_set_boolean_member (object, "comes_back", same);
+    json_object_set_boolean_member (object, "comes_back", doubt == NULL);
     json_object_set_string_member (object, "kind", ecfs_key_slot_kind_text (opened->kind));
     json_object_set_string_member (object, "id", id);
-    if (!same)
-        json_object_set_string_member (object, "reason", "what opens is not the keys that the archive has now");
+    if (doubt != NULL)
+        json_object_set_string_member (object, "reason", doubt);
 }
 
 char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error)
 {
-    const EcfsArchive *archive = self->archive;
+    EcfsArchive *archive = self->archive;
     const EcfsKeyRing *keys = ecfs_archive_keys (archive);
     EcfsKeyGiven given = ecfs_key_given_of (secrets);
     EcfsKeyOpened opened;
@@ -194,7 +230,7 @@ char *ecfs_key_check (Ecfs *self, const EcfsKeySecrets *secrets, GError **error)
         json_object_set_string_member (object, "reason", "no endpoint has a key file");
     } else if (ecfs_key_open_found (ecfs_catalog_archive (ecfs_archive_catalog (archive)), all, &given, note_told, told,
                                     &opened, &why)) {
-        put_opened (&opened, keys, object);
+        put_opened (archive, all, &opened, object);
         ecfs_key_opened_clear (&opened);
     } else {
         json_object_set_boolean_member (object, "comes_back", false);

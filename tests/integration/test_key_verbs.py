@@ -289,6 +289,29 @@ def test_a_passphrase_that_is_needed_with_the_shares_is_told(place):
     assert "comes back with the passphrase without any 2 of the 6 zones that have their shares" in drill
 
 
+def test_what_was_removed_or_is_at_too_few_endpoints_is_not_vouched_for(place):
+    archive = Kept(place, "split").init()
+    code = place.path / "written down"
+    before = [(share_of(endpoint), share_of(endpoint).read_bytes()) for endpoint in archive.endpoints]
+    lab.ecfs("key", "add", archive.path, "--code", "--code-file", code)
+    assert check(archive, "--code-file", code).returncode == 0
+    with_it = [(share_of(endpoint), share_of(endpoint).read_bytes()) for endpoint in archive.endpoints]
+    for (path, _), (old, data) in zip(with_it[2:], before[2:]):
+        path.unlink()
+        old.write_bytes(data)
+    few = check(archive, "--code-file", code)
+    assert few.returncode == 1 and "2 of 6 zones have that slot" in few.stderr, few
+    lab.run(FSCK, "-y", archive.path, check=False)
+    assert check(archive, "--code-file", code).returncode == 0
+    slot = next(slot["id"] for slot in listed(archive)["slots"] if slot["kind"] == "code")
+    lab.ecfs("key", "remove", archive.path, slot)
+    for path, data in with_it[:2]:
+        path.write_bytes(data)
+    gone = check(archive, "--code-file", code)
+    assert gone.returncode == 1 and "was removed: 2 of 6 zones have that slot still" in gone.stderr, gone
+    assert check(archive).returncode == 0
+
+
 def test_an_endpoint_that_is_away_gets_the_new_file_by_fsck(place):
     kept = Kept(place, "split")
     archive = kept.init()
