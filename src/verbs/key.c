@@ -43,6 +43,14 @@ static void add_endpoints (const EcfsArchive *archive, JsonObject *object)
     json_object_set_array_member (object, "endpoints", array);
 }
 
+static void add_recipient (const EcfsKeySlot *slot, JsonObject *object)
+{
+    if (slot->kind != ECFS_KEY_SLOT_RECIPIENT || slot->note_bytes != ECFS_KEY_BYTES)
+        return;
+    g_autofree char *recipient = ecfs_recipient_text (slot->note);
+    json_object_set_string_member (object, "recipient", recipient);
+}
+
 static void add_slots (const EcfsKeyFile *file, JsonObject *object)
 {
     JsonArray *array = json_array_new ();
@@ -53,10 +61,7 @@ static void add_slots (const EcfsKeyFile *file, JsonObject *object)
         ecfs_uuid_text (&slot->id, id);
         json_object_set_string_member (one, "id", id);
         json_object_set_string_member (one, "kind", ecfs_key_slot_kind_text (slot->kind));
-        if (slot->kind == ECFS_KEY_SLOT_RECIPIENT && slot->note_bytes == ECFS_KEY_BYTES) {
-            g_autofree char *recipient = ecfs_recipient_text (slot->note);
-            json_object_set_string_member (one, "recipient", recipient);
-        }
+        add_recipient (slot, one);
         json_array_add_object_element (array, one);
     }
     json_object_set_array_member (object, "slots", array);
@@ -160,12 +165,15 @@ static bool are_the_same (const EcfsKeyRing *one, const EcfsKeyRing *two)
     return same;
 }
 
-static bool has_slot (const EcfsKeyFile *file, const EcfsUuid *id)
+/* Borrowed; NULL: the file does not have it. */
+static const EcfsKeySlot *slot_in (const EcfsKeyFile *file, const EcfsUuid *id)
 {
-    for (guint i = 0; i < file->slots->len; i++)
-        if (ecfs_uuid_equal (&((const EcfsKeySlot *) g_ptr_array_index (file->slots, i))->id, id))
-            return true;
-    return false;
+    for (guint i = 0; i < file->slots->len; i++) {
+        const EcfsKeySlot *slot = g_ptr_array_index (file->slots, i);
+        if (ecfs_uuid_equal (&slot->id, id))
+            return slot;
+    }
+    return NULL;
 }
 
 /* Why the slot that opens may open nothing tomorrow; NULL: nothing says so. What endpoints have is all that whoever
@@ -179,11 +187,11 @@ static char *find_doubt (EcfsArchive *archive, const GArray *all, const EcfsUuid
     for (guint i = 0; i < all->len; i++) {
         const EcfsKeyFound *found = &g_array_index (all, EcfsKeyFound, i);
         g_hash_table_add (any, (char *) found->zone);
-        if (has_slot (&found->file, slot))
+        if (slot_in (&found->file, slot) != NULL)
             g_hash_table_add (with, (char *) found->zone);
     }
     unsigned n_any = g_hash_table_size (any), n_with = g_hash_table_size (with);
-    if (now != NULL && !has_slot (ecfs_key_shares_file (now), slot))
+    if (now != NULL && slot_in (ecfs_key_shares_file (now), slot) == NULL)
         return g_strdup_printf ("what opens was removed: %u of %u zones have that slot still, until a mount or 'ecfs "
                                 "fsck -y' stores the newer key file there",
                                 n_with, n_any);
@@ -204,6 +212,11 @@ static void put_opened (EcfsArchive *archive, const GArray *all, const EcfsKeyOp
     json_object_set_boolean_member (object, "comes_back", doubt == NULL);
     json_object_set_string_member (object, "kind", ecfs_key_slot_kind_text (opened->kind));
     json_object_set_string_member (object, "id", id);
+    for (guint i = 0; i < all->len; i++) {
+        const EcfsKeySlot *slot = slot_in (&g_array_index (all, EcfsKeyFound, i).file, &opened->slot);
+        if (slot != NULL)
+            add_recipient (slot, object);
+    }
     if (doubt != NULL)
         json_object_set_string_member (object, "reason", doubt);
 }

@@ -493,9 +493,15 @@ static void judge_key_losses (Verdict *self, JsonObject *key)
     if (lost == NULL)
         return;
     Problem problem = {.verdict = too_few ? "at risk" : "degraded", .check = too_few ? 2 : 1};
-    problem.reason = g_strdup_printf (
-        "the archive's key needs the shares of %" PRIi64 " zones, and %" PRIi64 " of %" PRIi64 " have theirs now%s%s",
-        needed, n_here, number_of (key, "zones"), *lacking == '\0' ? "" : "; without it: ", lacking);
+    const char *without = *lacking == '\0' ? "" : "; without it: ";
+    problem.reason =
+        json_object_has_member (self->status, "key_shares")
+            ? g_strdup_printf ("the archive's key needs the shares of %" PRIi64 " zones, and %" PRIi64 " of %" PRIi64
+                               " have theirs now%s%s",
+                               needed, n_here, number_of (key, "zones"), without, lacking)
+            : g_strdup_printf ("%" PRIi64 " of %" PRIi64 " zones have the key file now, which the archive's key comes "
+                               "back from%s%s",
+                               n_here, number_of (key, "zones"), without, lacking);
     problem.meaning = too_few ? g_strdup ("Files can be read here. If this machine is lost now, all of them are.")
                               : g_strdup_printf ("If this machine and %s are lost now, so are all files.", lost);
     advise_on_losses (self, key, lacking, &problem);

@@ -289,6 +289,22 @@ def test_a_passphrase_that_is_needed_with_the_shares_is_told(place):
     assert "comes back with the passphrase without any 2 of the 6 zones that have their shares" in drill
 
 
+def test_check_names_the_recipient(place):
+    kept = Kept(place, "recipient")
+    archive = kept.init()
+    recipient = listed(archive)["slots"][0]["recipient"]
+    done = check(archive, *kept.opens)
+    assert done.returncode == 0 and f"by the private half of {recipient} (slot" in done.stdout, done
+
+
+def test_status_speaks_of_no_shares_where_there_are_none(place):
+    archive = Kept(place, "code").init()
+    for endpoint in archive.endpoints[1:]:
+        endpoint.kill()
+    told = lab.ecfs("status", archive.path, check=False).stdout
+    assert "1 of 6 zones have the key file now" in told and "share" not in told, told
+
+
 def test_what_was_removed_or_is_at_too_few_endpoints_is_not_vouched_for(place):
     archive = Kept(place, "split").init()
     code = place.path / "written down"
