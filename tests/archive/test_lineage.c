@@ -361,13 +361,13 @@ static void test_half_marked (Fixture *fixture, gconstpointer user)
         good = store_journal (fixture->archive, NULL);
         for (unsigned i = 0; i < N_ENDPOINTS; i++)
             good = good && ecfs_lineage_confirm (fixture->archive->lineage, i);
+        for (unsigned i = 0; i < N_ENDPOINTS && good; i++) {
+            EcfsMarker marker = read_marker (fixture, i);
+            /* So it tells that this copy went on behind that; the later session comes with the next change. */
+            good = marker.epoch == 1 && marker.session_number > number;
+        }
     }
     g_assert_true (good);
-    for (unsigned i = 0; i < N_ENDPOINTS; i++) {
-        EcfsMarker marker = read_marker (fixture, i);
-        g_assert_cmpuint (marker.epoch, ==, 1);
-        g_assert_cmpuint (marker.session_number, >, number); /* so it tells that this copy went on behind that */
-    }
     ecfs_lineage_again_us = 20 * G_USEC_PER_SEC;
     ecfs_lineage_claim_us = 120 * G_USEC_PER_SEC;
 }
