@@ -1,7 +1,7 @@
 /*
  * The inside of the sftp:// driver: sftp.c (options, the event loop), sftp_connect.c, sftp_engine.c (packets in and
- * out), sftp_read.c, sftp_write.c, sftp_ops.c (operations), sftp_ahead.c (files that are opened before they are
- * needed), sftp_help.c (files that several connections store together).
+ * out), sftp_root.c (what files need in the root), sftp_read.c, sftp_write.c, sftp_ops.c (operations), sftp_ahead.c
+ * (files that are opened before they are needed), sftp_help.c (files that several connections store together).
  *
  * A connection belongs to its slot's thread, but while that waits for events: then who has a read begins it. An
  * operation serves one request of the core and waits for any number of replies at once; each reply finds its function
@@ -224,6 +224,27 @@ bool ecfs_sftp_write_issue (EcfsSftp *self);
 bool ecfs_sftp_is_committing (const EcfsSftp *self);
 /** Once per turn: gives away what this connection cannot send now, and counts what others did with it. */
 void ecfs_sftp_write_share (EcfsSftp *self);
+
+/* sftp_root.c */
+
+/** Puts a MKDIR for each directory on the way to @name that is not known to exist. */
+void ecfs_sftp_make_parents (EcfsSftp *self, EcfsSftpOp *op, const char *name);
+/** Notes for all connections whether they exist. */
+void ecfs_sftp_note_parents (EcfsSftp *self, const char *name, bool exist);
+
+/* A look for the marker. */
+typedef struct EcfsSftpLook {
+    EcfsSftpOp *op;
+    GError **error; /* becomes ENOTCONN where there is none, whatever it was */
+    bool absent;    /* it was not there once, where it may be replaced just now */
+} EcfsSftpLook;
+
+/** Puts what asks for the marker. False: there need not be one. */
+bool ecfs_sftp_look (EcfsSftp *self, EcfsSftpLook *look);
+/** Puts what asks why a write failed; the reply goes to @func. False: the server cannot tell. */
+bool ecfs_sftp_ask_room (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFunc func, void *data);
+/** Whether that is for lack of room. */
+bool ecfs_sftp_says_full (const EcfsSftpReply *reply);
 
 /* sftp_help.c */
 

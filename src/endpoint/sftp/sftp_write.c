@@ -33,7 +33,6 @@
 #define HELP_ABOVE  (2 * 1024 * 1024)  /* sent of a file before others help with it */
 #define HELP_RTT_US (20 * 1000)        /* and the round trip from which on it is worth it, as for the core */
 #define AHEAD_BYTES (32 * 1024 * 1024) /* sent behind the first byte that is not stored */
-#define FULL_BELOW  (1024 * 1024)      /* free bytes below which a plain failure of a write means: full */
 
 typedef enum WriteState {
     WRITE_OPENING,
@@ -56,8 +55,8 @@ typedef struct SftpWrite {
     bool renamed;
     bool missing;  /* a reply said that a directory is missing */
     bool looked;   /* for the marker, before directories were made anew */
-    bool absent;   /* it was not there once, where it may be replaced just now */
     bool doubtful; /* the size told last is not what was sent */
+    EcfsSftpLook look;
     GError *error;
     EcfsSftpOperation failed; /* what gave the error, where it was a plain failure */
 
@@ -105,89 +104,10 @@ static void note_failure (EcfsSftp *self, SftpWrite *write, const EcfsSftpReply 
     note_error (write, ecfs_sftp_error (reply, operation, write->name));
 }
 
-/* Directories */
-
-static bool directory_known (EcfsSftpShared *shared, const char *name)
-{
-    ecfs_mutex_lock (&shared->lock);
-    bool known = g_hash_table_contains (shared->directories, name);
-    ecfs_mutex_unlock (&shared->lock);
-    return known;
-}
-
-static void remember_directory (EcfsSftpShared *shared, const char *name, bool exists)
-{
-    ecfs_mutex_lock (&shared->lock);
-    if (!exists)
-        g_hash_table_remove (shared->directories, name);
-    else if (g_hash_table_size (shared->directories) < ECFS_SFTP_MAX_REMEMBERED_DIRS)
-        g_hash_table_add (shared->directories, g_strdup (name));
-    ecfs_mutex_unlock (&shared->lock);
-}
-
-/* A directory that cannot be made exists most often; if not, what needs it will say so. */
-static void make_directory (EcfsSftp *self, SftpWrite *write, const char *name)
-{
-    g_autofree char *path = ecfs_sftp_path (self, name);
-    ecfs_sftp_put_mkdir (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, ecfs_sftp_ignore, NULL), path,
-                         self->config->directory_mode);
-}
-
-/* Goes over "a", "a/b" of "a/b/c". */
-static void each_parent (EcfsSftp *self, SftpWrite *write, const char *name,
-                         void (*visit) (EcfsSftp *self, SftpWrite *write, const char *directory))
-{
-    for (const char *slash = strchr (name, '/'); slash != NULL; slash = strchr (slash + 1, '/')) {
-        g_autofree char *directory = g_strndup (name, (size_t) (slash - name));
-        visit (self, write, directory);
-    }
-}
-
-static void make_unknown (EcfsSftp *self, SftpWrite *write, const char *directory)
-{
-    if (!directory_known (self->config->shared, directory))
-        make_directory (self, write, directory);
-}
-
-static void set_known (EcfsSftp *self, SftpWrite *write, const char *directory)
-{
-    remember_directory (self->config->shared, directory, true);
-}
-
-static void set_unknown (EcfsSftp *self, SftpWrite *write, const char *directory)
-{
-    remember_directory (self->config->shared, directory, false);
-}
-
-/* The marker */
-
-static bool put_look (EcfsSftp *self, SftpWrite *write);
-
-/* Servers that cannot rename over a file have none for a moment while it is replaced. */
-static void on_look (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
-{
-    SftpWrite *write = data;
-    if (reply->type != ECFS_SFTP_STATUS || reply->status != ECFS_SFTP_NO_SUCH_FILE)
-        return;
-    bool again = !write->absent && (self->extensions & ECFS_SFTP_HAS_POSIX_RENAME) == 0;
-    write->absent = true;
-    if (again && put_look (self, write))
-        return;
-    g_clear_error (&write->error); /* that says more than what followed from it */
-    write->error =
-        g_error_new_literal (ECFS_ERROR, ENOTCONN, "has no " ECFS_MARKER_NAME " file any more: not mounted?");
-    ecfs_slot_doubt (self->slot);
-}
-
-/* False: there is none to look for. */
+/* Only files of the archive are worth nothing without the marker. False: there is none to look for. */
 static bool put_look (EcfsSftp *self, SftpWrite *write)
 {
-    if (write->op.request->kind != ECFS_REQUEST_WRITE || !ecfs_slot_has_marker (self->slot))
-        return false;
-    g_autofree char *path = ecfs_sftp_path (self, ECFS_MARKER_NAME);
-    ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_look, write),
-                        path);
-    return true;
+    return write->op.request->kind == ECFS_REQUEST_WRITE && ecfs_sftp_look (self, &write->look);
 }
 
 /* Steps */
@@ -197,7 +117,7 @@ static void on_open (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
     SftpWrite *write = data;
     if (reply->type == ECFS_SFTP_HANDLE) {
         write->handle = reply->handle;
-        each_parent (self, write, write->temporary, set_known);
+        ecfs_sftp_note_parents (self, write->temporary, true);
     } else if (ecfs_sftp_status (self, reply) == ECFS_SFTP_NO_SUCH_FILE && !write->retried) {
         write->missing = true;
     } else {
@@ -209,8 +129,8 @@ static void put_open (EcfsSftp *self, SftpWrite *write)
 {
     write->state = WRITE_OPENING;
     write->missing = false;
-    each_parent (self, write, write->temporary, make_unknown);
-    each_parent (self, write, write->name, make_unknown);
+    ecfs_sftp_make_parents (self, &write->op, write->temporary);
+    ecfs_sftp_make_parents (self, &write->op, write->name);
     g_autofree char *path = ecfs_sftp_path (self, write->temporary);
     ecfs_sftp_put_create (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_open, write), path,
                           ECFS_SFTP_OPEN_WRITE | ECFS_SFTP_OPEN_CREATE | ECFS_SFTP_OPEN_EXCLUSIVE,
@@ -333,10 +253,7 @@ static void is_not_full (SftpWrite *write)
 static void on_space (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 {
     SftpWrite *write = data;
-    EcfsSftpSpace space;
-    bool full = reply->type == ECFS_SFTP_EXTENDED_REPLY && ecfs_sftp_parse_statvfs (reply, &space) == 0 &&
-                space.free_bytes < FULL_BELOW;
-    if (full)
+    if (ecfs_sftp_says_full (reply))
         write->error->code = ENOSPC;
     else if (write->failed != ECFS_SFTP_ON_OPEN)
         is_not_full (write);
@@ -353,10 +270,7 @@ static void clean (EcfsSftp *self, SftpWrite *write)
         ecfs_sftp_put_path (ecfs_sftp_out (self), ECFS_SFTP_STAT, ecfs_sftp_expect (self, &write->op, on_target, write),
                             path);
     } else if (write->failed != ECFS_SFTP_ON_OTHER) {
-        if ((self->extensions & ECFS_SFTP_HAS_STATVFS) != 0)
-            ecfs_sftp_put_statvfs (ecfs_sftp_out (self), ecfs_sftp_expect (self, &write->op, on_space, write),
-                                   self->config->root);
-        else if (write->failed != ECFS_SFTP_ON_OPEN)
+        if (!ecfs_sftp_ask_room (self, &write->op, on_space, write) && write->failed != ECFS_SFTP_ON_OPEN)
             is_not_full (write);
     }
     if (write->handle.size > 0)
@@ -420,7 +334,7 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
             write->looked = true;
         } else if (write->missing) {
             write->retried = true;
-            each_parent (self, write, write->temporary, set_unknown);
+            ecfs_sftp_note_parents (self, write->temporary, false);
             put_open (self, write);
         } else {
             write->retried = false;
@@ -439,14 +353,14 @@ static void write_idle (EcfsSftp *self, EcfsSftpOp *op)
         if (write->missing) {
             write->retried = true;
             write->state = WRITE_RENAMING;
-            each_parent (self, write, write->name, set_unknown);
-            each_parent (self, write, write->name, make_unknown);
+            ecfs_sftp_note_parents (self, write->name, false);
+            ecfs_sftp_make_parents (self, &write->op, write->name);
             put_rename (self, write);
         } else if (write->doubtful) {
             write->state = WRITE_CHECKING;
             put_size (self, write, write->name);
         } else {
-            each_parent (self, write, write->name, set_known);
+            ecfs_sftp_note_parents (self, write->name, true);
             write_finish (self, write);
         }
         break;
@@ -677,6 +591,7 @@ void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
     write->failed = ECFS_SFTP_ON_OTHER;
     write->name = mark ? ECFS_MARKER_NAME : request->name;
     write->replace = mark && !request->create;
+    write->look = (EcfsSftpLook){.op = &write->op, .error = &write->error};
     write->link.data = write;
     g_queue_init (&write->parts);
     ecfs_sftp_op_begin (self, &write->op, request);
@@ -689,7 +604,7 @@ void ecfs_sftp_write_begin (EcfsSftp *self, EcfsStream *request)
         write->temporary = ecfs_sftp_ahead_take (self, &write->op, on_open, &write->handle);
     if (write->temporary != NULL) {
         write->state = write->handle.size > 0 ? WRITE_STREAMING : WRITE_OPENING;
-        each_parent (self, write, write->name, make_unknown);
+        ecfs_sftp_make_parents (self, &write->op, write->name);
     } else {
         write->temporary = ecfs_incoming_name (mark ? NULL : request->name);
         put_open (self, write);
