@@ -30,8 +30,8 @@
  * health until it takes that much again.
  *
  * Errors: ENOENT no such file, EBADMSG the file ends before the range does, ECANCELED, ENOTCONN down or lost, ETIMEDOUT
- * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (a commit never replaces), EPROTO the server sends nonsense. Texts
- * begin with "endpoint NAME: ".
+ * no progress, ENOSPC/EDQUOT full, EACCES, EEXIST (nothing is ever replaced), ENOTSUP it cannot do that, EPROTO the
+ * server sends nonsense. Texts begin with "endpoint NAME: ".
  */
 #ifndef ECFS_ENDPOINT_ENDPOINT_H
 #define ECFS_ENDPOINT_ENDPOINT_H
@@ -52,6 +52,7 @@ typedef enum EcfsCapability {
     ECFS_CAN_FSYNC = 1 << 2,    /* a committed file is on the disk of the endpoint */
     ECFS_CAN_SPACE = 1 << 3,    /* tells its free space */
     ECFS_CAN_LIST = 1 << 4,
+    ECFS_CAN_LOG = 1 << 5, /* ecfs_endpoint_log () */
 } EcfsCapability;
 
 /* How an endpoint is described in ecfs.conf and on the command line. */
@@ -279,10 +280,10 @@ typedef struct EcfsSource {
     EcfsPull (*pull) (void *user, const uint8_t **ret_bytes, size_t *ret_size);
     /* The endpoint no longer needs these bytes. Also called for what is left, before done. */
     void (*release) (void *user, const uint8_t *bytes, size_t size);
-    /* The first @acknowledged bytes have been taken by the server; may be NULL. */
+    /* The first @acknowledged bytes have been taken by the server, of a log by its disk; may be NULL. */
     void (*progress) (void *user, uint64_t acknowledged);
     /* NULL: committed under its final name, and durable where the protocol can. Otherwise nothing is left under that
-     * name; an incomplete temporary file may be, and is known to `list`. */
+     * name, unless it is a log; an incomplete temporary file may be, and is known to `list`. */
     void (*done) (void *user, const GError *error);
     void *user;
     uint64_t size; /* bytes that will come, about; 0: not known */
@@ -297,6 +298,25 @@ EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const Ecf
 /** The same for bytes that are there already, lent until done. */
 EcfsStream *ecfs_endpoint_write_bytes (EcfsEndpoint *self, const char *name, const void *bytes, size_t size,
                                        void (*done) (void *user, const GError *error), void *user);
+
+/**
+ * Keeps a log: a new file @name that grows by appends while it stays open, each durable by itself. It is made at once
+ * under its final name, where it is seen while it grows; EEXIST if it is there. Directories on the way are made as
+ * needed.
+ *
+ * Bytes are pulled as by a write. When the source answers ECFS_PULL_LATER, all that was pulled is brought to the
+ * endpoint's disk, and one flush serves all that waits for it. More may be pulled and sent meanwhile. `progress` tells
+ * what is on the disk: that many bytes from the beginning, none left out. They are released at the same time.
+ *
+ * ECFS_PULL_END: done (NULL) when all is durable and the file is closed. ECFS_PULL_ABORT and a cancel close the file as
+ * it is: ECANCELED. The first thing that fails, or is not answered, ends the log with the error. Behind what `progress`
+ * told, the file then has anything: more of the bytes, some of them behind a hole, or none. No byte is written to it
+ * again.
+ *
+ * A log that waits for its source with all durable owes nothing, is no load, and keeps its connection open; ENOTCONN
+ * when that is lost. ENOTSUP, before anything is pulled, where there is no ECFS_CAN_LOG.
+ */
+EcfsStream *ecfs_endpoint_log (EcfsEndpoint *self, const char *name, const EcfsSource *source);
 
 /** The source that answered ECFS_PULL_LATER has something now. Any thread, any lock of the caller's held. */
 void ecfs_stream_wake (EcfsStream *stream);

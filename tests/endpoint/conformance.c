@@ -56,7 +56,7 @@ static void set_up_unconnected (Fixture *self, gconstpointer row)
 void conformance_set_up (Fixture *self, gconstpointer row)
 {
     set_up_unconnected (self, row);
-    if (self->row->proxy == NULL)
+    if (self->row->proxy == NULL || self->row->only_logs)
         return;
     g_autoptr (GError) error = NULL;
     EcfsMarker found;
@@ -972,8 +972,12 @@ void conformance_add (ConformanceRow row)
 {
     ConformanceRow *kept = g_memdup2 (&row, sizeof row);
     g_ptr_array_add (rows, kept);
-    add_all (kept);
     if (kept->proxy != NULL)
+        lab_proxy_tell (kept->proxy, "gusts 2"); /* ms */
+    if (!kept->only_logs)
+        add_all (kept);
+    conformance_add_log (kept);
+    if (kept->proxy != NULL && !kept->only_logs)
         conformance_add_network (kept);
 }
 

@@ -5,10 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define MIB       ((size_t) 1 << 20)
-#define GUSTS     "gusts 2"  /* ms */
-#define RATE      "20000000" /* so that what is to be cut is most likely met under way; nothing depends on it */
-#define IMPATIENT "stall_timeout=500ms"
+#define MIB  ((size_t) 1 << 20)
+#define RATE "20000000" /* so that what is to be cut is most likely met under way; nothing depends on it */
 
 static void tell (const Fixture *self, const char *command)
 {
@@ -116,11 +114,10 @@ static void test_cut_reads (Fixture *self, gconstpointer row)
     conformance_holds (self, "read", bytes, size);
 }
 
-/* An endpoint with little patience, for a line that stands still. */
-static void become_impatient (Fixture *self)
+void conformance_become_impatient (Fixture *self, const char *options)
 {
-    const char *options = self->row->options;
-    g_autofree char *more = options == NULL ? g_strdup (IMPATIENT) : g_strconcat (options, "," IMPATIENT, NULL);
+    const char *rest = self->row->options;
+    g_autofree char *more = rest == NULL ? g_strdup (options) : g_strconcat (rest, ",", options, NULL);
     ConformanceRow row = *self->row;
     row.options = more;
     ecfs_endpoint_free (self->endpoint);
@@ -133,7 +130,7 @@ static void test_stall (Fixture *self, gconstpointer row)
 {
     g_autofree uint8_t *bytes = test_bytes (MIB, 4), *back = g_malloc (MIB);
     store_in_the_end (self, "stall", bytes, MIB);
-    become_impatient (self);
+    conformance_become_impatient (self, "stall_timeout=500ms");
     conformance_wait_readable (self, "stall");
     tell (self, "stall");
     Transfer transfer;
@@ -162,7 +159,6 @@ void conformance_add_network (const ConformanceRow *row)
         {"tells-the-truth-when-cut", test_cut_reads},
         {"gives-up-a-line-that-stands-still", test_stall},
     };
-    lab_proxy_tell (row->proxy, GUSTS);
     for (size_t i = 0; i < G_N_ELEMENTS (cases); i++) {
         g_autofree char *path = g_strdup_printf ("/conformance/%s/%s", row->name, cases[i].name);
         g_test_add (path, Fixture, row, conformance_set_up, cases[i].test, conformance_tear_down);

@@ -19,11 +19,15 @@ void conformance_tear_down (Fixture *self, gconstpointer row);
 
 /** Adds the tests of lines that come and go to those of @row, which has a proxy. */
 void conformance_add_network (const ConformanceRow *row);
+/** Adds the tests of logs. */
+void conformance_add_log (const ConformanceRow *row);
 
 /** What leads to the directory @leaf by the URL and options of @row. */
 EcfsEndpointSpec *conformance_spec (const ConformanceRow *row, const char *leaf);
 /** Starts an endpoint. */
 EcfsEndpoint *conformance_start (const EcfsEndpointSpec *spec, const EcfsMarker *expected);
+/** Has an endpoint with these @options too, which give it little patience, in the place of the one that there is. */
+void conformance_become_impatient (Fixture *self, const char *options);
 /** Fails unless @name is there and is these bytes. */
 void conformance_holds (Fixture *self, const char *name, const uint8_t *bytes, size_t size);
 /** Polls until @name can be read: nothing tells when an endpoint is up again. */

@@ -222,6 +222,8 @@ static void begin (Store *self, EcfsStream *request)
     case ECFS_REQUEST_EXAMINE:
         serve_marker (self, request);
         break;
+    case ECFS_REQUEST_LOG:
+        g_assert_not_reached (); /* it takes none */
     }
 }
 

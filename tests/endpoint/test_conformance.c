@@ -9,6 +9,7 @@ static void add_directory (const char *scheme, const char *base)
                                       .url = g_strdup_printf ("%s://%s", scheme, base),
                                       .path = g_strdup (base),
                                       .is_sure = g_str_equal (scheme, "file"),
+                                      .logs = !g_str_equal (scheme, "objectstore"),
                                       .is_nested = g_str_has_prefix (scheme, "flaw+")});
 }
 

@@ -1,5 +1,5 @@
 /* What only directories have: links, FIFOs, mounts that come and go, and uploads that can be looked at. */
-#include "endpoint/endpoint.h"
+#include "appender.h"
 #include "objectstore.h"
 #include "program/program.h"
 #include "transfer.h"
@@ -7,10 +7,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 typedef struct Fixture {
@@ -45,6 +47,50 @@ int fstatat (int dir_fd, const char *path, struct stat *status, int flags)
     int (*real) (int, const char *, struct stat *, int) =
         (int (*) (int, const char *, struct stat *, int)) dlsym (RTLD_NEXT, "fstatat");
     return real (dir_fd, path, status, flags);
+}
+
+/* What the disk does to logs. */
+static atomic_bool disk_is_held;         /* fdatasync does not return */
+static atomic_int disk_code;             /* it fails with it */
+static atomic_int directory_code;        /* so does fsync of a directory */
+static atomic_uint n_synced_directories; /* since it was set to 0 */
+static atomic_long disk_room = LONG_MAX; /* bytes that may be written */
+
+int fdatasync (int fd)
+{
+    int (*real) (int) = (int (*) (int)) dlsym (RTLD_NEXT, "fdatasync");
+    while (atomic_load (&disk_is_held))
+        g_usleep (1000);
+    int code = atomic_load (&disk_code);
+    errno = code;
+    return code != 0 ? -1 : real (fd);
+}
+
+int fsync (int fd)
+{
+    int (*real) (int) = (int (*) (int)) dlsym (RTLD_NEXT, "fsync");
+    struct stat status;
+    if (fstatat (fd, "", &status, AT_EMPTY_PATH) != 0 || !S_ISDIR (status.st_mode))
+        return real (fd);
+    int code = atomic_load (&directory_code);
+    errno = code;
+    if (code != 0 || real (fd) != 0)
+        return -1;
+    atomic_fetch_add (&n_synced_directories, 1);
+    return 0;
+}
+
+ssize_t pwritev (int fd, const struct iovec *iov, int n_iov, off_t offset)
+{
+    ssize_t (*real) (int, const struct iovec *, int, off_t) =
+        (ssize_t (*) (int, const struct iovec *, int, off_t)) dlsym (RTLD_NEXT, "pwritev64");
+    long room = atomic_load (&disk_room);
+    if (room == LONG_MAX)
+        return real (fd, iov, n_iov, offset);
+    struct iovec part = {.iov_base = iov->iov_base, .iov_len = MIN (iov->iov_len, (size_t) room)};
+    atomic_fetch_sub (&disk_room, (long) part.iov_len);
+    errno = ENOSPC;
+    return part.iov_len > 0 ? real (fd, &part, 1, offset) : -1;
 }
 
 static EcfsEndpoint *start (const char *url, const EcfsMarker *expected)
@@ -289,6 +335,144 @@ static void test_idle_upload (Fixture *self, gconstpointer options)
     g_assert_cmpint (try_store (self, "idle"), ==, 0);
 }
 
+/* Logs */
+
+static void begin_log (Fixture *self, Appender *log)
+{
+    appender_init (log);
+    appender_begin (log, self->endpoint, "logs/log");
+    g_assert_true (appender_wait_begun (log));
+}
+
+static void finish_log (Fixture *self, Appender *log, int code, uint64_t durable)
+{
+    g_autofree char *path = in_root (self, "logs/log");
+    g_assert_cmpint (appender_finish (log), ==, code);
+    g_assert_cmpuint (log->acknowledged, ==, durable);
+    (void) appender_check_file (log, path, false);
+}
+
+static void wait_for_size (Fixture *self, int64_t size)
+{
+    g_autofree char *path = in_root (self, "logs/log");
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    struct stat status = {.st_size = 0};
+    while (stat (path, &status) == 0 && status.st_size < size && ecfs_now_us () < deadline_us)
+        g_usleep (1000);
+    g_assert_cmpint (status.st_size, ==, size);
+}
+
+static void test_log_waits (Fixture *self, gconstpointer options)
+{
+    Appender log;
+    begin_log (self, &log);
+    g_assert_true (appender_append (&log, 1000));
+    atomic_store (&disk_is_held, true);
+    appender_give (&log, 9000);
+    wait_for_size (self, 10000);
+    for (unsigned i = 0; i < 100; i++) /* these share a flush */
+        appender_give (&log, 100);
+    pass_time (50000);
+    g_assert_cmpuint (appender_durable (&log), ==, 1000);
+    atomic_store (&disk_is_held, false);
+    g_assert_true (appender_wait (&log, 20000));
+    g_assert_cmpuint (log.n_flows, <=, 3);
+    appender_end (&log, ECFS_PULL_END);
+    finish_log (self, &log, 0, 20000);
+}
+
+static void test_log_fails (Fixture *self, gconstpointer options)
+{
+    Appender log;
+    begin_log (self, &log);
+    g_assert_true (appender_append (&log, 1000));
+    atomic_store (&disk_code, EIO);
+    g_assert_false (appender_append (&log, 9000));
+    atomic_store (&disk_code, 0);
+    finish_log (self, &log, EIO, 1000);
+    g_assert_cmpint (try_store (self, "another"), ==, 0);
+}
+
+static bool is_full (Fixture *self)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (self->endpoint, &health);
+    ecfs_endpoint_health_clear (&health);
+    return health.full;
+}
+
+static void test_log_full (Fixture *self, gconstpointer options)
+{
+    Appender log;
+    begin_log (self, &log);
+    atomic_store (&disk_room, 5000);
+    g_assert_true (appender_append (&log, 3000));
+    g_assert_false (appender_append (&log, 3000)); /* of which a part is written */
+    atomic_store (&disk_room, LONG_MAX);
+    finish_log (self, &log, ENOSPC, 3000);
+    g_assert_true (is_full (self));
+    appender_init (&log);
+    appender_begin (&log, self->endpoint, "logs/another");
+    g_assert_true (appender_wait_begun (&log));
+    g_assert_true (is_full (self)); /* there was room for a name only */
+    g_assert_true (appender_append (&log, 3000));
+    g_assert_false (is_full (self));
+    appender_end (&log, ECFS_PULL_END);
+    g_assert_cmpint (appender_finish (&log), ==, 0);
+}
+
+static void test_log_name (Fixture *self, gconstpointer options)
+{
+    g_autofree char *path = in_root (self, "logs/log");
+    Appender log;
+    g_assert_cmpint (try_store (self, "logs/other"), ==, 0);
+    atomic_store (&directory_code, EIO);
+    appender_init (&log);
+    appender_begin (&log, self->endpoint, "logs/log");
+    g_assert_cmpint (appender_finish (&log), ==, EIO);
+    atomic_store (&directory_code, 0);
+    g_assert_false (g_file_test (path, G_FILE_TEST_EXISTS));
+    atomic_store (&n_synced_directories, 0);
+    begin_log (self, &log);
+    g_assert_cmpuint (atomic_load (&n_synced_directories), ==, 1); /* before anything can be told to be durable */
+    g_assert_true (appender_append (&log, 1000));
+    appender_end (&log, ECFS_PULL_END);
+    finish_log (self, &log, 0, 1000);
+}
+
+static void test_log_lost (Fixture *self, gconstpointer options)
+{
+    Appender log;
+    begin_log (self, &log);
+    g_assert_true (appender_append (&log, 5));
+    atomic_store (&n_lost, 1);
+    g_assert_false (appender_append (&log, 2));
+    atomic_store (&n_lost, 0);
+    g_assert_nonnull (strstr (log.text, " 6 of the 7 bytes"));
+    finish_log (self, &log, EIO, 5);
+}
+
+static void test_log_hangs (Fixture *self, gconstpointer options)
+{
+    Appender log;
+    EcfsEndpointHealth health = {.suspect = false};
+    begin_log (self, &log);
+    g_assert_true (appender_append (&log, 1000));
+    atomic_store (&disk_is_held, true);
+    appender_give (&log, 9000);
+    while (!health.suspect) {
+        ecfs_endpoint_health (self->endpoint, &health);
+        ecfs_endpoint_health_clear (&health);
+        g_assert_false (health.down);
+        g_usleep (1000);
+    }
+    while (!ecfs_endpoint_is_down (self->endpoint))
+        g_usleep (1000);
+    g_assert_cmpuint (appender_durable (&log), ==, 1000);
+    atomic_store (&disk_is_held, false);
+    finish_log (self, &log, ENOTCONN, 10000); /* the disk has it in the end, which was too late for the connection */
+}
+
 #define ADD(name, scheme, test) g_test_add ("/" name, Fixture, scheme, set_up, test, tear_down)
 
 int main (int argc, char **argv)
@@ -304,6 +488,12 @@ int main (int argc, char **argv)
     ADD ("file/a-read-only-root-is-told", "file", test_read_only);
     ADD ("file/what-lost-bytes-is-not-committed", "file", test_lost_bytes);
     ADD ("file/an-entry-that-cannot-be-read-fails-the-listing", "file", test_unreadable_entry);
+    ADD ("file/a-log-waits-for-the-disk", "file", test_log_waits);
+    ADD ("file/a-log-ends-with-a-disk-that-fails", "file", test_log_fails);
+    ADD ("file/a-log-ends-with-a-full-disk", "file", test_log_full);
+    ADD ("file/the-name-of-a-log-is-durable", "file", test_log_name);
+    ADD ("file/a-log-that-lost-bytes-is-not-durable", "file", test_log_lost);
+    ADD ("file/a-log-gives-up-a-disk-that-hangs", "file", test_log_hangs);
     ADD ("objectstore/an-idle-upload-is-dropped-and-can-be-repeated", "objectstore", test_idle_upload);
     return g_test_run ();
 }

@@ -1,7 +1,7 @@
 /* The endpoint in which operations go wrong on command does to each what its rules say, and nothing else. */
 #include "../lab/flawed.h"
 #include "../lab/flaws.h"
-#include "endpoint/endpoint.h"
+#include "appender.h"
 #include "program/program.h"
 #include "util/io.h"
 #include "util/lock.h"
@@ -243,6 +243,48 @@ static void test_stale (void)
     end (&self);
 }
 
+static void begin_log (Fixture *self, Appender *log, const char *name)
+{
+    appender_init (log);
+    appender_begin (log, self->endpoint, name);
+}
+
+static void test_logs (void)
+{
+    Fixture self;
+    Appender log;
+    begin (&self);
+    rules (&self, "log 2 fail 28\nappend 3 fail 5\nappend 6 delay 150\nappend 8 hang\nappend 10 truncate\n");
+    begin_log (&self, &log, "fails");
+    g_assert_true (appender_append (&log, 1000) && appender_append (&log, 1000));
+    g_assert_false (appender_append (&log, 1000));
+    g_assert_cmpint (appender_finish (&log), ==, EIO);
+    g_assert_cmpuint (log.acknowledged, ==, 2000);
+    begin_log (&self, &log, "is-not-begun");
+    g_assert_cmpint (appender_finish (&log), ==, ENOSPC);
+    begin_log (&self, &log, "is-delayed");
+    g_assert_true (appender_append (&log, 1000) && appender_append (&log, 1000));
+    int64_t begin_us = ecfs_now_us ();
+    g_assert_true (appender_append (&log, 1000));
+    g_assert_cmpint (ecfs_now_us () - begin_us, >=, 150000);
+    appender_end (&log, ECFS_PULL_END);
+    g_assert_cmpint (appender_finish (&log), ==, 0);
+    begin_log (&self, &log, "hangs");
+    g_assert_true (appender_append (&log, 1000));
+    appender_give (&log, 1000);
+    g_assert_cmpint (write_file (&self, "x"), ==, 0); /* others do not wait */
+    g_assert_cmpuint (appender_durable (&log), ==, 1000);
+    ecfs_stream_cancel (log.stream);
+    g_assert_cmpint (appender_finish (&log), ==, ECANCELED);
+    begin_log (&self, &log, "is-torn");
+    g_assert_true (appender_append (&log, 1000));
+    g_assert_false (appender_append (&log, 1000));
+    g_assert_cmpint (appender_finish (&log), ==, EIO);
+    g_autofree char *path = g_build_filename (self.base, "root", "is-torn", NULL);
+    g_assert_cmpuint (appender_check_file (&log, path, false), ==, 1500);
+    end (&self);
+}
+
 static void draw (Flaws *flaws, bool *ret_met)
 {
     for (unsigned i = 0; i < 1000; i++)
@@ -280,6 +322,7 @@ int main (int argc, char **argv)
     g_test_add_func ("/flawed/bytes-are-wrong-or-missing", test_bytes);
     g_test_add_func ("/flawed/what-hangs-or-is-delayed-holds-up-nothing-else", test_hang);
     g_test_add_func ("/flawed/answers-are-stale", test_stale);
+    g_test_add_func ("/flawed/appends-fail-hang-and-are-torn", test_logs);
     g_test_add_func ("/flawed/a-seed-replays", test_replay);
     return g_test_run ();
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define PREFIX "flaw+"
+#define CAN    (ECFS_CAN_RENAME | ECFS_CAN_SPACE | ECFS_CAN_LIST) /* and keep logs, if the endpoint within can */
 
 typedef struct Config {
     EcfsEndpointSpec *inner;
@@ -35,12 +36,17 @@ typedef struct Job {
     Flaw flaw;
     int64_t begin_us; /* not before; 0: begun */
     bool begun, cancelled;
+    bool asked;        /* the inner endpoint did, for bytes: a log is there */
     GPtrArray *listed; /* of Event */
     EcfsMutex lock;
-    GBytes *chunk;         /* pulled and not yet handed on; guarded by lock, like all below */
-    EcfsPull ahead;        /* what is to be handed on when there is no chunk */
-    GQueue lent;           /* of GBytes with the inner endpoint, in order */
-    uint64_t pulled, half; /* slot's thread */
+    GBytes *chunk;  /* pulled and not yet handed on; guarded by lock, like all below */
+    EcfsPull ahead; /* what is to be handed on when there is no chunk */
+    GQueue lent;    /* of GBytes with the inner endpoint, in order */
+    /* slot's thread */
+    uint64_t pulled, half;
+    GBytes *drawn;   /* the next chunk, … */
+    int64_t feed_us; /* … which goes on no sooner */
+    int failure;     /* of an append, behind which nothing goes on */
 } Job;
 
 typedef enum EventKind { EVENT_FILLED, EVENT_ACKNOWLEDGED, EVENT_HUNGRY, EVENT_LISTED, EVENT_DONE } EventKind;
@@ -148,6 +154,7 @@ static const char *operation_of (EcfsRequestKind kind)
         [ECFS_REQUEST_READ] = "read", [ECFS_REQUEST_WRITE] = "write",     [ECFS_REQUEST_REMOVE] = "remove",
         [ECFS_REQUEST_SIZE] = "size", [ECFS_REQUEST_SPACE] = "space",     [ECFS_REQUEST_LIST] = "list",
         [ECFS_REQUEST_MARK] = "mark", [ECFS_REQUEST_EXAMINE] = "examine", [ECFS_REQUEST_RMDIR] = "rmdir",
+        [ECFS_REQUEST_LOG] = "log",
     };
     return words[kind];
 }
@@ -158,6 +165,7 @@ static void job_free (Job *job)
     ecfs_stream_unref (job->stream);
     g_ptr_array_unref (job->listed);
     g_clear_pointer (&job->chunk, g_bytes_unref);
+    g_clear_pointer (&job->drawn, g_bytes_unref);
     g_queue_clear_full (&job->lent, (GDestroyNotify) g_bytes_unref);
     ecfs_mutex_clear (&job->lock);
     g_free (job);
@@ -188,6 +196,9 @@ static void begin_inner (Job *job)
         break;
     case ECFS_REQUEST_WRITE:
         job->stream = ecfs_endpoint_write (inner, request->name, &source);
+        break;
+    case ECFS_REQUEST_LOG:
+        job->stream = ecfs_endpoint_log (inner, request->name, &source);
         break;
     case ECFS_REQUEST_REMOVE:
         ecfs_endpoint_remove (inner, request->name, on_value, job);
@@ -253,28 +264,56 @@ static GBytes *spoil (Job *job, const uint8_t *bytes, size_t size)
     return g_bytes_new_take (copy, size);
 }
 
+/* What of an append goes on, and when. */
+static GBytes *spoil_append (Job *job, const uint8_t *bytes, size_t size)
+{
+    Flaw flaw = flaws_next (job->connection->flaws, "append");
+    uint8_t *copy = g_memdup2 (bytes, size);
+    if (flaw.kind == FLAW_FAIL || flaw.kind == FLAW_TRUNCATE) {
+        job->failure = flaw.kind == FLAW_FAIL ? (int) flaw.number : EIO;
+        size = flaw.kind == FLAW_FAIL ? 0 : size / 2;
+    } else if (flaw.kind == FLAW_FLIP) {
+        copy[size / 2] ^= 1;
+    } else if (flaw.kind == FLAW_DELAY) {
+        job->feed_us = ecfs_now_us () + flaw.number * 1000;
+    } else if (flaw.kind == FLAW_HANG) {
+        job->feed_us = INT64_MAX;
+    }
+    return g_bytes_new_take (copy, size);
+}
+
+/* BYTES: the next chunk is drawn, and may go on. */
+static EcfsPull draw (Job *job)
+{
+    while (job->drawn == NULL) {
+        const uint8_t *bytes;
+        size_t size;
+        EcfsPull answer = job->failure != 0 ? ECFS_PULL_ABORT : ecfs_request_pull (job->request, &bytes, &size);
+        if (answer != ECFS_PULL_BYTES)
+            return answer;
+        bool logs = job->request->kind == ECFS_REQUEST_LOG;
+        job->drawn = logs ? spoil_append (job, bytes, size) : spoil (job, bytes, size);
+        if (g_bytes_get_size (job->drawn) == 0)
+            g_clear_pointer (&job->drawn, g_bytes_unref);
+    }
+    return job->feed_us > ecfs_now_us () ? ECFS_PULL_LATER : ECFS_PULL_BYTES;
+}
+
 /* Gets the inner endpoint the next chunk; it is a copy, so what the core lent goes back at once. */
 static void feed (Job *job)
 {
     ecfs_mutex_lock (&job->lock);
     bool fed = job->chunk != NULL || job->ahead != ECFS_PULL_LATER;
     ecfs_mutex_unlock (&job->lock);
-    while (!fed) {
-        const uint8_t *bytes;
-        size_t size;
-        EcfsPull answer = ecfs_request_pull (job->request, &bytes, &size);
-        if (answer == ECFS_PULL_LATER)
-            return;
-        GBytes *chunk = answer == ECFS_PULL_BYTES ? spoil (job, bytes, size) : NULL;
-        fed = answer != ECFS_PULL_BYTES || g_bytes_get_size (chunk) > 0;
-        ecfs_mutex_lock (&job->lock);
-        if (answer != ECFS_PULL_BYTES)
-            job->ahead = answer;
-        else if (fed)
-            job->chunk = g_steal_pointer (&chunk);
-        ecfs_mutex_unlock (&job->lock);
-        g_clear_pointer (&chunk, g_bytes_unref);
-    }
+    EcfsPull answer = fed ? ECFS_PULL_LATER : draw (job);
+    if (answer == ECFS_PULL_LATER)
+        return;
+    ecfs_mutex_lock (&job->lock);
+    if (answer == ECFS_PULL_BYTES)
+        job->chunk = g_steal_pointer (&job->drawn);
+    else
+        job->ahead = answer;
+    ecfs_mutex_unlock (&job->lock);
     ecfs_stream_wake (job->stream);
 }
 
@@ -312,12 +351,16 @@ static void tell_list (Job *job)
 static void finish (Job *job, Event *event)
 {
     Flaw flaw = job->flaw;
-    if (event->error != NULL && event->error->code == ENOTCONN && job->connection->lost == NULL)
-        job->connection->lost = g_error_copy (event->error);
+    Connection *self = job->connection;
+    ecfs_slot_capabilities (self->slot, CAN | (ecfs_endpoint_capabilities (self->inner) & ECFS_CAN_LOG));
+    if (event->error != NULL && event->error->code == ENOTCONN && self->lost == NULL)
+        self->lost = g_error_copy (event->error);
     if (event->error == NULL && job->request->kind == ECFS_REQUEST_LIST)
         tell_list (job);
     EcfsStream *request = give_up_request (job);
-    if (event->error != NULL)
+    if (job->failure != 0)
+        ecfs_request_fail (request, job->failure, "append: %s, as the rules say", g_strerror (job->failure));
+    else if (event->error != NULL)
         ecfs_request_finish (request, 0, g_steal_pointer (&event->error));
     else if (request->kind == ECFS_REQUEST_READ && ecfs_request_cancelled (request))
         ecfs_request_fail (request, ECANCELED, "%s: cancelled", request->name);
@@ -344,7 +387,8 @@ static void handle (Event *event)
             ecfs_request_acknowledge (job->request, event->value);
         break;
     case EVENT_HUNGRY:
-        break; /* all that wait are fed after every round */
+        job->asked = true; /* all that wait are fed after every round */
+        break;
     case EVENT_LISTED:
         g_ptr_array_add (job->listed, g_memdup2 (event, sizeof *event));
         event->text = NULL;
@@ -396,8 +440,11 @@ static int64_t step_jobs (Connection *self)
             begin_inner (job);
         else if (!job->begun && job->begin_us != 0)
             next_us = MIN (next_us, job->begin_us);
-        if (job->begun && job->request->kind == ECFS_REQUEST_WRITE)
+        if (job->begun &&
+            (job->request->kind == ECFS_REQUEST_WRITE || (job->request->kind == ECFS_REQUEST_LOG && job->asked)))
             feed (job);
+        if (job->drawn != NULL)
+            next_us = MIN (next_us, job->feed_us);
     }
     return next_us;
 }
@@ -421,7 +468,7 @@ static void abandon_all (Connection *self)
 static bool owes (const Connection *self)
 {
     for (GList *at = self->jobs.head; at != NULL; at = at->next)
-        if (!((Job *) at->data)->request->parked)
+        if (!((Job *) at->data)->request->idle)
             return true;
     return false;
 }
@@ -495,7 +542,7 @@ static void *flawed_connect (EcfsSlot *slot, bool make_root, GError **error)
     g_queue_init (&self->inbox);
     self->last_list = g_ptr_array_new_with_free_func (event_free);
     ecfs_endpoint_start (inner);
-    ecfs_slot_capabilities (slot, ECFS_CAN_RENAME | ECFS_CAN_SPACE | ECFS_CAN_LIST);
+    ecfs_slot_capabilities (slot, CAN);
     return self;
 }
 
@@ -523,6 +570,7 @@ static void register_scheme (EcfsDriver *driver, const char *scheme)
     *driver = (EcfsDriver){.scheme = scheme,
                            .option_keys = keys[n++],
                            .default_connections = 1,
+                           .logs = true,
                            .new_config = new_config,
                            .free_config = free_config,
                            .connect = flawed_connect,

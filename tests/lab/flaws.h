@@ -5,14 +5,15 @@
  *     seed NUMBER                 of all that is left to chance; 0 without
  *     OPERATION WHEN WHAT         the first rule that meets an operation decides
  *
- *     OPERATION   read, write, remove, size, space, list, mark, examine, any
+ *     OPERATION   read, write, remove, rmdir, size, space, list, mark, examine, log (its beginning), append (bytes that
+ *                 the source of a log gives at a time), any
  *     WHEN        3: the third such operation; 3+: the third and all after it; 10%: each with this chance
  *     WHAT        fail ERRNO      it fails with this number
  *                 hang            it is never answered
  *                 delay MS        it begins so much later; others do not wait
- *                 truncate        a read ends half-way with EBADMSG; of a write half is stored, and success is told
- *                 flip            a bit in the middle of what is read or stored is wrong
- *                 stale           what was true before the last change: the file is not there, the list is the last one
+ *                 truncate        a read ends half-way with EBADMSG; of a write half is stored, and success is told; of
+ * an append half is stored, and it fails with EIO flip            a bit in the middle of what is read or stored is
+ * wrong stale           what was true before the last change: the file is not there, the list is the last one
  *
  * With the same file and the same operations in the same order, the same goes wrong.
  */

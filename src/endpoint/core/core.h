@@ -13,9 +13,8 @@
  *   SERVING     yes         its thread, when serve () returns → IDLE
  *
  * Down means: no request is accepted but urgent ones, and every connection is told to end. On trial there is one
- * connection, with one request at a time that is not parked. The keeper is the thread
- * that calls back for requests that end without a connection (cancelled in the queue, endpoint down), watches the
- * stall clocks and asks for probes.
+ * connection, with one request at a time that is not idle. The keeper is the thread that calls back for requests that
+ * end without a connection (cancelled in the queue, endpoint down), watches the stall clocks and asks for probes.
  */
 #ifndef ECFS_ENDPOINT_CORE_CORE_H
 #define ECFS_ENDPOINT_CORE_CORE_H
@@ -61,6 +60,7 @@ struct EcfsSlot {
     bool stalled;         /* its clock ran out; the thread may be stuck */
     GError *broken;       /* why the connection has to end */
     GQueue active;        /* EcfsStream by link */
+    unsigned n_idle_logs; /* of these */
     EcfsStream *identity; /* the check of the marker that it is to make before anything else */
     bool doubted;         /* that check, waiting or under way, is not the first of the connection */
     char *last_read;      /* name, so that consecutive reads of a file meet its open handle */
@@ -137,6 +137,7 @@ struct EcfsEndpoint {
     uint64_t queued_bytes;
     unsigned n_feeding;      /* writes whose source has more */
     uint64_t lent_bytes;     /* of writes: sent and not acknowledged */
+    uint64_t logged_bytes;   /* of logs: pulled and not durable */
     Distribution latency;    /* µs to the first byte of an answer, where nothing else was under way */
     EcfsEndpointSpace space; /* as told last, … */
     uint64_t space_written;  /* … when this had been written in all */
@@ -204,9 +205,11 @@ bool ecfs_core_refuses_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 uint64_t ecfs_core_free_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
 /** Whether what it refused last did not fit. */
 bool ecfs_core_full_locked (EcfsEndpoint *self) ECFS_REQUIRES (self->lock);
-/** A write ended; @error NULL: it is stored. */
+/** A write ended; @error NULL: it is stored. Or a log ended with an error. */
 void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request, const GError *error)
     ECFS_REQUIRES (self->lock);
+/** It took @bytes just now. */
+void ecfs_core_note_stored_locked (EcfsEndpoint *self, uint64_t bytes) ECFS_REQUIRES (self->lock);
 /** What it told of its space, answering @request. */
 void ecfs_core_note_space_locked (EcfsEndpoint *self, const EcfsStream *request, const EcfsEndpointSpace *space)
     ECFS_REQUIRES (self->lock);

@@ -16,7 +16,7 @@
  *                             return false;
  *                         while (room for more && (request = ecfs_slot_take (slot)) != NULL)
  *                             begin it;
- *                         give up requests with ecfs_request_cancelled (); go on with writes that were parked;
+ *                         give up requests with ecfs_request_cancelled (); go on with parked writes and logs;
  *                         move bytes; tell the core: ecfs_request_filled (), _pull (), _acknowledge (), _finish ()
  *                         ecfs_slot_owed (slot, what the server owes);
  *                     }
@@ -62,6 +62,7 @@ typedef struct EcfsDriver {
     bool costly;          /* so are connections, and beginning a read: both are rather shared than made anew */
 
     bool lends; /* pieces from its own memory, by ecfs_request_piece (); else the core gives it a range */
+    bool logs;  /* takes ECFS_REQUEST_LOG, if only to answer ENOTSUP; else the core does */
 
     /* Parses and checks URL and options (keys are known to be in option_keys). Pure: nothing is looked up or opened. */
     void *(*new_config) (const EcfsEndpointSpec *spec, GError **error);
@@ -158,6 +159,7 @@ typedef enum EcfsRequestKind {
     ECFS_REQUEST_MARK,    /* store text as ECFS_MARKER_NAME in the root: replacing, or with create EEXIST */
     ECFS_REQUEST_RMDIR,   /* a directory that is empty; ENOENT when absent, and any other error when it is not empty */
     ECFS_REQUEST_EXAMINE, /* read ECFS_MARKER_NAME, at most ECFS_MARKER_MAX_SIZE → ecfs_request_finish_marker () */
+    ECFS_REQUEST_LOG,     /* ecfs_request_pull () → ecfs_request_acknowledge () what is durable; closes at its end */
 } EcfsRequestKind;
 
 /* A request. Drivers read the first group, own driver_data, and leave the rest to the core. */
@@ -205,7 +207,8 @@ struct EcfsStream {
     GQueue *holder; /* which of these */
     EcfsSlot *slot; /* while active */
     GError *error;  /* while ended */
-    bool parked;    /* the source answered LATER; changed by the slot's thread only, as the next */
+    bool parked;    /* the source answered LATER; changed by the slot's thread only, as the next two */
+    bool idle;      /* nothing of it could move: it is parked, and of a log all is durable */
     bool feeding;   /* the source may have more: it is a write that is neither parked nor at its end */
     int64_t taken_us;
     bool alone; /* was the only one on its slot when taken: its first byte measures the round trip */
@@ -231,7 +234,8 @@ void ecfs_request_piece (EcfsStream *request, const uint8_t *bytes);
  */
 EcfsPull ecfs_request_pull (EcfsStream *request, const uint8_t **ret_bytes, size_t *ret_size);
 
-/** The first @acknowledged bytes of the file are with the server: gives lent chunks below that back. */
+/** The first @acknowledged bytes of the file are with the server, of a log on its disk: gives lent chunks below that
+ * back. */
 void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged);
 
 /** One file found; names that are not of our alphabet, outside the directory asked for, or the marker are skipped. */

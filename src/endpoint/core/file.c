@@ -2,9 +2,9 @@
  * file:// — a directory of this machine or of a mounted network file system.
  *
  * A connection is the root directory held open; every name is walked from there without following symbolic links, so
- * that nothing leads out of it. Requests are served one at a time, except that a write whose source has nothing is
- * parked: its temporary file stays open while others are served. A system call that hangs (a dead NFS server) delays
- * the `done` of its own request until the kernel returns; the core fails all others meanwhile.
+ * that nothing leads out of it. Requests are served one at a time, except that a write or log whose source has nothing
+ * is parked: its file stays open while others are served. A system call that hangs (a dead NFS server) delays the
+ * `done` of its own request until the kernel returns; the core fails all others meanwhile.
  */
 #include "endpoint/core/file_priv.h"
 
@@ -83,8 +83,8 @@ static void *file_connect (EcfsSlot *slot, bool make_root, GError **error)
     self->root_fd = fd;
     self->root_checked_us = ecfs_now_us ();
     g_queue_init (&self->writes);
-    ecfs_slot_capabilities (slot,
-                            ECFS_CAN_POSITION | ECFS_CAN_RENAME | ECFS_CAN_FSYNC | ECFS_CAN_SPACE | ECFS_CAN_LIST);
+    ecfs_slot_capabilities (slot, ECFS_CAN_POSITION | ECFS_CAN_RENAME | ECFS_CAN_FSYNC | ECFS_CAN_SPACE |
+                                      ECFS_CAN_LIST | ECFS_CAN_LOG);
     return self;
 }
 
@@ -403,7 +403,7 @@ static void begin (EcfsDirectory *self, EcfsStream *request)
         [ECFS_REQUEST_REMOVE] = serve_remove,   [ECFS_REQUEST_SIZE] = serve_size,
         [ECFS_REQUEST_SPACE] = serve_space,     [ECFS_REQUEST_LIST] = serve_list,
         [ECFS_REQUEST_EXAMINE] = serve_examine, [ECFS_REQUEST_MARK] = serve_mark,
-        [ECFS_REQUEST_RMDIR] = serve_rmdir,
+        [ECFS_REQUEST_RMDIR] = serve_rmdir,     [ECFS_REQUEST_LOG] = ecfs_file_log_begin,
     };
     if (ecfs_request_cancelled (request))
         ecfs_request_fail (request, ECANCELED, "%s: cancelled", request->name);
@@ -413,9 +413,9 @@ static void begin (EcfsDirectory *self, EcfsStream *request)
 
 static bool needs_root_check (const EcfsDirectory *self, const EcfsStream *request)
 {
-    return request->kind == ECFS_REQUEST_WRITE || request->kind == ECFS_REQUEST_MARK ||
-           request->kind == ECFS_REQUEST_EXAMINE || request->kind == ECFS_REQUEST_SPACE ||
-           ecfs_now_us () - self->root_checked_us > ROOT_CHECK_US;
+    return request->kind == ECFS_REQUEST_WRITE || request->kind == ECFS_REQUEST_LOG ||
+           request->kind == ECFS_REQUEST_MARK || request->kind == ECFS_REQUEST_EXAMINE ||
+           request->kind == ECFS_REQUEST_SPACE || ecfs_now_us () - self->root_checked_us > ROOT_CHECK_US;
 }
 
 static bool file_serve (EcfsSlot *slot, void *connection, GError **error)
@@ -448,6 +448,7 @@ const EcfsDriver ecfs_driver_file = {
     .option_keys = option_keys,
     .default_connections = 4,
     .lends = true,
+    .logs = true,
     .new_config = new_config,
     .free_config = free_config,
     .connect = file_connect,

@@ -23,7 +23,7 @@ typedef struct EcfsDirectory {
     uint64_t n_uses;
     uint8_t *piece; /* memory for those that are lent */
     size_t piece_bytes;
-    GQueue writes; /* EcfsStream, parked or not; file_write.c */
+    GQueue writes; /* EcfsStream, parked or not, logs too; file_write.c */
 } EcfsDirectory;
 
 /* file.c */
@@ -38,9 +38,10 @@ void ecfs_file_fail_named (EcfsStream *request, int code);
 /* file_write.c */
 
 void ecfs_file_write_begin (EcfsDirectory *self, EcfsStream *request);
-/** Moves every write on by one step. Returns whether any had something to do. */
+void ecfs_file_log_begin (EcfsDirectory *self, EcfsStream *request);
+/** Moves every write and log on by one step. Returns whether any had something to do. */
 bool ecfs_file_step_writes (EcfsDirectory *self);
-/** Lets go of all writes; the requests stay with the core, which fails them. */
+/** Lets go of all of them; the requests stay with the core, which fails them. */
 void ecfs_file_abandon_writes (EcfsDirectory *self);
 /** Both return 0 or an errno. */
 int ecfs_file_unlink (EcfsDirectory *self, const char *name);

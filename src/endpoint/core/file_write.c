@@ -1,4 +1,8 @@
-/* Storing in directories: a temporary file, then a rename that never replaces. */
+/*
+ * Storing in directories: a temporary file, then a rename that never replaces; or a log, which has its final name from
+ * the beginning. The name of a log is brought to the disk when it is made, its bytes when its source has no more of
+ * them for now: the slot's thread waits for the disk, and what comes meanwhile waits for it.
+ */
 #include "endpoint/core/file_priv.h"
 
 #include "util/io.h"
@@ -12,25 +16,35 @@
 
 #define WRITE_STEP  (1024 * 1024)     /* of a write between two looks at what else there is to do */
 #define FLUSH_BYTES (8 * 1024 * 1024) /* written back in the meantime, so that the fsync at the end is short */
+#define LOG_BYTES   (4 * 1024 * 1024) /* of a log that are not on the disk, where its source never rests */
 
 typedef struct FileWrite {
-    char *temporary; /* name below the root */
+    char *temporary; /* name below the root; NULL: it is a log */
     int fd;
     uint64_t offset;      /* written so far */
     uint64_t flushed;     /* write-back was begun for the bytes before */
+    uint64_t durable;     /* of a log */
     const uint8_t *bytes; /* pulled, and not yet written */
     size_t n_bytes;
 } FileWrite;
 
-/* Makes a temporary file. Returns its descriptor or -errno. */
-static int make_temporary (EcfsDirectory *self, const char *name)
+/* Makes a file, with @to_stay under that name even if the power fails. Returns its descriptor or -errno. */
+static int make_file (EcfsDirectory *self, const char *name, bool to_stay)
 {
     const char *leaf;
     ecfs_autofd dir_fd = ecfs_file_open_parent (self, name, true, &leaf);
     if (dir_fd < 0)
         return dir_fd;
-    int fd = openat (dir_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, self->directory_mode & 0666);
-    return fd >= 0 ? fd : -errno;
+    ecfs_autofd fd =
+        openat (dir_fd, leaf, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, self->directory_mode & 0666);
+    if (fd < 0)
+        return -errno;
+    if (to_stay && fsync (dir_fd) != 0) {
+        int code = errno;
+        (void) unlinkat (dir_fd, leaf, 0); /* best effort: nobody relies on it */
+        return -code;
+    }
+    return ecfs_steal_fd (&fd);
 }
 
 int ecfs_file_unlink (EcfsDirectory *self, const char *name)
@@ -72,14 +86,18 @@ static void write_free (FileWrite *write)
     g_free (write);
 }
 
-/* Lets go of a write; what it left is removed unless it was committed. */
-static void write_clear (EcfsDirectory *self, EcfsStream *request, bool committed)
+/* What a write left is removed unless it was committed; a log stays as it is. */
+static void let_go (EcfsDirectory *self, FileWrite *write, bool committed)
 {
-    FileWrite *write = g_steal_pointer (&request->driver_data);
-    g_queue_remove (&self->writes, request);
-    if (!committed)
+    if (!committed && write->temporary != NULL)
         (void) ecfs_file_unlink (self, write->temporary); /* best effort: list shows what stays */
     write_free (write);
+}
+
+static void write_clear (EcfsDirectory *self, EcfsStream *request, bool committed)
+{
+    g_queue_remove (&self->writes, request);
+    let_go (self, g_steal_pointer (&request->driver_data), committed);
 }
 
 static void write_end (EcfsDirectory *self, EcfsStream *request, int code)
@@ -89,6 +107,32 @@ static void write_end (EcfsDirectory *self, EcfsStream *request, int code)
         ecfs_request_finish (request, 0, NULL);
     else
         ecfs_file_fail_named (request, code);
+}
+
+static void write_fail (EcfsDirectory *self, EcfsStream *request, GError *error)
+{
+    write_clear (self, request, false);
+    ecfs_request_finish (request, 0, error);
+}
+
+/* @temporary is taken, and so is @fd, unless it is -errno. */
+static void add_write (EcfsDirectory *self, EcfsStream *request, char *temporary, int fd)
+{
+    if (fd < 0) {
+        g_free (temporary);
+        ecfs_file_fail_named (request, -fd);
+        return;
+    }
+    FileWrite *write = g_new0 (FileWrite, 1);
+    write->temporary = temporary;
+    write->fd = fd;
+    request->driver_data = write;
+    g_queue_push_tail (&self->writes, request);
+}
+
+void ecfs_file_log_begin (EcfsDirectory *self, EcfsStream *request)
+{
+    add_write (self, request, NULL, make_file (self, request->name, true));
 }
 
 void ecfs_file_write_begin (EcfsDirectory *self, EcfsStream *request)
@@ -101,17 +145,7 @@ void ecfs_file_write_begin (EcfsDirectory *self, EcfsStream *request)
         return;
     }
     char *temporary = ecfs_incoming_name (request->name);
-    int fd = make_temporary (self, temporary);
-    if (fd < 0) {
-        g_free (temporary);
-        ecfs_file_fail_named (request, -fd);
-        return;
-    }
-    FileWrite *write = g_new0 (FileWrite, 1);
-    write->temporary = temporary;
-    write->fd = fd;
-    request->driver_data = write;
-    g_queue_push_tail (&self->writes, request);
+    add_write (self, request, temporary, make_file (self, temporary, false));
 }
 
 /* Keeps the unwritten part of the page cache small; only an optimisation, so errors are left to fsync. */
@@ -140,34 +174,89 @@ static int write_some (FileWrite *write)
     return 0;
 }
 
-/* Brings what was written to the disk. Returns 0 or an errno. */
-static int write_sync (EcfsDirectory *self, FileWrite *write, uint64_t *ret_kept)
+/* Whether what is on the disk is what was written, in a file that is still there; not so on disks that lie. */
+static bool check_kept (EcfsDirectory *self, EcfsStream *request, GError **error)
 {
+    const FileWrite *write = request->driver_data;
     struct stat status;
+    if (fstat (write->fd, &status) != 0)
+        return ecfs_fail_errno (error, errno, "%s", request->name);
+    if (status.st_nlink == 0)
+        return ecfs_fail (error, EIO, "%s: was removed while it was written", request->name);
+    return (uint64_t) status.st_size == write->offset ||
+           ecfs_fail (error, EIO,
+                      "%s: the file system of %s keeps %" PRIu64 " of the %" PRIu64
+                      " bytes that were written: check its disk",
+                      request->name, self->root, (uint64_t) status.st_size, write->offset);
+}
+
+/* Brings what was written to the disk, and sees that it is the endpoint's. */
+static bool write_sync (EcfsDirectory *self, EcfsStream *request, GError **error)
+{
+    const FileWrite *write = request->driver_data;
     g_autoptr (GError) moved = NULL;
-    if (!ecfs_file_check_root (self, &moved))
-        return ENOTCONN;
+    if (!ecfs_file_check_root (self, &moved)) {
+        ecfs_slot_doubt (self->slot);
+        return ecfs_fail (error, ENOTCONN, "%s: %s", request->name, moved->message);
+    }
     ecfs_slot_owed (self->slot, ECFS_OWES_SYNC);
-    if (fsync (write->fd) != 0 || fstat (write->fd, &status) != 0)
-        return errno;
-    *ret_kept = (uint64_t) status.st_size;
-    return 0;
+    if ((write->temporary == NULL ? fdatasync (write->fd) : fsync (write->fd)) != 0)
+        return ecfs_fail_errno (error, errno, "%s", request->name);
+    return check_kept (self, request, error);
+}
+
+/* Brings what was appended to the disk and tells of it. False: that failed, and the log has ended. */
+static bool log_sync (EcfsDirectory *self, EcfsStream *request)
+{
+    FileWrite *write = request->driver_data;
+    GError *error = NULL;
+    if (write->durable == write->offset)
+        return true;
+    if (!write_sync (self, request, &error)) {
+        write_fail (self, request, error);
+        return false;
+    }
+    write->durable = write->offset;
+    ecfs_request_acknowledge (request, write->offset);
+    return true;
 }
 
 static void write_finish (EcfsDirectory *self, EcfsStream *request)
 {
     FileWrite *write = request->driver_data;
-    uint64_t kept = 0, written = write->offset;
-    int code = write_sync (self, write, &kept);
-    if (code == 0 && kept != written) { /* a disk that lies */
-        write_clear (self, request, false);
-        ecfs_request_fail (request, EIO,
-                           "%s: the file system of %s keeps %" PRIu64 " of the %" PRIu64
-                           " bytes that were written: check its disk",
-                           request->name, self->root, kept, written);
-        return;
+    GError *error = NULL;
+    if (write->temporary == NULL) {
+        if (log_sync (self, request))
+            write_end (self, request, 0);
+    } else if (!write_sync (self, request, &error)) {
+        write_fail (self, request, error);
+    } else {
+        write_end (self, request, commit (self, write->temporary, request->name, false));
     }
-    write_end (self, request, code != 0 ? code : commit (self, write->temporary, request->name, false));
+}
+
+/* The source has nothing for now. Returns whether there was something to do all the same. */
+static bool write_rest (EcfsDirectory *self, EcfsStream *request)
+{
+    const FileWrite *write = request->driver_data;
+    if (write->temporary != NULL || write->durable == write->offset)
+        return false;
+    (void) log_sync (self, request); /* one that failed has ended */
+    return true;
+}
+
+/* Moves bytes that were pulled. */
+static void write_on (EcfsDirectory *self, EcfsStream *request)
+{
+    FileWrite *write = request->driver_data;
+    ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
+    int code = write_some (write);
+    if (code != 0)
+        write_end (self, request, code);
+    else if (write->temporary != NULL)
+        ecfs_request_acknowledge (request, write->offset);
+    else if (write->offset - write->durable >= LOG_BYTES)
+        (void) log_sync (self, request); /* as above */
 }
 
 /* Moves a write on by one step. Returns false when its source has nothing. */
@@ -181,7 +270,7 @@ static bool write_step (EcfsDirectory *self, EcfsStream *request)
     if (write->n_bytes == 0) {
         EcfsPull answer = ecfs_request_pull (request, &write->bytes, &write->n_bytes);
         if (answer == ECFS_PULL_LATER)
-            return false;
+            return write_rest (self, request);
         if (answer != ECFS_PULL_BYTES) {
             ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
             if (answer == ECFS_PULL_END)
@@ -191,16 +280,10 @@ static bool write_step (EcfsDirectory *self, EcfsStream *request)
             return true;
         }
     }
-    ecfs_slot_owed (self->slot, ECFS_OWES_ANSWER);
-    int code = write_some (write);
-    if (code != 0)
-        write_end (self, request, code);
-    else
-        ecfs_request_acknowledge (request, write->offset);
+    write_on (self, request);
     return true;
 }
 
-/* Moves every write on by one step. Returns whether any had something to do. */
 bool ecfs_file_step_writes (EcfsDirectory *self)
 {
     bool moved = false;
@@ -211,22 +294,17 @@ bool ecfs_file_step_writes (EcfsDirectory *self)
     return moved;
 }
 
-/* The requests stay with the core, which fails them. */
 void ecfs_file_abandon_writes (EcfsDirectory *self)
 {
     EcfsStream *request;
-    while ((request = g_queue_pop_head (&self->writes)) != NULL) {
-        FileWrite *write = g_steal_pointer (&request->driver_data);
-        (void) ecfs_file_unlink (self, write->temporary); /* best effort, as in write_end () */
-        write_free (write);
-    }
+    while ((request = g_queue_pop_head (&self->writes)) != NULL)
+        let_go (self, g_steal_pointer (&request->driver_data), false);
 }
 
-/* Returns 0 or an errno. */
 int ecfs_file_store_marker (EcfsDirectory *self, const EcfsStream *request)
 {
     g_autofree char *temporary = ecfs_incoming_name (NULL);
-    ecfs_autofd fd = make_temporary (self, temporary);
+    ecfs_autofd fd = make_file (self, temporary, false);
     if (fd < 0)
         return -fd;
     int code = -ecfs_pwrite_all (fd, request->text, strlen (request->text), 0);

@@ -89,16 +89,28 @@ static void begin_locked (EcfsEndpoint *self, int code, char *text, uint64_t byt
                    text);
 }
 
+void ecfs_core_note_stored_locked (EcfsEndpoint *self, uint64_t bytes)
+{
+    /* A small file that fits says nothing about what did not. */
+    if (!is_full (self->refusal.code) || bytes + MARGIN_BYTES >= self->refusal.needs_bytes)
+        end_locked (self);
+}
+
+/* Of a log, what is not durable: the rest fitted. */
+static uint64_t refused_bytes (const EcfsStream *request)
+{
+    return request->kind == ECFS_REQUEST_LOG ? request->pulled - request->acknowledged
+                                             : MAX (request->source.size, request->pulled);
+}
+
 void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request, const GError *error)
 {
     Refusal *refusal = &self->refusal;
     if (error == NULL) {
-        /* A small file that fits says nothing about what did not. */
-        if (!is_full (refusal->code) || request->pulled + MARGIN_BYTES >= refusal->needs_bytes)
-            end_locked (self);
+        ecfs_core_note_stored_locked (self, request->pulled);
         return;
     }
-    if (!tells (error->code))
+    if (!tells (error->code) || (request->kind == ECFS_REQUEST_LOG && error->code == ENOTSUP))
         return;
     int64_t now_us = ecfs_now_us ();
     refusal->hidden = error->code == EDQUOT || (error->code == ENOSPC && refusal->hidden);
@@ -107,7 +119,7 @@ void ecfs_core_note_write_locked (EcfsEndpoint *self, const EcfsStream *request,
     refusal->failed_us = now_us;
     if (error->code == ENOSPC && self->space.told)
         self->space.free_bytes = 0; /* the next figure will tell */
-    begin_locked (self, error->code, g_strdup (error->message), MAX (request->source.size, request->pulled));
+    begin_locked (self, error->code, g_strdup (error->message), refused_bytes (request));
 }
 
 /* Quotas and inodes are in no figure: so is what fails again where figures say that there is room, before and after. */

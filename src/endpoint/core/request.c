@@ -97,18 +97,26 @@ static bool admit_down_locked (EcfsEndpoint *self, const EcfsStream *request) EC
            ecfs_core_attempt_locked (self);
 }
 
+static bool stores (const EcfsStream *request)
+{
+    return request->kind == ECFS_REQUEST_WRITE || request->kind == ECFS_REQUEST_LOG;
+}
+
 /* Why @request cannot be queued now, or NULL. */
 static GError *refusal_locked (EcfsEndpoint *self, const EcfsStream *request) ECFS_REQUIRES (self->lock)
 {
     bool checked = request->name == NULL || (request->kind == ECFS_REQUEST_LIST && request->name[0] == '\0');
-    bool changes = request->kind == ECFS_REQUEST_WRITE ||
-                   (request->kind == ECFS_REQUEST_REMOVE && !ecfs_uuid_is_nil (&self->expected.archive));
+    bool changes =
+        stores (request) || (request->kind == ECFS_REQUEST_REMOVE && !ecfs_uuid_is_nil (&self->expected.archive));
     if (!checked &&
         (!ecfs_stored_name_valid (request->name) || (changes && g_str_equal (request->name, ECFS_MARKER_NAME))))
         return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: \"%s\" cannot be the name of a stored file", self->name,
                             request->name);
     if (request->kind == ECFS_REQUEST_READ && request->n_ranges == 0)
         return g_error_new (ECFS_ERROR, EINVAL, "endpoint %s: %s: a read needs a range", self->name, request->name);
+    if (request->kind == ECFS_REQUEST_LOG && !self->driver->logs)
+        return g_error_new (ECFS_ERROR, ENOTSUP, "endpoint %s: %s: %s:// cannot append to files", self->name,
+                            request->name, self->driver->scheme);
     if (self->stopping)
         return g_error_new (ECFS_ERROR, ECANCELED, "endpoint %s: is being closed", self->name);
     if (ecfs_core_down (self) && !admit_down_locked (self, request))
@@ -207,6 +215,14 @@ EcfsStream *ecfs_endpoint_read_pieces (EcfsEndpoint *self, const char *name, con
 EcfsStream *ecfs_endpoint_write (EcfsEndpoint *self, const char *name, const EcfsSource *source)
 {
     EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_WRITE, name);
+    request->source = *source;
+    submit (ecfs_stream_ref (request));
+    return request;
+}
+
+EcfsStream *ecfs_endpoint_log (EcfsEndpoint *self, const char *name, const EcfsSource *source)
+{
+    EcfsStream *request = ecfs_request_new (self, ECFS_REQUEST_LOG, name);
     request->source = *source;
     submit (ecfs_stream_ref (request));
     return request;
@@ -370,23 +386,42 @@ void ecfs_request_filled (EcfsStream *request, size_t range_index, size_t filled
         request->sink.data (request->sink.user, range_index, filled);
 }
 
-/* What the source answered. Time in which it has nothing is not time in which the endpoint is slow. */
-static void note_pull (EcfsStream *request, EcfsPull answer, size_t size)
+static void set_idle_locked (EcfsEndpoint *self, EcfsStream *request, bool idle) ECFS_REQUIRES (self->lock)
 {
-    EcfsEndpoint *self = request->endpoint;
+    if (request->kind == ECFS_REQUEST_LOG)
+        request->slot->n_idle_logs += (unsigned) idle - (unsigned) request->idle;
+    request->idle = idle;
+    if (idle && self->breaker.state == BREAKER_TRIAL)
+        ecfs_core_kick_locked (self); /* it is another's turn */
+}
+
+/* Time in which the source has nothing is not time in which the endpoint is slow. */
+static void note_write_pull_locked (EcfsEndpoint *self, EcfsStream *request, EcfsPull answer, size_t size)
+    ECFS_REQUIRES (self->lock)
+{
     bool parked = answer == ECFS_PULL_LATER, feeding = answer == ECFS_PULL_BYTES;
-    int64_t now_us = ecfs_now_us ();
-    ecfs_mutex_lock (&self->lock);
     self->lent_bytes += size;
     self->n_feeding += (unsigned) feeding - (unsigned) request->feeding;
     if (parked && !request->parked)
-        ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
+        ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, ecfs_now_us ());
     else if (request->parked && !parked)
-        ecfs_meter_begin (&self->write_meter, now_us);
-    request->parked = parked;
+        ecfs_meter_begin (&self->write_meter, ecfs_now_us ());
     request->feeding = feeding;
-    if (parked && self->breaker.state == BREAKER_TRIAL)
-        ecfs_core_kick_locked (self); /* it is another's turn */
+}
+
+/* What the source answered. */
+static void note_pull (EcfsStream *request, EcfsPull answer, size_t size)
+{
+    EcfsEndpoint *self = request->endpoint;
+    bool parked = answer == ECFS_PULL_LATER;
+    ecfs_mutex_lock (&self->lock);
+    if (request->kind == ECFS_REQUEST_LOG)
+        self->logged_bytes += size;
+    else
+        note_write_pull_locked (self, request, answer, size);
+    request->parked = parked;
+    set_idle_locked (self, request,
+                     parked && (request->kind != ECFS_REQUEST_LOG || request->acknowledged == request->pulled));
     ecfs_mutex_unlock (&self->lock);
 }
 
@@ -424,6 +459,26 @@ static void release_up_to (EcfsStream *request, uint64_t end)
     }
 }
 
+static void note_taken_locked (EcfsEndpoint *self, uint64_t added, int64_t now_us) ECFS_REQUIRES (self->lock)
+{
+    self->lent_bytes -= added;
+    Progress progress = {.owed = self->n_feeding > 0 ? ECFS_OWED_PLENTY : (double) self->lent_bytes,
+                         .delay_us = self->latency.quantiles.p5,
+                         .shared = self->read_meter.n_busy > 0,
+                         .now_us = now_us};
+    ecfs_meter_add (&self->write_meter, added, &progress);
+}
+
+/* How fast a line is does not follow from the time that a disk takes for a little. */
+static void note_durable_locked (EcfsEndpoint *self, EcfsStream *request, uint64_t added) ECFS_REQUIRES (self->lock)
+{
+    self->logged_bytes -= added;
+    self->write_meter.total += added;
+    if (added > 0)
+        ecfs_core_note_stored_locked (self, added);
+    set_idle_locked (self, request, request->parked && request->acknowledged == request->pulled);
+}
+
 void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
 {
     EcfsEndpoint *self = request->endpoint;
@@ -433,12 +488,10 @@ void ecfs_request_acknowledge (EcfsStream *request, uint64_t acknowledged)
     int64_t now_us = ecfs_now_us ();
     ecfs_clock_moved (&request->slot->clock, added, now_us);
     ecfs_mutex_lock (&self->lock);
-    self->lent_bytes -= added;
-    Progress progress = {.owed = self->n_feeding > 0 ? ECFS_OWED_PLENTY : (double) self->lent_bytes,
-                         .delay_us = self->latency.quantiles.p5,
-                         .shared = self->read_meter.n_busy > 0,
-                         .now_us = now_us};
-    ecfs_meter_add (&self->write_meter, added, &progress);
+    if (request->kind == ECFS_REQUEST_LOG)
+        note_durable_locked (self, request, added);
+    else
+        note_taken_locked (self, added, now_us);
     ecfs_core_prove_locked (self, ECFS_CREDIT_MOVED, now_us);
     ecfs_mutex_unlock (&self->lock);
     release_up_to (request, acknowledged);
@@ -470,6 +523,7 @@ void ecfs_request_deliver (EcfsStream *request, uint64_t value, const GError *er
         request->sink.done (request->sink.user, error);
         break;
     case ECFS_REQUEST_WRITE:
+    case ECFS_REQUEST_LOG:
         request->source.done (request->source.user, error);
         break;
     case ECFS_REQUEST_EXAMINE:
@@ -499,18 +553,17 @@ static void adopt_locked (EcfsEndpoint *self, EcfsSlot *slot, const EcfsMarker *
     ecfs_core_up_locked (self);
 }
 
-static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success) ECFS_REQUIRES (self->lock)
+/* What it has under way will not come any more. */
+static void note_ended_locked (EcfsEndpoint *self, EcfsStream *request, int64_t now_us) ECFS_REQUIRES (self->lock)
 {
-    EcfsSlot *slot = request->slot;
-    int64_t now_us = ecfs_now_us ();
-    g_queue_unlink (&slot->active, &request->link);
-    request->holder = NULL;
-    request->slot = NULL;
-    if (success && (request->kind == ECFS_REQUEST_SIZE || request->kind == ECFS_REQUEST_SPACE ||
-                    request->kind == ECFS_REQUEST_EXAMINE))
-        note_round_trip_locked (self, request, now_us);
+    uint64_t left = request->pulled - request->acknowledged;
     self->queued_bytes -= range_bytes (request) - request->delivered;
-    self->lent_bytes -= request->pulled - request->acknowledged;
+    if (request->kind == ECFS_REQUEST_LOG) {
+        self->logged_bytes -= left;
+        request->slot->n_idle_logs -= (unsigned) request->idle;
+        return;
+    }
+    self->lent_bytes -= left;
     self->n_feeding -= (unsigned) request->feeding;
     request->feeding = false;
     note_dropped_locked (self);
@@ -518,6 +571,19 @@ static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success
         ecfs_meter_end (&self->read_meter, self->latency.quantiles.p5, now_us);
     if (request->kind == ECFS_REQUEST_WRITE && !request->parked)
         ecfs_meter_end (&self->write_meter, self->latency.quantiles.p5, now_us);
+}
+
+static void detach_locked (EcfsEndpoint *self, EcfsStream *request, bool success) ECFS_REQUIRES (self->lock)
+{
+    EcfsSlot *slot = request->slot;
+    int64_t now_us = ecfs_now_us ();
+    note_ended_locked (self, request, now_us);
+    g_queue_unlink (&slot->active, &request->link);
+    request->holder = NULL;
+    request->slot = NULL;
+    if (success && (request->kind == ECFS_REQUEST_SIZE || request->kind == ECFS_REQUEST_SPACE ||
+                    request->kind == ECFS_REQUEST_EXAMINE))
+        note_round_trip_locked (self, request, now_us);
     if (request->kind == ECFS_REQUEST_MARK && success)
         adopt_locked (self, slot, &request->marker);
     bool trial = self->breaker.state == BREAKER_TRIAL;
@@ -536,9 +602,9 @@ void ecfs_request_finish (EcfsStream *request, uint64_t value, GError *error)
         g_prefix_error (&error, "endpoint %s: ", self->name);
     release_up_to (request, UINT64_MAX);
     ecfs_mutex_lock (&self->lock);
-    if (request->kind == ECFS_REQUEST_WRITE)
+    if (request->kind == ECFS_REQUEST_WRITE || (request->kind == ECFS_REQUEST_LOG && error != NULL))
         ecfs_core_note_write_locked (self, request, error);
-    if (request->kind == ECFS_REQUEST_SPACE || (request->kind == ECFS_REQUEST_WRITE && ecfs_errno (error) == ENOENT))
+    if (request->kind == ECFS_REQUEST_SPACE || (stores (request) && ecfs_errno (error) == ENOENT))
         ecfs_core_doubt_locked (self, request->slot);
     detach_locked (self, request, error == NULL);
     ecfs_mutex_unlock (&self->lock);

@@ -65,11 +65,17 @@ bool ecfs_slot_check (EcfsSlot *slot, GError **error)
     return ok;
 }
 
+/* Requests that it serves. Logs without anything to do are in nobody's way. */
+static unsigned load_of (const EcfsSlot *slot)
+{
+    return slot->active.length - slot->n_idle_logs;
+}
+
 /* Whether nothing that it has could move. */
 static bool is_at_rest (const EcfsSlot *slot)
 {
     for (GList *at = slot->active.head; at != NULL; at = at->next)
-        if (!((const EcfsStream *) at->data)->parked)
+        if (!((const EcfsStream *) at->data)->idle)
             return false;
     return true;
 }
@@ -93,7 +99,9 @@ static bool has_file_open (const EcfsSlot *slot, const EcfsStream *request)
 static bool is_better (const EcfsSlot *slot, const EcfsSlot *than, const EcfsStream *request)
 {
     bool open = has_file_open (slot, request), than_open = has_file_open (than, request);
-    return open != than_open ? open : slot->active.length < than->active.length;
+    if (open != than_open)
+        return open;
+    return load_of (slot) != load_of (than) ? load_of (slot) < load_of (than) : slot->n_idle_logs < than->n_idle_logs;
 }
 
 /* Whether the slot is at the file of @request, and its driver goes on with that for less than another would begin. */
@@ -176,7 +184,7 @@ bool ecfs_slot_call_others (EcfsSlot *slot, unsigned n_helping)
     ecfs_mutex_lock (&self->lock);
     for (unsigned i = 0; i < self->n_slots; i++) {
         EcfsSlot *other = &self->slots[i];
-        if (other == slot || other->state != SLOT_SERVING || other->active.length > 0)
+        if (other == slot || other->state != SLOT_SERVING || load_of (other) > 0)
             continue;
         n_free++;
         ecfs_slot_notify (other);
@@ -201,7 +209,7 @@ static bool writes (const EcfsSlot *slot)
 static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, const EcfsStream *request)
     ECFS_REQUIRES (self->lock)
 {
-    if (best != NULL && (best->active.length == 0 || has_file_open (best, request)))
+    if (best != NULL && (load_of (best) == 0 || has_file_open (best, request)))
         return false;
     if (self->breaker.state == BREAKER_TRIAL && ecfs_core_connected_locked (self))
         return false;
@@ -214,7 +222,7 @@ static bool wants_another_locked (EcfsEndpoint *self, const EcfsSlot *best, cons
             continue;
         n_serving++;
         n_requests +=
-            self->driver->costly && writes (&self->slots[i]) ? self->driver->n_pipelined : self->slots[i].active.length;
+            self->driver->costly && writes (&self->slots[i]) ? self->driver->n_pipelined : load_of (&self->slots[i]);
     }
     bool is_long = !self->driver->costly && is_long_locked (self);
     return is_long || n_requests > n_serving * self->driver->n_pipelined;
@@ -239,7 +247,7 @@ EcfsSlot *ecfs_core_idle_slot_locked (EcfsEndpoint *self, const EcfsStream *requ
     if (self->driver->begin_read == NULL || request->kind != ECFS_REQUEST_READ || !g_queue_is_empty (&self->queue))
         return NULL;
     EcfsSlot *slot = best_slot_locked (self, request, NULL);
-    return slot != NULL && slot->active.length == 0 ? slot : NULL;
+    return slot != NULL && load_of (slot) == 0 ? slot : NULL;
 }
 
 bool ecfs_core_attempt_locked (EcfsEndpoint *self)
@@ -274,8 +282,8 @@ void ecfs_core_down_locked (EcfsEndpoint *self, const char *reason)
     int64_t now_us = ecfs_now_us ();
     bool news = !ecfs_core_down (self) && !self->stopping && !self->retired;
     /* A write that waits for its source keeps no meter busy, and may have sent what is not acknowledged. */
-    bool at_work =
-        self->read_meter.n_busy + self->write_meter.n_busy > 0 || self->lent_bytes > 0 || self->breaker.n_losses > 0;
+    bool at_work = self->read_meter.n_busy + self->write_meter.n_busy > 0 ||
+                   self->lent_bytes + self->logged_bytes > 0 || self->breaker.n_losses > 0;
     if (!ecfs_core_down (self))
         self->down_since_s = g_get_real_time () / G_USEC_PER_SEC;
     ecfs_breaker_fail (&self->breaker, at_work, now_us);
@@ -391,8 +399,8 @@ static void begin_request_locked (EcfsEndpoint *self, EcfsSlot *slot, EcfsStream
 {
     request->slot = slot;
     request->taken_us = ecfs_now_us ();
-    bool quiet = self->read_meter.n_busy + self->write_meter.n_busy == 0;
-    request->alone = slot->active.length == 0 && (quiet || self->latency.sum <= 0);
+    bool quiet = self->read_meter.n_busy + self->write_meter.n_busy == 0 && self->logged_bytes == 0;
+    request->alone = load_of (slot) == 0 && (quiet || self->latency.sum <= 0);
     request->holder = &slot->active;
     g_queue_push_tail_link (&slot->active, &request->link);
     if (request->kind == ECFS_REQUEST_READ) {
@@ -502,7 +510,8 @@ static bool is_at_work (const EcfsSlot *slot)
 {
     for (GList *at = slot->active.head; at != NULL; at = at->next) {
         const EcfsStream *request = at->data;
-        if (request->kind == ECFS_REQUEST_READ || request->kind == ECFS_REQUEST_WRITE)
+        bool logs = request->kind == ECFS_REQUEST_LOG && !request->idle;
+        if (logs || request->kind == ECFS_REQUEST_READ || request->kind == ECFS_REQUEST_WRITE)
             return true;
     }
     return false;
@@ -533,8 +542,11 @@ static void fail_unfinished (EcfsSlot *slot, const GError *error)
     ecfs_mutex_unlock (&self->lock);
     EcfsStream *request;
     while ((request = unfinished (slot)) != NULL) {
+        /* What a log had to do is done: it is not its time that ran out. */
+        bool at_rest = code == ETIMEDOUT && request->kind == ECFS_REQUEST_LOG && request->idle;
         request->driver_data = NULL;
-        ecfs_request_fail (request, code, "connection lost: %s", error != NULL ? error->message : "closed when idle");
+        ecfs_request_fail (request, at_rest ? ENOTCONN : code, "connection lost: %s",
+                           error != NULL ? error->message : "closed when idle");
     }
 }
 
