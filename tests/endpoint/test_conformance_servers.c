@@ -1,6 +1,6 @@
 /*
  * The conformance suite against servers that people have besides those that have a suite of their own: ProFTPD (SFTP
- * and FTP), AsyncSSH, lighttpd, WsgiDAV.
+ * and FTP), AsyncSSH, lighttpd, WsgiDAV. rclone is refused, and has to be found out where it is not.
  *
  * ECFS_SERVERS=all runs everything for each. Otherwise it is what sees how contents are transferred, and with
  * sanitizers nothing: the drivers have run under them with other servers, and these are slow.
@@ -11,10 +11,11 @@
 static const struct {
     const char *kind;
     const char *protocol;
-    bool is_sure;
+    bool is_sure, logs, only_logs;
 } kinds[] = {
-    {.kind = "proftpd-sftp", .protocol = "sftp://", .is_sure = true},
-    {.kind = "asyncssh", .protocol = "sftp://", .is_sure = true},
+    {.kind = "proftpd-sftp", .protocol = "sftp://", .is_sure = true, .logs = true},
+    {.kind = "asyncssh", .protocol = "sftp://", .is_sure = true, .logs = true},
+    {.kind = "rclone-sftp", .protocol = "sftp://", .only_logs = true}, /* which it must not be believed to keep */
     {.kind = "proftpd-ftp", .protocol = "ftp://"},
     {.kind = "lighttpd", .protocol = "dav://"},
     {.kind = "wsgidav", .protocol = "dav://"},
@@ -38,6 +39,8 @@ static Other *add_row (size_t i)
                                           .options = other_options (server),
                                           .path = g_strdup (server->root),
                                           .is_sure = kinds[i].is_sure,
+                                          .logs = kinds[i].logs,
+                                          .only_logs = kinds[i].only_logs,
                                           .brief = !everything});
     return server;
 }

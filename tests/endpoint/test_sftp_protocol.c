@@ -137,10 +137,12 @@ static void finds_extensions (void)
 {
     unsigned extensions = 0;
     g_autoptr (GByteArray) version = PACKET ("\2\0\0\0\3\0\0\0\21fsync@openssh.com\0\0\0\0011"
+                                             "\0\0\0\24fstatvfs@openssh.com\0\0\0\0012"
                                              "\0\0\0\23statvfs@openssh.com\0\0\0\0019"
                                              "\0\0\0\1x\0\0\0\0");
     g_assert_cmpint (ecfs_sftp_parse_version (version->data, version->len, &extensions), ==, 0);
-    g_assert_cmpuint (extensions, ==, ECFS_SFTP_HAS_FSYNC); /* not statvfs of an unknown version */
+    g_assert_cmpuint (extensions, ==,
+                      ECFS_SFTP_HAS_FSYNC | ECFS_SFTP_HAS_FSTATVFS); /* not statvfs of an unknown version */
     g_assert_cmpint (ecfs_sftp_parse_version (version->data, version->len - 1, &extensions), ==, -EPROTO);
     g_autoptr (GByteArray) old = PACKET ("\2\0\0\0\2");
     g_assert_cmpint (ecfs_sftp_parse_version (old->data, old->len, &extensions), ==, -EPROTO);

@@ -1,11 +1,13 @@
 /* Servers that are not as OpenSSH's: its sftp-server, with lab-fault to make it so. */
-#include "endpoint/endpoint.h"
+#include "appender.h"
 #include "program/program.h"
 #include "sshd_fixture.h"
+#include "transfer.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SFTP_SERVER "/usr/lib/openssh/sftp-server"
@@ -228,6 +230,153 @@ static void leaves_one_unanswered (void)
     tear_down (&f);
 }
 
+/* Logs */
+
+/* Begins one and appends to it. */
+static void begin_log (Fixture *f, Appender *log)
+{
+    appender_init (log);
+    appender_begin (log, f->endpoint, "logs/log");
+    g_assert_true (appender_append (log, 1000));
+}
+
+static void finish_log (Fixture *f, Appender *log, int code, uint64_t durable)
+{
+    g_autofree char *path = g_build_filename (f->sshd->root, "logs/log", NULL);
+    g_assert_cmpint (appender_finish (log), ==, code);
+    g_assert_cmpuint (log->acknowledged, ==, durable);
+    (void) appender_check_file (log, path, false);
+}
+
+static void wait_for_size (const Fixture *f, int64_t size)
+{
+    g_autofree char *path = g_build_filename (f->sshd->root, "logs/log", NULL);
+    int64_t deadline_us = ecfs_now_us () + TRANSFER_TIMEOUT_US;
+    struct stat status;
+    while (stat (path, &status) == 0 && status.st_size < size && ecfs_now_us () < deadline_us)
+        g_usleep (1000);
+    g_assert_cmpint (status.st_size, ==, size);
+}
+
+static void waits_for_the_disk (void)
+{
+    Fixture f;
+    Appender log;
+    if (!set_up (&f))
+        return;
+    begin_log (&f, &log);
+    fail (&f, "hold", 0);
+    appender_give (&log, 9000);
+    wait_for_size (&f, 10000);
+    for (unsigned i = 0; i < 100; i++) { /* all that comes while the disk is busy shares few flushes */
+        appender_give (&log, 100);
+        g_usleep (1000);
+    }
+    g_assert_cmpuint (appender_durable (&log), ==, 1000);
+    fail (&f, "", 0);
+    g_assert_true (appender_wait (&log, 20000));
+    g_assert_cmpuint (log.n_flows, <=, 4);
+    appender_end (&log, ECFS_PULL_END);
+    finish_log (&f, &log, 0, 20000);
+    tear_down (&f);
+}
+
+static void tells_of_a_disk_that_fails (void)
+{
+    Fixture f;
+    Appender log;
+    if (!set_up (&f))
+        return;
+    begin_log (&f, &log);
+    fail (&f, "fsync", EIO);
+    g_assert_false (appender_append (&log, 9000));
+    finish_log (&f, &log, EIO, 1000);
+    fail (&f, "", 0);
+    try_write (&f, 1000, "stripes/another", 0);
+    tear_down (&f);
+}
+
+static bool is_full (EcfsEndpoint *endpoint)
+{
+    EcfsEndpointHealth health;
+    ecfs_endpoint_health (endpoint, &health);
+    ecfs_endpoint_health_clear (&health);
+    return health.full;
+}
+
+static void tells_of_a_full_disk (void)
+{
+    Fixture f;
+    Appender log;
+    if (!set_up (&f))
+        return;
+    begin_log (&f, &log);
+    fail (&f, "full", 5000);
+    g_assert_true (appender_append (&log, 4000));
+    g_assert_false (appender_append (&log, 4000)); /* of which a part is written */
+    finish_log (&f, &log, ENOSPC, 5000);
+    g_assert_true (is_full (f.endpoint));
+    tear_down (&f);
+}
+
+static void tells_of_a_server_that_keeps_less (void)
+{
+    Fixture f;
+    Appender log;
+    if (!set_up (&f))
+        return;
+    begin_log (&f, &log);
+    fail (&f, "less", 3);
+    g_assert_false (appender_append (&log, 9000));
+    g_assert_nonnull (strstr (log.text, " 5000 of the 10000 bytes"));
+    finish_log (&f, &log, EIO, 1000);
+    tear_down (&f);
+}
+
+static void keeps_no_log_that_is_hidden (void)
+{
+    Fixture f;
+    Appender log;
+    if (!set_up (&f))
+        return;
+    fail (&f, "hide", 0);
+    appender_init (&log);
+    log.given = 1000;
+    appender_begin (&log, f.endpoint, "logs/log");
+    g_assert_cmpint (appender_finish (&log), ==, ENOTSUP);
+    g_assert_cmpuint (log.pulled, ==, 0);
+    g_autofree char *path = g_build_filename (f.sshd->root, "logs/log", NULL);
+    g_assert_false (g_file_test (path, G_FILE_TEST_EXISTS));
+    fail (&f, "", 0);
+    begin_log (&f, &log); /* the name is free */
+    appender_end (&log, ECFS_PULL_END);
+    finish_log (&f, &log, 0, 1000);
+    tear_down (&f);
+}
+
+static void gives_up_a_disk_that_hangs (void)
+{
+    Fixture f;
+    Appender log;
+    if (!set_up (&f))
+        return;
+    ecfs_endpoint_free (f.endpoint);
+    f.endpoint = start (f.sshd, ",stall_timeout=1s");
+    begin_log (&f, &log);
+    fail (&f, "hold", 0);
+    appender_give (&log, 9000);
+    EcfsEndpointHealth health = {.suspect = false};
+    while (!health.suspect && !appender_is_done (&log)) {
+        ecfs_endpoint_health (f.endpoint, &health);
+        ecfs_endpoint_health_clear (&health);
+        g_usleep (1000);
+    }
+    g_assert_true (health.suspect);
+    finish_log (&f, &log, ETIMEDOUT, 1000);
+    g_assert_true (ecfs_endpoint_is_down (f.endpoint));
+    tear_down (&f);
+}
+
 int main (int argc, char **argv)
 {
     g_test_init (&argc, &argv, NULL);
@@ -239,5 +388,11 @@ int main (int argc, char **argv)
     g_test_add_func ("/sftp-server/sends-a-byte-at-a-time", sends_a_byte_at_a_time);
     g_test_add_func ("/sftp-server/drips", drips);
     g_test_add_func ("/sftp-server/leaves-one-unanswered", leaves_one_unanswered);
+    g_test_add_func ("/sftp-server/a-log-waits-for-the-disk", waits_for_the_disk);
+    g_test_add_func ("/sftp-server/a-log-ends-with-a-disk-that-fails", tells_of_a_disk_that_fails);
+    g_test_add_func ("/sftp-server/a-log-ends-with-a-full-disk", tells_of_a_full_disk);
+    g_test_add_func ("/sftp-server/a-log-ends-with-a-server-that-keeps-less", tells_of_a_server_that_keeps_less);
+    g_test_add_func ("/sftp-server/keeps-no-log-that-is-hidden", keeps_no_log_that_is_hidden);
+    g_test_add_func ("/sftp-server/a-log-gives-up-a-disk-that-hangs", gives_up_a_disk_that_hangs);
     return g_test_run ();
 }

@@ -4,6 +4,7 @@
  * absent is no fault.
  *
  *     fsync ERRNO    fsync fails with this error
+ *     hold 0         fsync does not return, as long as this is so
  *     link ERRNO     giving a stripe its final name fails with this error
  *     exit-before    the server ends where it should give a stripe its final name
  *     exit-after     the same, after it did
@@ -11,6 +12,8 @@
  *     corrupt        the same with a bit in the middle
  *     less N         files are said to be half as large as they are: with N = 1 open ones, 2 those without their final
  *                    name too, 3 all
+ *     hide 0         logs are not to be seen by their names
+ *     full N         N bytes more fit into logs; no space is left, then and before
  *     statvfs ERRNO  asking for the space fails with this error
  *     reopen ERRNO   opening a temporary file that is there already, for writing, fails with this error
  *     write ERRNO    writing to temporary files fails with this error
@@ -55,7 +58,9 @@ static bool is (const Fault *fault, const char *word)
 
 int fsync (int fd)
 {
-    Fault fault = current_fault ();
+    Fault fault;
+    while (fault = current_fault (), is (&fault, "hold"))
+        (void) usleep (2000); /* whatever ends it, this looks again */
     if (is (&fault, "fsync")) {
         errno = fault.number;
         return -1;
@@ -124,6 +129,11 @@ int told_fstat (int fd, struct stat *st)
 
 int told_stat (const char *path, struct stat *st)
 {
+    Fault fault = current_fault ();
+    if (is (&fault, "hide") && strstr (path, "/logs/") != NULL) {
+        errno = ENOENT;
+        return -1;
+    }
     return tell (AT_FDCWD, path, st, strstr (path, "/incoming/") != NULL ? 2 : 3);
 }
 
@@ -136,12 +146,16 @@ int told_statvfs (const char *path, struct statvfs *st)
     }
     int (*real) (const char *, struct statvfs *) =
         (int (*) (const char *, struct statvfs *)) dlsym (RTLD_NEXT, "statvfs");
-    return real (path, st);
+    int result = real (path, st);
+    if (result == 0 && is (&fault, "full"))
+        st->f_bavail = 0;
+    return result;
 }
 
-/* Of the temporary files that are open for writing, by descriptor. */
+/* Of the files that are open, by descriptor: temporary ones and logs for writing, stripes for reading. */
 #define N_FILES 256
-static bool is_temporary[N_FILES], was_there[N_FILES], is_stripe[N_FILES];
+static bool is_temporary[N_FILES], was_there[N_FILES], is_stripe[N_FILES], is_log[N_FILES];
+static size_t n_logged; /* since logs are full */
 
 int told_open (const char *path, int flags, ...) __asm__("open");
 
@@ -163,6 +177,7 @@ int told_open (const char *path, int flags, ...)
         is_temporary[fd] = temporary;
         was_there[fd] = temporary && there;
         is_stripe[fd] = (flags & O_ACCMODE) == O_RDONLY && strstr (path, "/stripes/") != NULL;
+        is_log[fd] = (flags & O_ACCMODE) != O_RDONLY && strstr (path, "/logs/") != NULL;
     }
     return fd;
 }
@@ -176,12 +191,27 @@ ssize_t read (int fd, void *bytes, size_t size)
     return real (fd, bytes, is (&fault, "crawl") && size > (size_t) fault.number ? (size_t) fault.number : size);
 }
 
+/* How much of @size bytes for a log may be written. */
+static size_t fitting (const Fault *fault, size_t size)
+{
+    if (!is (fault, "full"))
+        return size;
+    size_t left = (size_t) fault->number > n_logged ? (size_t) fault->number - n_logged : 0;
+    n_logged += size < left ? size : left;
+    return size < left ? size : left;
+}
+
 ssize_t write (int fd, const void *bytes, size_t size)
 {
     ssize_t (*real) (int, const void *, size_t) = (ssize_t (*) (int, const void *, size_t)) dlsym (RTLD_NEXT, "write");
-    if (fd < 0 || fd >= N_FILES || !is_temporary[fd])
+    if (fd < 0 || fd >= N_FILES || (!is_temporary[fd] && !is_log[fd]))
         return real (fd, bytes, size);
     Fault fault = current_fault ();
+    if (is_log[fd]) {
+        size_t fits = fitting (&fault, size);
+        errno = ENOSPC;
+        return fits > 0 ? real (fd, bytes, fits) : -1;
+    }
     if (is (&fault, "write") || (is (&fault, "rewrite") && was_there[fd])) {
         errno = fault.number;
         return -1;

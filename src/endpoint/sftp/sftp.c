@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <string.h>
 
-#define MAX_ACTIVE    32 /* requests of one connection */
+#define MAX_ACTIVE    32 /* requests of one connection, but for logs */
 #define KEEP_ALIVE_US (15 * G_USEC_PER_SEC)
 #define IDLE_CLOSE_US (300 * G_USEC_PER_SEC)
 #define FINISH_US     G_USEC_PER_SEC /* for what is being committed when the connection must end */
@@ -145,7 +145,7 @@ static void begin (EcfsSftp *self, EcfsStream *request)
         [ECFS_REQUEST_RMDIR] = ecfs_sftp_rmdir_begin, [ECFS_REQUEST_REMOVE] = ecfs_sftp_remove_begin,
         [ECFS_REQUEST_SIZE] = ecfs_sftp_size_begin,   [ECFS_REQUEST_SPACE] = ecfs_sftp_space_begin,
         [ECFS_REQUEST_LIST] = ecfs_sftp_list_begin,   [ECFS_REQUEST_EXAMINE] = ecfs_sftp_examine_begin,
-        [ECFS_REQUEST_MARK] = ecfs_sftp_write_begin,
+        [ECFS_REQUEST_MARK] = ecfs_sftp_write_begin,  [ECFS_REQUEST_LOG] = ecfs_sftp_log_begin,
     };
     begin_kind[request->kind](self, request);
 }
@@ -153,7 +153,7 @@ static void begin (EcfsSftp *self, EcfsStream *request)
 static void take_requests (EcfsSftp *self)
 {
     EcfsStream *request;
-    while (self->ops.length < MAX_ACTIVE && (request = ecfs_slot_take (self->slot)) != NULL)
+    while (self->ops.length - self->logs.length < MAX_ACTIVE && (request = ecfs_slot_take (self->slot)) != NULL)
         begin (self, request);
 }
 
@@ -177,7 +177,7 @@ static bool move (EcfsSftp *self, bool *ret_any)
     do {
         if (!ecfs_sftp_output (self))
             return false;
-    } while (ecfs_sftp_write_issue (self));
+    } while (ecfs_sftp_log_issue (self) || ecfs_sftp_write_issue (self));
     ecfs_sftp_write_share (self);
     if (!ecfs_sftp_output (self) || !ecfs_sftp_input (self, ret_any))
         return false;
@@ -239,6 +239,7 @@ static void abandon (EcfsSftp *self)
     self->payload_op = NULL;
     g_queue_init (&self->reads);
     g_queue_init (&self->writes);
+    g_queue_init (&self->logs);
     while (self->ops.head != NULL) {
         EcfsSftpOp *op = self->ops.head->data;
         g_queue_unlink (&self->ops, &op->link);
@@ -257,7 +258,8 @@ static void finish_commits (EcfsSftp *self)
 {
     int64_t deadline_us = ecfs_now_us () + FINISH_US;
     bool any;
-    while (ecfs_sftp_is_committing (self) && ecfs_now_us () < deadline_us && move (self, &any)) {
+    while ((ecfs_sftp_is_committing (self) || ecfs_sftp_is_making_log (self)) && ecfs_now_us () < deadline_us &&
+           move (self, &any)) {
         if (!any)
             wait_for_events (self, FINISH_US);
         (void) ecfs_slot_check (self->slot, NULL); /* it failed; this resets what wakes the wait */
@@ -329,6 +331,7 @@ const EcfsDriver ecfs_driver_sftp = {
     .default_connections = 3,
     .n_pipelined = MAX_ACTIVE,
     .own_login = true,
+    .logs = true,
     .new_config = new_config,
     .free_config = free_config,
     .connect = ecfs_sftp_connect,

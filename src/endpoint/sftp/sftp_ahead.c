@@ -73,7 +73,7 @@ void ecfs_sftp_ahead_tidy (EcfsSftp *self)
 void ecfs_sftp_ahead_end (EcfsSftp *self)
 {
     EcfsSshWait wait = {.deadline_us = ecfs_now_us () + LEAVE_US, .fd = -1};
-    if (self->broken == NULL && self->ahead.temporary != NULL && self->ops.length == 0 &&
+    if (self->broken == NULL && self->ahead.temporary != NULL && ecfs_sftp_is_at_rest (self) &&
         ecfs_sftp_drain (self, &wait, NULL) && self->ahead.handle.size > 0) {
         give_back (self);
         (void) ecfs_sftp_drain (self, &wait, NULL); /* what is left is removed with unfinished uploads */

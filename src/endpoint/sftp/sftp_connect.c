@@ -60,6 +60,7 @@ static void on_root (EcfsSftp *self, void *data, const EcfsSftpReply *reply)
 static bool look_around (EcfsSftp *self, bool with_root, const EcfsSshWait *wait, GError **error)
 {
     self->read_bytes = self->write_bytes = OLD_IO_BYTES;
+    self->serial = (self->extensions & ECFS_SFTP_HAS_FSTATVFS) != 0; /* sftp_log.c says why */
     if ((self->extensions & ECFS_SFTP_HAS_LIMITS) != 0)
         ecfs_sftp_put_limits (self->out, ecfs_sftp_expect (self, NULL, on_limits, NULL));
     if (with_root)
@@ -237,7 +238,7 @@ void *ecfs_sftp_connect (EcfsSlot *slot, bool with_root, GError **error)
         return NULL;
     bool fsync = (self->extensions & ECFS_SFTP_HAS_FSYNC) != 0;
     bool space = (self->extensions & ECFS_SFTP_HAS_STATVFS) != 0;
-    ecfs_slot_capabilities (slot, ECFS_CAN_POSITION | ECFS_CAN_RENAME | ECFS_CAN_LIST | (fsync ? ECFS_CAN_FSYNC : 0) |
-                                      (space ? ECFS_CAN_SPACE : 0));
+    ecfs_slot_capabilities (slot, ECFS_CAN_POSITION | ECFS_CAN_RENAME | ECFS_CAN_LIST |
+                                      (fsync ? ECFS_CAN_FSYNC | ECFS_CAN_LOG : 0) | (space ? ECFS_CAN_SPACE : 0));
     return self;
 }

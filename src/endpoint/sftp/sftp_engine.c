@@ -41,6 +41,7 @@ void ecfs_sftp_engine_init (EcfsSftp *self)
     g_queue_init (&self->ops);
     g_queue_init (&self->reads);
     g_queue_init (&self->writes);
+    g_queue_init (&self->logs);
     g_queue_init (&self->files);
 }
 

@@ -392,7 +392,7 @@ static EcfsSftpHelp *find_offer (EcfsSftp *self)
 
 static void join (EcfsSftp *self)
 {
-    if (atomic_load (&self->config->shared->n_offers) == 0 || self->ops.length > 0 ||
+    if (atomic_load (&self->config->shared->n_offers) == 0 || !ecfs_sftp_is_at_rest (self) ||
         !ecfs_slot_is_trusted (self->slot))
         return;
     EcfsSftpHelp *help = find_offer (self);

@@ -1,7 +1,8 @@
 /*
  * The inside of the sftp:// driver: sftp.c (options, the event loop), sftp_connect.c, sftp_engine.c (packets in and
  * out), sftp_root.c (what files need in the root), sftp_read.c, sftp_write.c, sftp_ops.c (operations), sftp_ahead.c
- * (files that are opened before they are needed), sftp_help.c (files that several connections store together).
+ * (files that are opened before they are needed), sftp_help.c (files that several connections store together),
+ * sftp_log.c.
  *
  * A connection belongs to its slot's thread, but while that waits for events: then who has a read begins it. An
  * operation serves one request of the core and waits for any number of replies at once; each reply finds its function
@@ -102,6 +103,7 @@ struct EcfsSftp {
     size_t read_bytes;  /* of one READ at most */
     size_t write_bytes; /* of one WRITE at most */
     bool root_refused;  /* the root could not be made for lack of permission */
+    bool serial;        /* the server serves one request after the other */
     GError *broken;     /* why the connection cannot be used any more */
 
     uint32_t next_id;
@@ -132,6 +134,7 @@ struct EcfsSftp {
     GQueue ops;
     GQueue reads;  /* those with a request, in the order in which they came */
     GQueue writes; /* those with a request */
+    GQueue logs;   /* those with a request */
     GQueue files;  /* open for reading, latest first */
     EcfsSftpAhead ahead;
     struct EcfsSftpHelper *helper; /* NULL: it helps nobody */
@@ -299,6 +302,15 @@ char *ecfs_sftp_ahead_take (EcfsSftp *self, EcfsSftpOp *op, EcfsSftpReplyFunc fu
 void ecfs_sftp_ahead_tidy (EcfsSftp *self);
 /** Removes it before the connection ends, where the server is quick to answer. */
 void ecfs_sftp_ahead_end (EcfsSftp *self);
+
+/* sftp_log.c */
+void ecfs_sftp_log_begin (EcfsSftp *self, EcfsStream *request);
+/** Puts what logs have to send. True: there was something. */
+bool ecfs_sftp_log_issue (EcfsSftp *self);
+/** Whether there is a log that may be in the wrong place, or that is being taken back. */
+bool ecfs_sftp_is_making_log (const EcfsSftp *self);
+/** Whether there is nothing but logs that wait for their sources. */
+bool ecfs_sftp_is_at_rest (const EcfsSftp *self);
 
 /* sftp_hash.c */
 EcfsHasher *ecfs_sftp_hasher (const void *config, const EcfsHasherTerms *terms, GError **error);

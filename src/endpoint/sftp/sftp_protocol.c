@@ -261,6 +261,7 @@ int ecfs_sftp_parse_version (const uint8_t *packet, size_t packet_bytes, unsigne
         {"posix-rename@openssh.com", "1", ECFS_SFTP_HAS_POSIX_RENAME},
         {"fsync@openssh.com", "1", ECFS_SFTP_HAS_FSYNC},
         {"statvfs@openssh.com", "2", ECFS_SFTP_HAS_STATVFS},
+        {"fstatvfs@openssh.com", "2", ECFS_SFTP_HAS_FSTATVFS},
         {"limits@openssh.com", "1", ECFS_SFTP_HAS_LIMITS},
     };
     Input in = {.at = packet, .left = packet_bytes};

@@ -74,6 +74,7 @@ typedef enum EcfsSftpExtension {
     ECFS_SFTP_HAS_FSYNC = 1 << 1,
     ECFS_SFTP_HAS_STATVFS = 1 << 2,
     ECFS_SFTP_HAS_LIMITS = 1 << 3,
+    ECFS_SFTP_HAS_FSTATVFS = 1 << 4,
 } EcfsSftpExtension;
 
 /* What the server calls an open file. */
