@@ -167,6 +167,7 @@ def test_a_server_that_moves_over_what_is_there_is_used(liar):
     liar.lies = {"MOVE": replaces}
     done = probe(liar)
     assert done.returncode == 0 and "lacks      refusal to replace" in done.stdout, done.stdout + done.stderr
+    assert "lacks      logs" in done.stdout and "append" not in done.stdout.partition("lacks")[0], done.stdout
 
 
 def test_a_server_that_publishes_later_is_refused(place):

@@ -206,7 +206,8 @@ def test_endpoint_list_add_and_test(place, archive, source):
     lab.ecfs("endpoint", "add", archive.path, extra.endpoint())
     names = [entry["name"] for entry in json.loads(lab.ecfs("endpoint", "list", archive.path, "--json").stdout)]
     assert names == [*lab.NAMES, "grove"]
-    lab.ecfs("endpoint", "test", archive.path)
+    tested = json.loads(lab.ecfs("endpoint", "test", archive.path, "--json").stdout)
+    assert all("logs" in facts["can"] and facts["append_ms"] > 0 for facts in tested), tested
     extra.kill()
     done = lab.ecfs("endpoint", "test", archive.path, check=False)
     assert done.returncode == 1 and "grove" in done.stdout + done.stderr

@@ -25,7 +25,8 @@ static void add_capabilities (JsonObject *result, unsigned capabilities)
                {ECFS_CAN_RENAME, "rename"},
                {ECFS_CAN_FSYNC, "fsync"},
                {ECFS_CAN_SPACE, "space"},
-               {ECFS_CAN_LIST, "list"}};
+               {ECFS_CAN_LIST, "list"},
+               {ECFS_CAN_LOG, "logs"}};
     JsonArray *words = json_array_new ();
     for (size_t i = 0; i < G_N_ELEMENTS (all); i++)
         if ((capabilities & all[i].flag) != 0)
@@ -57,6 +58,7 @@ static void add_lacks (JsonObject *result, unsigned capabilities)
         {ECFS_CAN_FSYNC, {"fsync", "what was stored in the seconds before a power cut there may be damaged"}},
         {ECFS_CAN_SPACE, {"space", "ecfs learns that it is full when a write fails"}},
         {ECFS_CAN_LIST, {"list", "ecfs-fsck cannot look for stripes that no file uses"}},
+        {ECFS_CAN_LOG, {"logs", "it cannot take many small files as appends to one"}},
     };
     for (size_t i = 0; i < G_N_ELEMENTS (all); i++)
         if ((capabilities & all[i].flag) == 0)
@@ -183,6 +185,22 @@ static bool test_replacing (EcfsEndpoint *endpoint, const MeasureFiles *files, J
     return true;
 }
 
+static bool test_append (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
+{
+    double seconds;
+    GError *refusal = NULL;
+    if (measure_append (endpoint, &seconds, &refusal)) {
+        json_object_set_double_member (result, "append_ms", seconds * 1000);
+        return true;
+    }
+    if (ecfs_errno (refusal) != ENOTSUP) {
+        g_propagate_error (error, refusal);
+        return false;
+    }
+    g_error_free (refusal);
+    return true;
+}
+
 static bool test_there (EcfsEndpoint *endpoint, const MeasureFiles *files, JsonObject *result, GError **error)
 {
     double seconds, bytes_per_s;
@@ -192,6 +210,8 @@ static bool test_there (EcfsEndpoint *endpoint, const MeasureFiles *files, JsonO
     if (!test_range (endpoint, files, error) || !measure_read (endpoint, files, PATIENCE_US, &bytes_per_s, error))
         return false;
     json_object_set_double_member (result, "read_bytes_per_s", bytes_per_s);
+    if (!test_append (endpoint, result, error))
+        return false;
     return test_replacing (endpoint, files, result, error); /* last: the file may be another one then */
 }
 
@@ -209,7 +229,7 @@ static bool test_gone (EcfsEndpoint *endpoint, const MeasureFiles *files, GError
     return false;
 }
 
-/* Write, commit, ask, read a range, read all, try to replace, delete. */
+/* Write, commit, ask, read a range, read all, append, try to replace, delete. */
 static bool test_cycle (EcfsEndpoint *endpoint, JsonObject *result, GError **error)
 {
     g_autoptr (MeasureFiles) files = measure_files_new (1, SCRATCH_BYTES);
@@ -265,9 +285,12 @@ static void test_endpoint (EcfsEndpoint *endpoint, const EcfsMarker *expected, J
     GError *error = NULL;
     bool works = test_all (endpoint, expected, result, &error);
     tidy (endpoint);
-    add_capabilities (result, ecfs_endpoint_capabilities (endpoint));
+    unsigned capabilities = ecfs_endpoint_capabilities (endpoint);
+    if (!json_object_has_member (result, "append_ms")) /* what a server offers it may lack */
+        capabilities &= ~(unsigned) ECFS_CAN_LOG;
+    add_capabilities (result, capabilities);
     if (works)
-        add_lacks (result, ecfs_endpoint_capabilities (endpoint));
+        add_lacks (result, capabilities);
     g_autofree char *description = ecfs_endpoint_description (endpoint);
     if (description != NULL) {
         g_autofree char *text = g_utf8_make_valid (description, -1);
@@ -386,6 +409,10 @@ static void print_result (JsonObject *result)
     if (json_object_has_member (result, "round_trip_ms")) {
         g_autofree char *time = tool_seconds (tool_double (result, "round_trip_ms") / 1000);
         printf ("  round trip %s\n", time);
+    }
+    if (json_object_has_member (result, "append_ms")) {
+        g_autofree char *time = tool_seconds (tool_double (result, "append_ms") / 1000);
+        printf ("  append     %s\n", time);
     }
     print_rate (result, "write", "write_bytes_per_s");
     print_rate (result, "read", "read_bytes_per_s");

@@ -30,6 +30,9 @@ bool measure_read (EcfsEndpoint *endpoint, const MeasureFiles *files, int64_t pa
                    GError **error);
 /** Seconds that the shortest of some questions for the size of the first file takes. EIO when that is another. */
 bool measure_round_trip (EcfsEndpoint *endpoint, const MeasureFiles *files, double *ret_seconds, GError **error);
+/** Seconds that the shortest of some small appends to a log takes, until it is on the disk there. ENOTSUP: the endpoint
+ * keeps no logs. */
+bool measure_append (EcfsEndpoint *endpoint, double *ret_seconds, GError **error);
 /** Removes all of them that there are, and their directory if nothing else is in it. False: some may be left, whose
  * directory the error names. */
 bool measure_remove (EcfsEndpoint *endpoint, const MeasureFiles *files, GError **error);
