@@ -1,10 +1,13 @@
 /*
- * Two ways to speak SFTP over libssh2: its own sftp layer, and the sftp:// endpoint. Prints a table of both.
+ * Two ways to speak SFTP over libssh2: its own sftp layer, and the sftp:// endpoint. Prints a table of both. Then what
+ * small files take as appends to a log, and as files of their own.
  *
- *     bench_sftp URL[,KEY=VALUE...] [MIB]
+ *     bench_sftp URL[,KEY=VALUE...] [MIB [PID]]
  *
  * The URL is an existing directory on a server that one may write to; identity_file has to be given (the libssh2 side
- * uses nothing else). Wall clock and CPU seconds of this process. For a far server put lab-proxy with a delay between.
+ * uses nothing else). Wall clock and CPU seconds of this process; of small files, also of all processes below it and
+ * below PID, which is an sshd on this machine. For a far server put lab-proxy with a delay between. With MIB 0 there
+ * are small files only.
  */
 #include "endpoint/endpoint.h"
 #include "endpoint/ssh/ssh_config.h"
@@ -28,6 +31,8 @@
 #define N_RANDOM   64
 #define N_SMALL    16
 #define SMALL_SIZE 20000
+#define N_RECORDS  1000
+#define RECORD     ((size_t) 9 << 10)
 
 static size_t total;
 static uint8_t *memory;
@@ -154,17 +159,23 @@ static void read_random (EcfsEndpoint *endpoint, Work *work, unsigned n_streams)
     wait_all (work);
 }
 
-static void bench_endpoint (const EcfsEndpointSpec *spec)
+static EcfsEndpoint *start (const EcfsEndpointSpec *spec)
 {
     static const EcfsMarker any;
     g_autoptr (GError) error = NULL;
-    g_autoptr (EcfsEndpoint) endpoint = ecfs_endpoint_new (spec, &any, &error);
+    EcfsEndpoint *endpoint = ecfs_endpoint_new (spec, &any, &error);
     if (endpoint == NULL)
         g_error ("%s", error->message);
+    ecfs_endpoint_start (endpoint);
+    return endpoint;
+}
+
+static void bench_endpoint (const EcfsEndpointSpec *spec)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (spec);
     Work work = {0};
     ecfs_mutex_init (&work.lock);
     ecfs_cond_init (&work.cond);
-    ecfs_endpoint_start (endpoint);
     (void) ecfs_endpoint_remove_wait (endpoint, "bench-ours", NULL); /* of a run that was stopped */
     Clock clock = begin ();
     write_file (endpoint, &work, "bench-ours", total);
@@ -191,6 +202,185 @@ static void bench_endpoint (const EcfsEndpointSpec *spec)
     check (ecfs_endpoint_remove_wait (endpoint, "bench-ours", NULL), "remove");
     ecfs_cond_clear (&work.cond);
     ecfs_mutex_clear (&work.lock);
+}
+
+/* Small files: appends, and files */
+
+typedef struct Process {
+    int pid, parent;
+    double cpu_s;
+} Process;
+
+static Process read_process (const char *pid)
+{
+    g_autofree char *path = g_strdup_printf ("/proc/%s/stat", pid), *text = NULL;
+    Process process = {.pid = atoi (pid)};
+    unsigned long user = 0, system = 0;
+    if (!g_file_get_contents (path, &text, NULL, NULL))
+        return process;
+    const char *behind = strrchr (text, ')'); /* the name may hold anything */
+    if (behind != NULL &&
+        sscanf (behind, ") %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &process.parent, &user, &system) == 3)
+        process.cpu_s = (double) (user + system) / (double) sysconf (_SC_CLK_TCK);
+    return process;
+}
+
+/* Whether @pid is @root or below it, as @processes tell. */
+static bool is_below (const GArray *processes, int pid, int root)
+{
+    while (pid != root && pid > 1) {
+        int parent = 0;
+        for (guint i = 0; i < processes->len; i++)
+            if (g_array_index (processes, Process, i).pid == pid)
+                parent = g_array_index (processes, Process, i).parent;
+        pid = parent;
+    }
+    return pid == root;
+}
+
+/* Of @root and all below it. */
+static double tree_cpu_s (int root)
+{
+    g_autoptr (GArray) processes = g_array_new (FALSE, FALSE, sizeof (Process));
+    g_autoptr (GDir) proc = g_dir_open ("/proc", 0, NULL);
+    const char *name;
+    double sum = 0;
+    while (proc != NULL && (name = g_dir_read_name (proc)) != NULL) {
+        Process process = g_ascii_isdigit (name[0]) ? read_process (name) : (Process){0};
+        if (process.parent != 0)
+            g_array_append_val (processes, process);
+    }
+    for (guint i = 0; i < processes->len; i++)
+        if (is_below (processes, g_array_index (processes, Process, i).pid, root))
+            sum += g_array_index (processes, Process, i).cpu_s;
+    return sum;
+}
+
+static int server_pid;
+
+/* This process, its ssh, and the server. */
+static double all_cpu_s (void)
+{
+    return tree_cpu_s ((int) getpid ()) + (server_pid != 0 ? tree_cpu_s (server_pid) : 0);
+}
+
+typedef struct Records {
+    EcfsMutex lock;
+    EcfsCond cond;
+    /* guarded by lock */
+    unsigned n_given, n_pulled, n_durable;
+    bool ended, done;
+} Records;
+
+static EcfsPull pull_record (void *user, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    Records *records = user;
+    ecfs_mutex_lock (&records->lock);
+    bool more = records->n_pulled < records->n_given;
+    EcfsPull answer = more ? ECFS_PULL_BYTES : records->ended ? ECFS_PULL_END : ECFS_PULL_LATER;
+    records->n_pulled += more;
+    ecfs_mutex_unlock (&records->lock);
+    *ret_bytes = memory;
+    *ret_size = RECORD;
+    return answer;
+}
+
+static void record_durable (void *user, uint64_t durable)
+{
+    Records *records = user;
+    ecfs_mutex_lock (&records->lock);
+    records->n_durable = (unsigned) (durable / RECORD);
+    ecfs_cond_signal (&records->cond);
+    ecfs_mutex_unlock (&records->lock);
+}
+
+static void records_done (void *user, const GError *error)
+{
+    Records *records = user;
+    if (error != NULL)
+        g_error ("%s", error->message);
+    ecfs_mutex_lock (&records->lock);
+    records->done = true;
+    ecfs_cond_signal (&records->cond);
+    ecfs_mutex_unlock (&records->lock);
+}
+
+/* Gives one more as soon as fewer than @n_open are not durable; at the end, nothing but the end. */
+static void append (Records *records, EcfsStream *stream, unsigned n_open, bool ends)
+{
+    ecfs_mutex_lock (&records->lock);
+    records->ended = ends;
+    records->n_given += !ends;
+    ecfs_stream_wake (stream);
+    while (ends ? !records->done : records->n_given - records->n_durable >= n_open)
+        (void) ecfs_cond_wait_until (&records->cond, &records->lock, ecfs_now_us () + 1000000);
+    ecfs_mutex_unlock (&records->lock);
+}
+
+static void append_records (EcfsEndpoint *endpoint, unsigned n_open)
+{
+    Records records = {0};
+    EcfsSource source = {
+        .pull = pull_record, .release = release, .progress = record_durable, .done = records_done, .user = &records};
+    ecfs_mutex_init (&records.lock);
+    ecfs_cond_init (&records.cond);
+    EcfsStream *stream = ecfs_endpoint_log (endpoint, "bench-log", &source);
+    for (unsigned i = 0; i < N_RECORDS; i++)
+        append (&records, stream, n_open, false);
+    append (&records, stream, n_open, true);
+    ecfs_stream_unref (stream);
+    ecfs_cond_clear (&records.cond);
+    ecfs_mutex_clear (&records.lock);
+}
+
+static void store_records (EcfsEndpoint *endpoint, unsigned n_open)
+{
+    Work work = {0};
+    ecfs_mutex_init (&work.lock);
+    ecfs_cond_init (&work.cond);
+    for (unsigned i = 0; i < N_RECORDS; i++) {
+        g_autofree char *name = g_strdup_printf ("bench-records/%u", i);
+        wait_below (&work, n_open);
+        ecfs_stream_unref (ecfs_endpoint_write_bytes (endpoint, name, memory, RECORD, finished, &work));
+    }
+    wait_all (&work);
+    ecfs_cond_clear (&work.cond);
+    ecfs_mutex_clear (&work.lock);
+}
+
+static void remove_records (EcfsEndpoint *endpoint)
+{
+    (void) ecfs_endpoint_remove_wait (endpoint, "bench-log", NULL); /* there may be none of them */
+    for (unsigned i = 0; i < N_RECORDS; i++) {
+        g_autofree char *name = g_strdup_printf ("bench-records/%u", i);
+        (void) ecfs_endpoint_remove_wait (endpoint, name, NULL);
+    }
+}
+
+static void bench_records (EcfsEndpoint *endpoint, const char *what, void (*run) (EcfsEndpoint *, unsigned),
+                           unsigned n_open)
+{
+    double own_s = tree_cpu_s ((int) getpid ()), all_s = all_cpu_s ();
+    int64_t at_us = ecfs_now_us ();
+    run (endpoint, n_open);
+    double wall_s = (double) (ecfs_now_us () - at_us) / 1e6;
+    own_s = tree_cpu_s ((int) getpid ()) - own_s;
+    all_s = all_cpu_s () - all_s;
+    printf ("%-9s %s, %u open %8.2f s %8.3f ms each, CPU %.3f ms each here, %.3f in all\n", "endpoint", what, n_open,
+            wall_s, wall_s * 1e3 / N_RECORDS, own_s * 1e3 / N_RECORDS, all_s * 1e3 / N_RECORDS);
+    fflush (stdout);
+    remove_records (endpoint);
+}
+
+static void bench_small_files (const EcfsEndpointSpec *spec)
+{
+    g_autoptr (EcfsEndpoint) endpoint = start (spec);
+    remove_records (endpoint); /* of a run that was stopped */
+    for (unsigned n_open = 1; n_open <= 8; n_open += 7) {
+        bench_records (endpoint, "9 KiB appended", append_records, n_open);
+        bench_records (endpoint, "9 KiB files   ", store_records, n_open);
+    }
+    (void) ecfs_endpoint_remove_directory_wait (endpoint, "bench-records", NULL); /* it may not be empty */
 }
 
 /* libssh2's sftp layer, whose macros convert lengths */
@@ -282,13 +472,14 @@ static void bench_libssh2 (const EcfsSshConfig *config, const char *dir)
 int main (int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf (stderr, "usage: bench_sftp URL[,KEY=VALUE...] [MIB]\n");
+        fprintf (stderr, "usage: bench_sftp URL[,KEY=VALUE...] [MIB [PID]]\n");
         return 2;
     }
     g_autoptr (GError) error = NULL;
     total = (size_t) (argc > 2 ? atoi (argv[2]) : 256) << 20;
-    memory = g_malloc (total);
-    memset (memory, 'x', total);
+    server_pid = argc > 3 ? atoi (argv[3]) : 0;
+    memory = g_malloc (MAX (total, CHUNK));
+    memset (memory, 'x', MAX (total, CHUNK));
     g_autoptr (EcfsEndpointSpec) spec = ecfs_endpoint_spec_parse (argv[1], &error);
     if (spec == NULL)
         g_error ("%s", error->message);
@@ -301,8 +492,11 @@ int main (int argc, char **argv)
     g_autoptr (EcfsSshConfig) config = ecfs_ssh_config_resolve (&request, &error);
     if (config == NULL)
         g_error ("%s", error->message);
-    bench_endpoint (spec);
-    bench_libssh2 (config, g_uri_get_path (uri));
+    if (total > 0) {
+        bench_endpoint (spec);
+        bench_libssh2 (config, g_uri_get_path (uri));
+    }
+    bench_small_files (spec);
     g_free (memory);
     return 0;
 }
