@@ -362,17 +362,36 @@ static bool is_whole (const EcfsContent *self, guint index)
     return bytes == ecfs_content_object (self, index)->size;
 }
 
+/* Copies of a log that end before what the content has of it. */
+static void flag_cut (const EcfsContent *self, guint index, bool *ret_left_out)
+{
+    const EcfsObjectRow *object = ecfs_content_object (self, index);
+    uint64_t end = 0;
+    for (guint i = 0; i < self->extents->len; i++) {
+        const EcfsExtent *extent = &g_array_index (self->extents, EcfsExtent, i);
+        end = extent->object == index ? MAX (end, extent->object_offset + extent->length) : end;
+    }
+    for (guint i = 0; object->kind == ECFS_OBJECT_LOG && i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        if (stripe->index < ECFS_CODEC_MAX_N && ecfs_stripe_lacks (object, stripe, end))
+            ret_left_out[stripe->index] = true;
+    }
+}
+
 static EcfsReader *part_reader (EcfsContent *self, guint index, GError **error)
 {
     bool left_out[ECFS_CODEC_MAX_N] = {false};
     ecfs_mutex_lock (&self->lock);
     Part *part = &g_array_index (self->parts, Part, index);
-    if (self->without != NULL)
-        flag_left_out (self, part->object, left_out);
     if (part->reader == NULL) {
-        const bool *without = self->without == NULL ? NULL : left_out;
-        part->reader = self->passes_over ? make_reader (self->archive, part->object, without, only_tell_trouble, error)
-                                         : ecfs_archive_reader (self->archive, part->object, without, error);
+        if (self->without != NULL)
+            flag_left_out (self, part->object, left_out);
+        flag_cut (self, index, left_out);
+        part->reader = make_reader (self->archive, part->object, left_out,
+                                    self->passes_over       ? only_tell_trouble
+                                    : self->without != NULL ? note_trouble
+                                                            : tell_trouble,
+                                    error);
         if (part->reader != NULL && self->expects_all && is_whole (self, index))
             ecfs_reader_expect_all (part->reader);
     }

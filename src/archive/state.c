@@ -29,7 +29,9 @@ bool ecfs_archive_known_damage (EcfsArchive *self, int64_t object, bool *ret_dam
     return rows != NULL;
 }
 
-static bool collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n, Stored *ret_stored, GError **error)
+/* Of the object's content up to @end. */
+static bool collect (EcfsArchive *self, const EcfsObjectRow *object, uint64_t end, unsigned n, Stored *ret_stored,
+                     GError **error)
 {
     bool damaged[ECFS_CODEC_MAX_N] = {false};
     if (!ecfs_archive_known_damage (self, object->id, damaged, error))
@@ -37,7 +39,7 @@ static bool collect (EcfsArchive *self, const EcfsObjectRow *object, unsigned n,
     *ret_stored = (Stored){0};
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
-        if (stripe->index >= n)
+        if (stripe->index >= n || ecfs_stripe_lacks (object, stripe, end))
             continue;
         ret_stored->stored[stripe->index] = true;
         ret_stored->holder[stripe->index] = (size_t) stripe->endpoint;
@@ -57,16 +59,16 @@ static bool tells_more (const EcfsFileState *before, bool lacks, int guarantee)
     return lacks != lacked ? lacks : guarantee < before->guarantee;
 }
 
-/* Folds one object into the state of its file. */
-static bool add_object (EcfsArchive *self, int64_t id, EcfsFileState *state, bool first, GError **error)
+/* Folds the object of an extent into the state of its file. */
+static bool add_object (EcfsArchive *self, const EcfsExtent *extent, EcfsFileState *state, bool first, GError **error)
 {
-    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, id, error);
+    g_autoptr (EcfsObjectRow) object = ecfs_catalog_object (self->catalog, extent->object, error);
     const EcfsCodec *codec = object == NULL ? NULL : ecfs_archive_codec (self, object->code, error);
     if (codec == NULL)
         return false;
     unsigned n = ecfs_codec_n (codec);
     Stored stored;
-    if (!collect (self, object, n, &stored, error))
+    if (!collect (self, object, extent->object_offset + extent->length, n, &stored, error))
         return false;
     int guarantee = ecfs_holders_guarantee (codec, stored.reachable, stored.holder);
     unsigned n_stored = 0, n_reachable = 0;
@@ -93,10 +95,10 @@ static bool read_state (EcfsArchive *self, uint64_t ino, EcfsFileState *ret_stat
     EcfsFileState state = {0};
     int64_t last = 0;
     for (guint i = 0; i < extents->len; i++) {
-        int64_t object = g_array_index (extents, EcfsExtent, i).object;
-        if (object != last && !add_object (self, object, &state, last == 0, error))
+        const EcfsExtent *extent = &g_array_index (extents, EcfsExtent, i);
+        if (extent->object != last && !add_object (self, extent, &state, last == 0, error))
             return false;
-        last = object;
+        last = extent->object;
     }
     *ret_state = state;
     return true;
@@ -149,7 +151,7 @@ static bool add_lacking (EcfsArchive *self, uint64_t ino, GHashTable *coming, GE
         int64_t id = g_array_index (extents, EcfsExtent, i).object;
         g_autoptr (EcfsObjectRow) object =
             g_hash_table_contains (coming, &id) ? NULL : ecfs_catalog_object (self->catalog, id, &why);
-        if (object != NULL && lacks_stripes (self, object))
+        if (object != NULL && object->kind == ECFS_OBJECT_WHOLE && lacks_stripes (self, object))
             g_hash_table_add (coming, g_memdup2 (&id, sizeof id));
     }
     return extents != NULL;

@@ -29,7 +29,7 @@ static const struct {
      "LIMIT " MOST,
      "two extents overlap: the one at byte "},
     {"SELECT 0, printf ('row %d', id) FROM objects o "
-     "WHERE NOT EXISTS (SELECT 1 FROM extents e WHERE e.object = o.id) LIMIT " MOST,
+     "WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM extents e WHERE e.object = o.id) LIMIT " MOST,
      "no file uses an object: "},
     {"SELECT i.ino, printf ('%d, and there are %d', i.nlink, count (e.ino)) FROM inodes i "
      "LEFT JOIN entries e ON e.ino = i.ino WHERE i.mode & 61440 <> 16384 GROUP BY i.ino "

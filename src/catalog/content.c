@@ -2,6 +2,18 @@
 #include "catalog/content_priv.h"
 #include "catalog/content_sum.h"
 
+bool ecfs_extent_read (sqlite3_stmt *query, EcfsExtent *ret_extent)
+{
+    *ret_extent = (EcfsExtent){.object = sqlite3_column_int64 (query, 2),
+                               .has_sha256 = sqlite3_column_type (query, 4) != SQLITE_NULL};
+    return ecfs_column_u64 (query, 0, INT64_MAX, &ret_extent->offset) &&
+           ecfs_column_u64 (query, 1, INT64_MAX - ret_extent->offset, &ret_extent->length) && ret_extent->length > 0 &&
+           ecfs_column_u64 (query, 3, INT64_MAX - ret_extent->length, &ret_extent->object_offset) &&
+           (!ret_extent->has_sha256 || ecfs_column_bytes (query, 4, ret_extent->sha256, ECFS_SHA256_SIZE)) &&
+           (sqlite3_column_type (query, 5) == SQLITE_NULL ||
+            ecfs_column_u64 (query, 5, INT64_MAX, &ret_extent->generation));
+}
+
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error)
 {
     g_autoptr (GArray) extents = g_array_new (false, true, sizeof (EcfsExtent));
@@ -9,10 +21,8 @@ GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error)
     uint64_t end = 0;
     int found;
     while ((found = ecfs_query_step (self, query, error)) == 1) {
-        EcfsExtent extent = {.object = sqlite3_column_int64 (query, 2)};
-        if (!ecfs_column_u64 (query, 0, INT64_MAX, &extent.offset) || extent.offset < end ||
-            !ecfs_column_u64 (query, 1, INT64_MAX - extent.offset, &extent.length) || extent.length == 0 ||
-            !ecfs_column_u64 (query, 3, INT64_MAX - extent.length, &extent.object_offset)) {
+        EcfsExtent extent;
+        if (!ecfs_extent_read (query, &extent) || extent.offset < end) {
             told (ecfs_bad_row (error, "extents", (int64_t) ino, "an extent is impossible"));
             return NULL;
         }
@@ -101,6 +111,9 @@ bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error
     }
     EcfsAttr attr = ecfs_inode_committed (inode);
     ecfs_journal_put_content (self->record, &attr, images, extents->len);
+    const EcfsExtent *first = extents->len == 0 ? NULL : &g_array_index (extents, EcfsExtent, 0);
+    if (first != NULL && first->has_sha256 && first->offset == 0)
+        ecfs_journal_put_content_sha256 (self->record, attr.ino, first->generation, first->sha256);
     return true;
 }
 

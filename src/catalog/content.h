@@ -24,6 +24,10 @@ typedef struct EcfsExtent {
     uint64_t length; /* > 0 */
     int64_t object;  /* row id */
     uint64_t object_offset;
+    /* Of a file's part of an object that others share; else the object says it. */
+    bool has_sha256;
+    uint8_t sha256[ECFS_SHA256_SIZE]; /* of its bytes */
+    uint64_t generation;              /* of the content: EcfsFileRecord's; 0: not told */
 } EcfsExtent;
 
 /** The extents of a file in order, GArray of EcfsExtent; what they leave out below the file's size are holes. */
@@ -33,11 +37,19 @@ GArray *ecfs_catalog_content (EcfsCatalog *self, uint64_t ino, uint64_t *ret_siz
 
 /* Objects */
 
+typedef enum EcfsObjectKind {
+    ECFS_OBJECT_WHOLE = 0, /* content of a file, all or a part of it */
+    /* Records of small files (object/log.h). It grows while it is open: its size is up to where it is known which of
+     * its records count. */
+    ECFS_OBJECT_LOG = 1,
+    ECFS_OBJECT_PACK = 2, /* contents of small files, one behind another */
+} EcfsObjectKind;
+
 typedef struct EcfsStripeRow {
-    uint16_t index;                   /* 0..n-1 */
-    uint64_t instance;                /* random: a fresh one for every upload or rebuild */
-    int64_t endpoint;                 /* row id */
-    uint64_t size;                    /* bytes of the stripe file */
+    uint16_t index;    /* 0..n-1 */
+    uint64_t instance; /* random: a fresh one for every upload or rebuild */
+    int64_t endpoint;  /* row id */
+    uint64_t size;     /* bytes of the stripe file; of a log 0, it has all, or how much of the log's content it has */
     uint8_t digest[ECFS_DIGEST_SIZE]; /* of its packet area */
 } EcfsStripeRow;
 
@@ -45,6 +57,7 @@ typedef struct EcfsStripeRow {
 typedef struct EcfsObjectRow {
     int64_t id; /* 0: not in the catalog yet */
     EcfsUuid uuid;
+    EcfsObjectKind kind;
     uint32_t epoch;
     uint64_t sequence; /* of the intent */
     char *code;
@@ -58,6 +71,12 @@ typedef struct EcfsObjectRow {
     uint8_t sha256[ECFS_SHA256_SIZE]; /* of the content; zero without */
     GArray *stripes;                  /* of EcfsStripeRow, by index; missing ones are absent; owned */
 } EcfsObjectRow;
+
+/** Whether a copy of a log ends before @end of its content; no other stripe does. */
+static inline bool ecfs_stripe_lacks (const EcfsObjectRow *object, const EcfsStripeRow *stripe, uint64_t end)
+{
+    return object->kind == ECFS_OBJECT_LOG && stripe->size > 0 && stripe->size < end;
+}
 
 EcfsObjectRow *ecfs_object_row_new (void);
 EcfsObjectRow *ecfs_object_row_copy (const EcfsObjectRow *row);
@@ -84,6 +103,15 @@ bool ecfs_catalog_object_set_sha256 (EcfsCatalog *self, const EcfsUuid *object, 
 
 /* How objects become content, and change */
 
+/* Content that is in a record of a log; no record before it comes to be anybody's content later. */
+typedef struct EcfsLogged {
+    EcfsUuid log;
+    uint64_t offset;     /* of the content, all of which is data */
+    uint64_t end;        /* of the record */
+    uint64_t generation; /* its sequence */
+    uint8_t sha256[ECFS_SHA256_SIZE];
+} EcfsLogged;
+
 typedef struct EcfsPublish {
     uint64_t ino;
     const int64_t *intents;              /* n_objects: the intent of each object */
@@ -91,12 +119,17 @@ typedef struct EcfsPublish {
     size_t n_objects;
     const EcfsExtent *extents; /* their object field indexes @objects */
     size_t n_extents;
-    uint64_t size;     /* of the file */
-    int64_t mtime_ns;  /* and ctime becomes now */
-    bool keep_mtime;   /* the inode's own stays: it was set behind mtime_ns */
-    int64_t staging;   /* row that this commits; 0: none. Older rows of the inode go */
-    bool full;         /* staging row goes away; otherwise its state becomes STORED */
-    bool last_goes_on; /* stripes of the last object are on their way still: its intent stays for them */
+    const EcfsLogged *logged; /* in place of objects and extents; NULL: it is in those */
+    uint64_t size;            /* of the file */
+    int64_t mtime_ns;         /* and ctime becomes now */
+    bool keep_mtime;          /* the inode's own stays: it was set behind mtime_ns */
+    int64_t staging;          /* row that this commits; 0: none. Older rows of the inode go */
+    bool full;                /* staging row goes away; otherwise its state becomes STORED */
+    bool last_goes_on;        /* stripes of the last object are on their way still: its intent stays for them */
+    /* Called once the change is made, and not durable yet: what is published from then on is behind it. It must not
+     * block, nor call the catalog. May be NULL. */
+    void (*made) (void *user);
+    void *user;
 } EcfsPublish;
 
 /**
@@ -110,6 +143,64 @@ typedef struct EcfsPublish {
  * brings back what was there before.
  */
 bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *ret_kept, GError **error);
+
+/* Logs and packs: an object for many files */
+
+/**
+ * Durable: a new log, before its first byte is stored; its stripes need index, instance and endpoint, and get no size
+ * before it is closed. Gives it epoch and sequence. EAGAIN: an endpoint is not active any more.
+ */
+bool ecfs_catalog_log_begin (EcfsCatalog *self, EcfsObjectRow *log, GError **error);
+/** The stripe @index has only the first @bytes of the log. */
+bool ecfs_catalog_log_stripe_ends (EcfsCatalog *self, const EcfsUuid *log, unsigned index, uint64_t bytes,
+                                   GError **error);
+/** Row ids of the objects of a kind above @after, in order, at most @max; GArray of int64_t. */
+GArray *ecfs_catalog_objects_of_kind (EcfsCatalog *self, EcfsObjectKind kind, int64_t after, size_t max,
+                                      GError **error);
+
+/* A file that has content in a shared object, at its beginning. */
+typedef struct EcfsSharer {
+    uint64_t ino;
+    EcfsExtent extent; /* at the beginning of the file */
+} EcfsSharer;
+
+/** The files that have a range of an object, above @after_ino, at most @max; GArray of EcfsSharer. */
+GArray *ecfs_catalog_sharers (EcfsCatalog *self, int64_t object, uint64_t after_ino, size_t max, GError **error);
+
+/** Durable: a pack, whose files are to come. Its intent stays until then. */
+bool ecfs_catalog_pack_begin (EcfsCatalog *self, const EcfsObjectRow *pack, int64_t intent, GError **error);
+
+#define ECFS_PACK_MOVES_MAX 512
+
+/* Content that a pack has. */
+typedef struct EcfsPackMove {
+    uint64_t ino;
+    uint64_t length;
+    uint64_t from; /* where it is in the object that it was read from */
+    uint64_t to;   /* … and in the pack */
+    uint64_t generation;
+    uint8_t sha256[ECFS_SHA256_SIZE];
+    bool is_known; /* the file's extent has the two already */
+    bool moved;    /* set: the file has it in the pack now; else it is another's, or other content, by now */
+} EcfsPackMove;
+
+/**
+ * Compare-and-set for each of @moves, at most ECFS_PACK_MOVES_MAX: a file that still has its content in @object, there
+ * and as long, has it in the pack from now on. Objects that nobody names then go, but for logs.
+ */
+bool ecfs_catalog_pack_move (EcfsCatalog *self, const EcfsUuid *pack, const EcfsUuid *object, EcfsPackMove *moves,
+                             size_t n_moves, GError **error);
+/** The last was moved: the intent ends, and with it the pack where nothing was. */
+bool ecfs_catalog_pack_end (EcfsCatalog *self, const EcfsUuid *pack, int64_t intent, GError **error);
+/** A log or pack goes where no file has anything of it, and no intent. *ret_gone: it was so. */
+bool ecfs_catalog_drop_unused (EcfsCatalog *self, const EcfsUuid *object, bool *ret_gone, GError **error);
+/** How many bytes of an object files have. */
+bool ecfs_catalog_live_bytes (EcfsCatalog *self, int64_t object, uint64_t *ret_bytes, GError **error);
+/** Packs with row ids above @after of which at least @percent may be nobody's any more, at most @max; GArray of
+ * int64_t. What is noted of that may be too much: ecfs_catalog_live_bytes () tells. */
+GArray *ecfs_catalog_dead_packs (EcfsCatalog *self, int64_t after, unsigned percent, size_t max, GError **error);
+/** Likewise those of less than @bytes. */
+GArray *ecfs_catalog_small_packs (EcfsCatalog *self, int64_t after, uint64_t bytes, size_t max, GError **error);
 
 /**
  * Durable compare-and-set for backfill and repair: the object is still there, has at this index the instance

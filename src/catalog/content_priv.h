@@ -15,6 +15,8 @@ bool ecfs_content_remove (EcfsCatalog *self, uint64_t ino, GError **error);
 bool ecfs_content_adopt (EcfsCatalog *self, Inode *inode, const Inode *replaced, GError **error);
 bool ecfs_content_truncate (EcfsCatalog *self, Inode *inode, uint64_t size, GError **error);
 
+/** Reads EXTENT_COLUMNS; false: they are impossible. */
+bool ecfs_extent_read (sqlite3_stmt *query, EcfsExtent *ret_extent);
 /** The extents of a file, whatever else is known of it. */
 GArray *ecfs_extents_list (EcfsCatalog *self, uint64_t ino, GError **error);
 /** Sets data_bytes and extents_sum of the inode from its extents: before it is stored, wherever these have changed. */
@@ -23,12 +25,18 @@ bool ecfs_content_journal (EcfsCatalog *self, const Inode *inode, GError **error
 
 /* objects.c */
 
-/** Of the objects that @extents named, those that nothing names now are deleted. */
+/** Of the objects that @extents named, those that nothing names now are deleted, but for shared ones: of these it is
+ * noted how much is nobody's any more. */
 bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error);
 EcfsObjectRow *ecfs_object_find (EcfsCatalog *self, const EcfsUuid *uuid, int *ret_found, GError **error);
 /** The object in the current row of a query for OBJECT_COLUMNS, with its stripes. */
 EcfsObjectRow *ecfs_object_load (EcfsCatalog *self, sqlite3_stmt *query, GError **error);
 bool ecfs_object_check (const EcfsObjectRow *object, GError **error);
+/** Removes an object and queues its stripes for deletion. */
+bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error);
+/** The object becomes that of an intent, which stays with @goes_on, for stripes that are to come. */
+bool ecfs_object_publish (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent, bool goes_on, int64_t *ret_id,
+                          GError **error);
 bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t *ret_id, GError **error);
 bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError **error);
 /** Gives an object, whose stripes have been taken from it, the code and the stripes of @new. Its key stays. */
@@ -37,6 +45,19 @@ bool ecfs_object_renew (EcfsCatalog *self, const EcfsObjectRow *old, const EcfsO
 bool ecfs_stripe_swap (EcfsCatalog *self, const EcfsObjectRow *object, const EcfsStripeRow *stripe,
                        const EcfsStripeRow *old, GError **error);
 const EcfsStripeRow *ecfs_stripe_at (const EcfsObjectRow *object, unsigned index);
+
+/* shared.c */
+
+/** Within an operation: a log or pack goes where nothing names it. 1, 0, -1. */
+int ecfs_shared_drop_unused (EcfsCatalog *self, const EcfsUuid *object, GError **error);
+/** The log gets the end and the ends of copies that @told has. */
+bool ecfs_log_extend (EcfsCatalog *self, const EcfsObjectRow *log, const EcfsObjectRow *told, GError **error);
+/** What a record of PACKED tells. */
+bool ecfs_shared_restore (EcfsCatalog *self, const EcfsJournalItem *item, GError **error);
+/** So far it is known which records of a log count; never less than before. */
+bool ecfs_log_set_end (EcfsCatalog *self, const EcfsObjectRow *log, uint64_t end, GError **error);
+/** The content of an inode becomes what a record of a log has. */
+bool ecfs_logged_insert (EcfsCatalog *self, uint64_t ino, uint64_t size, const EcfsLogged *logged, GError **error);
 
 /* pending.c */
 

@@ -273,6 +273,53 @@ void ecfs_journal_put_sum (GByteArray *record, EcfsJournalType type, const uint8
     item_end (record, begin);
 }
 
+void ecfs_journal_put_object_kind (GByteArray *record, const EcfsUuid *object, EcfsObjectKind kind)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_OBJECT_KIND);
+    put_uuid (record, object);
+    ecfs_append_le (record, kind, 1);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_log_end (GByteArray *record, const EcfsUuid *log, uint64_t size)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_LOG_END);
+    put_uuid (record, log);
+    ecfs_append_le (record, size, 8);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_packed (GByteArray *record, const EcfsUuid *pack, const EcfsUuid *other,
+                              const EcfsJournalPlaced *places, size_t n_places)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_PACKED);
+    put_uuid (record, pack);
+    put_uuid (record, other);
+    for (size_t i = 0; i < n_places; i++) {
+        ecfs_append_le (record, places[i].ino, 8);
+        ecfs_append_le (record, places[i].from, 8);
+        ecfs_append_le (record, places[i].to, 8);
+    }
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_unused (GByteArray *record, const EcfsUuid *object)
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_UNUSED);
+    put_uuid (record, object);
+    item_end (record, begin);
+}
+
+void ecfs_journal_put_content_sha256 (GByteArray *record, uint64_t ino, uint64_t generation,
+                                      const uint8_t sha256[ECFS_SHA256_SIZE])
+{
+    guint begin = item_begin (record, ECFS_JOURNAL_CONTENT_SHA256);
+    ecfs_append_le (record, ino, 8);
+    ecfs_append_le (record, generation, 8);
+    g_byte_array_append (record, sha256, ECFS_SHA256_SIZE);
+    item_end (record, begin);
+}
+
 void ecfs_journal_put_session (GByteArray *record, uint64_t number, const EcfsUuid *uuid)
 {
     guint begin = item_begin (record, ECFS_JOURNAL_SESSION);
@@ -380,6 +427,16 @@ static void read_object (EcfsCursor *payload, EcfsJournalItem *item)
     read_stripes (payload, item, ecfs_cursor_le (payload, 2));
 }
 
+static void read_packed (EcfsCursor *payload, EcfsJournalItem *item)
+{
+    ecfs_cursor_copy (payload, item->other.bytes, sizeof item->other.bytes);
+    read_parts (payload, item, payload->left / ECFS_JOURNAL_PLACE_SIZE, ECFS_JOURNAL_PLACE_SIZE);
+    for (size_t i = 0; i < item->n_parts && !payload->bad; i++) {
+        EcfsJournalPlaced placed = ecfs_journal_placed (item, i);
+        check (payload, placed.ino <= INT64_MAX && placed.from <= INT64_MAX && placed.to <= INT64_MAX);
+    }
+}
+
 static void read_content (EcfsCursor *payload, EcfsJournalItem *item)
 {
     item->attr.size = ecfs_cursor_le (payload, 8);
@@ -439,6 +496,11 @@ static bool read_by_ino (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_CONTENT:
         read_content (payload, item);
         return true;
+    case ECFS_JOURNAL_CONTENT_SHA256:
+        item->sequence = ecfs_cursor_le (payload, 8);
+        check (payload, item->sequence <= INT64_MAX);
+        ecfs_cursor_copy (payload, item->sha256, sizeof item->sha256);
+        return true;
     default:
         return item->type == ECFS_JOURNAL_INODE_DROPPED || item->type == ECFS_JOURNAL_NEXT_INO;
     }
@@ -465,6 +527,17 @@ static bool read_by_uuid (EcfsCursor *payload, EcfsJournalItem *item)
         item->attr.ino = ecfs_cursor_le (payload, 8);
         return true;
     case ECFS_JOURNAL_ABORT:
+    case ECFS_JOURNAL_UNUSED:
+        return true;
+    case ECFS_JOURNAL_OBJECT_KIND:
+        item->state = (uint8_t) ecfs_cursor_le (payload, 1);
+        return true;
+    case ECFS_JOURNAL_LOG_END:
+        item->object_size = ecfs_cursor_le (payload, 8);
+        check (payload, item->object_size <= INT64_MAX);
+        return true;
+    case ECFS_JOURNAL_PACKED:
+        read_packed (payload, item);
         return true;
     case ECFS_JOURNAL_ENDPOINT:
         read_endpoint (payload, item);
@@ -526,6 +599,10 @@ static bool read_payload (EcfsCursor *payload, EcfsJournalItem *item)
     case ECFS_JOURNAL_ENDPOINT:
     case ECFS_JOURNAL_REMOVED:
     case ECFS_JOURNAL_ABORT:
+    case ECFS_JOURNAL_OBJECT_KIND:
+    case ECFS_JOURNAL_LOG_END:
+    case ECFS_JOURNAL_PACKED:
+    case ECFS_JOURNAL_UNUSED:
         return read_by_uuid (payload, item);
     default:
         return read_by_ino (payload, item);
@@ -553,8 +630,8 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item)
         if (cursor->bad)
             return -EBADMSG;
         EcfsJournalItem item = {.type = (EcfsJournalType) type};
-        bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_OBJECT_KEY) ||
-                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_SESSION);
+        bool known = (type >= ECFS_JOURNAL_EPOCH && type <= ECFS_JOURNAL_UNUSED) ||
+                     (type >= ECFS_JOURNAL_SETTING && type <= ECFS_JOURNAL_CONTENT_SHA256);
         if (known && read_payload (&payload, &item)) {
             if (payload.bad || payload.left > 0)
                 return -EBADMSG;
@@ -575,6 +652,13 @@ EcfsJournalStripe ecfs_journal_stripe (const EcfsJournalItem *item, size_t i)
     memcpy (stripe.endpoint.bytes, at + 10, sizeof stripe.endpoint.bytes);
     memcpy (stripe.digest, at + 34, ECFS_DIGEST_SIZE);
     return stripe;
+}
+
+EcfsJournalPlaced ecfs_journal_placed (const EcfsJournalItem *item, size_t i)
+{
+    const uint8_t *at = item->parts + i * ECFS_JOURNAL_PLACE_SIZE;
+    return (EcfsJournalPlaced){
+        .ino = ecfs_get_le (at, 8), .from = ecfs_get_le (at + 8, 8), .to = ecfs_get_le (at + 16, 8)};
 }
 
 EcfsJournalExtent ecfs_journal_extent (const EcfsJournalItem *item, size_t i)

@@ -31,6 +31,11 @@
  *    15 CODE           u8 size of code, code, its parameters (the rest)
  *    16 OBJECT_KEY     16 UUID of an object, 34 under which key it is stored (key/seal.h); the next item is its OBJECT.
  *                      An object without this item is stored without a key. Neither ever changes
+ *    17 OBJECT_KIND    16 UUID of an object, u8 kind (content.h), behind its OBJECT; without it the object is WHOLE
+ *    18 LOG_END        16 UUID of a log, u64 size: what is before is known, and behind that there may be more
+ *    19 PACKED         16 UUID of a pack, 16 UUID of another object, places: each is u64 ino, u64 offset in the object,
+ *                      u64 offset in the pack. The file whose content begins there has it in the pack now
+ *    20 UNUSED         16 UUID of an object that no file names: it goes
  *   144 SETTING        u8 size of key, key, value (the rest): a key of [archive] in ecfs.conf
  *   145 NEXT_INO       u64 the number that the next new inode gets, at least
  *   146 DELETED        16 UUID of an object, stripe: no object has it any more, and it may still be there
@@ -41,6 +46,8 @@
  *   150 PREVIOUS       16 sum of the record before this one; zeros: there is none. The last item
  *   151 STANDS         of snapshots: 16 sum of the record with the sequence at which it was taken; zeros likewise
  *   152 SESSION        of snapshots: u64 number, 16 UUID of an opening of the archive that wrote this journal
+ *   153 CONTENT_SHA256 u64 ino, u64 generation (object/format.h), 32 SHA-256, of the first extent of its content;
+ * behind its CONTENT, or the PACKED that placed it
  *
  * The sum of a record is the first 16 bytes of the SHA-256 of what journal files have of it: its sequence, time, size
  * and bytes. As these have the sum of the record before it, a record continues one history and no other: of two copies
@@ -59,6 +66,7 @@
 #define ECFS_JOURNAL_STRIPE_SIZE 50
 #define ECFS_JOURNAL_EXTENT_SIZE 40
 #define ECFS_JOURNAL_SUM_BYTES   16
+#define ECFS_JOURNAL_PLACE_SIZE  24
 
 typedef enum EcfsJournalType {
     ECFS_JOURNAL_EPOCH = 1,
@@ -77,6 +85,10 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_ENDPOINT = 14,
     ECFS_JOURNAL_CODE = 15,
     ECFS_JOURNAL_OBJECT_KEY = 16,
+    ECFS_JOURNAL_OBJECT_KIND = 17,
+    ECFS_JOURNAL_LOG_END = 18,
+    ECFS_JOURNAL_PACKED = 19,
+    ECFS_JOURNAL_UNUSED = 20,
     ECFS_JOURNAL_SETTING = 144,
     ECFS_JOURNAL_NEXT_INO = 145,
     ECFS_JOURNAL_DELETED = 146,
@@ -86,6 +98,7 @@ typedef enum EcfsJournalType {
     ECFS_JOURNAL_PREVIOUS = 150,
     ECFS_JOURNAL_STANDS = 151,
     ECFS_JOURNAL_SESSION = 152,
+    ECFS_JOURNAL_CONTENT_SHA256 = 153,
 } EcfsJournalType;
 
 /* Bytes inside the record that is read; not terminated. */
@@ -102,6 +115,12 @@ typedef struct EcfsJournalStripe {
     uint8_t digest[ECFS_DIGEST_SIZE];
 } EcfsJournalStripe;
 
+typedef struct EcfsJournalPlaced {
+    uint64_t ino;
+    uint64_t from; /* offset in the object */
+    uint64_t to;   /* … in the pack */
+} EcfsJournalPlaced;
+
 typedef struct EcfsJournalExtent {
     uint64_t offset;
     uint64_t length;
@@ -117,19 +136,20 @@ typedef struct EcfsJournalItem {
     EcfsJournalBytes name;  /* NAME_*, XATTR_*, ENDPOINT, REMOVED, SETTING */
     EcfsJournalBytes value; /* XATTR_SET, TARGET, CODE, SETTING; OBJECT_KEY: for ecfs_seal_parse () */
     EcfsJournalBytes code;  /* INODE, OBJECT, CODE */
-    EcfsUuid uuid;  /* OBJECT, OBJECT_KEY, OBJECT_SHA256, STRIPE, DELETED, INTENT, ENDPOINT, REMOVED, ABORT, SESSION */
-    uint32_t epoch; /* EPOCH, OBJECT */
-    uint8_t state;  /* ENDPOINT */
-    uint64_t sequence; /* OBJECT; the number of a SESSION */
+    EcfsUuid uuid;          /* of whatever has one: an object, an endpoint, a SESSION */
+    EcfsUuid other;         /* PACKED: of the object that had it */
+    uint32_t epoch;         /* EPOCH, OBJECT */
+    uint8_t state;          /* ENDPOINT; OBJECT_KIND */
+    uint64_t sequence;      /* OBJECT; the number of a SESSION; the generation of CONTENT_SHA256 */
     /* OBJECT */
-    uint64_t object_size;
+    uint64_t object_size; /* also of LOG_END */
     uint32_t segment_bytes;
     uint32_t block_bytes;
     uint32_t header_bytes;
     uint8_t digest[ECFS_DIGEST_SIZE];
-    uint8_t sha256[ECFS_SHA256_SIZE];    /* OBJECT_SHA256 */
+    uint8_t sha256[ECFS_SHA256_SIZE];    /* OBJECT_SHA256, CONTENT_SHA256 */
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES]; /* PREVIOUS, STANDS */
-    /* OBJECT, STRIPE, DELETED: for ecfs_journal_stripe (); CONTENT: for ecfs_journal_extent () */
+    /* For ecfs_journal_stripe () of OBJECT, STRIPE, DELETED; _extent () of CONTENT; _placed () of PACKED */
     size_t n_parts;
     const uint8_t *parts;
 } EcfsJournalItem;
@@ -143,6 +163,7 @@ int ecfs_journal_next (EcfsCursor *cursor, EcfsJournalItem *ret_item);
 /** Part @i (< n_parts) of an item. */
 EcfsJournalStripe ecfs_journal_stripe (const EcfsJournalItem *item, size_t i);
 EcfsJournalExtent ecfs_journal_extent (const EcfsJournalItem *item, size_t i);
+EcfsJournalPlaced ecfs_journal_placed (const EcfsJournalItem *item, size_t i);
 
 /** The sum of a record, of which the next one tells. */
 void ecfs_journal_sum (uint64_t sequence, int64_t time_ns, const uint8_t *record, size_t size,
@@ -184,6 +205,15 @@ void ecfs_journal_put_endpoint (GByteArray *record, const EcfsUuid *endpoint, Ec
 void ecfs_journal_put_endpoint_removed (GByteArray *record, const EcfsUuid *endpoint, const char *name);
 /** @type: PREVIOUS or STANDS. */
 void ecfs_journal_put_sum (GByteArray *record, EcfsJournalType type, const uint8_t sum[ECFS_JOURNAL_SUM_BYTES]);
+/** Behind put_object () of the same object. */
+void ecfs_journal_put_object_kind (GByteArray *record, const EcfsUuid *object, EcfsObjectKind kind);
+void ecfs_journal_put_log_end (GByteArray *record, const EcfsUuid *log, uint64_t size);
+void ecfs_journal_put_packed (GByteArray *record, const EcfsUuid *pack, const EcfsUuid *other,
+                              const EcfsJournalPlaced *places, size_t n_places);
+void ecfs_journal_put_unused (GByteArray *record, const EcfsUuid *object);
+/** Behind put_content () of the same file. */
+void ecfs_journal_put_content_sha256 (GByteArray *record, uint64_t ino, uint64_t generation,
+                                      const uint8_t sha256[ECFS_SHA256_SIZE]);
 void ecfs_journal_put_session (GByteArray *record, uint64_t number, const EcfsUuid *uuid);
 
 #endif

@@ -63,6 +63,9 @@ static bool read_object (sqlite3_stmt *query, EcfsObjectRow *row, GError **error
         !ecfs_column_u64 (query, 5, INT64_MAX, &row->size) || !ecfs_column_u64 (query, 6, UINT32_MAX, &segment_bytes) ||
         !ecfs_column_u64 (query, 7, UINT32_MAX, &block_bytes) || !ecfs_column_u64 (query, 8, UINT32_MAX, &header_bytes))
         return ecfs_bad_row (error, "objects", row->id, "a number is impossible");
+    row->kind = (EcfsObjectKind) sqlite3_column_int (query, 12);
+    if (row->kind > ECFS_OBJECT_PACK)
+        return ecfs_bad_row (error, "objects", row->id, "its kind is impossible");
     row->epoch = (uint32_t) epoch;
     row->segment_bytes = (uint32_t) segment_bytes;
     row->block_bytes = (uint32_t) block_bytes;
@@ -157,7 +160,7 @@ char *ecfs_catalog_object_path (EcfsCatalog *self, const EcfsUuid *object)
 
 /* Letting objects go */
 
-static bool delete_object (EcfsCatalog *self, int64_t object, GError **error)
+bool ecfs_object_delete (EcfsCatalog *self, int64_t object, GError **error)
 {
     g_autoptr (EcfsObjectRow) row = get_object (self, object, error);
     if (row == NULL)
@@ -175,17 +178,26 @@ static bool delete_object (EcfsCatalog *self, int64_t object, GError **error)
     return EXEC (self, STRIPE_DELETE_ALL, error, INT (object)) && EXEC (self, OBJECT_DELETE, error, INT (object));
 }
 
-/* Of the objects that @extents named, those that nothing names now are deleted. */
+/* Shared objects are not done with the last file that names them: more may be on their way. */
+static bool release_object (EcfsCatalog *self, int64_t object, uint64_t dead_bytes, GError **error)
+{
+    int64_t ino, kind;
+    int found = QUERY_NUMBER (self, OBJECT_KIND, &kind, error, INT (object));
+    if (found != 1)
+        return found == 0;
+    if (kind != ECFS_OBJECT_WHOLE)
+        return EXEC (self, OBJECT_ADD_DEAD, error, INT (object), INT (dead_bytes));
+    found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (object));
+    return found == 1 || (found == 0 && ecfs_object_delete (self, object, error));
+}
+
 bool ecfs_objects_release (EcfsCatalog *self, const GArray *extents, GError **error)
 {
     g_autoptr (GHashTable) seen = g_hash_table_new (g_int64_hash, g_int64_equal);
     for (guint i = 0; i < extents->len; i++) {
         int64_t *object = &g_array_index (extents, EcfsExtent, i).object;
-        int64_t ino;
-        if (!g_hash_table_add (seen, object))
-            continue;
-        int found = QUERY_NUMBER (self, EXTENT_OF_OBJECT, &ino, error, INT (*object));
-        if (found < 0 || (found == 0 && !delete_object (self, *object, error)))
+        if (g_hash_table_add (seen, object) &&
+            !release_object (self, *object, g_array_index (extents, EcfsExtent, i).length, error))
             return false;
     }
     return true;
@@ -227,6 +239,10 @@ bool ecfs_object_check (const EcfsObjectRow *object, GError **error)
 
 static bool check_publish (const EcfsPublish *publish, GError **error)
 {
+    if (publish->logged != NULL &&
+        (publish->n_objects > 0 || publish->n_extents > 0 || publish->size == 0 || publish->logged->end > INT64_MAX ||
+         publish->size > publish->logged->end || publish->logged->offset > publish->logged->end - publish->size))
+        return ecfs_fail (error, EINVAL, "what is in a log is all of a file's content, and within its record");
     if (publish->size > INT64_MAX)
         return ecfs_fail (error, EFBIG, "%" PRIu64 " bytes are more than a file can have", publish->size);
     for (size_t i = 0; i < publish->n_objects; i++)
@@ -252,6 +268,8 @@ bool ecfs_object_journal (EcfsCatalog *self, const EcfsObjectRow *object, GError
     if (object->seal.kind != ECFS_SEAL_NONE)
         ecfs_journal_put_object_key (self->record, &object->uuid, &object->seal);
     ecfs_journal_put_object (self->record, object, endpoints);
+    if (object->kind != ECFS_OBJECT_WHOLE)
+        ecfs_journal_put_object_kind (self->record, &object->uuid, object->kind);
     if (object->has_sha256)
         ecfs_journal_put_object_sha256 (self->record, &object->uuid, object->sha256);
     return true;
@@ -266,7 +284,7 @@ bool ecfs_object_insert (EcfsCatalog *self, const EcfsObjectRow *object, int64_t
                TEXT (object->code), INT (object->size), INT (object->segment_bytes), INT (object->block_bytes),
                INT (object->header_bytes), BLOB (object->digest, sizeof object->digest),
                object->has_sha256 ? BLOB (object->sha256, sizeof object->sha256) : NONE,
-               object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal)))
+               object->seal.kind == ECFS_SEAL_NONE ? NONE : BLOB (seal, sizeof seal), INT (object->kind)))
         return false;
     *ret_id = ecfs_inserted (self);
     totals->n_objects++;
@@ -312,8 +330,8 @@ static bool keep_rest (EcfsCatalog *self, int64_t intent, const GArray *stripes,
 }
 
 /* With @goes_on, the intent stays for the stripes that the object has not. */
-static bool publish_object (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent_id, bool goes_on,
-                            int64_t *ret_id, GError **error)
+bool ecfs_object_publish (EcfsCatalog *self, const EcfsObjectRow *object, int64_t intent_id, bool goes_on,
+                          int64_t *ret_id, GError **error)
 {
     g_auto (Intent) intent = {.stripes = NULL};
     int found = ecfs_intent_get (self, intent_id, &intent, error);
@@ -329,10 +347,10 @@ static bool insert_extents (EcfsCatalog *self, const EcfsPublish *publish, const
     for (size_t i = 0; i < publish->n_extents; i++) {
         const EcfsExtent *extent = &publish->extents[i];
         if (!EXEC (self, EXTENT_INSERT, error, INT (publish->ino), INT (extent->offset), INT (extent->length),
-                   INT (objects[extent->object]), INT (extent->object_offset)))
+                   INT (objects[extent->object]), INT (extent->object_offset), NONE, NONE))
             return false;
     }
-    return true;
+    return publish->logged == NULL || ecfs_logged_insert (self, publish->ino, publish->size, publish->logged, error);
 }
 
 static bool get_publishable (EcfsCatalog *self, uint64_t ino, Inode *ret_inode, GError **error)
@@ -354,8 +372,8 @@ static bool publish_all (EcfsCatalog *self, const EcfsPublish *publish, GError *
     if (!get_publishable (self, publish->ino, &inode, error))
         return false;
     for (size_t i = 0; i < publish->n_objects; i++)
-        if (!publish_object (self, publish->objects[i], publish->intents[i],
-                             publish->last_goes_on && i + 1 == publish->n_objects, &objects[i], error))
+        if (!ecfs_object_publish (self, publish->objects[i], publish->intents[i],
+                                  publish->last_goes_on && i + 1 == publish->n_objects, &objects[i], error))
             return false;
     inode.attr.size = inode.committed_size = publish->size;
     if (!publish->keep_mtime)
@@ -378,6 +396,8 @@ bool ecfs_catalog_publish (EcfsCatalog *self, const EcfsPublish *publish, bool *
         return false;
     ecfs_op_enter (self);
     bool made = ecfs_op_begin (self, &op, error) && ecfs_op_end (self, &op, publish_all (self, publish, error), error);
+    if (made && publish->made != NULL)
+        publish->made (publish->user);
     bool durable = made && ecfs_op_wait (self, error);
     if (ret_kept != NULL)
         *ret_kept = made && !durable && !self->broken;
@@ -558,9 +578,9 @@ static bool exchange (EcfsCatalog *self, const EcfsUuid *uuid, const EcfsObjectR
         return ecfs_fail (error, ESTALE, "the object is no longer in the catalog");
     if (found == 1 && !ecfs_object_same_content (old, object))
         return ecfs_fail (error, EINVAL, "an object with other content cannot take the place of one");
-    return found == 1 && publish_object (self, object, intent, false, &id, error) &&
-           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) && delete_object (self, old->id, error) &&
-           renew_contents_of (self, id, error);
+    return found == 1 && ecfs_object_publish (self, object, intent, false, &id, error) &&
+           EXEC (self, EXTENT_SET_OBJECT, error, INT (old->id), INT (id)) &&
+           ecfs_object_delete (self, old->id, error) && renew_contents_of (self, id, error);
 }
 
 bool ecfs_catalog_exchange (EcfsCatalog *self, const EcfsUuid *old, const EcfsObjectRow *object, int64_t intent,

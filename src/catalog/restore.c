@@ -208,6 +208,17 @@ static bool restore_object (EcfsRestore *self, const EcfsJournalItem *item, GErr
     return forget_object (catalog, old, object, error) && ecfs_object_renew (catalog, old, object, error);
 }
 
+static bool restore_log_end (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
+{
+    int found;
+    g_autoptr (EcfsObjectRow) log = ecfs_object_find (self->catalog, &item->uuid, &found, error);
+    if (log == NULL)
+        return found == 0 && refuse (error, "what ends is a log that no record mentions");
+    if (log->kind != ECFS_OBJECT_LOG)
+        return refuse (error, "what ends is no log");
+    return ecfs_log_set_end (self->catalog, log, item->object_size, error);
+}
+
 static bool restore_stripe (EcfsRestore *self, const EcfsJournalItem *item, GError **error)
 {
     EcfsCatalog *catalog = self->catalog;
@@ -239,7 +250,7 @@ static bool insert_extents (EcfsCatalog *catalog, const EcfsJournalItem *item, u
             return refuse (error, "an extent is not within its object");
         begun = MAX (begun, object->sequence);
         if (!EXEC (catalog, EXTENT_INSERT, error, INT (item->attr.ino), INT (extent.offset), INT (extent.length),
-                   INT (object->id), INT (extent.object_offset)))
+                   INT (object->id), INT (extent.object_offset), NONE, NONE))
             return false;
     }
     *ret_begun = begun;
@@ -411,6 +422,19 @@ static bool restore_item (EcfsRestore *self, const EcfsJournalItem *item, uint64
     case ECFS_JOURNAL_SETTING:
     case ECFS_JOURNAL_CODE:
         return restore_text (self, item, error);
+    case ECFS_JOURNAL_OBJECT_KIND:
+        return item->state <= ECFS_OBJECT_PACK
+                   ? EXEC (catalog, OBJECT_SET_KIND, error, UUID (&item->uuid), INT (item->state))
+                   : refuse (error, "an object's kind is impossible");
+    case ECFS_JOURNAL_LOG_END:
+        return restore_log_end (self, item, error);
+    case ECFS_JOURNAL_PACKED:
+        return ecfs_shared_restore (catalog, item, error);
+    case ECFS_JOURNAL_UNUSED:
+        return ecfs_shared_drop_unused (catalog, &item->uuid, error) >= 0;
+    case ECFS_JOURNAL_CONTENT_SHA256:
+        return EXEC (catalog, EXTENT_SET_SHA256, error, INT (item->attr.ino), BLOB (item->sha256, ECFS_SHA256_SIZE),
+                     INT (item->sequence));
     case ECFS_JOURNAL_PREVIOUS:
     case ECFS_JOURNAL_STANDS:
     case ECFS_JOURNAL_SESSION:
@@ -634,11 +658,15 @@ static bool insert_found (EcfsCatalog *catalog, const EcfsFoundFile *file, uint6
             return false;
         if (found == 1)
             ids[i] = there->id;
+        if (found == 1 && there->kind == ECFS_OBJECT_LOG && !ecfs_log_extend (catalog, there, file->objects[i], error))
+            return false;
     }
     for (size_t i = 0; i < file->n_extents; i++) {
         const EcfsExtent *extent = &file->extents[i];
         if (!EXEC (catalog, EXTENT_INSERT, error, INT (ino), INT (extent->offset), INT (extent->length),
-                   INT (ids[extent->object]), INT (extent->object_offset)))
+                   INT (ids[extent->object]), INT (extent->object_offset),
+                   extent->has_sha256 ? BLOB (extent->sha256, sizeof extent->sha256) : NONE,
+                   extent->generation != 0 ? INT (extent->generation) : NONE))
             return false;
     }
     return true;

@@ -126,10 +126,18 @@ static const char schema_16[] =
 /* Under which key that is, if it was in an object; NULL: under none, or it is not known. */
 static const char schema_17[] = "ALTER TABLE deletions ADD COLUMN seal_key BLOB;";
 
+/* Objects that many files share: what kind an object is, how much of it is nobody's any more, as far as that was noted,
+ * and a digest of what a file has of one. */
+static const char schema_18[] = "ALTER TABLE objects ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;"
+                                "ALTER TABLE objects ADD COLUMN dead_bytes INTEGER NOT NULL DEFAULT 0;"
+                                "ALTER TABLE extents ADD COLUMN sha256 BLOB;"
+                                "ALTER TABLE extents ADD COLUMN generation INTEGER;"
+                                "CREATE INDEX objects_shared ON objects (kind, id) WHERE kind <> 0;";
+
 /* Step i brings version i to i + 1. */
 static const char *const migrations[ECFS_CATALOG_VERSION] = {
-    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8, schema_9,
-    schema_10, schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17};
+    schema_1,  schema_2,  schema_3,  schema_4,  schema_5,  schema_6,  schema_7,  schema_8,  schema_9,
+    schema_10, schema_11, schema_12, schema_13, schema_14, schema_15, schema_16, schema_17, schema_18};
 
 static bool run (sqlite3 *db, const char *path, const char *sql, GError **error)
 {

@@ -20,7 +20,8 @@
     "r.object, r.idx, s.instance, s.endpoint, r.gone, r.found_ns, r.reason FROM repairs r "                            \
     "JOIN stripes s ON s.object = r.object AND s.idx = r.idx"
 #define OBJECT_COLUMNS                                                                                                 \
-    "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal"
+    "id, uuid, epoch, sequence, code, size, segment_bytes, block_bytes, header_bytes, digest, sha256, seal, kind"
+#define EXTENT_COLUMNS  "start, length, object, object_start, sha256, generation"
 #define STAGING_COLUMNS "id, ino, state, fresh, size, since_ns, error"
 #define ESTIMATE_COLUMNS                                                                                               \
     "latency_p5_us, latency_p50_us, latency_p95_us, read_p5, read_p50, read_p95, write_p5, write_p50, write_p95"
@@ -74,13 +75,20 @@
     X (XATTR_DELETE, "DELETE FROM xattrs WHERE ino = ? AND name = ?") \
     X (XATTR_LIST, "SELECT name FROM xattrs WHERE ino = ? ORDER BY name") \
     X (XATTR_DELETE_ALL, "DELETE FROM xattrs WHERE ino = ?") \
-    X (EXTENT_LIST, "SELECT start, length, object, object_start FROM extents WHERE ino = ? ORDER BY start") \
-    X (EXTENT_INSERT, "INSERT INTO extents (ino, start, length, object, object_start) VALUES (?, ?, ?, ?, ?)") \
-    X (EXTENT_COPY, "INSERT INTO extents (ino, start, length, object, object_start) " \
-       "SELECT ?1, start, length, object, object_start FROM extents WHERE ino = ?2") \
+    X (EXTENT_LIST, "SELECT " EXTENT_COLUMNS " FROM extents WHERE ino = ? ORDER BY start") \
+    X (EXTENT_INSERT, "INSERT INTO extents (ino, start, length, object, object_start, sha256, generation) " \
+       "VALUES (?, ?, ?, ?, ?, ?, ?)") \
+    X (EXTENT_MOVE, "UPDATE extents SET object = ?4, object_start = ?5, sha256 = ?7, generation = ?8 WHERE ino = ?1 AND start = 0 " \
+       "AND object = ?2 AND object_start = ?3 AND length = ?6") \
+    X (EXTENT_SET_SHA256, "UPDATE extents SET sha256 = ?2, generation = ?3 WHERE ino = ?1 AND start = 0") \
+    X (EXTENT_SHARERS, "SELECT " EXTENT_COLUMNS ", ino FROM extents WHERE object = ? AND start = 0 " \
+       "AND ino > ? ORDER BY ino LIMIT ?") \
+    X (EXTENT_BYTES, "SELECT ifnull (sum (length), 0) FROM extents WHERE object = ?") \
+    X (EXTENT_COPY, "INSERT INTO extents (ino, start, length, object, object_start, sha256, generation) " \
+       "SELECT ?1, start, length, object, object_start, sha256, generation FROM extents WHERE ino = ?2") \
     X (EXTENT_DELETE_ALL, "DELETE FROM extents WHERE ino = ?") \
     X (EXTENT_DELETE_FROM, "DELETE FROM extents WHERE ino = ? AND start >= ?") \
-    X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
+    X (EXTENT_SHORTEN, "UPDATE extents SET length = ?2 - start, sha256 = NULL WHERE ino = ?1 AND start < ?2 AND start + length > ?2") \
     X (EXTENT_OF_OBJECT, "SELECT ino FROM extents WHERE object = ? LIMIT 1") \
     X (EXTENT_INODES, "SELECT DISTINCT ino FROM extents WHERE object = ? ORDER BY ino") \
     X (EXTENT_SET_OBJECT, "UPDATE extents SET object = ?2 WHERE object = ?1") \
@@ -94,13 +102,22 @@
        "AND s.idx = ?2 AND s.instance = ?3 AND s.endpoint = ?4)") \
     X (OBJECT_BY_UUID, "SELECT " OBJECT_COLUMNS " FROM objects WHERE uuid = ?") \
     X (OBJECT_INSERT, "INSERT INTO objects (uuid, epoch, sequence, code, size, segment_bytes, block_bytes, " \
-       "header_bytes, digest, sha256, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+       "header_bytes, digest, sha256, seal, kind) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X (OBJECT_KIND, "SELECT kind FROM objects WHERE id = ?") \
+    X (OBJECT_SET_KIND, "UPDATE objects SET kind = ?2 WHERE uuid = ?1") \
+    X (OBJECT_SET_SIZE, "UPDATE objects SET size = ?2 WHERE id = ?1") \
+    X (OBJECT_ADD_DEAD, "UPDATE objects SET dead_bytes = dead_bytes + ?2 WHERE id = ?1") \
+    X (OBJECTS_OF_KIND, "SELECT id FROM objects WHERE kind = ? AND kind <> 0 AND id > ? ORDER BY id LIMIT ?") \
+    X (OBJECTS_DEAD, "SELECT id FROM objects WHERE kind = 2 AND kind <> 0 AND id > ?1 AND dead_bytes * 100 >= size * ?2 " \
+       "AND dead_bytes > 0 ORDER BY id LIMIT ?3") \
+    X (OBJECTS_SMALL, "SELECT id FROM objects WHERE kind = 2 AND kind <> 0 AND id > ?1 AND size < ?2 ORDER BY id LIMIT ?3") \
     X (OBJECT_FILL_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1 AND sha256 IS NULL") \
     X (OBJECT_SET_SHA256, "UPDATE objects SET sha256 = ?2 WHERE uuid = ?1") \
     X (OBJECT_SET_CODE, "UPDATE objects SET code = ?2 WHERE id = ?1") \
     X (OBJECT_DELETE, "DELETE FROM objects WHERE id = ?") \
     X (STRIPE_LIST, "SELECT idx, instance, endpoint, size, digest FROM stripes WHERE object = ? ORDER BY idx") \
     X (STRIPE_INSERT, "INSERT INTO stripes (object, idx, instance, endpoint, size, digest) VALUES (?, ?, ?, ?, ?, ?)") \
+    X (STRIPE_SET_SIZE, "UPDATE stripes SET size = ?3 WHERE object = ?1 AND idx = ?2") \
     X (STRIPE_DELETE, "DELETE FROM stripes WHERE object = ? AND idx = ?") \
     X (STRIPE_DELETE_ALL, "DELETE FROM stripes WHERE object = ?") \
     X (INTENT_INSERT, "INSERT INTO intents (object, ino, epoch, sequence, begun_ns) VALUES (?, ?, ?, ?, ?)") \

@@ -106,6 +106,8 @@ void ecfs_pending_note_locked (EcfsPending *self) ECFS_REQUIRES (self->lock);
  */
 bool ecfs_pending_await (EcfsPending *self, const EcfsCheckBatch *batch);
 
+/** How many bytes of it the catalog knows: all, but of a copy of a log that grows. */
+uint64_t ecfs_checked_bytes (const EcfsCheckedStripe *checked);
 /** A stripe is there, with so many bytes: as many as it should have? */
 void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size);
 /** All of it was read and fits its checksums, and it is not what was stored. */

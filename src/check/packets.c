@@ -8,6 +8,7 @@
  */
 #include "check/check.h"
 #include "object/format.h"
+#include "object/log.h"
 #include "util/xxh3.h"
 
 #define THREADS     4                 /* of each endpoint; as many as stripes of one object, where it has more */
@@ -71,6 +72,8 @@ typedef struct Stripe {
     EcfsLayout layout;
     EcfsSealKeys *keys; /* of its object; NULL: it is stored without; owned */
     Place at;           /* what is verified next */
+    uint64_t size;      /* bytes of it that are read */
+    bool is_log;        /* it ends with its packets */
     XXH3_state_t *area; /* of the packet area, as far as it was read; fed without a key; NULL: not asked for */
     uint32_t sizes[MAX_PIECES];
     GError *error; /* what was wrong first; owned */
@@ -121,12 +124,11 @@ static void note_read (const Job *job)
 /* Of the part that is there; 0: there is none. */
 static uint64_t part_bytes (const Stripe *self, const Place *at)
 {
-    uint64_t file_size = self->job->checked->stripe->size;
     if (at->offset == 0)
         return self->layout.header_bytes;
     if (at->segment < ecfs_layout_n_segments (&self->layout))
         return ecfs_layout_block_bytes (&self->layout, at->segment, at->block) + self->layout.tag_bytes;
-    return file_size - MIN (file_size, at->offset);
+    return self->size - MIN (self->size, at->offset);
 }
 
 static void step (const Stripe *self, Place *at)
@@ -146,10 +148,10 @@ static void step (const Stripe *self, Place *at)
  * none before segment @limit. */
 static uint32_t next_piece (const Stripe *self, uint64_t limit, Place *at)
 {
-    uint64_t file_size = self->job->checked->stripe->size, bytes = 0;
+    uint64_t bytes = 0;
     for (;;) {
         uint64_t part = part_bytes (self, at);
-        bool fits = at->offset <= file_size && part <= file_size - at->offset && part <= ECFS_PIECE_MAX_BYTES &&
+        bool fits = at->offset <= self->size && part <= self->size - at->offset && part <= ECFS_PIECE_MAX_BYTES &&
                     (at->segment < limit || limit == ecfs_layout_n_segments (&self->layout));
         if (part == 0 || !fits || (bytes > 0 && bytes + part > PIECE_BYTES))
             return (uint32_t) bytes;
@@ -288,7 +290,8 @@ static bool read_some (Stripe *self, GError **error)
 
 static bool check_stripe (Stripe *self, GError **error)
 {
-    while (self->at.segment <= ecfs_layout_n_segments (&self->layout))
+    const uint64_t n_parts = ecfs_layout_n_segments (&self->layout) + !self->is_log;
+    while (self->at.segment < n_parts)
         if (!read_some (self, error))
             return false;
     return true;
@@ -367,6 +370,24 @@ static void leave_object (const Job *job)
         end_object (job->check, object);
 }
 
+/* Of a log, what a copy has by the catalog is read; where that is nothing, its size is 0. */
+static bool prepare (Stripe *self, GError **error)
+{
+    const EcfsCheckedStripe *checked = self->job->checked;
+    const EcfsObjectRow *object = checked->object;
+    self->is_log = object->kind == ECFS_OBJECT_LOG;
+    self->size = ecfs_checked_bytes (checked);
+    if (self->is_log && self->size == object->header_bytes) {
+        self->size = 0;
+        return true;
+    }
+    if (!ecfs_archive_layout (self->job->check->batch->archive, object, &self->layout, error))
+        return false;
+    if (self->is_log && checked->stripe->size > 0)
+        self->layout.size = MIN (object->size, checked->stripe->size / ECFS_LOG_BLOCK_BYTES * ECFS_LOG_BLOCK_BYTES);
+    return true;
+}
+
 static void run_job (void *data)
 {
     Job *job = data;
@@ -377,9 +398,11 @@ static void run_job (void *data)
     ecfs_stripe_name (&checked->object->uuid, checked->stripe->index, checked->stripe->instance, stripe.name);
     if (atomic_load (&self->cancelled) || atomic_load (&self->is_late))
         atomic_store (&self->is_cut, true);
-    else if (!ecfs_archive_layout (self->batch->archive, checked->object, &stripe.layout, &error) ||
+    else if (!prepare (&stripe, &error) ||
              !ecfs_archive_seal_keys (self->batch->archive, checked->object, &stripe.keys, &error))
         conclude (job, error);
+    else if (stripe.size == 0)
+        conclude (job, NULL);
     else if (job->round == ROUND_HEADER)
         (void) read_some (&stripe, NULL); /* what comes of it is noted */
     else if (check_whole (&stripe, &error) || error->code != ECANCELED)
@@ -436,7 +459,10 @@ static bool is_read (const EcfsCheckedStripe *checked)
 static void begin_object (Check *self, EcfsWorkers **workers, guint first, guint n)
 {
     Object *object = NULL;
-    EcfsContentCheckup *checkup = ecfs_checkup_new (self->batch, first, n, self->pace, &self->cancelled);
+    const EcfsObjectRow *row = g_array_index (self->batch->stripes, EcfsCheckedStripe, first).object;
+    EcfsContentCheckup *checkup = row->kind == ECFS_OBJECT_LOG /* which grows, and has no digest */
+                                      ? NULL
+                                      : ecfs_checkup_new (self->batch, first, n, self->pace, &self->cancelled);
     if (checkup != NULL) {
         object = g_new (Object, 1);
         *object = (Object){.checkup = checkup, .first = first, .n = n, .bytes = ecfs_checkup_bytes (checkup)};

@@ -1,5 +1,6 @@
 /* Which stripes endpoints have: by listing their directories, not by asking for each. */
 #include "check/check.h"
+#include "object/log.h"
 
 #define LAST_DIRECTORY 0xfff
 
@@ -177,15 +178,24 @@ static void ask (Presence *self, size_t position, const GPtrArray *names)
         ecfs_endpoint_list (endpoint->endpoint, g_ptr_array_index (names, i), on_listed, on_done, listing);
 }
 
+uint64_t ecfs_checked_bytes (const EcfsCheckedStripe *checked)
+{
+    const EcfsObjectRow *object = checked->object;
+    uint64_t end = checked->stripe->size == 0 ? object->size : MIN (checked->stripe->size, object->size);
+    return object->kind == ECFS_OBJECT_LOG ? ecfs_log_stripe_bytes (object->header_bytes, &object->seal,
+                                                                    end / ECFS_LOG_BLOCK_BYTES * ECFS_LOG_BLOCK_BYTES)
+                                           : checked->stripe->size;
+}
+
 void ecfs_checked_size (EcfsCheckedStripe *checked, uint64_t size)
 {
-    uint64_t expected = checked->stripe->size;
+    uint64_t expected = ecfs_checked_bytes (checked);
+    bool fits = checked->object->kind == ECFS_OBJECT_LOG ? size >= expected : size == expected;
     g_free (checked->text);
-    checked->fault = size == expected ? ECFS_STRIPE_FINE : ECFS_STRIPE_SIZE;
+    checked->fault = fits ? ECFS_STRIPE_FINE : ECFS_STRIPE_SIZE;
     checked->text =
-        size == expected
-            ? NULL
-            : g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT, size, expected);
+        fits ? NULL
+             : g_strdup_printf ("it has %" G_GUINT64_FORMAT " bytes in place of %" G_GUINT64_FORMAT, size, expected);
 }
 
 void ecfs_checked_forged (EcfsCheckedStripe *checked)

@@ -71,7 +71,8 @@ static void end_session (Session *self, const GError *why)
 /* Whether the digest of @checked is wanted from the endpoint at @position. */
 static bool is_wanted (const EcfsRemoteHash *self, const EcfsCheckedStripe *checked, size_t position)
 {
-    if (checked->position != position || checked->is_left_out || checked->fault != ECFS_STRIPE_FINE)
+    if (checked->position != position || checked->is_left_out || checked->fault != ECFS_STRIPE_FINE ||
+        checked->object->kind == ECFS_OBJECT_LOG) /* which grows */
         return false;
     return !self->again || (checked->digest != NULL && !checked->is_unchanged && atomic_load (&checked->is_settled));
 }

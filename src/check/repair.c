@@ -1,6 +1,9 @@
 /* Damaged objects, repaired several at a time in the archive that this process has opened for writing. */
 #include "archive/ended.h"
 #include "check/check.h"
+#include "packing/packing.h"
+
+#include <inttypes.h>
 
 #define MAX_IN_FLIGHT 8
 #define TICK_US       200000
@@ -67,6 +70,23 @@ static bool submit (Runner *self, EcfsRepairTask *task, GError **error)
     return true;
 }
 
+static bool is_log (const Runner *self, int64_t object)
+{
+    g_autoptr (EcfsObjectRow) row = ecfs_catalog_object (ecfs_archive_catalog (self->archive), object, NULL);
+    return row != NULL && row->kind == ECFS_OBJECT_LOG;
+}
+
+/* No copy of a log is made again: its files go into packs, which are whole. */
+static void pack_log (Runner *self, EcfsRepairTask *task)
+{
+    EcfsPacking packing = {.archive = self->archive, .cancelled = &self->cancelled};
+    if (ecfs_pack_objects (&packing, &task->object, 1, &task->error) && packing.n_left > 0)
+        (void) !ecfs_fail (&task->error, EIO, "%" PRIu64 " files in it cannot be read", packing.n_left);
+    task->order.read_bytes = task->order.written_bytes = packing.bytes;
+    for (unsigned i = 0; i < ECFS_CODEC_MAX_N && task->error == NULL; i++)
+        task->order.n_stored += task->order.instance[i] != 0;
+}
+
 static unsigned most_in_flight (const Runner *self)
 {
     return self->repairs->most == NULL ? MAX_IN_FLIGHT : self->repairs->most (self->repairs->user);
@@ -80,6 +100,11 @@ static void run (Runner *self)
             return;
         if (task == NULL) {
             reap (self);
+            continue;
+        }
+        if (is_log (self, task->object)) {
+            pack_log (self, task);
+            self->repairs->done (self->repairs->user, task);
             continue;
         }
         if (ecfs_repair_adopt (self->archive, task, self->repairs)) {

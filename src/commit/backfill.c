@@ -294,10 +294,26 @@ static bool refill (EcfsCommitAttempt *self, const EcfsCommitObject *old, const 
     return true;
 }
 
+/* What others share is filled up by who packs and who repairs. */
+static bool check_shared (EcfsCommitAttempt *self, const EcfsCommitObject *part, GError **error)
+{
+    const EcfsFileRange *range = &g_array_index (part->ranges, EcfsFileRange, 0);
+    const EcfsCodec *codec = ecfs_archive_codec (self->archive, part->row->code, error);
+    bool lacks = codec == NULL || part->row->stripes->len < ecfs_codec_n (codec);
+    for (guint i = 0; i < part->row->stripes->len; i++)
+        lacks = lacks || ecfs_stripe_lacks (part->row, &g_array_index (part->row->stripes, EcfsStripeRow, i),
+                                            range->object_offset + range->length);
+    if (lacks)
+        note_missing (self, "it is among other small files, which get them together");
+    return codec != NULL;
+}
+
 static bool fill_or_refill (EcfsCommitAttempt *self, EcfsCommitObject *part, GError **error)
 {
     GError *why = NULL;
     self->unreadable = false;
+    if (part->row->kind != ECFS_OBJECT_WHOLE)
+        return check_shared (self, part, error);
     bool filled = ecfs_attempt_fill_object (self, part, &why);
     if (!filled && self->unreadable)
         filled = refill (self, part, why, error);

@@ -57,12 +57,11 @@ static bool joins_others (const EcfsCommitAttempt *self)
            self->commit.kind == ECFS_COMMIT_REPAIR || (self->commit.kind == ECFS_COMMIT_RECODE && self->in_place);
 }
 
-/* Whether a new object may be made known with these stripes. */
-static bool is_backed_by_quorum (const EcfsCommitAttempt *self, const bool *stripes, const size_t *holder)
+bool ecfs_attempt_is_backed (const EcfsCommitAttempt *self, const bool *stripes, const size_t *holder)
 {
     const EcfsCodec *codec = self->places.codec;
-    unsigned wanted = self->commit.kind == ECFS_COMMIT_RECODE ? ecfs_codec_n (codec)
-                                                              : ecfs_archive_config (self->archive)->write_quorum;
+    bool is_moved = self->commit.kind == ECFS_COMMIT_RECODE || self->commit.kind == ECFS_COMMIT_PACK;
+    unsigned wanted = is_moved ? ecfs_codec_n (codec) : ecfs_archive_config (self->archive)->write_quorum;
     return ecfs_quorum_reached (codec, stripes, holder, wanted) &&
            (self->guarantee <= 0 || ecfs_holders_guarantee (codec, stripes, holder) >= self->guarantee);
 }
@@ -78,7 +77,7 @@ static bool found_suffices (const EcfsCommitAttempt *self, const size_t *found, 
         holder[i] = found[i] != SIZE_MAX ? found[i] : self->places.position[i];
         stripes[i] = holder[i] != SIZE_MAX;
     }
-    return is_backed_by_quorum (self, stripes, holder);
+    return ecfs_attempt_is_backed (self, stripes, holder);
 }
 
 static bool moves_crowded (const EcfsCommitAttempt *self)
@@ -121,7 +120,7 @@ void ecfs_attempt_place (EcfsCommitAttempt *self, const bool *wanted, bool doubt
 static bool possible (void *user, const bool *stripes)
 {
     EcfsCommitAttempt *self = user;
-    return joins_others (self) || is_backed_by_quorum (self, stripes, self->places.position);
+    return joins_others (self) || ecfs_attempt_is_backed (self, stripes, self->places.position);
 }
 
 /* Gives stripe @index, which has no place now, one at an endpoint that was not tried yet, and announces it. */
@@ -235,15 +234,24 @@ void ecfs_attempt_describe (EcfsCommitAttempt *self)
                                     .elsewhere = self->part->elsewhere};
 }
 
+/* What the stripes tell of files: of EcfsFileRecord. */
+static GPtrArray *describe (EcfsCommitAttempt *self, GError **error)
+{
+    if (self->part->row->kind == ECFS_OBJECT_PACK)
+        return ecfs_attempt_pack_records (self, error);
+    ecfs_attempt_describe (self);
+    GPtrArray *records = g_ptr_array_new ();
+    g_ptr_array_add (records, &self->record);
+    return records;
+}
+
 bool ecfs_attempt_run_writer (EcfsCommitAttempt *self, EcfsWriterTarget *targets, const EcfsObjectRow *expected,
                               EcfsWriterResult *result, GError **error)
 {
-    ecfs_attempt_describe (self);
-    g_autoptr (GPtrArray) records = g_ptr_array_new ();
+    g_autoptr (GPtrArray) records = describe (self, error);
     g_autoptr (EcfsSealKeys) keys = NULL;
-    if (!ecfs_archive_seal_keys (self->archive, self->part->row, &keys, error))
+    if (records == NULL || !ecfs_archive_seal_keys (self->archive, self->part->row, &keys, error))
         return false;
-    g_ptr_array_add (records, &self->record);
     EcfsWriterJob job = {.transfer = ecfs_archive_transfer (self->archive),
                          .codec = self->places.codec,
                          .header = make_header (self),
@@ -299,7 +307,7 @@ static bool place_all (EcfsCommitAttempt *self, EcfsWriterTarget *targets, GErro
     ecfs_attempt_place (self, wanted, true, targets);
     for (unsigned i = 0; i < ecfs_codec_n (self->places.codec); i++)
         placed[i] = targets[i].endpoint != NULL;
-    return is_backed_by_quorum (self, placed, self->places.position) ||
+    return ecfs_attempt_is_backed (self, placed, self->places.position) ||
            fail_too_few (self, "too few endpoints take its stripes", error);
 }
 
@@ -326,7 +334,7 @@ static bool judge (EcfsCommitAttempt *self, const EcfsWriterResult *result, GErr
 {
     const EcfsCommitObject *part = self->part;
     ecfs_attempt_note_stored (self, result);
-    if (!is_backed_by_quorum (self, result->stored, self->places.position)) {
+    if (!ecfs_attempt_is_backed (self, result->stored, self->places.position)) {
         g_string_prepend (result->failures, "too few endpoints took its stripes: ");
         return fail_too_few (self, result->failures->str, error);
     }
@@ -467,6 +475,8 @@ static bool run_kind (EcfsCommitAttempt *self, GError **error)
         return ecfs_attempt_recode (self, error);
     case ECFS_COMMIT_REPAIR:
         return ecfs_attempt_repair (self, error);
+    case ECFS_COMMIT_PACK:
+        return ecfs_attempt_pack (self, error);
     }
     g_assert_not_reached ();
 }
@@ -485,7 +495,7 @@ static void run_attempt (void *data)
         self->commit.path != NULL ? g_strdup (self->commit.path) : ecfs_catalog_path (catalog, self->commit.ino);
     if (self->commit.retry)
         ecfs_archive_revive_endpoints (self->archive);
-    if (!ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
+    if (self->commit.kind != ECFS_COMMIT_PACK && !ecfs_catalog_getattr (catalog, self->commit.ino, &self->attr, &error))
         error->code = error->code == ENOENT && self->commit.kind == ECFS_COMMIT_REPAIR ? ESTALE : error->code;
     else if (open_content (self, &error))
         (void) run_kind (self, &error); /* error says it */
@@ -498,11 +508,13 @@ static void run_attempt (void *data)
 static void check_kind (const EcfsCommit *commit)
 {
     EcfsCommitKind kind = commit->kind;
-    assert (kind >= ECFS_COMMIT_STORE && kind <= ECFS_COMMIT_REPAIR);
-    assert (commit->ino != 0 && commit->done != NULL);
+    assert (kind >= ECFS_COMMIT_STORE && kind <= ECFS_COMMIT_PACK);
+    assert ((commit->ino != 0) == (kind != ECFS_COMMIT_PACK) && commit->done != NULL);
+    assert ((commit->pack != NULL) == (kind == ECFS_COMMIT_PACK));
+    assert (kind != ECFS_COMMIT_PACK || (commit->path != NULL && commit->code != NULL));
     assert (commit->open != NULL || commit->fd >= 0 || kind == ECFS_COMMIT_REPAIR);
     assert ((commit->object != 0) == (kind == ECFS_COMMIT_RECODE || kind == ECFS_COMMIT_REPAIR));
-    assert (commit->code == NULL || is_new (commit) || kind == ECFS_COMMIT_RECODE);
+    assert (commit->code == NULL || is_new (commit) || kind == ECFS_COMMIT_RECODE || kind == ECFS_COMMIT_PACK);
     assert (is_new (commit) || (commit->publish.staging == 0 && commit->publish.time_told == NULL));
     assert (is_new (commit) || (commit->publish.published == NULL && !commit->publish.at_quorum));
     assert (!commit->seals || (kind == ECFS_COMMIT_RECODE && commit->code == NULL));

@@ -27,6 +27,24 @@ typedef struct EcfsRepairOrder {
     uint64_t written_bytes;
 } EcfsRepairOrder;
 
+/* A file whose content goes into a pack. */
+typedef struct EcfsPackFile {
+    uint64_t ino;
+    uint64_t length;        /* > 0 */
+    uint64_t offset;        /* in the pack */
+    EcfsUuid object;        /* that has it now, all of it, … */
+    uint64_t object_offset; /* … there */
+    uint64_t generation;
+    uint8_t sha256[ECFS_SHA256_SIZE];
+    bool is_known; /* the catalog has generation and digest */
+} EcfsPackFile;
+
+typedef struct EcfsPackOrder {
+    const EcfsPackFile *files; /* n_files, by offset; lent as long as the order */
+    size_t n_files;
+    size_t n_moved; /* set by the attempt, also where it fails */
+} EcfsPackOrder;
+
 /* How an attempt ended. */
 typedef struct EcfsOutcome {
     /* NULL: the file has this content, durably. Else it names file, endpoints and reasons; ENOSPC/EDQUOT when endpoints
@@ -59,6 +77,9 @@ typedef enum EcfsCommitKind {
      * compare-and-set, and the one in its place is queued for deletion. ESTALE: the file or object is another
      * meanwhile. Object, `repair`; it needs no content. */
     ECFS_COMMIT_REPAIR,
+    /* The content, of several files, becomes a pack, all stripes of it or none, and then these files' by
+     * compare-and-set: those that have another by then keep that. Content, code, `pack`; ino is 0. */
+    ECFS_COMMIT_PACK,
 } EcfsCommitKind;
 
 typedef struct EcfsCommit EcfsCommit;
@@ -107,6 +128,8 @@ struct EcfsCommit {
         EcfsFeed *feed;                                 /* lent until done */
         void (*ended) (void *user, EcfsCommit *commit); /* the feed is final: sets size, mtime_ns, publish.staging */
     } stream;
+
+    EcfsPackOrder *pack; /* lent until done */
 
     struct {
         EcfsRepairOrder *order;     /* lent until done, as the next */

@@ -66,6 +66,9 @@ EcfsCommitObject *ecfs_attempt_named_part (EcfsCommitAttempt *self, GError **err
 /** The codec for an object of the file of @bytes bytes. */
 const EcfsCodec *ecfs_attempt_codec (EcfsCommitAttempt *self, uint64_t bytes, GError **error);
 
+/** Whether a new object may be made known with these stripes, at endpoints by position; in the codec of `places`. */
+bool ecfs_attempt_is_backed (const EcfsCommitAttempt *self, const bool *stripes, const size_t *holder);
+
 /* Steps of storing an object; there are ECFS_CODEC_MAX_N targets. */
 
 /** The object is the one that is being stored; none of its stripes has a place. */
@@ -131,5 +134,8 @@ bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_backfill (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_recode (EcfsCommitAttempt *self, GError **error);
 bool ecfs_attempt_repair (EcfsCommitAttempt *self, GError **error);
+bool ecfs_attempt_pack (EcfsCommitAttempt *self, GError **error);
+/** What stripes of a pack tell of its files: of EcfsFileRecord. */
+GPtrArray *ecfs_attempt_pack_records (const EcfsCommitAttempt *self, GError **error);
 
 #endif

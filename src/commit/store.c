@@ -2,6 +2,8 @@
 #include "commit/commit_priv.h"
 
 #include "archive/common.h"
+#include "commit/logs.h"
+#include "util/io.h"
 
 /* Divides the data of the file into objects. */
 static void divide (EcfsCommitAttempt *self)
@@ -42,6 +44,17 @@ static GArray *all_extents (const EcfsCommitAttempt *self)
     return extents;
 }
 
+/* All but where the content is. */
+static EcfsPublish make_publish (const EcfsCommitAttempt *self)
+{
+    const atomic_bool *time_told = self->commit.publish.time_told;
+    return (EcfsPublish){.ino = self->commit.ino,
+                         .size = self->commit.size,
+                         .mtime_ns = self->commit.mtime_ns,
+                         .keep_mtime = time_told != NULL && atomic_load (time_told),
+                         .staging = self->commit.publish.staging};
+}
+
 /* With @goes_on, stripes of the last object are on their way still. */
 static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
 {
@@ -55,19 +68,14 @@ static bool publish (EcfsCommitAttempt *self, bool goes_on, GError **error)
         objects[i] = part->row;
         full = full && part->full;
     }
-    EcfsPublish publish = {.ino = self->commit.ino,
-                           .intents = intents,
-                           .objects = objects,
-                           .n_objects = self->parts->len,
-                           .extents = (const EcfsExtent *) (void *) extents->data,
-                           .n_extents = extents->len,
-                           .size = self->commit.size,
-                           .mtime_ns = self->commit.mtime_ns,
-                           .keep_mtime =
-                               self->commit.publish.time_told != NULL && atomic_load (self->commit.publish.time_told),
-                           .staging = self->commit.publish.staging,
-                           .full = full,
-                           .last_goes_on = goes_on};
+    EcfsPublish publish = make_publish (self);
+    publish.intents = intents;
+    publish.objects = objects;
+    publish.n_objects = self->parts->len;
+    publish.extents = (const EcfsExtent *) (void *) extents->data;
+    publish.n_extents = extents->len;
+    publish.full = full;
+    publish.last_goes_on = goes_on;
     ecfs_archive_await_session (self->archive);
     bool durable = ecfs_catalog_publish (ecfs_archive_catalog (self->archive), &publish, &self->outcome.kept, error);
     self->outcome.full = full;
@@ -146,11 +154,79 @@ bool ecfs_attempt_add_rest (EcfsCommitAttempt *self, const EcfsWriterResult *res
                               result->failures->len > 0 ? ": " : "", result->failures->str);
 }
 
+/* Logs */
+
+/* Whether the content may be a record of a log: it is small, and all of it is data. */
+static bool fits_log (const EcfsCommitAttempt *self)
+{
+    if (self->commit.size > MIN (ecfs_archive_config (self->archive)->small_file, ECFS_LOG_FILE_MAX) ||
+        self->parts->len != 1 || ecfs_archive_service (self->archive, ECFS_SERVICE_LOGS) == NULL)
+        return false;
+    const GArray *ranges = ((const EcfsCommitObject *) g_ptr_array_index (self->parts, 0))->ranges;
+    return ranges->len == 1 && g_array_index (ranges, EcfsFileRange, 0).length == self->commit.size;
+}
+
+static bool suffices (void *user, const bool *stored, const size_t *position)
+{
+    const EcfsCommitAttempt *self = user;
+    return ecfs_attempt_is_backed (self, stored, position);
+}
+
+/* NULL: it cannot be read. */
+static uint8_t *read_all (const EcfsCommitAttempt *self, uint8_t ret_sha256[ECFS_SHA256_SIZE], GError **error)
+{
+    g_autofree uint8_t *content = g_malloc (self->commit.size);
+    ssize_t got = ecfs_pread_all (self->commit.fd, content, self->commit.size, 0);
+    if (got != (ssize_t) self->commit.size) {
+        (void) !ecfs_fail_errno (error, got < 0 ? (int) -got : EIO, "reading staged content");
+        return NULL;
+    }
+    g_autoptr (EcfsSha256) sum = ecfs_sha256_new ();
+    ecfs_sha256_update (sum, content, self->commit.size);
+    ecfs_sha256_end (sum, ret_sha256);
+    return g_steal_pointer (&content);
+}
+
+/* Stores the content as a record and publishes it. False with ENOTSUP: it is to be an object of its own. */
+static bool store_in_log (EcfsCommitAttempt *self, GError **error)
+{
+    EcfsLogPlace place;
+    EcfsLogOrder order = {.codec = ecfs_attempt_codec (self, self->commit.size, error),
+                          .record = {.ino = self->commit.ino,
+                                     .mode = self->attr.mode,
+                                     .uid = self->attr.uid,
+                                     .gid = self->attr.gid,
+                                     .mtime_ns = self->commit.mtime_ns,
+                                     .path = self->path,
+                                     .path_bytes = strlen (self->path),
+                                     .content_bytes = self->commit.size},
+                          .suffices = suffices,
+                          .cancelled = ecfs_attempt_is_cancelled,
+                          .user = self};
+    if (order.codec == NULL)
+        return false;
+    g_autofree uint8_t *content = read_all (self, order.sha256, error);
+    if (content == NULL)
+        return false;
+    order.record.content = content;
+    self->places.codec = order.codec;
+    if (!ecfs_logs_append (ecfs_archive_service (self->archive, ECFS_SERVICE_LOGS), &order, &place, error))
+        return false;
+    if (!check (self, error)) {
+        ecfs_logs_give_up (&place);
+        return false;
+    }
+    EcfsPublish publish = make_publish (self);
+    ecfs_archive_await_session (self->archive);
+    bool durable = ecfs_logs_publish (&place, &publish, &self->outcome.kept, error);
+    self->outcome.full = publish.full;
+    return durable;
+}
+
 /* Storing */
 
 static bool store_objects (EcfsCommitAttempt *self, GError **error)
 {
-    divide (self);
     for (guint i = 0; i < self->parts->len; i++) {
         EcfsCommitObject *part = g_ptr_array_index (self->parts, i);
         part->number = i;
@@ -165,9 +241,26 @@ static bool store_objects (EcfsCommitAttempt *self, GError **error)
     return true;
 }
 
-bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error)
+static bool store_apart (EcfsCommitAttempt *self, GError **error)
 {
     bool stored =
         self->commit.kind == ECFS_COMMIT_STREAM ? ecfs_attempt_store_feed (self, error) : store_objects (self, error);
     return stored && (self->early || (check (self, error) && publish (self, false, error)));
+}
+
+bool ecfs_attempt_store (EcfsCommitAttempt *self, GError **error)
+{
+    GError *why = NULL;
+    if (self->commit.kind == ECFS_COMMIT_STORE)
+        divide (self);
+    if (self->commit.kind == ECFS_COMMIT_STREAM || !fits_log (self))
+        return store_apart (self, error);
+    if (store_in_log (self, &why))
+        return true;
+    if (why->code != ENOTSUP) {
+        g_propagate_error (error, why);
+        return false;
+    }
+    g_error_free (why);
+    return store_apart (self, error);
 }

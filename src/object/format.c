@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <openssl/crypto.h>
+#include <zlib.h>
 
 static const uint8_t header_magic[8] = {0x89, 'E', 'C', 'F', 'S', '\r', '\n', 0x1a};
 static const uint8_t tail_magic[8] = {0x89, 'e', 'c', 'f', 's', 'e', 'n', 'd'};
@@ -16,10 +17,12 @@ enum {
     SECTION_MAC = 2,
     SECTION_CODE = 3,
     SECTION_SEAL = 4,
+    SECTION_LOG = 5,
     SECTION_SIZES = 16,
     SECTION_RECORDS = 17,
     SECTION_CONTENTS = 18,
-    SECTION_SEALED = 19, /* the two before, as sections of their own */
+    SECTION_SEALED = 19,   /* the two before, as sections of their own, or as the next one */
+    SECTION_DEFLATED = 20, /* the two, as sections of their own, compressed */
 };
 
 enum {
@@ -159,6 +162,8 @@ GByteArray *ecfs_stripe_header_format (EcfsStripeHeader *header, const EcfsSealK
     }
     if (is_keyed)
         append_seal (to, &header->seal);
+    if (header->is_log)
+        section_end (to, section_begin (to, SECTION_LOG, FLAG_CRITICAL));
     header->header_bytes = padded (to->len + SECTION_HEAD_BYTES + (is_keyed ? ECFS_MAC_BYTES : 0) + SECTION_HASH_BYTES);
     ecfs_put_le (to->data + 12, header->header_bytes, 4); /* the MAC is of this, too */
     append_mac (to, MAC_OF_HEADER, header, keys);
@@ -276,6 +281,9 @@ static bool parse_header_section (Section *section, EcfsStripeHeader *header, He
         return parse_public (&section->payload, header, &parse->kind, error);
     case SECTION_SEAL:
         return ecfs_seal_parse (section->payload.at, section->payload.left, &header->seal, error);
+    case SECTION_LOG:
+        header->is_log = true;
+        return true;
     case SECTION_CODE:
         if (section->payload.left > ECFS_CODEC_MAX_PARAMETERS)
             return ecfs_fail (error, EBADMSG, "the code's parameters are too long: %zu bytes", section->payload.left);
@@ -394,7 +402,7 @@ static void append_content (GByteArray *to, const EcfsFileRecord *record)
     ecfs_put_le (to->data + start, to->len - start - 4, 4);
 }
 
-static void append_records (GByteArray *to, const GPtrArray *records)
+static void append_plain_records (GByteArray *to, const GPtrArray *records)
 {
     guint start = section_begin (to, SECTION_RECORDS, 0);
     for (guint i = 0; i < records->len; i++)
@@ -404,6 +412,30 @@ static void append_records (GByteArray *to, const GPtrArray *records)
     for (guint i = 0; i < records->len; i++)
         append_content (to, g_ptr_array_index (records, i));
     section_end (to, start);
+}
+
+/* Those of many files, which are much alike. */
+static void append_deflated_records (GByteArray *to, const GPtrArray *records)
+{
+    g_autoptr (GByteArray) plain = g_byte_array_new ();
+    append_plain_records (plain, records);
+    uLongf size = compressBound (plain->len);
+    g_autofree uint8_t *deflated = g_malloc (size);
+    int result = compress (deflated, &size, plain->data, plain->len);
+    if (result != Z_OK)
+        g_error ("zlib: %s", zError (result)); /* no memory: the bound is zlib's own */
+    guint start = section_begin (to, SECTION_DEFLATED, FLAG_CRITICAL);
+    ecfs_append_le (to, plain->len, 4);
+    g_byte_array_append (to, deflated, (guint) size);
+    section_end (to, start);
+}
+
+static void append_records (GByteArray *to, const GPtrArray *records)
+{
+    if (records->len > 1)
+        append_deflated_records (to, records);
+    else
+        append_plain_records (to, records);
 }
 
 static void append_sealed_records (GByteArray *to, const GPtrArray *records, const EcfsUuid *object,
@@ -475,7 +507,7 @@ bool ecfs_stripe_tail_parse (const uint8_t *bytes, uint64_t file_size, uint64_t 
     return true;
 }
 
-static void record_free (gpointer data)
+void ecfs_file_record_free (gpointer data)
 {
     EcfsFileRecord *record = data;
     g_free ((char *) record->path);
@@ -567,6 +599,7 @@ typedef struct FooterParts {
     EcfsCursor sizes;
     EcfsCursor records;
     EcfsCursor contents;
+    EcfsCursor deflated;
     EcfsCursor sealed;
     Authentic authentic;
 } FooterParts;
@@ -582,6 +615,9 @@ static bool take_part (FooterParts *parts, const Section *section, GError **erro
         return true;
     case SECTION_CONTENTS:
         parts->contents = section->payload;
+        return true;
+    case SECTION_DEFLATED:
+        parts->deflated = section->payload;
         return true;
     case SECTION_SEALED:
         parts->sealed = section->payload;
@@ -610,12 +646,29 @@ static bool find_parts (const uint8_t *bytes, size_t size, FooterParts *ret_part
     return true;
 }
 
-static bool parse_records (FooterParts *parts, GPtrArray *records, GError **error)
+static bool parse_plain_records (FooterParts *parts, GPtrArray *records, GError **error)
 {
     while (parts->records.left > 0)
         if (!parse_record (&parts->records, records, error))
             return false;
     return parse_contents (&parts->contents, records, error);
+}
+
+static bool parse_records (FooterParts *parts, GPtrArray *records, GError **error)
+{
+    FooterParts inflated;
+    if (parts->deflated.at == NULL)
+        return parse_plain_records (parts, records, error);
+    uint64_t size = ecfs_cursor_le (&parts->deflated, 4);
+    /* What is promised is not believed beyond what deflate can do. */
+    if (parts->deflated.bad || size > ECFS_RECORDS_MAX_BYTES || size / 1100 > parts->deflated.left)
+        return ecfs_fail (error, EBADMSG, "the footer's records cannot be as long as it says");
+    g_autofree uint8_t *plain = g_malloc (size + 1);
+    uLongf plain_bytes = size + 1;
+    int result = uncompress (plain, &plain_bytes, parts->deflated.at, parts->deflated.left);
+    if (result != Z_OK || plain_bytes != size)
+        return ecfs_fail (error, EBADMSG, "the footer's records cannot be uncompressed");
+    return find_parts (plain, size, &inflated, error) && parse_plain_records (&inflated, records, error);
 }
 
 static bool parse_sealed_records (const FooterParts *parts, const EcfsStripeHeader *header, const EcfsSealKeys *keys,
@@ -650,7 +703,7 @@ bool ecfs_stripe_footer_parse (const uint8_t *bytes, size_t size, uint64_t foote
 {
     if (ecfs_xxh3_64 (bytes, size) != footer_hash)
         return ecfs_fail (error, EBADMSG, "the footer fails its checksum");
-    EcfsStripeFooter footer = {.records = g_ptr_array_new_with_free_func (record_free)};
+    EcfsStripeFooter footer = {.records = g_ptr_array_new_with_free_func (ecfs_file_record_free)};
     if (!parse_footer (bytes, size, header, keys, &footer, error)) {
         ecfs_stripe_footer_clear (&footer);
         return false;

@@ -18,6 +18,7 @@
 #define ECFS_STRIPE_PREAMBLE_BYTES 16
 #define ECFS_STRIPE_TAIL_BYTES     48
 #define ECFS_FOOTER_MAX_BYTES      (1u << 20)
+#define ECFS_RECORDS_MAX_BYTES     (4u << 20) /* of what a footer tells of files, before it is compressed */
 #define ECFS_STRIPE_DIGEST_BYTES   16
 
 /* The public part of a stripe, from its header. */
@@ -35,6 +36,7 @@ typedef struct EcfsStripeHeader {
     uint32_t segment_bytes;
     uint32_t block_bytes;
     uint32_t granule;
+    bool is_log;               /* it grows, or did: it has neither footer nor tail (log.h) */
     EcfsSeal seal;             /* under which key it is stored; with one its tags are MACs */
     const uint8_t *parameters; /* of the code, as ecfs_codec_parameters (): borrowed; parsed: points into the bytes */
     uint32_t parameters_bytes; /* 0: it has none */
@@ -66,7 +68,12 @@ typedef struct EcfsFileRecord {
     uint32_t number;
     uint32_t n_objects; /* of the content, more than number; 0: not known yet */
     GArray *elsewhere;  /* of EcfsElsewhere, like ranges; may be NULL: nothing */
+    bool has_sha256;    /* not stored: whoever has read the content knows … */
+    uint8_t sha256[32]; /* … that of all of it */
 } EcfsFileRecord;
+
+/** Frees a record that owns what it has. */
+void ecfs_file_record_free (gpointer record);
 
 typedef struct EcfsFileRange {
     uint64_t file_offset;

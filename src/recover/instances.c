@@ -4,6 +4,7 @@
  * names is read where another lies beside it, and where it is not what was stored, one that is takes its place. What
  * was stored after all others needs no look: it is what the last of these repairs or moves made.
  */
+#include "object/log.h"
 #include "recover/recover_priv.h"
 
 #define CLOCKS_S 3600 /* that clocks of endpoints may differ */
@@ -19,22 +20,32 @@ typedef struct Doubt {
     const EcfsRecoverPiece *found; /* what takes its place; NULL: nothing does */
 } Doubt;
 
-static bool is_named (const EcfsRecovering *self, const EcfsRecoverPiece *piece, const EcfsStripeRow *stripe)
+/* A log may have grown since. */
+static bool has_size (const EcfsRecoverPiece *piece, const EcfsObjectRow *object, const EcfsStripeRow *stripe)
 {
-    return piece->index == stripe->index && piece->instance == stripe->instance && piece->size == stripe->size &&
+    uint64_t end = stripe->size == 0 ? object->size : MIN (stripe->size, object->size);
+    return object->kind == ECFS_OBJECT_LOG
+               ? piece->size >= ecfs_log_stripe_bytes (object->header_bytes, &object->seal, end)
+               : piece->size == stripe->size;
+}
+
+static bool is_named (const EcfsRecovering *self, const EcfsRecoverPiece *piece, const EcfsObjectRow *object,
+                      const EcfsStripeRow *stripe)
+{
+    return piece->index == stripe->index && piece->instance == stripe->instance && has_size (piece, object, stripe) &&
            self->places[piece->position].id == stripe->endpoint;
 }
 
 /* The piece that is this stripe of an object; NULL: it is not there. */
-static const EcfsRecoverPiece *find_named (const EcfsRecovering *self, const GArray *all, const EcfsUuid *object,
+static const EcfsRecoverPiece *find_named (const EcfsRecovering *self, const GArray *all, const EcfsObjectRow *object,
                                            const EcfsStripeRow *stripe)
 {
-    guint from = ecfs_recover_find_pieces (all, object);
+    guint from = ecfs_recover_find_pieces (all, &object->uuid);
     for (guint i = from; i < all->len; i++) {
         const EcfsRecoverPiece *piece = &g_array_index (all, EcfsRecoverPiece, i);
-        if (!ecfs_uuid_equal (&piece->object, object))
+        if (!ecfs_uuid_equal (&piece->object, &object->uuid))
             break;
-        if (is_named (self, piece, stripe))
+        if (is_named (self, piece, object, stripe))
             return piece;
     }
     return NULL;
@@ -94,14 +105,14 @@ static void add_doubts (EcfsRecovering *self, const GArray *all, const EcfsObjec
     if (from == all->len || !ecfs_uuid_equal (&g_array_index (all, EcfsRecoverPiece, from).object, &object->uuid))
         return;
     guint end = ecfs_recover_end_of_object (all, from);
-    if (end - from > ECFS_RECOVER_STRIPES_MOST)
+    if (end - from > ECFS_RECOVER_STRIPES_MOST || object->kind == ECFS_OBJECT_LOG) /* no copy of one is made again */
         return;
     for (guint i = 0; i < object->stripes->len; i++) {
         EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const Doubt doubt = {.recovering = self,
                              .object = object,
                              .stripe = stripe,
-                             .named = find_named (self, all, &object->uuid, stripe),
+                             .named = find_named (self, all, object, stripe),
                              .all = all,
                              .from = from,
                              .end = end};
@@ -182,7 +193,7 @@ bool ecfs_recover_is_whole (EcfsRecovering *self, const GArray *all, const EcfsO
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         if (stripe->index < ecfs_codec_n (codec))
-            present[stripe->index] = find_named (self, all, &object->uuid, stripe) != NULL;
+            present[stripe->index] = find_named (self, all, object, stripe) != NULL;
     }
     return ecfs_codec_decodable (codec, present);
 }

@@ -11,12 +11,18 @@
 static void tell_lost (EcfsRecovering *self, const EcfsObjectRow *object)
 {
     uint64_t ino;
+    uint64_t live = 0;
+    if (object->kind != ECFS_OBJECT_WHOLE && ecfs_catalog_live_bytes (self->catalog, object->id, &live, NULL) &&
+        live == 0) /* it is on its way in or out */
+        return;
     if (++self->sums->n_lost > ECFS_RECOVER_TOLD_MOST)
         return;
     g_autofree char *path = ecfs_catalog_object_file (self->catalog, object->id, &ino, NULL)
                                 ? ecfs_catalog_path (self->catalog, ino)
                                 : g_strdup ("an object of no file");
-    ecfs_recover_tell (self, "%s cannot be read: too few of its stripes are on these endpoints", path);
+    ecfs_recover_tell (self, "%s%s cannot be read: too few of %s stripes are on these endpoints", path,
+                       object->kind == ECFS_OBJECT_WHOLE ? "" : ", and small files with it,",
+                       object->kind == ECFS_OBJECT_WHOLE ? "its" : "their");
 }
 
 static bool check_objects (EcfsRecovering *self, const GArray *all, GError **error)
@@ -54,11 +60,11 @@ static void read_all (EcfsRecovering *self, GArray *told)
 
 /* Which pieces are of objects that a file may have, and no journal tells of */
 
-static bool is_in_catalog (EcfsRecovering *self, const EcfsUuid *object, bool *ret_there, GError **error)
+/* What a journal tells of an object: of all but logs, all. */
+static bool find_told (EcfsRecovering *self, const EcfsUuid *object, EcfsObjectRow **ret_row, GError **error)
 {
     g_autoptr (GError) why = NULL;
-    g_autoptr (EcfsObjectRow) row = ecfs_recover_object (self, object, &why);
-    *ret_there = row != NULL;
+    EcfsObjectRow *row = *ret_row = ecfs_recover_object (self, object, &why);
     if (row != NULL || why->code == ENOENT)
         return true;
     g_propagate_error (error, g_steal_pointer (&why));
@@ -71,12 +77,16 @@ static GArray *find_strays (EcfsRecovering *self, const GArray *all, GError **er
     g_autoptr (GArray) told = g_array_new (FALSE, TRUE, sizeof (EcfsRecoverTold));
     g_array_set_clear_func (told, ecfs_recover_told_clear);
     for (guint at = 0, end; at < all->len; at = end) {
-        bool there;
+        g_autoptr (EcfsObjectRow) row = NULL;
         end = ecfs_recover_end_of_object (all, at);
-        if (!is_in_catalog (self, &g_array_index (all, EcfsRecoverPiece, at).object, &there, error))
+        if (!find_told (self, &g_array_index (all, EcfsRecoverPiece, at).object, &row, error))
             return NULL;
-        for (guint i = at; i < end && !there; i++) {
-            EcfsRecoverTold one = {.piece = &g_array_index (all, EcfsRecoverPiece, i), .recovering = self};
+        for (guint i = at; i < end && (row == NULL || row->kind == ECFS_OBJECT_LOG); i++) {
+            EcfsRecoverTold one = {.piece = &g_array_index (all, EcfsRecoverPiece, i),
+                                   .recovering = self,
+                                   .is_known = row != NULL,
+                                   .known_end = row == NULL ? 0 : row->size,
+                                   .may_be_open = row != NULL && row->seal.kind == ECFS_SEAL_NONE};
             g_array_append_val (told, one);
         }
     }
@@ -98,7 +108,8 @@ static bool may_be_content (EcfsRecovering *self, const EcfsStripeHeader *header
 static void stray_free (gpointer data)
 {
     EcfsStray *self = data;
-    ecfs_object_row_free (self->row);
+    if (self->owns_row)
+        ecfs_object_row_free (self->row);
     g_array_unref (self->words);
     g_free (self);
 }
@@ -109,8 +120,10 @@ static bool same_object (const EcfsRecoverTold *a, const EcfsRecoverTold *b)
            a->header.family == b->header.family && a->header.k == b->header.k &&
            a->header.segment_bytes == b->header.segment_bytes && a->header.block_bytes == b->header.block_bytes &&
            a->header.header_bytes == b->header.header_bytes && ecfs_seal_equal (&a->header.seal, &b->header.seal) &&
-           a->footer.size == b->footer.size &&
-           memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0;
+           a->header.is_log == b->header.is_log &&
+           (a->header.is_log || /* which grows */
+            (a->footer.size == b->footer.size &&
+             memcmp (a->footer.object_digest, b->footer.object_digest, ECFS_DIGEST_SIZE) == 0));
 }
 
 /* One for all stripes of the same code. */
@@ -133,15 +146,18 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
 {
     g_autoptr (GError) error = NULL;
     const EcfsStripeHeader *header = &told->header;
-    if (told->footer.records->len == 0 || header->sequence > INT64_MAX)
+    if ((told->footer.records->len == 0 && !header->is_log) || header->sequence > INT64_MAX)
         return NULL;
     EcfsCodec *codec = codec_of_stripe (self, header, &error);
     if (codec == NULL)
         return NULL;
     EcfsStray *stray = g_new0 (EcfsStray, 1);
-    *stray = (EcfsStray){
-        .row = ecfs_object_row_new (), .codec = codec, .words = g_array_new (FALSE, FALSE, sizeof (EcfsStrayWord))};
+    *stray = (EcfsStray){.row = ecfs_object_row_new (),
+                         .owns_row = true,
+                         .codec = codec,
+                         .words = g_array_new (FALSE, FALSE, sizeof (EcfsStrayWord))};
     EcfsObjectRow *row = stray->row;
+    row->kind = header->is_log ? ECFS_OBJECT_LOG : told->footer.records->len > 1 ? ECFS_OBJECT_PACK : ECFS_OBJECT_WHOLE;
     row->uuid = header->object;
     row->epoch = header->epoch;
     row->sequence = header->sequence;
@@ -156,15 +172,17 @@ static EcfsStray *stray_new (EcfsRecovering *self, const EcfsRecoverTold *told)
     return stray;
 }
 
-/* Each content that some stripe tells of is a way to have the file. */
-static void add_word (EcfsStray *stray, const EcfsRecoverTold *told)
+/* Each content that some stripe tells of is a way to have the file. What a pack has of before the journal's end, that
+ * tells of it, or of its end. */
+static void add_words (const EcfsRecovering *self, EcfsStray *stray, const EcfsRecoverTold *told)
 {
-    const EcfsStrayWord word = {
-        .record = told->footer.records->len == 0 ? NULL : told->footer.records->pdata[0],
-        .position = told->piece->position,
-    };
-    if (word.record != NULL)
-        g_array_append_val (stray->words, word);
+    const guint n_records =
+        stray->row->kind == ECFS_OBJECT_WHOLE ? MIN (told->footer.records->len, 1) : told->footer.records->len;
+    for (guint i = 0; i < n_records; i++) {
+        const EcfsStrayWord word = {.record = told->footer.records->pdata[i], .position = told->piece->position};
+        if (stray->row->kind != ECFS_OBJECT_PACK || word.record->generation > self->sums->sequence)
+            g_array_append_val (stray->words, word);
+    }
 }
 
 /* Of several instances of a stripe the first whose packets are what its footer says. *last: what was added last. */
@@ -179,8 +197,10 @@ static void add_stripe (EcfsRecovering *self, EcfsStray *stray, const EcfsRecove
     GArray *stripes = stray->row->stripes;
     if (stripe.index >= ecfs_codec_n (stray->codec) || stripe.instance == 0 || stripe.instance > INT64_MAX)
         return;
+    if (stray->row->kind == ECFS_OBJECT_LOG)
+        stripe.size = 0;
     if (*last != NULL && (*last)->piece->index == stripe.index) {
-        if (ecfs_recover_told_fits (*last, (*last)->footer.area_digest))
+        if (stray->row->kind == ECFS_OBJECT_LOG || ecfs_recover_told_fits (*last, (*last)->footer.area_digest))
             return;
         g_array_set_size (stripes, stripes->len - 1);
     }
@@ -196,19 +216,40 @@ static bool is_decodable (const EcfsStray *stray)
     return ecfs_codec_decodable (stray->codec, present);
 }
 
+/* Of a log that the catalog knows it is what that tells; false: it is another. */
+static bool take_known (EcfsRecovering *self, EcfsStray *stray)
+{
+    EcfsObjectRow *told = stray->row, *known = ecfs_recover_object (self, &told->uuid, NULL);
+    if (known == NULL)
+        return true;
+    stray->row = known;
+    bool same = known->kind == ECFS_OBJECT_LOG && known->epoch == told->epoch && known->sequence == told->sequence &&
+                known->segment_bytes == told->segment_bytes && known->block_bytes == told->block_bytes &&
+                known->header_bytes == told->header_bytes && ecfs_seal_equal (&known->seal, &told->seal);
+    ecfs_object_row_free (told);
+    return same;
+}
+
 /* What the stripes from @at to @end that agree with the first of them make; NULL: nothing. */
 static EcfsStray *gather_alike (EcfsRecovering *self, const GArray *told, guint at, guint end)
 {
     const EcfsRecoverTold *first = &g_array_index (told, EcfsRecoverTold, at);
     const EcfsRecoverTold *last = NULL;
     EcfsStray *stray = stray_new (self, first);
+    g_autoptr (GPtrArray) alike = g_ptr_array_new ();
     for (guint i = at; stray != NULL && i < end; i++) {
         const EcfsRecoverTold *one = &g_array_index (told, EcfsRecoverTold, i);
         if (!one->good || !same_object (first, one))
             continue;
         add_stripe (self, stray, one, &last);
-        add_word (stray, one);
+        add_words (self, stray, one);
+        g_ptr_array_add (alike, (gpointer) one);
     }
+    if (stray != NULL && first->header.is_log && !take_known (self, stray))
+        g_clear_pointer (&stray, stray_free);
+    if (stray != NULL && first->header.is_log)
+        ecfs_recover_set_log_ends (self, stray->row, (const EcfsRecoverTold *const *) (void *) alike->pdata,
+                                   alike->len);
     if (stray != NULL && !is_decodable (stray))
         g_clear_pointer (&stray, stray_free);
     return stray;
@@ -230,11 +271,12 @@ static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint 
                    same_object (&g_array_index (told, EcfsRecoverTold, j), one);
         if (!one->good || seen)
             continue;
-        if (!may_be_content (self, &one->header, &may, &reason)) {
+        if (!one->is_known && !may_be_content (self, &one->header, &may, &reason)) {
             g_propagate_error (error, g_steal_pointer (&reason));
             g_clear_pointer (&best, stray_free);
             return NULL;
         }
+        may = may || one->is_known;
         any = any || may;
         EcfsStray *stray = may ? gather_alike (self, told, i, end) : NULL;
         if (stray != NULL && (best == NULL || stray->row->stripes->len > best->row->stripes->len)) {
@@ -247,6 +289,48 @@ static EcfsStray *gather_stray (EcfsRecovering *self, const GArray *told, guint 
     return best;
 }
 
+static guint hash_record (gconstpointer key)
+{
+    const EcfsFileRecord *record = key;
+    return ecfs_uuid_hash (&record->content) ^ g_int64_hash (&record->ino);
+}
+
+static gboolean same_record (gconstpointer a, gconstpointer b)
+{
+    const EcfsFileRecord *left = a, *right = b;
+    return left->ino == right->ino && ecfs_uuid_equal (&left->content, &right->content);
+}
+
+/* One stray for each of the files of an object that they share. */
+static void split (EcfsStray *whole, GPtrArray *strays)
+{
+    g_autoptr (GHashTable) parts = g_hash_table_new (hash_record, same_record);
+    for (guint i = 0; i < whole->words->len; i++) {
+        const EcfsStrayWord *word = &g_array_index (whole->words, EcfsStrayWord, i);
+        EcfsStray *part = g_hash_table_lookup (parts, word->record);
+        if (part == NULL) {
+            part = g_new (EcfsStray, 1);
+            *part = (EcfsStray){.row = whole->row,
+                                .owns_row = whole->owns_row,
+                                .codec = whole->codec,
+                                .words = g_array_new (FALSE, FALSE, sizeof *word)};
+            whole->owns_row = false;
+            g_hash_table_insert (parts, (gpointer) word->record, part);
+            g_ptr_array_add (strays, part);
+        }
+        g_array_append_val (part->words, *word);
+    }
+    stray_free (whole);
+}
+
+static bool judge_from (EcfsRecovering *self, const GPtrArray *strays, guint from, GError **error)
+{
+    for (guint i = from; i < strays->len; i++)
+        if (!ecfs_recover_judge_words (self, g_ptr_array_index (strays, i), error))
+            return false;
+    return true;
+}
+
 static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GError **error)
 {
     g_autoptr (GPtrArray) strays = g_ptr_array_new_with_free_func (stray_free);
@@ -256,14 +340,17 @@ static GPtrArray *gather_strays (EcfsRecovering *self, const GArray *told, GErro
              end < told->len && ecfs_uuid_equal (&g_array_index (told, EcfsRecoverTold, end).piece->object, object);)
             end++;
         GError *reason = NULL;
+        const guint n_before = strays->len;
         EcfsStray *stray = gather_stray (self, told, at, MIN (end, at + ECFS_RECOVER_STRIPES_MOST), &reason);
         if (reason != NULL) {
             g_propagate_error (error, reason);
             return NULL;
         }
-        if (stray != NULL)
+        if (stray != NULL && stray->row->kind == ECFS_OBJECT_WHOLE)
             g_ptr_array_add (strays, stray);
-        if (stray != NULL && !ecfs_recover_judge_words (self, stray, error))
+        else if (stray != NULL)
+            split (stray, strays);
+        if (!judge_from (self, strays, n_before, error))
             return NULL;
     }
     return g_steal_pointer (&strays);

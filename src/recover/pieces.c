@@ -102,7 +102,8 @@ static bool parse_head (EcfsRecoverTold *self, const uint8_t *head, size_t size,
            open_seal (self, error) && ecfs_stripe_header_check (header, head, self->keys, error);
 }
 
-static bool read_range (const EcfsRecoverTold *self, uint64_t offset, size_t size, uint8_t **ret_bytes, GError **error)
+bool ecfs_recover_read_range (const EcfsRecoverTold *self, uint64_t offset, size_t size, uint8_t **ret_bytes,
+                              GError **error)
 {
     char name[ECFS_STRIPE_NAME_SIZE];
     const EcfsRecoverPiece *piece = self->piece;
@@ -120,13 +121,13 @@ static bool read_head (EcfsRecoverTold *self, GError **error)
     g_autoptr (GError) reason = NULL;
     g_autofree uint8_t *head = NULL, *more = NULL;
     size_t size = MIN (HEAD_BYTES, self->piece->size);
-    if (!read_range (self, 0, size, &head, error))
+    if (!ecfs_recover_read_range (self, 0, size, &head, error))
         return false;
     bool fits = parse_head (self, head, size, &reason);
     if (!fits && reason->code == EAGAIN && self->header.header_bytes <= self->piece->size) {
         g_clear_error (&reason);
         size = self->header.header_bytes;
-        if (!read_range (self, 0, size, &more, error))
+        if (!ecfs_recover_read_range (self, 0, size, &more, error))
             return false;
         fits = parse_head (self, more, size, &reason);
     }
@@ -144,14 +145,14 @@ static bool read_foot (EcfsRecoverTold *self, GError **error)
     uint32_t size;
     g_autofree uint8_t *end = NULL, *more = NULL;
     size_t end_bytes = MIN (HEAD_BYTES, file_size);
-    if (!read_range (self, file_size - end_bytes, end_bytes, &end, error) ||
+    if (!ecfs_recover_read_range (self, file_size - end_bytes, end_bytes, &end, error) ||
         !ecfs_stripe_tail_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES, file_size, &offset, &size, &hash, error))
         return false;
     self->footer_offset = offset;
     if (size + ECFS_STRIPE_TAIL_BYTES <= end_bytes)
         return ecfs_stripe_footer_parse (end + end_bytes - ECFS_STRIPE_TAIL_BYTES - size, size, hash, &self->header,
                                          self->keys, &self->footer, error);
-    return read_range (self, offset, size, &more, error) &&
+    return ecfs_recover_read_range (self, offset, size, &more, error) &&
            ecfs_stripe_footer_parse (more, size, hash, &self->header, self->keys, &self->footer, error);
 }
 
@@ -170,7 +171,8 @@ void ecfs_recover_told_read (void *data)
     EcfsRecoverTold *self = data;
     g_autoptr (GError) error = NULL;
     self->good = self->piece->size > ECFS_STRIPE_TAIL_BYTES + ECFS_STRIPE_PREAMBLE_BYTES && read_head (self, &error) &&
-                 read_foot (self, &error) && check_sizes (self, &error);
+                 (self->header.is_log ? ecfs_recover_read_log (self, &error)
+                                      : read_foot (self, &error) && check_sizes (self, &error));
     if (self->good)
         atomic_fetch_add (&self->recovering->n_told, 1);
     if (ecfs_errno (error) == ENOKEY && !self->recovering->places[self->piece->position].distrusted)
@@ -196,7 +198,7 @@ static bool hash_area (const EcfsRecoverTold *self, XXH3_state_t *state)
     for (uint64_t at = self->header.header_bytes, size; at < end; at += size) {
         g_autofree uint8_t *bytes = NULL;
         size = MIN (AREA_BYTES, end - at);
-        if (!read_range (self, at, (size_t) size, &bytes, NULL))
+        if (!ecfs_recover_read_range (self, at, (size_t) size, &bytes, NULL))
             return false;
         ecfs_xxh3_128_update (state, bytes, (size_t) size);
     }

@@ -89,9 +89,11 @@ typedef struct EcfsStrayWord {
     bool believed;                /* so many endpoints say the same of the file as have to */
 } EcfsStrayWord;
 
-/* An object that only its stripes tell of. */
+/* An object that only its stripes tell of; or of one that files share, or of records behind what is known of a log, one
+ * file. */
 typedef struct EcfsStray {
-    EcfsObjectRow *row;
+    EcfsObjectRow *row; /* of those of one object it is the same */
+    bool owns_row;
     EcfsCodec *codec; /* one of the recovery's */
     GArray *words;    /* of EcfsStrayWord: of each stripe */
     bool used;        /* by a file */
@@ -115,8 +117,10 @@ typedef struct EcfsRecoverTold {
     EcfsSealKeys *keys; /* of its object; NULL: it is stored without; owned */
     EcfsStripeFooter footer;
     uint64_t footer_offset;
-    bool is_open;     /* it is not sealed, and the archive has a key */
-    bool may_be_open; /* the catalog knows the object, as one that was stored without a key */
+    bool is_known;      /* it is of a log that the catalog knows, … */
+    uint64_t known_end; /* … up to here */
+    bool is_open;       /* it is not sealed, and the archive has a key */
+    bool may_be_open;   /* the catalog knows the object, as one that was stored without a key */
     bool good;
 } EcfsRecoverTold;
 
@@ -208,6 +212,15 @@ void ecfs_recover_told_read (void *data);
 void ecfs_recover_told_clear (gpointer data);
 /** Whether it is good, and its packets, which are read, have this digest. */
 bool ecfs_recover_told_fits (const EcfsRecoverTold *self, const uint8_t *digest);
+
+/** Reads the records of a log as what its footer would tell, were there one: part of ecfs_recover_told_read (). */
+bool ecfs_recover_read_log (EcfsRecoverTold *self, GError **error);
+/** The row of a log gets as much content as one of its copies has, and the others end where they do. */
+void ecfs_recover_set_log_ends (EcfsRecovering *self, EcfsObjectRow *row, const EcfsRecoverTold *const *copies,
+                                size_t n_copies);
+/** Reads bytes of a stripe, into *ret_bytes; g_free (). */
+bool ecfs_recover_read_range (const EcfsRecoverTold *self, uint64_t offset, size_t size, uint8_t **ret_bytes,
+                              GError **error);
 
 /** Puts stripes that are what was stored in the places of those that are gone or damaged, in the catalog and in
  * @objects (of EcfsObjectRow); reads only where there are several of one. */

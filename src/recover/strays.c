@@ -27,6 +27,7 @@ typedef struct Content {
     GPtrArray *known;             /* of these, the catalog's: owned */
     uint32_t epoch;               /* of the newest object, as the next */
     uint64_t sequence;
+    bool is_logged; /* it is in a log, and what was begun with that number came before it */
     bool whole;
     bool believed; /* what all of its objects tell of the file */
     bool forged;   /* its bytes are not what its stripes say */
@@ -79,12 +80,20 @@ static int compare_claims (const void *a, const void *b)
     return order != 0 ? order : compare_u64 (right->stray->row->sequence, left->stray->row->sequence);
 }
 
+/* Of two records of one log that nothing came between, the later counts. */
+static uint64_t offset_in_log (const Content *self)
+{
+    return self->extents->len == 0 ? 0 : g_array_index (self->extents, EcfsExtent, 0).object_offset;
+}
+
 static int by_inode_newest_first (const void *a, const void *b)
 {
     const Content *left = *(const Content *const *) a, *right = *(const Content *const *) b;
     int order = compare_u64 (left->record->ino, right->record->ino);
     order = order != 0 ? order : compare_u64 (right->epoch, left->epoch);
-    return order != 0 ? order : compare_u64 (right->sequence, left->sequence);
+    order = order != 0 ? order : compare_u64 (right->sequence, left->sequence);
+    order = order != 0 ? order : right->is_logged - left->is_logged;
+    return order != 0 || !left->is_logged ? order : compare_u64 (offset_in_log (right), offset_in_log (left));
 }
 
 static int by_offset (const void *a, const void *b)
@@ -93,8 +102,10 @@ static int by_offset (const void *a, const void *b)
     return compare_u64 (left->offset, right->offset);
 }
 
-/* Adds a range of the file that object @index has; false: it is impossible, or another has some of it. */
-static bool add_extent (Content *self, uint64_t file_size, const EcfsFileRange *range, guint index)
+/* Adds a range of the file that object @index has; false: it is impossible, or another has some of it. @of: what tells
+ * of an object that others share; NULL: it is none. */
+static bool add_extent (Content *self, uint64_t file_size, const EcfsFileRange *range, guint index,
+                        const EcfsFileRecord *of)
 {
     const EcfsObjectRow *row = g_ptr_array_index (self->objects, index);
     bool fits = file_size <= INT64_MAX && range->length > 0 && range->file_offset <= file_size &&
@@ -107,6 +118,11 @@ static bool add_extent (Content *self, uint64_t file_size, const EcfsFileRange *
     }
     EcfsExtent extent = {
         .offset = range->file_offset, .length = range->length, .object = index, .object_offset = range->object_offset};
+    if (of != NULL) {
+        extent.generation = of->generation;
+        extent.has_sha256 = of->has_sha256;
+        memcpy (extent.sha256, of->sha256, sizeof extent.sha256);
+    }
     if (fits)
         g_array_append_val (self->extents, extent);
     return fits;
@@ -119,7 +135,8 @@ static bool add_claim (Content *self, const Claim *claim)
     g_ptr_array_add (self->objects, claim->stray->row);
     for (guint i = 0; i < claim->record->ranges->len; i++) {
         const EcfsFileRange *range = &g_array_index (claim->record->ranges, EcfsFileRange, i);
-        if (add_extent (self, self->record->file_size, range, self->objects->len - 1))
+        if (add_extent (self, self->record->file_size, range, self->objects->len - 1,
+                        claim->stray->row->kind == ECFS_OBJECT_WHOLE ? NULL : claim->record))
             continue;
         g_array_set_size (self->extents, n_before);
         g_ptr_array_set_size (self->objects, (int) self->objects->len - 1);
@@ -155,7 +172,7 @@ static bool add_elsewhere (const Strays *strays, Content *self, const GArray *el
         const EcfsObjectRow *row = index < self->objects->len ? NULL : find_elsewhere (strays, self, &part->object);
         if (row != NULL)
             g_ptr_array_add (self->objects, (gpointer) row);
-        all = index < self->objects->len && add_extent (self, self->record->file_size, &range, index) && all;
+        all = index < self->objects->len && add_extent (self, self->record->file_size, &range, index, NULL) && all;
     }
     return all;
 }
@@ -206,6 +223,8 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
     for (guint i = at; i < end; i++) {
         const Claim *claim = &g_array_index (claims, Claim, i);
         const EcfsObjectRow *row = claim->stray->row;
+        /* Of an object that others share it may be older than that. */
+        const uint64_t sequence = row->kind == ECFS_OBJECT_WHOLE ? row->sequence : claim->record->generation;
         if (told && i > at && claim->record->number == g_array_index (claims, Claim, i - 1).record->number)
             continue;
         if (!add_claim (self, claim)) {
@@ -214,9 +233,10 @@ static Content *content_new (const Strays *strays, const GArray *claims, guint a
         }
         g_array_append_val (self->claims, *claim);
         self->believed = self->believed && claim->believed;
-        if (row->epoch > self->epoch || (row->epoch == self->epoch && row->sequence > self->sequence)) {
+        if (row->epoch > self->epoch || (row->epoch == self->epoch && sequence >= self->sequence)) {
             self->epoch = row->epoch;
-            self->sequence = row->sequence;
+            self->sequence = sequence;
+            self->is_logged = row->kind == ECFS_OBJECT_LOG;
         }
         fits = fits && add_elsewhere (strays, self, claim->record->elsewhere);
     }
@@ -428,7 +448,8 @@ static bool check_content (EcfsRecovering *self, Content *content, GError **erro
     for (guint i = 0; i < content->claims->len; i++) {
         EcfsStray *stray = g_array_index (content->claims, Claim, i).stray;
         g_autoptr (GError) why = NULL;
-        if (stray->row->has_sha256 || ecfs_recover_check_content (self, content->record->path, stray, &why))
+        if (stray->row->has_sha256 || stray->row->kind == ECFS_OBJECT_LOG /* each record has a checksum */ ||
+            ecfs_recover_check_content (self, content->record->path, stray, &why))
             continue;
         if (why->code == ECANCELED) {
             g_propagate_error (error, g_steal_pointer (&why));

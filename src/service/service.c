@@ -2,8 +2,10 @@
 #include "archive/common.h"
 #include "archive/key_watch.h"
 #include "archive/lineage.h"
+#include "commit/logs.h"
 #include "journal/sender.h"
 #include "staging/staged.h"
+#include "upkeep/packer.h"
 #include "upkeep/repairer.h"
 #include "upkeep/upkeep.h"
 
@@ -22,6 +24,7 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
     if (!ecfs_archive_is_readonly (self) && !ecfs_archive_lacks_keys (self)) {
         ecfs_archive_set_service (self, ECFS_SERVICE_JOURNAL,
                                   ecfs_journal_sender_start (self, ecfs_archive_lineage (self)));
+        ecfs_archive_set_service (self, ECFS_SERVICE_LOGS, ecfs_logs_new (self));
         ecfs_archive_set_service (self, ECFS_SERVICE_UPKEEP, ecfs_maintenance_start (self));
     }
     return true;
@@ -30,10 +33,13 @@ bool ecfs_archive_start (EcfsArchive *self, GError **error)
 void ecfs_archive_repair_behind (EcfsArchive *self)
 {
     ecfs_archive_set_service (self, ECFS_SERVICE_REPAIR, ecfs_repairer_start (self));
+    if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
+        ecfs_archive_set_service (self, ECFS_SERVICE_PACKING, ecfs_packer_start (self));
 }
 
 void ecfs_archive_end_repairs (EcfsArchive *self)
 {
+    ecfs_packer_stop (take (self, ECFS_SERVICE_PACKING));
     ecfs_repairer_stop (take (self, ECFS_SERVICE_REPAIR));
 }
 
@@ -61,10 +67,13 @@ void ecfs_archive_stop (EcfsArchive *self)
         ecfs_archive_begin_stop (self);
     ecfs_maintenance_stop (take (self, ECFS_SERVICE_UPKEEP));
     ecfs_archive_end_workers (self);
+    if (ecfs_archive_service (self, ECFS_SERVICE_LOGS) != NULL)
+        ecfs_logs_end_old (ecfs_archive_service (self, ECFS_SERVICE_LOGS), 0);
     if (ecfs_archive_service (self, ECFS_SERVICE_JOURNAL) != NULL)
         ecfs_archive_await_session (self); /* nothing goes to endpoints that were not told who comes */
     ecfs_journal_sender_stop (take (self, ECFS_SERVICE_JOURNAL));
     ecfs_archive_end (self);
+    ecfs_logs_free (take (self, ECFS_SERVICE_LOGS)); /* endpoints have given back what they had of them */
     ecfs_key_watch_free (take (self, ECFS_SERVICE_KEY));
 }
 

@@ -52,6 +52,12 @@ static GByteArray *full_record (void)
     ecfs_journal_put_intent (record, &uuids[1], 7);
     ecfs_journal_put_endpoint (record, &uuids[0], ECFS_ENDPOINT_DRAINING, "hamburg");
     ecfs_journal_put_code (record, "ldpc:1+1/0123456789abcdef", (const uint8_t *) "\1\0", 2);
+    ecfs_journal_put_object_kind (record, &uuids[1], ECFS_OBJECT_PACK);
+    ecfs_journal_put_log_end (record, &uuids[0], 4096);
+    static const EcfsJournalPlaced places[] = {{.ino = 7, .from = 72, .to = 0}, {.ino = 9, .from = 1096, .to = 600}};
+    ecfs_journal_put_packed (record, &uuids[1], &uuids[0], places, G_N_ELEMENTS (places));
+    ecfs_journal_put_unused (record, &uuids[0]);
+    ecfs_journal_put_content_sha256 (record, 9, 98, (const uint8_t *) "SHA-256 of what inode 9 has now.");
     ecfs_journal_put_session (record, 4711, &uuids[0]);
     ecfs_journal_put_sum (record, ECFS_JOURNAL_STANDS, (const uint8_t *) "STANDS HERE.....");
     ecfs_journal_put_sum (record, ECFS_JOURNAL_PREVIOUS, (const uint8_t *) "WAS BEFORE......");
@@ -81,7 +87,8 @@ static void test_round_trip (void)
     g_autoptr (GByteArray) record = full_record ();
     g_autoptr (GArray) items = g_array_new (false, false, sizeof (EcfsJournalItem));
     g_assert_cmpint (read_all (record->data, record->len, items), ==, 0);
-    static const EcfsJournalType types[] = {1, 2, 2, 3, 4, 5, 6, 7, 8, 16, 9, 10, 11, 12, 13, 14, 15, 152, 151, 150};
+    static const EcfsJournalType types[] = {1,  2,  2,  3,  4,  5,  6,  7,  8,   16,  9,   10, 11,
+                                            12, 13, 14, 15, 17, 18, 19, 20, 153, 152, 151, 150};
     g_assert_cmpuint (items->len, ==, G_N_ELEMENTS (types));
     const EcfsJournalItem *item = (const EcfsJournalItem *) (void *) items->data;
     for (guint i = 0; i < items->len; i++)
@@ -115,9 +122,22 @@ static void test_round_trip (void)
     g_assert_cmpuint (item[15].state, ==, ECFS_ENDPOINT_DRAINING);
     assert_text (item[16].code, "ldpc:1+1/0123456789abcdef", 25);
     assert_text (item[16].value, "\1\0", 2);
-    g_assert_cmpuint (item[17].sequence, ==, 4711);
-    g_assert_cmpmem (item[17].uuid.bytes, 16, "0123456789abcde", 16);
-    g_assert_cmpmem (item[18].sum, 16, "STANDS HERE.....", 16);
+    g_assert_cmpuint (item[17].state, ==, ECFS_OBJECT_PACK);
+    g_assert_cmpmem (item[17].uuid.bytes, 16, "fedcba987654321", 16);
+    g_assert_cmpuint (item[18].object_size, ==, 4096);
+    g_assert_cmpmem (item[19].uuid.bytes, 16, "fedcba987654321", 16);
+    g_assert_cmpmem (item[19].other.bytes, 16, "0123456789abcde", 16);
+    g_assert_cmpuint (item[19].n_parts, ==, 2);
+    g_assert_cmpuint (ecfs_journal_placed (&item[19], 1).ino, ==, 9);
+    g_assert_cmpuint (ecfs_journal_placed (&item[19], 1).from, ==, 1096);
+    g_assert_cmpuint (ecfs_journal_placed (&item[19], 1).to, ==, 600);
+    g_assert_cmpmem (item[20].uuid.bytes, 16, "0123456789abcde", 16);
+    g_assert_cmpuint (item[21].attr.ino, ==, 9);
+    g_assert_cmpuint (item[21].sequence, ==, 98);
+    g_assert_cmpmem (item[21].sha256, 32, "SHA-256 of what inode 9 has now.", 32);
+    g_assert_cmpuint (item[22].sequence, ==, 4711);
+    g_assert_cmpmem (item[22].uuid.bytes, 16, "0123456789abcde", 16);
+    g_assert_cmpmem (item[23].sum, 16, "STANDS HERE.....", 16);
     uint8_t sum[ECFS_JOURNAL_SUM_BYTES];
     g_assert_true (ecfs_journal_previous (record->data, record->len, sum));
     g_assert_cmpmem (sum, 16, "WAS BEFORE......", 16);
@@ -149,8 +169,8 @@ static int code_of (const uint8_t *bytes, size_t size)
 
 static void test_unknown (void)
 {
-    static const uint8_t skipped[] = {1, 0x80 + 15, 1, 0, 0, 0, 'x', 1, 4, 0, 0, 0, 1, 0, 0, 0};
-    static const uint8_t critical[] = {1, 17, 1, 0, 0, 0, 'x'};
+    static const uint8_t skipped[] = {1, 0xf0, 1, 0, 0, 0, 'x', 1, 4, 0, 0, 0, 1, 0, 0, 0};
+    static const uint8_t critical[] = {1, 0x7f, 1, 0, 0, 0, 'x'};
     static const uint8_t later[] = {2, 1, 4, 0, 0, 0, 1, 0, 0, 0};
     g_assert_cmpint (code_of (skipped, sizeof skipped), ==, 0);
     g_assert_cmpint (code_of (critical, sizeof critical), ==, -ENOTSUP);
@@ -172,6 +192,7 @@ static void test_impossible (void)
         {"a size beyond the end", {1, 1, 255, 255, 255, 255, 1, 0, 0, 0}, 10},
         {"a payload too long", {1, 1, 5, 0, 0, 0, 1, 0, 0, 0, 0}, 11},
         {"a key that is too short", {1, 16, 18, 0, 0, 0, 'u', 'u', 'i', 'd', [22] = 1}, 24},
+        {"a place that is cut off", {1, 19, 31, 0, 0, 0, 'u'}, 31},
         {"a code without parameters", {1, 15, 3, 0, 0, 0, 2, 'a', ':'}, 9},
         {"a payload too short", {1, 1, 3, 0, 0, 0, 1, 0, 0}, 9},
     };
@@ -188,7 +209,7 @@ static void test_damage (void)
     guint n_whole = 0;
     for (guint size = 1; size < record->len; size++)
         n_whole += code_of (record->data, size) == 0; /* only where it ends between two items */
-    g_assert_cmpuint (n_whole, ==, 20);
+    g_assert_cmpuint (n_whole, ==, 25);
     for (unsigned i = 0; i < 20000; i++) {
         g_autofree uint8_t *copy = g_memdup2 (record->data, record->len);
         for (int n = g_test_rand_int_range (1, 5); n > 0; n--)

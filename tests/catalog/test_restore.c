@@ -12,6 +12,13 @@
 
 /* A history */
 
+static bool is_known (Fixture *f, const EcfsUuid *object)
+{
+    bool known;
+    OK (e, ecfs_catalog_object_known (f->catalog, object, &known, &e));
+    return known;
+}
+
 static void publish (Fixture *f, uint64_t ino, unsigned n_stripes, uint64_t size)
 {
     int64_t intent;
@@ -31,6 +38,70 @@ static void publish (Fixture *f, uint64_t ino, unsigned n_stripes, uint64_t size
     OK (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
 }
 
+/* A record in the newest log, which ends now and then. */
+static void publish_logged (Fixture *f, uint64_t ino)
+{
+    static EcfsUuid log;
+    static uint64_t end;
+    uint64_t size = (uint64_t) g_test_rand_int_range (1, 3000);
+    if (end == 0 || g_test_rand_int_range (0, 10) == 0 || !is_known (f, &log)) {
+        g_autoptr (EcfsObjectRow) row = new_object (f, "copies:3", 0, 3);
+        OK (e, ecfs_catalog_log_begin (f->catalog, row, &e));
+        if (g_test_rand_bit ())
+            OK (e, ecfs_catalog_log_stripe_ends (f->catalog, &row->uuid, 1, 0, &e));
+        log = row->uuid;
+        end = 0;
+    }
+    EcfsLogged logged = {.log = log,
+                         .offset = end + 72,
+                         .end = end + (size + 72 + 1023) / 1024 * 1024,
+                         .generation = ecfs_catalog_sequence (f->catalog)};
+    memset (logged.sha256, 'l', sizeof logged.sha256);
+    EcfsPublish publish = {.ino = ino, .logged = &logged, .size = size, .mtime_ns = 4711, .full = true};
+    OK (e, ecfs_catalog_publish (f->catalog, &publish, NULL, &e));
+    end = logged.end;
+}
+
+/* All that another object, whichever it is, has of files goes into a pack, but for a few. */
+static void pack (Fixture *f, uint64_t ino)
+{
+    uint64_t size;
+    int64_t intent;
+    bool gone;
+    g_autoptr (GError) error = NULL;
+    g_autoptr (GArray) extents = ecfs_catalog_content (f->catalog, ino, &size, &error);
+    if (extents->len == 0)
+        return;
+    g_autoptr (EcfsObjectRow) from =
+        ecfs_catalog_object (f->catalog, g_array_index (extents, EcfsExtent, 0).object, &error);
+    g_autoptr (GArray) sharers = ecfs_catalog_sharers (f->catalog, from->id, 0, 100, &error);
+    g_autoptr (EcfsObjectRow) to = new_object (f, "rs:4+2", 100000, 6);
+    g_autoptr (GArray) moves = g_array_new (FALSE, FALSE, sizeof (EcfsPackMove));
+    uint64_t at = 0;
+    to->kind = ECFS_OBJECT_PACK;
+    for (guint i = 0; i < sharers->len; i++) {
+        const EcfsSharer *sharer = &g_array_index (sharers, EcfsSharer, i);
+        EcfsPackMove move = {.ino = sharer->ino,
+                             .length = sharer->extent.length,
+                             .from = sharer->extent.object_offset,
+                             .to = at,
+                             .generation = sharer->extent.generation + 1,
+                             .is_known = sharer->extent.has_sha256 && from->kind != ECFS_OBJECT_WHOLE};
+        memcpy (move.sha256, sharer->extent.has_sha256 ? sharer->extent.sha256 : to->uuid.bytes, 16);
+        memcpy (move.sha256 + 16, sharer->extent.has_sha256 ? sharer->extent.sha256 + 16 : to->uuid.bytes, 16);
+        move.generation -= move.is_known;
+        at += move.length;
+        if (g_test_rand_int_range (0, 5) > 0)
+            g_array_append_val (moves, move);
+    }
+    OK (e, ecfs_catalog_intent_begin (f->catalog, to, 0, &intent, &e));
+    OK (e, ecfs_catalog_pack_begin (f->catalog, to, intent, &e));
+    OK (e, ecfs_catalog_pack_move (f->catalog, &to->uuid, &from->uuid, (EcfsPackMove *) (void *) moves->data,
+                                   moves->len, &e));
+    OK (e, ecfs_catalog_pack_end (f->catalog, &to->uuid, intent, &e));
+    OK (e, ecfs_catalog_drop_unused (f->catalog, &from->uuid, &gone, &e));
+}
+
 static void drop (Fixture *f, const EcfsAttr *attr)
 {
     if (attr->ino != 0 && attr->nlink == 0)
@@ -43,7 +114,7 @@ static void step_on (Fixture *f, const char *name, const char *other, uint64_t d
     EcfsCatalog *catalog = f->catalog;
     bool there = ecfs_catalog_lookup (catalog, dir, name, &found, NULL);
     EcfsNewInode link = {.mode = S_IFLNK | 0777, .target = "../there"};
-    switch (g_test_rand_int_range (0, 8)) {
+    switch (g_test_rand_int_range (0, 12)) {
     case 0:
     case 1:
         if (!there)
@@ -60,6 +131,15 @@ static void step_on (Fixture *f, const char *name, const char *other, uint64_t d
     case 4:
         if (there && ecfs_catalog_rename (catalog, dir, name, ECFS_ROOT_INO, other, 0, &attr, NULL))
             drop (f, &attr);
+        break;
+    case 8:
+    case 9:
+        if (there && S_ISREG (found.mode))
+            publish_logged (f, found.ino);
+        break;
+    case 10:
+        if (there && S_ISREG (found.mode))
+            pack (f, found.ino);
         break;
     case 5:
         (void) ecfs_catalog_make (catalog, dir, name, &link, &attr, NULL, NULL); /* where it is free */
