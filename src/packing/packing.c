@@ -417,9 +417,9 @@ static bool add_file (Round *self, uint64_t ino, GError **error)
 {
     g_autoptr (GError) why = NULL;
     g_autoptr (GArray) extents = ecfs_catalog_extents (catalog_of (self), ino, &why);
-    const EcfsExtent *first = extents == NULL || extents->len != 1 ? NULL : &g_array_index (extents, EcfsExtent, 0);
+    const EcfsExtent *first = extents == NULL || extents->len == 0 ? NULL : &g_array_index (extents, EcfsExtent, 0);
     Source *source = first == NULL ? NULL : find_source (self, first->object, &why);
-    if (source != NULL && first->offset == 0)
+    if (source != NULL && first->offset == 0 && (source->row->kind != ECFS_OBJECT_WHOLE || extents->len == 1))
         (void) add_item (self, source, ino, first, &why); /* why says it */
     if (why == NULL || why->code == ENOENT)
         return true;

@@ -26,7 +26,7 @@ typedef struct EcfsPacking {
  */
 bool ecfs_pack_objects (EcfsPacking *self, const int64_t *objects, size_t n_objects, GError **error);
 
-/** Packs the content of these files, of which each has all in one object that it shares. Likewise. */
+/** Packs what these files have in objects that they share; of others, one that has all of a file. Likewise. */
 bool ecfs_pack_files (EcfsPacking *self, const uint64_t *inos, size_t n_inos, GError **error);
 
 #endif

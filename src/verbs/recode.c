@@ -11,6 +11,7 @@
 #include "archive/content.h"
 #include "archive/ended.h"
 #include "commit/commit.h"
+#include "packing/packing.h"
 #include "util/io.h"
 
 #include <fcntl.h>
@@ -18,11 +19,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MAX_IN_FLIGHT 8
-#define MAX_SPOOLED   (4ull << 30) /* bytes in the staging area, unless one object is larger */
-#define PIECE_BYTES   (4u << 20)
-#define TICK_US       200000
-#define ATTEMPTS      5 /* at content of which endpoints return other bytes than they got */
+#define MAX_IN_FLIGHT  8
+#define MAX_SPOOLED    (4ull << 30) /* bytes in the staging area, unless one object is larger */
+#define PIECE_BYTES    (4u << 20)
+#define TICK_US        200000
+#define PACKED_AT_ONCE 4096
+#define ATTEMPTS       5 /* at content of which endpoints return other bytes than they got */
 
 typedef struct Recode {
     EcfsArchive *archive;
@@ -30,7 +32,8 @@ typedef struct Recode {
     EcfsTally tally;
     uint64_t wire_before;
     unsigned n_in_flight;
-    uint64_t spooled; /* bytes of what is in flight */
+    uint64_t spooled;  /* bytes of what is in flight */
+    GPtrArray *shared; /* files that are to be packed; held */
     atomic_bool cancelled;
     EcfsEnded ended; /* of Job */
 } Recode;
@@ -267,8 +270,34 @@ static void submit (Recode *self, File *file, const EcfsObjectRow *object, bool 
     ecfs_archive_commit (self->archive, &commit);
 }
 
+/* Packs files that share objects, and ends them. */
+static void pack_shared (Recode *self)
+{
+    g_autoptr (GError) error = NULL;
+    g_autofree uint64_t *inos = g_new (uint64_t, self->shared->len + 1);
+    for (guint i = 0; i < self->shared->len; i++)
+        inos[i] = ((const File *) g_ptr_array_index (self->shared, i))->ino;
+    EcfsPacking packing = {.archive = self->archive, .code = self->what->code, .cancelled = &self->cancelled};
+    (void) ecfs_pack_files (&packing, inos, self->shared->len, &error); /* told with the files */
+    if (error == NULL && packing.n_left > 0)
+        ecfs_tally_failed (&self->tally,
+                           g_error_new (ECFS_ERROR, EIO,
+                                        "%" PRIu64 " small files cannot be read, and stay where they are: "
+                                        "the log says which",
+                                        packing.n_left));
+    for (guint i = 0; i < self->shared->len; i++) {
+        File *file = g_ptr_array_index (self->shared, i);
+        if (error != NULL && file->error == NULL)
+            file->error = g_error_copy (error);
+        file_unref (self, file);
+    }
+    g_ptr_array_set_size (self->shared, 0);
+    tick (self);
+}
+
 static bool begin_objects (Recode *self, File *file, GError **error)
 {
+    bool packs = false;
     EcfsAttr attr;
     g_autoptr (GPtrArray) objects = ecfs_recode_objects (self->archive, file->ino, error);
     if (objects == NULL || !ecfs_catalog_getattr (ecfs_archive_catalog (self->archive), file->ino, &attr, error))
@@ -278,8 +307,13 @@ static bool begin_objects (Recode *self, File *file, GError **error)
         EcfsRecodeStep step;
         if (!ecfs_recode_step (self->archive, object, self->what->code, &step, error))
             return false;
-        if (!step.stays)
+        packs = packs || (step.packs && !step.stays);
+        if (!step.packs && !step.stays)
             submit (self, file, object, step.spools, &attr);
+    }
+    if (packs) {
+        file->n_refs++;
+        g_ptr_array_add (self->shared, file);
     }
     return true;
 }
@@ -302,6 +336,8 @@ static void begin_file (void *user, const EcfsEntry *entry)
     else
         (void) begin_objects (self, file, &file->error); /* told with the file */
     file_unref (self, file);
+    if (self->shared->len == PACKED_AT_ONCE)
+        pack_shared (self);
 }
 
 static bool run (Recode *self, GError **error)
@@ -309,6 +345,7 @@ static bool run (Recode *self, GError **error)
     bool walked = ecfs_recode_walk (self->archive, self->what->path, begin_file, self, error);
     while (self->n_in_flight > 0)
         reap (self);
+    pack_shared (self);
     g_autoptr (GError) unkept = NULL;
     if (walked && !ecfs_catalog_barrier (ecfs_archive_catalog (self->archive), &unkept))
         ecfs_tally_failed (&self->tally, g_steal_pointer (&unkept));
@@ -324,7 +361,9 @@ static bool recode (EcfsArchive *archive, const EcfsRecodeHere *what, GError **e
                    .wire_before = ecfs_archive_wire_bytes (archive)};
     atomic_init (&self.cancelled, false);
     ecfs_ended_init (&self.ended);
+    self.shared = g_ptr_array_new ();
     bool good = run (&self, error);
+    g_ptr_array_unref (self.shared);
     ecfs_ended_clear (&self.ended);
     return good;
 }

@@ -16,6 +16,7 @@ typedef struct EcfsRecodeStep {
     bool keeps[ECFS_CODEC_MAX_N]; /* stripes that stay as they are */
     unsigned n_stored;            /* stripes that are to be stored; where there are none, nothing is read */
     bool spools;                  /* the content is, to make them from: under a key stripes come of those that stay */
+    bool packs;                   /* others share it: what the file has of it goes into a pack */
 } EcfsRecodeStep;
 
 /** @code NULL: it is sealed, in the code that it has. */

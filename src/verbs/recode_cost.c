@@ -25,9 +25,26 @@ static bool is_sealed (const EcfsArchive *archive, const EcfsObjectRow *object)
     return object->seal.kind != ECFS_SEAL_NONE && ecfs_uuid_equal (&object->seal.key, ecfs_key_ring_active (keys));
 }
 
+/* What is in a log comes to be in a pack anyway, but not at once, and has no more copies than its code asked for. */
+static bool shared_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
+                         GError **error)
+{
+    EcfsRecodeStep step = {.packs = true, .before = ecfs_archive_codec (archive, object->code, error)};
+    step.codec = code == NULL || step.before == NULL ? step.before : ecfs_archive_codec (archive, code, error);
+    if (step.codec == NULL)
+        return false;
+    step.stays = code == NULL ? is_sealed (archive, object)
+                              : object->kind == ECFS_OBJECT_PACK && strcmp (object->code, code) == 0;
+    step.n_stored = step.stays ? 0 : ecfs_codec_n (step.codec);
+    *ret_step = step;
+    return true;
+}
+
 bool ecfs_recode_step (EcfsArchive *archive, const EcfsObjectRow *object, const char *code, EcfsRecodeStep *ret_step,
                        GError **error)
 {
+    if (object->kind != ECFS_OBJECT_WHOLE)
+        return shared_step (archive, object, code, ret_step, error);
     EcfsRecodeStep step = {.before = ecfs_archive_codec (archive, object->code, error)};
     if (code == NULL && step.before != NULL) {
         step.codec = step.before;
@@ -219,7 +236,20 @@ static void add_freeing (Sum *self, const EcfsObjectRow *object, const EcfsRecod
     }
 }
 
-static bool add_object (Sum *self, const EcfsObjectRow *object, bool *ret_changes, GError **error)
+/* A part of an object: only it is read, and what it had becomes free when the others have gone, too. */
+static void add_part (Sum *self, const EcfsObjectRow *object, const EcfsRecodeStep *step, uint64_t size)
+{
+    for (guint i = 0; i < object->stripes->len; i++) {
+        const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
+        Cost *cost = stripe->index < ecfs_codec_k (step->before) ? cost_at (self, stripe->endpoint) : NULL;
+        if (cost != NULL)
+            cost->read_bytes += (double) size / ecfs_codec_k (step->before);
+    }
+    self->content_bytes += size;
+    add_writing (self, object, step, (double) size * ecfs_codec_n (step->codec) / ecfs_codec_k (step->codec));
+}
+
+static bool add_object (Sum *self, const EcfsObjectRow *object, uint64_t file_size, bool *ret_changes, GError **error)
 {
     EcfsRecodeStep step;
     EcfsLayout layout;
@@ -228,6 +258,10 @@ static bool add_object (Sum *self, const EcfsObjectRow *object, bool *ret_change
     if (step.stays)
         return true;
     *ret_changes = true;
+    if (step.packs) {
+        add_part (self, object, &step, MIN (file_size, object->size));
+        return true;
+    }
     self->n_objects++;
     bool anew = self->code == NULL || !ecfs_codec_shares_stripes (step.before, step.codec);
     self->n_in_place += !anew;
@@ -256,7 +290,8 @@ static void add_file (void *user, const EcfsEntry *entry)
         return;
     g_autoptr (GPtrArray) objects = ecfs_recode_objects (self->archive, entry->inode, &self->error);
     for (guint i = 0; objects != NULL && self->error == NULL && i < objects->len; i++)
-        (void) add_object (self, g_ptr_array_index (objects, i), &changes, &self->error); /* told at the end */
+        (void) add_object (self, g_ptr_array_index (objects, i), entry->size, &changes,
+                           &self->error); /* told at the end */
     self->n_recoded += changes;
     if (g_error_matches (self->error, ECFS_ERROR, ENOENT)) /* deleted meanwhile */
         g_clear_error (&self->error);
