@@ -8,6 +8,7 @@
 #define GROUP         "ecfs-descriptor"
 #define FORMAT        1
 #define FORMAT_SEALED 2 /* where an object is stored under a key */
+#define FORMAT_FULL   3 /* which has content */
 #define MAX_OBJECTS   4096
 #define MAX_ENDPOINTS 4096
 
@@ -29,9 +30,16 @@ static void object_free (gpointer data)
     g_free (object);
 }
 
+static void bytes_clear (gpointer data)
+{
+    g_bytes_unref (((EcfsDescriptorBytes *) data)->bytes);
+}
+
 EcfsDescriptor *ecfs_descriptor_new (void)
 {
     EcfsDescriptor *self = g_new0 (EcfsDescriptor, 1);
+    self->contained = g_array_new (false, true, sizeof (EcfsDescriptorBytes));
+    g_array_set_clear_func (self->contained, bytes_clear);
     self->endpoints = g_ptr_array_new_with_free_func (endpoint_free);
     self->objects = g_ptr_array_new_with_free_func (object_free);
     self->extents = g_array_new (false, true, sizeof (EcfsExtent));
@@ -46,6 +54,7 @@ void ecfs_descriptor_free (EcfsDescriptor *self)
     g_ptr_array_unref (self->endpoints);
     g_ptr_array_unref (self->objects);
     g_array_unref (self->extents);
+    g_array_unref (self->contained);
     g_free (self);
 }
 
@@ -100,6 +109,13 @@ bool ecfs_descriptor_check (const EcfsDescriptor *self, GError **error)
             extent->length > self->size - extent->offset)
             return ecfs_fail (error, EBADMSG, "extent %u makes no sense", i);
         end = extent->offset + extent->length;
+    }
+    end = 0;
+    for (guint i = 0; i < self->contained->len; i++) {
+        const EcfsDescriptorBytes *one = &g_array_index (self->contained, EcfsDescriptorBytes, i);
+        if (one->offset < end || one->offset > self->size || g_bytes_get_size (one->bytes) > self->size - one->offset)
+            return ecfs_fail (error, EBADMSG, "content %u makes no sense", i);
+        end = one->offset + g_bytes_get_size (one->bytes);
     }
     return true;
 }
@@ -222,13 +238,18 @@ static void format_object (const EcfsDescriptor *self, const EcfsDescriptorObjec
         ecfs_descriptor_format_seal (object, group, file);
 }
 
+static int format_of (const EcfsDescriptor *self)
+{
+    return self->contained->len > 0 ? FORMAT_FULL : ecfs_descriptor_is_sealed (self) ? FORMAT_SEALED : FORMAT;
+}
+
 char *ecfs_descriptor_format (const EcfsDescriptor *self)
 {
     g_autoptr (GKeyFile) file = g_key_file_new ();
     char uuid[ECFS_UUID_TEXT_SIZE];
     g_autofree char *path = g_uri_escape_string (self->path, "/", FALSE);
     ecfs_uuid_text (&self->archive, uuid);
-    g_key_file_set_integer (file, GROUP, "format", ecfs_descriptor_is_sealed (self) ? FORMAT_SEALED : FORMAT);
+    g_key_file_set_integer (file, GROUP, "format", format_of (self));
     g_key_file_set_string (file, GROUP, "archive", uuid);
     g_key_file_set_string (file, GROUP, "path", path);
     g_key_file_set_uint64 (file, GROUP, "size", self->size);
@@ -237,6 +258,14 @@ char *ecfs_descriptor_format (const EcfsDescriptor *self)
         g_autofree char *key = g_strdup_printf ("extent-%u", i);
         g_autofree char *value = g_strdup_printf ("%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRIu64, extent->offset,
                                                   extent->length, extent->object, extent->object_offset);
+        g_key_file_set_string (file, GROUP, key, value);
+    }
+    for (guint i = 0; i < self->contained->len; i++) {
+        const EcfsDescriptorBytes *one = &g_array_index (self->contained, EcfsDescriptorBytes, i);
+        size_t size;
+        const uint8_t *bytes = g_bytes_get_data (one->bytes, &size);
+        g_autofree char *key = g_strdup_printf ("content-%u", i), *coded = g_base64_encode (bytes, size);
+        g_autofree char *value = g_strdup_printf ("%" PRIu64 " %s", one->offset, coded);
         g_key_file_set_string (file, GROUP, key, value);
     }
     for (guint i = 0; i < self->endpoints->len; i++) {
@@ -251,7 +280,7 @@ char *ecfs_descriptor_format (const EcfsDescriptor *self)
         format_object (self, self->objects->pdata[i], group, file);
     }
     char *text = g_key_file_to_data (file, NULL, NULL);
-    if (!ecfs_descriptor_is_sealed (self))
+    if (format_of (self) == FORMAT)
         return text;
     char *ended = ecfs_descriptor_end (text);
     ecfs_key_forget (text, strlen (text));
@@ -328,6 +357,32 @@ static bool parse_extent (EcfsDescriptor *self, const char *text, GError **error
     return true;
 }
 
+static bool parse_contained (EcfsDescriptor *self, const char *text, GError **error)
+{
+    g_auto (GStrv) words = g_strsplit (text, " ", 3);
+    EcfsDescriptorBytes one = {.bytes = NULL};
+    gsize size = 0;
+    guchar *bytes = NULL;
+    if (g_strv_length (words) == 2 && ecfs_descriptor_number (words[0], G_MAXINT64, &one.offset))
+        bytes = g_base64_decode (words[1], &size);
+    one.bytes = g_bytes_new_take (bytes, size);
+    g_array_append_val (self->contained, one);
+    return size > 0 || ecfs_fail (error, EBADMSG, "what it has of the content makes no sense");
+}
+
+static bool parse_numbered (EcfsDescriptor *self, Group *group, const char *word,
+                            bool (*take) (EcfsDescriptor *self, const char *text, GError **error), GError **error)
+{
+    for (unsigned i = 0;; i++) {
+        g_autofree char *key = g_strdup_printf ("%s-%u", word, i);
+        g_autofree char *text = lookup (group, key);
+        if (text == NULL)
+            return true;
+        if (!take (self, text, error))
+            return false;
+    }
+}
+
 static bool parse_head (EcfsDescriptor *self, GKeyFile *file, uint64_t *ret_format, GError **error)
 {
     Group group = {.file = file, .name = GROUP};
@@ -337,20 +392,14 @@ static bool parse_head (EcfsDescriptor *self, GKeyFile *file, uint64_t *ret_form
     if (!ecfs_descriptor_number (format, G_MAXUINT32, &number))
         return ecfs_fail (error, EBADMSG, "it has no format");
     *ret_format = number;
-    if (number != FORMAT && number != FORMAT_SEALED)
+    if (number < FORMAT || number > FORMAT_FULL)
         return ecfs_fail (error, ENOTSUP, "it is of format %" PRIu64 ": use a later ecfs", number);
     self->path = path == NULL ? NULL : g_uri_unescape_string (path, NULL);
     if (archive == NULL || !ecfs_uuid_parse (archive, &self->archive) || self->path == NULL ||
         !ecfs_descriptor_number (size, G_MAXINT64, &self->size))
         return ecfs_fail (error, EBADMSG, "archive, path or size is missing or makes no sense");
-    for (unsigned i = 0;; i++) {
-        g_autofree char *key = g_strdup_printf ("extent-%u", i);
-        g_autofree char *extent = lookup (&group, key);
-        if (extent == NULL)
-            return true;
-        if (!parse_extent (self, extent, error))
-            return false;
-    }
+    return parse_numbered (self, &group, "extent", parse_extent, error) &&
+           (number < FORMAT_FULL || parse_numbered (self, &group, "content", parse_contained, error));
 }
 
 static bool parse_groups (EcfsDescriptor *self, GKeyFile *file, uint64_t format, GError **error)

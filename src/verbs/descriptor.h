@@ -5,6 +5,8 @@
  * A descriptor may come from anybody. It names URLs and nothing of the reader's machine: options such as the file of a
  * password are given by who fetches.
  *
+ * Small files share objects, which a descriptor of one says nothing of: it has the content itself.
+ *
  * Of an object that is stored under a key it has the key of this object's content alone, and digests in place of the
  * key of its tags: who has it can read the object, and can make nothing that passes for it.
  */
@@ -34,6 +36,12 @@ typedef struct EcfsDescriptorObject {
     uint8_t key[ECFS_KEY_BYTES]; /* of its content */
 } EcfsDescriptorObject;
 
+/* Content of the file. */
+typedef struct EcfsDescriptorBytes {
+    uint64_t offset;
+    GBytes *bytes;
+} EcfsDescriptorBytes;
+
 typedef struct EcfsDescriptor {
     EcfsUuid archive;
     char *path;           /* in the archive, bytes; what it was called; empty: that is not told */
@@ -41,6 +49,7 @@ typedef struct EcfsDescriptor {
     GPtrArray *endpoints; /* of EcfsDescriptorEndpoint */
     GPtrArray *objects;   /* of EcfsDescriptorObject */
     GArray *extents;      /* of EcfsExtent, in order; `object` is a position in objects */
+    GArray *contained;    /* of EcfsDescriptorBytes, in order: not in extents */
 } EcfsDescriptor;
 
 EcfsDescriptor *ecfs_descriptor_new (void);
@@ -60,7 +69,8 @@ bool ecfs_descriptor_check (const EcfsDescriptor *self, GError **error);
 /* How one is made. */
 typedef struct EcfsDescriptorExport {
     bool clear_only;                           /* ENOTSUP where an object is stored under a key */
-    bool without_keys;                         /* nor the name and digests of what can be read with them only */
+    bool without_keys;                         /* nor the name and digests of what can be read with them only;
+                                                  ENOTSUP of a small file that shares an object */
     bool (*tick) (void *user, uint64_t bytes); /* so many more were read; false: it is to end. May be NULL */
     void *user;
 } EcfsDescriptorExport;
@@ -74,7 +84,7 @@ EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, 
 
 /** Whether an object of it is stored under a key. */
 bool ecfs_descriptor_is_sealed (const EcfsDescriptor *self);
-/** Whether it opens something, and is a secret. */
+/** Whether it opens something, or has content, and is a secret. */
 bool ecfs_descriptor_has_keys (const EcfsDescriptor *self);
 
 /** Gives objects that have no key theirs, from those of their archive. ENOKEY. */

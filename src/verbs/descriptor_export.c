@@ -1,6 +1,7 @@
 /* A stored file's descriptor, from the catalog. */
 #include "archive/common.h"
 #include "archive/content_check.h"
+#include "util/sha256.h"
 #include "verbs/descriptor.h"
 
 #include <string.h>
@@ -98,6 +99,51 @@ static bool export_object (EcfsDescriptor *self, EcfsArchive *archive, const Ecf
     return ecfs_descriptor_add_object (self, row, codec, error) && add_units (self, archive, how, error);
 }
 
+/* An extent of an object that others share: its key would open theirs, and it goes when the file is packed anew. */
+static bool contain (EcfsDescriptor *self, EcfsContent *content, const EcfsExtent *extent,
+                     const EcfsDescriptorExport *how, GError **error)
+{
+    size_t got = 0;
+    uint8_t sha256[ECFS_SHA256_SIZE];
+    if (how->clear_only || how->without_keys)
+        return ecfs_fail (error, ENOTSUP,
+                          "it shares an object with other small files, so that its descriptor has its content: %s",
+                          how->clear_only ? "use the format ecfs" : "it cannot be without what opens it");
+    g_autofree uint8_t *bytes = g_malloc (extent->length);
+    if (!ecfs_content_read_wait (content, extent->offset, extent->length, bytes, &got, error))
+        return false;
+    g_autoptr (EcfsSha256) sum = ecfs_sha256_new ();
+    ecfs_sha256_update (sum, bytes, got);
+    ecfs_sha256_end (sum, sha256);
+    if (got != extent->length || (extent->has_sha256 && memcmp (sha256, extent->sha256, sizeof sha256) != 0))
+        return ecfs_fail (error, EBADMSG, "what is read of it is not what was stored: its SHA-256 differs");
+    EcfsDescriptorBytes one = {.offset = extent->offset, .bytes = g_bytes_new (bytes, got)};
+    g_array_append_val (self->contained, one);
+    return true;
+}
+
+static bool export_extents (EcfsDescriptor *self, EcfsArchive *archive, EcfsContent *content,
+                            const EcfsDescriptorExport *how, GError **error)
+{
+    const GArray *extents = ecfs_content_extents (content);
+    int64_t last = -1;
+    for (guint i = 0; i < extents->len; i++) {
+        EcfsExtent extent = g_array_index (extents, EcfsExtent, i);
+        const EcfsObjectRow *object = ecfs_content_object (content, (size_t) extent.object);
+        if (object->kind != ECFS_OBJECT_WHOLE) {
+            if (!contain (self, content, &extent, how, error))
+                return false;
+            continue;
+        }
+        if (extent.object != last && !export_object (self, archive, object, how, error))
+            return false;
+        last = extent.object; /* an object's extents follow one another */
+        extent.object = self->objects->len - 1;
+        g_array_append_val (self->extents, extent);
+    }
+    return true;
+}
+
 EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, const EcfsDescriptorExport *how,
                                         GError **error)
 {
@@ -116,12 +162,7 @@ EcfsDescriptor *ecfs_descriptor_export (EcfsArchive *archive, const char *path, 
     self->archive = *ecfs_catalog_archive (catalog);
     self->path = g_strdup (path);
     self->size = ecfs_content_size (content);
-    const GArray *extents = ecfs_content_extents (content);
-    g_array_append_vals (self->extents, extents->data, extents->len);
-    bool good = true;
-    const EcfsObjectRow *object;
-    for (size_t i = 0; good && (object = ecfs_content_object (content, i)) != NULL; i++)
-        good = export_object (self, archive, object, how, error);
+    bool good = export_extents (self, archive, content, how, error);
     ecfs_content_unref (content);
     if (how->without_keys && ecfs_descriptor_is_sealed (self)) {
         g_free (self->path); /* endpoints do not know it, either */

@@ -103,6 +103,8 @@ bool ecfs_descriptor_is_sealed (const EcfsDescriptor *self)
 
 bool ecfs_descriptor_has_keys (const EcfsDescriptor *self)
 {
+    if (self->contained->len > 0)
+        return true;
     for (guint i = 0; i < self->objects->len; i++)
         if (((const EcfsDescriptorObject *) self->objects->pdata[i])->has_key)
             return true;

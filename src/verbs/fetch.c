@@ -351,6 +351,14 @@ static bool fetch_all (Fetch *self, GError **error)
     for (guint i = 0; i < self->descriptor->extents->len; i++)
         if (!fetch_extent (self, &g_array_index (self->descriptor->extents, EcfsExtent, i), error))
             return false;
+    for (guint i = 0; i < self->descriptor->contained->len; i++) {
+        const EcfsDescriptorBytes *one = &g_array_index (self->descriptor->contained, EcfsDescriptorBytes, i);
+        size_t size;
+        const uint8_t *bytes = g_bytes_get_data (one->bytes, &size);
+        int result = ecfs_pwrite_all (self->fd, bytes, size, one->offset);
+        if (result != 0)
+            return ecfs_fail_errno (error, -result, "writing");
+    }
     return fsync (self->fd) == 0 || ecfs_fail_errno (error, errno, "writing");
 }
 
