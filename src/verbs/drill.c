@@ -237,7 +237,7 @@ void ecfs_drill_present (EcfsArchive *archive, const EcfsObjectRow *object, cons
     for (guint i = 0; i < object->stripes->len; i++) {
         const EcfsStripeRow *stripe = &g_array_index (object->stripes, EcfsStripeRow, i);
         const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
-        if (stripe->index < ECFS_CODEC_MAX_N)
+        if (stripe->index < ECFS_CODEC_MAX_N && !ecfs_stripe_lacks (object, stripe, object->size))
             ret_present[stripe->index] = endpoint != NULL && ecfs_archive_endpoint_counts (endpoint) &&
                                          (without == NULL || !without[ecfs_archive_position (archive, endpoint)]);
     }

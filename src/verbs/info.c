@@ -3,6 +3,7 @@
 
 #include "archive/content.h"
 #include "codec/codec.h"
+#include "object/log.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -49,6 +50,14 @@ static const EcfsStripeRow *find_stripe (const EcfsObjectRow *object, unsigned i
     return NULL;
 }
 
+/* Those of logs grow, and the catalog has how much of the log one has where that is not all. */
+static uint64_t stripe_bytes (const EcfsObjectRow *object, const EcfsStripeRow *stripe)
+{
+    if (object->kind != ECFS_OBJECT_LOG)
+        return stripe->size;
+    return ecfs_log_stripe_bytes (object->header_bytes, &object->seal, stripe->size > 0 ? stripe->size : object->size);
+}
+
 static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *object, const GArray *repairs,
                                  unsigned index)
 {
@@ -62,7 +71,7 @@ static JsonObject *stripe_facts (EcfsArchive *archive, const EcfsObjectRow *obje
     }
     const EcfsArchiveEndpoint *endpoint = ecfs_archive_endpoint_by_id (archive, stripe->endpoint);
     ecfs_status_add_stripe (facts, endpoint, repairs, index);
-    json_object_set_int_member (facts, "size", (int64_t) stripe->size);
+    json_object_set_int_member (facts, "size", (int64_t) stripe_bytes (object, stripe));
     if (endpoint != NULL) {
         json_object_set_string_member (facts, "endpoint", endpoint->name);
         json_object_set_string_member (facts, "zone", endpoint->zone);
@@ -77,7 +86,7 @@ static uint64_t stored_bytes (const EcfsObjectRow *object)
 {
     uint64_t bytes = 0;
     for (unsigned i = 0; i < object->stripes->len; i++)
-        bytes += g_array_index (object->stripes, EcfsStripeRow, i).size;
+        bytes += stripe_bytes (object, &g_array_index (object->stripes, EcfsStripeRow, i));
     return bytes;
 }
 
@@ -86,6 +95,8 @@ static JsonObject *object_facts (const EcfsObjectRow *object, const EcfsCodec *c
     JsonObject *facts = json_object_new ();
     ecfs_status_add_uuid (facts, "uuid", &object->uuid);
     json_object_set_string_member (facts, "code", ecfs_codec_code (codec));
+    if (object->kind != ECFS_OBJECT_WHOLE)
+        json_object_set_string_member (facts, "shared_as", object->kind == ECFS_OBJECT_LOG ? "log" : "pack");
     json_object_set_int_member (facts, "size", (int64_t) object->size);
     json_object_set_int_member (facts, "stripe_bytes", (int64_t) stored_bytes (object));
     json_object_set_int_member (facts, "segment_bytes", object->segment_bytes);
@@ -121,7 +132,8 @@ typedef struct Listing {
     uint64_t bytes;
 } Listing;
 
-static bool list_object (Listing *self, const EcfsObjectRow *object, GError **error)
+/* @used: bytes of it that the file has. */
+static bool list_object (Listing *self, const EcfsObjectRow *object, uint64_t used, GError **error)
 {
     if (!g_hash_table_add (self->seen, g_memdup2 (&object->id, sizeof object->id)))
         return true;
@@ -133,7 +145,11 @@ static bool list_object (Listing *self, const EcfsObjectRow *object, GError **er
     json_array_add_object_element (self->objects, object_facts (object, codec));
     for (unsigned i = 0; i < ecfs_codec_n (codec); i++)
         json_array_add_object_element (self->stripes, stripe_facts (self->archive, object, repairs, i));
-    self->bytes += stored_bytes (object);
+    if (object->kind == ECFS_OBJECT_WHOLE)
+        self->bytes += stored_bytes (object);
+    else /* its share */
+        self->bytes +=
+            (uint64_t) ((double) stored_bytes (object) * ((double) used / (double) MAX (object->size, used)) + 0.5);
     return true;
 }
 
@@ -161,7 +177,7 @@ static bool list_content (JsonObject *info, EcfsArchive *archive, EcfsContent *c
         const EcfsExtent *extent = &g_array_index (rows, EcfsExtent, i);
         const EcfsObjectRow *object = ecfs_content_object (content, (size_t) extent->object);
         json_array_add_object_element (extents, extent_facts (extent, object));
-        if (!list_object (&listing, object, error))
+        if (!list_object (&listing, object, extent->length, error))
             return false;
     }
     json_object_set_int_member (info, "stripe_bytes", (int64_t) listing.bytes);
